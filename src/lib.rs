@@ -1,0 +1,23 @@
+//! A sidecar that speaks the Kafka protocol and gives every consumer RocketMQ's retries.
+//!
+//! ```text
+//!            requests ───────────────────────────────────────────▶
+//! Kafka      ┌────────┐  ┌──────┐  ┌───────┐   ┌────────┐   ┌───────┐
+//! client ───▶│ client │─▶│ wire │─▶│ route │──▶│ engine │──▶│ retry │   pure
+//!            │ socket │  │bytes │  │ one   │   │ 1 owner│   └───────┘
+//!            │ order  │  │⇄types│  │ file  │   └───┬────┘
+//!            └────────┘  └──────┘  │ per   │       ▼
+//!                                  │ API   │   ┌─────────┐
+//!                                  │       │   │ journal │  commit log · indexes · fsync
+//!                                  │       │   └─────────┘
+//!                                  │       │       ▲
+//!                                  │       │   ┌───┴────┐   ┌───────┐
+//!                                  │       │──▶│ broker │──▶│ group │   pure
+//!                                  └───────┘   └────────┘   └───────┘
+//! ```
+//! Replies are return values; redeliveries are pulled by the next Fetch; nothing calls backwards.
+#![cfg_attr(test, allow(clippy::as_conversions, reason = "tests build small literal values"))]
+
+pub mod clock;
+pub mod model;
+

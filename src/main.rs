@@ -1,0 +1,3 @@
+//! Flags → command → exit code.
+
+fn main() {}

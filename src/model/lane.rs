@@ -1,0 +1,63 @@
+//! Offsets of lane partitions: `2^50 | slot (16 bit) << 34 | sequence (34 bit)`.
+//!
+//! Below 2^53, so that a JavaScript client keeps them exact. The slot says whose hand-out it is
+//! without a group id; the sequence never restarts in a reused slot.
+
+use serde::{Deserialize, Serialize};
+
+/// The first lane offset; everything below it is an ordinary Kafka offset.
+pub const LANE_BASE: i64 = 1 << 50;
+/// The largest sequence a slot can reach (34 bits).
+pub const LANE_SEQUENCE_MAX: u64 = (1 << 34) - 1;
+const SLOT_SHIFT: u32 = 34;
+
+/// The place of one live member inside its group's lane partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Slot(pub u16);
+
+/// One hand-out of one entry: the slot it went to and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LaneOffset {
+    /// Whose.
+    pub slot: Slot,
+    /// Which hand-out of that slot, from 0.
+    pub sequence: u64,
+}
+
+impl LaneOffset {
+    /// The Kafka offset that carries this hand-out.
+    pub fn to_kafka(self) -> i64 {
+        let slot = i64::from(self.slot.0) << SLOT_SHIFT;
+        let sequence = i64::try_from(self.sequence & LANE_SEQUENCE_MAX).unwrap_or(0);
+        LANE_BASE | slot | sequence
+    }
+
+    /// Reads a Kafka offset; `None` for an ordinary one or one no slot can have.
+    pub fn from_kafka(offset: i64) -> Option<Self> {
+        let rest = offset.checked_sub(LANE_BASE)?;
+        let slot = u16::try_from(rest >> SLOT_SHIFT).ok()?;
+        let sequence = u64::try_from(rest).ok()? & LANE_SEQUENCE_MAX;
+        Some(Self { slot: Slot(slot), sequence })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_offset_survives_the_trip_and_stays_exact_in_javascript() {
+        for (slot, sequence) in [(0, 0), (1, 7), (u16::MAX, LANE_SEQUENCE_MAX)] {
+            let lane = LaneOffset { slot: Slot(slot), sequence };
+            assert_eq!(LaneOffset::from_kafka(lane.to_kafka()), Some(lane));
+            assert!(lane.to_kafka() < 1 << 53);
+        }
+    }
+
+    #[test]
+    fn ordinary_and_impossible_offsets_are_no_lane_offsets() {
+        for offset in [i64::MIN, -2, -1, 0, LANE_BASE - 1, LANE_BASE * 2, i64::MAX] {
+            assert_eq!(LaneOffset::from_kafka(offset), None, "{offset}");
+        }
+    }
+}

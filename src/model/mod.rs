@@ -1,0 +1,11 @@
+//! Ids, offsets and moments: newtypes without behaviour, shared by every module.
+
+mod ids;
+mod lane;
+mod moment;
+mod origin;
+
+pub use ids::{ClientId, EntryId, GroupId, MemberId, TopicName};
+pub use lane::{LANE_BASE, LANE_SEQUENCE_MAX, LaneOffset, Slot};
+pub use moment::{Deadline, MonoMs, Now, WallMs};
+pub use origin::{Origin, OriginError};
