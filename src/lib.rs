@@ -20,4 +20,5 @@
 
 pub mod clock;
 pub mod model;
+pub mod observe;
 

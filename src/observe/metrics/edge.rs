@@ -1,0 +1,113 @@
+//! Connections, requests, state of the process.
+
+use std::sync::OnceLock;
+
+use prometheus::{Histogram, IntCounter};
+
+use super::{Metrics, names};
+
+/// APIs whose series are kept at hand; any others are looked up each time.
+const APIS_MAX: usize = 32;
+
+/// The series every request touches, looked up once: a look-up by labels costs more than the
+/// counting.
+#[derive(Default)]
+pub(super) struct Requests {
+    came: OnceLock<Option<IntCounter>>,
+    went: OnceLock<Option<IntCounter>>,
+    apis: [OnceLock<Option<OfApi>>; APIS_MAX],
+}
+
+struct OfApi {
+    api: &'static str,
+    answered: IntCounter,
+    duration: Histogram,
+}
+
+impl Requests {
+    /// The series of `api`: those at hand, or those that `look_up` finds.
+    fn of(&self, api: &'static str, look_up: impl Fn() -> Option<OfApi>) -> Option<&OfApi> {
+        let slots = self.apis.iter().map(|slot| slot.get_or_init(&look_up).as_ref());
+        slots.flatten().find(|series| series.api == api)
+    }
+}
+
+impl Metrics {
+    fn of_api(&self, api: &'static str) -> Option<OfApi> {
+        let answered = self.counter(&names::REQUESTS, &[api])?;
+        let duration = self.histogram(&names::REQUEST_DURATION, &[api])?;
+        Some(OfApi { api, answered, duration })
+    }
+
+    /// A connection was accepted on `listener`.
+    pub fn connected(&self, listener: &str) {
+        let listener = self.word(&names::CLIENT_CONNECTIONS, listener);
+        if let Some(gauge) = self.gauge(&names::CLIENT_CONNECTIONS, &[listener]) {
+            gauge.inc();
+        }
+        self.add(&names::CLIENT_CONNECTIONS_TOTAL, &[], 1);
+    }
+
+    /// A connection of `listener` was closed; `cause` is one short word such as `client`, `idle`.
+    pub fn disconnected(&self, listener: &str, cause: &'static str) {
+        let listener = self.word(&names::CLIENT_CONNECTIONS, listener);
+        if let Some(gauge) = self.gauge(&names::CLIENT_CONNECTIONS, &[listener]) {
+            gauge.dec();
+        }
+        self.add(&names::CLIENT_DISCONNECTS, &[cause], 1);
+    }
+
+    /// A request of `api` was answered after `seconds`.
+    pub fn request(&self, api: &'static str, seconds: f64) {
+        if let Some(series) = self.0.requests.of(api, || self.of_api(api)) {
+            series.answered.inc();
+            series.duration.observe(seconds);
+        } else {
+            self.add(&names::REQUESTS, &[api], 1);
+            self.observe(&names::REQUEST_DURATION, &[api], seconds);
+        }
+    }
+
+    /// An answer of `api` carried the Kafka error `error`.
+    pub fn request_error(&self, api: &'static str, error: &str) {
+        let error = self.word(&names::REQUEST_ERRORS, error);
+        self.add(&names::REQUEST_ERRORS, &[api, error], 1);
+    }
+
+    /// Bytes of one request and of its answer, length prefixes included.
+    pub fn request_bytes(&self, bytes_in: u64, bytes_out: u64) {
+        for (bytes, series, direction) in
+            [(bytes_in, &self.0.requests.came, "in"), (bytes_out, &self.0.requests.went, "out")]
+        {
+            let made = || self.counter(&names::REQUEST_BYTES, &[direction]);
+            if let Some(counter) = series.get_or_init(made) {
+                counter.inc_by(bytes);
+            }
+        }
+    }
+
+    /// Whether anything can be served.
+    pub fn set_ready(&self, ready: bool) {
+        self.set(&names::READY, &[], if ready { 1.0 } else { 0.0 });
+    }
+
+    /// Whether a part of the service is impaired (`disk_full`, `name_clash`, `read_only` …).
+    pub fn set_degraded(&self, reason: &'static str, degraded: bool) {
+        self.set(&names::DEGRADED, &[reason], if degraded { 1.0 } else { 0.0 });
+    }
+
+    /// How the last reload of the configuration went.
+    pub fn set_reload_ok(&self, ok: bool) {
+        self.set(&names::CONFIG_RELOAD_OK, &[], if ok { 1.0 } else { 0.0 });
+    }
+
+    /// One look-up in a cache.
+    pub fn cache(&self, cache: &'static str, hit: bool) {
+        self.add(if hit { &names::CACHE_HITS } else { &names::CACHE_MISSES }, &[cache], 1);
+    }
+
+    /// Series of `reprise_client_connections` for `listener`, for tests and the overview.
+    pub fn connections(&self, listener: &str) -> f64 {
+        self.gauge(&names::CLIENT_CONNECTIONS, &[listener]).map_or(0.0, |g| g.get())
+    }
+}

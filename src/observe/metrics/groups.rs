@@ -1,0 +1,72 @@
+//! What happens to records and members of a group, as it happens.
+
+use super::{Metrics, level_label, names};
+
+impl Metrics {
+    /// A rebalance of `group` completed.
+    pub fn rebalanced(&self, group: &str) {
+        let group = self.group(&names::GROUP_REBALANCES, group);
+        self.add(&names::GROUP_REBALANCES, &[group], 1);
+    }
+
+    /// A commit of `group` was refused with the Kafka error `error`.
+    pub fn commit_failed(&self, group: &str, error: &str) {
+        let group = self.group(&names::COMMIT_FAILURES, group);
+        let error = self.word(&names::COMMIT_FAILURES, error);
+        self.add(&names::COMMIT_FAILURES, &[group, error], 1);
+    }
+
+    /// `n` records of `topic` left for a member; `retry` tells first deliveries from later ones.
+    pub fn records_delivered(&self, group: &str, topic: &str, retry: bool, n: u64) {
+        let (group, topic) = self.pair(&names::RECORDS_DELIVERED, group, topic);
+        let kind = if retry { "retry" } else { "first" };
+        self.add(&names::RECORDS_DELIVERED, &[group, topic, kind], n);
+    }
+
+    /// A commit passed `n` records.
+    pub fn record_acked(&self, group: &str, topic: &str, n: u64) {
+        let (group, topic) = self.pair(&names::RECORDS_ACKED, group, topic);
+        self.add(&names::RECORDS_ACKED, &[group, topic], n);
+    }
+
+    /// A delivery was charged; `reason` is the disposition.
+    pub fn record_failed(&self, group: &str, topic: &str, reason: &str) {
+        let (group, topic) = self.pair(&names::RECORDS_FAILED, group, topic);
+        let reason = self.word(&names::RECORDS_FAILED, reason);
+        self.add(&names::RECORDS_FAILED, &[group, topic, reason], 1);
+    }
+
+    /// A retry was accepted on `level` (1-based; 0 = an exact delay).
+    pub fn retry_scheduled(&self, group: &str, level: usize) {
+        let group = self.group(&names::RETRIES_SCHEDULED, group);
+        self.add(&names::RETRIES_SCHEDULED, &[group, &level_label(level)], 1);
+    }
+
+    /// A retry of `level` left for a member `late_seconds` after it was due.
+    pub fn retry_redelivered(&self, group: &str, level: usize, late_seconds: f64) {
+        let group = self.group(&names::RETRIES_REDELIVERED, group);
+        self.add(&names::RETRIES_REDELIVERED, &[group, &level_label(level)], 1);
+        self.observe(&names::REDELIVERY_LATENESS, &[group], late_seconds);
+    }
+
+    /// A retry was acknowledged after `reconsume_times` failures, `seconds` after the first.
+    pub fn retry_succeeded(&self, group: &str, reconsume_times: u32, seconds: f64) {
+        let group = self.group(&names::SUCCESS_RECONSUME_TIMES, group);
+        let times = f64::from(reconsume_times);
+        self.observe(&names::SUCCESS_RECONSUME_TIMES, &[group], times);
+        self.observe(&names::RETRY_TO_SUCCESS, &[group], seconds);
+    }
+
+    /// A record became a dead letter and that is durable.
+    pub fn dead_lettered(&self, group: &str, topic: &str, reason: &str) {
+        let (group, topic) = self.pair(&names::DLQ_RECORDS_TOTAL, group, topic);
+        let reason = self.word(&names::DLQ_RECORDS_TOTAL, reason);
+        self.add(&names::DLQ_RECORDS_TOTAL, &[group, topic, reason], 1);
+    }
+
+    /// An exhausted record was dropped because dead letters are off.
+    pub fn discarded(&self, group: &str, topic: &str) {
+        let (group, topic) = self.pair(&names::DISCARDED, group, topic);
+        self.add(&names::DISCARDED, &[group, topic], 1);
+    }
+}

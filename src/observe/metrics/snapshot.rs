@@ -1,0 +1,118 @@
+//! Gauges of groups: replaced as a whole at each scrape, so that groups that are gone disappear
+//! and those folded into `other` add up instead of overwriting each other.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+use super::{GaugeVec, Metrics, float, level_label, names};
+use crate::observe::names::Def;
+
+/// How one group stands right now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupGauges {
+    /// Its id.
+    pub group: String,
+    /// Live members.
+    pub members: u64,
+    /// Retries handed out and not settled.
+    pub inflight: u64,
+    /// Age of the oldest of them, in seconds.
+    pub inflight_oldest_s: f64,
+    /// Retries whose delay runs: (level, how many).
+    pub waiting: Vec<(usize, u64)>,
+    /// Due retries with no subscriber.
+    pub parked: u64,
+    /// How long the oldest due retry has waited to be fetched, in seconds.
+    pub overdue_s: f64,
+    /// Dead letters kept.
+    pub dead: u64,
+    /// Their bytes.
+    pub dead_bytes: u64,
+    /// Unix seconds of the oldest of them; 0 = none.
+    pub dead_oldest_s: f64,
+}
+
+/// The families a snapshot replaces.
+const FAMILIES: [&Def; 9] = [
+    &names::GROUP_MEMBERS,
+    &names::RECORDS_INFLIGHT,
+    &names::INFLIGHT_OLDEST,
+    &names::RECORDS_WAITING,
+    &names::RECORDS_PARKED,
+    &names::RETRY_OVERDUE,
+    &names::DLQ_RECORDS,
+    &names::DLQ_BYTES,
+    &names::DLQ_OLDEST,
+];
+
+impl Metrics {
+    /// Replaces the gauges of all groups.
+    pub fn set_groups(&self, groups: &[GroupGauges]) {
+        let _whole = self.0.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        for vec in FAMILIES.into_iter().filter_map(|def| self.family(def)) {
+            vec.reset();
+        }
+        let mut oldest_dead: BTreeMap<&str, f64> = BTreeMap::new();
+        for state in groups {
+            let group = self.group(&names::GROUP_MEMBERS, &state.group);
+            for (def, value) in [
+                (&names::GROUP_MEMBERS, state.members),
+                (&names::RECORDS_INFLIGHT, state.inflight),
+                (&names::RECORDS_PARKED, state.parked),
+                (&names::DLQ_RECORDS, state.dead),
+                (&names::DLQ_BYTES, state.dead_bytes),
+            ] {
+                self.plus(def, &[group], float(value));
+            }
+            for (level, n) in &state.waiting {
+                self.plus(&names::RECORDS_WAITING, &[group, &level_label(*level)], float(*n));
+            }
+            self.at_least(&names::INFLIGHT_OLDEST, group, state.inflight_oldest_s);
+            self.at_least(&names::RETRY_OVERDUE, group, state.overdue_s);
+            let oldest = oldest_dead.entry(group).or_insert(state.dead_oldest_s);
+            if state.dead_oldest_s > 0.0 && (*oldest <= 0.0 || state.dead_oldest_s < *oldest) {
+                *oldest = state.dead_oldest_s;
+            }
+        }
+        for (group, oldest_s) in oldest_dead {
+            self.set(&names::DLQ_OLDEST, &[group], oldest_s);
+        }
+    }
+
+    fn family(&self, def: &Def) -> Option<&GaugeVec> {
+        self.0.gauges.iter().find(|(name, _)| *name == def.name).map(|(_, vec)| vec)
+    }
+
+    fn plus(&self, def: &Def, labels: &[&str], value: f64) {
+        if let Some(gauge) = self.gauge(def, labels) {
+            gauge.add(value);
+        }
+    }
+
+    fn at_least(&self, def: &Def, group: &str, value: f64) {
+        if let Some(gauge) = self.gauge(def, &[group]) {
+            gauge.set(gauge.get().max(value));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(group: &str, dead: u64, dead_oldest_s: f64) -> GroupGauges {
+        GroupGauges { group: group.into(), dead, dead_oldest_s, ..GroupGauges::default() }
+    }
+
+    #[test]
+    fn folded_groups_add_up_and_groups_that_are_gone_disappear() {
+        let metrics = Metrics::new(1).unwrap();
+        metrics.set_groups(&[state("a", 1, 9.0), state("b", 2, 0.0), state("c", 3, 7.0)]);
+        let text = metrics.render().unwrap();
+        assert!(text.contains(r#"reprise_dlq_records{group="other"} 5"#), "{text}");
+        let oldest = r#"reprise_dlq_oldest_timestamp_seconds{group="other"} 7"#;
+        assert!(text.contains(oldest), "{text}");
+        metrics.set_groups(&[state("a", 1, 9.0)]);
+        assert!(!metrics.render().unwrap().contains(r#"reprise_dlq_records{group="other"}"#));
+    }
+}

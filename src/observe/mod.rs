@@ -1,0 +1,10 @@
+//! Names every metric once, hands out typed handles, sets up the log.
+
+mod labels;
+mod metrics;
+pub mod names;
+mod process;
+mod trace;
+
+pub use metrics::{GroupGauges, Metrics, MetricsError};
+pub use trace::{LogFormat, LogHandle, TraceError, check_filter, start_log};

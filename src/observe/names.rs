@@ -1,0 +1,163 @@
+//! Every metric, once: name, labels, what it counts, histogram bounds.
+//!
+//! Adding a metric = adding a line here and a method in `metrics/`. The prefix `reprise_` is part
+//! of each name, `process_*` excepted: those are the names every Prometheus dashboard knows.
+
+/// What a metric is, in the words of Prometheus.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Only rises.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+    /// Observations in buckets with these upper bounds.
+    Histogram(&'static [f64]),
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Def {
+    /// The full name.
+    pub name: &'static str,
+    /// What it says, one sentence without a full stop.
+    pub help: &'static str,
+    /// Its labels, in order.
+    pub labels: &'static [&'static str],
+    /// Counter, gauge or histogram.
+    pub kind: Kind,
+}
+
+/// Bounds for durations on the request path, in seconds.
+const FAST_S: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0];
+/// Bounds for disk operations, in seconds.
+const DISK_S: &[f64] = &[0.000_1, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0];
+/// Bounds for how late a redelivery left, in seconds.
+const LATE_S: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0];
+/// Bounds for the time from first failure to success, along the default ladder, in seconds.
+const LADDER_S: &[f64] = &[10.0, 40.0, 100.0, 220.0, 600.0, 1800.0, 3600.0, 9000.0, 17140.0];
+/// Failures before success, around the default limit of 16.
+const TRIES: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0];
+
+macro_rules! metrics {
+    ($(
+        $id:ident $kind:ident $(($bounds:expr))? $name:literal [$($label:literal),*] $help:literal;
+    )*) => {
+        $(
+            #[doc = $help]
+            pub const $id: Def = Def {
+                name: $name,
+                help: $help,
+                labels: &[$($label),*],
+                kind: Kind::$kind $(($bounds))?,
+            };
+        )*
+        /// The whole table.
+        pub const ALL: &[Def] = &[$($id),*];
+    };
+}
+
+metrics! {
+    BUILD_INFO Gauge "reprise_build_info" ["version"] "1, labelled with the version";
+    READY Gauge "reprise_ready" [] "1 while anything can be served";
+    DEGRADED Gauge "reprise_degraded" ["reason"] "1 while this part of the service is impaired";
+    CLIENT_CONNECTIONS Gauge "reprise_client_connections" ["listener"] "Open client connections";
+    CLIENT_CONNECTIONS_TOTAL Counter "reprise_client_connections_total" []
+        "Client connections accepted";
+    CLIENT_DISCONNECTS Counter "reprise_client_disconnects_total" ["cause"]
+        "Client connections closed, by cause";
+    REQUESTS Counter "reprise_requests_total" ["api"] "Requests answered";
+    REQUEST_ERRORS Counter "reprise_request_errors_total" ["api", "error"]
+        "Error codes in answers";
+    REQUEST_DURATION Histogram(FAST_S) "reprise_request_duration_seconds" ["api"]
+        "From the last byte of a request to its answer, waiting by request included";
+    REQUEST_BYTES Counter "reprise_request_bytes_total" ["direction"]
+        "Bytes of requests in and of answers out";
+
+    GROUP_MEMBERS Gauge "reprise_group_members" ["group"] "Live members";
+    GROUP_REBALANCES Counter "reprise_group_rebalances_total" ["group"] "Completed rebalances";
+    COMMIT_FAILURES Counter "reprise_commit_failures_total" ["group", "error"]
+        "Offset commits refused";
+    RECORDS_DELIVERED Counter "reprise_records_delivered_total" ["group", "topic", "kind"]
+        "Records handed out, first deliveries and retries";
+    RECORDS_ACKED Counter "reprise_records_acked_total" ["group", "topic"]
+        "Records passed by a commit";
+    RECORDS_FAILED Counter "reprise_records_failed_total" ["group", "topic", "reason"]
+        "Deliveries charged as failed";
+    RECORDS_INFLIGHT Gauge "reprise_records_inflight" ["group"]
+        "Retries handed out and not yet settled";
+    INFLIGHT_OLDEST Gauge "reprise_inflight_oldest_seconds" ["group"]
+        "Age of the oldest unsettled hand-out";
+
+    RETRIES_SCHEDULED Counter "reprise_retries_scheduled_total" ["group", "level"]
+        "Retries accepted, by delay level";
+    RETRIES_REDELIVERED Counter "reprise_retries_redelivered_total" ["group", "level"]
+        "Retries handed out after their delay, by delay level";
+    RECORDS_WAITING Gauge "reprise_records_waiting" ["group", "level"]
+        "Retries whose delay runs, by delay level";
+    RECORDS_PARKED Gauge "reprise_records_parked" ["group"]
+        "Due retries with no subscriber to the retry topic";
+    RETRY_OVERDUE Gauge "reprise_retry_overdue_seconds" ["group"]
+        "How long the oldest due retry has waited to be fetched";
+    REDELIVERY_LATENESS Histogram(LATE_S) "reprise_redelivery_lateness_seconds" ["group"]
+        "From due to handed out";
+    SUCCESS_RECONSUME_TIMES Histogram(TRIES) "reprise_success_reconsume_times" ["group"]
+        "Failures a record had when it was acknowledged";
+    RETRY_TO_SUCCESS Histogram(LADDER_S) "reprise_retry_to_success_seconds" ["group"]
+        "From first failure to acknowledgement";
+
+    DLQ_RECORDS_TOTAL Counter "reprise_dlq_records_total" ["group", "topic", "reason"]
+        "Records dead-lettered, counted after the durable write";
+    DLQ_RECORDS Gauge "reprise_dlq_records" ["group"] "Dead letters kept";
+    DLQ_BYTES Gauge "reprise_dlq_bytes" ["group"] "Bytes of the dead letters kept";
+    DLQ_OLDEST Gauge "reprise_dlq_oldest_timestamp_seconds" ["group"]
+        "Unix time of the oldest dead letter kept, 0 when there is none";
+    DISCARDED Counter "reprise_discarded_total" ["group", "topic"]
+        "Exhausted records dropped because dead letters are off";
+
+    JOURNAL_APPEND Histogram(DISK_S) "reprise_journal_append_seconds" []
+        "From handing entries to the journal to their being written";
+    JOURNAL_FSYNC Histogram(DISK_S) "reprise_journal_fsync_seconds" [] "One fdatasync";
+    JOURNAL_BYTES Gauge "reprise_journal_bytes" [] "Size of all segments";
+    JOURNAL_SEGMENTS Gauge "reprise_journal_segments" [] "Segments on disk";
+    JOURNAL_DISK_FREE Gauge "reprise_journal_disk_free_bytes" []
+        "Free space of the data directory's file system";
+    JOURNAL_WRITE_ERRORS Counter "reprise_journal_write_errors_total" []
+        "Failed writes and fdatasyncs";
+    JOURNAL_CORRUPTIONS Counter "reprise_journal_corruptions_total" []
+        "Damaged stretches found while scanning";
+    JOURNAL_TRUNCATED Counter "reprise_journal_truncated_bytes_total" []
+        "Bytes of torn tails cut at start";
+    JOURNAL_RECOVERY Gauge "reprise_journal_recovery_seconds" [] "How long the last recovery took";
+    CACHE_HITS Counter "reprise_cache_hits_total" ["cache"] "Look-ups a cache answered";
+    CACHE_MISSES Counter "reprise_cache_misses_total" ["cache"] "Look-ups a cache did not answer";
+
+    CONFIG_RELOAD_OK Gauge "reprise_config_last_reload_successful" []
+        "1 unless the last reload was refused";
+    SERIES_DROPPED Counter "reprise_metric_series_dropped_total" ["metric"]
+        "Updates folded into the label value other because the set of values is full";
+
+    PROCESS_CPU Counter "process_cpu_seconds_total" [] "CPU time, user and system";
+    PROCESS_RSS Gauge "process_resident_memory_bytes" [] "Resident memory";
+    PROCESS_VSIZE Gauge "process_virtual_memory_bytes" [] "Virtual memory";
+    PROCESS_FDS Gauge "process_open_fds" [] "Open file descriptors";
+    PROCESS_MAX_FDS Gauge "process_max_fds" [] "Limit of open file descriptors";
+    PROCESS_THREADS Gauge "process_threads" [] "Threads";
+    PROCESS_START Gauge "process_start_time_seconds" [] "Unix time the process started at";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_unique_prefixed_and_counters_end_in_total() {
+        let mut seen = std::collections::BTreeSet::new();
+        for def in ALL {
+            assert!(seen.insert(def.name), "{} is declared twice", def.name);
+            let prefixed = ["reprise_", "process_"].iter().any(|p| def.name.starts_with(p));
+            assert!(prefixed, "{}", def.name);
+            assert_eq!(def.kind == Kind::Counter, def.name.ends_with("_total"), "{}", def.name);
+            assert!(!def.help.ends_with('.'), "{}", def.name);
+        }
+    }
+}

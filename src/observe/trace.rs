@@ -1,0 +1,137 @@
+//! The log: text or JSON lines on stderr, a filter that can be changed while running.
+//!
+//! JSON keys are fixed: `timestamp level target message` and the ids of the event and its spans
+//! (`conn group topic partition offset attempt`).
+
+use std::str::FromStr;
+
+use serde::Serialize;
+use tracing::Subscriber;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For eyes.
+    #[default]
+    Text,
+    /// One object a line.
+    Json,
+}
+
+/// Why the log did not start or did not change.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The filter text makes no sense.
+    #[error("{filter:?} is no log filter: {why}; such as info or info,reprise::engine=debug")]
+    Filter {
+        /// As given.
+        filter: String,
+        /// The parser's words.
+        why: String,
+    },
+    /// Another subscriber is there already.
+    #[error("the log was started twice")]
+    Twice,
+    /// The subscriber is gone.
+    #[error("the log has stopped")]
+    Stopped,
+}
+
+/// Changes the filter of the running log.
+#[derive(Clone, Debug)]
+pub struct LogHandle(reload::Handle<EnvFilter, Registry>);
+
+impl LogHandle {
+    /// Replaces the filter; on an error the one in force stays.
+    pub fn set_filter(&self, filter: &str) -> Result<(), TraceError> {
+        self.0.reload(parse(filter)?).map_err(|_| TraceError::Stopped)
+    }
+}
+
+/// Tells whether `start_log` would take this filter.
+pub fn check_filter(filter: &str) -> Result<(), TraceError> {
+    parse(filter).map(drop)
+}
+
+/// Starts the log of this process on stderr.
+pub fn start_log(format: LogFormat, filter: &str) -> Result<LogHandle, TraceError> {
+    let (filter, handle) = reload::Layer::new(parse(filter)?);
+    let registry = tracing_subscriber::registry().with(filter);
+    match format {
+        LogFormat::Text => {
+            let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+            registry.with(fmt::layer().with_writer(std::io::stderr).with_ansi(ansi)).try_init()
+        }
+        LogFormat::Json => registry.with(json(std::io::stderr)).try_init(),
+    }
+    .map_err(|_| TraceError::Twice)?;
+    Ok(LogHandle(handle))
+}
+
+/// One object a line: `timestamp level target` and the event's own fields side by side, the ids of
+/// the spans around it under `spans`.
+fn json<S, W>(writer: W) -> impl Layer<S>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+    W: for<'w> fmt::MakeWriter<'w> + Send + Sync + 'static,
+{
+    fmt::layer().json().flatten_event(true).with_current_span(false).with_writer(writer)
+}
+
+fn parse(filter: &str) -> Result<EnvFilter, TraceError> {
+    EnvFilter::from_str(filter)
+        .map_err(|e| TraceError::Filter { filter: filter.to_owned(), why: e.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn json_lines_have_the_keys_people_may_rely_on() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::registry().with(json(move || writer.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            let span = tracing::info_span!("conn", conn = 7);
+            let _inside = span.enter();
+            tracing::warn!(group = "shop", offset = 12, "the commit was \"refused\"");
+        });
+        let line = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert!(event["timestamp"].as_str().unwrap().ends_with('Z'), "{line}");
+        assert_eq!(event["level"], "WARN");
+        assert_eq!(event["target"], module_path!());
+        assert_eq!(event["message"], "the commit was \"refused\"");
+        assert_eq!((&event["group"], &event["offset"]), (&"shop".into(), &12.into()));
+        assert_eq!(event["spans"][0]["conn"], 7);
+    }
+
+    #[test]
+    fn a_filter_is_judged_before_it_is_used() {
+        check_filter("info").unwrap();
+        check_filter("warn,reprise::engine=debug").unwrap();
+        let refused = check_filter("reprise=loud").unwrap_err().to_string();
+        assert!(refused.contains("reprise=loud"), "{refused}");
+    }
+}
