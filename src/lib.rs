@@ -22,3 +22,5 @@ pub mod clock;
 pub mod model;
 pub mod observe;
 
+pub mod wire;
+

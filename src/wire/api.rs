@@ -1,0 +1,194 @@
+//! The table of APIs this build serves: key, versions, names.
+
+use kafka_protocol::messages as m;
+use kafka_protocol::protocol::{HeaderVersion, Request};
+
+use crate::wire::scan::{self, Schema};
+
+/// One row of the table: what we know of an API.
+#[derive(Debug)]
+struct Row {
+    key: i16,
+    name: &'static str,
+    /// Lowest version decoded and answered.
+    min: i16,
+    max: i16,
+    request_header: fn(i16) -> i16,
+    response_header: fn(i16) -> i16,
+    schema: &'static Schema,
+}
+
+const fn row<R>(name: &'static str, min: i16, max: i16, schema: &'static Schema) -> Row
+where
+    R: Request,
+{
+    assert!(
+        R::VERSIONS.min <= min && max <= R::VERSIONS.max,
+        "a version is claimed which the codec crate cannot read"
+    );
+    Row {
+        key: R::KEY,
+        name,
+        min,
+        max,
+        request_header: R::header_version,
+        response_header: <R::Response as HeaderVersion>::header_version,
+        schema,
+    }
+}
+
+macro_rules! apis {
+    ($($api:ident $request:ident $min:literal..=$max:literal $schema:path;)*) => {
+        /// An API this build serves. What is not here is not advertised.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Api {
+            $(
+                #[doc = concat!("`", stringify!($api), "`")]
+                $api,
+            )*
+        }
+
+        impl Api {
+            /// Every API, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$api),*];
+
+            fn row(self) -> &'static Row {
+                match self {
+                    $(Self::$api => {
+                        const ROW: Row =
+                            row::<m::$request>(stringify!($api), $min, $max, &$schema);
+                        &ROW
+                    })*
+                }
+            }
+        }
+    };
+}
+
+apis! {
+    Produce ProduceRequest 3..=13 scan::data::PRODUCE;
+    Fetch FetchRequest 4..=18 scan::data::FETCH;
+    ListOffsets ListOffsetsRequest 1..=10 scan::data::LIST_OFFSETS;
+    Metadata MetadataRequest 0..=13 scan::cluster::METADATA;
+    OffsetCommit OffsetCommitRequest 2..=9 scan::offsets::OFFSET_COMMIT;
+    OffsetFetch OffsetFetchRequest 1..=9 scan::offsets::OFFSET_FETCH;
+    FindCoordinator FindCoordinatorRequest 0..=6 scan::groups::FIND_COORDINATOR;
+    JoinGroup JoinGroupRequest 0..=9 scan::groups::JOIN_GROUP;
+    Heartbeat HeartbeatRequest 0..=4 scan::groups::HEARTBEAT;
+    LeaveGroup LeaveGroupRequest 0..=5 scan::groups::LEAVE_GROUP;
+    SyncGroup SyncGroupRequest 0..=5 scan::groups::SYNC_GROUP;
+    DescribeGroups DescribeGroupsRequest 0..=6 scan::groups::DESCRIBE_GROUPS;
+    ListGroups ListGroupsRequest 0..=5 scan::groups::LIST_GROUPS;
+    ApiVersions ApiVersionsRequest 0..=4 scan::cluster::API_VERSIONS;
+    CreateTopics CreateTopicsRequest 2..=7 scan::topics::CREATE_TOPICS;
+    DeleteTopics DeleteTopicsRequest 1..=6 scan::topics::DELETE_TOPICS;
+    InitProducerId InitProducerIdRequest 0..=5 scan::data::INIT_PRODUCER_ID;
+    OffsetForLeaderEpoch OffsetForLeaderEpochRequest 2..=4 scan::offsets::OFFSET_FOR_LEADER_EPOCH;
+    DescribeConfigs DescribeConfigsRequest 1..=4 scan::topics::DESCRIBE_CONFIGS;
+    DescribeCluster DescribeClusterRequest 0..=2 scan::cluster::DESCRIBE_CLUSTER;
+    DescribeTopicPartitions DescribeTopicPartitionsRequest 0..=0
+        scan::cluster::DESCRIBE_TOPIC_PARTITIONS;
+}
+
+impl Api {
+    /// The API of a key on the wire; `None` for one we do not serve.
+    pub fn from_key(key: i16) -> Option<Self> {
+        Self::ALL.iter().copied().find(|api| api.key() == key)
+    }
+
+    /// Its key on the wire.
+    pub fn key(self) -> i16 {
+        self.row().key
+    }
+
+    /// Its name, for metrics and logs.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Versions to tell clients, lowest and highest. Produce begins at 0 although 0–2 are not
+    /// served: librdkafka up to 2.10 otherwise turns its features off (KAFKA-18659).
+    pub fn advertised(self) -> (i16, i16) {
+        let row = self.row();
+        let min = if self == Self::Produce { 0 } else { row.min };
+        (min, row.max)
+    }
+
+    /// Whether a request of this version is decoded and answered.
+    pub fn serves(self, version: i16) -> bool {
+        let row = self.row();
+        (row.min..=row.max).contains(&version)
+    }
+
+    /// Versions decoded and answered, lowest and highest.
+    pub fn served(self) -> (i16, i16) {
+        (self.row().min, self.row().max)
+    }
+
+    /// Whether requests of this version carry compact lengths and tagged fields (KIP-482).
+    pub fn is_flexible(self, version: i16) -> bool {
+        (self.row().request_header)(version) >= 2
+    }
+
+    /// Version of the response header: 0 = correlation id, 1 = and tagged fields.
+    pub fn response_header_version(self, version: i16) -> i16 {
+        (self.row().response_header)(version)
+    }
+
+    pub(super) fn schema(self) -> &'static Schema {
+        self.row().schema
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_api_is_found_by_its_key_and_has_its_own_name() {
+        let mut names = std::collections::BTreeSet::new();
+        for &api in Api::ALL {
+            assert_eq!(Api::from_key(api.key()), Some(api));
+            assert!(names.insert(api.name()));
+        }
+        assert_eq!(names.len(), 21);
+        for key in [-1, 24, 25, 28, 68, 76, 88, i16::MAX] {
+            assert_eq!(Api::from_key(key), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_that_is_not_served_except_old_produce() {
+        for &api in Api::ALL {
+            let (min, max) = api.advertised();
+            for version in min..=max {
+                let old_produce = api == Api::Produce && version < 3;
+                assert_eq!(api.serves(version), !old_produce, "{api:?} {version}");
+            }
+            assert!(!api.serves(max + 1) && !api.serves(-1));
+        }
+        assert_eq!(Api::Produce.advertised(), (0, 13));
+        assert_eq!(Api::Fetch.advertised(), (4, 18));
+        assert_eq!(Api::OffsetCommit.advertised(), (2, 9));
+    }
+
+    #[test]
+    fn layouts_turn_flexible_where_the_headers_do() {
+        for &api in Api::ALL {
+            let (min, max) = api.served();
+            for version in min..=max {
+                let flexible = api.schema().is_flexible(version);
+                assert_eq!(api.is_flexible(version), flexible, "{api:?} {version}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_answer_to_api_versions_has_the_oldest_header() {
+        for version in 0..=4 {
+            assert_eq!(Api::ApiVersions.response_header_version(version), 0);
+        }
+        assert_eq!(Api::Metadata.response_header_version(9), 1);
+        assert_eq!(Api::Metadata.response_header_version(8), 0);
+    }
+}

@@ -1,0 +1,333 @@
+//! What consumers tell each other inside `JoinGroup` and `SyncGroup`: subscription and assignment.
+//!
+//! Read leniently (kafka-go says version 1 and leaves the owned partitions out), changed only
+//! where asked, everything else returned byte for byte.
+//!
+//! ```text
+//! subscription: version i16 | topics [string] | user data | v1+ owned [topic [i32]] | the rest
+//! assignment:   version i16 | partitions [topic [i32]] | user data | the rest
+//! ```
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::model::TopicName;
+use crate::wire::reader::{ReadError, Reader, length};
+
+/// The first version with owned partitions (KIP-429).
+const OWNED_SINCE: i16 = 1;
+
+/// Partitions of one topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicPartitions {
+    /// The topic.
+    pub topic: TopicName,
+    /// Its partitions, in the order given.
+    pub partitions: Vec<i32>,
+}
+
+/// The metadata of a `JoinGroup` protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// As the client says.
+    pub version: i16,
+    /// Topics the member wants.
+    pub topics: Vec<TopicName>,
+    /// The assignor's own bytes, exact.
+    pub user_data: Option<Bytes>,
+    /// What the member still holds; `None` when the client left it out.
+    pub owned: Option<Vec<TopicPartitions>>,
+    /// Generation, rack and what later versions add, exact.
+    rest: Bytes,
+}
+
+/// The assignment of one member in `SyncGroup`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// As the client says.
+    pub version: i16,
+    /// What the member gets.
+    pub partitions: Vec<TopicPartitions>,
+    /// The assignor's own bytes, exact.
+    pub user_data: Option<Bytes>,
+    rest: Bytes,
+}
+
+impl Subscription {
+    /// A version 0 subscription to these topics, nothing else said.
+    pub fn to(topics: Vec<TopicName>) -> Self {
+        Self { version: 0, topics, user_data: None, owned: None, rest: Bytes::new() }
+    }
+
+    /// Reads `JoinGroup` metadata.
+    pub fn parse(bytes: &Bytes) -> Result<Self, ReadError> {
+        let mut r = Reader::new(bytes);
+        let version = r.int16()?;
+        let mut topics = Vec::new();
+        for _ in 0..count(&mut r, 2)? {
+            topics.push(TopicName::new(r.string()?));
+        }
+        // kafka-go's oldest form ends behind the topics
+        let user_data = if r.is_empty() { None } else { r.nullable_bytes()? };
+        let user_data = user_data.map(|data| bytes.slice_ref(data));
+        let owned = if version >= OWNED_SINCE && !r.is_empty() {
+            Some(topic_partitions(&mut r)?)
+        } else {
+            None
+        };
+        Ok(Self { version, topics, user_data, owned, rest: bytes.slice_ref(r.rest()) })
+    }
+
+    /// Takes topics out of what the member holds; what it subscribes to stays.
+    pub fn strip_owned(&mut self, drops: impl Fn(&str) -> bool) {
+        if let Some(owned) = &mut self.owned {
+            owned.retain(|entry| !drops(entry.topic.as_str()));
+        }
+    }
+
+    /// The wire form.
+    pub fn to_bytes(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_i16(self.version);
+        put_len(&mut out, self.topics.len());
+        for topic in &self.topics {
+            put_string(&mut out, topic.as_str());
+        }
+        put_user_data(&mut out, self.user_data.as_ref());
+        if let Some(owned) = &self.owned {
+            put_topic_partitions(&mut out, owned);
+        }
+        out.put_slice(&self.rest);
+        out.freeze()
+    }
+}
+
+impl Assignment {
+    /// An assignment of nothing, in the oldest form.
+    pub fn empty() -> Self {
+        Self { version: 0, partitions: Vec::new(), user_data: None, rest: Bytes::new() }
+    }
+
+    /// Reads a `SyncGroup` assignment. No bytes at all mean "nothing assigned".
+    pub fn parse(bytes: &Bytes) -> Result<Self, ReadError> {
+        if bytes.is_empty() {
+            return Ok(Self::empty());
+        }
+        let mut r = Reader::new(bytes);
+        let version = r.int16()?;
+        let partitions = topic_partitions(&mut r)?;
+        let user_data = if r.is_empty() { None } else { r.nullable_bytes()? };
+        let user_data = user_data.map(|data| bytes.slice_ref(data));
+        Ok(Self { version, partitions, user_data, rest: bytes.slice_ref(r.rest()) })
+    }
+
+    /// Takes topics out.
+    pub fn strip(&mut self, drops: impl Fn(&str) -> bool) {
+        self.partitions.retain(|entry| !drops(entry.topic.as_str()));
+    }
+
+    /// Puts one partition in, once.
+    pub fn append(&mut self, topic: &TopicName, partition: i32) {
+        match self.partitions.iter_mut().find(|entry| entry.topic == *topic) {
+            Some(entry) if entry.partitions.contains(&partition) => {}
+            Some(entry) => entry.partitions.push(partition),
+            None => self
+                .partitions
+                .push(TopicPartitions { topic: topic.clone(), partitions: vec![partition] }),
+        }
+    }
+
+    /// The wire form.
+    pub fn to_bytes(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_i16(self.version);
+        put_topic_partitions(&mut out, &self.partitions);
+        put_user_data(&mut out, self.user_data.as_ref());
+        out.put_slice(&self.rest);
+        out.freeze()
+    }
+}
+
+/// An array's count, held against the bytes behind it; absent counts as 0.
+fn count(r: &mut Reader<'_>, element_bytes_min: usize) -> Result<usize, ReadError> {
+    let count = match r.int32()? {
+        -1 => 0,
+        count => length(count)?,
+    };
+    if count > r.remaining() / element_bytes_min { Err(ReadError::Truncated) } else { Ok(count) }
+}
+
+fn topic_partitions(r: &mut Reader<'_>) -> Result<Vec<TopicPartitions>, ReadError> {
+    let mut all = Vec::new();
+    for _ in 0..count(r, 6)? {
+        let topic = TopicName::new(r.string()?);
+        let mut partitions = Vec::new();
+        for _ in 0..count(r, 4)? {
+            partitions.push(r.int32()?);
+        }
+        all.push(TopicPartitions { topic, partitions });
+    }
+    Ok(all)
+}
+
+fn put_topic_partitions(out: &mut BytesMut, all: &[TopicPartitions]) {
+    put_len(out, all.len());
+    for entry in all {
+        put_string(out, entry.topic.as_str());
+        put_len(out, entry.partitions.len());
+        for &partition in &entry.partitions {
+            out.put_i32(partition);
+        }
+    }
+}
+
+fn put_user_data(out: &mut BytesMut, data: Option<&Bytes>) {
+    match data {
+        None => out.put_i32(-1),
+        Some(data) => {
+            put_len(out, data.len());
+            out.put_slice(data);
+        }
+    }
+}
+
+/// Counts come from what was read or a handful of appends: they fit.
+fn put_len(out: &mut BytesMut, len: usize) {
+    out.put_i32(i32::try_from(len).unwrap_or(i32::MAX));
+}
+
+/// Topic names have at most 249 bytes.
+fn put_string(out: &mut BytesMut, text: &str) {
+    let len = i16::try_from(text.len()).unwrap_or(i16::MAX);
+    out.put_i16(len);
+    out.put_slice(text.as_bytes().get(..usize::from(len.unsigned_abs())).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::consumer_protocol_assignment as crate_assignment;
+    use kafka_protocol::messages::consumer_protocol_subscription as crate_subscription;
+    use kafka_protocol::messages::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
+    use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
+
+    use super::*;
+
+    fn subscription(version: i16) -> Bytes {
+        let mut of = ConsumerProtocolSubscription::default();
+        of.topics = vec![StrBytes::from_static_str("orders"), StrBytes::from_static_str("retry.g")];
+        of.user_data = Some(Bytes::from_static(&[9, 9]));
+        if version >= 1 {
+            of.owned_partitions = ["orders", "retry.g"]
+                .map(|topic| {
+                    crate_subscription::TopicPartition::default()
+                        .with_topic(StrBytes::from_static_str(topic).into())
+                        .with_partitions(vec![0, 2])
+                })
+                .to_vec();
+        }
+        if version >= 2 {
+            of.generation_id = 7;
+        }
+        if version >= 3 {
+            of.rack_id = Some(StrBytes::from_static_str("rack"));
+        }
+        versioned(version, &of)
+    }
+
+    fn assignment(version: i16) -> Bytes {
+        let mut of = ConsumerProtocolAssignment::default();
+        of.assigned_partitions = ["orders", "retry.g"]
+            .map(|topic| {
+                crate_assignment::TopicPartition::default()
+                    .with_topic(StrBytes::from_static_str(topic).into())
+                    .with_partitions(vec![1, 4])
+            })
+            .to_vec();
+        of.user_data = Some(Bytes::from_static(&[1, 2, 3]));
+        versioned(version, &of)
+    }
+
+    fn versioned<M: Encodable>(version: i16, message: &M) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_i16(version);
+        message.encode(&mut out, version).unwrap();
+        out.freeze()
+    }
+
+    #[test]
+    fn what_is_not_changed_comes_back_byte_for_byte_in_every_version() {
+        for version in 0..=3 {
+            let bytes = subscription(version);
+            let of = Subscription::parse(&bytes).unwrap();
+            assert_eq!(of.topics, ["orders".into(), "retry.g".into()]);
+            assert_eq!(of.owned.as_ref().map(Vec::len), (version >= 1).then_some(2));
+            assert_eq!(of.to_bytes(), bytes, "subscription {version}");
+            let bytes = assignment(version);
+            let of = Assignment::parse(&bytes).unwrap();
+            assert_eq!((of.version, of.partitions.len()), (version, 2));
+            assert_eq!(of.to_bytes(), bytes, "assignment {version}");
+        }
+    }
+
+    #[test]
+    fn a_stripped_and_extended_assignment_is_read_by_the_codec_crate() {
+        for version in 0..=3 {
+            let mut of = Assignment::parse(&assignment(version)).unwrap();
+            of.strip(|topic| topic.starts_with("retry."));
+            of.append(&"retry.shop".into(), 0);
+            of.append(&"retry.shop".into(), 0);
+            of.append(&"orders".into(), 9);
+            let mut bytes = of.to_bytes().slice(2..);
+            let seen = ConsumerProtocolAssignment::decode(&mut bytes, version).unwrap();
+            let pairs: Vec<(String, Vec<i32>)> = seen
+                .assigned_partitions
+                .iter()
+                .map(|p| (p.topic.to_string(), p.partitions.clone()))
+                .collect();
+            assert_eq!(pairs, [("orders".into(), vec![1, 4, 9]), ("retry.shop".into(), vec![0])]);
+            assert_eq!(seen.user_data, Some(Bytes::from_static(&[1, 2, 3])));
+            assert!(bytes.is_empty());
+        }
+    }
+
+    #[test]
+    fn owned_partitions_are_stripped_and_the_rest_of_the_subscription_stays() {
+        let mut of = Subscription::parse(&subscription(3)).unwrap();
+        of.strip_owned(|topic| topic == "retry.g");
+        let mut bytes = of.to_bytes().slice(2..);
+        let seen = ConsumerProtocolSubscription::decode(&mut bytes, 3).unwrap();
+        assert_eq!(seen.owned_partitions.len(), 1);
+        assert_eq!((seen.topics.len(), seen.generation_id), (2, 7));
+        assert_eq!(seen.rack_id.as_deref(), Some("rack"));
+    }
+
+    #[test]
+    fn kafka_gos_version_1_without_owned_partitions_is_read_and_kept() {
+        let mut bytes = subscription(0).to_vec();
+        bytes[1] = 1;
+        let bytes = Bytes::from(bytes);
+        let of = Subscription::parse(&bytes).unwrap();
+        assert_eq!((of.version, of.owned.clone()), (1, None));
+        assert_eq!(of.to_bytes(), bytes);
+        assert_eq!(Assignment::parse(&Bytes::new()), Ok(Assignment::empty()));
+    }
+
+    #[test]
+    fn lying_counts_are_refused_and_no_cut_panics() {
+        for good in [subscription(3), assignment(3)] {
+            for at in 0..good.len() {
+                let mut bytes = good.to_vec();
+                for byte in bytes.iter_mut().skip(at).take(4) {
+                    *byte = 0x7f;
+                }
+                let bytes = Bytes::from(bytes);
+                let _ = Subscription::parse(&bytes);
+                let _ = Assignment::parse(&bytes);
+                let _ = Subscription::parse(&good.slice(..at));
+                let _ = Assignment::parse(&good.slice(..at));
+            }
+        }
+        let huge = Bytes::from_static(&[0, 1, 0x7f, 0xff, 0xff, 0xff]);
+        assert_eq!(Subscription::parse(&huge), Err(ReadError::Truncated));
+        assert_eq!(Assignment::parse(&huge), Err(ReadError::Truncated));
+    }
+}

@@ -1,0 +1,140 @@
+//! Batches of our own making, and the fields a broker may set in a client's.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::header::{
+    BatchHeader, CRC_START, HEADER_BYTES, LENGTH_OVERHEAD, TimestampType, crc_of, plain_attributes,
+    with_log_append_time,
+};
+use super::headers::Headers;
+use super::raw::RawRecord;
+use crate::wire::reader::ReadError;
+
+/// Leader epoch of batches we write; partitions served here never change their leader.
+const LEADER_EPOCH: i32 = 0;
+
+/// Puts the batch at its place in a log: sets base offset and leader epoch, both outside the CRC.
+pub fn rebase(batch: &mut [u8], base_offset: i64, leader_epoch: i32) -> Result<(), ReadError> {
+    put_at(batch, 0, base_offset.to_be_bytes())?;
+    put_at(batch, 12, leader_epoch.to_be_bytes())
+}
+
+/// Marks the batch as stamped by the broker at `timestamp_ms` (Unix) and renews its CRC.
+pub fn set_log_append_time(batch: &mut [u8], timestamp_ms: i64) -> Result<(), ReadError> {
+    let attributes = BatchHeader::parse(batch)?.attributes;
+    put_at(batch, 21, with_log_append_time(attributes).to_be_bytes())?;
+    put_at(batch, 35, timestamp_ms.to_be_bytes())?;
+    let crc = crc_of(batch).ok_or(ReadError::Truncated)?;
+    put_at(batch, 17, crc.to_be_bytes())
+}
+
+/// A batch of one record at `base_offset`: uncompressed, producer id −1, the record's own
+/// timestamp and timestamp type, its headers and `extra_headers` behind them.
+pub fn build_batch(
+    base_offset: i64,
+    record: &RawRecord,
+    extra_headers: &[(&'static str, String)],
+) -> Bytes {
+    let headers = record.headers.with(extra_headers);
+    let body = record_body(record, &headers);
+    let mut out = begin(
+        base_offset,
+        HEADER_BYTES + 10 + body.len(),
+        &Plain {
+            attributes: plain_attributes(record.timestamp_type),
+            last_offset_delta: 0,
+            timestamp_ms: record.timestamp_ms,
+            count: 1,
+        },
+    );
+    put_varint(&mut out, i64::try_from(body.len()).unwrap_or(i64::MAX));
+    out.put_slice(&body);
+    finish(out)
+}
+
+/// A batch without records over `base_offset..=base_offset + last_offset_delta`: what Kafka's log
+/// cleaner leaves, so that a client moves on.
+pub fn empty_batch(base_offset: i64, last_offset_delta: i32) -> Bytes {
+    finish(begin(
+        base_offset,
+        HEADER_BYTES,
+        &Plain {
+            attributes: plain_attributes(TimestampType::CreateTime),
+            last_offset_delta,
+            timestamp_ms: -1,
+            count: 0,
+        },
+    ))
+}
+
+/// The header fields that differ between batches of our own making.
+struct Plain {
+    attributes: i16,
+    last_offset_delta: i32,
+    timestamp_ms: i64,
+    count: i32,
+}
+
+fn begin(base_offset: i64, capacity: usize, plain: &Plain) -> BytesMut {
+    let mut out = BytesMut::with_capacity(capacity);
+    out.put_i64(base_offset);
+    out.put_i32(0); // length, by finish
+    out.put_i32(LEADER_EPOCH);
+    out.put_i8(2);
+    out.put_u32(0); // crc, by finish
+    out.put_i16(plain.attributes);
+    out.put_i32(plain.last_offset_delta);
+    out.put_i64(plain.timestamp_ms);
+    out.put_i64(plain.timestamp_ms);
+    out.put_i64(-1); // producer id
+    out.put_i16(-1); // producer epoch
+    out.put_i32(-1); // base sequence
+    out.put_i32(plain.count);
+    out
+}
+
+fn finish(mut out: BytesMut) -> Bytes {
+    let length = i32::try_from(out.len() - LENGTH_OVERHEAD).unwrap_or(i32::MAX);
+    let crc = out.get(CRC_START..).map_or(0, crc32c::crc32c);
+    // The header was just written, so both places are there.
+    let _ = put_at(&mut out, 8, length.to_be_bytes());
+    let _ = put_at(&mut out, 17, crc.to_be_bytes());
+    out.freeze()
+}
+
+fn record_body(record: &RawRecord, headers: &Headers) -> BytesMut {
+    let mut body = BytesMut::with_capacity(32 + record.payload_bytes() + headers.raw().len());
+    body.put_i8(0); // attributes
+    put_varint(&mut body, 0); // timestamp delta
+    put_varint(&mut body, 0); // offset delta
+    for part in [&record.key, &record.value] {
+        match part {
+            None => put_varint(&mut body, -1),
+            Some(bytes) => {
+                put_varint(&mut body, i64::try_from(bytes.len()).unwrap_or(i64::MAX));
+                body.put_slice(bytes);
+            }
+        }
+    }
+    put_varint(&mut body, i64::from(headers.len()));
+    body.put_slice(headers.raw());
+    body
+}
+
+fn put_at<const N: usize>(bytes: &mut [u8], at: usize, field: [u8; N]) -> Result<(), ReadError> {
+    let place = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<N>);
+    *place.ok_or(ReadError::Truncated)? = field;
+    Ok(())
+}
+
+/// Zigzag, 7 bits a byte, least significant first.
+pub(super) fn put_varint(out: &mut BytesMut, value: i64) {
+    let mut rest = ((value << 1) ^ (value >> 63)).cast_unsigned();
+    while rest >= 0x80 {
+        let [low, ..] = rest.to_le_bytes();
+        out.put_u8(low | 0x80);
+        rest >>= 7;
+    }
+    let [low, ..] = rest.to_le_bytes();
+    out.put_u8(low);
+}

@@ -1,0 +1,19 @@
+//! Record batches, version 2, as raw bytes. Records never go through the codec crate: it loses
+//! duplicate header keys, header keys that are not UTF-8, `LogAppendTime` and wide time deltas.
+
+mod build;
+mod compress;
+mod header;
+mod headers;
+mod produce;
+mod raw;
+mod records;
+#[cfg(test)]
+mod tests;
+
+pub use build::{build_batch, empty_batch, rebase, set_log_append_time};
+pub use header::{BatchHeader, Codec, HEADER_BYTES, TimestampType, crc_of};
+pub use headers::{Header, Headers};
+pub use produce::{Batch, BatchError, Batches, batches};
+pub use raw::{RawRecord, RawRecordError};
+pub use records::{RecordError, RecordView, Records, find_record, records};

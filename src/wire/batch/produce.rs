@@ -1,0 +1,193 @@
+//! What a client produces, cut into batches and checked before anything is stored.
+
+use bytes::Bytes;
+use kafka_protocol::error::ResponseError;
+
+use super::header::{BatchHeader, HEADER_BYTES, TimestampType, crc_of};
+
+/// The least a record takes: its length byte and six fields behind it.
+pub(super) const RECORD_BYTES_MIN: usize = 7;
+/// The only format stored; 0 and 1 ended with Kafka 4.0 (KIP-724).
+const MAGIC: i8 = 2;
+
+/// One batch with its header read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Its header.
+    pub header: BatchHeader,
+    /// The whole batch, header included.
+    pub bytes: Bytes,
+}
+
+/// Why a produced batch is refused; the doc of a variant names its Kafka code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    /// `CORRUPT_MESSAGE`
+    #[error("a batch ends before the length it claims")]
+    Truncated,
+    /// `CORRUPT_MESSAGE`
+    #[error("a batch is damaged: its CRC32C is {found:08x}, its bytes give {computed:08x}")]
+    Crc {
+        /// In the header.
+        found: u32,
+        /// Of the bytes.
+        computed: u32,
+    },
+    /// `UNSUPPORTED_FOR_MESSAGE_FORMAT`
+    #[error("record format {magic} is not stored; version 2 (Kafka 0.11 and later) is")]
+    Magic {
+        /// The format's number.
+        magic: i8,
+    },
+    /// `MESSAGE_TOO_LARGE`
+    #[error("a batch of {bytes} bytes is over the limit of {max}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// `INVALID_RECORD`
+    #[error("a batch counts {count} records, its offsets and bytes say otherwise")]
+    Count {
+        /// As claimed.
+        count: i32,
+    },
+    /// `INVALID_RECORD`
+    #[error("clients may not write control records")]
+    Control,
+    /// `INVALID_RECORD`
+    #[error("a batch of producer id {producer_id} has no sequence or epoch")]
+    NoSequence {
+        /// The producer's id.
+        producer_id: i64,
+    },
+    /// `INVALID_TIMESTAMP`
+    #[error("a producer may not set the timestamp type LogAppendTime")]
+    LogAppendTime,
+    /// `UNSUPPORTED_COMPRESSION_TYPE`
+    #[error("compression codec {codec} is not known")]
+    Codec {
+        /// The codec's number.
+        codec: i16,
+    },
+}
+
+impl BatchError {
+    /// The Kafka error a Produce answer carries for it.
+    pub fn code(&self) -> ResponseError {
+        match self {
+            Self::Truncated | Self::Crc { .. } => ResponseError::CorruptMessage,
+            Self::Magic { .. } => ResponseError::UnsupportedForMessageFormat,
+            Self::TooLarge { .. } => ResponseError::MessageTooLarge,
+            Self::Count { .. } | Self::Control | Self::NoSequence { .. } => {
+                ResponseError::InvalidRecord
+            }
+            Self::LogAppendTime => ResponseError::InvalidTimestamp,
+            Self::Codec { .. } => ResponseError::UnsupportedCompressionType,
+        }
+    }
+}
+
+impl Batch {
+    /// Reads the first batch of `bytes` and nothing but its header: for bytes we stored.
+    pub fn parse(bytes: &Bytes) -> Result<Self, BatchError> {
+        let header = BatchHeader::parse(bytes).map_err(|_| BatchError::Truncated)?;
+        let total = header.total_bytes().ok_or(BatchError::Truncated)?;
+        if total < HEADER_BYTES || total > bytes.len() {
+            return Err(BatchError::Truncated);
+        }
+        Ok(Self { header, bytes: bytes.slice(..total) })
+    }
+
+    /// The record bytes, compressed as they came.
+    pub fn payload(&self) -> Bytes {
+        self.bytes.slice(HEADER_BYTES.min(self.bytes.len())..)
+    }
+
+    /// Whether the CRC in the header is that of the bytes.
+    pub fn check_crc(&self) -> Result<(), BatchError> {
+        let computed = crc_of(&self.bytes).ok_or(BatchError::Truncated)?;
+        let found = self.header.crc;
+        if computed == found { Ok(()) } else { Err(BatchError::Crc { found, computed }) }
+    }
+
+    fn check_produced(&self, bytes_max: usize) -> Result<(), BatchError> {
+        let header = &self.header;
+        if header.magic != MAGIC {
+            return Err(BatchError::Magic { magic: header.magic });
+        }
+        if self.bytes.len() > bytes_max {
+            return Err(BatchError::TooLarge { bytes: self.bytes.len(), max: bytes_max });
+        }
+        self.check_crc()?;
+        if header.codec().is_none() {
+            return Err(BatchError::Codec { codec: header.attributes & 7 });
+        }
+        if header.is_control() {
+            return Err(BatchError::Control);
+        }
+        if header.timestamp_type() == TimestampType::LogAppendTime {
+            return Err(BatchError::LogAppendTime);
+        }
+        let idempotent = header.producer_id >= 0;
+        if idempotent && (header.base_sequence < 0 || header.producer_epoch < 0) {
+            return Err(BatchError::NoSequence { producer_id: header.producer_id });
+        }
+        self.check_count()
+    }
+
+    fn check_count(&self) -> Result<(), BatchError> {
+        let count = self.header.count;
+        let wrong = BatchError::Count { count };
+        if count < 1 || self.header.last_offset_delta.checked_add(1) != Some(count) {
+            return Err(wrong);
+        }
+        let plain = self.header.codec() == Some(super::Codec::None);
+        let room = (self.bytes.len() - HEADER_BYTES) / RECORD_BYTES_MIN;
+        let fits = usize::try_from(count).is_ok_and(|count| count <= room);
+        if plain && !fits { Err(wrong) } else { Ok(()) }
+    }
+}
+
+/// The batches of one produced record set, each checked; ends behind the first refused one.
+#[derive(Debug)]
+pub struct Batches {
+    rest: Bytes,
+    bytes_max: usize,
+}
+
+/// Cuts `bytes` into batches of at most `bytes_max` bytes each and checks all that Kafka checks
+/// without decoding a record: size, format 2, CRC32C, codec, counts, no control batch.
+pub fn batches(bytes: Bytes, bytes_max: usize) -> Batches {
+    Batches { rest: bytes, bytes_max }
+}
+
+impl Iterator for Batches {
+    type Item = Result<Batch, BatchError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let rest = std::mem::take(&mut self.rest);
+        let checked = first(&rest).and_then(|batch| {
+            batch.check_produced(self.bytes_max)?;
+            Ok(batch)
+        });
+        if let Ok(batch) = &checked {
+            self.rest = rest.slice(batch.bytes.len()..);
+        }
+        Some(checked)
+    }
+}
+
+/// The first batch; an old format is told before its size, whose meaning differs.
+fn first(bytes: &Bytes) -> Result<Batch, BatchError> {
+    match bytes.get(16) {
+        Some(&magic) if magic.cast_signed() != MAGIC => {
+            Err(BatchError::Magic { magic: magic.cast_signed() })
+        }
+        _ => Batch::parse(bytes),
+    }
+}

@@ -1,0 +1,183 @@
+//! One record as the retry journal keeps it: whole, exact, in a format of its own.
+//!
+//! ```text
+//! 0 version = 1        u8
+//! 1 flags              u8    1 `LogAppendTime`, 2 has a key, 4 has a value
+//! 2 timestamp, Unix ms i64   little-endian, full width
+//!   key                u32 length, bytes     only when flagged
+//!   value              u32 length, bytes     only when flagged
+//!   header count       u32
+//!   headers            the rest, as in a v2 record
+//! ```
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::header::TimestampType;
+use super::headers::Headers;
+use crate::wire::reader::ReadError;
+
+const VERSION: u8 = 1;
+const LOG_APPEND_TIME: u8 = 1;
+const HAS_KEY: u8 = 2;
+const HAS_VALUE: u8 = 4;
+
+/// A record without its place in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawRecord {
+    /// Unix ms, full width.
+    pub timestamp_ms: i64,
+    /// Whose clock that is.
+    pub timestamp_type: TimestampType,
+    /// `None` = null.
+    pub key: Option<Bytes>,
+    /// `None` = null (a tombstone).
+    pub value: Option<Bytes>,
+    /// As they came.
+    pub headers: Headers,
+}
+
+/// Why stored bytes are no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RawRecordError {
+    /// Written by a later build.
+    #[error("a stored record has format {version}; this build reads 1")]
+    Version {
+        /// The format's number.
+        version: u8,
+    },
+    /// Bits no build has written.
+    #[error("a stored record has unknown flags {flags:#04x}")]
+    Flags {
+        /// All the flags.
+        flags: u8,
+    },
+    /// Damaged.
+    #[error("a stored record is damaged: {0}")]
+    Read(#[from] ReadError),
+}
+
+impl RawRecord {
+    /// Bytes its key, value and headers take.
+    pub fn payload_bytes(&self) -> usize {
+        let len = |part: &Option<Bytes>| part.as_ref().map_or(0, Bytes::len);
+        len(&self.key) + len(&self.value) + self.headers.raw().len()
+    }
+
+    /// The stored form.
+    pub fn to_bytes(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(22 + self.payload_bytes());
+        out.put_u8(VERSION);
+        let mut flags = 0;
+        if self.timestamp_type == TimestampType::LogAppendTime {
+            flags |= LOG_APPEND_TIME;
+        }
+        if self.key.is_some() {
+            flags |= HAS_KEY;
+        }
+        if self.value.is_some() {
+            flags |= HAS_VALUE;
+        }
+        out.put_u8(flags);
+        out.put_i64_le(self.timestamp_ms);
+        for part in [&self.key, &self.value].into_iter().flatten() {
+            out.put_u32_le(u32::try_from(part.len()).unwrap_or(u32::MAX));
+            out.put_slice(part);
+        }
+        out.put_u32_le(self.headers.len());
+        out.put_slice(self.headers.raw());
+        out.freeze()
+    }
+
+    /// Reads the stored form; key, value and headers share `bytes`.
+    pub fn parse(bytes: &Bytes) -> Result<Self, RawRecordError> {
+        let mut rest = bytes.clone();
+        let [version, flags] = chunk(&mut rest)?;
+        if version != VERSION {
+            return Err(RawRecordError::Version { version });
+        }
+        if flags & !(LOG_APPEND_TIME | HAS_KEY | HAS_VALUE) != 0 {
+            return Err(RawRecordError::Flags { flags });
+        }
+        let timestamp_ms = i64::from_le_bytes(chunk(&mut rest)?);
+        let timestamp_type = if flags & LOG_APPEND_TIME == 0 {
+            TimestampType::CreateTime
+        } else {
+            TimestampType::LogAppendTime
+        };
+        let key = (flags & HAS_KEY != 0).then(|| part(&mut rest)).transpose()?;
+        let value = (flags & HAS_VALUE != 0).then(|| part(&mut rest)).transpose()?;
+        let count = u32::from_le_bytes(chunk(&mut rest)?);
+        let headers = Headers::parse(count, rest)?;
+        Ok(Self { timestamp_ms, timestamp_type, key, value, headers })
+    }
+}
+
+fn chunk<const N: usize>(rest: &mut Bytes) -> Result<[u8; N], ReadError> {
+    let head = *rest.first_chunk::<N>().ok_or(ReadError::Truncated)?;
+    *rest = rest.slice(N..);
+    Ok(head)
+}
+
+fn part(rest: &mut Bytes) -> Result<Bytes, ReadError> {
+    let len = u32::from_le_bytes(chunk(rest)?);
+    let len = usize::try_from(len).map_err(|_| ReadError::Truncated)?;
+    if len > rest.len() {
+        return Err(ReadError::Truncated);
+    }
+    Ok(rest.split_to(len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::batch::Header;
+
+    fn sample() -> RawRecord {
+        RawRecord {
+            timestamp_ms: i64::MAX - 5,
+            timestamp_type: TimestampType::LogAppendTime,
+            key: Some(Bytes::from_static(b"k")),
+            value: Some(Bytes::from_static(b"paid")),
+            headers: [
+                Header { key: "h".into(), value: None },
+                Header { key: "h".into(), value: Some(Bytes::from_static(&[0xff])) },
+            ]
+            .into_iter()
+            .collect(),
+        }
+    }
+
+    #[test]
+    fn a_stored_record_reads_back_exactly_with_every_mix_of_nulls() {
+        for (key, value) in
+            [(None, None), (Some("k"), None), (None, Some("v")), (Some(""), Some(""))]
+        {
+            let record =
+                RawRecord { key: key.map(Bytes::from), value: value.map(Bytes::from), ..sample() };
+            assert_eq!(RawRecord::parse(&record.to_bytes()), Ok(record));
+        }
+    }
+
+    #[test]
+    fn bytes_written_by_version_1_are_read_for_ever() {
+        let fixture: &[u8] = &[
+            0x01, 0x07, 0xfa, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0x01, 0x00, 0x00, 0x00,
+            0x6b, 0x04, 0x00, 0x00, 0x00, 0x70, 0x61, 0x69, 0x64, 0x02, 0x00, 0x00, 0x00, 0x02,
+            0x68, 0x01, 0x02, 0x68, 0x02, 0xff,
+        ];
+        assert_eq!(RawRecord::parse(&Bytes::from_static(fixture)), Ok(sample()));
+        assert_eq!(sample().to_bytes(), fixture);
+    }
+
+    #[test]
+    fn every_cut_and_every_later_version_is_refused() {
+        let whole = sample().to_bytes();
+        for len in 0..whole.len() {
+            assert!(RawRecord::parse(&whole.slice(..len)).is_err(), "{len} bytes");
+        }
+        let mut later = whole.to_vec();
+        later[0] = 2;
+        let answer = RawRecord::parse(&later.into());
+        assert_eq!(answer, Err(RawRecordError::Version { version: 2 }));
+    }
+}

@@ -1,0 +1,177 @@
+//! What a partition remembers of an idempotent producer: its epoch and its last five batches.
+//!
+//! The rules are those of Kafka's `ProducerStateManager` (KIP-98, KIP-360): sequences count up by
+//! one per record and wrap from `i32::MAX` to 0; a repeated batch is acknowledged again with its
+//! first offset; an unknown producer may begin anywhere; a new epoch begins at 0.
+
+use serde::{Deserialize, Serialize};
+
+/// Batches remembered per producer: the most a client may have in flight (KIP-98).
+pub const BATCHES_KEPT: usize = 5;
+
+/// One remembered batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenBatch {
+    /// Sequence of its first record.
+    pub first_sequence: i32,
+    /// Sequence of its last record.
+    pub last_sequence: i32,
+    /// Offset its first record got.
+    pub base_offset: i64,
+}
+
+/// What a batch is to the producer's history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sequenced {
+    /// The next one: append it, then `record` it.
+    InOrder,
+    /// One of the last five: acknowledge it again, append nothing.
+    Duplicate {
+        /// The offset it got when it came first.
+        base_offset: i64,
+    },
+    /// Older than the last five: `DUPLICATE_SEQUENCE_NUMBER`, which clients take as success.
+    DuplicateTooOld,
+    /// A batch before it is missing: `OUT_OF_ORDER_SEQUENCE_NUMBER`.
+    OutOfOrder,
+    /// Of an epoch that has ended: `INVALID_PRODUCER_EPOCH`.
+    FencedEpoch,
+}
+
+/// The state of one producer id on one partition.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ProducerWindow {
+    /// `None` until a batch was recorded.
+    epoch: Option<i16>,
+    /// Oldest first, at most [`BATCHES_KEPT`], all of `epoch`.
+    batches: Vec<SeenBatch>,
+}
+
+impl ProducerWindow {
+    /// Judges a batch; changes nothing.
+    pub fn check(&self, epoch: i16, first_sequence: i32, last_sequence: i32) -> Sequenced {
+        let (Some(known), Some(newest)) = (self.epoch, self.batches.last()) else {
+            return Sequenced::InOrder;
+        };
+        if epoch < known {
+            return Sequenced::FencedEpoch;
+        }
+        if epoch > known {
+            let begins = first_sequence == 0;
+            return if begins { Sequenced::InOrder } else { Sequenced::OutOfOrder };
+        }
+        let same = |seen: &&SeenBatch| {
+            seen.first_sequence == first_sequence && seen.last_sequence == last_sequence
+        };
+        if let Some(seen) = self.batches.iter().find(same) {
+            return Sequenced::Duplicate { base_offset: seen.base_offset };
+        }
+        if first_sequence == after(newest.last_sequence) {
+            Sequenced::InOrder
+        } else if self.batches.first().is_some_and(|s| is_behind(last_sequence, s.first_sequence)) {
+            Sequenced::DuplicateTooOld
+        } else {
+            Sequenced::OutOfOrder
+        }
+    }
+
+    /// Remembers a batch that was appended.
+    pub fn record(&mut self, epoch: i16, batch: SeenBatch) {
+        if self.epoch != Some(epoch) {
+            self.epoch = Some(epoch);
+            self.batches.clear();
+        }
+        if self.batches.len() >= BATCHES_KEPT {
+            self.batches.remove(0);
+        }
+        self.batches.push(batch);
+    }
+
+    /// The epoch of the last recorded batch.
+    pub fn epoch(&self) -> Option<i16> {
+        self.epoch
+    }
+
+    /// The sequence of the last recorded record.
+    pub fn last_sequence(&self) -> Option<i32> {
+        self.batches.last().map(|seen| seen.last_sequence)
+    }
+}
+
+/// The sequence that follows.
+fn after(sequence: i32) -> i32 {
+    sequence.checked_add(1).unwrap_or(0)
+}
+
+/// Whether `sequence` comes before `other` on the circle of 2^31 sequences, by less than half.
+fn is_behind(sequence: i32, other: i32) -> bool {
+    let distance = other.wrapping_sub(sequence) & i32::MAX;
+    distance != 0 && distance < 1 << 30
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(batches: &[(i32, i32)]) -> ProducerWindow {
+        let mut window = ProducerWindow::default();
+        for (index, &(first_sequence, last_sequence)) in (0..).zip(batches) {
+            let base_offset = 100 + index;
+            window.record(3, SeenBatch { first_sequence, last_sequence, base_offset });
+        }
+        window
+    }
+
+    #[test]
+    fn the_next_batch_is_in_order_and_a_gap_is_not() {
+        let w = window(&[(0, 9), (10, 10)]);
+        assert_eq!(w.check(3, 11, 12), Sequenced::InOrder);
+        assert_eq!(w.check(3, 12, 12), Sequenced::OutOfOrder);
+        assert_eq!(w.check(3, 10, 11), Sequenced::OutOfOrder, "overlaps");
+    }
+
+    #[test]
+    fn each_of_the_last_five_is_a_duplicate_with_its_own_offset_and_older_ones_are_too_old() {
+        let w = window(&[(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6)]);
+        for sequence in 2..=6 {
+            let base_offset = 100 + i64::from(sequence);
+            assert_eq!(w.check(3, sequence, sequence), Sequenced::Duplicate { base_offset });
+        }
+        assert_eq!(w.check(3, 1, 1), Sequenced::DuplicateTooOld);
+        assert_eq!(w.check(3, 0, 0), Sequenced::DuplicateTooOld);
+    }
+
+    #[test]
+    fn sequences_wrap_from_the_largest_to_zero() {
+        let w = window(&[(i32::MAX - 1, i32::MAX)]);
+        assert_eq!(w.check(3, 0, 4), Sequenced::InOrder);
+        let across = window(&[(i32::MAX - 1, 1), (2, 2)]);
+        assert_eq!(across.check(3, 3, 3), Sequenced::InOrder);
+        let base_offset = 100;
+        assert_eq!(across.check(3, i32::MAX - 1, 1), Sequenced::Duplicate { base_offset });
+        assert_eq!(across.check(3, i32::MAX - 3, i32::MAX - 2), Sequenced::DuplicateTooOld);
+    }
+
+    #[test]
+    fn a_new_epoch_begins_at_zero_and_an_old_one_is_fenced() {
+        let mut w = window(&[(0, 9)]);
+        assert_eq!(w.check(4, 0, 0), Sequenced::InOrder);
+        assert_eq!(w.check(4, 10, 10), Sequenced::OutOfOrder);
+        assert_eq!(w.check(2, 10, 10), Sequenced::FencedEpoch);
+        w.record(4, SeenBatch { first_sequence: 0, last_sequence: 0, base_offset: 7 });
+        assert_eq!(w.check(3, 10, 10), Sequenced::FencedEpoch);
+        assert_eq!(w.check(4, 0, 9), Sequenced::OutOfOrder, "the old epoch's batch is forgotten");
+    }
+
+    #[test]
+    fn an_unknown_producer_may_begin_anywhere() {
+        assert_eq!(ProducerWindow::default().check(0, 812, 900), Sequenced::InOrder);
+    }
+
+    #[test]
+    fn the_window_survives_storage() {
+        let w = window(&[(0, 9), (10, 10)]);
+        let bytes = postcard::to_allocvec(&w).unwrap();
+        assert_eq!(postcard::from_bytes::<ProducerWindow>(&bytes).unwrap(), w);
+    }
+}

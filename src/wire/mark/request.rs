@@ -1,0 +1,198 @@
+//! What a record produced to `retry.<group>` asks for.
+
+use crate::model::Origin;
+use crate::wire::batch::Headers;
+use crate::wire::mark::cut;
+
+/// The longest reason kept, in bytes; longer ones are cut.
+pub const REASON_BYTES_MAX: usize = 1024;
+
+const ORIGIN: &str = "x-retry-origin";
+const LEVEL: &str = "x-retry-level";
+const DELAY_MS: &str = "x-retry-delay-ms";
+const REASON: &str = "x-retry-reason";
+const BY_REFERENCE: &str = "x-retry-by-reference";
+
+/// What the nack says failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// A record as the application saw it: its true origin, or a lane offset.
+    Origin(Origin),
+    /// Nothing: a new delayed record for the group.
+    None,
+}
+
+/// A nack as its headers say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NackRequest {
+    /// What failed.
+    pub named: Named,
+    /// 0 none, > 0 literally that level, < 0 dead letter now.
+    pub level: Option<i32>,
+    /// An exact delay, in milliseconds.
+    pub delay_ms: Option<u64>,
+    /// The application's words, at most [`REASON_BYTES_MAX`] bytes.
+    pub reason: Option<String>,
+    /// Whether the record's own bytes are to be taken from its origin.
+    pub by_reference: bool,
+}
+
+/// A nack nobody can follow; answered `INVALID_RECORD` with this sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadNack {
+    /// Unparsable origin.
+    #[error(
+        "{ORIGIN} {text:?} is no origin: it has the form <topic>-<partition>@<offset>, such \
+             as orders-3@812"
+    )]
+    Origin {
+        /// As sent.
+        text: String,
+    },
+    /// Unparsable level.
+    #[error("{LEVEL} {text:?} is no level: a whole number, such as 5 (-1 = dead letter now)")]
+    Level {
+        /// As sent.
+        text: String,
+    },
+    /// Unparsable delay.
+    #[error("{DELAY_MS} {text:?} is no delay: whole milliseconds, such as 30000")]
+    Delay {
+        /// As sent.
+        text: String,
+    },
+    /// Neither true nor false.
+    #[error("{BY_REFERENCE} {text:?} is neither true nor false")]
+    ByReference {
+        /// As sent.
+        text: String,
+    },
+    /// By reference to nothing.
+    #[error("{BY_REFERENCE} is true, but there is no {ORIGIN} to refer to")]
+    NoReference,
+}
+
+/// Reads the request headers (of each name the last one counts) and gives the rest of the headers
+/// back, without any of ours.
+pub fn read_nack(headers: &Headers) -> Result<(NackRequest, Headers), BadNack> {
+    let named = match text(headers, ORIGIN) {
+        None => Named::None,
+        Some(text) => match text.trim().parse() {
+            Ok(origin) => Named::Origin(origin),
+            Err(_) => return Err(BadNack::Origin { text: shown(&text) }),
+        },
+    };
+    let level = text(headers, LEVEL)
+        .map(|text| text.trim().parse().map_err(|_| BadNack::Level { text: shown(&text) }))
+        .transpose()?;
+    let delay_ms = text(headers, DELAY_MS)
+        .map(|text| text.trim().parse().map_err(|_| BadNack::Delay { text: shown(&text) }))
+        .transpose()?;
+    let reason = text(headers, REASON).map(|text| cut(&text, REASON_BYTES_MAX).to_owned());
+    let by_reference = match text(headers, BY_REFERENCE) {
+        None => false,
+        Some(text) if text.trim().eq_ignore_ascii_case("true") => true,
+        Some(text) if text.trim().eq_ignore_ascii_case("false") => false,
+        Some(text) => return Err(BadNack::ByReference { text: shown(&text) }),
+    };
+    if by_reference && named == Named::None {
+        return Err(BadNack::NoReference);
+    }
+    let request = NackRequest { named, level, delay_ms, reason, by_reference };
+    Ok((request, super::strip(headers)))
+}
+
+/// The last header of that name as text; null reads as empty, other bytes as replacement signs.
+fn text(headers: &Headers, name: &str) -> Option<String> {
+    let value = headers.last(name)?.unwrap_or_default();
+    Some(String::from_utf8_lossy(&value).into_owned())
+}
+
+/// As much of a client's text as an error message shows.
+fn shown(text: &str) -> String {
+    cut(text, 100).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::batch::Header;
+
+    fn headers(pairs: &[(&str, &str)]) -> Headers {
+        Headers::NONE.with(pairs)
+    }
+
+    #[test]
+    fn a_full_nack_is_read_and_everything_of_ours_leaves_the_record() {
+        let (nack, rest) = read_nack(&headers(&[
+            ("trace", "1"),
+            ("x-retry-origin", "orders-3@812"),
+            ("x-retry-level", "-1"),
+            ("x-retry-delay-ms", "250"),
+            ("x-retry-reason", "stock is empty"),
+            ("x-retry-by-reference", "True"),
+            ("x-retry-attempt", "4"),
+            ("RECONSUME_TIME", "3"),
+            ("MAX_RECONSUME_TIMES", "16"),
+            ("RETRY_TOPIC", "orders"),
+            ("ORIGIN_MESSAGE_ID", "orders-3@812"),
+            ("__dlq.errors.group", "shop"),
+            ("trace", "2"),
+        ]))
+        .unwrap();
+        assert_eq!(nack.named, Named::Origin("orders-3@812".parse().unwrap()));
+        assert_eq!((nack.level, nack.delay_ms), (Some(-1), Some(250)));
+        assert_eq!(nack.reason.as_deref(), Some("stock is empty"));
+        assert!(nack.by_reference);
+        assert_eq!(rest, headers(&[("trace", "1"), ("trace", "2")]));
+    }
+
+    #[test]
+    fn the_last_occurrence_wins() {
+        let (nack, _) =
+            read_nack(&headers(&[("x-retry-origin", "rubbish"), ("x-retry-origin", "a-0@1")]))
+                .unwrap();
+        assert_eq!(nack.named, Named::Origin("a-0@1".parse().unwrap()));
+    }
+
+    #[test]
+    fn without_an_origin_it_is_a_new_delayed_record() {
+        let (nack, rest) = read_nack(&headers(&[("a", "b")])).unwrap();
+        assert_eq!(nack.named, Named::None);
+        assert!(!nack.by_reference);
+        assert_eq!(rest, headers(&[("a", "b")]));
+    }
+
+    #[test]
+    fn an_unparsable_origin_is_a_bad_nack_and_never_no_origin() {
+        for text in ["", "orders", "orders-3@-1", "orders@3"] {
+            let answer = read_nack(&headers(&[("x-retry-origin", text)]));
+            assert_eq!(answer.unwrap_err(), BadNack::Origin { text: text.into() });
+        }
+        let null = [Header { key: "x-retry-origin".into(), value: None }].into_iter().collect();
+        assert!(matches!(read_nack(&null), Err(BadNack::Origin { .. })));
+    }
+
+    #[test]
+    fn other_requests_that_make_no_sense_are_named_too() {
+        for (name, value) in [
+            ("x-retry-level", "high"),
+            ("x-retry-delay-ms", "-5"),
+            ("x-retry-delay-ms", "10s"),
+            ("x-retry-by-reference", "yes"),
+            ("x-retry-by-reference", "true"),
+        ] {
+            let sentence = read_nack(&headers(&[(name, value)])).unwrap_err().to_string();
+            assert!(sentence.starts_with(name), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        let long = "ä".repeat(600) + "x";
+        let (nack, _) = read_nack(&headers(&[("x-retry-reason", &format!("x{long}"))])).unwrap();
+        let reason = nack.reason.unwrap();
+        assert_eq!(reason.len(), 1023);
+        assert!(reason.ends_with('ä'));
+    }
+}

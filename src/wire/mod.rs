@@ -1,0 +1,27 @@
+//! Bytes to types and back; pure. Nothing here reads a socket, a clock or a file.
+//!
+//! ```text
+//! socket bytes ─▶ frame ─▶ header ─▶ scan ─▶ codec (kafka-protocol) ─▶ typed request
+//!                  length   key,      every    small messages only
+//!                  prefix   version   count
+//! records ─▶ batch: raw v2 batches, walked and rebuilt here, never by the crate
+//! ```
+
+pub mod api;
+pub mod assignment;
+pub mod batch;
+pub mod codec;
+pub mod frame;
+pub mod header;
+pub mod idempotence;
+pub mod mark;
+pub mod names;
+mod reader;
+pub mod scan;
+
+pub use api::Api;
+pub use codec::{DecodeError, EncodeError, decode, encode, encode_at};
+pub use frame::{FrameError, split};
+pub use header::{HeadError, RequestHead};
+pub use kafka_protocol::error::ResponseError;
+pub use reader::ReadError;

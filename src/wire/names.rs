@@ -1,0 +1,335 @@
+//! Names of topics: legality, the retry and dead-letter topics of a group, topic ids.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::model::{GroupId, TopicName};
+
+/// Kafka's limit on topic names, in bytes.
+pub const TOPIC_BYTES_MAX: usize = 249;
+/// The longest group that is used as it is.
+const GROUP_BYTES_MAX: usize = 240;
+/// `-` and 16 hex digits behind a mangled group.
+const MANGLE_BYTES: usize = 17;
+/// What a template may hold besides the group, so that a mangled name says something.
+const FIXED_BYTES_MAX: usize = 100;
+const GROUP: &str = "{group}";
+/// RocketMQ's spellings, shown to people and accepted from clients.
+const SHOWN_RETRY: &str = "%RETRY%";
+const SHOWN_DLQ: &str = "%DLQ%";
+/// Namespace of our topic ids (uuid v5); fixed for ever.
+const TOPIC_ID_NAMESPACE: Uuid = Uuid::from_u128(0x7265_7072_6973_4574_8f70_6963_5f69_6473);
+
+/// How retry and dead-letter topics are called on the Kafka wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Templates {
+    retry: Template,
+    dlq: Template,
+}
+
+/// A topic that is ours by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owned {
+    /// The retry topic of the group with this key.
+    Retry(GroupKey),
+    /// The dead letters of the group with this key.
+    Dlq(GroupKey),
+}
+
+/// What stands for a group inside a topic name: the group itself, or its mangled form when it is
+/// no legal topic name. Compare with [`Templates::key`] of a known group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupKey(String);
+
+impl GroupKey {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The group, where no stored map knows better: most groups are their own key.
+    pub fn as_group(&self) -> GroupId {
+        GroupId::new(&self.0)
+    }
+
+    /// Whether the key may stand for another group than the one it spells; then ask the stored map.
+    pub fn may_be_mangled(&self) -> bool {
+        self.0.rsplit_once('-').is_some_and(|(_, hash)| {
+            hash.len() == MANGLE_BYTES - 1
+                && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        })
+    }
+}
+
+/// Why two templates cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// `{group}` is not there exactly once.
+    #[error("the topic template {template:?} must hold {GROUP} exactly once")]
+    Group {
+        /// As configured.
+        template: String,
+    },
+    /// It would own every topic.
+    #[error("the topic template {template:?} must hold something besides {GROUP}")]
+    Bare {
+        /// As configured.
+        template: String,
+    },
+    /// Not a topic name.
+    #[error(
+        "the topic template {template:?} is no topic name: a-z A-Z 0-9 . _ - only, and at \
+             most {FIXED_BYTES_MAX} bytes besides {GROUP}"
+    )]
+    Illegal {
+        /// As configured.
+        template: String,
+    },
+    /// One name could be both.
+    #[error("the topic templates {retry:?} and {dlq:?} overlap: a name could match both")]
+    Overlap {
+        /// As configured.
+        retry: String,
+        /// As configured.
+        dlq: String,
+    },
+}
+
+impl Default for Templates {
+    /// `retry.{group}` and `dlq.{group}`.
+    fn default() -> Self {
+        let of = |prefix: &str| Template { prefix: prefix.to_owned(), suffix: String::new() };
+        Self { retry: of("retry."), dlq: of("dlq.") }
+    }
+}
+
+impl Templates {
+    /// Checks both templates and that no name matches both.
+    pub fn new(retry: &str, dlq: &str) -> Result<Self, TemplateError> {
+        let of = Self { retry: Template::parse(retry)?, dlq: Template::parse(dlq)? };
+        if of.retry.overlaps(&of.dlq) {
+            let (retry, dlq) = (retry.to_owned(), dlq.to_owned());
+            return Err(TemplateError::Overlap { retry, dlq });
+        }
+        Ok(of)
+    }
+
+    /// The retry topic of a group on the wire.
+    pub fn retry_topic(&self, group: &GroupId) -> TopicName {
+        self.retry.topic(self.key(group).as_str())
+    }
+
+    /// The dead-letter topic of a group on the wire.
+    pub fn dlq_topic(&self, group: &GroupId) -> TopicName {
+        self.dlq.topic(self.key(group).as_str())
+    }
+
+    /// What stands for `group` in both topics: itself when legal and short enough, otherwise with
+    /// `_` for illegal bytes, cut, `-` and the first 8 bytes of its SHA-256 in hex.
+    pub fn key(&self, group: &GroupId) -> GroupKey {
+        let fixed = self.retry.fixed_bytes().max(self.dlq.fixed_bytes());
+        let bytes_max = GROUP_BYTES_MAX.min(TOPIC_BYTES_MAX - fixed);
+        let text = group.as_str();
+        let legal = !text.is_empty() && text.bytes().all(is_legal_byte);
+        if legal && text.len() <= bytes_max {
+            return GroupKey(text.to_owned());
+        }
+        let mut key: String = text
+            .bytes()
+            .take(bytes_max - MANGLE_BYTES)
+            .map(|b| if is_legal_byte(b) { char::from(b) } else { '_' })
+            .collect();
+        key.push('-');
+        for byte in Sha256::digest(text.as_bytes()).iter().take(8) {
+            // writing to a String cannot fail
+            let _ = write!(key, "{byte:02x}");
+        }
+        GroupKey(key)
+    }
+
+    /// Whose topic this is; `None` for a topic that is not ours. `%RETRY%<group>` and
+    /// `%DLQ%<group>` are understood too.
+    pub fn owned(&self, topic: &str) -> Option<Owned> {
+        if let Some(group) = topic.strip_prefix(SHOWN_RETRY).filter(|g| !g.is_empty()) {
+            return Some(Owned::Retry(self.key(&group.into())));
+        }
+        if let Some(group) = topic.strip_prefix(SHOWN_DLQ).filter(|g| !g.is_empty()) {
+            return Some(Owned::Dlq(self.key(&group.into())));
+        }
+        if !is_legal_topic(topic) {
+            return None;
+        }
+        let retry = self.retry.key(topic).map(Owned::Retry);
+        retry.or_else(|| self.dlq.key(topic).map(Owned::Dlq))
+    }
+}
+
+/// How people see the retry topic of a group: `%RETRY%<group>`.
+pub fn shown_retry(group: &GroupId) -> String {
+    format!("{SHOWN_RETRY}{group}")
+}
+
+/// How people see the dead letters of a group: `%DLQ%<group>`.
+pub fn shown_dlq(group: &GroupId) -> String {
+    format!("{SHOWN_DLQ}{group}")
+}
+
+/// Whether Kafka accepts the name: 1 to 249 bytes of `a-z A-Z 0-9 . _ -`, neither `.` nor `..`.
+pub fn is_legal_topic(name: &str) -> bool {
+    !matches!(name, "" | "." | "..")
+        && name.len() <= TOPIC_BYTES_MAX
+        && name.bytes().all(is_legal_byte)
+}
+
+/// The id of one of our topics: the same on every sidecar of a cluster and after every restart.
+pub fn topic_id(cluster_id: &str, topic: &str) -> Uuid {
+    Uuid::new_v5(&TOPIC_ID_NAMESPACE, format!("{cluster_id}/{topic}").as_bytes())
+}
+
+fn is_legal_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-')
+}
+
+/// `<prefix>{group}<suffix>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Template {
+    prefix: String,
+    suffix: String,
+}
+
+impl Template {
+    fn parse(template: &str) -> Result<Self, TemplateError> {
+        let owned = || template.to_owned();
+        let (prefix, suffix) =
+            template.split_once(GROUP).ok_or_else(|| TemplateError::Group { template: owned() })?;
+        if suffix.contains(GROUP) {
+            return Err(TemplateError::Group { template: owned() });
+        }
+        if prefix.is_empty() && suffix.is_empty() {
+            return Err(TemplateError::Bare { template: owned() });
+        }
+        let of = Self { prefix: prefix.to_owned(), suffix: suffix.to_owned() };
+        let legal = prefix.bytes().chain(suffix.bytes()).all(is_legal_byte);
+        if !legal || of.fixed_bytes() > FIXED_BYTES_MAX {
+            return Err(TemplateError::Illegal { template: owned() });
+        }
+        Ok(of)
+    }
+
+    fn fixed_bytes(&self) -> usize {
+        self.prefix.len() + self.suffix.len()
+    }
+
+    fn topic(&self, key: &str) -> TopicName {
+        TopicName::from(format!("{}{key}{}", self.prefix, self.suffix))
+    }
+
+    fn key(&self, topic: &str) -> Option<GroupKey> {
+        let key = topic.strip_prefix(&self.prefix)?.strip_suffix(&self.suffix)?;
+        (!key.is_empty()).then(|| GroupKey(key.to_owned()))
+    }
+
+    /// Whether some name matches both: then one prefix begins the other and one suffix ends the
+    /// other.
+    fn overlaps(&self, other: &Self) -> bool {
+        let (a, b) = (self.prefix.as_str(), other.prefix.as_str());
+        let (c, d) = (self.suffix.as_str(), other.suffix.as_str());
+        (a.starts_with(b) || b.starts_with(a)) && (c.ends_with(d) || d.ends_with(c))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_legal_group_is_its_own_key_and_comes_back_from_both_topics() {
+        let t = Templates::default();
+        for group in ["shop", "a.b_c-D9", &"g".repeat(240)] {
+            let group = GroupId::new(group);
+            assert_eq!(t.retry_topic(&group).as_str(), format!("retry.{group}"));
+            assert_eq!(t.owned(t.retry_topic(&group).as_str()), Some(Owned::Retry(t.key(&group))));
+            assert_eq!(t.owned(t.dlq_topic(&group).as_str()), Some(Owned::Dlq(t.key(&group))));
+            assert_eq!(t.key(&group).as_group(), group);
+            assert!(!t.key(&group).may_be_mangled());
+        }
+    }
+
+    #[test]
+    fn other_groups_get_legal_names_of_their_own() {
+        let t = Templates::default();
+        let groups =
+            ["a b", "a/b", "größe", "", &"g".repeat(241), &"h".repeat(1000), &"é".repeat(150)];
+        let mut seen = std::collections::BTreeSet::new();
+        for group in groups {
+            let topic = t.retry_topic(&group.into());
+            assert!(is_legal_topic(topic.as_str()), "{topic}");
+            assert!(t.key(&group.into()).may_be_mangled());
+            assert!(t.key(&group.into()).as_str().len() <= 240);
+            assert!(seen.insert(topic), "{group} shares its topic");
+        }
+        // Written down: a stored name must stay what it is.
+        assert_eq!(t.key(&"a b".into()).as_str(), "a_b-c8687a08aa5d6ed2");
+    }
+
+    #[test]
+    fn the_rocketmq_spelling_means_the_same_topic() {
+        let t = Templates::default();
+        assert_eq!(t.owned("%RETRY%shop"), t.owned("retry.shop"));
+        assert_eq!(t.owned("%DLQ%a b"), t.owned(t.dlq_topic(&"a b".into()).as_str()));
+        assert_eq!(shown_retry(&"shop".into()), "%RETRY%shop");
+        assert_eq!(shown_dlq(&"shop".into()), "%DLQ%shop");
+    }
+
+    #[test]
+    fn other_topics_are_not_ours() {
+        let t = Templates::default();
+        for topic in ["orders", "retry.", "dlq.", "retryshop", "%RETRY%", "Retry.shop", "retry.a b"]
+        {
+            assert_eq!(t.owned(topic), None, "{topic}");
+        }
+    }
+
+    #[test]
+    fn templates_that_could_name_one_topic_twice_are_refused() {
+        for (retry, dlq) in [
+            ("retry.{group}", "retry.{group}"),
+            ("r.{group}", "r.dlq.{group}"),
+            ("r.{group}", "{group}.dlq"),
+            ("{group}-retry", "{group}-x-retry"),
+        ] {
+            let answer = Templates::new(retry, dlq);
+            assert!(matches!(answer, Err(TemplateError::Overlap { .. })), "{retry} {dlq}");
+        }
+        assert!(Templates::new("{group}-retry", "{group}-dlq").is_ok());
+        assert_eq!(Templates::new("retry.{group}", "dlq.{group}"), Ok(Templates::default()));
+    }
+
+    #[test]
+    fn templates_that_are_no_names_are_refused() {
+        let dlq = "dlq.{group}";
+        for retry in ["retry", "{group}", "a{group}{group}", "%RETRY%{group}", "x {group}"] {
+            assert!(Templates::new(retry, dlq).is_err(), "{retry}");
+        }
+    }
+
+    #[test]
+    fn kafkas_rule_for_topic_names_is_kept() {
+        for good in ["a", "a.b", "A-1_z", "...", &"t".repeat(249)] {
+            assert!(is_legal_topic(good), "{good}");
+        }
+        for bad in ["", ".", "..", "a b", "a/b", "ä", "%RETRY%g", &"t".repeat(250)] {
+            assert!(!is_legal_topic(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn topic_ids_never_change() {
+        let id = topic_id("abc", "retry.shop");
+        assert_eq!(id.get_version_num(), 5);
+        assert_ne!(id, topic_id("abd", "retry.shop"));
+        assert_eq!(id.to_string(), "115436b8-dbf7-541e-bed9-2d0f6a77b357");
+    }
+}

@@ -1,0 +1,50 @@
+//! Layouts: `ApiVersions`, Metadata, `DescribeCluster`, `DescribeTopicPartitions`.
+
+use super::schema::{BOOL, I8, I32, Kind, Schema, UUID, always, since, within};
+
+pub(in crate::wire) const API_VERSIONS: Schema = Schema {
+    flexible: 3,
+    fields: &[
+        since(3, Kind::Text), // client_software_name
+        since(3, Kind::Text), // client_software_version
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const METADATA: Schema = Schema {
+    flexible: 9,
+    fields: &[
+        always(Kind::Structs(
+            &[
+                since(10, UUID),    // topic_id
+                always(Kind::Text), // name
+            ],
+            &[],
+        )),
+        since(4, BOOL),      // allow_auto_topic_creation
+        within(8, 10, BOOL), // include_cluster_authorized_operations
+        since(8, BOOL),      // include_topic_authorized_operations
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const DESCRIBE_CLUSTER: Schema = Schema {
+    flexible: 0,
+    fields: &[
+        always(BOOL),   // include_cluster_authorized_operations
+        since(1, I8),   // endpoint_type
+        since(2, BOOL), // include_fenced_brokers
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const DESCRIBE_TOPIC_PARTITIONS: Schema = Schema {
+    flexible: 0,
+    fields: &[
+        always(Kind::Structs(&[always(Kind::Text)], &[])), // topics: name
+        always(I32),                                       // response_partition_limit
+        // cursor: topic_name, partition_index
+        always(Kind::Maybe(&[always(Kind::Text), always(I32)])),
+    ],
+    tagged: &[],
+};

@@ -1,0 +1,51 @@
+//! Layouts: `CreateTopics`, `DeleteTopics`, `DescribeConfigs`.
+
+use super::schema::{BOOL, I8, I16, I32, Kind, Schema, UUID, always, since, within};
+
+pub(in crate::wire) const CREATE_TOPICS: Schema = Schema {
+    flexible: 5,
+    fields: &[
+        always(Kind::Structs(
+            &[
+                always(Kind::Text), // name
+                always(I32),        // num_partitions
+                always(I16),        // replication_factor
+                // assignments: partition_index, broker_ids
+                always(Kind::Structs(&[always(I32), always(Kind::List(&I32))], &[])),
+                // configs: name, value
+                always(Kind::Structs(&[always(Kind::Text), always(Kind::Text)], &[])),
+            ],
+            &[],
+        )),
+        always(I32),  // timeout_ms
+        always(BOOL), // validate_only
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const DELETE_TOPICS: Schema = Schema {
+    flexible: 4,
+    fields: &[
+        since(6, Kind::Structs(&[always(Kind::Text), always(UUID)], &[])), // name, topic_id
+        within(0, 5, Kind::List(&Kind::Text)),                             // topic_names
+        always(I32),                                                       // timeout_ms
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const DESCRIBE_CONFIGS: Schema = Schema {
+    flexible: 4,
+    fields: &[
+        always(Kind::Structs(
+            &[
+                always(I8),                      // resource_type
+                always(Kind::Text),              // resource_name
+                always(Kind::List(&Kind::Text)), // configuration_keys
+            ],
+            &[],
+        )),
+        always(BOOL),   // include_synonyms
+        since(3, BOOL), // include_documentation
+    ],
+    tagged: &[],
+};
