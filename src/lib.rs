@@ -22,5 +22,6 @@ pub mod clock;
 pub mod model;
 pub mod observe;
 
+pub mod journal;
 pub mod wire;
 

@@ -1,0 +1,148 @@
+//! Which files of the directory make up the log.
+
+use std::io;
+use std::sync::Arc;
+
+use super::real_disk::open_error;
+use super::segment::{
+    FORMAT, FORMAT_NAME, FileKind, HeaderError, SEGMENT_HEADER_LEN, SEGMENT_START, SegmentHeader,
+    SegmentId, classify,
+};
+use super::{Disk, DiskFile, OpenError};
+
+/// A segment file with a sound header.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) header: SegmentHeader,
+    pub(super) file: Arc<dyn DiskFile>,
+}
+
+/// A segment file whose header is damaged.
+#[derive(Clone, Debug)]
+pub(super) struct Headless {
+    pub(super) id: SegmentId,
+    pub(super) len: u64,
+}
+
+/// The directory, sorted out.
+#[derive(Debug, Default)]
+pub(super) struct Catalog {
+    /// By first sequence number.
+    pub(super) segments: Vec<Found>,
+    pub(super) headless: Vec<Headless>,
+    /// Copies and their originals that the log does without, unfinished files.
+    pub(super) leftovers: Vec<String>,
+    /// Not the journal's.
+    pub(super) foreign: Vec<String>,
+}
+
+/// Refuses a newer directory; names the format of a new one.
+pub(super) fn check_format(disk: &dyn Disk) -> Result<(), OpenError> {
+    let io = |source| open_error(disk.describe(), "reading its format", source);
+    match disk.open(FORMAT_NAME) {
+        Ok(file) => {
+            let len = usize::try_from(file.len().map_err(io)?.min(64)).unwrap_or(0);
+            let mut text = vec![0; len];
+            file.read_at(0, &mut text).map_err(io)?;
+            let found = String::from_utf8_lossy(&text).trim().parse::<u32>();
+            match found {
+                Ok(found) if found > FORMAT => {
+                    return Err(OpenError::Newer { dir: disk.describe(), found, known: FORMAT });
+                }
+                Ok(_) => return Ok(()),
+                // torn when the directory was made; every segment names its format as well
+                Err(_) => {}
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(io(error)),
+    }
+    let io = |source| open_error(disk.describe(), "writing its format", source);
+    let file = disk.create(FORMAT_NAME).map_err(io)?;
+    file.write_at(0, format!("{FORMAT}\n").as_bytes()).map_err(io)?;
+    file.sync_data().map_err(io)?;
+    disk.sync_dir().map_err(io)
+}
+
+/// Reads the headers of all segments and sorts out copies; `known` says whether the index has
+/// committed to a segment, none when there is no index to ask.
+pub(super) fn catalog(
+    disk: &dyn Disk,
+    known: Option<&dyn Fn(SegmentId) -> bool>,
+) -> Result<Catalog, OpenError> {
+    let io = |source| open_error(disk.describe(), "listing it", source);
+    let mut catalog = Catalog::default();
+    let mut offsets = Vec::new();
+    for name in disk.list().map_err(io)? {
+        match classify(&name) {
+            FileKind::Log(id) => catalog.add(disk, id)?,
+            FileKind::Idx(id) => offsets.push(id),
+            FileKind::Temporary => catalog.leftovers.push(name),
+            FileKind::Own => {}
+            FileKind::Foreign => catalog.foreign.push(name),
+        }
+    }
+    catalog.settle(known);
+    let has = |id: &SegmentId| catalog.segments.iter().any(|found| found.header.id == *id);
+    let stray = offsets.iter().filter(|id| !has(id)).map(|id| id.idx_name());
+    let stray: Vec<String> = stray.collect();
+    catalog.leftovers.extend(stray);
+    Ok(catalog)
+}
+
+impl Catalog {
+    fn add(&mut self, disk: &dyn Disk, id: SegmentId) -> Result<(), OpenError> {
+        let io = |source| open_error(disk.describe(), "reading a segment", source);
+        let file = disk.open(&id.log_name()).map_err(io)?;
+        let len = file.len().map_err(io)?;
+        let mut header = [0; SEGMENT_HEADER_LEN];
+        if len >= SEGMENT_START {
+            file.read_at(0, &mut header).map_err(io)?;
+        }
+        match SegmentHeader::decode(&header) {
+            Ok(header) if header.id == id => self.segments.push(Found { header, file }),
+            Ok(_) | Err(HeaderError::Damaged) => self.headless.push(Headless { id, len }),
+            Err(HeaderError::Newer(version)) => {
+                let found = u32::from(version);
+                return Err(OpenError::Newer { dir: disk.describe(), found, known: FORMAT });
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps one of each original and its copies.
+    fn settle(&mut self, known: Option<&dyn Fn(SegmentId) -> bool>) {
+        let ids: Vec<SegmentId> = self.segments.iter().map(|found| found.header.id).collect();
+        let mut found = std::mem::take(&mut self.segments);
+        // a copy the index has not committed to, beside an original it has: the copy goes
+        found.retain(|copy| {
+            let header = &copy.header;
+            let uncommitted = known.is_some_and(|known| {
+                let covered = |id: &&SegmentId| {
+                    **id != header.id && (header.id.base..header.end).contains(&id.base)
+                };
+                header.end != 0
+                    && !known(header.id)
+                    && ids.iter().filter(covered).any(|id| known(*id))
+            });
+            if uncommitted {
+                self.leftovers.push(header.id.log_name());
+            }
+            !uncommitted
+        });
+        found.sort_by_key(|found| std::cmp::Reverse(found.header.id.generation));
+        for candidate in found {
+            let base = candidate.header.id.base;
+            let superseded = self.segments.iter().any(|kept| {
+                kept.header.id.base == base
+                    || (kept.header.id.base..kept.header.end).contains(&base)
+            });
+            if superseded {
+                self.leftovers.push(candidate.header.id.log_name());
+            } else {
+                self.segments.push(candidate);
+            }
+        }
+        self.segments.sort_by_key(|found| found.header.id.base);
+    }
+}

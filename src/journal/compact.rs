@@ -1,0 +1,250 @@
+//! Gives the room of dead entries back: deletes segments that hold nothing else, copies the live
+//! entries of half-dead ones forward, joins small neighbours.
+//!
+//! Nothing leaves the disk before the log itself says that it is dead (an entry with the dead bits
+//! of each segment): otherwise an index rebuilt from the log could bring back an entry whose end
+//! is gone. And nothing leaves that an owner, or the index, would still replay.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::append::OWN;
+use super::bitmap::Bitmap;
+use super::checkpoint::{SEGMENTS, row_key, tables_failed};
+use super::copy::CopyWriter;
+use super::core::{Core, KIND_DEAD};
+use super::live::{Logged, Segment};
+use super::read::read_failed;
+use super::scan::{Scanned, Scanner};
+use super::segment::{SEGMENT_START, SegmentHeader, SegmentId};
+use super::{Housekept, JournalError, NewEntry, ReadError};
+
+/// A sealed segment with less than this share of a segment's size live is joined with neighbours.
+const SMALL_SHARE: u64 = 4;
+
+/// A segment being copied.
+#[derive(Clone, Debug)]
+struct Source {
+    id: SegmentId,
+    epoch: u64,
+    end: u64,
+    bytes: u64,
+    drop: Bitmap,
+    dead: Bitmap,
+}
+
+impl Core {
+    /// Deletes or copies at most one segment, or one run of small ones. The caller holds
+    /// `maintenance`.
+    pub(super) fn compact(&self, kept: &mut Housekept) -> Result<(), JournalError> {
+        let saved = self.counters.checkpoint_seq.load(Ordering::Relaxed);
+        let floor = self.state().holds.values().copied().fold(saved, u64::min);
+        let segment_bytes = u64::from(self.config.0.segment_bytes);
+        let durable = self.progress.durable();
+        let (ready, wanted) = {
+            let segments = self.segments();
+            let sealed: Vec<&Segment> = segments
+                .map
+                .values()
+                .filter(|s| s.active.is_none() && !s.damaged && s.end <= floor.saturating_add(1))
+                .collect();
+            let known = |segment: &Segment| match &segment.logged {
+                Some(logged) if logged.seq > durable => segment.bytes,
+                _ => segment.logged_live_bytes(),
+            };
+            let ready = pick(&sealed, segment_bytes, known);
+            let ready: Vec<Source> =
+                ready.iter().map(|segment| Source::of(segment, durable)).collect();
+            (ready, !pick(&sealed, segment_bytes, |segment| segment.live_bytes).is_empty())
+        };
+        if !ready.is_empty() {
+            kept.more = true;
+            return self.replace(&ready, kept);
+        }
+        if wanted && self.segments().map.values().any(|segment| segment.unlogged) {
+            kept.more = true;
+            return self.log_dead();
+        }
+        Ok(())
+    }
+
+    /// Writes the dead bits of every segment whose bits have changed to the log.
+    fn log_dead(&self) -> Result<(), JournalError> {
+        let mut group = Vec::new();
+        let mut bits = Vec::new();
+        for segment in self.segments().map.values().filter(|segment| segment.unlogged) {
+            let body = Bytes::copy_from_slice(segment.dead.as_bytes());
+            group.push(NewEntry::keyed(KIND_DEAD, dead_key(segment.id), Bytes::new(), body));
+            bits.push((segment.id, segment.dead.clone(), segment.live_bytes));
+        }
+        let seq = self.append(group, OWN)?.seq();
+        let mut segments = self.segments_mut();
+        for (id, dead, live_bytes) in bits {
+            if let Some(segment) = segments.map.get_mut(&id.base) {
+                segment.unlogged = segment.dead != dead;
+                segment.logged = Some(Logged { dead, live_bytes, seq });
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts one segment with the live entries in the place of `sources`, or nothing.
+    fn replace(&self, sources: &[Source], kept: &mut Housekept) -> Result<(), JournalError> {
+        let copied = match self.copy(sources) {
+            Ok(copied) => copied,
+            Err(error) => {
+                for source in sources {
+                    if let Some(segment) = self.segments_mut().map.get_mut(&source.id.base) {
+                        segment.damaged = matches!(error, ReadError::Corrupt { .. });
+                    }
+                }
+                return Err(JournalError::Read(error.to_string()));
+            }
+        };
+        let read: u64 = sources.iter().map(|source| source.bytes).sum();
+        {
+            let mut segments = self.segments_mut();
+            for source in sources {
+                segments.map.remove(&source.id.base);
+            }
+            if let Some(copy) = copied {
+                kept.copied_bytes += copy.bytes;
+                self.config.0.probe.compacted(read, copy.bytes);
+                segments.map.insert(copy.id.base, copy);
+            }
+        }
+        self.counters.compactions.fetch_add(1, Ordering::Relaxed);
+        kept.deleted += sources.len();
+        self.commit_replaced(sources)?;
+        let mut tombstones = Vec::new();
+        for source in sources {
+            self.forget(source.id);
+            // gone already, or removed as left over at the next start
+            let _ = self.disk.remove(&source.id.log_name());
+            let _ = self.disk.remove(&source.id.idx_name());
+            tombstones.push(NewEntry::tombstone(KIND_DEAD, dead_key(source.id)));
+        }
+        let _ = self.disk.sync_dir();
+        self.append(tombstones, OWN)?;
+        Ok(())
+    }
+
+    /// Makes the index know the copy before the originals go.
+    fn commit_replaced(&self, sources: &[Source]) -> Result<(), JournalError> {
+        let committed = self.save_segments().and_then(|sealed| {
+            self.tables.write(|tables| {
+                let keys = sources.iter().map(|source| row_key(source.id));
+                keys.into_iter().try_for_each(|key| tables.delete(SEGMENTS, &key).map(|_| ()))
+            })?;
+            self.tables.checkpoint(self.counters.checkpoint_seq.load(Ordering::Relaxed))?;
+            Ok(sealed)
+        });
+        let sealed = match committed {
+            Ok(sealed) => sealed,
+            Err(error) => {
+                // the originals stay until the next start; the next checkpoint saves the copy
+                self.tables.reopen().map_err(|error| tables_failed(&error))?;
+                return Err(tables_failed(&error));
+            }
+        };
+        let mut segments = self.segments_mut();
+        for id in sealed {
+            if let Some(segment) = segments.map.get_mut(&id.base) {
+                segment.unsaved &= segment.id != id;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(&self, sources: &[Source]) -> Result<Option<Segment>, ReadError> {
+        let (Some(first), Some(last)) = (sources.first(), sources.last()) else {
+            return Ok(None);
+        };
+        let generation = sources.iter().map(|source| source.id.generation).max().unwrap_or(0) + 1;
+        let id = SegmentId { base: first.id.base, generation };
+        let epoch = self.disk.fresh_epoch();
+        let header = SegmentHeader { id, epoch, end: last.end };
+        let copied = CopyWriter::begin(&*self.disk, header).and_then(|mut out| {
+            sources.iter().try_for_each(|source| self.copy_from(source, &mut out))?;
+            out.finish(&*self.disk)
+        });
+        if copied.is_err() {
+            // gives the room back; left over, it goes at the next start
+            let _ = self.disk.remove(&format!("{}.tmp", id.log_name()));
+        }
+        copied
+    }
+
+    fn copy_from(&self, source: &Source, out: &mut CopyWriter) -> Result<(), ReadError> {
+        let name = source.id.log_name();
+        let failed = |error| read_failed(&name, error);
+        let file = self.disk.open(&name).map_err(failed)?;
+        let mut scanner = Scanner::new(file, source.epoch, source.id.base).map_err(failed)?;
+        for ordinal in 0.. {
+            match scanner.next().map_err(failed)? {
+                Scanned::Entry(_) if source.drop.get(ordinal) => {}
+                Scanned::Entry(raw) => {
+                    out.add(&raw.bytes, raw.header.seq, source.dead.get(ordinal))?;
+                }
+                Scanned::Damaged(offset) => {
+                    return Err(ReadError::Corrupt { file: name, offset });
+                }
+                Scanned::End => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source {
+    fn of(segment: &Segment, durable: u64) -> Self {
+        let logged = segment.logged.as_ref().filter(|logged| logged.seq <= durable);
+        Self {
+            id: segment.id,
+            epoch: segment.epoch,
+            end: segment.end,
+            bytes: segment.bytes,
+            drop: logged.map(|logged| logged.dead.clone()).unwrap_or_default(),
+            dead: segment.dead.clone(),
+        }
+    }
+}
+
+/// The first segment with too little life in it, with the small neighbours that fit one copy.
+fn pick<'s>(
+    sealed: &[&'s Segment],
+    segment_bytes: u64,
+    live: impl Fn(&Segment) -> u64,
+) -> Vec<&'s Segment> {
+    let small = |segment: &Segment| live(segment) <= segment_bytes / SMALL_SHARE;
+    let dying = |segment: &Segment| {
+        live(segment).saturating_mul(2) < segment.bytes.saturating_sub(SEGMENT_START)
+    };
+    for (at, first) in sealed.iter().enumerate() {
+        if !small(first) && !dying(first) {
+            continue;
+        }
+        let mut run: Vec<&'s Segment> = vec![first];
+        let mut total = live(first);
+        for next in sealed.iter().skip(at + 1) {
+            total += live(next);
+            let near = next.end.saturating_sub(first.id.base) < u64::from(u32::MAX);
+            if !(small(next) || dying(next)) || total > segment_bytes || !near {
+                break;
+            }
+            run.push(next);
+        }
+        if dying(first) || run.len() > 1 {
+            return run;
+        }
+    }
+    Vec::new()
+}
+
+/// The key of a segment's dead bits.
+pub(super) fn dead_key(id: SegmentId) -> Bytes {
+    let mut key = id.base.to_le_bytes().to_vec();
+    key.extend_from_slice(&id.generation.to_le_bytes());
+    Bytes::from(key)
+}

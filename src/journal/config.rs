@@ -1,0 +1,44 @@
+//! What an owner may choose about the journal.
+
+use std::sync::Arc;
+
+use super::probe::{NoProbe, Probe};
+
+/// Size a segment reaches before the next one is begun.
+const SEGMENT_BYTES: u32 = 64 << 20;
+/// Log growth after which a checkpoint is due: bounds how much recovery has to read.
+const CHECKPOINT_BYTES: u64 = 32 << 20;
+/// Appends that wait for the writer: more than this and `append` says the disk is too slow.
+const QUEUED_BYTES: u64 = 256 << 20;
+/// Page cache of `index.redb`.
+const INDEX_CACHE_BYTES: usize = 8 << 20;
+
+/// Settings of one journal; [`Config::default`] is what production uses.
+#[derive(Clone)]
+pub struct Config {
+    /// A segment is sealed when the next entry would take it past this many bytes; a single group
+    /// that is larger still gets a segment of its own. Between 4 KiB and 1 GiB. Also the room kept
+    /// free on the disk for compaction.
+    pub segment_bytes: u32,
+    /// Log growth in bytes after which [`Housekeeper::step`](super::Housekeeper::step) makes a
+    /// checkpoint.
+    pub checkpoint_bytes: u64,
+    /// Bytes that may wait for the writer.
+    pub max_queued_bytes: u64,
+    /// Page cache of the journal's own index, in bytes.
+    pub index_cache_bytes: usize,
+    /// Told about every flush.
+    pub probe: Arc<dyn Probe>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            segment_bytes: SEGMENT_BYTES,
+            checkpoint_bytes: CHECKPOINT_BYTES,
+            max_queued_bytes: QUEUED_BYTES,
+            index_cache_bytes: INDEX_CACHE_BYTES,
+            probe: Arc::new(NoProbe),
+        }
+    }
+}

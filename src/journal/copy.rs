@@ -1,0 +1,89 @@
+//! Writes a segment that takes the place of others: same sequence numbers, next generation.
+
+use std::sync::Arc;
+
+use super::format::{crc_seed, encode_copy};
+use super::index_file;
+use super::live::Segment;
+use super::read::read_failed;
+use super::scan::length;
+use super::segment::{SEGMENT_START, SegmentHeader};
+use super::{Disk, DiskFile, ReadError};
+
+/// Bytes gathered into one write.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Writes the copy under a temporary name.
+pub(super) struct CopyWriter {
+    header: SegmentHeader,
+    seed: u32,
+    temporary: String,
+    file: Arc<dyn DiskFile>,
+    at: u64,
+    buffer: Vec<u8>,
+    segment: Segment,
+    pairs: Vec<(u64, u32)>,
+}
+
+impl CopyWriter {
+    pub(super) fn begin(disk: &dyn Disk, header: SegmentHeader) -> Result<Self, ReadError> {
+        let temporary = format!("{}.tmp", header.id.log_name());
+        let failed = |source| read_failed(&temporary, source);
+        let file = disk.create(&temporary).map_err(failed)?;
+        file.write_at(0, &header.encode()).map_err(failed)?;
+        let mut segment = Segment::new(header.id, header.epoch);
+        segment.end = header.end;
+        Ok(Self {
+            header,
+            seed: crc_seed(header.epoch),
+            temporary,
+            file,
+            at: SEGMENT_START,
+            buffer: Vec::new(),
+            segment,
+            pairs: Vec::new(),
+        })
+    }
+
+    /// Adds an entry that is dead already or not.
+    pub(super) fn add(&mut self, raw: &[u8], seq: u64, dead: bool) -> Result<(), ReadError> {
+        let offset = self.at + length(&self.buffer);
+        let place = u32::try_from(offset).unwrap_or(u32::MAX);
+        encode_copy(&mut self.buffer, self.seed, place, raw);
+        self.pairs.push((seq, place));
+        if dead {
+            self.segment.dead.set(self.segment.entries);
+            self.segment.unlogged = true;
+        } else {
+            self.segment.live_bytes += length(raw);
+        }
+        self.segment.entries += 1;
+        if self.buffer.len() >= COPY_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), ReadError> {
+        let failed = |source| read_failed(&self.temporary, source);
+        self.file.write_at(self.at, &self.buffer).map_err(failed)?;
+        self.at += length(&self.buffer);
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Gives the copy its name, durable; none when nothing was added.
+    pub(super) fn finish(mut self, disk: &dyn Disk) -> Result<Option<Segment>, ReadError> {
+        self.flush()?;
+        let Self { header, temporary, file, at, mut segment, pairs, .. } = self;
+        let failed = |source| read_failed(&temporary, source);
+        if pairs.is_empty() {
+            disk.remove(&temporary).map_err(failed)?;
+            return Ok(None);
+        }
+        file.sync_data().map_err(failed)?;
+        let id = header.id;
+        index_file::write(disk, &id.idx_name(), id, header.epoch, &pairs).map_err(failed)?;
+        disk.rename(&temporary, &id.log_name()).map_err(failed)?;
+        disk.sync_dir().map_err(failed)?;
+        segment.bytes = at;
+        Ok(Some(segment))
+    }
+}

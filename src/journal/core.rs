@@ -1,0 +1,211 @@
+//! What the journal's handles share.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+
+use lru::LruCache;
+
+use super::checkpoint::Snapshot;
+use super::format::Queued;
+use super::keyed::Keyed;
+use super::live::Segments;
+use super::progress::Progress;
+use super::read::Handle;
+use super::segment::SegmentId;
+use super::streams::Streams;
+use super::{Config, Disk, EntryRef, Kind, Poisoned, Stats, Tables};
+
+/// A stream begins: key = its name, body = its id u32 (empty = dropped).
+pub(super) const KIND_STREAM: Kind = Kind(1);
+/// The id the next stream gets: body = u32.
+pub(super) const KIND_NEXT_STREAM: Kind = Kind(2);
+/// A stream's start has moved: key = its id u32, body = offset i64.
+pub(super) const KIND_TRIM: Kind = Kind(3);
+/// Dead entries of a segment: key = base u64, generation u32; body = one bit an entry.
+pub(super) const KIND_DEAD: Kind = Kind(4);
+/// First kind that owners may use.
+pub(super) const KIND_OWNERS: u8 = 16;
+/// Segment files kept open.
+const HANDLES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
+
+/// Everything behind a [`Journal`](super::Journal).
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) config: Settings,
+    pub(super) state: Mutex<State>,
+    /// Wakes the writer; goes with `state`.
+    pub(super) work: Condvar,
+    pub(super) segments: RwLock<Segments>,
+    pub(super) handles: Mutex<LruCache<SegmentId, Arc<Handle>>>,
+    pub(super) tables: Tables,
+    pub(super) progress: Progress,
+    /// Highest sequence number whose append asked for an fdatasync.
+    pub(super) sync_to: AtomicU64,
+    /// Free bytes of the disk, less what was written since it was asked.
+    pub(super) free_bytes: AtomicU64,
+    pub(super) counters: Counters,
+    /// One checkpoint or compaction at a time.
+    pub(super) maintenance: Mutex<Maintenance>,
+    /// One trim or drop at a time.
+    pub(super) trimming: Mutex<()>,
+}
+
+/// [`Config`] with `Debug`.
+pub(super) struct Settings(pub(super) Config);
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config").field("segment_bytes", &self.0.segment_bytes).finish()
+    }
+}
+
+/// Counted since the start.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) fsyncs: AtomicU64,
+    pub(super) appended: AtomicU64,
+    pub(super) compactions: AtomicU64,
+    pub(super) torn_bytes: AtomicU64,
+    pub(super) checkpoint_seq: AtomicU64,
+}
+
+/// What appends change.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about the writer")]
+pub(super) struct State {
+    pub(super) next_seq: u64,
+    pub(super) queue: Vec<Queued>,
+    pub(super) queued_bytes: u64,
+    pub(super) sync_wanted: bool,
+    /// The writer sleeps on `work` and nobody has woken it yet.
+    pub(super) parked: bool,
+    pub(super) closed: bool,
+    pub(super) disk_full: bool,
+    pub(super) poisoned: Option<Poisoned>,
+    pub(super) streams: Streams,
+    pub(super) keyed: Keyed,
+    /// Released since the last checkpoint; each by an entry at or before the last appended.
+    pub(super) releases: Vec<EntryRef>,
+    pub(super) released_bytes: u64,
+    pub(super) appended_bytes: u64,
+    /// Owners that replay from their own tables, and from where.
+    pub(super) holds: BTreeMap<&'static str, u64>,
+}
+
+/// What checkpoints and compaction remember between steps.
+#[derive(Debug, Default)]
+pub(super) struct Maintenance {
+    pub(super) pending: Option<Snapshot>,
+}
+
+impl State {
+    pub(super) fn release(&mut self, entry: EntryRef) {
+        self.released_bytes += u64::from(entry.len);
+        self.releases.push(entry);
+    }
+
+    pub(super) fn last_seq(&self) -> u64 {
+        self.next_seq.saturating_sub(1)
+    }
+}
+
+impl Core {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        config: Config,
+        tables: Tables,
+        segments: Segments,
+        state: State,
+    ) -> Self {
+        let progress = Progress::new(state.last_seq());
+        let sync_to = AtomicU64::new(state.last_seq());
+        let free_bytes = AtomicU64::new(disk.free_bytes().unwrap_or(0));
+        Self {
+            disk,
+            config: Settings(config),
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            segments: RwLock::new(segments),
+            handles: Mutex::new(LruCache::new(HANDLES)),
+            tables,
+            progress,
+            sync_to,
+            free_bytes,
+            counters: Counters::default(),
+            maintenance: Mutex::new(Maintenance::default()),
+            trimming: Mutex::new(()),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn segments(&self) -> RwLockReadGuard<'_, Segments> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn segments_mut(&self) -> RwLockWriteGuard<'_, Segments> {
+        self.segments.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn maintenance(&self) -> MutexGuard<'_, Maintenance> {
+        self.maintenance.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the writer for an fdatasync when no append up to `seq` has.
+    pub(super) fn request_sync(&self, seq: u64) {
+        if self.progress.durable() >= seq || self.sync_to.load(Ordering::Acquire) >= seq {
+            return;
+        }
+        let mut state = self.state();
+        state.sync_wanted = true;
+        self.sync_to.fetch_max(state.last_seq(), Ordering::AcqRel);
+        let parked = std::mem::take(&mut state.parked);
+        drop(state);
+        if parked {
+            self.work.notify_one();
+        }
+    }
+
+    /// Asks the disk how much room there is.
+    pub(super) fn refresh_free_bytes(&self) -> u64 {
+        let free = self.disk.free_bytes().unwrap_or(0);
+        self.free_bytes.store(free, Ordering::Release);
+        free
+    }
+
+    /// No append is taken any more; the writer ends when it has written what is queued.
+    pub(super) fn close(&self) {
+        self.state().closed = true;
+        self.work.notify_one();
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        let (queued_bytes, disk_full) = {
+            let state = self.state();
+            (state.queued_bytes, state.disk_full)
+        };
+        let segments = self.segments();
+        let counters = &self.counters;
+        Stats {
+            bytes: segments.bytes(),
+            segments: segments.map.len(),
+            live_bytes: segments.live_bytes(),
+            disk_free: self.free_bytes.load(Ordering::Acquire),
+            fsyncs: counters.fsyncs.load(Ordering::Relaxed),
+            appended: counters.appended.load(Ordering::Relaxed),
+            queued_bytes,
+            durable_seq: self.progress.durable(),
+            checkpoint_seq: counters.checkpoint_seq.load(Ordering::Relaxed),
+            torn_bytes: counters.torn_bytes.load(Ordering::Relaxed),
+            compactions: counters.compactions.load(Ordering::Relaxed),
+            disk_full,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The few things the journal asks of a directory, so that tests can lose power at any of them.
+
+use std::io;
+use std::sync::Arc;
+
+/// A flat directory of files. Names are plain file names, one level of folder (`quarantine/x`) at
+/// most. Creations, renames and removals survive a power cut only after [`Disk::sync_dir`].
+pub trait Disk: Send + Sync + std::fmt::Debug {
+    /// Makes a new empty file for reading and writing; an older one of that name is emptied.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Opens an existing file for reading and writing; `NotFound` when there is none.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Names of the files in the directory itself, sorted.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Renames, replacing a file that has the new name.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes; `NotFound` when there is none.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes all creations, renames and removals so far durable.
+    fn sync_dir(&self) -> io::Result<()>;
+    /// Bytes this process may still write to the file system.
+    fn free_bytes(&self) -> io::Result<u64>;
+    /// A number no earlier segment of this directory carries (random on a real disk).
+    fn fresh_epoch(&self) -> u64;
+    /// The directory as a person would name it, for error messages.
+    fn describe(&self) -> String;
+}
+
+/// An open file; used from several threads at once.
+pub trait DiskFile: Send + Sync + std::fmt::Debug {
+    /// Writes all of `data` at `offset`; the file grows as needed.
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Fills `out` from `offset`; `UnexpectedEof` when the file ends before.
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+    /// Makes contents and length durable (fdatasync).
+    fn sync_data(&self) -> io::Result<()>;
+    /// Length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// True when the file has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Cuts the file, or lengthens it with zeros, to `len` bytes.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+}

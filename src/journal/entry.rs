@@ -1,0 +1,132 @@
+//! What is appended and what is read back.
+
+use bytes::Bytes;
+
+/// What an entry means to its owner: 1..=15 the journal's own, 16..=63 broker, 64..=127 engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind(pub u8);
+
+/// A stream: an index of the log in offset order. Never reused, even after a drop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u32);
+
+/// The address of an entry for as long as it is live: compaction moves bytes, never this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryRef {
+    /// Sequence number, from 1.
+    pub seq: u64,
+    /// Bytes of the whole entry on disk.
+    pub len: u32,
+}
+
+/// How far an append must have got before it is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Written to the operating system; survives a crash of the process, not of the machine.
+    Os,
+    /// On the disk (fdatasync).
+    #[default]
+    Fsync,
+}
+
+/// An entry to append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEntry {
+    /// What it means to its owner; 16 or above.
+    pub kind: Kind,
+    /// With a key, this entry supersedes the previous one of the same kind and key; empty head and
+    /// body then mean "no more such key". At most 65 535 bytes.
+    pub key: Option<Bytes>,
+    /// With this, the entry is also the next batch of a stream.
+    pub stream: Option<StreamAppend>,
+    /// The owner's facts about the body.
+    pub head: Bytes,
+    /// Payload, raw.
+    pub body: Bytes,
+}
+
+impl NewEntry {
+    /// An entry with neither key nor stream.
+    pub fn plain(kind: Kind, head: Bytes, body: Bytes) -> Self {
+        Self { kind, key: None, stream: None, head, body }
+    }
+
+    /// The new value of a key.
+    pub fn keyed(kind: Kind, key: Bytes, head: Bytes, body: Bytes) -> Self {
+        Self { kind, key: Some(key), stream: None, head, body }
+    }
+
+    /// The end of a key.
+    pub fn tombstone(kind: Kind, key: Bytes) -> Self {
+        Self { kind, key: Some(key), stream: None, head: Bytes::new(), body: Bytes::new() }
+    }
+
+    /// The next batch of a stream.
+    pub fn batch(kind: Kind, stream: StreamAppend, head: Bytes, body: Bytes) -> Self {
+        Self { kind, key: None, stream: Some(stream), head, body }
+    }
+}
+
+/// The stream side of a [`NewEntry`]; the journal assigns the base offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamAppend {
+    /// The stream.
+    pub stream: StreamId,
+    /// Offsets this batch takes.
+    pub records: u32,
+    /// Greatest record timestamp, milliseconds since 1970.
+    pub max_timestamp_ms: i64,
+}
+
+/// The stream side of an [`Entry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamPart {
+    /// The stream.
+    pub stream: StreamId,
+    /// Offset of the batch's first record.
+    pub base_offset: i64,
+    /// Offsets this batch takes.
+    pub records: u32,
+    /// Greatest record timestamp, milliseconds since 1970.
+    pub max_timestamp_ms: i64,
+}
+
+/// What an append was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// One per entry of the group, in its order; sequence numbers are consecutive.
+    pub refs: Vec<EntryRef>,
+    /// Base offset of each entry that belongs to a stream, in the group's order.
+    pub base_offsets: Vec<i64>,
+}
+
+impl Appended {
+    /// Sequence number of the group's last entry: the one to wait for.
+    pub fn seq(&self) -> u64 {
+        self.refs.last().map_or(0, |last| last.seq)
+    }
+}
+
+/// An entry read back; the parts share one buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Sequence number.
+    pub seq: u64,
+    /// What it means to its owner.
+    pub kind: Kind,
+    /// Its key, if it has one.
+    pub key: Option<Bytes>,
+    /// Its place in a stream, if it has one.
+    pub stream: Option<StreamPart>,
+    /// The owner's facts about the body.
+    pub head: Bytes,
+    /// Payload, raw.
+    pub body: Bytes,
+}
+
+impl Entry {
+    /// True for the end of a key.
+    pub fn is_tombstone(&self) -> bool {
+        self.key.is_some() && self.head.is_empty() && self.body.is_empty()
+    }
+}

@@ -1,0 +1,275 @@
+//! The journal as its owners hold it.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::append::Terms;
+use super::core::Core;
+use super::{
+    AppendError, Appended, Bounds, Config, Disk, Durability, Entry, EntryRef, Housekept,
+    JournalError, Kind, NewEntry, OpenError, Poisoned, ReadError, Recovery, Stats, StreamBatch,
+    StreamId, Writer, recover,
+};
+
+/// Released bytes make a checkpoint due at this part of a segment: dead room is found early.
+const RELEASED_SHARE: u32 = 4;
+/// Changed keys that make a checkpoint due: bounds the memory they take.
+const KEYED_MOST: usize = 64 << 10;
+
+/// The commit log; clones share it.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    core: Arc<Core>,
+    _closer: Arc<Closer>,
+}
+
+/// Checkpoints, releases and compaction; the caller drives it from a thread of its own.
+#[derive(Debug)]
+pub struct Housekeeper {
+    core: Arc<Core>,
+}
+
+/// Ends the writer with the last [`Journal`].
+#[derive(Debug)]
+struct Closer(Arc<Core>);
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Journal {
+    /// Opens the journal of a directory: finds the end of the log, cuts a torn tail, refuses a
+    /// damaged middle, and brings the index up to the end.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        config: Config,
+    ) -> Result<(Self, Writer, Recovery), OpenError> {
+        let opened = recover::open(disk, config)?;
+        let core = opened.core;
+        let writer = Writer::new(Arc::clone(&core), opened.active);
+        let recovery = Recovery::new(Arc::clone(&core), opened.torn_bytes, opened.foreign);
+        let closer = Arc::new(Closer(Arc::clone(&core)));
+        Ok((Self { core, _closer: closer }, writer, recovery))
+    }
+
+    /// Appends entries that survive a crash together or not at all. Never blocks: assigns sequence
+    /// numbers and offsets and queues the group for the writer. Wait with [`Journal::durable`].
+    pub fn append(&self, group: Vec<NewEntry>) -> Result<Appended, AppendError> {
+        self.append_with(group, Durability::Fsync)
+    }
+
+    /// [`Journal::append`] with a choice: an `Os` group does not by itself cause an fdatasync.
+    pub fn append_with(
+        &self,
+        group: Vec<NewEntry>,
+        durability: Durability,
+    ) -> Result<Appended, AppendError> {
+        self.core.append(group, Terms { durability, reserved: false, own: false })
+    }
+
+    /// [`Journal::append`] that may use the room kept in reserve: for entries that free space
+    /// (a discard, a settlement), never for new data.
+    pub fn append_reserved(&self, group: Vec<NewEntry>) -> Result<Appended, AppendError> {
+        let durability = Durability::Fsync;
+        self.core.append(group, Terms { durability, reserved: true, own: false })
+    }
+
+    /// Returns when entry `seq` is on the disk. While the disk is full it waits for space.
+    pub async fn durable(&self, seq: u64) -> Result<(), JournalError> {
+        self.core.request_sync(seq);
+        self.core.progress.wait(seq, Durability::Fsync).await
+    }
+
+    /// Returns when entry `seq` has got as far as `durability` says.
+    pub async fn acknowledged(&self, seq: u64, durability: Durability) -> Result<(), JournalError> {
+        match durability {
+            Durability::Fsync => self.durable(seq).await,
+            Durability::Os => self.core.progress.wait(seq, Durability::Os).await,
+        }
+    }
+
+    /// [`Journal::durable`] for a plain thread.
+    pub fn durable_blocking(&self, seq: u64) -> Result<(), JournalError> {
+        self.core.request_sync(seq);
+        self.core.progress.wait_durable_blocking(seq)
+    }
+
+    /// Whether an append of new data, up to 1 MiB of it, would be taken now.
+    pub fn admits(&self) -> Result<(), AppendError> {
+        self.core.admits()
+    }
+
+    /// The last entry that is durable; 0 = none.
+    pub fn durable_seq(&self) -> u64 {
+        self.core.progress.durable()
+    }
+
+    /// Reads an entry, checksum verified.
+    pub fn read(&self, entry: EntryRef) -> Result<Entry, ReadError> {
+        self.core.read(entry)
+    }
+
+    /// Says that nobody needs this entry any more. Call it after appending the entry that made it
+    /// so: the release takes effect only when all appended before it is durable. An entry that
+    /// made others dead may be released only after them. Twice is as good as once.
+    pub fn release(&self, entry: EntryRef) {
+        self.core.state().release(entry);
+    }
+
+    /// The latest live entry of a key.
+    pub fn keyed_get(&self, kind: Kind, key: &[u8]) -> Result<Option<EntryRef>, ReadError> {
+        self.core.keyed_get(kind, key)
+    }
+
+    /// The stream of this name, made if there is none.
+    pub fn stream_open(&self, name: &str) -> Result<StreamId, AppendError> {
+        self.core.stream_open(name)
+    }
+
+    /// The stream of this name.
+    pub fn stream_find(&self, name: &str) -> Option<StreamId> {
+        self.core.state().streams.by_name.get(name).copied()
+    }
+
+    /// Names and ids of all streams, by name.
+    pub fn stream_list(&self) -> Vec<(String, StreamId)> {
+        let state = self.core.state();
+        state.streams.by_name.iter().map(|(name, id)| (name.clone(), *id)).collect()
+    }
+
+    /// Drops a stream and all its batches; unknown ids are no error.
+    pub fn stream_drop(&self, id: StreamId) -> Result<(), JournalError> {
+        self.core.stream_drop(id)
+    }
+
+    /// Moves the start of a stream to offset `to` (at most its visible end; never back) and
+    /// releases the batches wholly before it. Returns the new start.
+    pub fn stream_trim(&self, id: StreamId, to: i64) -> Result<i64, JournalError> {
+        self.core.stream_trim(id, to)
+    }
+
+    /// The offsets a stream holds; none for an unknown stream.
+    pub fn stream_bounds(&self, id: StreamId) -> Option<Bounds> {
+        self.core.stream_bounds(id)
+    }
+
+    /// Visible batches from the one that contains `from`; bytes beyond `max_bytes` only for the
+    /// first. Empty at the visible end.
+    pub fn stream_read(
+        &self,
+        id: StreamId,
+        from: i64,
+        max_bytes: usize,
+    ) -> Result<Vec<StreamBatch>, ReadError> {
+        self.core.stream_read(id, from, max_bytes)
+    }
+
+    /// The first visible batch with a record at or after a moment: its base offset and greatest
+    /// timestamp.
+    pub fn stream_find_time(
+        &self,
+        id: StreamId,
+        timestamp_ms: i64,
+    ) -> Result<Option<(i64, i64)>, ReadError> {
+        self.core.stream_find_time(id, timestamp_ms)
+    }
+
+    /// The visible batch with the greatest timestamp: its base offset and that timestamp.
+    pub fn stream_latest_time(&self, id: StreamId) -> Result<Option<(i64, i64)>, ReadError> {
+        self.core.stream_latest_time(id)
+    }
+
+    /// How far retention may trim: the offset up to which batches from the front are older than
+    /// `before_ms` or surplus to `max_bytes`. The stream's start when nothing has expired.
+    pub fn stream_expired(
+        &self,
+        id: StreamId,
+        max_bytes: Option<u64>,
+        before_ms: Option<i64>,
+    ) -> Result<i64, ReadError> {
+        self.core.stream_expired(id, max_bytes, before_ms)
+    }
+
+    /// Notifies `waker` once (`notify_one`), at the next visible append of the stream or its drop.
+    /// Watch first, then read: an append between the two is not missed.
+    pub fn stream_watch(&self, id: StreamId, waker: &Arc<Notify>) {
+        match self.core.state().streams.map.get_mut(&id) {
+            Some(stream) => stream.watch(waker),
+            None => waker.notify_one(),
+        }
+    }
+
+    /// Where the journal stands.
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+
+    /// The failure after which nothing is acknowledged, if there was one.
+    pub fn poisoned(&self) -> Option<Poisoned> {
+        self.core.state().poisoned.clone()
+    }
+
+    /// Saves the index as of everything appended and released so far; waits until that is durable
+    /// (so the writer must be running).
+    /// Returns the sequence number saved. An owner with tables of its own calls this first, then
+    /// [`Tables::checkpoint`](super::Tables::checkpoint), then [`Journal::hold_from`].
+    pub fn checkpoint(&self) -> Result<u64, JournalError> {
+        self.core.checkpoint()
+    }
+
+    /// Tells compaction that `owner` will replay from after `seq`: later entries stay even when
+    /// released. An owner that never calls this replays only what is live.
+    pub fn hold_from(&self, owner: &'static str, seq: u64) {
+        self.core.state().holds.insert(owner, seq);
+    }
+
+    /// The housekeeper; one thread at a time does its work, however many are made.
+    pub fn housekeeper(&self) -> Housekeeper {
+        Housekeeper { core: Arc::clone(&self.core) }
+    }
+
+    /// No append is taken any more; [`Writer::run`] returns when it has written what is queued.
+    pub fn close(&self) {
+        self.core.close();
+    }
+}
+
+impl Housekeeper {
+    /// Does the next piece of work: makes a checkpoint when one is due and the log is durable that
+    /// far, deletes or copies forward at most one run of segments. Never waits for the writer.
+    pub fn step(&mut self) -> Result<Housekept, JournalError> {
+        let mut kept = Housekept::default();
+        self.core.refresh_free_bytes();
+        let mut maintenance = self.core.maintenance();
+        if maintenance.pending.is_some() || self.checkpoint_due() {
+            let seq = self.core.pending_seq(&mut maintenance);
+            self.core.request_sync(seq);
+            if self.core.progress.durable() >= seq {
+                self.core.save_pending(&mut maintenance)?;
+                kept.checkpoint = Some(seq);
+            } else {
+                kept.more = true;
+            }
+        }
+        self.core.compact(&mut kept)?;
+        Ok(kept)
+    }
+
+    /// Makes the next steps save a checkpoint as of now, for a caller that also drives the writer
+    /// and so cannot wait in [`Journal::checkpoint`].
+    pub fn request_checkpoint(&mut self) {
+        let seq = self.core.pending_seq(&mut self.core.maintenance());
+        self.core.request_sync(seq);
+    }
+
+    fn checkpoint_due(&self) -> bool {
+        let config = &self.core.config.0;
+        let state = self.core.state();
+        state.appended_bytes >= config.checkpoint_bytes
+            || state.released_bytes >= u64::from(config.segment_bytes / RELEASED_SHARE)
+            || state.keyed.len() >= KEYED_MOST
+    }
+}

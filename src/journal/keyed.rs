@@ -1,0 +1,60 @@
+//! The latest entry of every key, as far as the index does not know it yet.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::{EntryRef, Kind};
+
+/// The new value of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Latest {
+    pub(super) entry: EntryRef,
+    /// The key has ended.
+    pub(super) tombstone: bool,
+}
+
+/// Keys changed since the last checkpoint.
+#[derive(Debug, Default)]
+pub(super) struct Keyed {
+    changed: BTreeMap<(Kind, Bytes), Latest>,
+}
+
+impl Keyed {
+    /// Notes a key's new value; returns the entry it supersedes if that is known here.
+    pub(super) fn note(&mut self, kind: Kind, key: Bytes, latest: Latest) -> Option<EntryRef> {
+        let old = self.changed.insert((kind, key), latest);
+        old.map(|old| old.entry).filter(|old| *old != latest.entry)
+    }
+
+    pub(super) fn get(&self, kind: Kind, key: &[u8]) -> Option<Latest> {
+        self.changed.get(&(kind, Bytes::copy_from_slice(key))).copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.changed.len()
+    }
+
+    /// Everything changed, by kind and key.
+    pub(super) fn changed(&self) -> Vec<(Kind, Bytes, Latest)> {
+        self.changed.iter().map(|((kind, key), latest)| (*kind, key.clone(), *latest)).collect()
+    }
+
+    /// Forgets what the index now knows.
+    pub(super) fn saved(&mut self, saved: &[(Kind, Bytes, Latest)]) {
+        for (kind, key, latest) in saved {
+            let at = (*kind, key.clone());
+            if self.changed.get(&at) == Some(latest) {
+                self.changed.remove(&at);
+            }
+        }
+    }
+}
+
+/// A key as the index orders it.
+pub(super) fn index_key(kind: Kind, key: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(key.len() + 1);
+    bytes.push(kind.0);
+    bytes.extend_from_slice(key);
+    bytes
+}

@@ -1,0 +1,145 @@
+//! The segments there are, where their entries begin, and which of those are dead.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::bitmap::Bitmap;
+use super::segment::{SEGMENT_START, SegmentId};
+use super::{DiskFile, EntryRef};
+
+/// A segment as it is known in memory.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) id: SegmentId,
+    pub(super) epoch: u64,
+    /// One past the last sequence number it stands for.
+    pub(super) end: u64,
+    /// Length of the file.
+    pub(super) bytes: u64,
+    pub(super) entries: u32,
+    pub(super) live_bytes: u64,
+    pub(super) dead: Bitmap,
+    /// Dead bits as an entry of the log has them: only these may be left out of a copy.
+    pub(super) logged: Option<Logged>,
+    /// `dead` has bits the log does not know.
+    pub(super) unlogged: bool,
+    /// Something here differs from the index.
+    pub(super) unsaved: bool,
+    /// A copy failed on damage: left alone until repaired.
+    pub(super) damaged: bool,
+    /// Only the segment the writer fills has these.
+    pub(super) active: Option<Active>,
+}
+
+/// The part of a segment that only the newest has.
+#[derive(Debug)]
+pub(super) struct Active {
+    pub(super) file: Arc<dyn DiskFile>,
+    /// Where each entry begins, from `base` on without a gap.
+    pub(super) offsets: Vec<u32>,
+}
+
+/// Dead bits written to the log.
+#[derive(Clone, Debug)]
+pub(super) struct Logged {
+    pub(super) dead: Bitmap,
+    pub(super) live_bytes: u64,
+    /// The entry that has them.
+    pub(super) seq: u64,
+}
+
+/// Where to look for an entry.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    Active { id: SegmentId, epoch: u64, file: Arc<dyn DiskFile>, offset: u64 },
+    Sealed { id: SegmentId, epoch: u64 },
+    NotWritten,
+    Gone,
+}
+
+/// All segments by their first sequence number.
+#[derive(Debug, Default)]
+pub(super) struct Segments {
+    pub(super) map: BTreeMap<u64, Segment>,
+}
+
+impl Segment {
+    pub(super) fn new(id: SegmentId, epoch: u64) -> Self {
+        Self {
+            id,
+            epoch,
+            end: id.base,
+            bytes: SEGMENT_START,
+            entries: 0,
+            live_bytes: 0,
+            dead: Bitmap::default(),
+            logged: None,
+            unlogged: false,
+            unsaved: true,
+            damaged: false,
+            active: None,
+        }
+    }
+
+    /// Bytes of entries the log does not yet know to be dead.
+    pub(super) fn logged_live_bytes(&self) -> u64 {
+        let all = self.bytes.saturating_sub(SEGMENT_START);
+        self.logged.as_ref().map_or(all, |logged| logged.live_bytes)
+    }
+
+    /// True when no sequence number of its range is missing.
+    fn is_dense(&self) -> bool {
+        u64::from(self.entries) == self.end.saturating_sub(self.id.base)
+    }
+
+    /// Position of an entry when it can be told without the offset table.
+    pub(super) fn dense_ordinal(&self, seq: u64) -> Option<u32> {
+        let known = self.is_dense() && seq < self.end;
+        known.then(|| seq.checked_sub(self.id.base)).flatten()?.try_into().ok()
+    }
+}
+
+impl Segments {
+    /// The segment that stands for a sequence number.
+    pub(super) fn holding(&self, seq: u64) -> Option<&Segment> {
+        let (_, segment) = self.map.range(..=seq).next_back()?;
+        (segment.active.is_some() || seq < segment.end).then_some(segment)
+    }
+
+    /// Where to look for an entry.
+    pub(super) fn place(&self, seq: u64) -> Place {
+        let Some(segment) = self.holding(seq) else { return Place::Gone };
+        let Some(active) = &segment.active else {
+            return Place::Sealed { id: segment.id, epoch: segment.epoch };
+        };
+        let at = usize::try_from(seq - segment.id.base).unwrap_or(usize::MAX);
+        match active.offsets.get(at) {
+            Some(offset) => Place::Active {
+                id: segment.id,
+                epoch: segment.epoch,
+                file: Arc::clone(&active.file),
+                offset: u64::from(*offset),
+            },
+            None => Place::NotWritten,
+        }
+    }
+
+    /// Marks an entry dead; `ordinal` is its position in its segment.
+    pub(super) fn mark_dead(&mut self, entry: EntryRef, ordinal: u32) {
+        let found = self.map.range_mut(..=entry.seq).next_back();
+        let Some((_, segment)) = found else { return };
+        if ordinal < segment.entries && segment.dead.set(ordinal) {
+            segment.live_bytes = segment.live_bytes.saturating_sub(u64::from(entry.len));
+            segment.unlogged = true;
+            segment.unsaved = true;
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.map.values().map(|segment| segment.bytes).sum()
+    }
+
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.map.values().map(|segment| segment.live_bytes).sum()
+    }
+}

@@ -1,0 +1,68 @@
+//! The commit log and its indexes.
+//!
+//! ```text
+//!  append ──▶ queue ──▶ Writer ──▶ segments (*.log, *.idx)        one write, one fdatasync
+//!    │                    │
+//!    ▼                    ▼
+//!  keys, streams,      durable / visible: waiters and watchers wake
+//!  releases in memory
+//!    │  checkpoint (Housekeeper)
+//!    ▼
+//!  index.redb ── rebuilt from the log whenever it is missing
+//! ```
+//! A sequence number is an entry's identity for ever; segments are rewritten without their dead
+//! entries, so bytes move and numbers do not. Start at [`Journal`].
+
+mod append;
+mod bitmap;
+mod catalog;
+mod checkpoint;
+mod compact;
+mod config;
+mod copy;
+mod core;
+mod disk;
+mod entry;
+mod error;
+mod format;
+mod handle;
+mod index_file;
+mod keyed;
+mod live;
+mod mem_disk;
+mod probe;
+mod progress;
+mod read;
+mod real_disk;
+mod recover;
+mod repair;
+mod replay;
+mod scan;
+mod segment;
+mod stream_index;
+mod stream_read;
+mod streams;
+mod tables;
+mod types;
+mod verify;
+mod writer;
+
+pub use config::Config;
+pub use disk::{Disk, DiskFile};
+pub use entry::{
+    Appended, Durability, Entry, EntryRef, Kind, NewEntry, StreamAppend, StreamId, StreamPart,
+};
+pub use error::{AppendError, JournalError, OpenError, Poisoned, ReadError, TablesError};
+pub use handle::{Housekeeper, Journal};
+pub use mem_disk::MemDisk;
+pub use probe::{Flushed, NoProbe, Probe};
+pub use real_disk::RealDisk;
+pub use repair::{Quarantined, repair};
+pub use replay::Recovery;
+pub use tables::{Batch, Pair, Pairs, Table, Tables, Visit};
+pub use types::{Bounds, Housekept, Stats, Stepped, StreamBatch};
+pub use verify::{Damage, Verified, verify};
+pub use writer::Writer;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! Reads entries by sequence number, checksum verified.
+
+use std::io;
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+
+use super::core::Core;
+use super::format::{ENTRY_HEADER_LEN, PAYLOAD_MAX, crc_seed, decode, decode_header, is_whole};
+use super::index_file::{self, IndexFile};
+use super::live::Place;
+use super::scan::{Scanned, Scanner};
+use super::segment::SegmentId;
+use super::{Disk, DiskFile, Entry, EntryRef, ReadError};
+
+/// Compaction may replace a segment between look-up and open; twice in a row is not to be met.
+const TRIES: usize = 4;
+/// Bytes between two wanted entries that are read along rather than read apart.
+const GAP_BYTES: u64 = 32 << 10;
+/// Bytes fetched at once.
+const RUN_BYTES: u64 = 4 << 20;
+
+/// An open sealed segment.
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) index: IndexFile,
+}
+
+/// Where an entry's bytes are.
+#[derive(Clone, Debug)]
+struct Spot {
+    id: SegmentId,
+    seed: u32,
+    file: Arc<dyn DiskFile>,
+    offset: u64,
+    sealed: bool,
+}
+
+impl Core {
+    pub(super) fn read(&self, entry: EntryRef) -> Result<Entry, ReadError> {
+        let mut found = self.read_many(&[entry])?;
+        found.pop().ok_or(ReadError::Gone { seq: entry.seq })
+    }
+
+    /// Reads entries; neighbours in one read.
+    pub(super) fn read_many(&self, entries: &[EntryRef]) -> Result<Vec<Entry>, ReadError> {
+        let mut found = Vec::with_capacity(entries.len());
+        let mut run: Vec<(EntryRef, Spot)> = Vec::new();
+        for entry in entries {
+            let spot = self.spot(entry.seq)?;
+            let joins = match (run.first(), run.last()) {
+                (Some((_, first)), Some((last, at))) => {
+                    let end = at.offset + u64::from(last.len);
+                    first.id == spot.id
+                        && spot.offset >= end
+                        && spot.offset - end <= GAP_BYTES
+                        && spot.offset + u64::from(entry.len) - first.offset <= RUN_BYTES
+                }
+                _ => true,
+            };
+            if !joins {
+                self.read_run(&run, &mut found)?;
+                run.clear();
+            }
+            run.push((*entry, spot));
+        }
+        self.read_run(&run, &mut found)?;
+        Ok(found)
+    }
+
+    fn read_run(&self, run: &[(EntryRef, Spot)], found: &mut Vec<Entry>) -> Result<(), ReadError> {
+        let (Some((_, first)), Some((last, at))) = (run.first(), run.last()) else {
+            return Ok(());
+        };
+        let len = at.offset + u64::from(last.len) - first.offset;
+        let fetched = fetch(first, len);
+        for (entry, spot) in run {
+            let decoded = fetched.as_ref().ok().and_then(|bytes| {
+                let from = usize::try_from(spot.offset - first.offset).ok()?;
+                let to = from.checked_add(usize::try_from(entry.len).ok()?)?;
+                open(&bytes.get(from..to).map(|part| bytes.slice_ref(part))?, spot, *entry)
+            });
+            match decoded {
+                Some(entry) => found.push(entry),
+                None => found.push(self.read_again(*entry, spot)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// The second look: the offset table may have been wrong, or the file replaced.
+    fn read_again(&self, entry: EntryRef, spot: &Spot) -> Result<Entry, ReadError> {
+        let mut spot = spot.clone();
+        if spot.sealed {
+            self.forget(spot.id);
+            if let Place::Sealed { id, epoch } = self.segments().place(entry.seq)
+                && let Ok(file) = self.disk.open(&id.log_name())
+            {
+                rebuild(&*self.disk, id, epoch, &file)
+                    .map_err(|source| ReadError::Io { file: id.idx_name(), source })?;
+            }
+            spot = self.spot(entry.seq)?;
+        }
+        let file = spot.id.log_name();
+        let bytes = fetch(&spot, u64::from(entry.len))
+            .map_err(|source| unreadable(&file, spot.offset, source))?;
+        open(&bytes, &spot, entry).ok_or(ReadError::Corrupt { file, offset: spot.offset })
+    }
+
+    fn spot(&self, seq: u64) -> Result<Spot, ReadError> {
+        let mut failure = ReadError::Gone { seq };
+        for _ in 0..TRIES {
+            let place = self.segments().place(seq);
+            match place {
+                Place::Active { id, epoch, file, offset } => {
+                    return Ok(Spot { id, seed: crc_seed(epoch), file, offset, sealed: false });
+                }
+                Place::NotWritten => return Err(ReadError::NotWritten { seq }),
+                Place::Gone => return Err(ReadError::Gone { seq }),
+                Place::Sealed { id, epoch } => match self.sealed_spot(id, epoch, seq) {
+                    Ok(Some(spot)) => return Ok(spot),
+                    Ok(None) => return Err(ReadError::Gone { seq }),
+                    Err(source) => {
+                        failure = ReadError::Io { file: id.log_name(), source };
+                        self.forget(id);
+                    }
+                },
+            }
+        }
+        Err(failure)
+    }
+
+    fn sealed_spot(&self, id: SegmentId, epoch: u64, seq: u64) -> io::Result<Option<Spot>> {
+        let handle = self.handle(id, epoch)?;
+        let file = Arc::clone(&handle.file);
+        let slot = handle.index.find(seq)?;
+        let seed = crc_seed(epoch);
+        Ok(slot.map(|slot| Spot { id, seed, file, offset: slot.offset, sealed: true }))
+    }
+
+    /// Position of an entry in its segment; none when it is not there any more.
+    pub(super) fn ordinal(&self, seq: u64) -> io::Result<Option<u32>> {
+        let (id, epoch) = {
+            let segments = self.segments();
+            let Some(segment) = segments.holding(seq) else { return Ok(None) };
+            if let Some(ordinal) = segment.dense_ordinal(seq) {
+                return Ok(Some(ordinal));
+            }
+            if segment.active.is_some() {
+                return Ok(None);
+            }
+            (segment.id, segment.epoch)
+        };
+        Ok(self.handle(id, epoch)?.index.find(seq)?.map(|slot| slot.ordinal))
+    }
+
+    fn handle(&self, id: SegmentId, epoch: u64) -> io::Result<Arc<Handle>> {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = handles.get(&id) {
+            return Ok(Arc::clone(handle));
+        }
+        drop(handles);
+        let file = self.disk.open(&id.log_name())?;
+        let index = match IndexFile::open(&*self.disk, id, epoch) {
+            Some(index) => index,
+            None => rebuild(&*self.disk, id, epoch, &file)?,
+        };
+        let handle = Arc::new(Handle { file, index });
+        handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.put(id, Arc::clone(&handle));
+        Ok(handle)
+    }
+
+    /// Closes a segment's files.
+    pub(super) fn forget(&self, id: SegmentId) {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).pop(&id);
+    }
+}
+
+/// Makes a segment's offset table again from its entries.
+fn rebuild(
+    disk: &dyn Disk,
+    id: SegmentId,
+    epoch: u64,
+    file: &Arc<dyn DiskFile>,
+) -> io::Result<IndexFile> {
+    let mut scanner = Scanner::new(Arc::clone(file), epoch, id.base)?;
+    let mut pairs = Vec::new();
+    loop {
+        match scanner.next()? {
+            Scanned::Entry(raw) => {
+                pairs.push((raw.header.seq, u32::try_from(raw.offset).unwrap_or(u32::MAX)));
+            }
+            Scanned::Damaged(_) => {
+                if !scanner.resync()? {
+                    break;
+                }
+            }
+            Scanned::End => break,
+        }
+    }
+    index_file::write(disk, &id.idx_name(), id, epoch, &pairs)?;
+    IndexFile::open(disk, id, epoch).ok_or_else(|| io::Error::other("its offset table is damaged"))
+}
+
+fn fetch(spot: &Spot, len: u64) -> io::Result<Bytes> {
+    let most = u64::from(PAYLOAD_MAX).max(RUN_BYTES) + 24;
+    let len = usize::try_from(len.min(most)).unwrap_or(0);
+    let mut bytes = vec![0; len];
+    spot.file.read_at(spot.offset, &mut bytes)?;
+    Ok(Bytes::from(bytes))
+}
+
+fn open(bytes: &Bytes, spot: &Spot, wanted: EntryRef) -> Option<Entry> {
+    let header = decode_header(bytes.get(..ENTRY_HEADER_LEN)?)?;
+    let right = header.seq == wanted.seq && is_whole(bytes, &header, spot.seed);
+    right.then(|| decode(bytes)).flatten()
+}
+
+fn unreadable(file: &str, offset: u64, source: io::Error) -> ReadError {
+    let file = file.to_owned();
+    if source.kind() == io::ErrorKind::UnexpectedEof {
+        return ReadError::Corrupt { file, offset };
+    }
+    ReadError::Io { file, source }
+}
+
+/// A failed read or copy of a file.
+pub(super) fn read_failed(file: &str, source: io::Error) -> ReadError {
+    ReadError::Io { file: file.to_owned(), source }
+}

@@ -1,0 +1,332 @@
+//! Finds the end of the log after a stop of any kind.
+//!
+//! A segment the index calls sealed is taken as it is (every read checks its bytes anyway); the
+//! rest is scanned. Damage in the last segment is a torn write when no entry after it was written
+//! knowing those bytes to be durable, and is cut off together with the atomic group it tore;
+//! anything else that is damaged had been durable, and the journal refuses to start.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::bitmap::Bitmap;
+use super::catalog::{Catalog, Found, catalog, check_format};
+use super::checkpoint::{INDEX_VERSION, SegmentRow, load_segments};
+use super::compact::dead_key;
+use super::core::{Core, KIND_DEAD, State};
+use super::format::{crc_seed, decode};
+use super::index_file::{self, IndexFile};
+use super::live::{Active, Segment, Segments};
+use super::real_disk::open_error;
+use super::scan::{Scanned, Scanner};
+use super::segment::{INDEX_NAME, SEGMENT_START, SegmentId};
+use super::writer::{ActiveFile, begin};
+use super::{Config, Disk, OpenError, Tables, stream_index};
+
+/// Smallest segment that makes sense.
+const SEGMENT_LEAST: u64 = 4 << 10;
+/// Largest segment: with the largest group after its last byte, offsets still fit u32.
+const SEGMENT_MOST: u64 = 1 << 30;
+
+/// What opening found.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) core: Arc<Core>,
+    pub(super) active: ActiveFile,
+    pub(super) torn_bytes: u64,
+    pub(super) foreign: Vec<String>,
+}
+
+/// A scanned segment.
+#[derive(Debug)]
+struct Examined {
+    /// (sequence number, offset) of each entry.
+    pairs: Vec<(u64, u32)>,
+    /// Where the sound entries end.
+    end: u64,
+    torn_bytes: u64,
+}
+
+/// Everything there is to know while opening.
+struct Opening<'d> {
+    disk: &'d Arc<dyn Disk>,
+    applied: u64,
+    rows: BTreeMap<SegmentId, SegmentRow>,
+    /// Dead bits the log has, for an index that has none.
+    dead: BTreeMap<Bytes, Bytes>,
+    segments: Segments,
+    torn_bytes: u64,
+}
+
+/// Opens the log of a directory and brings the index up to its end.
+pub(super) fn open(disk: Arc<dyn Disk>, config: Config) -> Result<Opened, OpenError> {
+    let value = u64::from(config.segment_bytes);
+    if !(SEGMENT_LEAST..=SEGMENT_MOST).contains(&value) {
+        let (least, most) = (SEGMENT_LEAST, SEGMENT_MOST);
+        return Err(OpenError::Setting { name: "segment_bytes", value, least, most });
+    }
+    check_format(&*disk)?;
+    let tables = Tables::open(&disk, INDEX_NAME, INDEX_VERSION, config.index_cache_bytes)?;
+    let rows = if let Some(rows) = load_segments(&tables)? {
+        rows
+    } else {
+        tables.begin_anew()?;
+        Vec::new()
+    };
+    let rows: BTreeMap<SegmentId, SegmentRow> = rows.into_iter().collect();
+    let known = |id: SegmentId| rows.contains_key(&id);
+    let listed = catalog(&*disk, (tables.applied() > 0).then_some(&known))?;
+    let mut opening = Opening {
+        disk: &disk,
+        applied: tables.applied(),
+        rows,
+        dead: BTreeMap::new(),
+        segments: Segments::default(),
+        torn_bytes: 0,
+    };
+    let active = opening.segments(&listed)?;
+    let Opening { segments, torn_bytes, .. } = opening;
+    let next_seq = segments.map.values().next_back().map_or(1, |segment| segment.end);
+    let streams = stream_index::load(&tables)?;
+    let state = State { next_seq, streams, ..State::default() };
+    let core = Arc::new(Core::new(disk, config, tables, segments, state));
+    core.counters.torn_bytes.store(torn_bytes, std::sync::atomic::Ordering::Relaxed);
+    core.catch_up()?;
+    Ok(Opened { core, active, torn_bytes, foreign: listed.foreign })
+}
+
+impl Opening<'_> {
+    fn segments(&mut self, listed: &Catalog) -> Result<ActiveFile, OpenError> {
+        self.refuse_headless(listed)?;
+        self.refuse_missing(listed)?;
+        let torn_start = listed.headless.first();
+        let mut active = None;
+        let count = listed.segments.len();
+        for (at, found) in listed.segments.iter().enumerate() {
+            // one with a successor, even one torn as it was begun, was synced to its end
+            let last = at + 1 == count && found.header.end == 0;
+            let examined = if last || !self.trusted(found)? {
+                let may_tear = last && torn_start.is_none();
+                Some(self.examine(found, may_tear)?)
+            } else {
+                None
+            };
+            if last && let Some(examined) = &examined {
+                active = Some(self.continue_in(found, examined)?);
+            }
+            self.add(found, examined, last);
+        }
+        self.apply_dead();
+        for name in &listed.leftovers {
+            self.disk.remove(name).map_err(|error| self.io("removing leftovers", error))?;
+        }
+        if let Some(headless) = torn_start {
+            let removed = self.disk.remove(&headless.id.log_name());
+            removed.map_err(|error| self.io("removing leftovers", error))?;
+            self.torn_bytes += headless.len;
+        }
+        if let Some(active) = active {
+            return Ok(active);
+        }
+        let base = self.segments.map.values().next_back().map_or(1, |segment| segment.end);
+        let begun = begin(&**self.disk, SegmentId { base, generation: 0 });
+        let (active, segment) = begun.map_err(|error| self.io("beginning a segment", error))?;
+        self.segments.map.insert(base, segment);
+        Ok(active)
+    }
+
+    /// Only the newest file may lack a sound header: it was being begun when the power went.
+    fn refuse_headless(&self, listed: &Catalog) -> Result<(), OpenError> {
+        let newest = listed.segments.last().map_or(0, |found| found.header.id.base);
+        let mut begun = 0;
+        for headless in &listed.headless {
+            begun += 1;
+            if headless.id.base < newest || headless.len > SEGMENT_START || begun > 1 {
+                return Err(self.corrupt(headless.id, 0));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the index has committed to must be there, itself or inside a copy.
+    fn refuse_missing(&self, listed: &Catalog) -> Result<(), OpenError> {
+        if self.applied == 0 {
+            return Ok(());
+        }
+        let covers = |found: &Found, base: u64| {
+            let header = &found.header;
+            header.id.base == base || (header.id.base..header.end).contains(&base)
+        };
+        let gone = |id: &&SegmentId| !listed.segments.iter().any(|found| covers(found, id.base));
+        match self.rows.keys().find(gone) {
+            Some(id) => {
+                let (dir, file) = (self.disk.describe(), id.log_name());
+                Err(OpenError::SegmentMissing { dir, file })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn trusted(&self, found: &Found) -> Result<bool, OpenError> {
+        let id = found.header.id;
+        let Some(row) = self.rows.get(&id) else { return Ok(false) };
+        if !row.sealed || row.epoch != found.header.epoch || row.end > self.applied + 1 {
+            return Ok(false);
+        }
+        let len = found.file.len().map_err(|error| self.io("reading a segment", error))?;
+        if len != row.bytes {
+            return Err(self.corrupt(id, len.min(row.bytes)));
+        }
+        Ok(true)
+    }
+
+    fn examine(&mut self, found: &Found, may_tear: bool) -> Result<Examined, OpenError> {
+        let header = &found.header;
+        let io = |error| open_error(self.disk.describe(), "reading a segment", error);
+        let mut scanner =
+            Scanner::new(Arc::clone(&found.file), header.epoch, header.id.base).map_err(io)?;
+        let mut pairs = Vec::new();
+        let (mut group_from, mut group_len) = (SEGMENT_START, 0);
+        let mut expected = header.id.base;
+        let cut = loop {
+            let at = scanner.offset();
+            match scanner.next().map_err(io)? {
+                Scanned::Entry(raw) => {
+                    if header.end == 0 && raw.header.seq != expected {
+                        return Err(self.corrupt(header.id, at));
+                    }
+                    expected = raw.header.seq + 1;
+                    pairs.push((raw.header.seq, u32::try_from(raw.offset).unwrap_or(u32::MAX)));
+                    group_len += 1;
+                    if !raw.header.continues() {
+                        (group_from, group_len) = (scanner.offset(), 0);
+                    }
+                    if raw.header.kind == KIND_DEAD.0
+                        && let Some(entry) = decode(&raw.bytes)
+                        && let Some(key) = entry.key
+                    {
+                        let key = Bytes::copy_from_slice(&key);
+                        self.dead.insert(key, Bytes::copy_from_slice(&entry.body));
+                    }
+                }
+                Scanned::Damaged(at) => break Some(at),
+                Scanned::End => break None,
+            }
+        };
+        if let Some(at) = cut
+            && (!may_tear || was_durable(&mut scanner, at).map_err(io)?)
+        {
+            return Err(self.corrupt(header.id, at));
+        }
+        let whole = cut.is_none() && (group_len == 0 || !may_tear);
+        let end = if whole { scanner.offset() } else { group_from };
+        if !whole {
+            pairs.truncate(pairs.len().saturating_sub(group_len));
+        }
+        let last_seq = pairs.last().map_or(header.id.base - 1, |(seq, _)| *seq);
+        if may_tear && last_seq < self.applied {
+            return Err(self.corrupt(header.id, end));
+        }
+        let len = found.file.len().map_err(io)?;
+        Ok(Examined { pairs, end, torn_bytes: len.saturating_sub(end) })
+    }
+
+    /// Cuts what was torn and goes on after the last sound entry.
+    fn continue_in(&mut self, found: &Found, examined: &Examined) -> Result<ActiveFile, OpenError> {
+        let io = |error| open_error(self.disk.describe(), "cutting a torn end", error);
+        if examined.torn_bytes > 0 {
+            found.file.set_len(examined.end).map_err(io)?;
+            self.torn_bytes += examined.torn_bytes;
+        }
+        found.file.sync_data().map_err(io)?;
+        Ok(ActiveFile {
+            id: found.header.id,
+            seed: crc_seed(found.header.epoch),
+            file: Arc::clone(&found.file),
+            len: examined.end,
+            synced: examined.end,
+        })
+    }
+
+    fn add(&mut self, found: &Found, examined: Option<Examined>, last: bool) {
+        let header = &found.header;
+        let row = self.rows.get(&header.id).filter(|row| row.epoch == header.epoch);
+        let mut segment = Segment::new(header.id, header.epoch);
+        if let Some(row) = row {
+            segment.dead = row.dead.clone();
+            segment.unlogged = row.dead != Bitmap::default();
+        }
+        match (examined, row) {
+            (Some(examined), _) => {
+                segment.end = match examined.pairs.last() {
+                    _ if header.end != 0 => header.end,
+                    Some((seq, _)) => seq + 1,
+                    None => header.id.base,
+                };
+                segment.bytes = examined.end;
+                segment.entries = u32::try_from(examined.pairs.len()).unwrap_or(u32::MAX);
+                segment.live_bytes = live_bytes(&examined, &segment.dead);
+                if last {
+                    let offsets = examined.pairs.iter().map(|(_, offset)| *offset).collect();
+                    segment.active = Some(Active { file: Arc::clone(&found.file), offsets });
+                } else if IndexFile::open(&**self.disk, header.id, header.epoch).is_none() {
+                    let (name, id) = (header.id.idx_name(), header.id);
+                    // made again on first use when this fails
+                    let disk = &**self.disk;
+                    let _ = index_file::write(disk, &name, id, header.epoch, &examined.pairs);
+                }
+            }
+            (None, Some(row)) => {
+                segment.end = row.end;
+                segment.bytes = row.bytes;
+                segment.entries = row.entries;
+                segment.live_bytes = row.live_bytes;
+                segment.unsaved = false;
+            }
+            (None, None) => {}
+        }
+        self.segments.map.insert(header.id.base, segment);
+    }
+
+    /// Without an index the log's own notes say what is dead.
+    fn apply_dead(&mut self) {
+        if self.applied > 0 {
+            return;
+        }
+        for segment in self.segments.map.values_mut() {
+            let Some(bits) = self.dead.get(&dead_key(segment.id)) else { continue };
+            segment.dead = Bitmap::from_bytes(bits);
+            // live bytes are counted when the index is caught up
+            segment.unlogged = true;
+        }
+    }
+
+    fn corrupt(&self, id: SegmentId, offset: u64) -> OpenError {
+        OpenError::Corrupt { dir: self.disk.describe(), file: id.log_name(), offset }
+    }
+
+    fn io(&self, doing: &'static str, error: io::Error) -> OpenError {
+        open_error(self.disk.describe(), doing, error)
+    }
+}
+
+/// True when an entry after the damage was written knowing the damaged bytes to be durable.
+pub(super) fn was_durable(scanner: &mut Scanner, damaged: u64) -> io::Result<bool> {
+    while scanner.resync()? {
+        while let Scanned::Entry(raw) = scanner.next()? {
+            if u64::from(raw.header.synced_to) > damaged {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+fn live_bytes(examined: &Examined, dead: &Bitmap) -> u64 {
+    let ends = examined.pairs.iter().skip(1).map(|(_, offset)| u64::from(*offset));
+    let ends = ends.chain([examined.end]);
+    let sizes = examined.pairs.iter().zip(ends).map(|((_, at), end)| end - u64::from(*at));
+    (0..).zip(sizes).filter(|(ordinal, _)| !dead.get(*ordinal)).map(|(_, size)| size).sum()
+}

@@ -1,0 +1,94 @@
+//! Makes a damaged log fit to start again: damaged bytes go to a quarantine file, the rest stays.
+
+use std::sync::Arc;
+
+use super::catalog::{Found, catalog, check_format};
+use super::copy::CopyWriter;
+use super::real_disk::open_error;
+use super::segment::{QUARANTINE, SegmentHeader, SegmentId, is_tables};
+use super::verify::{Damage, examine, verify};
+use super::{Disk, OpenError};
+
+/// A range that was moved out of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// The segment's file name.
+    pub file: String,
+    /// Its first byte there.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// The file, inside the data directory, that has the bytes now.
+    pub into: String,
+}
+
+/// Moves all damage to `quarantine/`; the look-up files are removed and rebuilt at the next start.
+/// A torn end is left to the next start. Nothing is changed when there is no damage.
+pub fn repair(disk: &dyn Disk) -> Result<Vec<Quarantined>, OpenError> {
+    check_format(disk)?;
+    let damage = verify(disk)?.damage;
+    let damage: Vec<Damage> = damage.into_iter().filter(|range| !range.torn).collect();
+    let mut moved = Vec::new();
+    if damage.is_empty() {
+        return Ok(moved);
+    }
+    let io = |error| open_error(disk.describe(), "moving damaged bytes", error);
+    for range in &damage {
+        let into = format!("{QUARANTINE}/{}.{}", range.file, range.offset);
+        let from = disk.open(&range.file).map_err(io)?;
+        let mut bytes = vec![0; usize::try_from(range.len).unwrap_or(0)];
+        from.read_at(range.offset, &mut bytes).map_err(io)?;
+        let target = disk.create(&into).map_err(io)?;
+        target.write_at(0, &bytes).map_err(io)?;
+        target.sync_data().map_err(io)?;
+        let (file, offset, len) = (range.file.clone(), range.offset, range.len);
+        moved.push(Quarantined { file, offset, len, into });
+    }
+    disk.sync_dir().map_err(io)?;
+    // look-up files first: they may not outlive what they point to
+    for name in disk.list().map_err(io)? {
+        if is_tables(&name) {
+            disk.remove(&name).map_err(io)?;
+        }
+    }
+    disk.sync_dir().map_err(io)?;
+    let listed = catalog(disk, None)?;
+    for headless in &listed.headless {
+        disk.remove(&headless.id.log_name()).map_err(io)?;
+    }
+    let is_damaged = |id: SegmentId| damage.iter().any(|range| range.file == id.log_name());
+    for found in listed.segments.iter().filter(|found| is_damaged(found.header.id)) {
+        let next = listed.segments.iter().find(|next| next.header.id.base > found.header.id.base);
+        rewrite(disk, found, next.map(|next| next.header.id.base))?;
+    }
+    disk.sync_dir().map_err(io)?;
+    Ok(moved)
+}
+
+/// Puts the sound entries of a segment in its place.
+fn rewrite(disk: &dyn Disk, found: &Found, next: Option<u64>) -> Result<(), OpenError> {
+    let old = found.header;
+    let mut last_seq = old.id.base;
+    examine(disk, found, false, &mut |raw| last_seq = raw.header.seq)?;
+    let end = match (old.end, next) {
+        (0, Some(next)) => next,
+        (0, None) => last_seq + 1,
+        (end, _) => end,
+    };
+    let id = SegmentId { base: old.id.base, generation: old.id.generation + 1 };
+    let header = SegmentHeader { id, epoch: disk.fresh_epoch(), end };
+    let found = Found { header: old, file: Arc::clone(&found.file) };
+    let mut copy = CopyWriter::begin(disk, header)?;
+    let mut failure = None;
+    examine(disk, &found, false, &mut |raw| {
+        if failure.is_none() {
+            failure = copy.add(&raw.bytes, raw.header.seq, false).err();
+        }
+    })?;
+    if let Some(failure) = failure {
+        return Err(failure.into());
+    }
+    copy.finish(disk)?;
+    let removed = disk.remove(&old.id.log_name());
+    removed.map_err(|error| open_error(disk.describe(), "replacing a damaged segment", error))
+}

@@ -1,0 +1,280 @@
+//! Replays the log: to the journal's own index first, then to its owners.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::bitmap::Bitmap;
+use super::checkpoint::{KEYED, decode_ref, next_stream_entry};
+use super::core::{Core, KIND_NEXT_STREAM, KIND_OWNERS, KIND_STREAM, KIND_TRIM};
+use super::format::{decode, i64_at, u32_at};
+use super::read::read_failed;
+use super::scan::{Scanned, Scanner};
+use super::segment::SegmentId;
+use super::{Entry, EntryRef, Kind, OpenError, ReadError, StreamId};
+
+/// Entries caught up with before the index takes them: bounds memory while it is rebuilt.
+const CATCH_UP_ENTRIES: u64 = 32 << 10;
+/// Keyed entries read at once.
+const KEYED_RUN: usize = 256;
+
+/// What was found at start, to be replayed by each owner before anything is appended.
+#[derive(Debug)]
+pub struct Recovery {
+    core: Arc<Core>,
+    last_seq: u64,
+    torn_bytes: u64,
+    foreign: Vec<String>,
+}
+
+/// A segment to walk.
+struct Walk {
+    id: SegmentId,
+    epoch: u64,
+    bytes: u64,
+    dead: Bitmap,
+}
+
+impl Recovery {
+    pub(super) fn new(core: Arc<Core>, torn_bytes: u64, foreign: Vec<String>) -> Self {
+        let last_seq = core.progress.durable();
+        Self { core, last_seq, torn_bytes, foreign }
+    }
+
+    /// The sequence number the journal's own index had saved: what an owner without tables of its
+    /// own passes to [`Recovery::replay`].
+    pub fn checkpointed(&self) -> u64 {
+        self.core.counters.checkpoint_seq.load(Ordering::Relaxed).min(self.last_seq)
+    }
+
+    /// The last entry of the log.
+    pub fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
+    /// Bytes of a torn tail that were cut.
+    pub fn torn_bytes(&self) -> u64 {
+        self.torn_bytes
+    }
+
+    /// Files in the directory that are not the journal's; they were left alone.
+    pub fn foreign(&self) -> &[String] {
+        &self.foreign
+    }
+
+    /// Calls `f` in sequence order: with `from` = 0 every live entry; otherwise the latest entry
+    /// of every key up to `from`, then every entry after `from`, released or not. Each owner calls
+    /// this with the `from` of its own tables, before housekeeping begins; the journal's own kinds
+    /// are left out. The parts of an entry share a large buffer: copy what is kept.
+    pub fn replay(&self, from: u64, f: &mut dyn FnMut(&Entry, EntryRef)) -> Result<(), ReadError> {
+        let refs = if from > 0 { self.core.keyed_until(from)? } else { Vec::new() };
+        for run in refs.chunks(KEYED_RUN) {
+            for (entry, placed) in self.core.read_many(run)?.iter().zip(run) {
+                f(entry, *placed);
+            }
+        }
+        self.core.walk(from, self.last_seq, from == 0, &mut |entry, placed| {
+            if entry.kind.0 >= KIND_OWNERS {
+                f(entry, placed);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Core {
+    /// Brings the index from its last checkpoint to the end of the log.
+    pub(super) fn catch_up(&self) -> Result<(), OpenError> {
+        let applied = self.tables.applied();
+        self.counters.checkpoint_seq.store(applied, Ordering::Relaxed);
+        if let Some(entry) = next_stream_entry(&self.tables)? {
+            let next = u32_at(&self.read(entry)?.body, 0).unwrap_or(1);
+            let mut state = self.state();
+            state.streams.next_id = state.streams.next_id.max(next);
+        }
+        if applied == 0 {
+            self.recount()?;
+        }
+        let last = self.progress.durable();
+        let mut waiting = 0;
+        let mut saved = false;
+        self.walk(applied, last, applied == 0, &mut |entry, placed| {
+            self.catch_up_with(entry, placed)?;
+            waiting += 1;
+            if waiting >= CATCH_UP_ENTRIES {
+                (waiting, saved) = (0, true);
+                self.save_now()?;
+            }
+            Ok(())
+        })?;
+        for stream in self.state().streams.map.values_mut() {
+            let next = stream.next;
+            stream.show(next);
+        }
+        if saved {
+            self.save_now()?;
+            self.tables.checkpoint(last)?;
+            self.counters.checkpoint_seq.store(last, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn save_now(&self) -> Result<(), super::TablesError> {
+        let snapshot = self.snapshot();
+        let sealed = self.save(&snapshot).map_err(|error| super::TablesError {
+            file: super::segment::INDEX_NAME.to_owned(),
+            doing: "catching up",
+            cause: error.to_string(),
+        })?;
+        self.forget_saved(&snapshot, &sealed);
+        Ok(())
+    }
+
+    fn catch_up_with(&self, entry: &Entry, placed: EntryRef) -> Result<(), ReadError> {
+        let key = entry.key.as_ref();
+        let tombstone = entry.is_tombstone();
+        let id = |bytes: &[u8]| u32_at(bytes, 0).map(StreamId);
+        match (entry.kind, key) {
+            (KIND_STREAM, Some(name)) => {
+                let name = String::from_utf8_lossy(name).into_owned();
+                if let Some(id) = id(&entry.body) {
+                    self.state().streams.add(id, &name);
+                } else {
+                    let dropped = self.state().streams.by_name.get(&name).copied();
+                    self.dropped_again(dropped)?;
+                }
+            }
+            (KIND_NEXT_STREAM, _) => {
+                let mut state = self.state();
+                let next = u32_at(&entry.body, 0).unwrap_or(1);
+                state.streams.next_id = state.streams.next_id.max(next);
+            }
+            (KIND_TRIM, Some(key)) => {
+                if let (Some(id), Some(to)) = (id(key), i64_at(&entry.body, 0)) {
+                    let dead = self.batches_below(id, to)?;
+                    self.state().trimmed(id, to, &dead);
+                }
+            }
+            _ => {}
+        }
+        let stream = entry.stream.as_ref();
+        self.state().note(placed, entry.kind, key, stream, tombstone);
+        Ok(())
+    }
+
+    fn dropped_again(&self, id: Option<StreamId>) -> Result<(), ReadError> {
+        let Some(id) = id else { return Ok(()) };
+        let dead = self.batches_below(id, i64::MAX)?;
+        let mut state = self.state();
+        state.streams.remove(id);
+        for batch in dead {
+            state.release(batch.entry);
+        }
+        Ok(())
+    }
+
+    /// Counts live bytes anew after dead bits were taken from the log.
+    fn recount(&self) -> Result<(), ReadError> {
+        let marked = self.walks(0).into_iter().filter(|walk| walk.dead != Bitmap::default());
+        for walk in marked {
+            let mut live = 0;
+            self.walk_one(&walk, &mut |ordinal, entry_len, _| {
+                if !walk.dead.get(ordinal) {
+                    live += entry_len;
+                }
+                Ok(())
+            })?;
+            if let Some(segment) = self.segments_mut().map.get_mut(&walk.id.base) {
+                segment.live_bytes = live;
+            }
+        }
+        Ok(())
+    }
+
+    /// Owners' keys whose latest entry is at or before `from`, in sequence order.
+    fn keyed_until(&self, from: u64) -> Result<Vec<EntryRef>, ReadError> {
+        let mut latest: BTreeMap<Vec<u8>, Option<EntryRef>> = BTreeMap::new();
+        self.tables.each(KEYED, &[KIND_OWNERS], None, &mut |key, row| {
+            latest.insert(key.to_vec(), decode_ref(row));
+            ControlFlow::Continue(())
+        })?;
+        for (kind, key, changed) in self.state().keyed.changed() {
+            if kind.0 >= KIND_OWNERS {
+                let live = (!changed.tombstone).then_some(changed.entry);
+                latest.insert(super::keyed::index_key(kind, &key), live);
+            }
+        }
+        let refs = latest.into_values().flatten().filter(|entry| entry.seq <= from);
+        let mut refs: Vec<EntryRef> = refs.collect();
+        refs.sort_unstable();
+        Ok(refs)
+    }
+
+    /// The latest live entry of a key.
+    pub(super) fn keyed_get(&self, kind: Kind, key: &[u8]) -> Result<Option<EntryRef>, ReadError> {
+        if let Some(changed) = self.state().keyed.get(kind, key) {
+            return Ok((!changed.tombstone).then_some(changed.entry));
+        }
+        let row = self.tables.get(KEYED, &super::keyed::index_key(kind, key))?;
+        Ok(row.and_then(|row| decode_ref(&row)))
+    }
+
+    /// Calls `f` for the entries after `from` up to `to` in sequence order.
+    fn walk(
+        &self,
+        from: u64,
+        to: u64,
+        skip_dead: bool,
+        f: &mut dyn FnMut(&Entry, EntryRef) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        for walk in self.walks(from) {
+            let name = walk.id.log_name();
+            self.walk_one(&walk, &mut |ordinal, _, raw| {
+                let seq = raw.header.seq;
+                if seq <= from || seq > to || (skip_dead && walk.dead.get(ordinal)) {
+                    return Ok(());
+                }
+                let corrupt = || ReadError::Corrupt { file: name.clone(), offset: raw.offset };
+                let entry = decode(&raw.bytes).ok_or_else(corrupt)?;
+                let len = u32::try_from(raw.bytes.len()).unwrap_or(u32::MAX);
+                f(&entry, EntryRef { seq, len })
+            })?;
+        }
+        Ok(())
+    }
+
+    fn walks(&self, from: u64) -> Vec<Walk> {
+        let segments = self.segments();
+        let later = segments.map.values().filter(|segment| segment.end > from.saturating_add(1));
+        let walks = later.map(|segment| Walk {
+            id: segment.id,
+            epoch: segment.epoch,
+            bytes: segment.bytes,
+            dead: segment.dead.clone(),
+        });
+        walks.collect()
+    }
+
+    fn walk_one(
+        &self,
+        walk: &Walk,
+        f: &mut dyn FnMut(u32, u64, &super::scan::Raw) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        let name = walk.id.log_name();
+        let failed = |source| read_failed(&name, source);
+        let file = self.disk.open(&name).map_err(failed)?;
+        let mut scanner = Scanner::new(file, walk.epoch, walk.id.base).map_err(failed)?;
+        scanner.stop_at(walk.bytes);
+        for ordinal in 0.. {
+            match scanner.next().map_err(failed)? {
+                Scanned::Entry(raw) => f(ordinal, super::scan::length(&raw.bytes), &raw)?,
+                Scanned::Damaged(offset) => {
+                    return Err(ReadError::Corrupt { file: name, offset });
+                }
+                Scanned::End => break,
+            }
+        }
+        Ok(())
+    }
+}

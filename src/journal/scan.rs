@@ -1,0 +1,146 @@
+//! Walks the entries of a segment in file order, checksums verified, without copying them.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::DiskFile;
+use super::format::{ENTRY_HEADER_LEN, EntryHeader, crc_seed, decode_header, is_whole};
+use super::segment::SEGMENT_START;
+
+/// Bytes fetched at once: they stay in a core's second-level cache until they are checked.
+const CHUNK_BYTES: u64 = 256 << 10;
+/// Sequence numbers in one segment: they fit its offset table's u32.
+const SEGMENT_SPAN: u64 = 1 << 32;
+
+/// Where a walk stands in a segment.
+#[derive(Debug)]
+pub(super) struct Scanner {
+    file: Arc<dyn DiskFile>,
+    seed: u32,
+    at: u64,
+    end: u64,
+    chunk: Bytes,
+    chunk_at: u64,
+    last_seq: u64,
+}
+
+/// An entry met.
+#[derive(Clone, Debug)]
+pub(super) struct Raw {
+    pub(super) offset: u64,
+    pub(super) header: EntryHeader,
+    pub(super) bytes: Bytes,
+}
+
+/// What comes next in the segment.
+#[derive(Debug)]
+pub(super) enum Scanned {
+    Entry(Raw),
+    /// No valid entry begins here, yet the file goes on.
+    Damaged(u64),
+    End,
+}
+
+impl Scanner {
+    /// Starts after the segment's header; `base` is the first sequence number it may hold.
+    pub(super) fn new(file: Arc<dyn DiskFile>, epoch: u64, base: u64) -> io::Result<Self> {
+        let end = file.len()?;
+        Ok(Self {
+            file,
+            seed: crc_seed(epoch),
+            at: SEGMENT_START,
+            end,
+            chunk: Bytes::new(),
+            chunk_at: 0,
+            last_seq: base.saturating_sub(1),
+        })
+    }
+
+    /// Where the next entry would begin.
+    pub(super) fn offset(&self) -> u64 {
+        self.at
+    }
+
+    /// Stops the walk at this offset.
+    pub(super) fn stop_at(&mut self, end: u64) {
+        self.end = self.end.min(end);
+    }
+
+    pub(super) fn next(&mut self) -> io::Result<Scanned> {
+        if self.at >= self.end {
+            return Ok(Scanned::End);
+        }
+        let Some(raw) = self.entry_at(self.at)? else { return Ok(Scanned::Damaged(self.at)) };
+        self.at += length(&raw.bytes);
+        self.last_seq = raw.header.seq;
+        Ok(Scanned::Entry(raw))
+    }
+
+    /// Moves past damage to the next valid entry; false when there is none.
+    pub(super) fn resync(&mut self) -> io::Result<bool> {
+        let mut at = self.at + 1;
+        while at < self.end {
+            if self.entry_at(at)?.is_some() {
+                self.at = at;
+                return Ok(true);
+            }
+            at += 1;
+        }
+        self.at = self.end;
+        Ok(false)
+    }
+
+    fn entry_at(&mut self, at: u64) -> io::Result<Option<Raw>> {
+        if !self.fetch(at, ENTRY_HEADER_LEN)? {
+            return Ok(None);
+        }
+        let fixed = self.fetched(at, ENTRY_HEADER_LEN).and_then(|at| self.chunk.get(at));
+        let Some(header) = fixed.and_then(decode_header) else { return Ok(None) };
+        let seq = header.seq;
+        let plausible = seq > self.last_seq && seq - self.last_seq < SEGMENT_SPAN;
+        if !plausible || u64::from(header.synced_to) > at {
+            return Ok(None);
+        }
+        if !self.fetch(at, header.entry_len())? {
+            return Ok(None);
+        }
+        let whole = self.fetched(at, header.entry_len()).map(|at| self.chunk.slice(at));
+        let Some(bytes) = whole else { return Ok(None) };
+        let whole = is_whole(&bytes, &header, self.seed);
+        Ok(whole.then_some(Raw { offset: at, header, bytes }))
+    }
+
+    /// Makes sure that the chunk has bytes `at..at+len`; false when the segment ends before.
+    fn fetch(&mut self, at: u64, len: usize) -> io::Result<bool> {
+        let wanted = u64::try_from(len).unwrap_or(u64::MAX);
+        if wanted > self.end.saturating_sub(at) {
+            return Ok(false);
+        }
+        if self.fetched(at, len).is_some() {
+            return Ok(true);
+        }
+        let size = wanted.max(CHUNK_BYTES).min(self.end - at);
+        // the memory of the last chunk, unless somebody kept an entry of it
+        let mut chunk = std::mem::take(&mut self.chunk).try_into_mut().unwrap_or_default();
+        chunk.resize(usize::try_from(size).unwrap_or(len), 0);
+        self.file.read_at(at, &mut chunk)?;
+        self.chunk = chunk.freeze();
+        self.chunk_at = at;
+        Ok(self.fetched(at, len).is_some())
+    }
+
+    /// Where bytes `at..at+len` lie in the chunk.
+    fn fetched(&self, at: u64, len: usize) -> Option<Range<usize>> {
+        let from = usize::try_from(at.checked_sub(self.chunk_at)?).ok()?;
+        let to = from.checked_add(len)?;
+        (to <= self.chunk.len()).then_some(from..to)
+    }
+}
+
+/// A length as a file offset.
+pub(super) fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,216 @@
+//! Streams in memory: their bounds, and the batches the index does not have yet.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::{Bounds, EntryRef, StreamId, StreamPart};
+
+/// Batches kept in memory although the index has them: consumers mostly read the end.
+const TAIL_KEPT: usize = 64;
+/// Watchers of one stream before those that nobody waits on any more are swept out.
+const WATCHERS_SWEPT: usize = 16;
+
+/// Where a batch of a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BatchRef {
+    pub(super) base: i64,
+    pub(super) records: u32,
+    pub(super) entry: EntryRef,
+    pub(super) max_timestamp_ms: i64,
+}
+
+/// One stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) name: String,
+    pub(super) start: i64,
+    pub(super) next: i64,
+    pub(super) visible_end: i64,
+    pub(super) bytes: u64,
+    /// The newest batches in offset order.
+    pub(super) tail: VecDeque<BatchRef>,
+    /// The index has every batch below this offset.
+    pub(super) indexed_end: i64,
+    /// Differs from the index.
+    pub(super) dirty: bool,
+    pub(super) watchers: Vec<Arc<Notify>>,
+}
+
+/// All streams.
+#[derive(Debug)]
+pub(super) struct Streams {
+    pub(super) by_name: BTreeMap<String, StreamId>,
+    pub(super) map: BTreeMap<StreamId, Stream>,
+    pub(super) next_id: u32,
+    /// Dropped since the last checkpoint.
+    pub(super) dropped: Vec<StreamId>,
+}
+
+/// What a checkpoint saves of a stream.
+#[derive(Clone, Debug)]
+pub(super) struct StreamSave {
+    pub(super) id: StreamId,
+    pub(super) name: String,
+    pub(super) start: i64,
+    pub(super) next: i64,
+    pub(super) bytes: u64,
+    pub(super) batches: Vec<BatchRef>,
+}
+
+impl BatchRef {
+    pub(super) fn new(part: &StreamPart, entry: EntryRef) -> Self {
+        Self {
+            base: part.base_offset,
+            records: part.records,
+            entry,
+            max_timestamp_ms: part.max_timestamp_ms,
+        }
+    }
+
+    /// One past its last offset.
+    pub(super) fn end(&self) -> i64 {
+        self.base.saturating_add(i64::from(self.records))
+    }
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self { by_name: BTreeMap::new(), map: BTreeMap::new(), next_id: 1, dropped: Vec::new() }
+    }
+}
+
+impl Streams {
+    /// Adds a stream that begins at offset 0.
+    pub(super) fn add(&mut self, id: StreamId, name: &str) -> &mut Stream {
+        self.by_name.insert(name.to_owned(), id);
+        self.next_id = self.next_id.max(id.0.saturating_add(1));
+        self.map.entry(id).or_insert_with(|| Stream::new(name))
+    }
+
+    /// Forgets a stream and wakes whoever watches it.
+    pub(super) fn remove(&mut self, id: StreamId) -> Option<Stream> {
+        let mut stream = self.map.remove(&id)?;
+        if self.by_name.get(&stream.name) == Some(&id) {
+            self.by_name.remove(&stream.name);
+        }
+        self.dropped.push(id);
+        stream.wake();
+        Some(stream)
+    }
+
+    /// What differs from the index.
+    pub(super) fn changed(&self) -> Vec<StreamSave> {
+        self.map.iter().filter(|(_, stream)| stream.dirty).map(|(id, s)| s.save(*id)).collect()
+    }
+
+    /// Forgets what the index now has.
+    pub(super) fn saved(&mut self, saved: &[StreamSave]) {
+        for save in saved {
+            let Some(stream) = self.map.get_mut(&save.id) else { continue };
+            stream.indexed_end = stream.indexed_end.max(save.next);
+            stream.dirty = stream.next != save.next || stream.start != save.start;
+            stream.prune();
+        }
+    }
+}
+
+impl Stream {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            start: 0,
+            next: 0,
+            visible_end: 0,
+            bytes: 0,
+            tail: VecDeque::new(),
+            indexed_end: 0,
+            dirty: true,
+            watchers: Vec::new(),
+        }
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds {
+            start: self.start,
+            visible_end: self.visible_end,
+            next: self.next,
+            bytes: self.bytes,
+        }
+    }
+
+    /// Adds the next batch.
+    pub(super) fn push(&mut self, batch: BatchRef) {
+        self.next = self.next.max(batch.end());
+        self.bytes += u64::from(batch.entry.len);
+        self.tail.push_back(batch);
+        self.dirty = true;
+    }
+
+    /// Lets readers see up to `end`.
+    pub(super) fn show(&mut self, end: i64) {
+        if end > self.visible_end {
+            self.visible_end = end;
+            self.wake();
+        }
+    }
+
+    /// Moves the start, having released batches of so many bytes.
+    pub(super) fn trim(&mut self, to: i64, released_bytes: u64) {
+        self.start = self.start.max(to);
+        self.next = self.next.max(to);
+        self.bytes = self.bytes.saturating_sub(released_bytes);
+        self.dirty = true;
+        while self.tail.front().is_some_and(|batch| batch.end() <= self.start) {
+            self.tail.pop_front();
+        }
+    }
+
+    /// Batches of the tail from the one that has offset `from` on; none when the tail begins later
+    /// and older batches may be in the index.
+    pub(super) fn tail_from(&self, from: i64) -> Option<impl Iterator<Item = &BatchRef>> {
+        let complete = self.indexed_end <= self.start;
+        if !complete && self.tail.front().is_none_or(|first| from < first.base) {
+            return None;
+        }
+        let at = self.tail.partition_point(|batch| batch.end() <= from);
+        Some(self.tail.range(at..))
+    }
+
+    pub(super) fn watch(&mut self, waker: &Arc<Notify>) {
+        if self.watchers.iter().any(|known| Arc::ptr_eq(known, waker)) {
+            return;
+        }
+        if self.watchers.len() >= WATCHERS_SWEPT {
+            self.watchers.retain(|waker| Arc::strong_count(waker) > 1);
+        }
+        self.watchers.push(Arc::clone(waker));
+    }
+
+    fn wake(&mut self) {
+        for waker in self.watchers.drain(..) {
+            waker.notify_one();
+        }
+    }
+
+    fn save(&self, id: StreamId) -> StreamSave {
+        let at = self.tail.partition_point(|batch| batch.base < self.indexed_end);
+        StreamSave {
+            id,
+            name: self.name.clone(),
+            start: self.start,
+            next: self.next,
+            bytes: self.bytes,
+            batches: self.tail.range(at..).copied().collect(),
+        }
+    }
+
+    fn prune(&mut self) {
+        while self.tail.len() > TAIL_KEPT
+            && self.tail.front().is_some_and(|batch| batch.end() <= self.indexed_end)
+        {
+            self.tail.pop_front();
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Ordered look-up tables beside the log: fast, bounded, and worth nothing without it.
+
+use std::fmt::Display;
+use std::ops::{Bound, ControlFlow};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::{io, panic};
+
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, TableError};
+
+use super::{Disk, DiskFile, TablesError};
+
+/// Holds what [`Tables`] itself must remember.
+const META: Table = Table("meta");
+const META_VERSION: &[u8] = b"version";
+const META_APPLIED: &[u8] = b"applied";
+/// There while the tables are ahead of `applied`. A durable commit of redb makes those before it
+/// durable first, so a crash in its middle can show them without it: such a file is begun anew.
+const META_AHEAD: &[u8] = b"ahead";
+
+/// Name of a table; keys are ordered as bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table(pub &'static str);
+
+/// Keys and values as they come out of [`Tables::range`].
+pub type Pairs = Vec<Pair>;
+/// A key and its value.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// Gets each key with its value, and says whether to go on.
+pub type Visit<'f> = &'f mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+
+type Writable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
+type Readable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+/// A file of named ordered tables, kept through crashes as of its last checkpoint.
+#[derive(Clone, Debug)]
+pub struct Tables(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    disk: Arc<dyn Disk>,
+    name: String,
+    version: u32,
+    cache_bytes: usize,
+    open: RwLock<Option<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    database: Database,
+    frozen: Arc<AtomicBool>,
+}
+
+impl Drop for Open {
+    /// Without this the database would save, as it closes, changes no checkpoint stands for.
+    fn drop(&mut self) {
+        self.frozen.store(true, Ordering::Release);
+    }
+}
+
+/// Changes made together; see [`Tables::write`].
+pub struct Batch<'t> {
+    name: &'t str,
+    txn: &'t redb::WriteTransaction,
+    open: Vec<(&'static str, Writable<'t>)>,
+}
+
+impl std::fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").field("file", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Tables {
+    /// Opens the file `name`; missing, damaged or of another `version`, it is begun anew and
+    /// [`Tables::applied`] is 0.
+    pub fn open(
+        disk: &Arc<dyn Disk>,
+        name: &str,
+        version: u32,
+        cache_bytes: usize,
+    ) -> Result<Self, TablesError> {
+        let tables = Self(Arc::new(Inner {
+            disk: Arc::clone(disk),
+            name: name.to_owned(),
+            version,
+            cache_bytes,
+            open: RwLock::new(None),
+        }));
+        if tables.open_existing().is_err() {
+            tables.begin_anew()?;
+        }
+        Ok(tables)
+    }
+
+    /// Throws everything away.
+    pub fn begin_anew(&self) -> Result<(), TablesError> {
+        self.close();
+        let disk = &self.0.disk;
+        let file = disk.create(&self.0.name).map_err(self.fail("creating"))?;
+        self.install(file)?;
+        disk.sync_dir().map_err(self.fail("creating"))?;
+        self.checkpoint(0)
+    }
+
+    /// Goes back to the last checkpoint: the way out after a failed write.
+    pub(super) fn reopen(&self) -> Result<(), TablesError> {
+        self.close();
+        let opened = self.open_existing();
+        if opened.is_err() {
+            self.close();
+        }
+        opened
+    }
+
+    /// The sequence number of the last checkpoint: replay the log after it.
+    pub fn applied(&self) -> u64 {
+        let saved = self.get(META, META_APPLIED).ok().flatten();
+        saved.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+    }
+
+    /// Makes changes together; they are lost with the power, or at a restart, unless a checkpoint
+    /// follows.
+    pub fn write<T>(
+        &self,
+        change: impl FnOnce(&mut Batch<'_>) -> Result<T, TablesError>,
+    ) -> Result<T, TablesError> {
+        self.commit(Durability::None, |batch| {
+            batch.put(META, META_AHEAD, &[])?;
+            change(batch)
+        })
+    }
+
+    /// The value of a key.
+    pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, TablesError> {
+        self.read(table, None, |table| {
+            let value = table.get(key).map_err(self.fail("reading"))?;
+            Ok(value.map(|value| value.value().to_vec()))
+        })
+    }
+
+    /// Keys in `from..to` (no upper end when none) in order, at most `limit`.
+    pub fn range(
+        &self,
+        table: Table,
+        from: &[u8],
+        to: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Pairs, TablesError> {
+        let mut found = Vec::new();
+        if limit == 0 {
+            return Ok(found);
+        }
+        self.each(table, from, to, &mut |key, value| {
+            found.push((key.to_vec(), value.to_vec()));
+            if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(found)
+    }
+
+    /// The greatest key below `to` that is at least `from`.
+    pub fn last_before(
+        &self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<Option<Pair>, TablesError> {
+        if from >= to {
+            return Ok(None);
+        }
+        self.read(table, None, |table| {
+            let mut range = table.range(from..to).map_err(self.fail("reading"))?;
+            let Some(last) = range.next_back() else { return Ok(None) };
+            let (key, value) = last.map_err(self.fail("reading"))?;
+            Ok(Some((key.value().to_vec(), value.value().to_vec())))
+        })
+    }
+
+    /// Calls `f` for each key in `from..to` in order until it breaks.
+    pub fn each(
+        &self,
+        table: Table,
+        from: &[u8],
+        to: Option<&[u8]>,
+        f: Visit<'_>,
+    ) -> Result<(), TablesError> {
+        if to.is_some_and(|to| from >= to) {
+            return Ok(());
+        }
+        let end = to.map_or(Bound::Unbounded, Bound::Excluded);
+        self.read(table, (), |table| {
+            let range = table.range::<&[u8]>((Bound::Included(from), end));
+            for item in range.map_err(self.fail("reading"))? {
+                let (key, value) = item.map_err(self.fail("reading"))?;
+                if f(key.value(), value.value()).is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes everything written so far durable, as the state after entry `applied` of the log,
+    /// which must itself be durable. An owner whose tables lean on releases calls
+    /// [`Journal::checkpoint`](super::Journal::checkpoint) first.
+    pub fn checkpoint(&self, applied: u64) -> Result<(), TablesError> {
+        self.commit(Durability::Immediate, |batch| {
+            batch.put(META, META_VERSION, &self.0.version.to_le_bytes())?;
+            batch.delete(META, META_AHEAD)?;
+            batch.put(META, META_APPLIED, &applied.to_le_bytes())
+        })
+    }
+
+    fn commit<T>(
+        &self,
+        durability: Durability,
+        change: impl FnOnce(&mut Batch<'_>) -> Result<T, TablesError>,
+    ) -> Result<T, TablesError> {
+        let guard = self.guard();
+        let open = guard.as_ref().ok_or_else(|| self.error("writing", &"it is closed"))?;
+        let mut txn = open.database.begin_write().map_err(self.fail("writing"))?;
+        // saves the allocator's state too, so that opening after a crash need not walk the file
+        txn.set_quick_repair(matches!(durability, Durability::Immediate));
+        txn.set_durability(durability).map_err(self.fail("writing"))?;
+        let mut batch = Batch { name: &self.0.name, txn: &txn, open: Vec::new() };
+        let changed = change(&mut batch);
+        drop(batch);
+        match changed {
+            Ok(value) => {
+                txn.commit().map_err(self.fail("committing"))?;
+                Ok(value)
+            }
+            Err(error) => {
+                // the first failure is the one to report
+                let _ = txn.abort();
+                Err(error)
+            }
+        }
+    }
+
+    fn read<T>(
+        &self,
+        table: Table,
+        absent: T,
+        f: impl FnOnce(&Readable) -> Result<T, TablesError>,
+    ) -> Result<T, TablesError> {
+        let guard = self.guard();
+        let open = guard.as_ref().ok_or_else(|| self.error("reading", &"it is closed"))?;
+        let txn = open.database.begin_read().map_err(self.fail("reading"))?;
+        match txn.open_table(definition(table)) {
+            Ok(table) => f(&table),
+            Err(TableError::TableDoesNotExist(_)) => Ok(absent),
+            Err(error) => Err(self.error("reading", &error)),
+        }
+    }
+
+    fn open_existing(&self) -> Result<(), TablesError> {
+        let file = self.0.disk.open(&self.0.name).map_err(self.fail("opening"))?;
+        if file.is_empty().map_err(self.fail("opening"))? {
+            return Err(self.error("opening", &"it is empty"));
+        }
+        // a damaged file may trip an assertion inside the database
+        let installed = panic::catch_unwind(AssertUnwindSafe(|| {
+            self.install(file)?;
+            Ok((self.get(META, META_VERSION)?, self.get(META, META_AHEAD)?))
+        }));
+        let (version, ahead) = match installed {
+            Ok(read) => read?,
+            Err(_) => return Err(self.error("opening", &"it is damaged")),
+        };
+        if ahead.is_some() {
+            return Err(self.error("opening", &"a checkpoint was cut off in the middle"));
+        }
+        if version.as_deref() == Some(&self.0.version.to_le_bytes()) {
+            Ok(())
+        } else {
+            Err(self.error("opening", &"another build wrote it"))
+        }
+    }
+
+    fn install(&self, file: Arc<dyn DiskFile>) -> Result<(), TablesError> {
+        let frozen = Arc::new(AtomicBool::new(false));
+        let backend = Backend { file, frozen: Arc::clone(&frozen) };
+        let mut builder = Database::builder();
+        builder.set_cache_size(self.0.cache_bytes);
+        let database = builder.create_with_backend(backend).map_err(self.fail("opening"))?;
+        *self.0.open.write().unwrap_or_else(PoisonError::into_inner) =
+            Some(Open { database, frozen });
+        Ok(())
+    }
+
+    fn close(&self) {
+        *self.0.open.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn guard(&self) -> RwLockReadGuard<'_, Option<Open>> {
+        self.0.open.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn error(&self, doing: &'static str, cause: &dyn Display) -> TablesError {
+        TablesError { file: self.0.name.clone(), doing, cause: cause.to_string() }
+    }
+
+    fn fail<E: Display>(&self, doing: &'static str) -> impl Fn(E) -> TablesError + '_ {
+        move |cause| self.error(doing, &cause)
+    }
+}
+
+impl<'t> Batch<'t> {
+    /// Sets a key.
+    pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), TablesError> {
+        let name = self.name;
+        self.table(table)?.insert(key, value).map_err(|cause| failed(name, &cause))?;
+        Ok(())
+    }
+
+    /// Removes a key; says whether it was there.
+    pub fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool, TablesError> {
+        let name = self.name;
+        let old = self.table(table)?.remove(key).map_err(|cause| failed(name, &cause))?;
+        Ok(old.is_some())
+    }
+
+    /// Reads a key, changes of this batch included.
+    pub fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, TablesError> {
+        let name = self.name;
+        let value = self.table(table)?.get(key).map_err(|cause| failed(name, &cause))?;
+        Ok(value.map(|value| value.value().to_vec()))
+    }
+
+    /// Keys in `from..to` in order, at most `limit`, changes of this batch included.
+    pub fn range(
+        &mut self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Pairs, TablesError> {
+        let name = self.name;
+        let mut found = Vec::new();
+        if from >= to {
+            return Ok(found);
+        }
+        let range = self.table(table)?.range(from..to).map_err(|cause| failed(name, &cause))?;
+        for item in range.take(limit) {
+            let (key, value) = item.map_err(|cause| failed(name, &cause))?;
+            found.push((key.value().to_vec(), value.value().to_vec()));
+        }
+        Ok(found)
+    }
+
+    /// The greatest key below `to` that is at least `from`, changes of this batch included.
+    pub fn last_before(
+        &mut self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+    ) -> Result<Option<Pair>, TablesError> {
+        let name = self.name;
+        if from >= to {
+            return Ok(None);
+        }
+        let mut range = self.table(table)?.range(from..to).map_err(|cause| failed(name, &cause))?;
+        let Some(last) = range.next_back() else { return Ok(None) };
+        let (key, value) = last.map_err(|cause| failed(name, &cause))?;
+        Ok(Some((key.value().to_vec(), value.value().to_vec())))
+    }
+
+    fn table(&mut self, table: Table) -> Result<&mut Writable<'t>, TablesError> {
+        let at = self.open.iter().position(|(name, _)| *name == table.0);
+        let at = if let Some(at) = at {
+            at
+        } else {
+            let opened = self.txn.open_table(definition(table));
+            self.open.push((table.0, opened.map_err(|cause| failed(self.name, &cause))?));
+            self.open.len() - 1
+        };
+        let found = self.open.get_mut(at).map(|(_, table)| table);
+        found.ok_or_else(|| failed(self.name, &"its table is gone"))
+    }
+}
+
+fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
+    TableDefinition::new(table.0)
+}
+
+fn failed(name: &str, cause: &dyn Display) -> TablesError {
+    TablesError { file: name.to_owned(), doing: "writing", cause: cause.to_string() }
+}
+
+#[derive(Debug)]
+struct Backend {
+    file: Arc<dyn DiskFile>,
+    frozen: Arc<AtomicBool>,
+}
+
+impl Backend {
+    fn check(&self) -> io::Result<()> {
+        if self.frozen.load(Ordering::Acquire) {
+            return Err(io::Error::other("closed"));
+        }
+        Ok(())
+    }
+}
+
+impl redb::StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.check()?;
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.check()?;
+        self.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.check()?;
+        self.file.write_at(offset, data)
+    }
+}

@@ -1,0 +1,109 @@
+//! What the log takes on disk, and that the dead stay dead.
+
+use std::collections::BTreeMap;
+
+use super::support::*;
+use crate::journal::{EntryRef, MemDisk};
+
+const SEGMENT: u64 = 4096;
+
+#[test]
+fn the_log_stays_within_twice_what_is_live_and_two_segments() {
+    let disk = MemDisk::new(13);
+    let (mut journal, mut writer, _) = open(&disk);
+    let mut keeper = journal.housekeeper();
+    let mut random = fastrand::Rng::with_seed(2);
+    let mut live: BTreeMap<EntryRef, String> = BTreeMap::new();
+    let mut compactions = 0;
+    for round in 0..400 {
+        for at in 0..10 {
+            let body = format!("{round}/{at} {}", "z".repeat(random.usize(..100)));
+            live.insert(journal.append(vec![plain(&body)]).unwrap().refs[0], body);
+        }
+        writer.step();
+        while live.len() > 60 {
+            let victim = *live.keys().nth(random.usize(..live.len())).unwrap();
+            live.remove(&victim);
+            journal.release(victim);
+            journal.release(victim);
+        }
+        for _ in 0..20 {
+            let kept = keeper.step().unwrap();
+            writer.step();
+            if !kept.more {
+                break;
+            }
+        }
+        if round % 50 == 49 {
+            // everything that can be given back was: only now does the bound have to hold
+            journal.checkpoint().unwrap();
+            while keeper.step().unwrap().more {
+                writer.step();
+            }
+            let stats = journal.stats();
+            let own: u64 = live.keys().map(|placed| u64::from(placed.len)).sum();
+            assert!(stats.live_bytes < own + SEGMENT, "{stats:?} {own}");
+            assert!(stats.bytes <= 2 * stats.live_bytes + 2 * SEGMENT, "{stats:?}");
+            for (placed, body) in &live {
+                assert_eq!(text(&journal.read(*placed).unwrap().body), *body);
+            }
+            compactions += stats.compactions;
+            // sometimes without the index
+            drop((journal, writer, keeper));
+            if round % 100 == 99 {
+                disk.disk().remove("index.redb").unwrap();
+            }
+            let opened = open(&disk);
+            let found: BTreeMap<EntryRef, String> =
+                replayed(&opened.2, 0).into_iter().map(|(e, p)| (p, text(&e.body))).collect();
+            for (placed, body) in &live {
+                assert_eq!(found.get(placed), Some(body));
+            }
+            (journal, writer, _) = opened;
+            keeper = journal.housekeeper();
+            // whatever came back with the lost index is released again by its owner
+            for placed in found.keys().filter(|placed| !live.contains_key(placed)) {
+                journal.release(*placed);
+            }
+        }
+    }
+    assert!(compactions > 50, "{compactions}");
+}
+
+#[test]
+fn what_is_dead_stays_dead_when_the_index_is_lost() {
+    let disk = MemDisk::new(14);
+    let (journal, mut writer, _) = open(&disk);
+    let mut keeper = journal.housekeeper();
+    let filler = "f".repeat(300);
+    let victim = journal.append(vec![plain("victim")]).unwrap().refs[0];
+    let mut keep = Vec::new();
+    let mut dead = vec![victim];
+    // the victim's segment stays more than half live; the killer's segment dies
+    for at in 0..60 {
+        let placed = journal.append(vec![plain(&format!("{at}{filler}"))]).unwrap().refs[0];
+        if at < 20 { &mut keep } else { &mut dead }.push(placed);
+        writer.step();
+    }
+    dead.push(journal.append(vec![plain("killer")]).unwrap().refs[0]);
+    for at in 0..20 {
+        dead.push(journal.append(vec![plain(&format!("{at}{filler}"))]).unwrap().refs[0]);
+    }
+    writer.step();
+    for placed in &dead {
+        journal.release(*placed);
+    }
+    journal.checkpoint().unwrap();
+    while keeper.step().unwrap().more {
+        writer.step();
+    }
+    assert!(journal.stats().compactions > 0);
+    let killer_gone = journal.read(dead[dead.len() - 21]).is_err();
+    assert!(killer_gone && journal.read(victim).is_ok(), "the case this test is about");
+    drop((journal, writer, keeper));
+    disk.disk().remove("index.redb").unwrap();
+    let (_, _, recovery) = open(&disk);
+    let found = bodies(&recovery, 0);
+    assert!(!found.iter().any(|body| body == "victim"), "a dead entry came back");
+    assert!(found.len() >= keep.len());
+}

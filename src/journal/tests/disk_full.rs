@@ -1,0 +1,83 @@
+//! A full disk refuses, waits and goes on; nothing is lost.
+
+use super::support::*;
+use crate::journal::{AppendError, MemDisk, Stepped};
+
+#[test]
+fn appends_are_refused_while_the_disk_is_full_and_go_on_when_it_is_not() {
+    let disk = MemDisk::new(18);
+    let (journal, mut writer, _) = open(&disk);
+    journal.append(vec![plain("before")]).unwrap();
+    writer.step();
+    disk.set_capacity(Some(disk.used_bytes() + 1000));
+    // the reserve is one segment: new data is refused before anything fails
+    journal.housekeeper().step().unwrap();
+    let refused = journal.append(vec![plain("refused")]).unwrap_err();
+    assert!(matches!(refused, AppendError::DiskFull { .. }), "{refused}");
+    // what frees space may use it
+    let freed = journal.append_reserved(vec![plain("settled")]).unwrap();
+    assert_eq!(writer.step(), Stepped::Flushed);
+    assert_eq!(journal.durable_seq(), freed.seq());
+    disk.set_capacity(None);
+    journal.append(vec![plain("after")]).unwrap();
+    writer.step();
+    drop((journal, writer));
+    let (_, _, recovery) = open(&disk);
+    assert_eq!(bodies(&recovery, 0), ["before", "settled", "after"]);
+}
+
+#[test]
+fn a_write_that_meets_a_full_disk_is_undone_and_done_again_later() {
+    let disk = MemDisk::new(19);
+    let (journal, mut writer, _) = open(&disk);
+    journal.append(vec![plain("before")]).unwrap();
+    writer.step();
+    let log = disk.contents(FIRST).unwrap();
+    let big = "x".repeat(900);
+    let placed = journal.append(vec![plain(&big), plain("pair")]).unwrap();
+    disk.set_capacity(Some(disk.used_bytes() + 500));
+    assert_eq!(writer.step(), Stepped::DiskFull);
+    assert_eq!(disk.contents(FIRST).unwrap(), log, "the partial write is cut off");
+    assert!(journal.poisoned().is_none() && journal.durable_seq() < placed.seq());
+    assert_eq!(writer.step(), Stepped::DiskFull);
+    disk.set_capacity(None);
+    assert_eq!(writer.step(), Stepped::Flushed);
+    assert_eq!(journal.durable_seq(), placed.seq());
+    assert_eq!(text(&journal.read(placed.refs[0]).unwrap().body), big);
+    // also where a new segment has to be begun
+    for at in 0..4 {
+        journal.append(vec![plain(&format!("{at}{big}"))]).unwrap();
+    }
+    disk.set_capacity(Some(disk.used_bytes() + 20));
+    assert_eq!(writer.step(), Stepped::DiskFull);
+    disk.set_capacity(None);
+    assert_eq!(writer.step(), Stepped::Flushed);
+    drop((journal, writer));
+    let (_, _, recovery) = open(&disk);
+    assert_eq!(bodies(&recovery, 0).len(), 7);
+}
+
+#[test]
+fn an_index_that_meets_a_full_disk_is_saved_later() {
+    let disk = MemDisk::new(24);
+    let (journal, mut writer, _) = open(&disk);
+    let id = journal.stream_open("s").unwrap();
+    let mut keeper = journal.housekeeper();
+    for at in 0..2000 {
+        let group = vec![batch(id, 1, at, "b"), keyed(&format!("{at}{}", "k".repeat(800)), "v")];
+        journal.append(group).unwrap();
+    }
+    writer.step();
+    keeper.request_checkpoint();
+    disk.set_capacity(Some(disk.used_bytes()));
+    keeper.step().unwrap_err();
+    keeper.step().unwrap_err();
+    assert_eq!(journal.stream_read(id, 0, usize::MAX).unwrap().len(), 2000);
+    disk.set_capacity(None);
+    let saved = keeper.step().unwrap().checkpoint.unwrap();
+    assert!(saved >= 4000 && journal.keyed_get(VALUE, b"none").unwrap().is_none());
+    drop((journal, writer, keeper));
+    let (journal, _writer, recovery) = open(&disk);
+    assert_eq!(recovery.checkpointed(), saved);
+    assert_eq!(journal.stream_read(id, 0, usize::MAX).unwrap().len(), 2000);
+}

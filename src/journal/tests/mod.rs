@@ -1,0 +1,15 @@
+//! One promise a file.
+
+mod bits;
+mod checkpoints;
+mod compaction;
+mod disk_full;
+mod fixture;
+mod keys;
+mod poison;
+mod power_cut;
+mod quarantine;
+mod reopen;
+mod stream;
+mod support;
+mod torn_end;

@@ -1,0 +1,89 @@
+//! Directories: locks, formats, foreign files, what is read back.
+
+use super::support::*;
+use crate::journal::{Config, Journal, MemDisk, OpenError, ReadError, RealDisk};
+
+#[test]
+fn what_was_appended_is_read_back_now_and_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut refs = Vec::new();
+    {
+        let disk = RealDisk::open(dir.path()).unwrap();
+        let (journal, writer, _) = Journal::open(disk, config()).unwrap();
+        let thread = std::thread::spawn(|| writer.run());
+        for at in 0..200 {
+            let appended = journal.append(vec![plain(&format!("entry {at} {}", "x".repeat(90)))]);
+            refs.push(appended.unwrap().refs[0]);
+        }
+        journal.durable_blocking(200).unwrap();
+        assert!(journal.stats().segments > 3);
+        for (at, placed) in refs.iter().enumerate() {
+            let entry = journal.read(*placed).unwrap();
+            assert!(text(&entry.body).starts_with(&format!("entry {at} ")));
+            assert_eq!((entry.seq, &entry.head[..]), (placed.seq, &b"head"[..]));
+        }
+        drop(journal);
+        thread.join().unwrap();
+    }
+    let disk = RealDisk::open(dir.path()).unwrap();
+    let (journal, _writer, recovery) = Journal::open(disk, config()).unwrap();
+    let all = replayed(&recovery, 0);
+    assert_eq!(all.iter().map(|(_, placed)| *placed).collect::<Vec<_>>(), refs);
+    for (entry, placed) in all {
+        assert_eq!(journal.read(placed).unwrap(), entry);
+    }
+    assert_eq!(journal.append(vec![plain("next")]).unwrap().seq(), 201);
+}
+
+#[test]
+fn a_second_process_is_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let held = RealDisk::open(dir.path()).unwrap();
+    let refused = RealDisk::open(dir.path()).unwrap_err();
+    assert!(matches!(refused, OpenError::InUse { .. }), "{refused}");
+    drop(held);
+    RealDisk::open(dir.path()).unwrap();
+}
+
+#[test]
+fn a_newer_directory_is_refused_and_foreign_files_are_left_alone() {
+    let disk = MemDisk::new(1);
+    disk.plant("notes.txt", b"mine");
+    drop(open(&disk));
+    let (_, _, recovery) = open(&disk);
+    assert_eq!(recovery.foreign(), ["notes.txt"]);
+    assert_eq!(disk.contents("notes.txt").unwrap(), b"mine");
+    disk.plant("FORMAT", b"2\n");
+    let refused = try_open(&disk).unwrap_err();
+    assert!(matches!(refused, OpenError::Newer { found: 2, known: 1, .. }), "{refused}");
+}
+
+#[test]
+fn an_entry_is_not_read_before_it_is_written_nor_when_unknown() {
+    let disk = MemDisk::new(1);
+    let (journal, mut writer, _) = open(&disk);
+    let placed = journal.append(vec![plain("soon")]).unwrap().refs[0];
+    assert!(matches!(journal.read(placed), Err(ReadError::NotWritten { seq: 1 })));
+    writer.step();
+    journal.read(placed).unwrap();
+}
+
+#[test]
+fn a_segment_size_outside_its_bounds_is_refused() {
+    let config = Config { segment_bytes: 100, ..Config::default() };
+    let refused = Journal::open(MemDisk::new(1).disk(), config).unwrap_err();
+    assert!(matches!(refused, OpenError::Setting { name: "segment_bytes", .. }));
+}
+
+#[tokio::test]
+async fn waiting_ends_with_durability_and_with_the_writer() {
+    let disk = MemDisk::new(1);
+    let (journal, mut writer, _) = open(&disk);
+    let seq = journal.append(vec![plain("a")]).unwrap().seq();
+    let waiting = journal.durable(seq);
+    let (waited, _) = futures_util::future::join(waiting, async { writer.step() }).await;
+    waited.unwrap();
+    let never = journal.append(vec![plain("b")]).unwrap().seq();
+    drop(writer);
+    journal.durable(never).await.unwrap_err();
+}

@@ -1,0 +1,43 @@
+//! A log cut anywhere keeps its whole groups.
+
+use super::support::*;
+use crate::journal::MemDisk;
+
+/// Groups of one and three entries; returns the file and the bodies of each group.
+fn small_log() -> (Vec<u8>, Vec<Vec<String>>) {
+    let disk = MemDisk::new(3);
+    let (journal, mut writer, _) = open(&disk);
+    let mut groups = Vec::new();
+    for at in 0..8 {
+        let texts: Vec<String> =
+            (0..if at % 2 == 0 { 1 } else { 3 }).map(|part| format!("{at}/{part}")).collect();
+        journal.append(texts.iter().map(|text| plain(text)).collect()).unwrap();
+        writer.step();
+        groups.push(texts);
+    }
+    (disk.contents(FIRST).unwrap(), groups)
+}
+
+#[test]
+fn a_log_cut_at_any_byte_keeps_the_whole_groups_before_it() {
+    let (log, groups) = small_log();
+    let mut kept_before = 0;
+    for len in 0..=log.len() {
+        let disk = MemDisk::new(4);
+        disk.plant(FIRST, &log[..len]);
+        let (journal, mut writer, recovery) = open(&disk);
+        let found = bodies(&recovery, 0);
+        let kept = (0..=groups.len()).find(|count| groups[..*count].concat() == found);
+        let kept = kept.unwrap_or_else(|| panic!("cut at {len}: {found:?}"));
+        assert!(kept >= kept_before);
+        kept_before = kept;
+        // and the log goes on from there
+        journal.append(vec![plain("more")]).unwrap();
+        writer.step();
+        drop((journal, writer, recovery));
+        let (_, _, recovery) = open(&disk);
+        assert_eq!(bodies(&recovery, 0).last().unwrap(), "more");
+        assert_eq!(bodies(&recovery, 0).len(), found.len() + 1);
+    }
+    assert_eq!(kept_before, groups.len());
+}

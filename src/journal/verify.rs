@@ -1,0 +1,94 @@
+//! Checks every byte of a log that nobody has open, and says what is damaged.
+
+use std::sync::Arc;
+
+use super::catalog::{Found, catalog, check_format};
+use super::real_disk::open_error;
+use super::scan::{Raw, Scanned, Scanner};
+use super::segment::SEGMENT_START;
+use super::{Disk, OpenError};
+
+/// What a log looks like.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Segments with a sound header.
+    pub segments: usize,
+    /// Sound entries.
+    pub entries: u64,
+    /// Bytes of sound entries.
+    pub bytes: u64,
+    /// Damaged ranges, in order.
+    pub damage: Vec<Damage>,
+    /// Files that are not the journal's.
+    pub foreign: Vec<String>,
+}
+
+/// A range of a segment that holds no sound entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The segment's file name.
+    pub file: String,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// A write cut short by a crash: the next start cuts it off by itself.
+    pub torn: bool,
+}
+
+/// Reads the whole log; changes nothing but a missing format file.
+pub fn verify(disk: &dyn Disk) -> Result<Verified, OpenError> {
+    check_format(disk)?;
+    let listed = catalog(disk, None)?;
+    let mut verified = Verified { foreign: listed.foreign, ..Verified::default() };
+    let newest = listed.segments.last().map_or(0, |found| found.header.id.base);
+    for headless in &listed.headless {
+        let torn = headless.id.base >= newest && headless.len <= SEGMENT_START;
+        let (file, len) = (headless.id.log_name(), headless.len);
+        verified.damage.push(Damage { file, offset: 0, len, torn });
+    }
+    let count = listed.segments.len();
+    for (at, found) in listed.segments.iter().enumerate() {
+        let last = at + 1 == count && found.header.end == 0 && listed.headless.is_empty();
+        verified.segments += 1;
+        let damage = examine(disk, found, last, &mut |raw| {
+            verified.entries += 1;
+            verified.bytes += super::scan::length(&raw.bytes);
+        })?;
+        verified.damage.extend(damage);
+    }
+    Ok(verified)
+}
+
+/// Walks a segment past all damage; `f` gets the sound entries.
+pub(super) fn examine(
+    disk: &dyn Disk,
+    found: &Found,
+    may_tear: bool,
+    f: &mut dyn FnMut(&Raw),
+) -> Result<Vec<Damage>, OpenError> {
+    let io = |error| open_error(disk.describe(), "reading a segment", error);
+    let header = &found.header;
+    let mut scanner =
+        Scanner::new(Arc::clone(&found.file), header.epoch, header.id.base).map_err(io)?;
+    let mut damage: Vec<Damage> = Vec::new();
+    let mut synced_to = 0;
+    loop {
+        match scanner.next().map_err(io)? {
+            Scanned::Entry(raw) => {
+                synced_to = synced_to.max(u64::from(raw.header.synced_to));
+                f(&raw);
+            }
+            Scanned::Damaged(offset) => {
+                scanner.resync().map_err(io)?;
+                let len = scanner.offset() - offset;
+                damage.push(Damage { file: header.id.log_name(), offset, len, torn: false });
+            }
+            Scanned::End => break,
+        }
+    }
+    for range in &mut damage {
+        range.torn = may_tear && synced_to <= range.offset;
+    }
+    Ok(damage)
+}

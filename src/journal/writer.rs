@@ -1,0 +1,332 @@
+//! The one writer: everything queued becomes one write and one fdatasync, then waiters wake.
+//!
+//! The next flush begins as soon as the last has ended, with whatever was queued meanwhile: no
+//! timer. A failed write that left room for doubt, or a failed fdatasync, poisons the journal. A
+//! full disk does not: the partial write is cut off again and the flush waits for space.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Clock;
+
+use super::core::Core;
+use super::format::{Queued, crc_seed, encode};
+use super::index_file;
+use super::live::{Active, Segment};
+use super::scan::length;
+use super::segment::{SEGMENT_START, SegmentHeader, SegmentId};
+use super::{Disk, DiskFile, Flushed, Poisoned, Stepped};
+
+/// Pause between tries while the disk is full.
+const FULL_PAUSE: Duration = Duration::from_millis(100);
+/// Bytes gathered into one write.
+const WRITE_BYTES: usize = 8 << 20;
+/// A buffer grown by a rare large flush is given back.
+const BUFFER_KEPT: usize = 16 << 20;
+/// Bytes written before the disk is asked again how much room it has.
+const FREE_ASKED_BYTES: u64 = 16 << 20;
+
+/// The one writer; the caller gives it a thread ([`Writer::run`]) or drives it ([`Writer::step`]).
+#[derive(Debug)]
+pub struct Writer {
+    core: Arc<Core>,
+    active: ActiveFile,
+    batch: Vec<Queued>,
+    buffer: Vec<u8>,
+    offsets: Vec<u32>,
+    sync: bool,
+    unasked_bytes: u64,
+    clock: Clock,
+}
+
+/// The segment being filled.
+#[derive(Debug)]
+pub(super) struct ActiveFile {
+    pub(super) id: SegmentId,
+    pub(super) seed: u32,
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) len: u64,
+    pub(super) synced: u64,
+}
+
+enum Failure {
+    Full,
+    Broken { doing: &'static str, file: String, cause: io::Error },
+}
+
+impl Writer {
+    pub(super) fn new(core: Arc<Core>, active: ActiveFile) -> Self {
+        Self {
+            core,
+            active,
+            batch: Vec::new(),
+            buffer: Vec::new(),
+            offsets: Vec::new(),
+            sync: false,
+            unasked_bytes: 0,
+            clock: Clock::start(),
+        }
+    }
+
+    /// Writes what is queued until the journal is closed (by
+    /// [`Journal::close`](super::Journal::close) or the end of its last clone) or poisoned.
+    pub fn run(mut self) {
+        loop {
+            let stepped = self.step();
+            let mut state = self.core.state();
+            match stepped {
+                Stepped::Poisoned => return,
+                Stepped::Flushed => {}
+                Stepped::DiskFull if state.closed => return,
+                Stepped::DiskFull => {
+                    let waited = self.core.work.wait_timeout(state, FULL_PAUSE);
+                    drop(waited.unwrap_or_else(PoisonError::into_inner));
+                }
+                Stepped::Idle => {
+                    if state.closed && state.queue.is_empty() {
+                        return;
+                    }
+                    while state.queue.is_empty() && !state.sync_wanted && !state.closed {
+                        state.parked = true;
+                        let woken = self.core.work.wait(state);
+                        state = woken.unwrap_or_else(PoisonError::into_inner);
+                    }
+                    state.parked = false;
+                }
+            }
+        }
+    }
+
+    /// Writes everything queued: one write, one fdatasync, then wakes whoever waits.
+    pub fn step(&mut self) -> Stepped {
+        {
+            let mut state = self.core.state();
+            if state.poisoned.is_some() {
+                return Stepped::Poisoned;
+            }
+            self.sync |= std::mem::take(&mut state.sync_wanted);
+            if self.batch.is_empty() {
+                std::mem::swap(&mut self.batch, &mut state.queue);
+            } else {
+                self.batch.append(&mut state.queue);
+            }
+            if self.batch.is_empty() && !self.sync {
+                return Stepped::Idle;
+            }
+        }
+        let started = self.clock.elapsed();
+        let (done, mut failure) = self.write_batch();
+        let written = self.clock.elapsed();
+        let mut synced = None;
+        if self.sync && !matches!(failure, Some(Failure::Broken { .. })) {
+            match self.sync_active() {
+                Ok(()) => synced = Some(self.clock.elapsed().saturating_sub(written)),
+                Err(cause) => failure = Some(broken("syncing", self.active.id, cause)),
+            }
+        }
+        if let Some(Failure::Broken { doing, file, cause }) = failure {
+            return self.poison(Poisoned { doing, file, cause: cause.to_string() });
+        }
+        let flushed = self.publish(done, failure.is_some());
+        let write = written.saturating_sub(started);
+        let (entries, bytes) = flushed;
+        self.core.config.0.probe.flushed(Flushed { entries, bytes, write, sync: synced });
+        if failure.is_some() { Stepped::DiskFull } else { Stepped::Flushed }
+    }
+
+    /// Writes the batch; says how many entries are written.
+    fn write_batch(&mut self) -> (usize, Option<Failure>) {
+        let mut done = 0;
+        while done < self.batch.len() {
+            let end = self.gather(done);
+            let outcome = if end == done { self.roll() } else { self.write(done, end) };
+            if let Err(failure) = outcome {
+                return (done, Some(failure));
+            }
+            done = end;
+        }
+        (done, None)
+    }
+
+    /// Encodes whole groups from `from` on that fit the segment; returns the end of the last.
+    fn gather(&mut self, from: usize) -> usize {
+        self.buffer.clear();
+        self.offsets.clear();
+        let limit = u64::from(self.core.config.0.segment_bytes);
+        let synced_to = u32::try_from(self.active.synced).unwrap_or(u32::MAX);
+        let mut end = from;
+        while self.buffer.len() < WRITE_BYTES {
+            let rest = self.batch.get(end..).unwrap_or_default();
+            let Some(last) = rest.iter().position(|entry| !entry.continues) else { break };
+            let group = rest.get(..=last).unwrap_or_default();
+            let bytes: u64 = group.iter().map(|entry| u64::from(entry.len)).sum();
+            let at = self.active.len + length(&self.buffer);
+            if at > SEGMENT_START && at + bytes > limit {
+                break;
+            }
+            for entry in group {
+                let offset = self.active.len + length(&self.buffer);
+                self.offsets.push(u32::try_from(offset).unwrap_or(u32::MAX));
+                encode(&mut self.buffer, self.active.seed, synced_to, entry);
+            }
+            end += group.len();
+        }
+        end
+    }
+
+    fn write(&mut self, from: usize, end: usize) -> Result<(), Failure> {
+        let bytes = length(&self.buffer);
+        if let Err(cause) = self.active.file.write_at(self.active.len, &self.buffer) {
+            let cut = self.active.file.set_len(self.active.len);
+            if is_full(&cause) && cut.is_ok() {
+                return Err(Failure::Full);
+            }
+            return Err(broken("writing", self.active.id, cause));
+        }
+        self.active.len += bytes;
+        let mut segments = self.core.segments_mut();
+        if let Some(segment) = segments.map.get_mut(&self.active.id.base) {
+            segment.bytes = self.active.len;
+            segment.live_bytes += bytes;
+            segment.entries += u32::try_from(end - from).unwrap_or(0);
+            segment.end += u64::try_from(end - from).unwrap_or(0);
+            if let Some(active) = &mut segment.active {
+                active.offsets.extend_from_slice(&self.offsets);
+            }
+        }
+        drop(segments);
+        if self.buffer.capacity() > BUFFER_KEPT {
+            self.buffer = Vec::new();
+        }
+        self.ask_free(bytes);
+        Ok(())
+    }
+
+    fn ask_free(&mut self, written: u64) {
+        self.unasked_bytes += written;
+        if self.unasked_bytes >= FREE_ASKED_BYTES {
+            self.unasked_bytes = 0;
+            self.core.refresh_free_bytes();
+        } else {
+            let free = self.core.free_bytes.load(Ordering::Acquire);
+            self.core.free_bytes.store(free.saturating_sub(written), Ordering::Release);
+        }
+    }
+
+    fn sync_active(&mut self) -> io::Result<()> {
+        if self.active.synced < self.active.len {
+            self.active.file.sync_data()?;
+            self.active.synced = self.active.len;
+            self.core.counters.fsyncs.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Seals the segment and begins the next.
+    fn roll(&mut self) -> Result<(), Failure> {
+        self.sync_active().map_err(|cause| broken("syncing", self.active.id, cause))?;
+        let sealed = self.active.id;
+        let (base, epoch, pairs) = {
+            let segments = self.core.segments();
+            let segment = segments.map.get(&sealed.base);
+            let offsets = segment.and_then(|segment| segment.active.as_ref());
+            let offsets = offsets.map(|active| active.offsets.clone()).unwrap_or_default();
+            let pairs: Vec<(u64, u32)> = (sealed.base..).zip(offsets).collect();
+            segment.map_or((1, 0, Vec::new()), |segment| (segment.end, segment.epoch, pairs))
+        };
+        let id = SegmentId { base, generation: 0 };
+        let (active, segment) = match begin(&*self.core.disk, id) {
+            Ok(begun) => begun,
+            Err(cause) => {
+                let removed = self.core.disk.remove(&id.log_name());
+                let undone = removed.is_ok()
+                    || removed.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+                if is_full(&cause) && undone {
+                    return Err(Failure::Full);
+                }
+                return Err(broken("writing", id, cause));
+            }
+        };
+        // made again on first use when this fails
+        let _ = index_file::write(&*self.core.disk, &sealed.idx_name(), sealed, epoch, &pairs);
+        let mut segments = self.core.segments_mut();
+        if let Some(segment) = segments.map.get_mut(&sealed.base) {
+            segment.unsaved = true;
+            segment.active = None;
+        }
+        segments.map.insert(base, segment);
+        self.active = active;
+        Ok(())
+    }
+
+    /// Lets everyone see the first `done` entries of the batch.
+    fn publish(&mut self, done: usize, full: bool) -> (usize, usize) {
+        let reached = self.batch.get(..done).and_then(|done| done.last()).map(|last| last.seq);
+        let written = reached.unwrap_or_else(|| self.core.progress.written());
+        let durable = if self.active.synced == self.active.len {
+            written
+        } else {
+            self.core.progress.durable()
+        };
+        let (mut bytes, mut ends) = (0, BTreeMap::new());
+        for entry in self.batch.iter().take(done) {
+            bytes += u64::from(entry.len);
+            if let Some(part) = &entry.stream {
+                ends.insert(part.stream, part.base_offset.saturating_add(i64::from(part.records)));
+            }
+        }
+        let mut state = self.core.state();
+        for (id, end) in ends {
+            if let Some(stream) = state.streams.map.get_mut(&id) {
+                stream.show(end);
+            }
+        }
+        state.queued_bytes = state.queued_bytes.saturating_sub(bytes);
+        state.disk_full = full;
+        drop(state);
+        self.sync &= full;
+        self.core.progress.advance(written, durable);
+        // last: whoever waits runs on while the memory is given back
+        self.batch.drain(..done);
+        (done, usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
+    fn poison(&mut self, poisoned: Poisoned) -> Stepped {
+        self.core.state().poisoned = Some(poisoned.clone());
+        self.core.progress.poison(poisoned);
+        Stepped::Poisoned
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.core.state().closed = true;
+        self.core.progress.close();
+    }
+}
+
+/// Makes the file of a new segment, durable with its header.
+pub(super) fn begin(disk: &dyn Disk, id: SegmentId) -> io::Result<(ActiveFile, Segment)> {
+    let epoch = disk.fresh_epoch();
+    let file = disk.create(&id.log_name())?;
+    file.write_at(0, &SegmentHeader { id, epoch, end: 0 }.encode())?;
+    file.sync_data()?;
+    disk.sync_dir()?;
+    let mut segment = Segment::new(id, epoch);
+    segment.active = Some(Active { file: Arc::clone(&file), offsets: Vec::new() });
+    let seed = crc_seed(epoch);
+    let active = ActiveFile { id, seed, file, len: SEGMENT_START, synced: SEGMENT_START };
+    Ok((active, segment))
+}
+
+/// True when the failure is one that passes when space is made.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn broken(doing: &'static str, id: SegmentId, cause: io::Error) -> Failure {
+    Failure::Broken { doing, file: id.log_name(), cause }
+}
