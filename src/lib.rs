@@ -23,5 +23,6 @@ pub mod model;
 pub mod observe;
 
 pub mod journal;
+pub mod retry;
 pub mod wire;
 

@@ -1,0 +1,207 @@
+//! The store in memory: for tests, the simulation, and where nothing larger is wanted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, TopicName, WallMs};
+use crate::retry::{Counts, Entries, Entry, Marks, SlotRecord, State};
+
+/// Every index as a tree. Equal when all entries, slots and marks are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BTreeEntries {
+    entries: BTreeMap<EntryId, Entry>,
+    slots: BTreeMap<GroupId, BTreeMap<Slot, SlotRecord>>,
+    marks: Marks,
+    groups: BTreeMap<GroupId, Indexes>,
+    expiry: BTreeSet<(WallMs, EntryId)>,
+}
+
+/// The indexes of one group; dropped when its last entry goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Indexes {
+    ids: BTreeSet<EntryId>,
+    origin: BTreeMap<Origin, EntryId>,
+    lane: BTreeMap<LaneOffset, EntryId>,
+    inflight: BTreeMap<LaneOffset, EntryId>,
+    waiting: BTreeSet<(WallMs, EntryId)>,
+    commits: BTreeMap<(TopicName, i32, bool, i64), EntryId>,
+    counts: Counts,
+}
+
+impl Indexes {
+    fn add(&mut self, entry: &Entry) {
+        let id = entry.id;
+        self.ids.insert(id);
+        if let Some(origin) = entry.remembered_origin() {
+            self.origin.insert(origin.clone(), id);
+            self.commits.insert(commit_key(origin, entry), id);
+        }
+        self.lane.extend(entry.lanes.iter().map(|lane| (*lane, id)));
+        self.inflight.extend(entry.inflight().map(|lane| (lane, id)));
+        self.waiting.extend(entry.due().map(|due| (due, id)));
+        if let State::Waiting { level, .. } = entry.state {
+            *self.counts.waiting.entry(level).or_default() += 1;
+        }
+        *self.counts.by_state.entry(entry.state.kind()).or_default() += 1;
+    }
+
+    fn drop(&mut self, entry: &Entry) {
+        self.ids.remove(&entry.id);
+        if let Some(origin) = entry.remembered_origin() {
+            self.origin.remove(origin);
+            self.commits.remove(&commit_key(origin, entry));
+        }
+        for lane in &entry.lanes {
+            self.lane.remove(lane);
+        }
+        entry.inflight().map(|lane| self.inflight.remove(&lane));
+        entry.due().map(|due| self.waiting.remove(&(due, entry.id)));
+        if let State::Waiting { level, .. } = entry.state {
+            lower(&mut self.counts.waiting, level);
+        }
+        lower(&mut self.counts.by_state, entry.state.kind());
+    }
+}
+
+impl Entries for BTreeEntries {
+    fn get(&self, id: EntryId) -> Option<Entry> {
+        self.entries.get(&id).cloned()
+    }
+
+    fn by_origin(&self, group: &GroupId, origin: &Origin) -> Option<EntryId> {
+        self.groups.get(group)?.origin.get(origin).copied()
+    }
+
+    fn by_lane(&self, group: &GroupId, lane: LaneOffset) -> Option<EntryId> {
+        self.groups.get(group)?.lane.get(&lane).copied()
+    }
+
+    fn due(&self, group: &GroupId, now: WallMs, limit: usize) -> Vec<EntryId> {
+        let Some(indexes) = self.groups.get(group) else { return Vec::new() };
+        let due = indexes.waiting.range(..=(now, EntryId(u64::MAX)));
+        due.take(limit).map(|(_, id)| *id).collect()
+    }
+
+    fn next_due(&self, group: &GroupId, after: Option<WallMs>) -> Option<WallMs> {
+        let from = match after {
+            Some(after) => Bound::Excluded((after, EntryId(u64::MAX))),
+            None => Bound::Unbounded,
+        };
+        let later = (from, Bound::Unbounded);
+        self.groups.get(group)?.waiting.range(later).next().map(|(due, _)| *due)
+    }
+
+    fn count_due(&self, group: &GroupId, now: WallMs) -> u64 {
+        let Some(indexes) = self.groups.get(group) else { return 0 };
+        let due = indexes.waiting.range(..=(now, EntryId(u64::MAX)));
+        u64::try_from(due.count()).unwrap_or(u64::MAX)
+    }
+
+    fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId> {
+        let Some(indexes) = self.groups.get(group) else { return Vec::new() };
+        let last = LaneOffset { slot: from.slot, sequence: u64::MAX };
+        indexes.inflight.range(from..=last).take(limit).map(|(_, id)| *id).collect()
+    }
+
+    fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId> {
+        let expired = self.expiry.range(..=(now, EntryId(u64::MAX)));
+        expired.take(limit).map(|(_, id)| *id).collect()
+    }
+
+    fn next_expiry(&self) -> Option<WallMs> {
+        self.expiry.first().map(|(expires, _)| *expires)
+    }
+
+    fn not_passed_below(
+        &self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+        offset: i64,
+    ) -> Vec<EntryId> {
+        let Some(indexes) = self.groups.get(group) else { return Vec::new() };
+        let from = (topic.clone(), partition, false, i64::MIN);
+        let to = (topic.clone(), partition, false, offset);
+        indexes.commits.range(from..to).map(|(_, id)| *id).collect()
+    }
+
+    fn passed_from(
+        &self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+        offset: i64,
+    ) -> Vec<EntryId> {
+        let Some(indexes) = self.groups.get(group) else { return Vec::new() };
+        let from = (topic.clone(), partition, true, offset);
+        let to = (topic.clone(), partition, true, i64::MAX);
+        indexes.commits.range(from..=to).map(|(_, id)| *id).collect()
+    }
+
+    fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
+        let Some(indexes) = self.groups.get(group) else { return Vec::new() };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        indexes.ids.range((from, Bound::Unbounded)).take(limit).copied().collect()
+    }
+
+    fn groups(&self) -> Vec<GroupId> {
+        let names: BTreeSet<&GroupId> = self.groups.keys().chain(self.slots.keys()).collect();
+        names.into_iter().cloned().collect()
+    }
+
+    fn counts(&self, group: &GroupId) -> Counts {
+        self.groups.get(group).map(|indexes| indexes.counts.clone()).unwrap_or_default()
+    }
+
+    fn slots(&self, group: &GroupId) -> Vec<SlotRecord> {
+        self.slots.get(group).into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    fn slot(&self, group: &GroupId, slot: Slot) -> Option<SlotRecord> {
+        self.slots.get(group)?.get(&slot).cloned()
+    }
+
+    fn marks(&self) -> Marks {
+        self.marks
+    }
+
+    fn put(&mut self, entry: &Entry) {
+        self.remove(entry.id);
+        self.groups.entry(entry.group.clone()).or_default().add(entry);
+        self.expiry.extend(entry.expires.map(|expires| (expires, entry.id)));
+        self.entries.insert(entry.id, entry.clone());
+    }
+
+    fn remove(&mut self, id: EntryId) {
+        let Some(old) = self.entries.remove(&id) else { return };
+        old.expires.map(|expires| self.expiry.remove(&(expires, id)));
+        if let Some(indexes) = self.groups.get_mut(&old.group) {
+            indexes.drop(&old);
+            if indexes.ids.is_empty() {
+                self.groups.remove(&old.group);
+            }
+        }
+    }
+
+    fn put_slot(&mut self, group: &GroupId, slot: &SlotRecord) {
+        self.slots.entry(group.clone()).or_default().insert(slot.slot, slot.clone());
+    }
+
+    fn put_marks(&mut self, marks: Marks) {
+        self.marks = marks;
+    }
+}
+
+fn commit_key(origin: &Origin, entry: &Entry) -> (TopicName, i32, bool, i64) {
+    (origin.topic.clone(), origin.partition, entry.passed.is_some(), origin.offset)
+}
+
+/// Takes one off; a count of none is no key, so that equal contents are equal stores.
+fn lower<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K) {
+    let left = counts.get(&key).map_or(0, |count| count.saturating_sub(1));
+    if left == 0 {
+        counts.remove(&key);
+    } else {
+        counts.insert(key, left);
+    }
+}

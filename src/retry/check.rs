@@ -1,0 +1,102 @@
+//! What must hold after every step, checked in tests while the store is small.
+
+use std::collections::BTreeMap;
+
+use crate::model::{EntryId, GroupId, Slot};
+use crate::retry::{Entries, Entry, Machine, Marks, SlotRecord};
+
+/// The whole state: equal for a live machine and one that replayed its facts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// Every entry.
+    pub entries: BTreeMap<EntryId, Entry>,
+    /// Every slot of every group.
+    pub slots: BTreeMap<(GroupId, Slot), SlotRecord>,
+    /// The rest.
+    pub marks: Marks,
+}
+
+impl<S: Entries> Machine<S> {
+    /// Everything that replaying the journal must give back. Reads the whole store.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let mut entries = BTreeMap::new();
+        let mut slots = BTreeMap::new();
+        for group in self.store.groups() {
+            for id in self.store.page(&group, None, usize::MAX) {
+                entries.extend(self.store.get(id).map(|entry| (id, entry)));
+            }
+            for record in self.store.slots(&group) {
+                slots.insert((group.clone(), record.slot), record);
+            }
+        }
+        Fingerprint { entries, slots, marks: self.store.marks() }
+    }
+
+    /// Checks every invariant; runs after each step of a test.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        if self.store.marks().next_id <= tests::CHECKED_MAX {
+            tests::invariants(self);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::WallMs;
+    use crate::retry::{State, StateKind};
+
+    /// Checking costs the whole store: beyond so many entries a test does without.
+    pub(super) const CHECKED_MAX: u64 = 256;
+
+    pub(super) fn invariants<S: Entries>(machine: &Machine<S>) {
+        let Fingerprint { entries, slots, marks } = machine.fingerprint();
+        let mut lanes = BTreeMap::new();
+        let mut origins = BTreeMap::new();
+        for (id, entry) in &entries {
+            let group = &entry.group;
+            assert!(id.0 < marks.next_id, "ids are never used twice: {id}");
+            if let Some(origin) = entry.remembered_origin() {
+                let other = origins.insert((group, origin), id);
+                assert_eq!(other, None, "one entry per group and origin: {origin}");
+                assert_eq!(machine.store.by_origin(group, origin), Some(*id));
+            }
+            for lane in &entry.lanes {
+                let other = lanes.insert((group, *lane), id);
+                assert_eq!(other, None, "a lane offset names one entry");
+                assert_eq!(machine.store.by_lane(group, *lane), Some(*id));
+                let record = &slots[&(group.clone(), lane.slot)];
+                assert!(lane.sequence < record.next_sequence, "sequences never restart");
+            }
+            let waits = machine.store.due(group, WallMs(i64::MAX), usize::MAX).contains(id);
+            assert_eq!(waits, entry.due().is_some(), "waiting entries are in the queue: {entry:?}");
+            if let State::Inflight { lane, .. } = entry.state {
+                assert_eq!(entry.lanes.last(), Some(&lane), "the current hand-out is the last one");
+                let record = &slots[&(group.clone(), lane.slot)];
+                assert!(record.member.is_some(), "what is inflight is with a member");
+                assert!(entry.expires.is_some(), "no hand-out stays open for ever");
+            }
+            if entry.superseded {
+                assert_eq!(
+                    entry.state.kind(),
+                    StateKind::Dead,
+                    "only dead letters outlive a reset"
+                );
+            }
+        }
+        for group in machine.store.groups() {
+            let counts = machine.store.counts(&group);
+            let all: u64 = counts.by_state.values().sum();
+            let listed = entries.values().filter(|entry| entry.group == group).count();
+            assert_eq!(all, listed as u64, "every entry is in exactly one state");
+            assert_eq!(counts.waiting.values().sum::<u64>(), counts.of(StateKind::Waiting));
+            let members: Vec<_> =
+                machine.store.slots(&group).into_iter().map(|s| s.member).collect();
+            for (n, member) in members.iter().enumerate() {
+                let again = members[..n].contains(member);
+                assert!(member.is_none() || !again, "a member holds one slot");
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Facts as bytes: one version byte, then postcard. Decodes for ever what it once wrote.
+
+use crate::retry::Fact;
+
+/// The version this build writes.
+pub const FACT_VERSION: u8 = 1;
+
+/// Why bytes are no fact.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// Nothing there.
+    #[error("a fact has at least its version byte")]
+    Empty,
+    /// Written by a build that is newer.
+    #[error("a fact of version {0} was written by a newer build; this one reads version 1")]
+    Version(u8),
+    /// Damaged.
+    #[error("the bytes are no fact of version 1")]
+    Damaged,
+}
+
+/// The bytes to journal.
+pub fn encode_fact(fact: &Fact) -> Vec<u8> {
+    // Into a growing vector postcard cannot fail on these types: no maps of unknown length.
+    let bytes = postcard::to_extend(fact, vec![FACT_VERSION]).unwrap_or_default();
+    debug_assert!(!bytes.is_empty(), "a fact can always be written");
+    bytes
+}
+
+/// Reads what [`encode_fact`] wrote; bytes left over are damage.
+pub fn decode_fact(bytes: &[u8]) -> Result<Fact, CodecError> {
+    let (version, body) = bytes.split_first().ok_or(CodecError::Empty)?;
+    if *version != FACT_VERSION {
+        return Err(CodecError::Version(*version));
+    }
+    match postcard::take_from_bytes(body) {
+        Ok((fact, [])) => Ok(fact),
+        _ => Err(CodecError::Damaged),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+    use crate::model::{EntryId, LaneOffset, Origin, Slot, WallMs};
+    use crate::retry::{Cause, Disposition, Entry, Evidence, PayloadChange, Reporter, State};
+
+    fn cause(evidence: Evidence) -> Cause {
+        let by = Some(Reporter { member: Some("m-1".into()), client: "app".into() });
+        Cause { evidence, at: WallMs(1_700_000_000_000), by }
+    }
+
+    fn entry(state: State) -> Fact {
+        let origin = Origin { topic: "orders".into(), partition: 3, offset: 812 };
+        let mut entry = Entry::new(EntryId(5), &"shop".into(), Some(origin), state);
+        entry.failed(WallMs(1_700_000_000_000), Disposition::Rejected, Some("no stock"));
+        entry.handed_out(LaneOffset { slot: Slot(2), sequence: 9 });
+        entry.max_reconsume_times = 16;
+        entry.passed = Some(WallMs(1));
+        entry.expires = Some(WallMs(2));
+        let payload = PayloadChange::Begins(1);
+        Fact::Entry { entry: Box::new(entry), cause: cause(Evidence::Nack), payload }
+    }
+
+    fn fixtures() -> Vec<(Fact, &'static str)> {
+        let at = WallMs(1_700_000_000_000);
+        let lane = LaneOffset { slot: Slot(2), sequence: 9 };
+        let slot = |member: Option<&str>| Fact::Slot {
+            group: "shop".into(),
+            slot: Slot(2),
+            member: member.map(Into::into),
+            next_sequence: 10,
+            at,
+        };
+        vec![
+            (
+                entry(State::Waiting { due: at, delay_ms: 10_000, level: Some(3) }),
+                "0100050473686f7001066f726465727306d80c0080a0abfef962904e0103011001000180a0abfef9\
+                 620180a0abfef962010001086e6f2073746f636b0102090180a0abfef96200010201040000000080\
+                 a0abfef9620101036d2d31036170700001",
+            ),
+            (
+                entry(State::Inflight { lane, since: at }),
+                "0100050473686f7001066f726465727306d80c01020980a0abfef962011001000180a0abfef96201\
+                 80a0abfef962010001086e6f2073746f636b0102090180a0abfef96200010201040000000080a0ab\
+                 fef9620101036d2d31036170700001",
+            ),
+            (
+                entry(State::Committed { at }),
+                "0100050473686f7001066f726465727306d80c0280a0abfef962011001000180a0abfef9620180a0\
+                 abfef962010001086e6f2073746f636b0102090180a0abfef96200010201040000000080a0abfef9\
+                 620101036d2d31036170700001",
+            ),
+            (
+                entry(State::Dead { at }),
+                "0100050473686f7001066f726465727306d80c0380a0abfef962011001000180a0abfef9620180a0\
+                 abfef962010001086e6f2073746f636b0102090180a0abfef96200010201040000000080a0abfef9\
+                 620101036d2d31036170700001",
+            ),
+            (
+                entry(State::Discarded { at }),
+                "0100050473686f7001066f726465727306d80c0480a0abfef962011001000180a0abfef9620180a0\
+                 abfef962010001086e6f2073746f636b0102090180a0abfef96200010201040000000080a0abfef9\
+                 620101036d2d31036170700001",
+            ),
+            (
+                Fact::Forgotten { id: EntryId(5), cause: cause(Evidence::MemoryEnded) },
+                "0101050780a0abfef9620101036d2d3103617070",
+            ),
+            (slot(Some("m-1")), "01020473686f700201036d2d310a80a0abfef962"),
+            (slot(None), "01020473686f7002000a80a0abfef962"),
+            (Fact::Tables { mark: 77, at }, "01034d80a0abfef962"),
+        ]
+    }
+
+    #[test]
+    fn facts_of_version_1_are_read_for_ever() {
+        for (fact, hex) in fixtures() {
+            let written = encode_fact(&fact).iter().fold(String::new(), |mut hex, byte| {
+                write!(hex, "{byte:02x}").unwrap();
+                hex
+            });
+            assert_eq!(written, hex, "{fact:?}");
+            let bytes: Vec<u8> = (0..hex.len() / 2)
+                .map(|n| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).unwrap())
+                .collect();
+            assert_eq!(decode_fact(&bytes), Ok(fact));
+        }
+    }
+
+    #[test]
+    fn cut_longer_newer_and_damaged_facts_are_errors_never_panics() {
+        for (fact, _) in fixtures() {
+            let bytes = encode_fact(&fact);
+            for end in 1..bytes.len() {
+                assert_eq!(decode_fact(&bytes[..end]), Err(CodecError::Damaged));
+            }
+            let longer: Vec<u8> = bytes.iter().copied().chain([0]).collect();
+            assert_eq!(decode_fact(&longer), Err(CodecError::Damaged));
+            for at in 1..bytes.len() {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 0xff;
+                let _ = decode_fact(&flipped);
+            }
+        }
+        assert_eq!(decode_fact(&[]), Err(CodecError::Empty));
+        assert_eq!(decode_fact(&[9, 0]), Err(CodecError::Version(9)));
+    }
+}

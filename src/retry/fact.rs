@@ -1,0 +1,133 @@
+//! What is journalled. Each fact is the latest state of what it names: replay is `apply` in order.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{EntryId, GroupId, MemberId, Slot, WallMs};
+use crate::retry::{Entry, Reporter};
+
+/// One decision of the machine. The order of variants is stored: append only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fact {
+    /// This entry is now so.
+    Entry {
+        /// All of it.
+        entry: Box<Entry>,
+        /// What led to it.
+        cause: Cause,
+        /// What becomes of its bytes.
+        payload: PayloadChange,
+    },
+    /// The entry is forgotten; its bytes are not needed any more.
+    Forgotten {
+        /// Which.
+        id: EntryId,
+        /// Why.
+        cause: Cause,
+    },
+    /// The slot is now so. Hand-outs raise `next_sequence` without a fact of their own.
+    Slot {
+        /// Whose lane partitions.
+        group: GroupId,
+        /// Which slot.
+        slot: Slot,
+        /// Who holds it; `None`: free.
+        member: Option<MemberId>,
+        /// The sequence of its next hand-out.
+        next_sequence: u64,
+        /// When.
+        at: WallMs,
+    },
+    /// Stored due times were checked against these delay tables at that time.
+    Tables {
+        /// Which tables, as `Policies::tables_mark` counts them.
+        mark: u64,
+        /// When.
+        at: WallMs,
+    },
+}
+
+/// What led to a fact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// What was seen.
+    pub evidence: Evidence,
+    /// When the machine saw it.
+    pub at: WallMs,
+    /// Who brought it; `None` for time and for the machine's own doings. The text they gave is in
+    /// the entry.
+    pub by: Option<Reporter>,
+}
+
+/// What was seen. The order is stored: append only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// E2: produced to the retry topic.
+    Nack,
+    /// E7: the member went with the hand-out open.
+    MemberLost,
+    /// E9: open for the consume timeout while the member lives.
+    Timeout,
+    /// E11: a commit passed the hand-out.
+    LaneCommit,
+    /// A commit passed the origin.
+    OriginCommit,
+    /// A commit went back below the origin.
+    Reset,
+    /// Given to a member.
+    HandOut,
+    /// The time to remember a settled entry is over.
+    MemoryEnded,
+    /// The dead letter was deleted.
+    DeadLetterGone,
+    /// The wall clock or the delay table changed under a stored due time.
+    Rescheduled,
+}
+
+impl Evidence {
+    /// Its number in the table of evidences; `None` for what is no sign of a delivery's end.
+    pub fn number(self) -> Option<u8> {
+        match self {
+            Self::Nack => Some(2),
+            Self::MemberLost => Some(7),
+            Self::Timeout => Some(9),
+            Self::LaneCommit => Some(11),
+            _ => None,
+        }
+    }
+
+    /// The word in logs and lists.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Nack => "nack",
+            Self::MemberLost => "member_lost",
+            Self::Timeout => "timeout",
+            Self::LaneCommit => "lane_commit",
+            Self::OriginCommit => "origin_commit",
+            Self::Reset => "reset",
+            Self::HandOut => "hand_out",
+            Self::MemoryEnded => "memory_ended",
+            Self::DeadLetterGone => "dead_letter_gone",
+            Self::Rescheduled => "rescheduled",
+        }
+    }
+}
+
+/// What becomes of an entry's bytes, which the machine never sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PayloadChange {
+    /// They begin here: those of the nack with this index in its batch.
+    Begins(u32),
+    /// They stay what they are.
+    Keeps,
+}
+
+impl Fact {
+    /// When it was decided.
+    pub fn at(&self) -> WallMs {
+        match self {
+            Self::Entry { cause, .. } | Self::Forgotten { cause, .. } => cause.at,
+            Self::Slot { at, .. } | Self::Tables { at, .. } => *at,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What the engine tells the machine.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{ClientId, EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName};
+use crate::retry::Policies;
+
+/// Ties an answer to its question; the engine chooses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Token(pub u64);
+
+/// Who brought a piece of evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reporter {
+    /// The member, where the connection is known to be one's.
+    pub member: Option<MemberId>,
+    /// What the client calls itself.
+    pub client: ClientId,
+}
+
+/// One piece of evidence, or a change around the machine.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// E2: records produced to the group's retry topic. One bad one: none is taken.
+    /// Answered by `Answer::Nacked` or `Answer::BadNacks`.
+    Nacks {
+        /// For the answer.
+        token: Token,
+        /// Whose retry topic.
+        group: GroupId,
+        /// Who produced.
+        by: Reporter,
+        /// In the order of the batch.
+        nacks: Vec<Nack>,
+    },
+    /// A Fetch at a lane offset, answered by `Answer::Taken`.
+    Take {
+        /// For the answer.
+        token: Token,
+        /// Whose lane.
+        group: GroupId,
+        /// The fetch offset; it names the slot.
+        from: LaneOffset,
+        /// At most so many entries; the machine's own limit is `TAKE_MAX`.
+        max: usize,
+    },
+    /// E11: an `OffsetCommit` of the lane partition; acknowledges that slot's inflight entries
+    /// below `up_to`. Answered by `Answer::Committed` or `Answer::CommitRefused`.
+    LaneCommit {
+        /// For the answer.
+        token: Token,
+        /// Whose lane.
+        group: GroupId,
+        /// The committed offset: the first one not acknowledged.
+        up_to: LaneOffset,
+    },
+    /// The group's committed offset of a real partition is now this. Tell it for every commit and
+    /// reset, and once for each known offset after a restart. Not answered.
+    OriginCommit {
+        /// Whose.
+        group: GroupId,
+        /// The partition's topic.
+        topic: TopicName,
+        /// The partition.
+        partition: i32,
+        /// The first offset not acknowledged.
+        offset: i64,
+    },
+    /// A member joined or is assigned the lane: answered by `Answer::Slot`, the same slot for the
+    /// same member while it has not left.
+    Join {
+        /// For the answer.
+        token: Token,
+        /// Which group.
+        group: GroupId,
+        /// Who.
+        member: MemberId,
+    },
+    /// E7: a member left, expired or lost its connection for good. Not answered.
+    Leave {
+        /// Which group.
+        group: GroupId,
+        /// Who.
+        member: MemberId,
+    },
+    /// A kept dead letter was deleted: its origin may be forgotten. Not answered.
+    DeadLetterGone {
+        /// Which.
+        id: EntryId,
+    },
+    /// The configuration was read anew. Not answered.
+    Policies(Policies),
+}
+
+/// One record that says another one failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nack {
+    /// What it says failed.
+    pub named: Named,
+    /// When it is to come back.
+    pub want: Want,
+    /// The application's text.
+    pub reason: Option<String>,
+    /// The group's committed offset of the origin's partition, where the engine knows it.
+    pub committed: Option<i64>,
+    /// Where its bytes would come from, should an entry begin here.
+    pub bytes: Bytes,
+}
+
+/// What a nack names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// The record as produced.
+    Origin(Origin),
+    /// One hand-out of the group's own lane.
+    Lane(LaneOffset),
+    /// Nothing: a new delayed record for the group.
+    Nothing,
+    /// An origin was given and cannot be read: a bad nack.
+    Unreadable,
+    /// A hand-out of another group's lane: a bad nack.
+    OtherGroup,
+}
+
+/// What the application asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Want {
+    /// `None` or 0: the ladder. Above 0: that level. Below 0: the dead letters, now.
+    pub level: Option<i32>,
+    /// An exact delay; goes before a level that is not below 0.
+    pub delay_ms: Option<u64>,
+}
+
+/// Where the bytes of a new entry would come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bytes {
+    /// The produced record itself.
+    Value,
+    /// The origin, and they are still there.
+    ReferenceOk,
+    /// The origin, and they are gone: bad when an entry would begin with them.
+    ReferenceGone,
+}

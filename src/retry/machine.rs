@@ -1,0 +1,290 @@
+//! The machine: dispatches evidence, applies facts, knows the next deadline. Rules live in `on/`.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::model::{Deadline, EntryId, GroupId, LaneOffset, MemberId, Now, WallMs};
+use crate::retry::{
+    Answer, Cause, Entries, Entry, Evidence, Fact, Input, Marks, Output, PayloadChange, Policies,
+    Policy, Reporter, SlotRecord, SlotView, State, Token,
+};
+
+/// Entries one Take hands out at most, so that a cumulative commit is nearly one per record.
+pub const TAKE_MAX: usize = 16;
+/// Open hand-outs of one slot at most: the Java consumer's default `max.poll.records`.
+pub const INFLIGHT_MAX: usize = 500;
+
+/// All retries of all groups. See the module's documentation.
+#[derive(Debug)]
+pub struct Machine<S: Entries> {
+    pub(super) store: S,
+    pub(super) policies: Policies,
+    outputs: VecDeque<Output>,
+    wakes: Wakes,
+    /// A lower bound of the store's first expiry, so that asking for the deadline costs nothing.
+    expiry: Option<WallMs>,
+    /// Both clocks at the last call: the deadline is told on the monotonic one.
+    now: Now,
+}
+
+impl<S: Entries> Machine<S> {
+    /// Over a store that is empty, read from a checkpoint, or about to be filled by `apply`.
+    pub fn new(store: S, policies: Policies) -> Self {
+        Self {
+            store,
+            policies,
+            outputs: VecDeque::new(),
+            wakes: Wakes::default(),
+            expiry: None,
+            now: Now::default(),
+        }
+    }
+
+    /// Call once after a start, when every journalled fact is applied: sets the deadlines and
+    /// brings due times in line with the clock and the delay tables.
+    pub fn recovered(&mut self, now: Now) {
+        self.now = now;
+        self.expiry = self.store.next_expiry();
+        for group in self.store.groups() {
+            let first = self.store.next_due(&group, None);
+            self.wakes.set(&group, first);
+        }
+        self.reschedule();
+        #[cfg(test)]
+        self.check();
+    }
+
+    /// Takes one input; drain `poll_output` afterwards.
+    pub fn handle(&mut self, now: Now, input: Input) {
+        self.now = now;
+        match input {
+            Input::Nacks { token, group, by, nacks } => self.on_nacks(token, &group, &by, &nacks),
+            Input::Take { token, group, from, max } => self.on_take(token, &group, from, max),
+            Input::LaneCommit { token, group, up_to } => self.on_lane_commit(token, &group, up_to),
+            Input::OriginCommit { group, topic, partition, offset } => {
+                self.on_origin_commit(&group, &topic, partition, offset);
+            }
+            Input::Join { token, group, member } => self.on_join(token, &group, member),
+            Input::Leave { group, member } => self.on_member_lost(&group, &member),
+            Input::DeadLetterGone { id } => self.on_dead_letter_gone(id),
+            Input::Policies(policies) => {
+                self.policies = policies;
+                self.reschedule();
+            }
+        }
+        #[cfg(test)]
+        self.check();
+    }
+
+    /// Does what is due; early or repeated calls change nothing.
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.now = now;
+        if self.expiry.is_some_and(|expiry| expiry <= now.wall) {
+            self.on_expiry();
+            self.expiry = self.store.next_expiry();
+        }
+        for group in self.wakes.take_due(now.wall) {
+            let later = self.store.next_due(&group, Some(now.wall));
+            self.wakes.set(&group, later);
+            self.outputs.push_back(Output::Wake { group });
+        }
+        #[cfg(test)]
+        self.check();
+    }
+
+    /// The next thing to do; `None`: nothing until the next call.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When `handle_timeout` is wanted; `None`: not at all.
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        let first = [self.expiry, self.wakes.first()].into_iter().flatten().min()?;
+        Some(self.now.deadline(first))
+    }
+
+    /// Applies a journalled fact; in the journal's order the state comes out as it was.
+    pub fn apply(&mut self, fact: &Fact) {
+        let mut marks = self.store.marks();
+        marks.latest = marks.latest.max(Some(fact.at()));
+        match fact {
+            Fact::Entry { entry, .. } => {
+                marks.next_id = marks.next_id.max(entry.id.0.saturating_add(1));
+                self.apply_entry(entry);
+            }
+            Fact::Forgotten { id, .. } => {
+                marks.next_id = marks.next_id.max(id.0.saturating_add(1));
+                self.store.remove(*id);
+            }
+            Fact::Slot { group, slot, member, next_sequence, .. } => {
+                let known = self.store.slot(group, *slot).map_or(0, |known| known.next_sequence);
+                let next_sequence = known.max(*next_sequence);
+                let record = SlotRecord { slot: *slot, member: member.clone(), next_sequence };
+                self.store.put_slot(group, &record);
+            }
+            Fact::Tables { mark, .. } => marks.tables = Some(*mark),
+        }
+        self.store.put_marks(marks);
+    }
+
+    /// The store, for checkpoints.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// The store, for the engine's own upkeep of it; entries change by `apply` only.
+    pub fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    /// The rules in force.
+    pub fn policy(&self, group: &GroupId) -> &Policy {
+        self.policies.of(group)
+    }
+
+    fn apply_entry(&mut self, entry: &Entry) {
+        self.store.put(entry);
+        self.expiry = self.expiry.into_iter().chain(entry.expires).min();
+        if let Some(due) = entry.due() {
+            self.wakes.earlier(&entry.group, due);
+        }
+        let Some(lane) = entry.inflight() else { return };
+        let after = lane.sequence.saturating_add(1);
+        let known = self.store.slot(&entry.group, lane.slot);
+        if known.as_ref().is_none_or(|known| known.next_sequence < after) {
+            let member = known.and_then(|known| known.member);
+            let record = SlotRecord { slot: lane.slot, member, next_sequence: after };
+            self.store.put_slot(&entry.group, &record);
+        }
+    }
+}
+
+/// What the rules in `on/` are written with.
+impl<S: Entries> Machine<S> {
+    /// The wall clock at this call.
+    pub(super) fn wall(&self) -> WallMs {
+        self.now.wall
+    }
+
+    /// Journals an entry's new state and applies it.
+    pub(super) fn record(
+        &mut self,
+        entry: Entry,
+        evidence: Evidence,
+        by: Option<&Reporter>,
+        payload: PayloadChange,
+    ) {
+        let cause = self.cause(evidence, by);
+        self.emit(Fact::Entry { entry: Box::new(entry), cause, payload });
+    }
+
+    /// Journals that an entry is forgotten and forgets it.
+    pub(super) fn forget(&mut self, id: EntryId, evidence: Evidence) {
+        let cause = self.cause(evidence, None);
+        self.emit(Fact::Forgotten { id, cause });
+    }
+
+    /// Journals a slot and applies it.
+    pub(super) fn record_slot(&mut self, group: &GroupId, record: SlotRecord) {
+        let SlotRecord { slot, member, next_sequence } = record;
+        let at = self.wall();
+        self.emit(Fact::Slot { group: group.clone(), slot, member, next_sequence, at });
+    }
+
+    /// Journals against which delay tables due times were checked.
+    pub(super) fn record_tables(&mut self, mark: u64) {
+        let at = self.wall();
+        self.emit(Fact::Tables { mark, at });
+    }
+
+    pub(super) fn answer(&mut self, token: Token, answer: Answer) {
+        self.outputs.push_back(Output::Answer { token, answer });
+    }
+
+    /// The id a new entry gets; ids count up with the facts that use them.
+    pub(super) fn next_id(&self) -> EntryId {
+        EntryId(self.marks().next_id)
+    }
+
+    pub(super) fn marks(&self) -> Marks {
+        self.store.marks()
+    }
+
+    /// A slot's first unacknowledged offset and its log end.
+    pub(super) fn view(&self, group: &GroupId, record: &SlotRecord) -> SlotView {
+        let slot = record.slot;
+        let next = LaneOffset { slot, sequence: record.next_sequence };
+        let first = self.store.inflight(group, LaneOffset { slot, sequence: 0 }, 1);
+        let open = first.first().and_then(|id| self.store.get(*id)).and_then(|e| e.inflight());
+        SlotView { slot, position: open.unwrap_or(next), next }
+    }
+
+    /// The slot this member holds.
+    pub(super) fn slot_of(&self, group: &GroupId, member: &MemberId) -> Option<SlotRecord> {
+        let held = |record: &SlotRecord| record.member.as_ref() == Some(member);
+        self.store.slots(group).into_iter().find(held)
+    }
+
+    /// There is room for what was due already: lets the group's Fetches try again.
+    pub(super) fn wake_if_due(&mut self, group: &GroupId) {
+        if self.store.next_due(group, None).is_some_and(|due| due <= self.wall()) {
+            self.outputs.push_back(Output::Wake { group: group.clone() });
+        }
+    }
+
+    /// When a settled entry is forgotten: the consume timeout after both its end and the commit
+    /// that passed its origin. A dead letter stays as long as it is kept.
+    pub(super) fn memory_ends(&self, entry: &Entry) -> Option<WallMs> {
+        let (State::Committed { at } | State::Discarded { at }) = entry.state else {
+            return None;
+        };
+        let passed = if entry.origin.is_some() { entry.passed? } else { at };
+        Some(at.max(passed).plus(self.policy(&entry.group).consume_timeout_ms))
+    }
+
+    fn cause(&self, evidence: Evidence, by: Option<&Reporter>) -> Cause {
+        Cause { evidence, at: self.wall(), by: by.cloned() }
+    }
+
+    fn emit(&mut self, fact: Fact) {
+        self.apply(&fact);
+        self.outputs.push_back(Output::Fact(fact));
+    }
+}
+
+/// When each group is to be woken: at or before the first due time that has not woken it yet.
+#[derive(Debug, Default)]
+struct Wakes {
+    by_group: BTreeMap<GroupId, WallMs>,
+    by_time: BTreeSet<(WallMs, GroupId)>,
+}
+
+impl Wakes {
+    fn first(&self) -> Option<WallMs> {
+        self.by_time.first().map(|(at, _)| *at)
+    }
+
+    fn set(&mut self, group: &GroupId, at: Option<WallMs>) {
+        if let Some(old) = self.by_group.remove(group) {
+            self.by_time.remove(&(old, group.clone()));
+        }
+        if let Some(at) = at {
+            self.by_group.insert(group.clone(), at);
+            self.by_time.insert((at, group.clone()));
+        }
+    }
+
+    fn earlier(&mut self, group: &GroupId, at: WallMs) {
+        if self.by_group.get(group).is_none_or(|known| at < *known) {
+            self.set(group, Some(at));
+        }
+    }
+
+    fn take_due(&mut self, now: WallMs) -> Vec<GroupId> {
+        let due: Vec<GroupId> =
+            self.by_time.iter().take_while(|(at, _)| *at <= now).map(|(_, g)| g.clone()).collect();
+        for group in &due {
+            self.set(group, None);
+        }
+        due
+    }
+}

@@ -1,0 +1,42 @@
+//! What a failed record goes through: the ladder, hand-outs, dead letters. Pure.
+//!
+//! [`Machine`] turns evidence ([`Input`]) into facts ([`Fact`]), answers and the next deadline.
+//! Facts are the whole truth: applying the journalled ones in order gives the same state again.
+//!
+//! ```text
+//!            hand-out                 acknowledged
+//!   Ready ─────────────▶ Inflight ─────────────────────▶ Committed
+//!     ▲                     │ failed
+//!     │ due                 ▼
+//!     └────────────── Waiting (due) ── limit reached, or "do not retry" ──▶ Dead | Discarded
+//! ```
+
+mod btree;
+mod check;
+mod codec;
+mod entries;
+mod entry;
+mod fact;
+mod input;
+mod level;
+mod machine;
+mod on;
+mod output;
+mod policy;
+mod reads;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+pub use btree::BTreeEntries;
+pub use check::Fingerprint;
+pub use codec::{CodecError, FACT_VERSION, decode_fact, encode_fact};
+pub use entries::{Counts, Entries, Marks, SlotRecord};
+pub use entry::{Disposition, Entry, State, StateKind};
+pub use fact::{Cause, Evidence, Fact, PayloadChange};
+pub use input::{Bytes, Input, Nack, Named, Reporter, Token, Want};
+pub use level::{DEFAULT_LEVELS, DELAY_MS_MAX, LevelError, LevelTable, LevelWarning, Next};
+pub use machine::{INFLIGHT_MAX, Machine, TAKE_MAX};
+pub use output::{Answer, BadNack, NackOutcome, Output, SlotView};
+pub use policy::{CONSUME_TIMEOUT_MS, MAX_RECONSUME_TIMES, Policies, Policy};
+pub use verdict::{Named as NamedBy, Seen, Verdict, judge};

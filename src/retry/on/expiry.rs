@@ -1,0 +1,29 @@
+//! Time passes: hand-outs open for too long return to the queue, settled entries are forgotten.
+
+use crate::model::EntryId;
+use crate::retry::{Entries, Evidence, Machine, StateKind};
+
+/// Entries read from the store at once.
+const PAGE: usize = 256;
+
+impl<S: Entries> Machine<S> {
+    pub(in crate::retry) fn on_expiry(&mut self) {
+        loop {
+            let ids = self.store.expired(self.wall(), PAGE);
+            if ids.is_empty() {
+                return;
+            }
+            for id in ids {
+                self.expire(id);
+            }
+        }
+    }
+
+    fn expire(&mut self, id: EntryId) {
+        let Some(entry) = self.store.get(id) else { return };
+        match entry.state.kind() {
+            StateKind::Inflight => self.hand_out_lost(id, Evidence::Timeout),
+            _ => self.forget(id, Evidence::MemoryEnded),
+        }
+    }
+}

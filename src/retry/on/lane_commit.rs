@@ -1,0 +1,38 @@
+//! E11 on the lane: a commit acknowledges what its slot has open below it.
+
+use crate::model::{GroupId, LaneOffset};
+use crate::retry::{Answer, Entries, Evidence, INFLIGHT_MAX, Machine, PayloadChange, State, Token};
+
+impl<S: Entries> Machine<S> {
+    pub(in crate::retry) fn on_lane_commit(
+        &mut self,
+        token: Token,
+        group: &GroupId,
+        up_to: LaneOffset,
+    ) {
+        let record = self.store.slot(group, up_to.slot);
+        let Some(record) = record.filter(|record| up_to.sequence <= record.next_sequence) else {
+            return self.answer(token, Answer::CommitRefused);
+        };
+        let first = LaneOffset { slot: up_to.slot, sequence: 0 };
+        let at = self.wall();
+        let mut acknowledged = Vec::new();
+        let open = self.store.inflight(group, first, INFLIGHT_MAX);
+        let was_full = open.len() >= INFLIGHT_MAX;
+        for id in open {
+            let Some(mut entry) = self.store.get(id) else { continue };
+            if entry.inflight().is_none_or(|lane| lane >= up_to) {
+                break;
+            }
+            entry.state = State::Committed { at };
+            entry.expires = self.memory_ends(&entry);
+            acknowledged.push(id);
+            self.record(entry, Evidence::LaneCommit, None, PayloadChange::Keeps);
+        }
+        let position = self.view(group, &record).position;
+        if was_full && !acknowledged.is_empty() {
+            self.wake_if_due(group);
+        }
+        self.answer(token, Answer::Committed { acknowledged, position });
+    }
+}

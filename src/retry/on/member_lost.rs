@@ -1,0 +1,37 @@
+//! E7: a member went; what it had open was lost, not failed.
+
+use crate::model::{EntryId, GroupId, LaneOffset, MemberId};
+use crate::retry::{Entries, Evidence, Machine, PayloadChange, SlotRecord, State};
+
+/// The back-off after the first lost hand-out of an entry; it doubles with each further one.
+const LOST_BACK_OFF_MS: u64 = 1_000;
+/// The longest back-off.
+const LOST_BACK_OFF_MS_MAX: u64 = 30_000;
+
+impl<S: Entries> Machine<S> {
+    pub(in crate::retry) fn on_member_lost(&mut self, group: &GroupId, member: &MemberId) {
+        let Some(record) = self.slot_of(group, member) else { return };
+        let first = LaneOffset { slot: record.slot, sequence: 0 };
+        for id in self.store.inflight(group, first, usize::MAX) {
+            self.hand_out_lost(id, Evidence::MemberLost);
+        }
+        self.record_slot(group, SlotRecord { member: None, ..record });
+    }
+
+    /// Back to the group's queue after a back-off. The failure count and the disposition stay.
+    pub(in crate::retry) fn hand_out_lost(&mut self, id: EntryId, evidence: Evidence) {
+        let Some(mut entry) = self.store.get(id) else { return };
+        let delay_ms = back_off_ms(entry.losses);
+        let due = self.wall().plus(delay_ms);
+        entry.losses = entry.losses.saturating_add(1);
+        entry.state = State::Waiting { due, delay_ms, level: None };
+        entry.expires = None;
+        self.record(entry, evidence, None, PayloadChange::Keeps);
+    }
+}
+
+/// 1 s, 2 s, 4 s … 30 s for an entry lost 0, 1, 2 … times before.
+fn back_off_ms(losses: u32) -> u64 {
+    let factor = 1_u64.checked_shl(losses).unwrap_or(u64::MAX);
+    LOST_BACK_OFF_MS.saturating_mul(factor).min(LOST_BACK_OFF_MS_MAX)
+}

@@ -1,0 +1,10 @@
+//! One file per evidence: what it does to entries and slots.
+
+mod expiry;
+mod join;
+mod lane_commit;
+mod member_lost;
+mod nack;
+mod origin_commit;
+mod reschedule;
+mod take;

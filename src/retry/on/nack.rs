@@ -1,0 +1,177 @@
+//! E2: a record produced to the retry topic says that another one failed.
+
+use crate::model::{EntryId, GroupId, LaneOffset, Origin};
+use crate::retry::{
+    Answer, BadNack, Bytes, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Machine, Nack,
+    NackOutcome, Named, NamedBy, Next, PayloadChange, Reporter, Seen, State, Token, Verdict, judge,
+};
+
+impl<S: Entries> Machine<S> {
+    pub(in crate::retry) fn on_nacks(
+        &mut self,
+        token: Token,
+        group: &GroupId,
+        by: &Reporter,
+        nacks: &[Nack],
+    ) {
+        // Judged before any is taken: what an earlier one of the batch changes never turns a good
+        // one bad.
+        let judged = nacks.iter().map(|nack| self.judge_nack(group, nack));
+        let bad: Vec<(usize, BadNack)> =
+            judged.enumerate().filter_map(|(n, verdict)| Some((n, verdict.err()?))).collect();
+        if !bad.is_empty() {
+            return self.answer(token, Answer::BadNacks(bad));
+        }
+        let mut outcomes = Vec::with_capacity(nacks.len());
+        for (index, nack) in (0_u32..).zip(nacks) {
+            outcomes.extend(self.take_nack(group, by, index, nack));
+        }
+        debug_assert_eq!(outcomes.len(), nacks.len(), "a judged nack is taken");
+        self.answer(token, Answer::Nacked(outcomes));
+    }
+
+    fn judge_nack(
+        &self,
+        group: &GroupId,
+        nack: &Nack,
+    ) -> Result<(Verdict, Option<Entry>), BadNack> {
+        if nack.want.delay_ms.is_some_and(|delay_ms| delay_ms > DELAY_MS_MAX) {
+            return Err(BadNack::DelayTooLong);
+        }
+        let (named, entry) = match &nack.named {
+            Named::Unreadable => return Err(BadNack::Unreadable),
+            Named::OtherGroup => return Err(BadNack::OtherGroup),
+            Named::Nothing if nack.bytes == Bytes::Value => return Ok((Verdict::Begin, None)),
+            Named::Nothing => return Err(BadNack::ReferenceWithoutOrigin),
+            Named::Lane(lane) => self.named_by_lane(group, *lane),
+            Named::Origin(origin) => {
+                let id = self.store.by_origin(group, origin);
+                let entry = id.and_then(|id| self.store.get(id));
+                let passed = entry.as_ref().is_some_and(|entry| entry.passed.is_some());
+                let commit_past = nack.committed.map_or(passed, |offset| offset > origin.offset);
+                (NamedBy::Origin { commit_past }, entry)
+            }
+        };
+        let seen = entry.as_ref().map_or(Seen::None, |entry| self.seen(entry));
+        match judge(named, seen) {
+            Verdict::Refuse => Err(BadNack::NotRemembered),
+            Verdict::Begin if nack.bytes == Bytes::ReferenceGone => Err(BadNack::BytesGone),
+            verdict => Ok((verdict, entry)),
+        }
+    }
+
+    fn named_by_lane(&self, group: &GroupId, lane: LaneOffset) -> (NamedBy, Option<Entry>) {
+        let id = self.store.by_lane(group, lane);
+        match id.and_then(|id| self.store.get(id)) {
+            None => (NamedBy::UnknownLane, None),
+            Some(entry) if entry.lanes.last() == Some(&lane) => (NamedBy::CurrentLane, Some(entry)),
+            Some(entry) => (NamedBy::OlderLane, Some(entry)),
+        }
+    }
+
+    fn seen(&self, entry: &Entry) -> Seen {
+        match entry.state {
+            State::Waiting { .. } => Seen::Waiting,
+            State::Inflight { .. } => Seen::Inflight,
+            State::Committed { at } => {
+                let counted_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
+                let lately = self.wall() <= counted_until;
+                if lately { Seen::CommittedLately } else { Seen::CommittedLongAgo }
+            }
+            State::Dead { .. } => Seen::Dead,
+            State::Discarded { .. } => Seen::Discarded,
+        }
+    }
+
+    /// Takes one good nack. `None` only for a bad one, which does not come here.
+    fn take_nack(
+        &mut self,
+        group: &GroupId,
+        by: &Reporter,
+        index: u32,
+        nack: &Nack,
+    ) -> Option<NackOutcome> {
+        let (verdict, known) = self.judge_nack(group, nack).ok()?;
+        let (entry, payload) = match (verdict, known) {
+            (Verdict::Charge, Some(entry)) => (self.charge(entry, nack), PayloadChange::Keeps),
+            (Verdict::Begin, _) => {
+                let entry = self.begin(group, nack);
+                (entry, PayloadChange::Begins(index))
+            }
+            (_, known) => return known.map(|entry| NackOutcome::Nothing { id: entry.id }),
+        };
+        let outcome = outcome(entry.id, &entry.state);
+        self.record(entry, Evidence::Nack, Some(by), payload);
+        outcome
+    }
+
+    fn begin(&self, group: &GroupId, nack: &Nack) -> Entry {
+        let origin = match &nack.named {
+            Named::Origin(origin) => Some(origin.clone()),
+            _ => None,
+        };
+        let unborn = State::Discarded { at: self.wall() };
+        let entry = Entry::new(self.next_id(), group, origin, unborn);
+        if nack.named == Named::Nothing {
+            self.delay(entry, nack)
+        } else {
+            self.charge(entry, nack)
+        }
+    }
+
+    /// A new delayed record has not failed: nothing is charged.
+    fn delay(&self, mut entry: Entry, nack: &Nack) -> Entry {
+        let policy = self.policy(&entry.group);
+        entry.max_reconsume_times = policy.max_reconsume_times;
+        let next = policy.levels.next(nack.want, 0);
+        if next == Next::Never {
+            entry.dispose(self.wall(), Disposition::ExplicitDlq);
+        }
+        self.schedule(entry, next)
+    }
+
+    /// One failure more; the limit is looked at before the failure is added, so that a limit of
+    /// 16 means 16 retries and a dead letter that counts 17.
+    fn charge(&self, mut entry: Entry, nack: &Nack) -> Entry {
+        let policy = self.policy(&entry.group);
+        let before = entry.reconsume_times;
+        let next = match policy.levels.next(nack.want, before) {
+            Next::After { .. } if before >= policy.max_reconsume_times => None,
+            next => Some(next),
+        };
+        let disposition = match next {
+            None => Disposition::MaxAttempts,
+            Some(Next::Never) => Disposition::ExplicitDlq,
+            Some(Next::After { .. }) => Disposition::Rejected,
+        };
+        entry.max_reconsume_times = policy.max_reconsume_times;
+        let past = |origin: &Origin| nack.committed.is_some_and(|offset| offset > origin.offset);
+        if entry.passed.is_none() && entry.origin.as_ref().is_some_and(past) {
+            entry.passed = Some(self.wall());
+        }
+        entry.failed(self.wall(), disposition, nack.reason.as_deref());
+        self.schedule(entry, next.unwrap_or(Next::Never))
+    }
+
+    fn schedule(&self, mut entry: Entry, next: Next) -> Entry {
+        let at = self.wall();
+        entry.state = match next {
+            Next::After { delay_ms, level } => {
+                State::Waiting { due: at.plus(delay_ms), delay_ms, level }
+            }
+            Next::Never if self.policy(&entry.group).keep_dead_letters => State::Dead { at },
+            Next::Never => State::Discarded { at },
+        };
+        entry.expires = self.memory_ends(&entry);
+        entry
+    }
+}
+
+fn outcome(id: EntryId, state: &State) -> Option<NackOutcome> {
+    match state {
+        State::Waiting { due, .. } => Some(NackOutcome::Scheduled { id, due: *due }),
+        State::Dead { .. } => Some(NackOutcome::Dead { id }),
+        State::Discarded { .. } => Some(NackOutcome::Discarded { id }),
+        _ => None,
+    }
+}

@@ -1,0 +1,49 @@
+//! The group's committed offset of a real partition moved: forth, memory may end in a while; back
+//! below an origin, it ends now.
+
+use crate::model::{EntryId, GroupId, TopicName};
+use crate::retry::{Entries, Evidence, Machine, PayloadChange, StateKind};
+
+impl<S: Entries> Machine<S> {
+    pub(in crate::retry) fn on_origin_commit(
+        &mut self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+        offset: i64,
+    ) {
+        for id in self.store.not_passed_below(group, topic, partition, offset) {
+            let Some(mut entry) = self.store.get(id) else { continue };
+            entry.passed = Some(self.wall());
+            if entry.is_settled() {
+                entry.expires = self.memory_ends(&entry);
+            }
+            self.record(entry, Evidence::OriginCommit, None, PayloadChange::Keeps);
+        }
+        for id in self.store.passed_from(group, topic, partition, offset) {
+            self.reset(id);
+        }
+    }
+
+    /// The original will be read again. A settled entry goes, a dead letter stays but no longer
+    /// answers for its origin, a pending retry is kept.
+    fn reset(&mut self, id: EntryId) {
+        let Some(mut entry) = self.store.get(id) else { return };
+        match entry.state.kind() {
+            StateKind::Committed | StateKind::Discarded => {
+                return self.forget(id, Evidence::Reset);
+            }
+            StateKind::Dead => entry.superseded = true,
+            StateKind::Waiting | StateKind::Inflight => entry.passed = None,
+        }
+        self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
+    }
+
+    /// A dead letter is gone: nothing of it is remembered.
+    pub(in crate::retry) fn on_dead_letter_gone(&mut self, id: EntryId) {
+        let kind = self.store.get(id).map(|entry| entry.state.kind());
+        if kind == Some(StateKind::Dead) {
+            self.forget(id, Evidence::DeadLetterGone);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What the machine tells the engine.
+
+use crate::model::{EntryId, GroupId, LaneOffset, Slot, WallMs};
+use crate::retry::{Entry, Fact, Token};
+
+/// One thing to do, in order: the facts an answer rests on come before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Journal this; the machine has applied it already.
+    Fact(Fact),
+    /// Send this once every fact before it is durable. Also an answer without facts of its own
+    /// waits for the facts before it: it may rest on them.
+    Answer {
+        /// Of the question.
+        token: Token,
+        /// The answer.
+        answer: Answer,
+    },
+    /// Something of this group is due: let its waiting Fetches try again.
+    Wake {
+        /// Which group.
+        group: GroupId,
+    },
+}
+
+/// The answer to an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Every nack was taken; one outcome each, in order.
+    Nacked(Vec<NackOutcome>),
+    /// None was taken; the index of each bad one and why.
+    BadNacks(Vec<(usize, BadNack)>),
+    /// Entries for a Fetch.
+    Taken {
+        /// By lane offset, ascending, each once; those handed out before and open come first.
+        entries: Vec<(LaneOffset, Entry)>,
+        /// The first unacknowledged offset of the slot.
+        position: LaneOffset,
+        /// The offset after the last hand-out: log end and high watermark.
+        next: LaneOffset,
+        /// The first due time among what still waits in the group; may have come already.
+        next_due: Option<WallMs>,
+    },
+    /// The commit was applied.
+    Committed {
+        /// Entries it acknowledged.
+        acknowledged: Vec<EntryId>,
+        /// The first unacknowledged offset of the slot.
+        position: LaneOffset,
+    },
+    /// The commit lies beyond the last hand-out of its slot, or no such slot was ever given.
+    CommitRefused,
+    /// The member's slot.
+    Slot(SlotView),
+    /// All 65 536 slots of the group are held.
+    NoSlot,
+}
+
+/// A slot as a member sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotView {
+    /// Which.
+    pub slot: Slot,
+    /// The first unacknowledged offset.
+    pub position: LaneOffset,
+    /// The offset after the last hand-out.
+    pub next: LaneOffset,
+}
+
+/// What became of one nack that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NackOutcome {
+    /// Its record comes back at `due`.
+    Scheduled {
+        /// Which entry.
+        id: EntryId,
+        /// When.
+        due: WallMs,
+    },
+    /// Its record is in the dead letters.
+    Dead {
+        /// Which entry.
+        id: EntryId,
+    },
+    /// Its record was dropped: the group keeps no dead letters.
+    Discarded {
+        /// Which entry.
+        id: EntryId,
+    },
+    /// That failure was known or its hand-out is not the current one: nothing changed.
+    Nothing {
+        /// Which entry.
+        id: EntryId,
+    },
+}
+
+/// Why a nack is bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadNack {
+    /// The origin text is none.
+    #[error("x-retry-origin must have the form <topic>-<partition>@<offset>, such as orders-3@812")]
+    Unreadable,
+    /// A hand-out of another group.
+    #[error("the record was handed out to another group; only that group can fail it")]
+    OtherGroup,
+    /// The hand-out is not known, or too old to be charged.
+    #[error("this hand-out is no longer remembered; it was settled or replaced long ago")]
+    NotRemembered,
+    /// Nothing to keep.
+    #[error("the record's bytes are gone at its origin; send them with the nack")]
+    BytesGone,
+    /// By reference to nothing.
+    #[error("a nack by reference needs x-retry-origin")]
+    ReferenceWithoutOrigin,
+    /// A delay beyond every horizon.
+    #[error("the delay is longer than 366 days")]
+    DelayTooLong,
+}

@@ -1,0 +1,179 @@
+//! What a group's retries are ruled by, and which group has which rules.
+
+use std::sync::Arc;
+
+use crate::model::GroupId;
+use crate::retry::LevelTable;
+
+/// `RocketMQ`'s default limit of retries (`SubscriptionGroupConfig.retryMaxTimes`).
+pub const MAX_RECONSUME_TIMES: u32 = 16;
+/// How long a hand-out may stay open (`DefaultMQPushConsumer.consumeTimeout`): 15 minutes.
+pub const CONSUME_TIMEOUT_MS: u64 = 15 * 60 * 1000;
+
+/// The rules of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Retries before the dead letters; 0: the first failure goes there.
+    pub max_reconsume_times: u32,
+    /// The delay table.
+    pub levels: Arc<LevelTable>,
+    /// How long a hand-out may stay open, and how long a settled entry is remembered after the
+    /// group's commit has passed its origin.
+    pub consume_timeout_ms: u64,
+    /// Keep exhausted records as dead letters; otherwise they are dropped and counted.
+    pub keep_dead_letters: bool,
+    /// The group has a retry topic; otherwise nothing of it is retried.
+    pub lane: bool,
+}
+
+/// The rules of all groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policies {
+    fallback: Policy,
+    groups: Vec<(String, Policy)>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            max_reconsume_times: MAX_RECONSUME_TIMES,
+            levels: Arc::new(LevelTable::default()),
+            consume_timeout_ms: CONSUME_TIMEOUT_MS,
+            keep_dead_letters: true,
+            lane: true,
+        }
+    }
+}
+
+impl Policy {
+    /// The limit a configured number stands for: `-1` is the default.
+    pub fn limit(configured: i64) -> Option<u32> {
+        match configured {
+            -1 => Some(MAX_RECONSUME_TIMES),
+            n => u32::try_from(n).ok(),
+        }
+    }
+}
+
+impl Policies {
+    /// `groups`: a pattern (`*` any text, `?` one character) and its rules. The first pattern that
+    /// matches a group's whole name wins; a group no pattern matches has `fallback`.
+    pub fn new(fallback: Policy, groups: Vec<(String, Policy)>) -> Self {
+        Self { fallback, groups }
+    }
+
+    /// The rules of this group.
+    pub fn of(&self, group: &GroupId) -> &Policy {
+        let matching = self.groups.iter().find(|(pattern, _)| glob(pattern, group.as_str()));
+        matching.map_or(&self.fallback, |(_, policy)| policy)
+    }
+
+    /// A number that differs when a delay table, or which group has which, differs (FNV-1a).
+    /// It is stored: the count must not change.
+    pub fn tables_mark(&self) -> u64 {
+        let mut mark = Fnv::default();
+        mark.table(&self.fallback.levels);
+        for (pattern, policy) in &self.groups {
+            mark.bytes(pattern.as_bytes());
+            mark.bytes(&[0xff]);
+            mark.table(&policy.levels);
+        }
+        mark.0
+    }
+}
+
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn bytes(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn table(&mut self, table: &LevelTable) {
+        self.bytes(&table.len().to_le_bytes());
+        for delay_ms in table.iter() {
+            self.bytes(&delay_ms.to_le_bytes());
+        }
+    }
+}
+
+/// Matches without recursion: on a mismatch the last `*` takes one character more.
+fn glob(pattern: &str, text: &str) -> bool {
+    let (mut pattern, mut text) = (pattern.chars(), text.chars());
+    let mut star = None;
+    loop {
+        let mut rest = text.clone();
+        match (pattern.next(), rest.next()) {
+            (Some('*'), _) => star = Some((pattern.clone(), text.clone())),
+            (Some('?'), Some(_)) => text = rest,
+            (Some(p), Some(t)) if p == t => text = rest,
+            (None, None) => return true,
+            _ => {
+                let Some((after_star, taken)) = &mut star else { return false };
+                if taken.next().is_none() {
+                    return false;
+                }
+                (pattern, text) = (after_star.clone(), taken.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_names() {
+        for (pattern, text, hit) in [
+            ("shop", "shop", true),
+            ("shop", "shops", false),
+            ("shop*", "shop", true),
+            ("*-eu", "shop-eu", true),
+            ("*-eu", "shop-eu-eu", true),
+            ("*-eu", "shop-eux", false),
+            ("a*b*c", "aXbXbYc", true),
+            ("a*b*c", "aXbXbY", false),
+            ("?", "é", true),
+            ("?", "", false),
+            ("", "", true),
+            ("*", "", true),
+            ("a.c", "abc", false),
+        ] {
+            assert_eq!(glob(pattern, text), hit, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn the_first_matching_pattern_rules_a_group() {
+        let with = |max_reconsume_times| Policy { max_reconsume_times, ..Policy::default() };
+        let groups = vec![("shop".into(), with(5)), ("sh*".into(), with(7))];
+        let policies = Policies::new(with(1), groups);
+        let max = |group: &str| policies.of(&group.into()).max_reconsume_times;
+        assert_eq!((max("shop"), max("shoe"), max("other")), (5, 7, 1));
+    }
+
+    #[test]
+    fn minus_one_is_the_default_limit_and_other_negatives_are_none() {
+        assert_eq!(Policy::limit(-1), Some(16));
+        assert_eq!((Policy::limit(0), Policy::limit(3)), (Some(0), Some(3)));
+        assert_eq!(Policy::limit(-2), None);
+    }
+
+    #[test]
+    fn the_mark_of_the_shipped_table_never_changes() {
+        assert_eq!(Policies::default().tables_mark(), Policies::default().tables_mark());
+        let (table, _) = LevelTable::parse("1s 2s").unwrap();
+        let other = Policy { levels: Arc::new(table), ..Policy::default() };
+        let changed = Policies::new(other, Vec::new());
+        assert_ne!(changed.tables_mark(), Policies::default().tables_mark());
+    }
+}

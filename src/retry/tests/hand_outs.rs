@@ -1,0 +1,210 @@
+//! Slots, positions, commits of lane offsets, and hand-outs that are lost.
+
+use super::*;
+use crate::retry::{Evidence, INFLIGHT_MAX, State, TAKE_MAX};
+
+fn lane(slot: u16, sequence: u64) -> LaneOffset {
+    LaneOffset { slot: Slot(slot), sequence }
+}
+
+fn commit_position(rig: &mut Rig, up_to: LaneOffset) -> (usize, u64) {
+    match rig.lane_commit(up_to) {
+        Answer::Committed { acknowledged, position } => (acknowledged.len(), position.sequence),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_open_hand_out_is_served_again_as_it_is() {
+    let mut rig = Rig::new(Policy::default());
+    let (first, entry) = rig.inflight(1);
+    let facts = rig.journal.len();
+    assert_eq!(rig.take(first), [(first, entry)]);
+    assert_eq!(rig.take(after(first)), []);
+    assert_eq!(rig.journal.len(), facts, "the same hand-out is no new fact");
+    rig.nack(fail(2)).unwrap();
+    rig.advance(10_000);
+    let both = rig.take(first);
+    assert_eq!(both.iter().map(|(l, _)| l.sequence).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(both.iter().map(|(_, e)| e.handouts).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn an_entry_goes_to_exactly_one_member() {
+    let mut rig = Rig::new(Policy::default());
+    let (a, b) = (rig.join("a"), rig.join("b"));
+    assert_eq!((a.slot, b.slot), (Slot(0), Slot(1)));
+    rig.nack(fail(1)).unwrap();
+    rig.advance(10_000);
+    assert_eq!(rig.take(b.next).len(), 1);
+    assert_eq!(rig.take(a.next), []);
+}
+
+#[test]
+fn a_commit_acknowledges_below_it_again_is_nothing_and_beyond_the_end_refused() {
+    let mut rig = Rig::new(Policy::default());
+    rig.join("a");
+    rig.nacks("shop", (0..4).map(fail).collect());
+    rig.advance(10_000);
+    assert_eq!(rig.take(lane(0, 0)).len(), 4);
+    assert_eq!(rig.lane_commit(lane(0, 5)), Answer::CommitRefused);
+    assert_eq!(rig.lane_commit(lane(7, 0)), Answer::CommitRefused);
+    assert_eq!(commit_position(&mut rig, lane(0, 2)), (2, 2));
+    assert_eq!(commit_position(&mut rig, lane(0, 2)), (0, 2));
+    assert_eq!(commit_position(&mut rig, lane(0, 1)), (0, 2));
+    rig.nack(fail_lane(lane(0, 2))).unwrap();
+    assert_eq!(rig.machine.slot_view(&shop(), Slot(0)).unwrap().position, lane(0, 3));
+    assert_eq!(commit_position(&mut rig, lane(0, 4)), (1, 4));
+    assert_eq!((rig.count(StateKind::Committed), rig.count(StateKind::Waiting)), (3, 1));
+}
+
+#[test]
+fn an_explicit_failure_is_never_withdrawn_by_a_commit() {
+    let mut rig = Rig::new(Policy::default());
+    let (handed, _) = rig.inflight(1);
+    rig.nack(fail_lane(handed)).unwrap();
+    assert_eq!(commit_position(&mut rig, after(handed)), (0, 1));
+    rig.origin_commit(50);
+    assert_eq!((rig.count(StateKind::Waiting), rig.only().reconsume_times), (1, 2));
+}
+
+#[test]
+fn a_lost_member_returns_its_entries_after_1_2_4_to_30_s_uncharged() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(1)).unwrap();
+    rig.advance(10_000);
+    for (n, back_off_s) in (0_u32..).zip([1, 2, 4, 8, 16, 30, 30]) {
+        let view = rig.join(&format!("m{n}"));
+        assert_eq!(view.slot, Slot(0), "the slot is used again");
+        assert_eq!(view.next.sequence, u64::from(n), "its sequence goes on");
+        let (_, entry) = rig.take_one(view.slot);
+        assert_eq!((entry.reconsume_times, entry.handouts), (1, n + 1));
+        rig.leave(&format!("m{n}"));
+        let State::Waiting { due, .. } = rig.only().state else { panic!() };
+        assert_eq!(due, rig.now.wall.plus(back_off_s * 1000));
+        assert_eq!(rig.only().losses, n + 1);
+        rig.join("early");
+        rig.advance(back_off_s * 1000 - 1);
+        assert_eq!(rig.take(view.next), [], "never early");
+        rig.leave("early");
+        rig.advance(1);
+    }
+    assert_eq!(rig.only().history.len(), 1);
+}
+
+#[test]
+fn a_charge_ends_the_back_off() {
+    let mut rig = Rig::new(Policy::default());
+    rig.inflight(1);
+    rig.leave("a");
+    rig.advance(1_000);
+    let slot = rig.join("a").slot;
+    let (handed, _) = rig.take_one(slot);
+    rig.nack(fail_lane(handed)).unwrap();
+    assert_eq!((rig.only().losses, rig.only().reconsume_times), (0, 2));
+}
+
+#[test]
+fn a_hand_out_open_for_the_consume_timeout_returns_uncharged_and_a_late_nack_adds_none() {
+    let mut rig = Rig::new(Policy::default());
+    let (handed, _) = rig.inflight(1);
+    rig.advance(899_999);
+    assert_eq!(rig.count(StateKind::Inflight), 1);
+    rig.advance(1);
+    let Some(Fact::Entry { entry, cause, .. }) = rig.journal.last() else { panic!() };
+    assert_eq!((cause.evidence, entry.reconsume_times), (Evidence::Timeout, 1));
+    assert_eq!(rig.count(StateKind::Waiting), 1);
+    rig.nack(fail_lane(handed)).unwrap();
+    assert_eq!(rig.only().reconsume_times, 1);
+    rig.advance(1_000);
+    assert_eq!(rig.take_one(handed.slot).0, after(handed));
+}
+
+#[test]
+fn the_same_member_keeps_its_slot_and_a_leaver_frees_it() {
+    let mut rig = Rig::new(Policy::default());
+    assert_eq!((rig.join("a").slot, rig.join("b").slot), (Slot(0), Slot(1)));
+    let facts = rig.journal.len();
+    assert_eq!((rig.join("a").slot, rig.journal.len()), (Slot(0), facts));
+    rig.leave("a");
+    rig.leave("a");
+    rig.leave("never seen");
+    assert_eq!(rig.journal.len(), facts + 1);
+    assert_eq!((rig.join("c").slot, rig.join("d").slot), (Slot(0), Slot(2)));
+}
+
+#[test]
+fn without_a_member_entries_are_parked_and_flow_when_one_joins() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(1)).unwrap();
+    assert_eq!(rig.machine.parked(&shop(), rig.now), 0, "it is not due yet");
+    rig.advance(10_000);
+    assert_eq!(rig.machine.parked(&shop(), rig.now), 1);
+    assert_eq!(rig.take(lane(0, 0)), [], "a slot without a member is given nothing");
+    rig.advance(86_400_000);
+    let slot = rig.join("a").slot;
+    assert_eq!(rig.machine.parked(&shop(), rig.now), 0);
+    assert_eq!(rig.take_one(slot).1.reconsume_times, 1);
+}
+
+#[test]
+fn a_take_is_small_and_a_slot_holds_no_more_than_a_poll() {
+    let mut rig = Rig::new(Policy::default());
+    rig.join("a");
+    rig.nacks("shop", (0..).map(fail).take(INFLIGHT_MAX + 40).collect());
+    rig.advance(10_000);
+    let mut from = lane(0, 0);
+    loop {
+        let taken = rig.take(from);
+        assert!(taken.len() <= TAKE_MAX);
+        let Some((last, _)) = taken.last() else { break };
+        from = after(*last);
+    }
+    assert_eq!(from.sequence, INFLIGHT_MAX as u64);
+    let wakes = rig.wakes;
+    assert_eq!(commit_position(&mut rig, lane(0, 10)).0, 10);
+    assert_eq!(rig.wakes, wakes + 1, "there is room for what was due");
+    assert_eq!(rig.take(from).len(), 10);
+}
+
+#[test]
+fn a_fetch_beyond_the_log_end_is_given_nothing_it_would_skip() {
+    let mut rig = Rig::new(Policy::default());
+    rig.join("a");
+    rig.nack(fail(1)).unwrap();
+    rig.advance(10_000);
+    assert_eq!(rig.take(lane(0, 1)), []);
+    assert_eq!(rig.take(lane(0, 0)).len(), 1);
+}
+
+#[test]
+fn the_group_is_woken_once_when_something_becomes_due() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(1)).unwrap();
+    rig.nack(level(fail(2), 4)).unwrap();
+    assert_eq!(rig.machine.poll_timeout().unwrap().0, MonoMs(10_000));
+    rig.advance(9_999);
+    assert_eq!(rig.wakes, 0);
+    rig.advance(1);
+    rig.advance(0);
+    rig.advance(5_000);
+    assert_eq!(rig.wakes, 1);
+    assert_eq!(rig.machine.poll_timeout().unwrap().0, MonoMs(30_000));
+    let now_due = Want { level: None, delay_ms: Some(0) };
+    rig.nack(Nack { want: now_due, ..fail(3) }).unwrap();
+    rig.advance(0);
+    assert_eq!(rig.wakes, 2, "due at once is due");
+}
+
+#[test]
+fn an_empty_answer_says_when_the_next_one_is_due() {
+    let mut rig = Rig::new(Policy::default());
+    rig.join("a");
+    rig.nack(fail(1)).unwrap();
+    let input = Input::Take { token: Token(9), group: shop(), from: lane(0, 0), max: 1 };
+    let Some(Answer::Taken { entries, position, next, next_due }) = rig.send(input) else {
+        panic!()
+    };
+    assert_eq!((entries.len(), position, next), (0, lane(0, 0), lane(0, 0)));
+    assert_eq!(next_due, Some(rig.now.wall.plus(10_000)));
+}

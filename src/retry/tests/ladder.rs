@@ -1,0 +1,142 @@
+//! Counts, levels and delays are `RocketMQ`'s.
+
+use super::*;
+use crate::retry::{Disposition, State};
+
+/// Fails every delivery; returns the deliveries' reconsume times, levels and the seconds waited.
+fn fail_for_ever(rig: &mut Rig) -> (Vec<u32>, Vec<u32>, u64) {
+    let slot = rig.join("a").slot;
+    let (mut times, mut levels, mut waited_ms) = (vec![0], Vec::new(), 0);
+    let mut outcome = rig.nack(fail(7)).unwrap();
+    while let NackOutcome::Scheduled { due, .. } = outcome {
+        let State::Waiting { level, delay_ms, .. } = rig.only().state else { panic!() };
+        assert_eq!(due, rig.now.wall.plus(delay_ms));
+        levels.push(level.unwrap());
+        rig.advance(delay_ms - 1);
+        let next = rig.machine.slot_view(&shop(), slot).unwrap().next;
+        assert_eq!(rig.take(next), [], "never early");
+        rig.advance(1);
+        let (lane, entry) = rig.take_one(slot);
+        waited_ms += delay_ms;
+        times.push(entry.reconsume_times);
+        outcome = rig.nack(fail_lane(lane)).unwrap();
+    }
+    (times, levels, waited_ms / 1000)
+}
+
+#[test]
+fn a_record_that_always_fails_is_delivered_17_times_in_17140_s_and_dead_with_count_17() {
+    let mut rig = Rig::new(Policy::default());
+    let (times, levels, waited_s) = fail_for_ever(&mut rig);
+    assert_eq!(times, (0..=16).collect::<Vec<u32>>());
+    assert_eq!(levels, (3..=18).collect::<Vec<u32>>());
+    assert_eq!(waited_s, 17_140);
+    let dead = rig.only();
+    assert_eq!(dead.state, State::Dead { at: rig.now.wall }, "at once, without a delay");
+    assert_eq!((dead.reconsume_times, dead.max_reconsume_times, dead.handouts), (17, 16, 16));
+    assert_eq!(dead.disposition, Some(Disposition::MaxAttempts));
+    assert_eq!(dead.history.len(), 17);
+    assert_eq!(dead.last_failed, Some(rig.now.wall));
+    assert_eq!(rig.now.wall.since(dead.first_failed.unwrap()), 17_140_000);
+}
+
+#[test]
+fn a_limit_of_0_1_2_gives_1_2_3_deliveries() {
+    for limit in 0..3 {
+        let mut rig = Rig::new(max(limit));
+        let (times, _, _) = fail_for_ever(&mut rig);
+        assert_eq!(times, (0..=limit).collect::<Vec<u32>>());
+        assert_eq!(rig.only().reconsume_times, limit + 1);
+        assert_eq!(rig.count(StateKind::Dead), 1);
+    }
+}
+
+#[test]
+fn a_literal_level_is_used_each_time_and_still_counts() {
+    let mut rig = Rig::new(max(3));
+    let slot = rig.join("a").slot;
+    rig.nack(level(fail(1), 5)).unwrap();
+    for times in 1..=3 {
+        let entry = rig.only();
+        let State::Waiting { level: got, delay_ms, .. } = entry.state else { panic!() };
+        assert_eq!((got, delay_ms, entry.reconsume_times), (Some(5), 60_000, times));
+        rig.advance(60_000);
+        let (lane, _) = rig.take_one(slot);
+        rig.nack(level(fail_lane(lane), 5)).unwrap();
+    }
+    assert_eq!((rig.count(StateKind::Dead), rig.only().reconsume_times), (1, 4));
+}
+
+#[test]
+fn a_level_above_the_table_is_the_last_and_below_0_the_dead_letters_with_count_1() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(level(fail(1), 99)).unwrap();
+    let State::Waiting { level: got, delay_ms, .. } = rig.only().state else { panic!() };
+    assert_eq!((got, delay_ms), (Some(18), 7_200_000));
+
+    let mut rig = Rig::new(Policy::default());
+    let outcome = rig.nack(level(fail(1), -1)).unwrap();
+    let dead = rig.only();
+    assert_eq!(outcome, NackOutcome::Dead { id: dead.id });
+    assert_eq!((dead.reconsume_times, dead.disposition), (1, Some(Disposition::ExplicitDlq)));
+}
+
+#[test]
+fn without_dead_letters_an_exhausted_record_is_discarded_and_says_why() {
+    let mut rig = Rig::new(Policy { keep_dead_letters: false, ..max(0) });
+    let outcome = rig.nack(fail(1)).unwrap();
+    let entry = rig.only();
+    assert_eq!(outcome, NackOutcome::Discarded { id: entry.id });
+    assert_eq!((entry.reconsume_times, entry.disposition), (1, Some(Disposition::MaxAttempts)));
+}
+
+#[test]
+fn the_limit_is_the_groups_own() {
+    let groups = vec![("sh*".to_owned(), max(0))];
+    let mut rig = Rig::with(Policies::new(Policy::default(), groups));
+    rig.nacks("shop", vec![fail(1)]);
+    rig.nacks("other", vec![fail(1)]);
+    assert_eq!(rig.count(StateKind::Dead), 1);
+    assert_eq!(rig.machine.counts(&"other".into()).of(StateKind::Waiting), 1);
+}
+
+#[test]
+fn retries_come_in_due_order_and_only_to_the_group_that_failed() {
+    let mut rig = Rig::new(Policy::default());
+    let slot = rig.join("a").slot;
+    rig.nacks("shop", vec![level(fail(1), 5), level(fail(2), 4), level(fail(3), 3)]);
+    rig.nacks("other", vec![fail(9)]);
+    rig.advance(60_000);
+    let taken = rig.take(LaneOffset { slot, sequence: 0 });
+    let offsets: Vec<i64> =
+        taken.iter().map(|(_, entry)| entry.origin.as_ref().unwrap().offset).collect();
+    assert_eq!(offsets, [3, 2, 1]);
+    let sequences: Vec<u64> = taken.iter().map(|(lane, _)| lane.sequence).collect();
+    assert_eq!(sequences, [0, 1, 2]);
+    assert_eq!(rig.machine.counts(&"other".into()).of(StateKind::Waiting), 1);
+}
+
+#[test]
+fn an_exact_delay_is_kept_to_the_millisecond_and_one_of_years_is_refused() {
+    let mut rig = Rig::new(Policy::default());
+    let want = Want { level: None, delay_ms: Some(250) };
+    rig.nack(Nack { want, ..fail(1) }).unwrap();
+    let State::Waiting { level: got, delay_ms, .. } = rig.only().state else { panic!() };
+    assert_eq!((got, delay_ms, rig.only().reconsume_times), (None, 250, 1));
+    let want = Want { level: None, delay_ms: Some(u64::MAX) };
+    assert_eq!(rig.nack(Nack { want, ..fail(2) }), Err(BadNack::DelayTooLong));
+}
+
+#[test]
+fn a_nack_that_names_nothing_is_a_delayed_record_and_no_failure() {
+    let mut rig = Rig::new(max(0));
+    let slot = rig.join("a").slot;
+    rig.nack(level(named(Named::Nothing), 1)).unwrap();
+    let entry = rig.only();
+    assert_eq!((entry.reconsume_times, entry.attempt(), &entry.origin), (0, 1, &None));
+    assert_eq!((entry.disposition, entry.first_failed), (None, None));
+    rig.advance(1_000);
+    let (lane, _) = rig.take_one(slot);
+    rig.nack(fail_lane(lane)).unwrap();
+    assert_eq!((rig.count(StateKind::Dead), rig.only().reconsume_times), (1, 1));
+}

@@ -1,0 +1,142 @@
+//! How long a settled entry is remembered, and what a reset does.
+
+use super::*;
+use crate::retry::Evidence;
+
+const TIMEOUT_MS: u64 = 900_000;
+
+#[test]
+fn a_settled_entry_is_forgotten_the_consume_timeout_after_end_and_commit() {
+    let mut rig = Rig::new(Policy::default());
+    let (lane, _) = rig.inflight(1);
+    rig.acknowledge(lane);
+    rig.advance(10 * TIMEOUT_MS);
+    assert_eq!(rig.count(StateKind::Committed), 1, "not while the origin is not passed");
+    rig.origin_commit(1);
+    assert_eq!(rig.machine.poll_timeout(), None);
+    rig.origin_commit(2);
+    rig.advance(TIMEOUT_MS - 1);
+    assert_eq!(rig.count(StateKind::Committed), 1);
+    rig.advance(1);
+    assert_eq!(rig.machine.list(&shop(), None, None, 10), []);
+    assert_eq!(rig.nack(fail_lane(lane)), Err(BadNack::NotRemembered));
+}
+
+#[test]
+fn a_commit_that_came_first_starts_the_memory_with_the_acknowledgement() {
+    let mut rig = Rig::new(Policy::default());
+    let (lane, _) = rig.inflight(1);
+    rig.origin_commit(9);
+    rig.advance(60_000);
+    rig.acknowledge(lane);
+    rig.advance(TIMEOUT_MS - 1);
+    assert_eq!(rig.count(StateKind::Committed), 1);
+    rig.advance(1);
+    assert_eq!(rig.count(StateKind::Committed), 0);
+}
+
+#[test]
+fn a_commit_passes_only_its_partition_and_says_it_once() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(1)).unwrap();
+    let (group, topic) = (shop(), "orders".into());
+    rig.send(Input::OriginCommit { group, topic, partition: 1, offset: 9 });
+    let (group, topic) = (shop(), "orders2".into());
+    rig.send(Input::OriginCommit { group, topic, partition: 0, offset: 9 });
+    assert_eq!(rig.only().passed, None);
+    rig.origin_commit(2);
+    assert_eq!(rig.only().passed, Some(rig.now.wall));
+    let facts = rig.journal.len();
+    rig.advance(1);
+    rig.origin_commit(3);
+    rig.origin_commit(2);
+    assert_eq!(rig.journal.len(), facts);
+}
+
+#[test]
+fn a_dead_letter_keeps_its_origin_as_long_as_it_is_kept() {
+    let mut rig = Rig::new(max(0));
+    rig.nack(fail(1)).unwrap();
+    rig.origin_commit(2);
+    rig.advance(100 * TIMEOUT_MS);
+    let dead = rig.only();
+    assert!(matches!(rig.nack(fail(1)), Ok(NackOutcome::Nothing { .. })));
+    rig.send(Input::DeadLetterGone { id: dead.id });
+    assert_eq!(rig.machine.entry(dead.id), None);
+    let again = rig.nack(fail(1)).unwrap();
+    assert!(matches!(again, NackOutcome::Dead { id } if id != dead.id), "ids are never reused");
+}
+
+#[test]
+fn only_a_dead_letter_can_be_gone() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(1)).unwrap();
+    let id = rig.only().id;
+    rig.send(Input::DeadLetterGone { id });
+    assert_eq!(rig.only().id, id);
+}
+
+#[test]
+fn a_reset_below_a_settled_origin_ends_its_memory_and_the_replay_begins_at_0() {
+    let mut rig = Rig::new(Policy::default());
+    let (lane, _) = rig.inflight(5);
+    rig.acknowledge(lane);
+    rig.origin_commit(6);
+    rig.origin_commit(5);
+    let Some(Fact::Forgotten { cause, .. }) = rig.journal.last() else { panic!() };
+    assert_eq!(cause.evidence, Evidence::Reset);
+    rig.nack(fail(5)).unwrap();
+    assert_eq!((rig.only().reconsume_times, rig.only().handouts), (1, 0));
+}
+
+#[test]
+fn a_reset_below_a_dead_letter_keeps_it_and_the_replay_begins_at_0() {
+    let mut rig = Rig::new(max(1));
+    rig.nack(level(fail(5), -1)).unwrap();
+    let dead = rig.only();
+    rig.origin_commit(6);
+    rig.origin_commit(0);
+    rig.nack(fail(5)).unwrap();
+    assert_eq!((rig.count(StateKind::Dead), rig.count(StateKind::Waiting)), (1, 1));
+    assert!(rig.machine.entry(dead.id).unwrap().superseded);
+    assert_eq!(rig.machine.entry(dead.id).unwrap().origin, dead.origin);
+    rig.origin_commit(6);
+    rig.send(Input::DeadLetterGone { id: dead.id });
+    assert_eq!(rig.only().reconsume_times, 1);
+}
+
+#[test]
+fn a_reset_or_skip_keeps_pending_retries() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(5)).unwrap();
+    rig.origin_commit(1_000);
+    rig.origin_commit(0);
+    assert_eq!((rig.only().passed, rig.only().reconsume_times), (None, 1));
+    assert!(matches!(rig.nack(fail(5)), Ok(NackOutcome::Nothing { .. })));
+    let slot = rig.join("a").slot;
+    rig.advance(10_000);
+    rig.take_one(slot);
+    assert!(matches!(rig.nack(fail(5)), Ok(NackOutcome::Nothing { .. })), "not past any more");
+}
+
+#[test]
+fn a_delayed_record_without_origin_is_forgotten_by_time_alone() {
+    let mut rig = Rig::new(Policy::default());
+    let slot = rig.join("a").slot;
+    rig.nack(named(Named::Nothing)).unwrap();
+    rig.advance(10_000);
+    let (lane, _) = rig.take_one(slot);
+    rig.acknowledge(lane);
+    rig.advance(TIMEOUT_MS);
+    assert_eq!(rig.machine.list(&shop(), None, None, 10), []);
+}
+
+#[test]
+fn discarded_ones_are_forgotten_like_acknowledged_ones() {
+    let mut rig = Rig::new(Policy { keep_dead_letters: false, ..max(0) });
+    rig.nack(Nack { committed: Some(2), ..fail(1) }).unwrap();
+    rig.advance(TIMEOUT_MS - 1);
+    assert_eq!(rig.count(StateKind::Discarded), 1);
+    rig.advance(1);
+    assert_eq!(rig.count(StateKind::Discarded), 0);
+}

@@ -1,0 +1,185 @@
+//! Promises of the whole machine, told as stories on a virtual clock.
+
+mod hand_outs;
+mod ladder;
+mod memory;
+mod replay;
+mod restart;
+mod table;
+
+use std::sync::Arc;
+
+use crate::model::{GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
+use crate::retry::{
+    Answer, BTreeEntries, BadNack, Bytes, Entry, Fact, Input, LevelTable, Machine, Nack,
+    NackOutcome, Named, Output, Policies, Policy, Reporter, SlotView, StateKind, Token, Want,
+};
+
+/// A machine, its journal and its clock.
+struct Rig {
+    machine: Machine<BTreeEntries>,
+    journal: Vec<Fact>,
+    wakes: usize,
+    now: Now,
+}
+
+impl Rig {
+    fn new(policy: Policy) -> Self {
+        Self::with(Policies::new(policy, Vec::new()))
+    }
+
+    fn with(policies: Policies) -> Self {
+        let now = Now { wall: WallMs(1_700_000_000_000), mono: MonoMs(0) };
+        let machine = Machine::new(BTreeEntries::default(), policies);
+        let mut rig = Self { machine, journal: Vec::new(), wakes: 0, now };
+        rig.machine.recovered(now);
+        rig.drain();
+        rig
+    }
+
+    fn advance(&mut self, ms: u64) {
+        self.now = Now { wall: self.now.wall.plus(ms), mono: self.now.mono.plus(ms) };
+        self.machine.handle_timeout(self.now);
+        self.drain();
+        if let Some(deadline) = self.machine.poll_timeout() {
+            assert!(deadline.0 > self.now.mono, "a deadline lies ahead after handle_timeout");
+        }
+    }
+
+    fn send(&mut self, input: Input) -> Option<Answer> {
+        self.machine.handle(self.now, input);
+        self.drain()
+    }
+
+    /// Journals facts, counts wakes, returns the answer; counts never fall on the way.
+    fn drain(&mut self) -> Option<Answer> {
+        let mut last = None;
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Fact(fact) => self.journal.push(fact),
+                Output::Wake { .. } => self.wakes += 1,
+                Output::Answer { answer, .. } => {
+                    assert_eq!(last, None, "one answer per input");
+                    last = Some(answer);
+                }
+            }
+        }
+        last
+    }
+
+    fn nacks(&mut self, group: &str, nacks: Vec<Nack>) -> Answer {
+        let by = Reporter { member: None, client: "app".into() };
+        let input = Input::Nacks { token: Token(1), group: group.into(), by, nacks };
+        self.send(input).unwrap()
+    }
+
+    fn nack(&mut self, nack: Nack) -> Result<NackOutcome, BadNack> {
+        match self.nacks("shop", vec![nack]) {
+            Answer::Nacked(outcomes) => Ok(outcomes[0]),
+            Answer::BadNacks(bad) => Err(bad[0].1),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn join(&mut self, member: &str) -> SlotView {
+        let (group, member) = ("shop".into(), member.into());
+        match self.send(Input::Join { token: Token(2), group, member }) {
+            Some(Answer::Slot(view)) => view,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn leave(&mut self, member: &str) {
+        let answer = self.send(Input::Leave { group: "shop".into(), member: member.into() });
+        assert_eq!(answer, None);
+    }
+
+    fn take(&mut self, from: LaneOffset) -> Vec<(LaneOffset, Entry)> {
+        let input = Input::Take { token: Token(3), group: "shop".into(), from, max: 100 };
+        match self.send(input) {
+            Some(Answer::Taken { entries, .. }) => entries,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Takes what is new for this slot; expects exactly one.
+    fn take_one(&mut self, slot: Slot) -> (LaneOffset, Entry) {
+        let next = self.machine.slot_view(&"shop".into(), slot).unwrap().next;
+        let mut taken = self.take(next);
+        assert_eq!(taken.len(), 1);
+        taken.remove(0)
+    }
+
+    fn lane_commit(&mut self, up_to: LaneOffset) -> Answer {
+        self.send(Input::LaneCommit { token: Token(4), group: "shop".into(), up_to }).unwrap()
+    }
+
+    /// Commits past this hand-out; expects that it acknowledges it alone.
+    fn acknowledge(&mut self, lane: LaneOffset) {
+        match self.lane_commit(after(lane)) {
+            Answer::Committed { acknowledged, .. } => assert_eq!(acknowledged.len(), 1),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn origin_commit(&mut self, offset: i64) {
+        let (group, topic) = ("shop".into(), "orders".into());
+        let answer = self.send(Input::OriginCommit { group, topic, partition: 0, offset });
+        assert_eq!(answer, None);
+    }
+
+    /// The only entry of the group.
+    fn only(&self) -> Entry {
+        let mut all = self.machine.list(&"shop".into(), None, None, 10);
+        assert_eq!(all.len(), 1);
+        all.remove(0)
+    }
+
+    fn count(&self, kind: StateKind) -> u64 {
+        self.machine.counts(&shop()).of(kind)
+    }
+
+    /// Fails `orders-0@offset` and hands it to a member "a" once it is due.
+    fn inflight(&mut self, offset: i64) -> (LaneOffset, Entry) {
+        let slot = self.join("a").slot;
+        self.nack(fail(offset)).unwrap();
+        self.advance(10_000);
+        self.take_one(slot)
+    }
+}
+
+fn shop() -> GroupId {
+    "shop".into()
+}
+
+fn order(offset: i64) -> Origin {
+    Origin { topic: "orders".into(), partition: 0, offset }
+}
+
+fn named(named: Named) -> Nack {
+    Nack { named, want: Want::default(), reason: None, committed: None, bytes: Bytes::Value }
+}
+
+fn fail(offset: i64) -> Nack {
+    named(Named::Origin(order(offset)))
+}
+
+fn fail_lane(lane: LaneOffset) -> Nack {
+    named(Named::Lane(lane))
+}
+
+fn level(nack: Nack, level: i32) -> Nack {
+    Nack { want: Want { level: Some(level), delay_ms: None }, ..nack }
+}
+
+fn after(lane: LaneOffset) -> LaneOffset {
+    LaneOffset { sequence: lane.sequence + 1, ..lane }
+}
+
+fn max(max_reconsume_times: u32) -> Policy {
+    Policy { max_reconsume_times, ..Policy::default() }
+}
+
+fn table(text: &str) -> Policy {
+    Policy { levels: Arc::new(LevelTable::parse(text).unwrap().0), ..Policy::default() }
+}

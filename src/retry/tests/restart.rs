@@ -1,0 +1,103 @@
+//! What a restart and a reload do to stored times.
+
+use super::*;
+use crate::retry::State;
+
+impl Rig {
+    /// Starts a new machine over the journal, with other rules and the wall clock moved.
+    pub(super) fn restart(&mut self, policy: Policy, wall_shift_ms: i64) {
+        let policies = Policies::new(policy, Vec::new());
+        let mut machine = Machine::new(BTreeEntries::default(), policies);
+        for fact in &self.journal {
+            machine.apply(fact);
+        }
+        assert_eq!(machine.fingerprint(), self.machine.fingerprint());
+        assert_eq!(machine.store(), self.machine.store(), "indexes too");
+        let wall = WallMs(self.now.wall.0 + wall_shift_ms);
+        self.now = Now { wall, mono: MonoMs(0) };
+        self.machine = machine;
+        self.machine.recovered(self.now);
+        self.drain();
+    }
+
+    fn wait_ms(&self) -> u64 {
+        self.only().due().unwrap().since(self.now.wall)
+    }
+}
+
+#[test]
+fn counts_positions_and_open_hand_outs_survive_a_restart() {
+    let mut rig = Rig::new(Policy::default());
+    let (lane, entry) = rig.inflight(1);
+    rig.restart(Policy::default(), 5_000);
+    assert_eq!(rig.take(lane), [(lane, entry)]);
+    let view = rig.join("a");
+    assert_eq!((view.position, view.next), (lane, after(lane)));
+    rig.nack(fail_lane(lane)).unwrap();
+    assert_eq!(rig.only().reconsume_times, 2);
+}
+
+#[test]
+fn a_restart_with_the_same_rules_writes_nothing() {
+    let mut rig = Rig::new(Policy::default());
+    rig.inflight(1);
+    rig.nack(fail(2)).unwrap();
+    let facts = rig.journal.len();
+    rig.restart(Policy::default(), 0);
+    assert_eq!(rig.journal.len(), facts);
+}
+
+#[test]
+fn what_became_due_while_down_is_due_at_the_start() {
+    let mut rig = Rig::new(Policy::default());
+    let slot = rig.join("a").slot;
+    rig.nack(fail(1)).unwrap();
+    rig.restart(Policy::default(), 3_600_000);
+    rig.advance(0);
+    assert_eq!(rig.wakes, 1);
+    rig.take_one(slot);
+}
+
+#[test]
+fn a_clock_set_back_over_a_restart_strands_nothing() {
+    let mut rig = Rig::new(Policy::default());
+    let year_ms = 365 * 86_400_000;
+    rig.nack(fail(1)).unwrap();
+    rig.restart(Policy::default(), -year_ms);
+    assert_eq!(rig.wait_ms(), 10_000);
+    rig.restart(table("1s 5s 1h"), -year_ms);
+    assert_eq!(rig.wait_ms(), 10_000, "its own delay, whatever the table says now");
+    let slot = rig.join("a").slot;
+    rig.advance(10_000);
+    rig.take_one(slot);
+    rig.restart(Policy::default(), -year_ms);
+    rig.advance(900_000);
+    assert_eq!(rig.count(StateKind::Waiting), 1, "the open hand-out ran out");
+}
+
+#[test]
+fn a_shorter_table_brings_retries_forward_a_longer_one_leaves_them() {
+    let level_3_ms = |text: &str| {
+        let mut rig = Rig::new(table("1s 5s 100s 200s"));
+        rig.nack(fail(1)).unwrap();
+        rig.restart(table(text), 20_000);
+        rig.wait_ms()
+    };
+    assert_eq!(level_3_ms("1s 5s 100s 200s"), 80_000);
+    assert_eq!(level_3_ms("1s 5s 30s 200s"), 30_000, "min(stored, now + new)");
+    assert_eq!(level_3_ms("1s 5s 90s 200s"), 80_000, "stored is nearer");
+    assert_eq!(level_3_ms("1s 5s 900s"), 80_000, "longer: stored stays");
+    assert_eq!(level_3_ms("1s"), 80_000, "level removed: stored stays, not stranded");
+}
+
+#[test]
+fn a_reload_is_journalled_with_its_time_and_not_done_again_on_replay() {
+    let mut rig = Rig::new(table("1s 5s 100s"));
+    rig.nack(fail(1)).unwrap();
+    rig.advance(1_000);
+    rig.send(Input::Policies(Policies::new(table("1s 5s 10s"), Vec::new())));
+    let State::Waiting { due, delay_ms, .. } = rig.only().state else { panic!() };
+    assert_eq!((due, delay_ms), (rig.now.wall.plus(10_000), 10_000));
+    rig.restart(table("1s 5s 10s"), 4_000);
+    assert_eq!(rig.wait_ms(), 6_000);
+}

@@ -1,0 +1,186 @@
+//! Every row of the truth table through the whole machine, and batches.
+
+use super::*;
+use crate::retry::{PayloadChange, State};
+
+const TIMEOUT_MS: u64 = 900_000;
+
+fn id(outcome: NackOutcome) -> u64 {
+    match outcome {
+        NackOutcome::Scheduled { id, .. }
+        | NackOutcome::Dead { id }
+        | NackOutcome::Discarded { id }
+        | NackOutcome::Nothing { id } => id.0,
+    }
+}
+
+/// The nack is taken and changes nothing.
+fn assert_acknowledged(rig: &mut Rig, nack: Nack) {
+    let (before, facts) = (rig.machine.fingerprint(), rig.journal.len());
+    let outcome = rig.nack(nack).unwrap();
+    assert!(matches!(outcome, NackOutcome::Nothing { .. }), "{outcome:?}");
+    assert_eq!(rig.journal.len(), facts);
+    assert_eq!(rig.machine.fingerprint(), before);
+}
+
+/// The nack is one failure more of the only entry.
+fn assert_charged(rig: &mut Rig, nack: Nack) {
+    let before = rig.only();
+    let outcome = rig.nack(nack).unwrap();
+    assert!(matches!(outcome, NackOutcome::Scheduled { .. }), "{outcome:?}");
+    let now = rig.only();
+    assert_eq!((now.id, now.reconsume_times), (before.id, before.reconsume_times + 1));
+    assert!(matches!(now.state, State::Waiting { .. }));
+}
+
+#[test]
+fn its_current_lane_offset_while_inflight_charges() {
+    let mut rig = Rig::new(Policy::default());
+    let (lane, _) = rig.inflight(1);
+    assert_charged(&mut rig, fail_lane(lane));
+}
+
+#[test]
+fn its_current_lane_offset_lately_committed_charges_and_it_is_alive_again() {
+    let mut rig = Rig::new(Policy::default());
+    let (lane, _) = rig.inflight(1);
+    rig.acknowledge(lane);
+    assert_eq!(rig.count(StateKind::Committed), 1);
+    rig.advance(TIMEOUT_MS);
+    assert_charged(&mut rig, fail_lane(lane));
+    rig.advance(30_000);
+    assert_eq!(rig.take_one(lane.slot).1.reconsume_times, 2);
+}
+
+#[test]
+fn its_current_lane_offset_committed_long_ago_is_refused() {
+    let mut rig = Rig::new(Policy::default());
+    let (lane, _) = rig.inflight(1);
+    rig.acknowledge(lane);
+    rig.advance(TIMEOUT_MS + 1);
+    assert_eq!(rig.count(StateKind::Committed), 1, "the origin is not passed: remembered");
+    assert_eq!(rig.nack(fail_lane(lane)), Err(BadNack::NotRemembered));
+}
+
+#[test]
+fn an_older_lane_offset_is_acknowledged_in_every_state() {
+    let mut rig = Rig::new(max(2));
+    let (first, _) = rig.inflight(1);
+    rig.nack(fail_lane(first)).unwrap();
+    assert_acknowledged(&mut rig, fail_lane(first)); // waiting
+    rig.advance(30_000);
+    let (second, _) = rig.take_one(first.slot);
+    assert_acknowledged(&mut rig, fail_lane(first)); // inflight
+    rig.acknowledge(second);
+    assert_acknowledged(&mut rig, fail_lane(first)); // committed
+    rig.nack(fail_lane(second)).unwrap();
+    assert_eq!(rig.count(StateKind::Dead), 1);
+    for lane in [first, second] {
+        assert_acknowledged(&mut rig, fail_lane(lane)); // dead
+        assert_acknowledged(&mut rig, level(fail_lane(lane), -1));
+    }
+}
+
+#[test]
+fn the_true_origin_without_an_entry_begins_also_when_the_commit_came_first() {
+    for committed in [None, Some(1), Some(2)] {
+        let mut rig = Rig::new(Policy::default());
+        rig.nack(Nack { committed, ..fail(1) }).unwrap();
+        let entry = rig.only();
+        assert_eq!((entry.reconsume_times, entry.attempt()), (1, 2));
+        assert_eq!(entry.passed.is_some(), committed == Some(2), "{committed:?}");
+    }
+}
+
+#[test]
+fn the_true_origin_while_inflight_charges_once_the_commit_is_past_it() {
+    let mut rig = Rig::new(Policy::default());
+    rig.inflight(1);
+    assert_acknowledged(&mut rig, fail(1));
+    assert_acknowledged(&mut rig, Nack { committed: Some(1), ..fail(1) });
+    rig.origin_commit(1);
+    assert_acknowledged(&mut rig, fail(1));
+    rig.origin_commit(2);
+    assert_charged(&mut rig, fail(1));
+    assert_acknowledged(&mut rig, Nack { committed: Some(2), ..fail(1) }); // waits again
+}
+
+#[test]
+fn the_true_origin_of_anything_else_is_acknowledged() {
+    let mut rig = Rig::new(max(1));
+    rig.nack(fail(1)).unwrap();
+    let past = || Nack { committed: Some(2), ..fail(1) };
+    assert_acknowledged(&mut rig, past()); // waiting
+    let slot = rig.join("a").slot;
+    rig.advance(10_000);
+    let (lane, _) = rig.take_one(slot);
+    rig.acknowledge(lane);
+    assert_acknowledged(&mut rig, past()); // committed
+    rig.nack(fail_lane(lane)).unwrap();
+    assert_acknowledged(&mut rig, past()); // dead
+    let mut rig = Rig::new(Policy { keep_dead_letters: false, ..max(0) });
+    rig.nack(fail(1)).unwrap();
+    assert_acknowledged(&mut rig, past()); // discarded
+}
+
+#[test]
+fn a_hand_out_never_made_and_one_of_another_group_are_refused() {
+    let mut rig = Rig::new(Policy::default());
+    let (lane, _) = rig.inflight(1);
+    assert_eq!(rig.nack(fail_lane(after(lane))), Err(BadNack::NotRemembered));
+    let answer = rig.nacks("other", vec![fail_lane(lane)]);
+    assert_eq!(answer, Answer::BadNacks(vec![(0, BadNack::NotRemembered)]));
+    assert_eq!(rig.nack(named(Named::OtherGroup)), Err(BadNack::OtherGroup));
+    assert_eq!(rig.nack(named(Named::Unreadable)), Err(BadNack::Unreadable));
+}
+
+#[test]
+fn bytes_gone_matter_only_where_an_entry_would_begin_with_them() {
+    let mut rig = Rig::new(Policy::default());
+    let gone = |nack| Nack { bytes: Bytes::ReferenceGone, ..nack };
+    assert_eq!(rig.nack(gone(fail(1))), Err(BadNack::BytesGone));
+    let nothing = Nack { bytes: Bytes::ReferenceOk, ..named(Named::Nothing) };
+    assert_eq!(rig.nack(nothing), Err(BadNack::ReferenceWithoutOrigin));
+    let (lane, _) = rig.inflight(1);
+    assert_charged(&mut rig, gone(fail_lane(lane)));
+    assert_acknowledged(&mut rig, gone(fail(1)));
+}
+
+#[test]
+fn one_bad_nack_and_nothing_of_its_batch_is_taken() {
+    let mut rig = Rig::new(Policy::default());
+    let facts = rig.journal.len();
+    let gone = Nack { bytes: Bytes::ReferenceGone, ..fail(3) };
+    let answer = rig.nacks("shop", vec![fail(1), named(Named::Unreadable), fail(2), gone]);
+    let bad = vec![(1, BadNack::Unreadable), (3, BadNack::BytesGone)];
+    assert_eq!(answer, Answer::BadNacks(bad));
+    assert_eq!(rig.journal.len(), facts);
+    assert_eq!(rig.machine.list(&shop(), None, None, 10), []);
+}
+
+#[test]
+fn several_nacks_of_one_origin_are_one_failure_with_the_first_ones_bytes() {
+    let mut rig = Rig::new(Policy::default());
+    let Answer::Nacked(outcomes) = rig.nacks("shop", vec![fail(8), fail(1), fail(1)]) else {
+        panic!()
+    };
+    assert_eq!(outcomes.iter().map(|outcome| id(*outcome)).collect::<Vec<_>>(), [0, 1, 1]);
+    assert!(matches!(outcomes[2], NackOutcome::Nothing { .. }));
+    let payloads = rig.journal.iter().filter_map(|fact| match fact {
+        Fact::Entry { payload, .. } => Some(*payload),
+        _ => None,
+    });
+    let begins = [PayloadChange::Begins(0), PayloadChange::Begins(1)];
+    assert_eq!(payloads.collect::<Vec<_>>(), begins);
+    assert_eq!(rig.machine.counts(&shop()).waiting[&Some(3)], 2);
+}
+
+#[test]
+fn a_fact_says_who_brought_the_evidence_and_the_entry_why() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(Nack { reason: Some("no stock".into()), ..fail(1) }).unwrap();
+    let Some(Fact::Entry { entry, cause, .. }) = rig.journal.last() else { panic!() };
+    assert_eq!(entry.reason.as_deref(), Some("no stock"));
+    assert_eq!((cause.evidence.number(), cause.at), (Some(2), rig.now.wall));
+    assert_eq!(cause.by.as_ref().unwrap().client.as_str(), "app");
+}
