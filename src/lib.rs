@@ -22,6 +22,7 @@ pub mod clock;
 pub mod model;
 pub mod observe;
 
+pub mod group;
 pub mod journal;
 pub mod retry;
 pub mod wire;

@@ -1,0 +1,263 @@
+//! One classic consumer group, as Kafka's coordinator runs it (`ClassicGroup`).
+//!
+//! ```text
+//!            first join            all joined, or time is up           leader's SyncGroup
+//!  Empty ───────────────▶ Preparing ───────────────────▶ Completing ───────────────────▶ Stable
+//!    ▲                     ▲  │ nobody left                  │ a member joins anew,          │
+//!    └─────────────────────┼──┘                              │ leaves or falls silent        │
+//!                          └─────────────────────────────────┴───────────────────────────────┘
+//! ```
+//! Only `Empty` and `Stable` are kept. A process that stops in between comes back with the last
+//! kept generation; the members' next request is then refused and they join again.
+
+mod join;
+mod leave;
+mod member;
+mod rebalance;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod timers;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+
+use crate::group::config::ClassicConfig;
+use crate::group::error::GroupError;
+use crate::group::input::{CommitCheck, Input, Token};
+use crate::group::output::{Answer, Output};
+use crate::group::state::{Description, GroupState, MemberDescription, Phase, member_key};
+use crate::model::{Deadline, MemberId, MonoMs, Now};
+
+use member::Member;
+use rebalance::JoinWait;
+
+/// One classic consumer group.
+#[derive(Clone, Debug)]
+pub struct Classic {
+    config: ClassicConfig,
+    phase: Phase,
+    generation: i32,
+    protocol_type: Option<String>,
+    protocol: Option<String>,
+    leader: Option<MemberId>,
+    members: BTreeMap<MemberId, Member>,
+    /// Instance id to member id.
+    statics: BTreeMap<String, MemberId>,
+    /// Ids handed out that have not joined yet, each with the moment it is forgotten.
+    pending: BTreeMap<MemberId, MonoMs>,
+    /// Members of this generation that have not asked for their assignment yet.
+    unsynced: BTreeSet<MemberId>,
+    /// Set while preparing.
+    join_wait: Option<JoinWait>,
+    /// When the members in `unsynced` are removed.
+    sync_by: Option<MonoMs>,
+    output: VecDeque<Output>,
+}
+
+impl Classic {
+    /// A group nobody has joined yet.
+    pub fn new(config: ClassicConfig) -> Self {
+        Self {
+            config,
+            phase: Phase::Empty,
+            generation: 0,
+            protocol_type: None,
+            protocol: None,
+            leader: None,
+            members: BTreeMap::new(),
+            statics: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            unsynced: BTreeSet::new(),
+            join_wait: None,
+            sync_by: None,
+            output: VecDeque::new(),
+        }
+    }
+
+    /// The group as it was kept; every session timer starts anew at `now`.
+    pub fn restored(config: ClassicConfig, now: Now, state: GroupState) -> Self {
+        let mut group = Self::new(config);
+        group.generation = state.generation;
+        group.protocol_type = state.protocol_type;
+        group.protocol = state.protocol;
+        group.leader = state.leader;
+        for kept in state.members {
+            if let Some(instance) = &kept.instance_id {
+                group.statics.insert(instance.clone(), kept.member_id.clone());
+            }
+            group.members.insert(kept.member_id.clone(), Member::restored(now, kept));
+        }
+        if !group.members.is_empty() {
+            group.phase = Phase::Stable;
+        }
+        group
+    }
+
+    /// Takes one request.
+    pub fn handle(&mut self, now: Now, input: Input) {
+        match input {
+            Input::Join(token, join) => self.join(now, token, join),
+            Input::Sync(token, sync) => self.sync(now, token, sync),
+            Input::Heartbeat(token, beat) => {
+                let result = self.heartbeat(
+                    now,
+                    &beat.member_id,
+                    beat.instance_id.as_deref(),
+                    beat.generation,
+                );
+                self.answer(token, Answer::Heartbeat(result));
+            }
+            Input::Leave(token, leave) => self.leave(now, token, leave),
+            Input::CommitCheck(token, check) => {
+                let result = self.commit_check(now, &check);
+                self.answer(token, Answer::CommitCheck(result));
+            }
+            Input::Delete(token) => self.delete(token),
+        }
+    }
+
+    /// The next thing to do, in order.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.output.pop_front()
+    }
+
+    /// When `handle_timeout` is next needed.
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        self.next_due().map(Deadline)
+    }
+
+    /// Where the group is in its life.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// `consumer`, `connect`, …; absent before the first member.
+    pub fn protocol_type(&self) -> Option<&str> {
+        self.protocol_type.as_deref()
+    }
+
+    /// True while nothing is lost by forgetting the group: nobody ever joined or was promised to.
+    pub fn is_blank(&self) -> bool {
+        self.phase == Phase::Empty && self.generation == 0 && self.pending.is_empty()
+    }
+
+    /// Begins every member's session anew.
+    pub fn restart_sessions(&mut self, now: Now) {
+        self.members.values_mut().for_each(|member| member.beat(now));
+    }
+
+    /// The group for `DescribeGroups`.
+    pub fn describe(&self) -> Description {
+        let stable = self.phase == Phase::Stable;
+        Description {
+            phase: self.phase,
+            generation: self.generation,
+            protocol_type: self.protocol_type.clone(),
+            protocol: self.protocol.clone(),
+            leader: self.leader.clone(),
+            members: self
+                .members
+                .iter()
+                .map(|(id, member)| MemberDescription {
+                    member_id: id.clone(),
+                    instance_id: member.instance_id.clone(),
+                    client_id: member.client_id.clone(),
+                    client_host: member.client_host.clone(),
+                    metadata: if stable { self.metadata_of(member) } else { Bytes::new() },
+                    assignment: if stable { member.assignment.clone() } else { Bytes::new() },
+                })
+                .collect(),
+        }
+    }
+
+    /// What this member says to the chosen assignor: for consumers their subscription.
+    /// `key` is a member id or `instance:<id>`. `None` for no member, or before the first choice.
+    pub fn subscription(&self, key: &MemberId) -> Option<Bytes> {
+        self.protocol.as_ref()?;
+        let (_, member) = self.members.iter().find(|(id, member)| {
+            *id == key || member_key(id, member.instance_id.as_deref()) == *key
+        })?;
+        Some(self.metadata_of(member))
+    }
+
+    /// Everyone, by the name that outlives a static member's process.
+    pub fn member_keys(&self) -> impl Iterator<Item = MemberId> {
+        self.members.iter().map(|(id, member)| member_key(id, member.instance_id.as_deref()))
+    }
+
+    fn metadata_of(&self, member: &Member) -> Bytes {
+        self.protocol.as_deref().and_then(|name| member.metadata(name)).unwrap_or_default()
+    }
+
+    fn commit_check(&mut self, now: Now, check: &CommitCheck) -> Result<(), GroupError> {
+        if self.phase == Phase::Dead {
+            return Err(GroupError::CoordinatorNotAvailable);
+        }
+        if check.generation < 0 && self.phase == Phase::Empty {
+            return Ok(());
+        }
+        let outsider = check.generation < 0
+            && check.member_id.as_str().is_empty()
+            && check.instance_id.is_none();
+        if outsider {
+            return Err(GroupError::UnknownMemberId);
+        }
+        self.check_member(&check.member_id, check.instance_id.as_deref())?;
+        if check.generation != self.generation {
+            return Err(GroupError::IllegalGeneration);
+        }
+        if self.phase == Phase::CompletingRebalance {
+            return Err(GroupError::RebalanceInProgress);
+        }
+        if let Some(member) = self.members.get_mut(&check.member_id) {
+            member.beat(now);
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, token: Token) {
+        let result = match self.phase {
+            Phase::Dead => Err(GroupError::GroupIdNotFound),
+            Phase::Empty => {
+                self.phase = Phase::Dead;
+                self.pending.clear();
+                self.output.push_back(Output::Forget);
+                Ok(())
+            }
+            _ => Err(GroupError::NonEmptyGroup),
+        };
+        self.answer(token, Answer::Delete(result));
+    }
+
+    /// Kafka's `validateMember`: does this id, with this instance id, belong to the group?
+    fn check_member(&self, id: &MemberId, instance: Option<&str>) -> Result<(), GroupError> {
+        if let Some(instance) = instance {
+            let holder = self.statics.get(instance).ok_or(GroupError::UnknownMemberId)?;
+            if holder != id {
+                return Err(GroupError::FencedInstanceId);
+            }
+        }
+        if self.members.contains_key(id) { Ok(()) } else { Err(GroupError::UnknownMemberId) }
+    }
+
+    fn answer(&mut self, token: Token, answer: Answer) {
+        self.output.push_back(Output::Answer(token, answer));
+    }
+
+    fn is_leader(&self, id: &MemberId) -> bool {
+        self.leader.as_ref() == Some(id)
+    }
+
+    fn persist(&mut self) {
+        let state = GroupState {
+            generation: self.generation,
+            protocol_type: self.protocol_type.clone(),
+            protocol: self.protocol.clone(),
+            leader: self.leader.clone(),
+            members: self.members.iter().map(|(id, member)| member.kept(id)).collect(),
+        };
+        self.output.push_back(Output::Persist(state));
+    }
+}

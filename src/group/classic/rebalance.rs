@@ -1,0 +1,219 @@
+//! From "someone came or went" to the next generation.
+
+use std::collections::BTreeMap;
+
+use crate::group::classic::Classic;
+use crate::group::error::GroupError;
+use crate::group::output::{Answer, GoneCause, MemberGone, Output};
+use crate::group::state::Phase;
+use crate::model::{MemberId, MonoMs, Now};
+
+/// How long the join phase waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JoinWait {
+    /// When it ends at the latest.
+    pub(super) until: MonoMs,
+    /// Set for the first rebalance of an empty group, which waits although all have joined.
+    pub(super) initial: Option<Initial>,
+}
+
+/// The first rebalance waits again as long as members keep coming.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Initial {
+    /// How much longer it may wait in all.
+    pub(super) left_ms: u64,
+    /// Someone came since the wait began.
+    pub(super) grown: bool,
+}
+
+impl Classic {
+    /// Something changed: begin a rebalance, or see whether it ends the one going on.
+    pub(super) fn rebalance_or_complete(&mut self, now: Now) {
+        match self.phase {
+            Phase::Empty | Phase::Stable | Phase::CompletingRebalance => self.prepare(now),
+            Phase::PreparingRebalance => self.maybe_complete_join(now),
+            Phase::Dead => {}
+        }
+    }
+
+    pub(super) fn prepare(&mut self, now: Now) {
+        if self.phase == Phase::CompletingRebalance {
+            self.cancel_syncs(now);
+        }
+        self.sync_by = None;
+        self.unsynced.clear();
+        let first = self.phase == Phase::Empty;
+        let delay_ms = if first { self.config.initial_rebalance_delay_ms } else { 0 };
+        self.phase = Phase::PreparingRebalance;
+        if first && delay_ms == 0 {
+            self.complete_join(now);
+        } else if first {
+            let left_ms = self.rebalance_timeout_ms().saturating_sub(delay_ms);
+            let initial = Some(Initial { left_ms, grown: false });
+            self.join_wait = Some(JoinWait { until: now.mono.plus(delay_ms), initial });
+        } else {
+            self.wait_for_joins(now);
+            self.maybe_complete_join(now);
+        }
+    }
+
+    pub(super) fn maybe_complete_join(&mut self, now: Now) {
+        let waits_anyway = self.join_wait.is_some_and(|wait| wait.initial.is_some());
+        let all = self.pending.is_empty() && self.members.values().all(|m| m.joining.is_some());
+        if self.phase == Phase::PreparingRebalance && all && !waits_anyway {
+            self.complete_join(now);
+        }
+    }
+
+    /// The join phase has waited long enough.
+    pub(super) fn join_wait_over(&mut self, now: Now, wait: JoinWait) {
+        match wait.initial {
+            Some(Initial { left_ms, grown: true }) if 0 < left_ms => {
+                let delay_ms = self.config.initial_rebalance_delay_ms.clamp(1, left_ms);
+                let left_ms = left_ms.saturating_sub(delay_ms);
+                let initial = Some(Initial { left_ms, grown: false });
+                self.join_wait = Some(JoinWait { until: now.mono.plus(delay_ms), initial });
+            }
+            _ => self.complete_join(now),
+        }
+    }
+
+    fn complete_join(&mut self, now: Now) {
+        self.join_wait = None;
+        // A static member keeps its place until its session ends: it may just be restarting.
+        let absent: Vec<MemberId> = self
+            .members
+            .iter()
+            .filter(|(_, m)| m.joining.is_none() && m.instance_id.is_none())
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in absent {
+            self.remove(&id, GoneCause::Expired);
+        }
+        if self.members.is_empty() {
+            self.become_empty();
+        } else if self.elect() {
+            self.begin_generation(now);
+        } else {
+            // Only silent static members: their sessions end, or one of them joins.
+            self.wait_for_joins(now);
+        }
+    }
+
+    fn become_empty(&mut self) {
+        self.next_generation();
+        self.phase = Phase::Empty;
+        self.protocol = None;
+        self.leader = None;
+        self.unsynced.clear();
+        self.persist();
+    }
+
+    fn begin_generation(&mut self, now: Now) {
+        self.next_generation();
+        self.protocol = self.vote();
+        self.phase = Phase::CompletingRebalance;
+        self.unsynced = self.members.keys().cloned().collect();
+        self.sync_by = Some(now.mono.plus(self.rebalance_timeout_ms()));
+        let mut roster = self.roster();
+        let mut joins = Vec::new();
+        for (id, member) in &mut self.members {
+            member.is_new = false;
+            if let Some(token) = member.joining.take() {
+                member.beat(now);
+                joins.push((id.clone(), token));
+            }
+        }
+        for (id, token) in joins {
+            let members =
+                if self.is_leader(&id) { std::mem::take(&mut roster) } else { Vec::new() };
+            let joined = self.joined(&id, members);
+            self.answer(token, Answer::Join(Ok(joined)));
+        }
+    }
+
+    fn next_generation(&mut self) {
+        self.generation = self.generation.saturating_add(1);
+        self.output.push_back(Output::Generation(self.generation));
+    }
+
+    /// Leaves the leader if it has joined, else takes the first who has.
+    fn elect(&mut self) -> bool {
+        let has_joined = |id: &MemberId| self.members.get(id).is_some_and(|m| m.joining.is_some());
+        if self.leader.as_ref().is_some_and(has_joined) {
+            return true;
+        }
+        let next = self.members.keys().find(|id| has_joined(id)).cloned();
+        let found = next.is_some();
+        self.leader = next.or_else(|| self.leader.take());
+        found
+    }
+
+    /// Each member votes for the first of its protocols that all support; a tie goes to the first
+    /// in the alphabet.
+    pub(super) fn vote(&self) -> Option<String> {
+        let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
+        let first = self.members.values().next()?;
+        let candidates: Vec<&str> = first
+            .protocols
+            .iter()
+            .map(|p| p.name.as_str())
+            .filter(|name| self.members.values().all(|m| m.supports(name)))
+            .collect();
+        for member in self.members.values() {
+            let choice = member.protocols.iter().find(|p| candidates.contains(&p.name.as_str()));
+            if let Some(choice) = choice {
+                *votes.entry(choice.name.as_str()).or_default() += 1;
+            }
+        }
+        let most = votes.values().max()?;
+        votes.iter().find(|(_, count)| *count == most).map(|(name, _)| (*name).to_owned())
+    }
+
+    /// Takes a member out and answers what it waits for; the caller sees to the rebalance.
+    pub(super) fn remove(&mut self, id: &MemberId, cause: GoneCause) {
+        let Some(member) = self.members.remove(id) else { return };
+        if let Some(token) = member.joining {
+            self.refuse(token, GroupError::UnknownMemberId, id.clone());
+        }
+        if let Some(token) = member.syncing {
+            self.answer(token, Answer::Sync(Err(GroupError::UnknownMemberId)));
+        }
+        if let Some(instance) = &member.instance_id {
+            self.statics.remove(instance);
+        }
+        self.synced(id);
+        if self.is_leader(id) {
+            self.leader = self.members.keys().next().cloned();
+        }
+        self.output.push_back(Output::MemberGone(MemberGone {
+            member_id: id.clone(),
+            instance_id: member.instance_id,
+            cause,
+        }));
+    }
+
+    fn cancel_syncs(&mut self, now: Now) {
+        let mut tokens = Vec::new();
+        for member in self.members.values_mut() {
+            member.assignment.clear();
+            if let Some(token) = member.syncing.take() {
+                member.beat(now);
+                tokens.push(token);
+            }
+        }
+        for token in tokens {
+            self.answer(token, Answer::Sync(Err(GroupError::RebalanceInProgress)));
+        }
+    }
+
+    fn wait_for_joins(&mut self, now: Now) {
+        let until = now.mono.plus(self.rebalance_timeout_ms());
+        self.join_wait = Some(JoinWait { until, initial: None });
+    }
+
+    /// The longest any member asks for, at least 1 ms so that a wait always ends later than now.
+    fn rebalance_timeout_ms(&self) -> u64 {
+        self.members.values().map(|m| m.rebalance_timeout_ms).max().unwrap_or(0).max(1)
+    }
+}

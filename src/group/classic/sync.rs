@@ -1,0 +1,115 @@
+//! `SyncGroup` and `Heartbeat`.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::group::classic::Classic;
+use crate::group::error::GroupError;
+use crate::group::input::{Sync, Token};
+use crate::group::output::{Answer, Synced};
+use crate::group::state::Phase;
+use crate::model::{MemberId, Now};
+
+impl Classic {
+    pub(super) fn sync(&mut self, now: Now, token: Token, sync: Sync) {
+        if let Err(error) = self.check_sync(&sync) {
+            return self.answer(token, Answer::Sync(Err(error)));
+        }
+        let id = sync.member_id;
+        self.synced(&id);
+        let Some(member) = self.members.get_mut(&id) else { return };
+        let older = member.syncing.replace(token);
+        if let Some(older) = older {
+            // The client gave up on it, but no request stays without an answer.
+            self.answer(older, Answer::Sync(Err(GroupError::RebalanceInProgress)));
+        }
+        if self.phase == Phase::CompletingRebalance {
+            if !self.is_leader(&id) {
+                return;
+            }
+            self.assign(sync.assignments);
+        }
+        self.answer_syncs(now);
+    }
+
+    pub(super) fn heartbeat(
+        &mut self,
+        now: Now,
+        id: &MemberId,
+        instance: Option<&str>,
+        generation: i32,
+    ) -> Result<(), GroupError> {
+        if self.phase == Phase::Dead {
+            return Err(GroupError::CoordinatorNotAvailable);
+        }
+        self.check_member(id, instance)?;
+        if generation != self.generation {
+            return Err(GroupError::IllegalGeneration);
+        }
+        if let Some(member) = self.members.get_mut(id) {
+            member.beat(now);
+        }
+        if self.phase == Phase::PreparingRebalance {
+            return Err(GroupError::RebalanceInProgress);
+        }
+        Ok(())
+    }
+
+    /// This member need not be waited for any more.
+    pub(super) fn synced(&mut self, id: &MemberId) {
+        self.unsynced.remove(id);
+        if self.unsynced.is_empty() {
+            self.sync_by = None;
+        }
+    }
+
+    fn check_sync(&self, sync: &Sync) -> Result<(), GroupError> {
+        let differs = |theirs: &Option<String>, ours: &Option<String>| {
+            theirs.is_some() && ours.is_some() && theirs != ours
+        };
+        if self.phase == Phase::Dead {
+            return Err(GroupError::CoordinatorNotAvailable);
+        }
+        self.check_member(&sync.member_id, sync.instance_id.as_deref())?;
+        if sync.generation != self.generation {
+            return Err(GroupError::IllegalGeneration);
+        }
+        if differs(&sync.protocol_type, &self.protocol_type)
+            || differs(&sync.protocol, &self.protocol)
+        {
+            return Err(GroupError::InconsistentGroupProtocol);
+        }
+        if self.phase == Phase::PreparingRebalance {
+            return Err(GroupError::RebalanceInProgress);
+        }
+        Ok(())
+    }
+
+    fn assign(&mut self, assignments: Vec<(MemberId, Bytes)>) {
+        let mut assignments: BTreeMap<MemberId, Bytes> = assignments.into_iter().collect();
+        for (id, member) in &mut self.members {
+            member.assignment = assignments.remove(id).unwrap_or_default();
+        }
+        self.phase = Phase::Stable;
+        self.persist();
+    }
+
+    fn answer_syncs(&mut self, now: Now) {
+        let mut answers = Vec::new();
+        for member in self.members.values_mut() {
+            if let Some(token) = member.syncing.take() {
+                member.beat(now);
+                answers.push((token, member.assignment.clone()));
+            }
+        }
+        for (token, assignment) in answers {
+            let synced = Synced {
+                protocol_type: self.protocol_type.clone(),
+                protocol: self.protocol.clone(),
+                assignment,
+            };
+            self.answer(token, Answer::Sync(Ok(synced)));
+        }
+    }
+}
