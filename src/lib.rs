@@ -27,3 +27,5 @@ pub mod journal;
 pub mod retry;
 pub mod wire;
 
+pub mod broker;
+

@@ -1,0 +1,64 @@
+//! Why the local cluster refuses; `route` turns each into one Kafka error code.
+
+use crate::broker::settings::SettingError;
+use crate::journal::{AppendError, JournalError, ReadError};
+
+/// One refusal.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// No such topic or partition.
+    #[error("there is no such topic or partition here")]
+    UnknownTopicOrPartition,
+    /// No topic has this id.
+    #[error("no topic has this id")]
+    UnknownTopicId,
+    /// The name is taken.
+    #[error("topic {0} exists already")]
+    TopicExists(String),
+    /// Not a legal topic name, or one this sidecar keeps for itself.
+    #[error("topic name {name:?} is refused: {why}")]
+    InvalidTopic {
+        /// As asked for.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Outside 1 to 10 000.
+    #[error("{0} partitions: a topic has 1 to 10000")]
+    InvalidPartitions(i32),
+    /// One node serves everything.
+    #[error("replication factor {0}: this cluster has one node; use 1 or -1")]
+    InvalidReplicationFactor(i16),
+    /// A topic setting.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// The batch is larger than the topic takes.
+    #[error("the batch has {bytes} bytes, the topic takes {max}")]
+    MessageTooLarge {
+        /// Of the batch.
+        bytes: usize,
+        /// `max.message.bytes`.
+        max: usize,
+    },
+    /// Before the log start or after its end.
+    #[error("the offset is outside the log")]
+    OffsetOutOfRange,
+    /// A gap in an idempotent producer's sequence numbers.
+    #[error("the producer's sequence number is out of order")]
+    OutOfOrderSequence,
+    /// An older incarnation of the producer.
+    #[error("a newer epoch of this producer has written already")]
+    InvalidProducerEpoch,
+    /// A repeated batch older than the five remembered.
+    #[error("the batch repeats one too old to be remembered")]
+    DuplicateSequence,
+    /// The log takes nothing more.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The log failed before the write was durable.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Bytes could not be read back.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}

@@ -1,0 +1,394 @@
+//! All classic groups of the embedded cluster: drives their machines, keeps what they want kept
+//! and releases answers once that is durable.
+
+mod cell;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, mpsc, oneshot};
+use uuid::Uuid;
+
+use crate::broker::versioned::FactError;
+use crate::group::{
+    Answer, Classic, ClassicConfig, CommitCheck, Description, GoneCause, GroupError, Heartbeat,
+    Input, Join, JoinRefusal, Joined, Leave, Left, Phase, Sync, Synced, Token,
+};
+use crate::journal::{Entry, Journal, Kind};
+use crate::model::{Deadline, GroupId, MemberId, MonoMs, Now, WallMs};
+
+use cell::{Cell, Reply};
+
+/// The state of a group; key = the group id, head = the state, body empty.
+pub const GROUP_KIND: Kind = Kind(18);
+/// How soon a state the journal could not take is offered again.
+const KEEP_AGAIN_MS: u64 = 1_000;
+/// How long an empty group without offsets is remembered (Kafka
+/// `offsets.retention.check.interval.ms`).
+const VACANT_MS_MAX: u64 = 600_000;
+
+/// What happened to a group, for whoever hands records to its members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupEvent {
+    /// A member is no longer part of the group.
+    MemberGone {
+        /// The group.
+        group: GroupId,
+        /// Its id, or `instance:<id>` for a static member.
+        member: MemberId,
+        /// Its id.
+        member_id: MemberId,
+        /// How it went. `Replaced`: the same static member goes on in a new process.
+        cause: GoneCause,
+    },
+    /// The join phase ended.
+    Rebalanced {
+        /// The group.
+        group: GroupId,
+        /// Its generation from now on.
+        generation: i32,
+    },
+}
+
+/// A group in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The group.
+    pub group: GroupId,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// `consumer`, `connect`, …; empty before the first member.
+    pub protocol_type: String,
+}
+
+/// Who uses a group, as far as the retention of its offsets is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occupancy {
+    /// It has members.
+    Occupied,
+    /// It has had none since then.
+    VacantSince(WallMs),
+    /// No member ever joined, or that is forgotten.
+    Unknown,
+}
+
+/// All groups; clones share them.
+#[derive(Clone)]
+pub struct Groups {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    journal: Journal,
+    config: ClassicConfig,
+    clock: Box<dyn Fn() -> Now + Send + std::marker::Sync>,
+    state: Mutex<State>,
+    /// Told when a deadline comes nearer than the one the timer waits for.
+    nearer: Notify,
+    events: mpsc::UnboundedSender<GroupEvent>,
+}
+
+struct State {
+    cells: BTreeMap<GroupId, Cell>,
+    tokens: u64,
+    /// When the timer will look next.
+    armed: Option<MonoMs>,
+}
+
+impl Groups {
+    /// No groups yet; see [`Groups::replay`]. The receiver gets every event in order and should be
+    /// read without pause.
+    pub fn new(
+        journal: Journal,
+        config: ClassicConfig,
+        clock: impl Fn() -> Now + Send + std::marker::Sync + 'static,
+    ) -> (Self, mpsc::UnboundedReceiver<GroupEvent>) {
+        let (events, receiver) = mpsc::unbounded_channel();
+        let state = State { cells: BTreeMap::new(), tokens: 0, armed: None };
+        let inner = Inner {
+            journal,
+            config,
+            clock: Box::new(clock),
+            state: Mutex::new(state),
+            nearer: Notify::new(),
+            events,
+        };
+        (Self { inner: Arc::new(inner) }, receiver)
+    }
+
+    /// Takes an entry found at start; entries of other kinds are none of its business.
+    pub fn replay(&self, entry: &Entry) -> Result<(), FactError> {
+        let Some(key) = entry.key.as_ref().filter(|_| entry.kind == GROUP_KIND) else {
+            return Ok(());
+        };
+        let group = record::group_of(key)?;
+        if entry.is_tombstone() {
+            self.lock().cells.remove(&group);
+            return Ok(());
+        }
+        let kept = record::read(&entry.head)?;
+        let machine = Classic::restored(self.inner.config, self.now(), kept.state);
+        self.lock().cells.insert(group, Cell::restored(machine, kept.at));
+        Ok(())
+    }
+
+    /// Clients can come from now on: every session begins anew, however long the start took.
+    pub fn open(&self) {
+        let now = self.now();
+        self.lock().cells.values_mut().for_each(|cell| cell.machine.restart_sessions(now));
+        self.inner.nearer.notify_one();
+    }
+
+    /// `JoinGroup`: answers when the join phase ends. `fresh_id` of `join` is made here.
+    pub async fn join(&self, group: &GroupId, mut join: Join) -> Result<Joined, JoinRefusal> {
+        let member_id = join.member_id.clone();
+        let prefix = join.instance_id.as_deref().unwrap_or(join.client_id.as_str());
+        join.fresh_id = MemberId::from(format!("{prefix}-{}", Uuid::new_v4()));
+        let is_new = member_id.as_str().is_empty();
+        let asked = self.ask(group, is_new, |token| Input::Join(token, join));
+        match self.wait(asked).await {
+            Ok(Answer::Join(result)) => result,
+            Ok(_) => Err(JoinRefusal { error: GroupError::CoordinatorNotAvailable, member_id }),
+            Err(error) => Err(JoinRefusal { error, member_id }),
+        }
+    }
+
+    /// `SyncGroup`: answers when the leader has assigned and that is durable.
+    pub async fn sync(&self, group: &GroupId, sync: Sync) -> Result<Synced, GroupError> {
+        let asked = self.ask(group, false, |token| Input::Sync(token, sync));
+        match self.wait(asked).await? {
+            Answer::Sync(result) => result,
+            _ => Err(GroupError::CoordinatorNotAvailable),
+        }
+    }
+
+    /// `Heartbeat`.
+    pub fn heartbeat(&self, group: &GroupId, beat: Heartbeat) -> Result<(), GroupError> {
+        match self.ask_now(group, |token| Input::Heartbeat(token, beat))? {
+            Answer::Heartbeat(result) => result,
+            _ => Err(GroupError::CoordinatorNotAvailable),
+        }
+    }
+
+    /// `LeaveGroup`. Does not wait for the journal: if this is lost, the session ends the member.
+    pub fn leave(&self, group: &GroupId, leave: Leave) -> Result<Vec<Left>, GroupError> {
+        let unknown = leave.members.clone();
+        match self.ask_now(group, |token| Input::Leave(token, leave)) {
+            Ok(Answer::Leave(result)) => result,
+            // Without such a group, each of them is unknown.
+            Err(GroupError::UnknownMemberId) => Ok(unknown
+                .into_iter()
+                .map(|leaver| Left {
+                    member_id: leaver.member_id,
+                    instance_id: leaver.instance_id,
+                    result: Err(GroupError::UnknownMemberId),
+                })
+                .collect()),
+            Ok(_) => Err(GroupError::CoordinatorNotAvailable),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// May this client commit offsets of the group? A yes counts as a heartbeat.
+    pub fn commit_check(&self, group: &GroupId, check: CommitCheck) -> Result<(), GroupError> {
+        let outside = check.generation < 0;
+        match self.ask_now(group, |token| Input::CommitCheck(token, check)) {
+            Ok(Answer::CommitCheck(result)) => result,
+            // A group that only keeps offsets has no members; a member of it is of the past.
+            Err(GroupError::UnknownMemberId) if outside => Ok(()),
+            Err(GroupError::UnknownMemberId) => Err(GroupError::IllegalGeneration),
+            Ok(_) => Err(GroupError::CoordinatorNotAvailable),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `DeleteGroups`, durable; its offsets are the offset store's to delete.
+    pub async fn delete(&self, group: &GroupId) -> Result<(), GroupError> {
+        let asked = self.ask(group, false, Input::Delete);
+        match self.wait(asked).await {
+            Ok(Answer::Delete(result)) => result,
+            Err(GroupError::UnknownMemberId) => Err(GroupError::GroupIdNotFound),
+            Ok(_) => Err(GroupError::CoordinatorNotAvailable),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All groups that have or had members. Groups that only keep offsets are the offset store's.
+    pub fn list(&self) -> Vec<Listed> {
+        let state = self.lock();
+        let listed = |(group, cell): (&GroupId, &Cell)| Listed {
+            group: group.clone(),
+            phase: cell.machine.phase(),
+            protocol_type: cell.machine.protocol_type().unwrap_or_default().to_owned(),
+        };
+        state.cells.iter().map(listed).collect()
+    }
+
+    /// One group; none if no member ever joined.
+    pub fn describe(&self, group: &GroupId) -> Option<Description> {
+        self.lock().cells.get(group).map(|cell| cell.machine.describe())
+    }
+
+    /// What a member said to the chosen assignor when it joined: for consumers their
+    /// subscription. `member` is a member id or `instance:<id>`.
+    pub fn subscription(&self, group: &GroupId, member: &MemberId) -> Option<Bytes> {
+        self.lock().cells.get(group)?.machine.subscription(member)
+    }
+
+    /// The members of a group, static ones as `instance:<id>`.
+    pub fn members(&self, group: &GroupId) -> Vec<MemberId> {
+        let state = self.lock();
+        state.cells.get(group).map(|c| c.machine.member_keys().collect()).unwrap_or_default()
+    }
+
+    /// Does the group have members, and since when not?
+    pub fn occupancy(&self, group: &GroupId) -> Occupancy {
+        match self.lock().cells.get(group) {
+            None => Occupancy::Unknown,
+            Some(cell) => cell.occupancy(),
+        }
+    }
+
+    /// Forgets groups that have been empty for ten minutes and keep no offsets.
+    pub fn expire(&self, has_offsets: impl Fn(&GroupId) -> bool) {
+        let now = self.now();
+        let idle: Vec<GroupId> = self
+            .lock()
+            .cells
+            .iter()
+            .filter(|(_, cell)| match cell.occupancy() {
+                Occupancy::VacantSince(since) => VACANT_MS_MAX <= now.wall.since(since),
+                Occupancy::Occupied | Occupancy::Unknown => false,
+            })
+            .map(|(group, _)| group.clone())
+            .collect();
+        for group in idle.iter().filter(|group| !has_offsets(group)) {
+            // Its answer is nobody's; a member that came meanwhile keeps the group.
+            drop(self.ask(group, false, Input::Delete));
+        }
+    }
+
+    /// Ends sessions and waits at their time; runs as long as the server does.
+    pub async fn run_timers(self) {
+        loop {
+            match self.tick() {
+                None => self.inner.nearer.notified().await,
+                Some(at) => {
+                    let pause = Duration::from_millis(at.0.since(self.now().mono));
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = self.inner.nearer.notified() => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what is due; says when to look again.
+    fn tick(&self) -> Option<Deadline> {
+        let now = self.now();
+        let mut state = self.lock();
+        let mut next: Option<MonoMs> = None;
+        let ids: Vec<GroupId> = state.cells.keys().cloned().collect();
+        for group in ids {
+            let Some(cell) = state.cells.get_mut(&group) else { continue };
+            let due = cell.machine.poll_timeout().is_some_and(|due| due.0 <= now.mono);
+            if due || cell.unkept.is_some() {
+                cell.machine.handle_timeout(now);
+                self.drain(&group, cell, now);
+            }
+            let again = cell.unkept.is_some().then(|| now.mono.plus(KEEP_AGAIN_MS));
+            let wanted = cell.machine.poll_timeout().map(|due| due.0).into_iter().chain(again);
+            next = next.into_iter().chain(wanted).min();
+            if cell.is_over() {
+                state.cells.remove(&group);
+            }
+        }
+        state.armed = next;
+        next.map(Deadline)
+    }
+
+    /// Puts a request to a group; `UnknownMemberId` if there is no such group and none is made.
+    fn ask(
+        &self,
+        group: &GroupId,
+        create: bool,
+        input: impl FnOnce(Token) -> Input,
+    ) -> Result<oneshot::Receiver<Reply>, GroupError> {
+        if group.as_str().is_empty() {
+            return Err(GroupError::InvalidGroupId);
+        }
+        let now = self.now();
+        let mut state = self.lock();
+        state.tokens = state.tokens.saturating_add(1);
+        let token = Token(state.tokens);
+        let (sender, receiver) = oneshot::channel();
+        if create && !state.cells.contains_key(group) {
+            let machine = Classic::new(self.inner.config);
+            state.cells.insert(group.clone(), Cell::new(machine, now.wall));
+        }
+        let armed = state.armed;
+        let cell = state.cells.get_mut(group).ok_or(GroupError::UnknownMemberId)?;
+        cell.waiting.insert(token, sender);
+        cell.machine.handle(now, input(token));
+        self.drain(group, cell, now);
+        let wanted = cell.machine.poll_timeout().map(|due| due.0);
+        let unkept = cell.unkept.is_some();
+        if cell.is_over() {
+            state.cells.remove(group);
+        }
+        if unkept || wanted.is_some_and(|due| armed.is_none_or(|armed| due < armed)) {
+            self.inner.nearer.notify_one();
+        }
+        Ok(receiver)
+    }
+
+    /// Waits for the answer, then for the durability of what it rests on.
+    async fn wait(
+        &self,
+        asked: Result<oneshot::Receiver<Reply>, GroupError>,
+    ) -> Result<Answer, GroupError> {
+        let reply = asked?.await.map_err(|_| GroupError::CoordinatorNotAvailable)?;
+        let seq = reply.rests_on.ok_or(GroupError::CoordinatorNotAvailable)?;
+        if self.inner.journal.durable_seq() < seq {
+            let durable = self.inner.journal.durable(seq).await;
+            durable.map_err(|_| GroupError::CoordinatorNotAvailable)?;
+        }
+        Ok(reply.answer)
+    }
+
+    /// For requests that every machine answers at once and that rest on nothing kept.
+    fn ask_now(
+        &self,
+        group: &GroupId,
+        input: impl FnOnce(Token) -> Input,
+    ) -> Result<Answer, GroupError> {
+        let mut receiver = self.ask(group, false, input)?;
+        let reply = receiver.try_recv().map_err(|_| GroupError::CoordinatorNotAvailable)?;
+        Ok(reply.answer)
+    }
+
+    fn drain(&self, group: &GroupId, cell: &mut Cell, now: Now) {
+        cell.drain(group, now.wall, &self.inner.journal, &self.inner.events);
+    }
+
+    fn now(&self) -> Now {
+        (self.inner.clock)()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Groups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Groups").field("count", &self.lock().cells.len()).finish_non_exhaustive()
+    }
+}

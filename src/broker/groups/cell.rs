@@ -1,0 +1,123 @@
+//! One group with the requests that wait for it and what of it is kept.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::broker::groups::record::{self, Kept};
+use crate::broker::groups::{GROUP_KIND, GroupEvent, Occupancy};
+use crate::group::{Answer, Classic, GroupState, Output, Phase, Token, member_key};
+use crate::journal::{Journal, NewEntry};
+use crate::model::{GroupId, WallMs};
+
+/// An answer and what it rests on.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) answer: Answer,
+    /// The entry that must be durable first, 0 = none; absent if the journal did not take it.
+    pub(super) rests_on: Option<u64>,
+}
+
+pub(super) struct Cell {
+    pub(super) machine: Classic,
+    pub(super) waiting: BTreeMap<Token, oneshot::Sender<Reply>>,
+    /// What the journal did not take; offered again until it does.
+    pub(super) unkept: Option<NewEntry>,
+    /// The last entry it took, 0 = none since the start.
+    kept_seq: u64,
+    /// When the state last changed for good; an empty group is vacant since then.
+    kept_at: WallMs,
+}
+
+impl Cell {
+    pub(super) fn new(machine: Classic, at: WallMs) -> Self {
+        Self { machine, waiting: BTreeMap::new(), unkept: None, kept_seq: 0, kept_at: at }
+    }
+
+    pub(super) fn restored(machine: Classic, at: WallMs) -> Self {
+        Self::new(machine, at)
+    }
+
+    /// Does all the machine says, in its order.
+    pub(super) fn drain(
+        &mut self,
+        group: &GroupId,
+        at: WallMs,
+        journal: &Journal,
+        events: &mpsc::UnboundedSender<GroupEvent>,
+    ) {
+        if let Some(entry) = self.unkept.clone() {
+            self.keep(entry, journal);
+        }
+        while let Some(output) = self.machine.poll_output() {
+            let event = match output {
+                Output::Answer(token, answer) => {
+                    self.reply(token, answer);
+                    continue;
+                }
+                Output::Persist(state) => {
+                    self.persist(group, at, state, journal);
+                    continue;
+                }
+                Output::Forget => {
+                    self.keep(NewEntry::tombstone(GROUP_KIND, record::key_of(group)), journal);
+                    continue;
+                }
+                Output::MemberGone(gone) => GroupEvent::MemberGone {
+                    group: group.clone(),
+                    member: member_key(&gone.member_id, gone.instance_id.as_deref()),
+                    member_id: gone.member_id,
+                    cause: gone.cause,
+                },
+                Output::Generation(generation) => {
+                    GroupEvent::Rebalanced { group: group.clone(), generation }
+                }
+            };
+            // Nobody listens any more only while the server stops.
+            drop(events.send(event));
+        }
+    }
+
+    pub(super) fn occupancy(&self) -> Occupancy {
+        match self.machine.phase() {
+            Phase::Empty => Occupancy::VacantSince(self.kept_at),
+            Phase::Dead => Occupancy::Unknown,
+            _ => Occupancy::Occupied,
+        }
+    }
+
+    /// Nothing is lost when this cell is dropped: the group is deleted, or nobody ever joined it.
+    pub(super) fn is_over(&self) -> bool {
+        let deleted = self.machine.phase() == Phase::Dead;
+        self.unkept.is_none() && self.waiting.is_empty() && (deleted || self.machine.is_blank())
+    }
+
+    fn reply(&mut self, token: Token, answer: Answer) {
+        let Some(sender) = self.waiting.remove(&token) else { return };
+        let rests_on = self.unkept.is_none().then_some(self.kept_seq);
+        // The client may have gone; the machine will notice by its silence.
+        drop(sender.send(Reply { answer, rests_on }));
+    }
+
+    fn persist(&mut self, group: &GroupId, at: WallMs, state: GroupState, journal: &Journal) {
+        self.kept_at = at;
+        let head = record::write(&Kept { at, state });
+        let key = record::key_of(group);
+        self.keep(NewEntry::keyed(GROUP_KIND, key, head, bytes::Bytes::new()), journal);
+    }
+
+    fn keep(&mut self, entry: NewEntry, journal: &Journal) {
+        match journal.append(vec![entry.clone()]) {
+            Ok(appended) => {
+                self.kept_seq = appended.seq();
+                self.unkept = None;
+            }
+            Err(error) => {
+                if self.unkept.is_none() {
+                    tracing::warn!(%error, "a group's state is not kept yet; its members wait");
+                }
+                self.unkept = Some(entry);
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Produce to and read from one partition.
+
+use std::sync::PoisonError;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::broker::kind;
+use crate::broker::producers::Judged;
+use crate::broker::topic::{Partition, Topic};
+use crate::broker::versioned;
+use crate::journal::{Bounds, Entry, NewEntry, StreamAppend, StreamBatch, StreamId};
+use crate::model::WallMs;
+use crate::wire::batch::{Batch, BatchHeader, RawRecord, find_record, rebase};
+
+/// One node: every batch is of this leader epoch.
+const LEADER_EPOCH: i32 = 0;
+/// A record asked for by reference unpacks to at most this.
+const RECORD_BYTES_MAX: usize = 64 << 20;
+/// The one key of its kind.
+const MARK_KEY: Bytes = Bytes::from_static(b"-");
+/// The format of that kind: a version byte, then a number in postcard's encoding.
+const MARK_VERSION: u8 = 1;
+/// What the journal calls this owner of snapshots.
+const OWNER: &str = "producers";
+/// Bounds of a stream that is not there any more.
+const NOTHING: Bounds = Bounds { start: 0, visible_end: 0, next: 0, bytes: 0 };
+
+/// Where a batch went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Produced {
+    /// Of its first record.
+    pub base_offset: i64,
+    /// In the journal; acknowledge once this is as safe as promised.
+    pub seq: u64,
+    /// The first offset the partition keeps.
+    pub log_start: i64,
+}
+
+/// What was read of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadBack {
+    /// Whole batches, ascending, rebased to their offsets; empty at the end of the log.
+    pub records: Bytes,
+    /// The partition's offsets.
+    pub bounds: Bounds,
+}
+
+impl Broker {
+    /// Appends a validated batch as it came. Does not wait: see [`Broker::acknowledged`].
+    pub fn produce(
+        &self,
+        topic: &Topic,
+        partition: &Partition,
+        batch: &Batch,
+    ) -> Result<Produced, BrokerError> {
+        let max = topic.settings.max_message_bytes;
+        if batch.bytes.len() > max {
+            return Err(BrokerError::MessageTooLarge { bytes: batch.bytes.len(), max });
+        }
+        let header = &batch.header;
+        let log_start = self.bounds(partition).start;
+        if header.producer_id < 0 {
+            let (base_offset, seq) = self.append(partition.stream, batch)?;
+            return Ok(Produced { base_offset, seq, log_start });
+        }
+        // The lock keeps the order of sequence numbers the order of the log.
+        let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
+        match producers.judge(header)? {
+            Judged::Repeated { base_offset, seq } => Ok(Produced { base_offset, seq, log_start }),
+            Judged::Append => {
+                let (base_offset, seq) = self.append(partition.stream, batch)?;
+                producers.record(header, base_offset, seq, self.clock.now().wall);
+                Ok(Produced { base_offset, seq, log_start })
+            }
+        }
+    }
+
+    /// The partition's offsets; a stream dropped meanwhile is empty.
+    pub fn bounds(&self, partition: &Partition) -> Bounds {
+        self.journal.stream_bounds(partition.stream).unwrap_or(NOTHING)
+    }
+
+    /// Whole batches from the one that holds `offset` on: at least one when there is one, more
+    /// while they fit in `bytes_max`.
+    pub fn read(
+        &self,
+        partition: &Partition,
+        offset: i64,
+        bytes_max: usize,
+    ) -> Result<ReadBack, BrokerError> {
+        let bounds = self.bounds(partition);
+        if offset < bounds.start || offset > bounds.visible_end {
+            return Err(BrokerError::OffsetOutOfRange);
+        }
+        if offset == bounds.visible_end || bytes_max == 0 {
+            return Ok(ReadBack { records: Bytes::new(), bounds });
+        }
+        let batches = self.journal.stream_read(partition.stream, offset, bytes_max)?;
+        Ok(ReadBack { records: join(&batches), bounds })
+    }
+
+    /// The record at `offset`, whole; `None` when retention has taken it or it never was.
+    pub fn record_at(
+        &self,
+        partition: &Partition,
+        offset: i64,
+    ) -> Result<Option<RawRecord>, BrokerError> {
+        let bounds = self.bounds(partition);
+        if !(bounds.start..bounds.visible_end).contains(&offset) {
+            return Ok(None);
+        }
+        let read = self.read(partition, offset, 1)?;
+        let Ok(batch) = Batch::parse(&read.records) else { return Ok(None) };
+        Ok(find_record(&batch, offset, RECORD_BYTES_MAX).ok().flatten())
+    }
+
+    /// The first offset whose batch has a record of that time or later (ListOffsets by time).
+    pub fn offset_at_time(
+        &self,
+        partition: &Partition,
+        timestamp_ms: i64,
+    ) -> Result<Option<(i64, i64)>, BrokerError> {
+        let Some((base, _)) = self.journal.stream_find_time(partition.stream, timestamp_ms)? else {
+            return Ok(None);
+        };
+        self.first_record_since(partition, base, timestamp_ms)
+    }
+
+    /// The offset and time of the latest record by time (ListOffsets −3).
+    pub fn latest_time(&self, partition: &Partition) -> Result<Option<(i64, i64)>, BrokerError> {
+        let Some((base, time)) = self.journal.stream_latest_time(partition.stream)? else {
+            return Ok(None);
+        };
+        self.first_record_since(partition, base, time)
+    }
+
+    /// Wakes `waker` once when something new may be read.
+    pub fn watch(&self, partition: &Partition, waker: &std::sync::Arc<tokio::sync::Notify>) {
+        self.journal.stream_watch(partition.stream, waker);
+    }
+
+    fn first_record_since(
+        &self,
+        partition: &Partition,
+        base: i64,
+        timestamp_ms: i64,
+    ) -> Result<Option<(i64, i64)>, BrokerError> {
+        let read = self.read(partition, base, 1)?;
+        let Ok(batch) = Batch::parse(&read.records) else { return Ok(None) };
+        let Ok(records) = crate::wire::batch::records(&batch, RECORD_BYTES_MAX) else {
+            return Ok(Some((base, batch.header.max_timestamp_ms)));
+        };
+        let found = records
+            .filter_map(Result::ok)
+            .find(|record| record.timestamp_ms >= timestamp_ms)
+            .map(|record| (record.offset, record.timestamp_ms));
+        Ok(found.or(Some((base, batch.header.max_timestamp_ms))))
+    }
+
+    fn append(&self, stream: StreamId, batch: &Batch) -> Result<(i64, u64), BrokerError> {
+        let header = &batch.header;
+        let append = StreamAppend {
+            stream,
+            records: u32::try_from(header.last_offset_delta).unwrap_or(0).saturating_add(1),
+            max_timestamp_ms: header.max_timestamp_ms,
+        };
+        let entry = NewEntry::batch(kind::BATCH, append, Bytes::new(), batch.bytes.clone());
+        let appended = self.journal.append_with(vec![entry], self.durability)?;
+        Ok((appended.base_offsets.first().copied().unwrap_or(0), appended.seq()))
+    }
+
+    /// Takes a journalled batch back: its producer's sequence numbers.
+    pub(super) fn replay_batch(&self, entry: &Entry) {
+        let Some(part) = &entry.stream else { return };
+        let Ok(header) = BatchHeader::parse(&entry.body) else { return };
+        if header.producer_id < 0 {
+            return;
+        }
+        let producers = self.topics.producers(part.stream);
+        let mut producers = producers.lock().unwrap_or_else(PoisonError::into_inner);
+        producers.record(&header, part.base_offset, entry.seq, WallMs(part.max_timestamp_ms));
+    }
+
+    /// Takes a stored snapshot of a partition's producers back.
+    pub(super) fn replay_producers(&self, entry: &Entry) {
+        let Some(stream) = entry.key.as_deref().and_then(|key| key.first_chunk::<4>()) else {
+            return;
+        };
+        let producers = self.topics.producers(StreamId(u32::from_le_bytes(*stream)));
+        producers.lock().unwrap_or_else(PoisonError::into_inner).restore(&entry.head);
+    }
+
+    /// Journals what changed in the producers' past since the last call, so that recovery need not
+    /// read the batches behind it.
+    pub fn keep_producers(&self) -> Result<(), BrokerError> {
+        let now = self.clock.now().wall;
+        // Whatever is durable by now is in the snapshots below: a batch is recorded under the
+        // lock it was appended under.
+        let all_before = self.journal.durable_seq();
+        for (stream, producers) in self.topics.all_producers() {
+            let snapshot = producers.lock().unwrap_or_else(PoisonError::into_inner).snapshot(now);
+            if let Some(bytes) = snapshot {
+                let key = Bytes::copy_from_slice(&stream.0.to_le_bytes());
+                let head = Bytes::from(bytes);
+                let entry = NewEntry::keyed(kind::PRODUCERS, key, head, Bytes::new());
+                self.journal.append(vec![entry])?;
+            }
+        }
+        let head = versioned::write(MARK_VERSION, &all_before);
+        let mark = NewEntry::keyed(kind::PRODUCERS_MARK, MARK_KEY, head, Bytes::new());
+        let seq = self.journal.append(vec![mark])?.seq();
+        self.journal.durable_blocking(seq)?;
+        self.journal.hold_from(OWNER, all_before);
+        Ok(())
+    }
+
+    /// Where a replay has to begin: at the journal's checkpoint, or before it at the last
+    /// snapshot of producers.
+    pub fn replay_from(&self, checkpointed: u64) -> Result<u64, BrokerError> {
+        let Some(at) = self.journal.keyed_get(kind::PRODUCERS_MARK, &MARK_KEY)? else {
+            return Ok(0);
+        };
+        let entry = self.journal.read(at)?;
+        // One that cannot be read means no more than that more of the log is.
+        let kept = versioned::read("mark of producers", MARK_VERSION, &entry.head).unwrap_or(0);
+        self.journal.hold_from(OWNER, kept.min(checkpointed));
+        Ok(kept.min(checkpointed))
+    }
+}
+
+/// Batches one after the other, each told its offset: an 8-byte patch outside the CRC.
+fn join(batches: &[StreamBatch]) -> Bytes {
+    let bytes = batches.iter().map(|batch| batch.body.len()).sum();
+    let mut out = BytesMut::with_capacity(bytes);
+    for batch in batches {
+        let at = out.len();
+        out.extend_from_slice(&batch.body);
+        let placed = out
+            .get_mut(at..)
+            .is_some_and(|place| rebase(place, batch.base_offset, LEADER_EPOCH).is_ok());
+        if !placed {
+            // Not a batch: nothing of it may be sent, and nothing behind it without a gap.
+            out.truncate(at);
+        }
+    }
+    out.freeze()
+}

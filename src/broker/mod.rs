@@ -1,0 +1,104 @@
+//! Local topics: what a client can produce to, fetch from and commit on without any cluster.
+//!
+//! Topic partitions are streams of the journal; `broker` reads through its indexes and writes
+//! through the same writer as everyone. Nothing here knows of retries.
+
+pub mod error;
+pub mod groups;
+pub mod ids;
+pub mod kind;
+mod log;
+pub mod offsets;
+pub mod producers;
+mod retention;
+pub mod settings;
+pub mod topic;
+pub mod topics;
+pub mod versioned;
+
+use crate::broker::groups::Groups;
+use crate::broker::ids::Ids;
+use crate::broker::offsets::Offsets;
+use crate::broker::topics::Topics;
+use crate::broker::versioned::FactError;
+use crate::clock::Clock;
+use crate::journal::{Durability, Entry, Journal};
+
+pub use crate::broker::log::{Produced, ReadBack};
+pub use crate::broker::retention::Expired;
+
+/// The local cluster.
+#[derive(Debug)]
+pub struct Broker {
+    /// Topics by name and id.
+    pub topics: Topics,
+    /// Consumer groups.
+    pub groups: Groups,
+    /// Committed offsets.
+    pub offsets: Offsets,
+    ids: Ids,
+    journal: Journal,
+    durability: Durability,
+    clock: Clock,
+}
+
+impl Broker {
+    /// A cluster without topics; [`Broker::replay`] fills it, [`Broker::started`] ends that.
+    /// `durability` is what an acknowledged Produce with acks ≥ 1 promises.
+    pub fn new(
+        topics: Topics,
+        groups: Groups,
+        offsets: Offsets,
+        journal: Journal,
+        durability: Durability,
+        clock: Clock,
+    ) -> Self {
+        let ids = Ids::new(journal.clone());
+        Self { topics, groups, offsets, ids, journal, durability, clock }
+    }
+
+    /// Takes one journalled entry back, in order; kinds of other owners are passed over.
+    pub fn replay(&self, entry: &Entry) {
+        match entry.kind {
+            kind::TOPIC => self.topics.replay(entry),
+            kind::OFFSET => readable(entry, self.offsets.replay(entry)),
+            kind::GROUP => readable(entry, self.groups.replay(entry)),
+            kind::BATCH => self.replay_batch(entry),
+            kind::PRODUCERS => self.replay_producers(entry),
+            kind::PRODUCER_ID | kind::CLUSTER => readable(entry, self.ids.replay(entry)),
+            _ => {}
+        }
+    }
+
+    /// The cluster id; made by [`Broker::started`] at the first start.
+    pub fn cluster_id(&self) -> &str {
+        self.ids.cluster_id()
+    }
+
+    /// A producer id nobody had before.
+    pub async fn next_producer_id(&self) -> Result<i64, error::BrokerError> {
+        self.ids.next_producer_id().await
+    }
+
+    /// Ends the replay: gives the cluster its id if it has none yet.
+    pub async fn started(&self) -> Result<(), error::BrokerError> {
+        self.ids.settle_cluster_id().await
+    }
+
+    /// Returns once entry `seq` is fdatasync'd.
+    pub async fn durable(&self, seq: u64) -> Result<(), error::BrokerError> {
+        Ok(self.journal.durable(seq).await?)
+    }
+
+    /// Returns once entry `seq` is as safe as `topics.durability` promises.
+    pub async fn acknowledged(&self, seq: u64) -> Result<(), error::BrokerError> {
+        Ok(self.journal.acknowledged(seq, self.durability).await?)
+    }
+}
+
+/// State that cannot be read is left out, and said so: it is one group's, not everyone's.
+fn readable(entry: &Entry, replayed: Result<(), FactError>) {
+    if let Err(error) = replayed {
+        tracing::error!(seq = entry.seq, %error, "what is stored of this cluster cannot be read");
+    }
+}

@@ -1,0 +1,309 @@
+//! Committed offsets of all groups of the embedded cluster.
+//!
+//! Each is a keyed entry of the journal, so the log keeps the last one; this is the table in
+//! memory. What was committed can be fetched once it is durable, as on Kafka.
+
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::broker::groups::Occupancy;
+use crate::broker::versioned::FactError;
+use crate::journal::{AppendError, Entry, Journal, JournalError, Kind, NewEntry};
+use crate::model::{GroupId, TopicName, WallMs};
+
+pub use record::Committed;
+
+/// A committed offset; key = group NUL topic NUL partition (4 bytes, big-endian), head = the
+/// offset, body empty.
+pub const OFFSET_KIND: Kind = Kind(17);
+/// Kafka `offset.metadata.max.bytes`.
+pub const METADATA_BYTES_MAX: usize = 4_096;
+/// Kafka `offsets.retention.minutes`, 7 days.
+pub const RETENTION_MS: u64 = 7 * 24 * 3_600_000;
+
+/// One partition of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitItem {
+    /// The topic.
+    pub topic: TopicName,
+    /// The partition.
+    pub partition: i32,
+    /// The next offset to read.
+    pub offset: i64,
+    /// Leader epoch of the last record read; −1 = unknown.
+    pub leader_epoch: i32,
+    /// The client's own note, at most [`METADATA_BYTES_MAX`]; returned byte for byte.
+    pub metadata: String,
+}
+
+/// Why one partition of a commit is refused; the others go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ItemError {
+    /// `OFFSET_METADATA_TOO_LARGE`.
+    #[error("the metadata of a committed offset may have at most 4096 bytes")]
+    MetadataTooLarge,
+    /// `INVALID_TOPIC_EXCEPTION`.
+    #[error("this is no topic name")]
+    InvalidTopic,
+}
+
+impl CommitItem {
+    /// Whether this partition's part of a commit can be stored.
+    pub fn check(&self) -> Result<(), ItemError> {
+        if METADATA_BYTES_MAX < self.metadata.len() {
+            return Err(ItemError::MetadataTooLarge);
+        }
+        // NUL parts a key; no legal topic name has one.
+        if self.topic.as_str().is_empty() || self.topic.as_str().contains('\0') {
+            return Err(ItemError::InvalidTopic);
+        }
+        Ok(())
+    }
+}
+
+/// What became of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The entry to wait for; 0 = nothing was appended.
+    pub seq: u64,
+    /// One per item, in its order.
+    pub results: Vec<Result<(), ItemError>>,
+}
+
+/// One partition of a fetch; `None` = nothing committed.
+pub type Fetched = (TopicName, i32, Option<Committed>);
+
+/// The offset store; clones share it.
+#[derive(Clone, Debug)]
+pub struct Offsets {
+    journal: Journal,
+    books: Arc<Mutex<BTreeMap<GroupId, Book>>>,
+}
+
+type Book = BTreeMap<TopicName, BTreeMap<i32, Position>>;
+
+/// One group's place in one partition.
+#[derive(Clone, Debug, Default)]
+struct Position {
+    durable: Option<Committed>,
+    /// Appended, with their sequence numbers, oldest first.
+    pending: Vec<(u64, Committed)>,
+}
+
+impl Offsets {
+    /// An empty store; see [`Offsets::replay`].
+    pub fn new(journal: Journal) -> Self {
+        Self { journal, books: Arc::default() }
+    }
+
+    /// Takes an entry found at start; entries of other kinds are none of its business.
+    pub fn replay(&self, entry: &Entry) -> Result<(), FactError> {
+        let Some(key) = entry.key.as_ref().filter(|_| entry.kind == OFFSET_KIND) else {
+            return Ok(());
+        };
+        let (group, topic, partition) = record::split_key(key)?;
+        let mut books = self.lock();
+        if entry.is_tombstone() {
+            if let Some(positions) = books.get_mut(&group).and_then(|book| book.get_mut(&topic)) {
+                positions.remove(&partition);
+            }
+            prune(&mut books, &group);
+            return Ok(());
+        }
+        let durable = Some(record::read(&entry.head)?);
+        let position = Position { durable, pending: Vec::new() };
+        books.entry(group).or_default().entry(topic).or_default().insert(partition, position);
+        Ok(())
+    }
+
+    /// Appends a commit as one unit. Wait with [`Offsets::durable`] before it is acknowledged.
+    /// Whether the client may commit is the group's to say.
+    pub fn commit(
+        &self,
+        group: &GroupId,
+        at: WallMs,
+        items: Vec<CommitItem>,
+    ) -> Result<Receipt, AppendError> {
+        let results: Vec<_> = items.iter().map(CommitItem::check).collect();
+        let mut entries = Vec::new();
+        let mut accepted = Vec::new();
+        for (item, _) in items.into_iter().zip(&results).filter(|(_, result)| result.is_ok()) {
+            let committed = Committed {
+                offset: item.offset,
+                leader_epoch: item.leader_epoch,
+                metadata: item.metadata,
+                commit_ms: at,
+            };
+            let key = record::key(group, &item.topic, item.partition);
+            let head = record::write(&committed);
+            entries.push(NewEntry::keyed(OFFSET_KIND, key, head, Bytes::new()));
+            accepted.push((item.topic, item.partition, committed));
+        }
+        if entries.is_empty() {
+            return Ok(Receipt { seq: 0, results });
+        }
+        // Under the lock, so that the table changes in the order of the log.
+        let mut books = self.lock();
+        let seq = self.journal.append(entries)?.seq();
+        let durable_seq = self.journal.durable_seq();
+        let book = books.entry(group.clone()).or_default();
+        for (topic, partition, committed) in accepted {
+            let position = book.entry(topic).or_default().entry(partition).or_default();
+            position.settle(durable_seq);
+            position.pending.push((seq, committed));
+        }
+        Ok(Receipt { seq, results })
+    }
+
+    /// Returns when a commit or deletion is on the disk.
+    pub async fn durable(&self, seq: u64) -> Result<(), JournalError> {
+        if seq <= self.journal.durable_seq() {
+            return Ok(());
+        }
+        self.journal.durable(seq).await
+    }
+
+    /// The durable offset of one partition.
+    pub fn committed(
+        &self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+    ) -> Option<Committed> {
+        let durable_seq = self.journal.durable_seq();
+        let mut books = self.lock();
+        let position = books.get_mut(group)?.get_mut(topic)?.get_mut(&partition)?;
+        position.settle(durable_seq);
+        position.durable.clone()
+    }
+
+    /// The durable offsets of a group: of these partitions in their order, or of all that have one.
+    pub fn fetch(&self, group: &GroupId, topics: Option<&[(TopicName, Vec<i32>)]>) -> Vec<Fetched> {
+        let Some(topics) = topics else { return self.fetch_all(group) };
+        let asked = topics.iter().flat_map(|(topic, partitions)| {
+            partitions.iter().map(move |partition| (topic, *partition))
+        });
+        asked.map(|(t, p)| (t.clone(), p, self.committed(group, t, p))).collect()
+    }
+
+    /// Groups that keep at least one offset.
+    pub fn groups(&self) -> Vec<GroupId> {
+        self.lock().keys().cloned().collect()
+    }
+
+    /// Does this group keep an offset?
+    pub fn has(&self, group: &GroupId) -> bool {
+        self.lock().contains_key(group)
+    }
+
+    /// Deletes all offsets of a group; returns the entry to wait for, 0 = there were none.
+    pub fn delete_group(&self, group: &GroupId) -> Result<u64, AppendError> {
+        self.remove(|owner, _, _| owner == group)
+    }
+
+    /// Deletes all offsets in a topic, which is being deleted; returns the entry to wait for.
+    pub fn delete_topic(&self, topic: &TopicName) -> Result<u64, AppendError> {
+        self.remove(|_, of, _| of == topic)
+    }
+
+    /// Deletes offsets of groups that have been empty, and of partitions not committed, for
+    /// [`RETENTION_MS`]. `occupancy` is [`Groups::occupancy`](crate::broker::groups::Groups).
+    pub fn expire(
+        &self,
+        now: WallMs,
+        occupancy: impl Fn(&GroupId) -> Occupancy,
+    ) -> Result<u64, AppendError> {
+        let mut expired = std::collections::BTreeSet::new();
+        for group in self.groups() {
+            let vacant_since = match occupancy(&group) {
+                Occupancy::Occupied => continue,
+                Occupancy::VacantSince(since) => since,
+                Occupancy::Unknown => WallMs(0),
+            };
+            if RETENTION_MS <= now.since(vacant_since) {
+                expired.insert(group);
+            }
+        }
+        self.remove(|group, _, position| {
+            let last = position.newest().map_or(now, |committed| committed.commit_ms);
+            expired.contains(group) && RETENTION_MS <= now.since(last)
+        })
+    }
+
+    fn fetch_all(&self, group: &GroupId) -> Vec<Fetched> {
+        let durable_seq = self.journal.durable_seq();
+        let mut books = self.lock();
+        let Some(book) = books.get_mut(group) else { return Vec::new() };
+        let mut all = Vec::new();
+        for (topic, positions) in book {
+            for (partition, position) in positions {
+                position.settle(durable_seq);
+                if let Some(committed) = &position.durable {
+                    all.push((topic.clone(), *partition, Some(committed.clone())));
+                }
+            }
+        }
+        all
+    }
+
+    fn remove(
+        &self,
+        goes: impl Fn(&GroupId, &TopicName, &Position) -> bool,
+    ) -> Result<u64, AppendError> {
+        let mut books = self.lock();
+        let mut entries = Vec::new();
+        for (group, book) in books.iter() {
+            for (topic, positions) in book {
+                let going = positions.iter().filter(|(_, place)| goes(group, topic, place));
+                let keys = going.map(|(partition, _)| record::key(group, topic, *partition));
+                entries.extend(keys.map(|key| NewEntry::tombstone(OFFSET_KIND, key)));
+            }
+        }
+        if entries.is_empty() {
+            return Ok(0);
+        }
+        // Freed room is what a full disk needs: this may use the reserve.
+        let seq = self.journal.append_reserved(entries)?.seq();
+        books.retain(|group, book| {
+            book.retain(|topic, positions| {
+                positions.retain(|_, position| !goes(group, topic, position));
+                !positions.is_empty()
+            });
+            !book.is_empty()
+        });
+        Ok(seq)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<GroupId, Book>> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Position {
+    /// What has become durable takes effect.
+    fn settle(&mut self, durable_seq: u64) {
+        let done = self.pending.iter().take_while(|(seq, _)| *seq <= durable_seq).count();
+        if let Some((_, committed)) = self.pending.drain(..done).next_back() {
+            self.durable = Some(committed);
+        }
+    }
+
+    fn newest(&self) -> Option<&Committed> {
+        self.pending.last().map(|(_, committed)| committed).or(self.durable.as_ref())
+    }
+}
+
+fn prune(books: &mut BTreeMap<GroupId, Book>, group: &GroupId) {
+    if let Some(book) = books.get_mut(group) {
+        book.retain(|_, positions| !positions.is_empty());
+        if book.is_empty() {
+            books.remove(group);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! How a committed offset lies in the journal.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use crate::broker::versioned::{self, FactError};
+use crate::model::{GroupId, TopicName, WallMs};
+
+const WHAT: &str = "committed offset";
+const VERSION: u8 = 1;
+const NUL: u8 = 0;
+/// The partition and the two NULs before it and the topic.
+const KEY_EXTRA_BYTES: usize = 6;
+
+/// A committed offset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Committed {
+    /// The next offset to read.
+    pub offset: i64,
+    /// Leader epoch of the last record read; −1 = unknown.
+    pub leader_epoch: i32,
+    /// The client's own note.
+    pub metadata: String,
+    /// When it was committed.
+    pub commit_ms: WallMs,
+}
+
+pub(super) fn key(group: &GroupId, topic: &TopicName, partition: i32) -> Bytes {
+    let (group, topic) = (group.as_str().as_bytes(), topic.as_str().as_bytes());
+    let mut key = BytesMut::with_capacity(group.len() + topic.len() + KEY_EXTRA_BYTES);
+    key.put_slice(group);
+    key.put_u8(NUL);
+    key.put_slice(topic);
+    key.put_u8(NUL);
+    key.put_i32(partition);
+    key.freeze()
+}
+
+/// Reads from the end: a group id may hold NULs, a topic never does.
+pub(super) fn split_key(key: &[u8]) -> Result<(GroupId, TopicName, i32), FactError> {
+    let split = || {
+        let (rest, partition) = key.split_last_chunk::<4>()?;
+        let rest = rest.strip_suffix(&[NUL])?;
+        let nul = rest.iter().rposition(|byte| *byte == NUL)?;
+        let (group, topic) = rest.split_at_checked(nul)?;
+        let group = std::str::from_utf8(group).ok()?;
+        let topic = std::str::from_utf8(topic.get(1..)?).ok()?;
+        Some((group.into(), topic.into(), i32::from_be_bytes(*partition)))
+    };
+    split().ok_or(FactError::Unreadable { what: WHAT })
+}
+
+pub(super) fn write(committed: &Committed) -> Bytes {
+    versioned::write(VERSION, committed)
+}
+
+pub(super) fn read(head: &[u8]) -> Result<Committed, FactError> {
+    versioned::read(WHAT, VERSION, head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_written_by_the_first_version_is_read_for_ever() {
+        let committed = Committed {
+            offset: 812,
+            leader_epoch: -1,
+            metadata: "m".into(),
+            commit_ms: WallMs(1_700_000_000_000),
+        };
+        let fixture = b"\x01\xd8\x0c\x01\x01m\x80\xa0\xab\xfe\xf9\x62";
+        assert_eq!(read(fixture).unwrap(), committed);
+        assert_eq!(write(&committed)[..], fixture[..]);
+    }
+
+    #[test]
+    fn a_key_of_the_first_version_is_read_for_ever() {
+        let bytes = b"shop\0orders\0\0\0\0\x03";
+        assert_eq!(split_key(bytes).unwrap(), ("shop".into(), "orders".into(), 3));
+        assert_eq!(key(&"shop".into(), &"orders".into(), 3)[..], bytes[..]);
+    }
+
+    #[test]
+    fn keys_are_told_apart_whatever_the_group_is_called() {
+        for (group, topic, partition) in
+            [("a\0b", "c", 0), ("a", "b-c", 0), ("", "c", 256), ("\0\0", "c", i32::MAX)]
+        {
+            let (group, topic) = (GroupId::new(group), TopicName::new(topic));
+            let split = split_key(&key(&group, &topic, partition)).unwrap();
+            assert_eq!(split, (group, topic, partition));
+        }
+        for bytes in [&b""[..], b"abc", b"\0\0\0\0", b"g\0\0\0\0\0", b"\xff\0t\0\0\0\0\0"] {
+            assert_eq!(split_key(bytes), Err(FactError::Unreadable { what: WHAT }), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_newer_or_damaged_offset_is_refused() {
+        assert_eq!(read(&[2, 0]), Err(FactError::Newer { what: WHAT, found: 2, known: 1 }));
+        assert_eq!(read(&[]), Err(FactError::Unreadable { what: WHAT }));
+        assert_eq!(read(&[1, 0x80]), Err(FactError::Unreadable { what: WHAT }));
+        assert_eq!(read(&[0, 0, 0, 0, 0]), Err(FactError::Unreadable { what: WHAT }));
+    }
+}

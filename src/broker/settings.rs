@@ -1,0 +1,126 @@
+//! Settings of a topic, under Kafka's own names (`TopicConfig`).
+
+use crate::model::TopicName;
+
+/// How long and how much a topic keeps. `None` = for ever, without bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicSettings {
+    /// `retention.ms`: age of a batch's newest record, in milliseconds.
+    pub retention_ms: Option<u64>,
+    /// `retention.bytes`: per partition.
+    pub retention_bytes: Option<u64>,
+    /// `max.message.bytes`: the largest batch, in bytes.
+    pub max_message_bytes: usize,
+}
+
+/// Why a setting is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// Not one of ours.
+    #[error(
+        "topic setting {0} is not known here; known: retention.ms, retention.bytes, \
+         max.message.bytes, cleanup.policy=delete"
+    )]
+    Unknown(String),
+    /// Known, with a value it cannot take.
+    #[error("topic setting {name}={value}: expected {expected}")]
+    Invalid {
+        /// The setting.
+        name: String,
+        /// What was asked for.
+        value: String,
+        /// What it takes.
+        expected: &'static str,
+    },
+}
+
+impl TopicSettings {
+    /// Applies one `name=value`; values as Kafka's tools send them.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
+        let invalid = |expected| SettingError::Invalid {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            expected,
+        };
+        match name {
+            "retention.ms" => {
+                self.retention_ms =
+                    bound(value).ok_or_else(|| invalid("milliseconds, or -1 for ever"))?;
+            }
+            "retention.bytes" => {
+                self.retention_bytes =
+                    bound(value).ok_or_else(|| invalid("bytes, or -1 for no bound"))?;
+            }
+            "max.message.bytes" => {
+                self.max_message_bytes = value.parse().map_err(|_| invalid("a number of bytes"))?;
+            }
+            "cleanup.policy" if value == "delete" => {}
+            "cleanup.policy" => return Err(invalid("delete (compaction is not served)")),
+            "message.timestamp.type" if value == "CreateTime" => {}
+            "message.timestamp.type" => return Err(invalid("CreateTime")),
+            _ => return Err(SettingError::Unknown(name.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// What `DescribeConfigs` shows: name and value, in name order.
+    pub fn list(&self) -> Vec<(&'static str, String)> {
+        let bound = |value: Option<u64>| value.map_or_else(|| "-1".to_owned(), |v| v.to_string());
+        vec![
+            ("cleanup.policy", "delete".to_owned()),
+            ("max.message.bytes", self.max_message_bytes.to_string()),
+            ("message.timestamp.type", "CreateTime".to_owned()),
+            ("retention.bytes", bound(self.retention_bytes)),
+            ("retention.ms", bound(self.retention_ms)),
+        ]
+    }
+}
+
+/// Topics made at start: name, partitions and settings that differ from the defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicSpec {
+    /// As on the wire.
+    pub name: TopicName,
+    /// How many.
+    pub partitions: i32,
+    /// As Kafka spells them.
+    pub settings: Vec<(String, String)>,
+}
+
+/// −1 = no bound; `None` for what is no number.
+#[expect(clippy::option_option, reason = "no number, no bound and a bound are three answers")]
+fn bound(value: &str) -> Option<Option<u64>> {
+    if value == "-1" {
+        return Some(None);
+    }
+    value.parse().ok().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFAULT: TopicSettings =
+        TopicSettings { retention_ms: Some(1), retention_bytes: None, max_message_bytes: 100 };
+
+    #[test]
+    fn what_is_set_is_what_is_listed() {
+        let mut settings = DEFAULT;
+        settings.set("retention.ms", "-1").unwrap();
+        settings.set("retention.bytes", "77").unwrap();
+        settings.set("cleanup.policy", "delete").unwrap();
+        let listed = settings.list();
+        assert!(listed.contains(&("retention.ms", "-1".to_owned())), "{listed:?}");
+        assert!(listed.contains(&("retention.bytes", "77".to_owned())), "{listed:?}");
+    }
+
+    #[test]
+    fn unknown_names_and_bad_values_are_refused_by_name() {
+        let mut settings = DEFAULT;
+        for (name, value) in [("retention.ms", "x"), ("cleanup.policy", "compact"), ("a.b", "1")] {
+            let error = settings.set(name, value).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+        }
+        assert_eq!(settings, DEFAULT);
+    }
+}

@@ -1,0 +1,228 @@
+//! The topics of this cluster by name and by id: create, delete, find, restore.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::broker::error::BrokerError;
+use crate::broker::kind;
+use crate::broker::producers::Producers;
+use crate::broker::settings::{TopicSettings, TopicSpec};
+use crate::broker::topic::{Partition, Topic, TopicRecord};
+use crate::journal::{Entry, Journal, NewEntry, StreamId};
+use crate::model::TopicName;
+use crate::wire::names::is_legal_topic;
+
+/// More partitions than this in one topic is a mistake in the request.
+const PARTITIONS_MAX: i32 = 10_000;
+
+/// The registry.
+#[derive(Debug)]
+pub struct Topics {
+    journal: Journal,
+    defaults: TopicSettings,
+    state: RwLock<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    by_name: BTreeMap<TopicName, Arc<Topic>>,
+    by_id: BTreeMap<Uuid, TopicName>,
+    producers: BTreeMap<StreamId, Arc<Mutex<Producers>>>,
+}
+
+impl Topics {
+    /// An empty registry; `replay` fills it.
+    pub fn new(journal: Journal, defaults: TopicSettings) -> Self {
+        Self { journal, defaults, state: RwLock::default() }
+    }
+
+    /// What a topic has when its creator says nothing.
+    pub fn defaults(&self) -> &TopicSettings {
+        &self.defaults
+    }
+
+    /// The topic of that name.
+    pub fn find(&self, name: &TopicName) -> Option<Arc<Topic>> {
+        self.read().by_name.get(name).cloned()
+    }
+
+    /// The name of the topic with that id.
+    pub fn name_of(&self, id: Uuid) -> Option<TopicName> {
+        self.read().by_id.get(&id).cloned()
+    }
+
+    /// All topics, in name order.
+    pub fn list(&self) -> Vec<Arc<Topic>> {
+        self.read().by_name.values().cloned().collect()
+    }
+
+    /// Checks that `spec` could be created, without creating it.
+    pub fn check(&self, spec: &TopicSpec) -> Result<TopicSettings, BrokerError> {
+        let name = spec.name.as_str();
+        if !is_legal_topic(name) {
+            return Err(BrokerError::InvalidTopic {
+                name: name.to_owned(),
+                why: "1 to 249 of a-z A-Z 0-9 . _ - and neither . nor ..",
+            });
+        }
+        if !(1..=PARTITIONS_MAX).contains(&spec.partitions) {
+            return Err(BrokerError::InvalidPartitions(spec.partitions));
+        }
+        let mut settings = self.defaults.clone();
+        for (key, value) in &spec.settings {
+            settings.set(key, value)?;
+        }
+        if self.find(&spec.name).is_some() {
+            return Err(BrokerError::TopicExists(name.to_owned()));
+        }
+        Ok(settings)
+    }
+
+    /// Creates a topic; usable once the returned sequence is durable.
+    pub fn create(&self, spec: &TopicSpec, id: Uuid) -> Result<(Arc<Topic>, u64), BrokerError> {
+        let settings = self.check(spec)?;
+        let mut state = self.write();
+        if state.by_name.contains_key(&spec.name) {
+            return Err(BrokerError::TopicExists(spec.name.to_string()));
+        }
+        let mut streams = Vec::new();
+        for index in 0..spec.partitions {
+            streams.push(self.journal.stream_open(&format!("t/{id}/{index}"))?);
+        }
+        let record = TopicRecord {
+            id: id.into_bytes(),
+            streams: streams.iter().map(|stream| stream.0).collect(),
+            settings: spec.settings.clone(),
+        };
+        let seq = self.store(&spec.name, record.to_bytes())?;
+        let topic = state.insert(&spec.name, id, &streams, settings, false);
+        Ok((topic, seq))
+    }
+
+    /// Deletes a topic with all it holds; gone once the returned sequence is durable.
+    pub fn delete(&self, name: &TopicName) -> Result<u64, BrokerError> {
+        let mut state = self.write();
+        let topic = state.by_name.get(name).cloned();
+        let topic = topic.ok_or(BrokerError::UnknownTopicOrPartition)?;
+        let seq = self.store(name, Vec::new())?;
+        for partition in &topic.partitions {
+            self.journal.stream_drop(partition.stream)?;
+            state.producers.remove(&partition.stream);
+        }
+        state.by_name.remove(name);
+        state.by_id.remove(&topic.id);
+        Ok(seq)
+    }
+
+    /// The dead-letter topic of that name: one partition, kept. `open` makes its stream when it
+    /// is not there yet; otherwise a topic nobody has written to is `None`.
+    pub fn dead_letters(
+        &self,
+        name: &TopicName,
+        id: Uuid,
+        open: bool,
+    ) -> Result<Option<Arc<Topic>>, BrokerError> {
+        if let Some(topic) = self.find(name) {
+            return Ok(Some(topic));
+        }
+        let key = dead_letter_stream(name);
+        let stream = match self.journal.stream_find(&key) {
+            Some(stream) => stream,
+            None if open => self.journal.stream_open(&key)?,
+            None => return Ok(None),
+        };
+        let settings =
+            TopicSettings { retention_ms: None, retention_bytes: None, ..self.defaults.clone() };
+        let mut state = self.write();
+        if let Some(topic) = state.by_name.get(name) {
+            return Ok(Some(Arc::clone(topic)));
+        }
+        Ok(Some(state.insert(name, id, &[stream], settings, true)))
+    }
+
+    /// What is known of the producers of that stream.
+    pub fn producers(&self, stream: StreamId) -> Arc<Mutex<Producers>> {
+        if let Some(producers) = self.read().producers.get(&stream) {
+            return Arc::clone(producers);
+        }
+        Arc::clone(self.write().producers.entry(stream).or_default())
+    }
+
+    /// Every stream whose producers are remembered.
+    pub fn all_producers(&self) -> Vec<(StreamId, Arc<Mutex<Producers>>)> {
+        let state = self.read();
+        state.producers.iter().map(|(stream, p)| (*stream, Arc::clone(p))).collect()
+    }
+
+    /// Takes one stored topic back.
+    pub fn replay(&self, entry: &Entry) {
+        let Some(name) = entry.key.as_deref().and_then(|key| std::str::from_utf8(key).ok()) else {
+            return;
+        };
+        let name = TopicName::new(name);
+        let mut state = self.write();
+        if let Some(old) = state.by_name.remove(&name) {
+            state.by_id.remove(&old.id);
+        }
+        let Some(record) = TopicRecord::parse(&entry.head) else { return };
+        let mut settings = self.defaults.clone();
+        for (key, value) in &record.settings {
+            if let Err(error) = settings.set(key, value) {
+                tracing::warn!(topic = %name, %error, "a stored topic setting is ignored");
+            }
+        }
+        let streams: Vec<_> = record.streams.iter().map(|id| StreamId(*id)).collect();
+        state.insert(&name, Uuid::from_bytes(record.id), &streams, settings, false);
+    }
+
+    fn store(&self, name: &TopicName, head: Vec<u8>) -> Result<u64, BrokerError> {
+        let entry = NewEntry {
+            kind: kind::TOPIC,
+            key: Some(Bytes::copy_from_slice(name.as_str().as_bytes())),
+            stream: None,
+            head: head.into(),
+            body: Bytes::new(),
+        };
+        Ok(self.journal.append(vec![entry])?.seq())
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The journal's name for the stream of a dead-letter topic; the engine writes to it.
+pub fn dead_letter_stream(topic: &TopicName) -> String {
+    format!("d/{topic}")
+}
+
+impl State {
+    fn insert(
+        &mut self,
+        name: &TopicName,
+        id: Uuid,
+        streams: &[StreamId],
+        settings: TopicSettings,
+        dead_letters: bool,
+    ) -> Arc<Topic> {
+        let partitions = (0..)
+            .zip(streams)
+            .map(|(index, stream)| Partition {
+                index,
+                stream: *stream,
+                producers: Arc::clone(self.producers.entry(*stream).or_default()),
+            })
+            .collect();
+        let topic = Arc::new(Topic { name: name.clone(), id, partitions, settings, dead_letters });
+        self.by_name.insert(name.clone(), Arc::clone(&topic));
+        self.by_id.insert(id, name.clone());
+        topic
+    }
+}
