@@ -28,4 +28,5 @@ pub mod retry;
 pub mod wire;
 
 pub mod broker;
+pub mod engine;
 

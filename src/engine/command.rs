@@ -1,0 +1,142 @@
+//! What the handle sends to the driver.
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::engine::error::EngineError;
+use crate::engine::view::{EntryView, GroupView};
+use crate::model::{EntryId, GroupId, LaneOffset, MemberId, TopicName};
+use crate::retry::{Nack, NackOutcome, Reporter, SlotView};
+
+/// A reply and the sequence that must be durable before it is believed.
+pub(super) type Reply<T> = oneshot::Sender<Result<(T, u64), EngineError>>;
+
+/// One record of a nack batch.
+#[derive(Clone, Debug)]
+pub struct NackRequest {
+    /// What the machine judges.
+    pub nack: Nack,
+    /// The record's stored form (`wire::batch::RawRecord`), should an entry begin with it; empty
+    /// when the nack is by reference to an entry.
+    pub record: Bytes,
+}
+
+/// The stamp of an idempotent producer's batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Producer {
+    /// Producer id.
+    pub id: i64,
+    /// Its epoch.
+    pub epoch: i16,
+    /// Sequence number of the batch's first record.
+    pub first: i32,
+    /// Sequence number of its last record.
+    pub last: i32,
+}
+
+/// A batch produced to a retry topic: all of it is taken, or nothing.
+#[derive(Clone, Debug)]
+pub struct NackBatch {
+    /// Whose retry topic.
+    pub group: GroupId,
+    /// Who produced.
+    pub by: Reporter,
+    /// Absent for a producer without idempotence.
+    pub producer: Option<Producer>,
+    /// One per record, in order.
+    pub nacks: Vec<NackRequest>,
+}
+
+/// What became of a nack batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NackReply {
+    /// Taken now.
+    Taken(Vec<NackOutcome>),
+    /// Taken before: the producer repeated it.
+    Repeated,
+}
+
+/// A member's slot.
+pub type LaneSlot = SlotView;
+
+/// One hand-out, before its bytes are read.
+#[derive(Clone, Debug)]
+pub struct TakenEntry {
+    /// Its lane offset.
+    pub lane: LaneOffset,
+    /// The entry as handed out.
+    pub entry: crate::retry::Entry,
+    /// Where its bytes are; `None` only if the journal lost them.
+    pub payload: Option<crate::journal::EntryRef>,
+}
+
+/// The driver's half of a `take`.
+#[derive(Debug)]
+pub(super) struct TakenRaw {
+    pub entries: Vec<TakenEntry>,
+    pub position: LaneOffset,
+    pub next: LaneOffset,
+}
+
+/// One question or piece of news.
+pub(super) enum Command {
+    Nacks(NackBatch, Reply<NackReply>),
+    Take {
+        group: GroupId,
+        from: LaneOffset,
+        max: usize,
+        reply: Reply<TakenRaw>,
+    },
+    LaneCommit {
+        group: GroupId,
+        up_to: LaneOffset,
+        reply: Reply<usize>,
+    },
+    OriginCommits {
+        group: GroupId,
+        offsets: Vec<(TopicName, i32, i64)>,
+        reply: Reply<()>,
+    },
+    Join {
+        group: GroupId,
+        member: MemberId,
+        reply: Reply<LaneSlot>,
+    },
+    Leave {
+        group: GroupId,
+        member: MemberId,
+    },
+    SlotOf {
+        group: GroupId,
+        member: MemberId,
+        reply: Reply<Option<LaneSlot>>,
+    },
+    Page {
+        group: GroupId,
+        after: Option<EntryId>,
+        limit: usize,
+        reply: Reply<Vec<EntryView>>,
+    },
+    Waiting {
+        group: GroupId,
+        from: usize,
+        limit: usize,
+        reply: Reply<Snapshot>,
+    },
+    Groups {
+        reply: Reply<Vec<GroupView>>,
+    },
+    Policies(crate::retry::Policies),
+    /// Housekeeping: forget silent producers, release what is gone, make a checkpoint.
+    Keep(Reply<()>),
+    Stop,
+}
+
+/// What waits in a group, for readers that are no members.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    /// How many wait in all.
+    pub total: usize,
+    /// A page of them, oldest due first.
+    pub entries: Vec<TakenEntry>,
+}

@@ -1,0 +1,58 @@
+//! Facts as metrics.
+
+use crate::model::WallMs;
+use crate::observe::Metrics;
+use crate::retry::{Disposition, Entry, Evidence, Fact, State};
+
+/// Counts one journalled fact.
+pub(super) fn count(metrics: &Metrics, fact: &Fact, now: WallMs) {
+    let Fact::Entry { entry, cause, .. } = fact else { return };
+    let group = entry.group.as_str();
+    let topic = entry.origin.as_ref().map_or("", |origin| origin.topic.as_str());
+    let word = entry.disposition.map_or("delayed", Disposition::as_str);
+    match (&entry.state, cause.evidence) {
+        (State::Waiting { level, .. }, Evidence::Nack) => {
+            if entry.reconsume_times > 0 {
+                metrics.record_failed(group, topic, word);
+            }
+            metrics.retry_scheduled(group, level_of(*level));
+        }
+        (State::Inflight { since, .. }, Evidence::HandOut) => {
+            let late_ms = entry.last_due.map_or(0, |due| since.since(due));
+            metrics.retry_redelivered(group, level_of(entry.last_level), seconds(late_ms));
+            metrics.records_delivered(group, topic, true, 1);
+        }
+        (State::Committed { at }, _) => {
+            let took_ms = entry.first_failed.map_or(0, |first| at.since(first));
+            metrics.retry_succeeded(group, entry.reconsume_times, seconds(took_ms));
+        }
+        (State::Dead { .. }, _) if settles(entry, cause.evidence) => {
+            metrics.record_failed(group, topic, word);
+            metrics.dead_lettered(group, topic, word);
+        }
+        (State::Discarded { .. }, _) if settles(entry, cause.evidence) => {
+            metrics.record_failed(group, topic, word);
+            metrics.discarded(group, topic);
+            tracing::warn!(
+                group, origin = ?entry.origin, reconsume_times = entry.reconsume_times,
+                at = now.0, "a record was discarded: its retries are used up and the group keeps \
+                no dead letters"
+            );
+        }
+        _ => {}
+    }
+}
+
+/// The fact that ended the entry, not a later note on it.
+fn settles(entry: &Entry, evidence: Evidence) -> bool {
+    entry.is_settled() && !matches!(evidence, Evidence::OriginCommit | Evidence::Reset)
+}
+
+/// Exact delays and back-offs count as level 0.
+fn level_of(level: Option<u32>) -> usize {
+    level.and_then(|level| usize::try_from(level).ok()).unwrap_or(0)
+}
+
+fn seconds(ms: u64) -> f64 {
+    std::time::Duration::from_millis(ms).as_secs_f64()
+}

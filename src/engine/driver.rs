@@ -1,0 +1,394 @@
+//! The engine's thread: command → machine → journal → answer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::engine::command::{Command, NackBatch, NackReply, Reply, Snapshot, TakenRaw};
+use crate::engine::count::count;
+use crate::engine::error::EngineError;
+use crate::engine::facts::{Unwritten, new_entry, slot_entry};
+use crate::engine::render::Render;
+use crate::engine::stamps::{Stamps, Verdict};
+use crate::engine::store::Store;
+use crate::engine::view::{EntryView, GroupView};
+use crate::engine::wakes::Wakes;
+use crate::journal::{Journal, NewEntry};
+use crate::model::{GroupId, Now};
+use crate::observe::Metrics;
+use crate::retry::{
+    Answer, Entries, Fact, Fingerprint, Input, Machine, Output, Policies, SlotRecord, Token,
+};
+
+/// A thread that waits this long looks at the clock again, whatever the machine says.
+const SLEEP_MAX: Duration = Duration::from_mins(1);
+/// What the journal calls this owner of tables.
+pub(super) const OWNER: &str = "retries";
+/// Tombstones looked at in one round of housekeeping.
+const SWEEP_MAX: usize = 10_000;
+
+/// Owns the machine; runs on a thread of its own.
+pub struct Driver {
+    pub(super) machine: Machine<Store>,
+    pub(super) stamps: Stamps,
+    pub(super) journal: Journal,
+    pub(super) commands: Receiver<Command>,
+    pub(super) unwritten: Unwritten,
+    pub(super) wakes: Arc<Wakes>,
+    pub(super) render: Render,
+    pub(super) clock: Clock,
+    pub(super) metrics: Metrics,
+    /// The last sequence any answer may rest on.
+    pub(super) last_seq: u64,
+    /// Why the machine's state is ahead of the log, if it is.
+    pub(super) ahead: Option<String>,
+}
+
+impl Driver {
+    /// Answers commands until told to stop or every handle is gone.
+    pub fn run(mut self) {
+        loop {
+            match self.commands.recv_timeout(self.sleep()) {
+                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(command) => self.take_command(command),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            self.tick();
+        }
+    }
+
+    /// Does what was asked so far and what is due, without waiting: for a caller that owns time,
+    /// such as a simulation. False once told to stop or every handle is gone.
+    pub fn step(&mut self) -> bool {
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
+                Ok(command) => self.take_command(command),
+                Err(TryRecvError::Empty) => break,
+            }
+            self.tick();
+        }
+        self.tick();
+        true
+    }
+
+    /// The whole state of the machine. Reads the whole store.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.machine.fingerprint()
+    }
+
+    /// Journals what the start itself decided (clock, delay tables) and tells what is committed.
+    pub(super) fn settle(&mut self, seeds: Vec<Input>) {
+        let (_, facts) = self.drain();
+        let mut settled = self.persist(&facts, &[], None);
+        for seed in seeds {
+            settled = settled.and(self.ask(seed, &[]).map(|_| ()));
+        }
+        if let Err(error) = settled {
+            tracing::error!(%error, "what the start decided could not be journalled");
+        }
+    }
+
+    /// One command.
+    pub(super) fn take_command(&mut self, command: Command) {
+        match command {
+            Command::Nacks(batch, reply) => {
+                let answer = self.nacks(batch);
+                self.send(reply, answer);
+            }
+            Command::Take { group, from, max, reply } => {
+                let answer = self.take(group, from, max);
+                self.send(reply, answer);
+            }
+            Command::LaneCommit { group, up_to, reply } => {
+                let (token, of) = (Token(0), group.clone());
+                let answer = match self.ask(Input::LaneCommit { token, group, up_to }, &[]) {
+                    Ok(Some(Answer::Committed { acknowledged, .. })) => {
+                        if !acknowledged.is_empty() {
+                            // There may be room for more hand-outs now.
+                            self.wakes.wake(&of);
+                        }
+                        Ok(acknowledged.len())
+                    }
+                    Ok(_) => Err(EngineError::CommitBeyondHandOut),
+                    Err(error) => Err(error),
+                };
+                self.send(reply, answer);
+            }
+            Command::OriginCommits { group, offsets, reply } => {
+                let mut answer = Ok(());
+                for (topic, partition, offset) in offsets {
+                    let group = group.clone();
+                    let input = Input::OriginCommit { group, topic, partition, offset };
+                    answer = answer.and(self.ask(input, &[]).map(|_| ()));
+                }
+                self.send(reply, answer);
+            }
+            Command::Join { group, member, reply } => {
+                let token = Token(0);
+                let answer = match self.ask(Input::Join { token, group, member }, &[]) {
+                    Ok(Some(Answer::Slot(slot))) => Ok(slot),
+                    Ok(_) => Err(EngineError::NoSlot),
+                    Err(error) => Err(error),
+                };
+                self.send(reply, answer);
+            }
+            Command::Leave { group, member } => {
+                if let Err(error) = self.ask(Input::Leave { group, member }, &[]) {
+                    tracing::warn!(%error, "a member's leaving could not be journalled");
+                }
+            }
+            Command::Policies(policies) => self.policies(policies),
+            Command::Keep(reply) => {
+                let kept = self.keep();
+                self.send(reply, kept);
+            }
+            query => self.query(query),
+        }
+    }
+
+    /// Questions that change nothing.
+    fn query(&mut self, command: Command) {
+        match command {
+            Command::SlotOf { group, member, reply } => {
+                let slot = self.machine.member_slot(&group, &member);
+                self.send(reply, Ok(slot));
+            }
+            Command::Page { group, after, limit, reply } => {
+                let entries = self.machine.store().page_entries(&group, after, limit);
+                self.send(reply, Ok(entries.into_iter().map(EntryView::from).collect()));
+            }
+            Command::Waiting { group, from, limit, reply } => {
+                let (total, entries) = self.machine.store().waiting(&group, from, limit);
+                self.send(reply, Ok(Snapshot { total, entries }));
+            }
+            Command::Groups { reply } => {
+                let now = self.clock.now().wall;
+                let store = self.machine.store();
+                let views =
+                    store.group_ids().iter().map(|g| GroupView::of(store, g, now)).collect();
+                self.send(reply, Ok(views));
+            }
+            _ => {}
+        }
+    }
+
+    fn nacks(&mut self, batch: NackBatch) -> Result<NackReply, EngineError> {
+        let NackBatch { group, by, producer, nacks } = batch;
+        self.usable()?;
+        self.journal.admits()?;
+        if let Some(producer) = producer {
+            match self.stamps.check(&group, producer) {
+                Verdict::New => {}
+                Verdict::Repeated => return Ok(NackReply::Repeated),
+                Verdict::TooOld => return Err(EngineError::DuplicateSequence),
+                Verdict::OutOfOrder => return Err(EngineError::OutOfOrderSequence),
+                Verdict::Fenced => return Err(EngineError::InvalidProducerEpoch),
+            }
+        }
+        let records: Vec<_> = nacks.iter().map(|nack| nack.record.clone()).collect();
+        let nacks = nacks.into_iter().map(|nack| nack.nack).collect();
+        let input = Input::Nacks { token: Token(0), group: group.clone(), by, nacks };
+        let (answer, facts) = self.handle(input);
+        match answer {
+            Some(Answer::Nacked(outcomes)) => {
+                let now = self.clock.now().wall;
+                let stamp = producer.map(|producer| self.stamps.record(&group, producer, now));
+                self.persist(&facts, &records, stamp)?;
+                self.wakes.wake(&group);
+                Ok(NackReply::Taken(outcomes))
+            }
+            Some(Answer::BadNacks(bad)) => Err(EngineError::BadNacks(bad)),
+            _ => Err(EngineError::Stopped),
+        }
+    }
+
+    fn take(
+        &mut self,
+        group: GroupId,
+        from: crate::model::LaneOffset,
+        max: usize,
+    ) -> Result<TakenRaw, EngineError> {
+        self.journal.admits()?;
+        let token = Token(0);
+        match self.ask(Input::Take { token, group, from, max }, &[])? {
+            Some(Answer::Taken { entries, position, next, .. }) => {
+                let entries = self.machine.store().located(entries);
+                Ok(TakenRaw { entries, position, next })
+            }
+            _ => Err(EngineError::Stopped),
+        }
+    }
+
+    /// Producers silent for a day go; tombstones whose entries are gone from the log go; the
+    /// tables are made durable as of the last fact, which is durable first.
+    fn keep(&mut self) -> Result<(), EngineError> {
+        self.usable()?;
+        let silent = self.stamps.expire(self.clock.now().wall);
+        if !silent.is_empty() {
+            self.last_seq = self.journal.append_reserved(silent)?.seq();
+        }
+        self.machine.store_mut().sweep(&self.journal, SWEEP_MAX);
+        self.journal.durable_blocking(self.last_seq)?;
+        self.journal.checkpoint()?;
+        self.machine.store_mut().checkpoint(self.last_seq);
+        self.usable()?;
+        self.journal.hold_from(OWNER, self.last_seq);
+        Ok(())
+    }
+
+    /// Whether what the machine decides may be believed.
+    fn usable(&self) -> Result<(), EngineError> {
+        if let Some(why) = &self.ahead {
+            return Err(EngineError::Ahead(why.clone()));
+        }
+        self.machine.store().failed().map_or(Ok(()), |why| Err(EngineError::Tables(why)))
+    }
+
+    fn policies(&mut self, policies: Policies) {
+        if let Err(error) = self.ask(Input::Policies(policies), &[]) {
+            tracing::warn!(%error, "the new rules could not be journalled");
+        }
+    }
+
+    /// Tells the machine, journals what it decides.
+    fn ask(
+        &mut self,
+        input: Input,
+        records: &[bytes::Bytes],
+    ) -> Result<Option<Answer>, EngineError> {
+        self.usable()?;
+        let (answer, facts) = self.handle(input);
+        self.persist(&facts, records, None)?;
+        Ok(answer)
+    }
+
+    fn handle(&mut self, input: Input) -> (Option<Answer>, Vec<Fact>) {
+        let now = self.clock.now();
+        self.machine.handle(now, input);
+        self.drain()
+    }
+
+    fn drain(&mut self) -> (Option<Answer>, Vec<Fact>) {
+        let mut facts = Vec::new();
+        let mut answer = None;
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Fact(fact) => facts.push(fact),
+                Output::Answer { answer: given, .. } => answer = Some(given),
+                Output::Wake { group } => self.wakes.wake(&group),
+            }
+        }
+        (answer, facts)
+    }
+
+    /// Appends the facts of one input as one atomic group.
+    ///
+    /// **Invariant:** the machine has applied them already, so after a failure here its state is
+    /// ahead of the log: nothing is believed, answered or kept any more until a restart has read
+    /// the log again.
+    fn persist(
+        &mut self,
+        facts: &[Fact],
+        records: &[bytes::Bytes],
+        stamp: Option<NewEntry>,
+    ) -> Result<(), EngineError> {
+        self.usable()?;
+        let appended = self.append(facts, records, stamp);
+        if let Err(error) = &appended {
+            tracing::error!(%error, "the retry engine stops acknowledging until a restart");
+            self.ahead = Some(error.to_string());
+        }
+        appended
+    }
+
+    fn append(
+        &mut self,
+        facts: &[Fact],
+        records: &[bytes::Bytes],
+        stamp: Option<NewEntry>,
+    ) -> Result<(), EngineError> {
+        let mut entries = Vec::with_capacity(facts.len() + 2);
+        for fact in facts {
+            let store = self.machine.store();
+            entries.push(new_entry(
+                store,
+                &self.journal,
+                &self.render,
+                &self.unwritten,
+                fact,
+                records,
+            )?);
+        }
+        let counted = entries.len();
+        entries.extend(stamp);
+        entries.extend(self.slots_used(facts));
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let bodies = entries.iter().map(|entry| entry.body.clone()).collect();
+        let appended = self.journal.append_reserved(entries)?;
+        self.unwritten.appended(&appended.refs, bodies, self.journal.durable_seq());
+        self.last_seq = appended.seq();
+        let now = self.clock.now().wall;
+        for (fact, entry) in facts.iter().zip(appended.refs.iter().take(counted)) {
+            self.machine.store_mut().journalled(&self.journal, fact, *entry);
+            count(&self.metrics, fact, now);
+        }
+        Ok(())
+    }
+
+    /// Slots whose sequence a hand-out has raised, as facts of their own: the hand-outs' facts go
+    /// when their entries are forgotten, and the sequence must never restart.
+    fn slots_used(&self, facts: &[Fact]) -> Vec<NewEntry> {
+        let used: BTreeSet<_> = facts
+            .iter()
+            .filter_map(|fact| match fact {
+                Fact::Entry { entry, .. } => {
+                    entry.inflight().map(|lane| (entry.group.clone(), lane.slot))
+                }
+                _ => None,
+            })
+            .collect();
+        let at = self.clock.now().wall;
+        used.into_iter()
+            .filter_map(|(group, slot)| {
+                let record = self.machine.store().slot(&group, slot)?;
+                let SlotRecord { slot, member, next_sequence } = record;
+                Some(slot_entry(&Fact::Slot { group, slot, member, next_sequence, at }))
+            })
+            .flatten()
+            .collect()
+    }
+
+    fn tick(&mut self) {
+        let now = self.clock.now();
+        if self.is_due(now) {
+            self.machine.handle_timeout(now);
+            let (_, facts) = self.drain();
+            if let Err(error) = self.persist(&facts, &[], None) {
+                tracing::error!(%error, "a timeout could not be journalled");
+            }
+        }
+    }
+
+    fn is_due(&self, now: Now) -> bool {
+        self.ahead.is_none()
+            && self.machine.poll_timeout().is_some_and(|deadline| deadline.0 <= now.mono)
+    }
+
+    fn sleep(&self) -> Duration {
+        let now = self.clock.now();
+        let deadline = self.machine.poll_timeout().filter(|_| self.ahead.is_none());
+        deadline
+            .map_or(SLEEP_MAX, |deadline| Duration::from_millis(deadline.0.since(now.mono)))
+            .min(SLEEP_MAX)
+    }
+
+    fn send<T>(&self, reply: Reply<T>, answer: Result<T, EngineError>) {
+        // The asker may have gone; its question is answered in the journal all the same.
+        drop(reply.send(answer.map(|answer| (answer, self.last_seq))));
+    }
+}

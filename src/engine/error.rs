@@ -1,0 +1,58 @@
+//! Why the engine refuses; `route` turns each into one Kafka error code.
+
+use crate::journal::{AppendError, JournalError, ReadError};
+use crate::model::EntryId;
+use crate::retry::BadNack;
+use crate::wire::batch::RawRecordError;
+
+/// One refusal.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Nothing of the batch was taken.
+    #[error("{}", bad_nacks(.0))]
+    BadNacks(Vec<(usize, BadNack)>),
+    /// A gap in an idempotent producer's sequence numbers.
+    #[error("the producer's sequence number is out of order")]
+    OutOfOrderSequence,
+    /// An older incarnation of the producer.
+    #[error("a newer epoch of this producer has written already")]
+    InvalidProducerEpoch,
+    /// A repeated batch older than the five remembered.
+    #[error("the batch repeats one too old to be remembered")]
+    DuplicateSequence,
+    /// The commit lies beyond the last hand-out of its slot.
+    #[error("the committed offset lies beyond the last record handed out")]
+    CommitBeyondHandOut,
+    /// All 65 536 slots of the group are held.
+    #[error("the group has no free lane slot; more than 65536 members")]
+    NoSlot,
+    /// The log takes nothing more.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The log failed before the facts were durable.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Bytes could not be read back.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Stored bytes are no record.
+    #[error(transparent)]
+    Record(#[from] RawRecordError),
+    /// The journal holds no bytes for an entry.
+    #[error("the bytes of retry entry {0} are not in the journal; run `reprise log verify`")]
+    PayloadLost(EntryId),
+    /// A decision could not be journalled; what is in memory is ahead of the log.
+    #[error("the retry engine stopped acknowledging: {0}; restart reprise")]
+    Ahead(String),
+    /// The look-up tables beside the log failed; the log itself has everything.
+    #[error("the retry tables failed: {0}; restart reprise, they are rebuilt from the log")]
+    Tables(String),
+    /// The engine's thread has ended.
+    #[error("the retry engine has stopped; restart reprise, nothing acknowledged is lost")]
+    Stopped,
+}
+
+fn bad_nacks(bad: &[(usize, BadNack)]) -> String {
+    let first = bad.first().map(|(index, why)| format!("record {index}: {why}"));
+    format!("nothing of the batch was taken; {}", first.unwrap_or_default())
+}

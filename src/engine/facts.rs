@@ -1,0 +1,116 @@
+//! A fact as an entry of the journal.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::engine::error::EngineError;
+use crate::engine::kind;
+use crate::engine::render::Render;
+use crate::engine::store::Store;
+use crate::journal::{EntryRef, Journal, NewEntry, StreamAppend};
+use crate::model::{EntryId, GroupId, Slot};
+use crate::retry::{Entry, Fact, PayloadChange, encode_fact};
+use crate::wire::batch::RawRecord;
+
+/// The one key of its kind.
+const TABLES_KEY: Bytes = Bytes::from_static(b"-");
+
+/// Bodies that are appended and perhaps not yet on the disk, where alone they can be read: the
+/// driver never waits for a disk.
+#[derive(Debug, Default)]
+pub(super) struct Unwritten(BTreeMap<u64, Bytes>);
+
+impl Unwritten {
+    /// Remembers the bodies of a group just appended, forgets those that are durable by now.
+    pub(super) fn appended(&mut self, refs: &[EntryRef], bodies: Vec<Bytes>, durable: u64) {
+        self.0 = self.0.split_off(&durable.saturating_add(1));
+        let bodies = refs.iter().map(|at| at.seq).zip(bodies);
+        self.0.extend(bodies.filter(|(_, body)| !body.is_empty()));
+    }
+
+    fn body(&self, seq: u64) -> Option<Bytes> {
+        self.0.get(&seq).cloned()
+    }
+}
+
+/// The entry that keeps `fact`; `records` are the stored records of the nack batch it came from.
+pub(super) fn new_entry(
+    store: &Store,
+    journal: &Journal,
+    render: &Render,
+    unwritten: &Unwritten,
+    fact: &Fact,
+    records: &[Bytes],
+) -> Result<NewEntry, EngineError> {
+    let head = Bytes::from(encode_fact(fact));
+    match fact {
+        Fact::Entry { entry, payload, .. } => {
+            let begins = match payload {
+                PayloadChange::Begins(index) => usize::try_from(*index).ok(),
+                PayloadChange::Keeps => None,
+            };
+            let body = begins.and_then(|index| records.get(index)).cloned();
+            // A later fact of a dead letter is no second one.
+            if store.is_dead_letter(fact) {
+                let record = match body {
+                    Some(body) => body,
+                    None => payload_of(store, journal, unwritten, entry.id)?,
+                };
+                return dead_letter(journal, render, entry, head, &record);
+            }
+            Ok(match body {
+                Some(body) => NewEntry::plain(kind::BEGINS, head, body),
+                None => NewEntry::plain(kind::FACT, head, Bytes::new()),
+            })
+        }
+        Fact::Slot { group, slot, .. } => Ok(keyed_slot(group, *slot, head)),
+        Fact::Tables { .. } => Ok(NewEntry::keyed(kind::TABLES, TABLES_KEY, head, Bytes::new())),
+        Fact::Forgotten { .. } => Ok(NewEntry::plain(kind::FACT, head, Bytes::new())),
+    }
+}
+
+/// The entry that keeps a slot; `None` for any other fact.
+pub(super) fn slot_entry(fact: &Fact) -> Option<NewEntry> {
+    let Fact::Slot { group, slot, .. } = fact else { return None };
+    Some(keyed_slot(group, *slot, encode_fact(fact).into()))
+}
+
+fn keyed_slot(group: &GroupId, slot: Slot, head: Bytes) -> NewEntry {
+    NewEntry::keyed(kind::SLOT, slot_key(group, slot), head, Bytes::new())
+}
+
+/// The stored bytes of an entry's record.
+fn payload_of(
+    store: &Store,
+    journal: &Journal,
+    unwritten: &Unwritten,
+    id: EntryId,
+) -> Result<Bytes, EngineError> {
+    let Some(at) = store.payload(id) else { return Ok(Bytes::new()) };
+    match unwritten.body(at.seq) {
+        Some(body) => Ok(body),
+        None => Ok(journal.read(at)?.body),
+    }
+}
+
+/// One entry that is both the fact and the record of the dead-letter topic.
+fn dead_letter(
+    journal: &Journal,
+    render: &Render,
+    entry: &Entry,
+    head: Bytes,
+    record: &Bytes,
+) -> Result<NewEntry, EngineError> {
+    let record = RawRecord::parse(record)?;
+    let stream = journal.stream_open(&render.dead_letter_stream(&entry.group))?;
+    let append = StreamAppend { stream, records: 1, max_timestamp_ms: record.timestamp_ms };
+    Ok(NewEntry::batch(kind::DEAD_LETTER, append, head, render.dead_letter(entry, &record)))
+}
+
+fn slot_key(group: &GroupId, slot: Slot) -> Bytes {
+    let mut key = Vec::with_capacity(group.as_str().len() + 2);
+    key.extend(slot.0.to_be_bytes());
+    key.extend(group.as_str().as_bytes());
+    key.into()
+}

@@ -1,0 +1,211 @@
+//! The handle: what `route` and `admin` ask, and the wait for durability before they believe it.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::engine::command::{
+    Command, LaneSlot, NackBatch, NackReply, Reply, Snapshot, TakenEntry,
+};
+use crate::engine::error::EngineError;
+use crate::engine::render::{LaneRecord, Render};
+use crate::engine::view::{DeadLetter, EntryView, GroupView};
+use crate::engine::wakes::Wakes;
+use crate::journal::Journal;
+use crate::model::{EntryId, GroupId, LaneOffset, MemberId, TopicName};
+use crate::retry::Policies;
+
+/// Asks the driver. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    pub(super) commands: Sender<Command>,
+    pub(super) journal: Journal,
+    pub(super) wakes: Arc<Wakes>,
+    pub(super) render: Render,
+}
+
+/// What a Fetch of a lane got.
+#[derive(Debug)]
+pub struct Taken {
+    /// Ready to send, by lane offset.
+    pub records: Vec<LaneRecord>,
+    /// The first unacknowledged offset of the slot.
+    pub position: LaneOffset,
+    /// High watermark and log end.
+    pub next: LaneOffset,
+}
+
+impl Engine {
+    /// Takes a batch of nacks, all or nothing. It is in the driver's queue when this returns; the
+    /// future ends when it is durable.
+    pub fn nacks(
+        &self,
+        batch: NackBatch,
+    ) -> impl Future<Output = Result<NackReply, EngineError>> + use<> {
+        let (reply, answer) = oneshot::channel();
+        self.wait_for(self.commands.send(Command::Nacks(batch, reply)).is_ok(), answer)
+    }
+
+    /// Hands out up to `max` entries at a lane offset; their hand-outs are durable on return.
+    pub async fn take(
+        &self,
+        group: &GroupId,
+        from: LaneOffset,
+        max: usize,
+    ) -> Result<Taken, EngineError> {
+        let group = group.clone();
+        let taken = self.ask_durably(|reply| Command::Take { group, from, max, reply }).await?;
+        Ok(Taken { records: self.read(taken.entries)?, position: taken.position, next: taken.next })
+    }
+
+    /// Acknowledges a slot's open hand-outs below `up_to`; how many. Durable on return.
+    pub async fn lane_commit(
+        &self,
+        group: &GroupId,
+        up_to: LaneOffset,
+    ) -> Result<usize, EngineError> {
+        let group = group.clone();
+        self.ask_durably(|reply| Command::LaneCommit { group, up_to, reply }).await
+    }
+
+    /// Tells the group's committed offsets of real partitions. On return every nack that came
+    /// before is durable, so a commit that passes it may be accepted.
+    pub async fn origin_commits(
+        &self,
+        group: &GroupId,
+        offsets: Vec<(TopicName, i32, i64)>,
+    ) -> Result<(), EngineError> {
+        let group = group.clone();
+        self.ask_durably(|reply| Command::OriginCommits { group, offsets, reply }).await
+    }
+
+    /// The slot of a member, given to it now if it had none. Durable on return.
+    pub async fn join(&self, group: &GroupId, member: MemberId) -> Result<LaneSlot, EngineError> {
+        let group = group.clone();
+        self.ask_durably(|reply| Command::Join { group, member, reply }).await
+    }
+
+    /// The slot a member holds, if any.
+    pub async fn slot_of(
+        &self,
+        group: &GroupId,
+        member: MemberId,
+    ) -> Result<Option<LaneSlot>, EngineError> {
+        let group = group.clone();
+        self.ask_durably(|reply| Command::SlotOf { group, member, reply }).await
+    }
+
+    /// E7: the member is gone; its open hand-outs return to the queue.
+    pub fn leave(&self, group: &GroupId, member: MemberId) {
+        self.tell(Command::Leave { group: group.clone(), member });
+    }
+
+    /// Other rules from now on.
+    pub fn policies(&self, policies: Policies) {
+        self.tell(Command::Policies(policies));
+    }
+
+    /// Housekeeping, now and then, after the journal's own checkpoint: forgets silent producers,
+    /// releases what is gone from the log and makes a checkpoint of the look-up tables.
+    pub async fn keep(&self) -> Result<(), EngineError> {
+        self.ask_durably(Command::Keep).await
+    }
+
+    /// Ends the driver after what was asked before.
+    pub fn stop(&self) {
+        self.tell(Command::Stop);
+    }
+
+    /// Wakes `waker` once when something of the group may be due.
+    pub fn watch(&self, group: &GroupId, waker: &Arc<Notify>) {
+        self.wakes.watch(group, waker);
+    }
+
+    /// What waits in a group, for a reader that is no member: how many, and a page of records at
+    /// offsets `from`… of that list, oldest due first. Nothing is handed out.
+    pub async fn snapshot(
+        &self,
+        group: &GroupId,
+        from: usize,
+        limit: usize,
+    ) -> Result<(usize, Vec<LaneRecord>), EngineError> {
+        let group = group.clone();
+        let Snapshot { total, entries } =
+            self.ask_durably(|reply| Command::Waiting { group, from, limit, reply }).await?;
+        let mut records = self.read(entries)?;
+        for (record, offset) in records.iter_mut().zip(from..) {
+            record.move_to(i64::try_from(offset).unwrap_or(i64::MAX));
+        }
+        Ok((total, records))
+    }
+
+    /// Entries of a group by id, for people.
+    pub async fn page(
+        &self,
+        group: &GroupId,
+        after: Option<EntryId>,
+        limit: usize,
+    ) -> Result<Vec<EntryView>, EngineError> {
+        let group = group.clone();
+        self.ask_durably(|reply| Command::Page { group, after, limit, reply }).await
+    }
+
+    /// Every group the engine knows, for people and metrics.
+    pub async fn groups(&self) -> Result<Vec<GroupView>, EngineError> {
+        self.ask_durably(|reply| Command::Groups { reply }).await
+    }
+
+    /// The dead letters of a group from an offset on, for people.
+    pub fn dead_letters(
+        &self,
+        group: &GroupId,
+        from: i64,
+        bytes_max: usize,
+    ) -> Result<Vec<DeadLetter>, EngineError> {
+        let name = self.render.dead_letter_stream(group);
+        let Some(stream) = self.journal.stream_find(&name) else { return Ok(Vec::new()) };
+        let Some(bounds) = self.journal.stream_bounds(stream) else { return Ok(Vec::new()) };
+        let from = from.max(bounds.start);
+        if from >= bounds.visible_end {
+            return Ok(Vec::new());
+        }
+        let batches = self.journal.stream_read(stream, from, bytes_max)?;
+        Ok(batches.iter().flat_map(DeadLetter::of_batch).collect())
+    }
+
+    fn read(&self, entries: Vec<TakenEntry>) -> Result<Vec<LaneRecord>, EngineError> {
+        entries.into_iter().map(|taken| self.render.lane_record(&self.journal, &taken)).collect()
+    }
+
+    /// Sends at once; the returned future waits for the answer and its durability.
+    fn ask_durably<T, C: FnOnce(Reply<T>) -> Command>(
+        &self,
+        command: C,
+    ) -> impl Future<Output = Result<T, EngineError>> + use<T, C> {
+        let (reply, answer) = oneshot::channel();
+        self.wait_for(self.commands.send(command(reply)).is_ok(), answer)
+    }
+
+    fn wait_for<T>(
+        &self,
+        sent: bool,
+        answer: oneshot::Receiver<Result<(T, u64), EngineError>>,
+    ) -> impl Future<Output = Result<T, EngineError>> + use<T> {
+        let journal = self.journal.clone();
+        async move {
+            if !sent {
+                return Err(EngineError::Stopped);
+            }
+            let (answer, seq) = answer.await.map_err(|_| EngineError::Stopped)??;
+            journal.durable(seq).await?;
+            Ok(answer)
+        }
+    }
+
+    fn tell(&self, command: Command) {
+        if self.commands.send(command).is_err() {
+            tracing::debug!("the retry engine has stopped already");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The journal kinds this module owns (64 to 127). Numbers are part of the format on disk.
+
+use crate::journal::Kind;
+
+/// An entry begins: head = fact, body = the record's bytes.
+pub(super) const BEGINS: Kind = Kind(64);
+/// A later fact of an entry or a slot: head = fact.
+pub(super) const FACT: Kind = Kind(65);
+/// A dead letter: head = fact, body = its record batch; also a batch of the dead-letter topic.
+pub(super) const DEAD_LETTER: Kind = Kind(66);
+/// The last batches of a producer to a retry topic; key: group, producer id.
+pub(super) const STAMP: Kind = Kind(67);
+/// A slot: head = fact; key: slot, group. Only the latest counts.
+pub(super) const SLOT: Kind = Kind(68);
+/// The delay tables last checked against: head = fact; one key.
+pub(super) const TABLES: Kind = Kind(69);

@@ -1,0 +1,34 @@
+//! The one owner of retry state, on its own thread.
+//!
+//! ```text
+//! Engine (handle) ── command ──▶ Driver ── input ──▶ retry::Machine
+//!    ▲                             │ facts ──▶ journal (one atomic group per command)
+//!    └──── answer + sequence ◀─────┘
+//! ```
+//! **Invariant:** an answer carries the sequence of the last fact it may rest on, and the handle
+//! waits until that is durable before anyone sees it. The driver itself never waits for a disk.
+//!
+//! **Invariant:** a hand-out's fact is durable before its bytes leave.
+
+mod command;
+mod count;
+mod driver;
+mod error;
+mod facts;
+mod handle;
+mod kind;
+mod recover;
+mod render;
+mod stamps;
+mod store;
+mod view;
+mod wakes;
+
+pub use command::{LaneSlot, NackBatch, NackReply, NackRequest, Producer, TakenEntry};
+pub use driver::Driver;
+pub use error::EngineError;
+pub use handle::{Engine, Taken};
+pub use recover::{Parts, Replay};
+
+pub use render::{LaneRecord, dead_letter_headers};
+pub use view::{DeadLetter, EntryView, GroupView};

@@ -1,0 +1,133 @@
+//! From the journal to a running engine.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use crate::clock::Clock;
+use crate::engine::driver::{Driver, OWNER};
+use crate::engine::facts::Unwritten;
+use crate::engine::handle::Engine;
+use crate::engine::kind;
+use crate::engine::render::Render;
+use crate::engine::stamps::Stamps;
+use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
+use crate::engine::wakes::Wakes;
+use crate::journal::{Disk, Entry, EntryRef, Journal, Tables, TablesError};
+use crate::model::{GroupId, TopicName};
+use crate::observe::Metrics;
+use crate::retry::{Input, Machine, Policies, decode_fact};
+use crate::wire::names::Templates;
+
+/// What an engine is made of beside its state.
+#[derive(Debug)]
+pub struct Parts {
+    /// The log.
+    pub journal: Journal,
+    /// Names of retry and dead-letter topics.
+    pub templates: Templates,
+    /// The rules.
+    pub policies: Policies,
+    /// Time.
+    pub clock: Clock,
+    /// Counters.
+    pub metrics: Metrics,
+}
+
+/// Takes journalled entries back, in order, and becomes the engine.
+#[derive(Debug)]
+pub struct Replay {
+    journal: Journal,
+    machine: Machine<Store>,
+    stamps: Stamps,
+    seeds: Vec<Input>,
+    /// The last sequence the store stands for: that of its rows, then of every entry seen.
+    last_seq: u64,
+}
+
+impl Replay {
+    /// Over tables that have applied the log up to [`Replay::from`], or none at all: then all of
+    /// it is held in memory and the log is replayed whole.
+    pub fn new(tables: Option<Tables>, parts: &Parts) -> Self {
+        let store = tables.map_or_else(Store::in_memory, Store::open);
+        let last_seq = store.applied();
+        Self {
+            journal: parts.journal.clone(),
+            machine: Machine::new(store, parts.policies.clone()),
+            stamps: Stamps::default(),
+            seeds: Vec::new(),
+            last_seq,
+        }
+    }
+
+    /// The last sequence the store has applied: replay what follows.
+    pub fn from(&self) -> u64 {
+        self.machine.store().applied()
+    }
+
+    /// One entry of the log; kinds of other owners are passed over.
+    pub fn entry(&mut self, entry: &Entry, at: EntryRef) {
+        self.last_seq = self.last_seq.max(entry.seq);
+        match entry.kind {
+            kind::STAMP => self.stamps.replay(entry),
+            kind::BEGINS | kind::FACT | kind::DEAD_LETTER | kind::SLOT | kind::TABLES => {
+                match decode_fact(&entry.head) {
+                    Ok(fact) => {
+                        self.machine.apply(&fact);
+                        self.machine.store_mut().journalled(&self.journal, &fact, at);
+                    }
+                    Err(error) => {
+                        tracing::error!(seq = entry.seq, %error, "a retry fact cannot be read");
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Every group with an entry or a slot.
+    pub fn groups(&self) -> Vec<GroupId> {
+        self.machine.store().group_ids()
+    }
+
+    /// Tells a committed offset the broker remembers (not journalled here a second time).
+    pub fn committed(&mut self, group: GroupId, topic: TopicName, partition: i32, offset: i64) {
+        self.seeds.push(Input::OriginCommit { group, topic, partition, offset });
+    }
+
+    /// The tables an engine keeps beside the log in `disk`.
+    pub fn tables(disk: &Arc<dyn Disk>) -> Result<Tables, TablesError> {
+        Tables::open(disk, ROWS_FILE, ROWS_VERSION, ROWS_CACHE_BYTES)
+    }
+
+    /// The engine and its thread's body. The caller spawns the thread.
+    pub fn finish(mut self, parts: Parts) -> (Engine, Driver) {
+        self.machine.recovered(parts.clock.now());
+        let (commands, receiver) = channel();
+        let wakes = Arc::new(Wakes::default());
+        let render = Render::new(parts.templates);
+        let engine = Engine {
+            commands,
+            journal: parts.journal.clone(),
+            wakes: Arc::clone(&wakes),
+            render: render.clone(),
+        };
+        let applied = self.machine.store().applied();
+        parts.journal.hold_from(OWNER, applied);
+        let mut driver = Driver {
+            machine: self.machine,
+            stamps: self.stamps,
+            journal: parts.journal,
+            commands: receiver,
+            unwritten: Unwritten::default(),
+            wakes,
+            render,
+            clock: parts.clock,
+            metrics: parts.metrics,
+            // Not what the rows were saved with: they hold what was replayed since.
+            last_seq: self.last_seq,
+            ahead: None,
+        };
+        driver.settle(self.seeds);
+        (engine, driver)
+    }
+}

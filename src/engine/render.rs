@@ -1,0 +1,126 @@
+//! What a client receives: a redelivered record or a dead letter, with our headers set.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::engine::command::TakenEntry;
+use crate::engine::error::EngineError;
+use crate::journal::Journal;
+use crate::model::GroupId;
+use crate::retry::{Disposition, Entry};
+use crate::wire::batch::{RawRecord, build_batch, rebase};
+use crate::wire::mark::{DeadLetterMark, HistoryItem, MarkInput, mark_headers};
+use crate::wire::names::Templates;
+
+/// The leader epoch of every partition here: leaders never move.
+const LEADER_EPOCH: i32 = 0;
+/// The disposition of a delayed record that never failed.
+const DELAYED: &str = "rejected";
+
+/// A redelivery, ready to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneRecord {
+    /// Its Kafka offset.
+    pub offset: i64,
+    /// One record batch.
+    pub batch: Bytes,
+    /// Failures charged so far.
+    pub reconsume_times: u32,
+}
+
+impl LaneRecord {
+    /// Gives the batch another offset.
+    pub(super) fn move_to(&mut self, offset: i64) {
+        let mut batch = Vec::from(&self.batch[..]);
+        if rebase(&mut batch, offset, LEADER_EPOCH).is_ok() {
+            self.batch = batch.into();
+            self.offset = offset;
+        }
+    }
+}
+
+/// Builds what clients receive.
+#[derive(Clone, Debug)]
+pub(super) struct Render {
+    templates: Arc<Templates>,
+}
+
+impl Render {
+    /// By these topic names.
+    pub(super) fn new(templates: Templates) -> Self {
+        Self { templates: Arc::new(templates) }
+    }
+
+    /// The journal's name for the stream of a group's dead letters; `broker` reads it.
+    pub(super) fn dead_letter_stream(&self, group: &GroupId) -> String {
+        format!("d/{}", self.templates.dlq_topic(group))
+    }
+
+    /// Reads a hand-out's bytes and sets our headers.
+    #[expect(clippy::unused_self, reason = "one type builds everything a client receives")]
+    pub(super) fn lane_record(
+        &self,
+        journal: &Journal,
+        taken: &TakenEntry,
+    ) -> Result<LaneRecord, EngineError> {
+        let body = match taken.payload {
+            Some(at) => journal.read(at)?.body,
+            None => return Err(EngineError::PayloadLost(taken.entry.id)),
+        };
+        let record = RawRecord::parse(&body)?;
+        let offset = taken.lane.to_kafka();
+        let headers = mark_headers(&mark(&taken.entry, None));
+        Ok(LaneRecord {
+            offset,
+            batch: build_batch(offset, &record, &headers),
+            reconsume_times: taken.entry.reconsume_times,
+        })
+    }
+
+    /// The batch of a dead letter, at offset 0; the journal gives it its own.
+    #[expect(clippy::unused_self, reason = "one type builds everything a client receives")]
+    pub(super) fn dead_letter(&self, entry: &Entry, record: &RawRecord) -> Bytes {
+        build_batch(0, record, &dead_letter_headers(entry))
+    }
+}
+
+/// The headers of a dead letter.
+pub fn dead_letter_headers(entry: &Entry) -> Vec<(&'static str, String)> {
+    let word = entry.disposition.map_or(DELAYED, Disposition::as_str);
+    let message = entry.reason.clone().unwrap_or_else(|| match entry.disposition {
+        Some(Disposition::MaxAttempts) => {
+            format!("failed {} times, the limit of retries", entry.reconsume_times)
+        }
+        Some(Disposition::ExplicitDlq) => "the application asked for the dead letters".to_owned(),
+        _ => word.to_owned(),
+    });
+    let history = entry
+        .history
+        .iter()
+        .map(|(at, why)| HistoryItem { at_ms: at.0, disposition: why.as_str().to_owned() })
+        .collect();
+    let dead = DeadLetterMark {
+        group: entry.group.clone(),
+        delivery_count: entry.reconsume_times,
+        message,
+        history,
+    };
+    mark_headers(&mark(entry, Some(dead)))
+}
+
+fn mark(entry: &Entry, dead_letter: Option<DeadLetterMark>) -> MarkInput {
+    MarkInput {
+        reconsume_times: entry.reconsume_times,
+        max_reconsume_times: i32::try_from(entry.max_reconsume_times).unwrap_or(i32::MAX),
+        origin: entry.origin.clone(),
+        attempt: if dead_letter.is_some() { entry.reconsume_times } else { entry.attempt() },
+        disposition: entry.disposition.map_or(DELAYED, Disposition::as_str).to_owned(),
+        reason: entry.reason.clone(),
+        due_ms: dead_letter.is_none().then_some(entry.last_due).flatten().map(|due| due.0),
+        first_failed_ms: entry.first_failed.map_or(0, |at| at.0),
+        last_failed_ms: entry.last_failed.map_or(0, |at| at.0),
+        redrive_count: 0,
+        dead_letter,
+    }
+}

@@ -1,0 +1,165 @@
+//! Idempotent producers on retry topics: a repeated nack batch is acknowledged, not taken twice.
+//!
+//! The last five batches of each (group, producer id) are journalled in the same atomic group as
+//! the facts they brought, so a crash cannot part them.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::engine::command::Producer;
+use crate::engine::kind;
+use crate::journal::{Entry, NewEntry};
+use crate::model::{GroupId, WallMs};
+use crate::wire::idempotence::{ProducerWindow, SeenBatch, Sequenced};
+
+/// The version byte of a stored stamp.
+const VERSION: u8 = 1;
+/// A producer silent for so long is forgotten (Kafka: `producer.id.expiration.ms`).
+const EXPIRES_AFTER_MS: u64 = 24 * 3600 * 1000;
+
+/// What a batch is to its producer's past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    New,
+    Repeated,
+    TooOld,
+    OutOfOrder,
+    Fenced,
+}
+
+/// All windows.
+#[derive(Debug, Default)]
+pub(super) struct Stamps {
+    windows: BTreeMap<(GroupId, i64), (ProducerWindow, WallMs)>,
+}
+
+impl Stamps {
+    /// Judges a batch; changes nothing.
+    pub(super) fn check(&self, group: &GroupId, producer: Producer) -> Verdict {
+        let Some((window, _)) = self.windows.get(&(group.clone(), producer.id)) else {
+            return Verdict::New;
+        };
+        match window.check(producer.epoch, producer.first, producer.last) {
+            Sequenced::InOrder => Verdict::New,
+            Sequenced::Duplicate { .. } => Verdict::Repeated,
+            Sequenced::DuplicateTooOld => Verdict::TooOld,
+            Sequenced::OutOfOrder => Verdict::OutOfOrder,
+            Sequenced::FencedEpoch => Verdict::Fenced,
+        }
+    }
+
+    /// Remembers a batch; the entry to append with its facts.
+    pub(super) fn record(&mut self, group: &GroupId, producer: Producer, now: WallMs) -> NewEntry {
+        let (window, seen) = self.windows.entry((group.clone(), producer.id)).or_default();
+        *seen = now;
+        window.record(
+            producer.epoch,
+            SeenBatch {
+                first_sequence: producer.first,
+                last_sequence: producer.last,
+                base_offset: 0,
+            },
+        );
+        let mut head = vec![VERSION];
+        head.extend(now.0.to_le_bytes());
+        head.extend(postcard::to_stdvec(window).unwrap_or_default());
+        NewEntry::keyed(kind::STAMP, key(group, producer.id), head.into(), Bytes::new())
+    }
+
+    /// Takes a stored stamp back.
+    pub(super) fn replay(&mut self, entry: &Entry) {
+        let Some((id, group)) = entry.key.as_deref().and_then(read_key) else { return };
+        let stored = entry.head.split_first().filter(|(version, _)| **version == VERSION);
+        let window =
+            stored.and_then(|(_, rest)| rest.split_first_chunk::<8>()).and_then(|(seen, rest)| {
+                let window: ProducerWindow = postcard::from_bytes(rest).ok()?;
+                Some((window, WallMs(i64::from_le_bytes(*seen))))
+            });
+        match window {
+            Some(window) => self.windows.insert((group, id), window),
+            None => self.windows.remove(&(group, id)),
+        };
+    }
+
+    /// Forgets producers that have been silent for a day; the tombstones to append.
+    pub(super) fn expire(&mut self, now: WallMs) -> Vec<NewEntry> {
+        let silent: Vec<_> = self
+            .windows
+            .iter()
+            .filter(|(_, (_, seen))| now.since(*seen) > EXPIRES_AFTER_MS)
+            .map(|(key, _)| key.clone())
+            .collect();
+        silent
+            .into_iter()
+            .map(|(group, id)| {
+                let tombstone = NewEntry::tombstone(kind::STAMP, key(&group, id));
+                self.windows.remove(&(group, id));
+                tombstone
+            })
+            .collect()
+    }
+}
+
+fn key(group: &GroupId, id: i64) -> Bytes {
+    let mut key = id.to_be_bytes().to_vec();
+    key.extend(group.as_str().as_bytes());
+    key.into()
+}
+
+fn read_key(key: &[u8]) -> Option<(i64, GroupId)> {
+    let (id, group) = key.split_first_chunk::<8>()?;
+    Some((i64::from_be_bytes(*id), GroupId::new(std::str::from_utf8(group).ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(entry: &NewEntry) -> Entry {
+        Entry {
+            seq: 1,
+            kind: entry.kind,
+            key: entry.key.clone(),
+            stream: None,
+            head: entry.head.clone(),
+            body: entry.body.clone(),
+        }
+    }
+
+    #[test]
+    fn a_repeated_batch_is_known_again_after_a_restart() {
+        let group = GroupId::new("shop");
+        let batch = |first| Producer { id: 7, epoch: 0, first, last: first + 1 };
+        let mut stamps = Stamps::default();
+        stamps.record(&group, batch(0), WallMs(5));
+        let entry = stamps.record(&group, batch(2), WallMs(6));
+        let mut again = Stamps::default();
+        again.replay(&stored(&entry));
+        assert_eq!(again.check(&group, batch(0)), Verdict::Repeated);
+        assert_eq!(again.check(&group, batch(2)), Verdict::Repeated);
+        assert_eq!(again.check(&group, batch(4)), Verdict::New);
+        assert_eq!(again.check(&group, batch(6)), Verdict::OutOfOrder);
+        assert_eq!(again.check(&GroupId::new("other"), batch(2)), Verdict::New);
+        let tombstones = again.expire(WallMs(7).plus(EXPIRES_AFTER_MS));
+        assert_eq!(tombstones.len(), 1);
+        again.replay(&stored(&entry));
+        again.replay(&stored(&tombstones[0]));
+        assert_eq!(again.check(&group, batch(2)), Verdict::New);
+    }
+
+    #[test]
+    fn a_stamp_stored_by_version_1_is_read_for_ever() {
+        let group = GroupId::new("g");
+        let batch = Producer { id: 1, epoch: 2, first: 3, last: 4 };
+        let stored_once: Vec<u8> = vec![1, 5, 0, 0, 0, 0, 0, 0, 0, 1, 4, 1, 6, 8, 0];
+        let mut stamps = Stamps::default();
+        let mut entry = stored(&stamps.record(&group, batch, WallMs(5)));
+        assert_eq!(entry.head, stored_once, "the format has changed: give it a new version");
+        entry.head = stored_once.into();
+        let mut again = Stamps::default();
+        again.replay(&entry);
+        assert_eq!(again.check(&group, batch), Verdict::Repeated);
+        assert_eq!(again.check(&group, Producer { first: 5, last: 5, ..batch }), Verdict::New);
+    }
+}

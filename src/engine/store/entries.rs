@@ -1,0 +1,252 @@
+//! The machine's reads and writes as rows.
+
+use std::ops::ControlFlow;
+
+use crate::engine::store::key::{self, GroupNumber, Key};
+use crate::engine::store::{Store, value};
+use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, TopicName, WallMs};
+use crate::retry::{Counts, Entries, Entry, Marks, SlotRecord, StateKind};
+
+/// Rows that `count_due` reads from either end of a queue at most. Beyond that it answers this
+/// bound: more are due than anybody's alarm is set to.
+const COUNT_MAX: u64 = 10_000;
+
+/// An index row: key and value.
+type Row = (Key, Vec<u8>);
+
+impl Entries for Store {
+    fn get(&self, id: EntryId) -> Option<Entry> {
+        self.row(&Key::of_entry(key::ENTRY, id))
+    }
+
+    fn by_origin(&self, group: &GroupId, origin: &Origin) -> Option<EntryId> {
+        let number = self.number(group)?;
+        let id = |passed| {
+            let origins = origins_key(number, &origin.topic, origin.partition, passed);
+            key::read_id(&self.rows.get(&origins.signed(origin.offset).0)?)
+        };
+        id(false).or_else(|| id(true))
+    }
+
+    fn by_lane(&self, group: &GroupId, lane: LaneOffset) -> Option<EntryId> {
+        let number = self.number(group)?;
+        key::read_id(&self.rows.get(&Key::of_group(key::LANE, number).lane(lane).0)?)
+    }
+
+    fn due(&self, group: &GroupId, now: WallMs, limit: usize) -> Vec<EntryId> {
+        let Some(number) = self.number(group) else { return Vec::new() };
+        let waiting = Key::of_group(key::WAITING, number);
+        let end = waiting.clone().wall(now).end();
+        self.ids(&waiting, &end, limit)
+    }
+
+    fn next_due(&self, group: &GroupId, after: Option<WallMs>) -> Option<WallMs> {
+        let waiting = Key::of_group(key::WAITING, self.number(group)?);
+        let from = match after {
+            Some(after) => waiting.clone().wall(after).end(),
+            None => waiting.clone(),
+        };
+        self.first_wall(&from, &waiting.end())
+    }
+
+    /// Exact while at most [`COUNT_MAX`] are due or at most that many are not; else that bound.
+    fn count_due(&self, group: &GroupId, now: WallMs) -> u64 {
+        let Some(number) = self.number(group) else { return 0 };
+        let waiting = Key::of_group(key::WAITING, number);
+        let now = waiting.clone().wall(now).end();
+        let due = self.count(&waiting, &now);
+        if due < COUNT_MAX {
+            return due;
+        }
+        let later = self.count(&now, &waiting.end());
+        if later < COUNT_MAX {
+            return self.counts(group).of(StateKind::Waiting).saturating_sub(later);
+        }
+        COUNT_MAX
+    }
+
+    fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId> {
+        let Some(number) = self.number(group) else { return Vec::new() };
+        let open = Key::of_group(key::INFLIGHT, number);
+        let end = open.clone().slot(from.slot).end();
+        self.ids(&open.lane(from), &end, limit)
+    }
+
+    fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId> {
+        let expiry = Key::new(key::EXPIRY);
+        let end = expiry.clone().wall(now).end();
+        self.ids(&expiry, &end, limit)
+    }
+
+    fn next_expiry(&self) -> Option<WallMs> {
+        let expiry = Key::new(key::EXPIRY);
+        self.first_wall(&expiry.clone(), &expiry.end())
+    }
+
+    fn not_passed_below(
+        &self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+        offset: i64,
+    ) -> Vec<EntryId> {
+        let Some(number) = self.number(group) else { return Vec::new() };
+        let open = origins_key(number, topic, partition, false);
+        self.ids(&open, &open.clone().signed(offset), usize::MAX)
+    }
+
+    fn passed_from(
+        &self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+        offset: i64,
+    ) -> Vec<EntryId> {
+        let Some(number) = self.number(group) else { return Vec::new() };
+        let passed = origins_key(number, topic, partition, true);
+        self.ids(&passed.clone().signed(offset), &passed.end(), usize::MAX)
+    }
+
+    fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
+        let Some(number) = self.number(group) else { return Vec::new() };
+        let members = Key::of_group(key::MEMBER, number);
+        let from = match after {
+            Some(after) => members.clone().id(after).end(),
+            None => members.clone(),
+        };
+        self.ids(&from, &members.end(), limit)
+    }
+
+    fn groups(&self) -> Vec<GroupId> {
+        let groups = self.groups.iter().filter(|(_, group)| !group.is_empty());
+        groups.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn counts(&self, group: &GroupId) -> Counts {
+        self.groups.get(group).map(|group| group.counts.clone()).unwrap_or_default()
+    }
+
+    fn slots(&self, group: &GroupId) -> Vec<SlotRecord> {
+        let group = self.groups.get(group);
+        group.into_iter().flat_map(|group| group.slots.values()).cloned().collect()
+    }
+
+    fn slot(&self, group: &GroupId, slot: Slot) -> Option<SlotRecord> {
+        self.groups.get(group)?.slots.get(&slot).cloned()
+    }
+
+    fn marks(&self) -> Marks {
+        self.marks
+    }
+
+    fn put(&mut self, entry: &Entry) {
+        let old = self.get(entry.id);
+        let old_rows = old.map(|old| self.take_out(&old)).unwrap_or_default();
+        let group = self.group_mut(&entry.group);
+        group.count(entry);
+        let rows = index_rows(group.number, entry);
+        for (key, _) in old_rows.iter().filter(|row| !rows.contains(row)) {
+            self.rows.delete(key.0.clone());
+        }
+        for (key, value) in rows.into_iter().filter(|row| !old_rows.contains(row)) {
+            self.rows.put(key.0, value);
+        }
+        self.rows.put(Key::of_entry(key::ENTRY, entry.id).0, value::encode(entry));
+        self.changed();
+    }
+
+    fn remove(&mut self, id: EntryId) {
+        let Some(old) = self.get(id) else { return };
+        for (key, _) in self.take_out(&old) {
+            self.rows.delete(key.0);
+        }
+        self.rows.delete(Key::of_entry(key::ENTRY, id).0);
+        self.changed();
+    }
+
+    fn put_slot(&mut self, name: &GroupId, slot: &SlotRecord) {
+        let group = self.group_mut(name);
+        group.slots.insert(slot.slot, slot.clone());
+        let key = Key::of_group(key::SLOT, group.number).slot(slot.slot);
+        self.rows.put(key.0, value::encode(&value::slot_row(slot)));
+        self.changed();
+    }
+
+    fn put_marks(&mut self, marks: Marks) {
+        self.marks = marks;
+    }
+}
+
+impl Store {
+    /// Takes an entry out of the counts; the index rows it has.
+    fn take_out(&mut self, old: &Entry) -> Vec<Row> {
+        let group = self.group_mut(&old.group);
+        group.uncount(old);
+        index_rows(group.number, old)
+    }
+
+    fn ids(&self, from: &Key, to: &Key, limit: usize) -> Vec<EntryId> {
+        let mut found = Vec::new();
+        if limit == 0 {
+            return found;
+        }
+        self.rows.each(&from.0, &to.0, &mut |key, value| {
+            found.extend(key::read_id(if value.is_empty() { key } else { value }));
+            if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        found
+    }
+
+    /// Up to `limit` rows with a key in `from..to`, in order.
+    pub(super) fn pairs(&self, from: &Key, to: &Key, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut found = Vec::new();
+        if limit == 0 {
+            return found;
+        }
+        self.rows.each(&from.0, &to.0, &mut |key, value| {
+            found.push((key.to_vec(), value.to_vec()));
+            if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        found
+    }
+
+    fn first_wall(&self, from: &Key, to: &Key) -> Option<WallMs> {
+        let mut first = None;
+        self.rows.each(&from.0, &to.0, &mut |key, _| {
+            first = key::read_wall(key);
+            ControlFlow::Break(())
+        });
+        first
+    }
+
+    fn count(&self, from: &Key, to: &Key) -> u64 {
+        let mut count = 0;
+        self.rows.each(&from.0, &to.0, &mut |_, _| {
+            count += 1;
+            if count < COUNT_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        count
+    }
+}
+
+fn origins_key(group: GroupNumber, topic: &TopicName, partition: i32, passed: bool) -> Key {
+    Key::of_group(key::ORIGIN, group).topic(topic.as_str(), partition).flag(passed)
+}
+
+/// Every index row of an entry; those without a value carry the id at the end of their key.
+fn index_rows(group: GroupNumber, entry: &Entry) -> Vec<Row> {
+    let id = || entry.id.0.to_be_bytes().to_vec();
+    let of = |kind| Key::of_group(kind, group);
+    let mut rows = vec![(of(key::MEMBER).id(entry.id), Vec::new())];
+    if let Some(origin) = entry.remembered_origin() {
+        let passed = entry.passed.is_some();
+        let origins = origins_key(group, &origin.topic, origin.partition, passed);
+        rows.push((origins.signed(origin.offset), id()));
+    }
+    rows.extend(entry.lanes.iter().map(|lane| (of(key::LANE).lane(*lane), id())));
+    rows.extend(entry.inflight().map(|lane| (of(key::INFLIGHT).lane(lane), id())));
+    let waiting = entry.due().map(|due| of(key::WAITING).wall(due).id(entry.id));
+    let expires = entry.expires.map(|at| Key::new(key::EXPIRY).wall(at).id(entry.id));
+    rows.extend(waiting.into_iter().chain(expires).map(|key| (key, Vec::new())));
+    rows
+}

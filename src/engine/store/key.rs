@@ -1,0 +1,150 @@
+//! Keys of the rows, so that their order as bytes is the order the machine asks for.
+//!
+//! ```text
+//! E id                                            → entry
+//! G name                                          → group: its number and counts
+//! S group slot                                    → slot
+//! M                                               → marks
+//! l group slot sequence                           → id     remembered hand-outs
+//! i group slot sequence                           → id     the hand-out it is in
+//! w group due id                                  →        waiting
+//! x expires id                                    →        any state
+//! o group topic partition passed? offset          → id     remembered origin
+//! n group id                                      →        all of a group
+//! R id | H group slot | T | D id                  →        references into the log
+//! ```
+//! Numbers are big-endian, signed ones with the sign bit turned; a group is its 32-bit number; a
+//! topic is its length in 32 bits and its bytes.
+
+use crate::model::{EntryId, LaneOffset, Slot, WallMs};
+
+pub(super) const ENTRY: u8 = b'E';
+pub(super) const GROUP: u8 = b'G';
+pub(super) const SLOT: u8 = b'S';
+pub(super) const MARKS: u8 = b'M';
+pub(super) const LANE: u8 = b'l';
+pub(super) const INFLIGHT: u8 = b'i';
+pub(super) const WAITING: u8 = b'w';
+pub(super) const EXPIRY: u8 = b'x';
+pub(super) const ORIGIN: u8 = b'o';
+pub(super) const MEMBER: u8 = b'n';
+/// An entry's references into the log.
+pub(super) const REFS: u8 = b'R';
+/// A slot's references into the log.
+pub(super) const HOLD: u8 = b'H';
+/// The reference of the last `Fact::Tables`.
+pub(super) const TABLES: u8 = b'T';
+/// A forgotten entry whose facts may still be on the disk.
+pub(super) const GRAVE: u8 = b'D';
+
+/// The number of a group inside keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GroupNumber(pub(super) u32);
+
+/// A key being built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key(pub(super) Vec<u8>);
+
+impl Key {
+    pub(super) fn new(kind: u8) -> Self {
+        let mut bytes = Vec::with_capacity(32);
+        bytes.push(kind);
+        Self(bytes)
+    }
+
+    pub(super) fn of_group(kind: u8, group: GroupNumber) -> Self {
+        Self::new(kind).bytes(&group.0.to_be_bytes())
+    }
+
+    pub(super) fn of_entry(kind: u8, id: EntryId) -> Self {
+        Self::new(kind).id(id)
+    }
+
+    pub(super) fn id(self, id: EntryId) -> Self {
+        self.bytes(&id.0.to_be_bytes())
+    }
+
+    pub(super) fn slot(self, slot: Slot) -> Self {
+        self.bytes(&slot.0.to_be_bytes())
+    }
+
+    pub(super) fn lane(self, lane: LaneOffset) -> Self {
+        self.slot(lane.slot).bytes(&lane.sequence.to_be_bytes())
+    }
+
+    pub(super) fn wall(self, at: WallMs) -> Self {
+        self.signed(at.0)
+    }
+
+    pub(super) fn topic(self, topic: &str, partition: i32) -> Self {
+        let len = u32::try_from(topic.len()).unwrap_or(u32::MAX);
+        let partition = partition.cast_unsigned() ^ (1 << 31);
+        self.bytes(&len.to_be_bytes()).bytes(topic.as_bytes()).bytes(&partition.to_be_bytes())
+    }
+
+    pub(super) fn flag(self, flag: bool) -> Self {
+        self.bytes(&[u8::from(flag)])
+    }
+
+    pub(super) fn signed(self, number: i64) -> Self {
+        self.bytes(&(number.cast_unsigned() ^ (1 << 63)).to_be_bytes())
+    }
+
+    pub(super) fn bytes(mut self, bytes: &[u8]) -> Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    /// The first key after every key that begins with this one.
+    pub(super) fn end(mut self) -> Self {
+        while let Some(last) = self.0.pop() {
+            if let Some(next) = last.checked_add(1) {
+                self.0.push(next);
+                break;
+            }
+        }
+        self
+    }
+}
+
+/// The id at the end of a key or in an index row's value.
+pub(super) fn read_id(bytes: &[u8]) -> Option<EntryId> {
+    bytes.last_chunk::<8>().map(|id| EntryId(u64::from_be_bytes(*id)))
+}
+
+/// The due time in a key of [`WAITING`] or the expiry in one of [`EXPIRY`]: the number before the
+/// id at the end.
+pub(super) fn read_wall(key: &[u8]) -> Option<WallMs> {
+    let (before, _) = key.split_last_chunk::<8>()?;
+    let turned = before.last_chunk::<8>()?;
+    Some(WallMs((u64::from_be_bytes(*turned) ^ (1 << 63)).cast_signed()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_ordered_as_the_numbers_in_them() {
+        let numbers = [i64::MIN, -5, -1, 0, 1, 255, 256, i64::MAX];
+        let keys: Vec<Vec<u8>> = numbers
+            .iter()
+            .map(|n| Key::of_group(WAITING, GroupNumber(7)).wall(WallMs(*n)).id(EntryId(3)).0)
+            .collect();
+        assert!(keys.is_sorted());
+        for (number, key) in numbers.iter().zip(&keys) {
+            assert_eq!(read_wall(key), Some(WallMs(*number)));
+            assert_eq!(read_id(key), Some(EntryId(3)));
+        }
+    }
+
+    #[test]
+    fn no_key_of_one_group_or_topic_lies_among_those_of_another() {
+        let group = |n| Key::of_group(MEMBER, GroupNumber(n));
+        let last = group(1).id(EntryId(u64::MAX));
+        assert!(last.0 < group(1).end().0 && group(1).end().0 <= group(2).id(EntryId(0)).0);
+        assert_eq!(group(u32::MAX).end().0, vec![MEMBER + 1]);
+        let topic = |name: &str| Key::of_group(ORIGIN, GroupNumber(1)).topic(name, -1).0;
+        assert!(!topic("ab").starts_with(&topic("a")));
+    }
+}

@@ -1,0 +1,167 @@
+//! The retry machine's store on disk: pending and remembered entries cost no memory each.
+//!
+//! ```text
+//! retry::Machine ── put ──▶ changes in memory ── flush ──▶ rows on disk ── checkpoint ──▶ durable
+//!                  ◀─ get ── changes, else rows
+//! ```
+//! Rows are an index of the log and nothing more: what a crash takes is rebuilt by applying the
+//! log's facts after [`Store::applied`], and all of them when the file is missing.
+//!
+//! In memory lie: the unflushed changes (at most [`CHANGES_MAX`]), and of each group its number,
+//! its counts and its slots.
+
+mod entries;
+mod group;
+mod key;
+mod layers;
+mod log;
+mod pages;
+mod refs;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use crate::journal::Tables;
+use crate::model::{EntryId, GroupId};
+use crate::retry::Marks;
+
+use group::Group;
+use key::Key;
+use layers::Layers;
+use value::MarksRow;
+
+/// Changes held in memory before they are flushed: about 1 MiB, and a flush of some 10 ms.
+const CHANGES_MAX: usize = 4096;
+/// The layout of the rows; a file of another layout is rebuilt from the log.
+pub(super) const ROWS_VERSION: u32 = 1;
+/// The name of the file of rows.
+pub(super) const ROWS_FILE: &str = "retries.redb";
+/// Pages of the file kept in memory, in bytes.
+pub(super) const ROWS_CACHE_BYTES: usize = 8 << 20;
+
+/// The store. See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Store {
+    rows: Layers,
+    groups: BTreeMap<GroupId, Group>,
+    /// Groups whose row is out of date; written with the next flush.
+    stale: BTreeSet<GroupId>,
+    marks: Marks,
+    /// The number the next new group gets; never used twice.
+    next_group: u32,
+    /// Where the next sweep of graves begins.
+    swept: Option<EntryId>,
+}
+
+impl Store {
+    /// A store without a disk: nothing is flushed, `applied` stays 0.
+    pub(super) fn in_memory() -> Self {
+        Self::over(Layers::new(None))
+    }
+
+    /// The store as of the tables' last checkpoint; apply the log's facts after
+    /// [`Store::applied`] to it.
+    pub(super) fn open(tables: Tables) -> Self {
+        let mut store = Self::over(Layers::new(Some(tables)));
+        store.load();
+        store
+    }
+
+    /// The sequence number of the last checkpoint.
+    pub(super) fn applied(&self) -> u64 {
+        self.rows.applied()
+    }
+
+    /// Why this store can be used no more; every read is empty from then on. Ask before believing
+    /// (and journalling) what the machine has decided.
+    pub(super) fn failed(&self) -> Option<String> {
+        self.rows.failed().map(str::to_owned)
+    }
+
+    /// Moves the changes from memory to the rows; a restart still goes back to the checkpoint.
+    pub(super) fn flush(&mut self) {
+        for name in std::mem::take(&mut self.stale) {
+            self.write_group(&name);
+        }
+        let marks = value::encode(&value::marks_row(self.marks, self.next_group));
+        self.rows.put(Key::new(key::MARKS).0, marks);
+        self.rows.flush();
+    }
+
+    /// Makes everything so far durable, as the state after entry `applied` of the log, which must
+    /// be durable itself. Call `Journal::checkpoint` first.
+    pub(super) fn checkpoint(&mut self, applied: u64) {
+        self.flush();
+        self.rows.checkpoint(applied);
+    }
+
+    fn over(rows: Layers) -> Self {
+        Self {
+            rows,
+            groups: BTreeMap::new(),
+            stale: BTreeSet::new(),
+            marks: Marks::default(),
+            next_group: 0,
+            swept: None,
+        }
+    }
+
+    fn load(&mut self) {
+        if let Some(row) = self.row::<MarksRow>(&Key::new(key::MARKS)) {
+            self.marks = value::read_marks(&row);
+            self.next_group = row.3;
+        }
+        let mut groups = BTreeMap::new();
+        let mut damaged = false;
+        self.scan(&Key::new(key::GROUP), |key, value| {
+            let name = key.split_first().and_then(|(_, name)| std::str::from_utf8(name).ok());
+            let row = value::decode(value).map(Group::of_row);
+            damaged |= name.is_none() || row.is_none();
+            groups.extend(name.map(GroupId::new).zip(row));
+            ControlFlow::Continue(())
+        });
+        for group in groups.values_mut() {
+            self.scan(&Key::of_group(key::SLOT, group.number), |key, value| {
+                damaged |= !group.load_slot(key, value::decode(value));
+                ControlFlow::Continue(())
+            });
+        }
+        if damaged {
+            self.damaged();
+        }
+        self.groups = groups;
+    }
+
+    /// Flushes when memory holds enough changes.
+    fn changed(&mut self) {
+        if self.rows.unflushed() >= CHANGES_MAX {
+            self.flush();
+        }
+    }
+
+    /// The decoded value of a row; damage ends the use of this store.
+    fn row<T: serde::de::DeserializeOwned>(&self, key: &Key) -> Option<T> {
+        let bytes = self.rows.get(&key.0)?;
+        let value = value::decode(&bytes);
+        if value.is_none() {
+            self.damaged();
+        }
+        value
+    }
+
+    fn damaged(&self) {
+        self.rows.fail(&format!(
+            "{ROWS_FILE} holds a damaged row; remove the file and restart, \
+             it is rebuilt from the log"
+        ));
+    }
+
+    /// Calls `f` for every row whose key begins with `prefix`, in order, until it breaks.
+    fn scan(&self, prefix: &Key, mut f: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) {
+        let end = prefix.clone().end();
+        self.rows.each(&prefix.0, &end.0, &mut f);
+    }
+}

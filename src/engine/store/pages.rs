@@ -1,0 +1,61 @@
+//! What the driver reads beside the machine: entries with the place of their bytes, pages, groups.
+
+use std::ops::ControlFlow;
+
+use crate::engine::command::TakenEntry;
+use crate::engine::store::Store;
+use crate::engine::store::key::{self, Key};
+use crate::model::{EntryId, GroupId, LaneOffset, Slot};
+use crate::retry::{Entries, Entry, StateKind};
+
+impl Store {
+    /// Hand-outs with the place of their bytes.
+    pub(in crate::engine) fn located(&self, taken: Vec<(LaneOffset, Entry)>) -> Vec<TakenEntry> {
+        taken.into_iter().map(|(lane, entry)| self.locate(lane, entry)).collect()
+    }
+
+    /// Entries of a group with an id above `after`, by id, at most `limit`.
+    pub(in crate::engine) fn page_entries(
+        &self,
+        group: &GroupId,
+        after: Option<EntryId>,
+        limit: usize,
+    ) -> Vec<Entry> {
+        self.page(group, after, limit).into_iter().filter_map(|id| self.get(id)).collect()
+    }
+
+    /// How many wait in a group, and those at the places `from`… of the list of them, oldest due
+    /// first, at most `limit`. Their lane offset means nothing. Reads `from + limit` index rows.
+    pub(in crate::engine) fn waiting(
+        &self,
+        group: &GroupId,
+        from: usize,
+        limit: usize,
+    ) -> (usize, Vec<TakenEntry>) {
+        let total = self.counts(group).of(StateKind::Waiting);
+        let total = usize::try_from(total).unwrap_or(usize::MAX);
+        let Some(number) = self.number(group).filter(|_| limit > 0 && from < total) else {
+            return (total, Vec::new());
+        };
+        let mut ids = Vec::new();
+        let mut place = 0_usize;
+        self.scan(&Key::of_group(key::WAITING, number), |key, _| {
+            ids.extend(key::read_id(key).filter(|_| place >= from));
+            place += 1;
+            if ids.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        let nowhere = LaneOffset { slot: Slot(0), sequence: 0 };
+        let entries = ids.into_iter().filter_map(|id| self.get(id));
+        (total, entries.map(|entry| self.locate(nowhere, entry)).collect())
+    }
+
+    /// Every group with an entry or a slot, in order.
+    pub(in crate::engine) fn group_ids(&self) -> Vec<GroupId> {
+        self.groups()
+    }
+
+    fn locate(&self, lane: LaneOffset, entry: Entry) -> TakenEntry {
+        let payload = self.payload(entry.id);
+        TakenEntry { lane, entry, payload }
+    }
+}

@@ -1,0 +1,292 @@
+//! References into the log: which of its entries an entry of ours still needs.
+//!
+//! Each fact tells the whole state of its entry, so a later one makes the earlier dead. Needed are
+//!
+//! * the latest fact of each entry, and the one its bytes lie in,
+//! * the latest fact of each slot and the latest hand-out after it: together they say from which
+//!   sequence the slot goes on,
+//! * the latest check of the delay tables.
+//!
+//! The rest is released. A dead letter belongs to its stream and is never released here.
+//!
+//! **Invariant:** a forgotten entry's tombstone (its [`Fact::Forgotten`]) stays in the log until
+//! no other fact of that entry is physically there, so that a replay of the log alone never brings
+//! the entry back.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::store::key::{self, GroupNumber, Key};
+use crate::engine::store::log::Log;
+use crate::engine::store::{Store, value};
+use crate::journal::EntryRef;
+use crate::model::{EntryId, GroupId, Slot};
+use crate::retry::{Entry, Fact, PayloadChange, State};
+
+/// Released facts of one entry that are kept in mind before those gone from the disk are dropped.
+const SPENT_STEP: usize = 64;
+
+/// An [`EntryRef`] as it is stored: sequence number, length.
+type At = (u64, u32);
+
+/// The references of one entry.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Refs {
+    /// Its latest fact.
+    latest: Option<At>,
+    /// The slot whose hand-out the latest fact is: group number, slot.
+    handout: Option<(u32, u16)>,
+    /// The fact its bytes lie in.
+    payload: Option<At>,
+    /// The fact that is its dead letter: the stream's, not ours.
+    dead: Option<At>,
+    /// Not needed any more, but perhaps still on the disk.
+    spent: Vec<At>,
+}
+
+/// The references of one slot.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Hold {
+    /// The latest fact of the slot.
+    slot: Option<At>,
+    /// The latest hand-out after that.
+    handout: Option<Handout>,
+}
+
+/// The fact of a hand-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Handout {
+    /// The entry handed out.
+    id: u64,
+    /// The hand-out's number in its slot.
+    sequence: u64,
+    /// The fact.
+    at: At,
+}
+
+/// A forgotten entry.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Grave {
+    tombstone: At,
+    /// Its dead letter, if it has one that was not seen to be gone.
+    dead: Option<At>,
+    /// Its facts that may still be on the disk.
+    rest: Vec<At>,
+}
+
+impl Refs {
+    fn needs(&self, at: At) -> bool {
+        [self.latest, self.payload, self.dead].contains(&Some(at))
+    }
+
+    /// The references after this fact.
+    fn after(&self, entry: &Entry, payload: PayloadChange, at: At, group: u32) -> Self {
+        let payload = match payload {
+            PayloadChange::Begins(_) => Some(at),
+            PayloadChange::Keeps => self.payload,
+        };
+        let is_dead = matches!(entry.state, State::Dead { .. });
+        Self {
+            latest: Some(at),
+            handout: entry.inflight().map(|lane| (group, lane.slot.0)),
+            payload: payload.filter(|_| !is_dead),
+            dead: if is_dead { self.dead.or(Some(at)) } else { None },
+            spent: self.spent.clone(),
+        }
+    }
+}
+
+impl Store {
+    /// True when this fact, not yet given to [`Store::journalled`], is to be written as the dead
+    /// letter itself: the first of its entry in the state `Dead`. Later facts of the dead entry
+    /// are plain ones.
+    pub(in crate::engine) fn is_dead_letter(&self, fact: &Fact) -> bool {
+        let Fact::Entry { entry, .. } = fact else { return false };
+        matches!(entry.state, State::Dead { .. })
+            && self.refs(entry.id).is_none_or(|refs| refs.dead.is_none())
+    }
+
+    /// Remembers where a fact lies and releases what it made dead. Call it for every fact, in the
+    /// log's order, live and on recovery, after the machine has applied it.
+    pub(in crate::engine) fn journalled(&mut self, log: &impl Log, fact: &Fact, at: EntryRef) {
+        let at = (at.seq, at.len);
+        match fact {
+            Fact::Entry { entry, payload, .. } => {
+                self.entry_journalled(log, entry, *payload, at);
+            }
+            Fact::Forgotten { id, .. } => self.forgotten(log, *id, at),
+            Fact::Slot { group, slot, .. } => self.slot_journalled(log, group, *slot, at),
+            Fact::Tables { .. } => {
+                let key = Key::new(key::TABLES);
+                let before = self.row::<At>(&key);
+                if before.is_none_or(|before| before < at) {
+                    self.rows.put(key.0, value::encode(&at));
+                    if let Some(before) = before {
+                        log.release(place(before));
+                    }
+                }
+            }
+        }
+        self.changed();
+    }
+
+    /// The log entry an entry's bytes lie in: the one it began with, or its dead letter.
+    pub(in crate::engine) fn payload(&self, id: EntryId) -> Option<EntryRef> {
+        let refs = self.refs(id)?;
+        refs.payload.or(refs.dead).map(place)
+    }
+
+    /// Looks at up to `limit` forgotten entries, going round; releases the tombstones of those
+    /// whose facts have all left the disk. How many.
+    pub(in crate::engine) fn sweep(&mut self, log: &impl Log, limit: usize) -> usize {
+        let graves = self.graves(limit);
+        // The end of the round: the next sweep begins at the first again.
+        self.swept = if graves.len() < limit { None } else { graves.last().map(|(id, _)| *id) };
+        let mut released = 0;
+        for (id, grave) in graves {
+            let left = still_there(log, &grave);
+            let key = Key::of_entry(key::GRAVE, id);
+            // The highest id ever given out is known from its facts alone: one has to stay.
+            let is_last = id.0.saturating_add(1) >= self.marks.next_id;
+            if left.dead.is_none() && left.rest.is_empty() && !is_last {
+                log.release(place(grave.tombstone));
+                self.rows.delete(key.0);
+                released += 1;
+            } else if left != grave {
+                self.rows.put(key.0, value::encode(&left));
+            }
+        }
+        self.changed();
+        released
+    }
+
+    fn entry_journalled(&mut self, log: &impl Log, entry: &Entry, payload: PayloadChange, at: At) {
+        let group = self.group_mut(&entry.group).number;
+        let old = self.refs(entry.id).unwrap_or_default();
+        let mut new = old.after(entry, payload, at, group.0);
+        let mut freed = Vec::new();
+        let former = [old.latest, old.payload, old.dead].into_iter().flatten();
+        for former in former {
+            if new.needs(former) {
+                continue;
+            }
+            if !new.spent.contains(&former) {
+                new.spent.push(former);
+            }
+            if old.dead != Some(former) && !self.is_held(old.handout, former) {
+                freed.push(former);
+            }
+        }
+        if new.spent.len() > old.spent.len() && new.spent.len().is_multiple_of(SPENT_STEP) {
+            new.spent.retain(|spent| !is_gone(log, *spent));
+        }
+        self.rows.put(Key::of_entry(key::REFS, entry.id).0, value::encode(&new));
+        for freed in freed {
+            log.release(place(freed));
+        }
+        if let Some(lane) = entry.inflight() {
+            let handout = Handout { id: entry.id.0, sequence: lane.sequence, at };
+            self.handed_out(log, group, lane.slot, handout);
+        }
+    }
+
+    fn forgotten(&mut self, log: &impl Log, id: EntryId, tombstone: At) {
+        let key = Key::of_entry(key::REFS, id);
+        let refs = self.refs(id).unwrap_or_default();
+        self.rows.delete(key.0);
+        let mut rest = refs.spent;
+        for at in [refs.latest, refs.payload].into_iter().flatten() {
+            if refs.dead == Some(at) || rest.contains(&at) {
+                continue;
+            }
+            rest.push(at);
+            if !self.is_held(refs.handout, at) {
+                log.release(place(at));
+            }
+        }
+        let grave = Grave { tombstone, dead: refs.dead, rest };
+        self.rows.put(Key::of_entry(key::GRAVE, id).0, value::encode(&grave));
+    }
+
+    /// The highest hand-out tells where its slot goes on: the one before does not have to any
+    /// more. A later fact of an older hand-out changes nothing.
+    fn handed_out(&mut self, log: &impl Log, group: GroupNumber, slot: Slot, new: Handout) {
+        let key = Key::of_group(key::HOLD, group).slot(slot);
+        let mut hold: Hold = self.row(&key).unwrap_or_default();
+        if hold.handout.is_some_and(|held| held.sequence > new.sequence) {
+            return;
+        }
+        let before = hold.handout.replace(new);
+        self.rows.put(key.0, value::encode(&hold));
+        self.free_handout(log, before.filter(|before| before.at != new.at));
+    }
+
+    /// Tells where its slot goes on. A start may tell a slot's latest fact a second time, whatever
+    /// came after it: then nothing changes.
+    fn slot_journalled(&mut self, log: &impl Log, group: &GroupId, slot: Slot, at: At) {
+        let number = self.group_mut(group).number;
+        let key = Key::of_group(key::HOLD, number).slot(slot);
+        let before: Hold = self.row(&key).unwrap_or_default();
+        if before.slot.is_some_and(|known| known >= at) {
+            return;
+        }
+        let handout = before.handout.filter(|handout| handout.at > at);
+        let hold = Hold { slot: Some(at), handout };
+        self.rows.put(key.0, value::encode(&hold));
+        if let Some(old) = before.slot {
+            log.release(place(old));
+        }
+        if handout.is_none() {
+            self.free_handout(log, before.handout);
+        }
+    }
+
+    /// Releases a hand-out its slot does not need any more, unless its entry still does.
+    fn free_handout(&self, log: &impl Log, handout: Option<Handout>) {
+        let Some(Handout { id, at, .. }) = handout else { return };
+        if !self.refs(EntryId(id)).is_some_and(|refs| refs.needs(at)) {
+            log.release(place(at));
+        }
+    }
+
+    /// The slot of that hand-out needs this fact.
+    fn is_held(&self, handout: Option<(u32, u16)>, at: At) -> bool {
+        let Some((group, slot)) = handout else { return false };
+        let key = Key::of_group(key::HOLD, GroupNumber(group)).slot(Slot(slot));
+        let hold: Option<Hold> = self.row(&key);
+        hold.and_then(|hold| hold.handout).is_some_and(|held| held.at == at)
+    }
+
+    fn refs(&self, id: EntryId) -> Option<Refs> {
+        self.row(&Key::of_entry(key::REFS, id))
+    }
+
+    fn graves(&self, limit: usize) -> Vec<(EntryId, Grave)> {
+        let from = match self.swept {
+            Some(id) => Key::of_entry(key::GRAVE, id).end(),
+            None => Key::new(key::GRAVE),
+        };
+        let rows = self.pairs(&from, &Key::new(key::GRAVE).end(), limit);
+        let graves = rows.iter().map(|(key, grave)| key::read_id(key).zip(value::decode(grave)));
+        graves.flatten().collect()
+    }
+}
+
+/// What of a forgotten entry is left on the disk. Looks no further than the first that is: one is
+/// reason enough to keep the tombstone.
+fn still_there(log: &impl Log, grave: &Grave) -> Grave {
+    let mut left = grave.clone();
+    left.dead = left.dead.filter(|dead| !is_gone(log, *dead));
+    while left.dead.is_none() && left.rest.last().is_some_and(|at| is_gone(log, *at)) {
+        left.rest.pop();
+    }
+    left
+}
+
+/// The log has this entry no more.
+fn is_gone(log: &impl Log, at: At) -> bool {
+    !log.holds(place(at))
+}
+
+fn place((seq, len): At) -> EntryRef {
+    EntryRef { seq, len }
+}

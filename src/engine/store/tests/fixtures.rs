@@ -1,0 +1,156 @@
+//! The layout of every row. A change here needs a new version, or old files are misread.
+
+use std::fmt::Write;
+
+use crate::engine::store::{ROWS_FILE, ROWS_VERSION, Store, key, value};
+use crate::journal::{EntryRef, MemDisk, Tables};
+use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, Slot, WallMs};
+use crate::retry::{
+    Cause, Disposition, Entries, Entry, Evidence, Fact, Marks, PayloadChange, SlotRecord, State,
+};
+
+/// Every row of the store that `fill` makes: key and value in hexadecimal, `-` for none.
+const ROWS: &str = "\
+440000000000000004 0108c8010107c80100
+450000000000000005 01050473686f7001066f726465727304d80c010309d00f0110\
+    010001e80701e807010001026e6f01030901e8070001f80a0190fe6d01c00c010300
+450000000000000006 01060473686f70000088a401904e01030110010001e80701e8\
+    07010001026e6f0001e8070001f80a0001c00c010300
+4773686f70 0100010103010200010101
+48000000000003 010101c80101050906c801
+4d 010701d00f010701
+520000000000000005 010106c8010100030106c8010000
+520000000000000006 010105c801000103c801000104c801
+53000000000003 0101016d0a
+54 0102c801
+690000000000030000000000000009 0000000000000005
+6c0000000000030000000000000009 0000000000000005
+6e000000000000000000000005 -
+6e000000000000000000000006 -
+6f00000000000000066f72646572738000000201800000000000032c 0000000000000005
+770000000080000000000029040000000000000006 -
+7880000000000dbf880000000000000005 -
+";
+
+pub(super) fn entry() -> Entry {
+    let lane = LaneOffset { slot: Slot(3), sequence: 9 };
+    Entry {
+        id: EntryId(5),
+        group: "shop".into(),
+        origin: Some(Origin { topic: "orders".into(), partition: 2, offset: 812 }),
+        state: State::Inflight { lane, since: WallMs(1_000) },
+        reconsume_times: 1,
+        max_reconsume_times: 16,
+        handouts: 1,
+        losses: 0,
+        first_failed: Some(WallMs(500)),
+        last_failed: Some(WallMs(500)),
+        disposition: Some(Disposition::Rejected),
+        reason: Some("no".into()),
+        lanes: vec![lane],
+        history: vec![(WallMs(500), Disposition::Rejected)],
+        passed: Some(WallMs(700)),
+        expires: Some(WallMs(901_000)),
+        last_due: Some(WallMs(800)),
+        last_level: Some(3),
+        superseded: false,
+    }
+}
+
+fn waiting() -> Entry {
+    let state = State::Waiting { due: WallMs(10_500), delay_ms: 10_000, level: Some(3) };
+    Entry { id: EntryId(6), state, origin: None, lanes: Vec::new(), expires: None, ..entry() }
+}
+
+fn fill(store: &mut Store) {
+    let cause = Cause { evidence: Evidence::Nack, at: WallMs(500), by: None };
+    let log = super::replay::FakeLog::default();
+    let place = |seq| EntryRef { seq, len: 200 };
+    let fact = |entry: Entry, payload| {
+        let cause = cause.clone();
+        Fact::Entry { entry: Box::new(entry), cause, payload }
+    };
+    store.put_slot(
+        &"shop".into(),
+        &SlotRecord { slot: Slot(3), member: Some(MemberId::new("m")), next_sequence: 10 },
+    );
+    let joined = Fact::Slot {
+        group: GroupId::new("shop"),
+        slot: Slot(3),
+        member: Some("m".into()),
+        next_sequence: 9,
+        at: WallMs(1),
+    };
+    store.journalled(&log, &joined, place(1));
+    store.journalled(&log, &Fact::Tables { mark: 7, at: WallMs(1) }, place(2));
+    store.put(&entry());
+    store.put(&waiting());
+    store.journalled(&log, &fact(waiting(), PayloadChange::Begins(0)), place(3));
+    store.journalled(&log, &fact(waiting(), PayloadChange::Keeps), place(4));
+    store.journalled(&log, &fact(waiting(), PayloadChange::Keeps), place(5));
+    store.journalled(&log, &fact(entry(), PayloadChange::Begins(1)), place(6));
+    let gone = Entry { id: EntryId(4), state: State::Dead { at: WallMs(900) }, ..entry() };
+    store.journalled(&log, &fact(gone, PayloadChange::Begins(0)), place(7));
+    store.journalled(&log, &Fact::Forgotten { id: EntryId(4), cause: cause.clone() }, place(8));
+    store.put_marks(Marks { next_id: 7, latest: Some(WallMs(1_000)), tables: Some(7) });
+    store.flush();
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = text.as_bytes().chunks(2);
+    digits.map(|two| u8::from_str_radix(str::from_utf8(two).unwrap(), 16).unwrap()).collect()
+}
+
+#[test]
+fn rows_are_written_as_they_always_were() {
+    let mut store = Store::in_memory();
+    fill(&mut store);
+    let mut rows = String::new();
+    store.rows.each(&[0], &[255], &mut |key, value| {
+        let value = if value.is_empty() { "-".into() } else { hex(value) };
+        writeln!(rows, "{} {value}", hex(key)).unwrap();
+        std::ops::ControlFlow::Continue(())
+    });
+    assert_eq!(rows, ROWS);
+}
+
+#[test]
+fn rows_written_by_the_first_build_are_read_for_ever() {
+    let disk = MemDisk::new(1).disk();
+    let tables = Tables::open(&disk, ROWS_FILE, ROWS_VERSION, 1 << 20).unwrap();
+    let mut rows = crate::engine::store::layers::Layers::new(Some(tables.clone()));
+    for (key, value) in ROWS.lines().filter_map(|line| line.split_once(' ')) {
+        rows.put(unhex(key), unhex(value.trim_matches('-')));
+    }
+    rows.flush();
+    let (mut reference, read) = (Store::in_memory(), Store::open(tables));
+    fill(&mut reference);
+    assert_eq!(read.get(EntryId(5)), Some(entry()));
+    assert_eq!(read.get(EntryId(6)), Some(waiting()));
+    assert_eq!(read.payload(EntryId(6)).map(|at| at.seq), Some(3));
+    assert_eq!(read.marks(), reference.marks());
+    assert_eq!(read.next_group, 1);
+    let shop = GroupId::new("shop");
+    assert_eq!(read.counts(&shop), reference.counts(&shop));
+    assert_eq!(read.slots(&shop), reference.slots(&shop));
+    assert_eq!(read.groups(), [shop]);
+}
+
+#[test]
+fn bytes_that_are_no_row_end_the_use_of_the_store_instead_of_being_believed() {
+    for damage in [&[][..], &[2, 0], &[1], &[1, 255, 255]] {
+        let mut store = Store::in_memory();
+        store.rows.put(key::Key::of_entry(key::ENTRY, EntryId(1)).0, damage.to_vec());
+        assert_eq!(store.failed(), None);
+        assert_eq!(store.get(EntryId(1)), None);
+        assert!(store.failed().unwrap().contains("damaged row"));
+    }
+    assert_eq!(value::decode::<u64>(&[1, 5, 0]), None, "left-over bytes are damage");
+}

@@ -1,0 +1,319 @@
+//! The store on disk answers as the store in memory does, flushed, reopened or crashed.
+
+use fastrand::Rng;
+
+use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
+use crate::journal::{MemDisk, Tables};
+use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, WallMs};
+use crate::retry::{
+    BTreeEntries, Disposition, Entries, Entry, Marks, SlotRecord, State, StateKind,
+};
+
+const GROUPS: [&str; 4] = ["shop", "", "g\u{e9}\0x", "shop.eu"];
+const TOPICS: [&str; 3] = ["orders", "orde", "a-b@1"];
+
+/// Makes changes that a machine could make: origins and hand-outs lead to one entry.
+struct Script {
+    rng: Rng,
+    ids: Vec<EntryId>,
+    next: u64,
+}
+
+impl Script {
+    fn new(seed: u64) -> Self {
+        Self { rng: Rng::with_seed(seed), ids: Vec::new(), next: 0 }
+    }
+
+    fn group(&mut self) -> GroupId {
+        GROUPS[self.rng.usize(..GROUPS.len())].into()
+    }
+
+    fn unique(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn wall(&mut self) -> WallMs {
+        WallMs(match self.rng.u8(..20) {
+            0 => i64::MIN,
+            1 => i64::MAX,
+            _ => self.rng.i64(-50..200),
+        })
+    }
+
+    fn lane(&mut self) -> LaneOffset {
+        LaneOffset { slot: Slot(self.rng.u16(..4)), sequence: self.unique() }
+    }
+
+    fn new_entry(&mut self) -> Entry {
+        let id = EntryId(self.unique());
+        self.ids.push(id);
+        let origin = self.rng.u8(..5).checked_sub(1).map(|n| Origin {
+            topic: TOPICS[usize::from(n) % 3].into(),
+            partition: i32::from(n) - 1,
+            offset: i64::try_from(self.unique()).unwrap() - 20,
+        });
+        Entry {
+            id,
+            group: self.group(),
+            origin,
+            state: State::Discarded { at: WallMs(0) },
+            reconsume_times: self.rng.u32(..),
+            max_reconsume_times: 16,
+            handouts: 0,
+            losses: 0,
+            first_failed: None,
+            last_failed: Some(self.wall()),
+            disposition: Some(Disposition::Timeout),
+            reason: Some("why".repeat(self.rng.usize(..40))),
+            lanes: Vec::new(),
+            history: vec![(WallMs(1), Disposition::Rejected)],
+            passed: None,
+            expires: None,
+            last_due: Some(WallMs(3)),
+            last_level: None,
+            superseded: false,
+        }
+    }
+
+    fn change(&mut self, entry: &mut Entry) {
+        let at = self.wall();
+        entry.state = match self.rng.u8(..8) {
+            0..3 => State::Waiting { due: at, delay_ms: 1, level: Some(self.rng.u32(..4)) },
+            3 => State::Waiting { due: at, delay_ms: 1, level: None },
+            4 | 5 => {
+                let lane = self.lane();
+                entry.lanes.push(lane);
+                State::Inflight { lane, since: at }
+            }
+            6 => State::Committed { at },
+            _ => State::Dead { at },
+        };
+        if entry.lanes.len() > 5 {
+            entry.lanes.remove(0);
+        }
+        entry.passed = self.rng.bool().then_some(at);
+        entry.expires = self.rng.bool().then(|| self.wall());
+        entry.superseded = entry.superseded || self.rng.u8(..10) == 0;
+    }
+
+    fn step(&mut self, model: &mut BTreeEntries, store: &mut Store) {
+        match self.rng.u8(..20) {
+            0..6 => {
+                let mut entry = self.new_entry();
+                self.change(&mut entry);
+                both(model, store, |entries| entries.put(&entry));
+            }
+            6..14 => {
+                let Some(id) = self.rng.choice(&self.ids).copied() else { return };
+                let Some(mut entry) = model.get(id) else { return };
+                self.change(&mut entry);
+                both(model, store, |entries| entries.put(&entry));
+            }
+            14..17 => {
+                let Some(id) = self.rng.choice(&self.ids).copied() else { return };
+                both(model, store, |entries| entries.remove(id));
+            }
+            17 | 18 => {
+                let group = self.group();
+                let member = self.rng.bool().then(|| "member".into());
+                let slot = Slot(self.rng.u16(..5));
+                let record = SlotRecord { slot, member, next_sequence: self.rng.u64(..) };
+                both(model, store, |entries| entries.put_slot(&group, &record));
+            }
+            _ => {
+                let marks = Marks {
+                    next_id: self.rng.u64(..),
+                    latest: Some(self.wall()),
+                    tables: self.rng.bool().then_some(3),
+                };
+                both(model, store, |entries| entries.put_marks(marks));
+            }
+        }
+    }
+
+    fn compare(&mut self, model: &BTreeEntries, store: &Store) {
+        assert_eq!(store.failed(), None);
+        assert_eq!(store.groups(), model.groups());
+        assert_eq!(store.marks(), model.marks());
+        let now = self.wall();
+        let limit = self.rng.usize(..6);
+        assert_eq!(store.expired(now, limit), model.expired(now, limit));
+        assert_eq!(store.next_expiry(), model.next_expiry());
+        for id in &self.ids {
+            assert_eq!(store.get(*id), model.get(*id));
+        }
+        for group in GROUPS.iter().chain(&["other"]).map(|group| GroupId::from(*group)) {
+            self.compare_group(model, store, &group);
+        }
+    }
+
+    fn compare_group(&mut self, model: &BTreeEntries, store: &Store, group: &GroupId) {
+        let (now, limit) = (self.wall(), self.rng.usize(..9));
+        assert_eq!(store.counts(group), model.counts(group));
+        assert_eq!(store.slots(group), model.slots(group));
+        assert_eq!(store.slot(group, Slot(1)), model.slot(group, Slot(1)));
+        assert_eq!(store.due(group, now, limit), model.due(group, now, limit));
+        assert_eq!(store.count_due(group, now), model.count_due(group, now));
+        assert_eq!(store.next_due(group, None), model.next_due(group, None));
+        assert_eq!(store.next_due(group, Some(now)), model.next_due(group, Some(now)));
+        let after = self.rng.choice(&self.ids).copied();
+        assert_eq!(store.page(group, after, limit), model.page(group, after, limit));
+        assert_eq!(store.page(group, None, usize::MAX), model.page(group, None, usize::MAX));
+        let from = LaneOffset { slot: Slot(self.rng.u16(..4)), sequence: self.rng.u64(..50) };
+        assert_eq!(store.inflight(group, from, limit), model.inflight(group, from, limit));
+        for (topic, partition) in TOPICS.iter().zip([-1, 0, 1]) {
+            let (topic, offset) = ((*topic).into(), self.rng.i64(-20..200));
+            assert_eq!(
+                store.not_passed_below(group, &topic, partition, offset),
+                model.not_passed_below(group, &topic, partition, offset),
+            );
+            assert_eq!(
+                store.passed_from(group, &topic, partition, offset),
+                model.passed_from(group, &topic, partition, offset),
+            );
+        }
+        for entry in self.ids.iter().filter_map(|id| model.get(*id)) {
+            if let Some(origin) = &entry.origin {
+                assert_eq!(store.by_origin(group, origin), model.by_origin(group, origin));
+            }
+            for lane in &entry.lanes {
+                assert_eq!(store.by_lane(group, *lane), model.by_lane(group, *lane));
+            }
+        }
+        let waiting = model.due(group, WallMs(i64::MAX), usize::MAX);
+        let (total, page) = store.waiting(group, limit, 4);
+        let ids: Vec<EntryId> = page.iter().map(|taken| taken.entry.id).collect();
+        let expected: Vec<EntryId> = waiting.iter().skip(limit).take(4).copied().collect();
+        assert_eq!((total, ids), (waiting.len(), expected));
+    }
+}
+
+fn both(model: &mut BTreeEntries, store: &mut Store, change: impl Fn(&mut dyn Entries)) {
+    change(model);
+    change(store);
+}
+
+fn open(disk: &MemDisk) -> Store {
+    let tables = Tables::open(&disk.disk(), ROWS_FILE, ROWS_VERSION, ROWS_CACHE_BYTES);
+    Store::open(tables.unwrap())
+}
+
+#[test]
+fn a_store_without_a_disk_answers_as_the_reference_does() {
+    for seed in 0..10 {
+        let mut script = Script::new(seed);
+        let (mut model, mut store) = (BTreeEntries::default(), Store::in_memory());
+        for _ in 0..200 {
+            script.step(&mut model, &mut store);
+            if script.rng.u8(..10) == 0 {
+                script.compare(&model, &store);
+            }
+        }
+        store.flush();
+        script.compare(&model, &store);
+        assert!(model.groups().len() > 2 && store.applied() == 0);
+    }
+}
+
+#[test]
+fn a_store_on_disk_answers_as_the_reference_does_and_a_crash_goes_back_to_the_checkpoint() {
+    let mut crashes = 0;
+    for seed in 0..12 {
+        let disk = MemDisk::new(seed);
+        let mut script = Script::new(seed);
+        let (mut model, mut store) = (BTreeEntries::default(), open(&disk));
+        let mut saved = (model.clone(), 0);
+        for step in 1..400 {
+            script.step(&mut model, &mut store);
+            match script.rng.u8(..40) {
+                0 | 1 => store.flush(),
+                2 => {
+                    store.checkpoint(step);
+                    saved = (model.clone(), step);
+                }
+                3 => {
+                    if script.rng.bool() {
+                        disk.power_cut();
+                    }
+                    drop(store);
+                    store = open(&disk);
+                    assert_eq!(store.applied(), saved.1);
+                    model = saved.0.clone();
+                    crashes += 1;
+                }
+                4..8 => script.compare(&model, &store),
+                _ => {}
+            }
+        }
+        script.compare(&model, &store);
+    }
+    assert!(crashes > 50);
+}
+
+#[test]
+fn power_lost_in_the_middle_of_a_flush_or_checkpoint_leaves_one_of_its_two_checkpoints() {
+    let (mut before, mut after) = (0, 0);
+    for seed in 0..40 {
+        let disk = MemDisk::new(seed);
+        let mut script = Script::new(seed);
+        let (mut model, mut store) = (BTreeEntries::default(), open(&disk));
+        for _ in 0..60 {
+            script.step(&mut model, &mut store);
+        }
+        store.checkpoint(1);
+        let first = model.clone();
+        for _ in 0..60 {
+            script.step(&mut model, &mut store);
+        }
+        disk.power_cut_at(1 + seed);
+        store.flush();
+        store.checkpoint(2);
+        drop(store);
+        disk.power_cut_at(1 << 40);
+        disk.power_cut();
+        let store = open(&disk);
+        if store.applied() == 1 {
+            before += 1;
+            script.compare(&first, &store);
+        } else {
+            after += 1;
+            assert_eq!(store.applied(), 2);
+            script.compare(&model, &store);
+        }
+    }
+    assert!(before > 0 && after > 0, "{before} {after}");
+}
+
+#[test]
+fn after_a_failure_every_read_is_empty_and_the_reason_is_told() {
+    let disk = MemDisk::new(1);
+    let mut script = Script::new(1);
+    let (mut model, mut store) = (BTreeEntries::default(), open(&disk));
+    for _ in 0..50 {
+        script.step(&mut model, &mut store);
+    }
+    assert_eq!(store.failed(), None);
+    disk.power_cut();
+    store.flush();
+    store.checkpoint(9);
+    assert!(store.failed().unwrap().contains(ROWS_FILE), "{:?}", store.failed());
+    assert!(script.ids.iter().all(|id| store.get(*id).is_none()));
+    assert_eq!(store.next_expiry(), None);
+}
+
+#[test]
+fn counting_what_is_due_is_exact_from_either_end_and_bounded_in_the_middle() {
+    let mut script = Script::new(3);
+    let mut store = Store::in_memory();
+    for due in 0..25_000 {
+        let mut entry = script.new_entry();
+        entry.group = "shop".into();
+        entry.state = State::Waiting { due: WallMs(due), delay_ms: 1, level: None };
+        store.put(&entry);
+    }
+    let count = |now| store.count_due(&"shop".into(), WallMs(now));
+    assert_eq!((count(-1), count(9_000), count(24_999), count(20_000)), (0, 9_001, 25_000, 20_001));
+    assert_eq!(count(12_000), 10_000);
+    assert_eq!(store.counts(&"shop".into()).of(StateKind::Waiting), 25_000);
+}

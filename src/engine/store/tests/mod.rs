@@ -1,0 +1,6 @@
+//! The promises of the store.
+
+mod fixtures;
+mod lockstep;
+mod references;
+mod replay;

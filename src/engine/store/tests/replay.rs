@@ -1,0 +1,300 @@
+//! What is released and what stays: the log alone always gives the same state again.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use crate::engine::store::log::Log;
+use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
+use crate::journal::{EntryRef, MemDisk, Tables};
+use crate::model::{EntryId, GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
+use crate::retry::{
+    BTreeEntries, Bytes, Entries, Fact, Fingerprint, Input, LevelTable, Machine, Nack, Named,
+    Output, PayloadChange, Policies, Policy, Reporter, State, StateKind, Token, Want,
+};
+
+/// A log whose released entries leave the disk when the test says so.
+#[derive(Default)]
+pub(super) struct FakeLog {
+    /// What is on the disk.
+    pub(super) facts: RefCell<BTreeMap<u64, Fact>>,
+    pub(super) released: RefCell<BTreeSet<u64>>,
+    /// Entries that are also batches of a dead-letter stream.
+    pub(super) dead_letters: RefCell<BTreeSet<u64>>,
+}
+
+impl Log for FakeLog {
+    fn release(&self, entry: EntryRef) {
+        assert!(!self.dead_letters.borrow().contains(&entry.seq), "dead letters are the stream's");
+        self.released.borrow_mut().insert(entry.seq);
+    }
+
+    fn holds(&self, entry: EntryRef) -> bool {
+        self.facts.borrow().contains_key(&entry.seq)
+    }
+}
+
+struct World {
+    rng: Rng,
+    disk: MemDisk,
+    log: FakeLog,
+    machine: Machine<Store>,
+    now: i64,
+    seq: u64,
+    /// Facts after this one stay on the disk, released or not.
+    held_from: u64,
+}
+
+fn policies() -> Policies {
+    let (levels, _) = LevelTable::parse("1ms 2ms 3ms 20ms").unwrap();
+    let keeps = Policy {
+        max_reconsume_times: 2,
+        levels: Arc::new(levels),
+        consume_timeout_ms: 40,
+        keep_dead_letters: true,
+        lane: true,
+    };
+    let drops = Policy { keep_dead_letters: false, ..keeps.clone() };
+    Policies::new(keeps, vec![("drops".into(), drops)])
+}
+
+fn open(disk: &MemDisk) -> Machine<Store> {
+    let tables = Tables::open(&disk.disk(), ROWS_FILE, ROWS_VERSION, ROWS_CACHE_BYTES);
+    Machine::new(Store::open(tables.unwrap()), policies())
+}
+
+fn place(seq: u64) -> EntryRef {
+    EntryRef { seq, len: 10 }
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let disk = MemDisk::new(seed);
+        let machine = open(&disk);
+        let rng = Rng::with_seed(seed);
+        let log = FakeLog::default();
+        Self { rng, disk, log, machine, now: 1_000, seq: 0, held_from: 0 }
+    }
+
+    fn clock(&self) -> Now {
+        Now { wall: WallMs(self.now), mono: MonoMs(u64::try_from(self.now).unwrap()) }
+    }
+
+    fn group(&mut self) -> GroupId {
+        if self.rng.u8(..4) == 0 { "drops".into() } else { "keeps".into() }
+    }
+
+    fn step(&mut self) {
+        self.now += self.rng.i64(0..4);
+        let (group, token) = (self.group(), Token(0));
+        let lane = LaneOffset { slot: Slot(self.rng.u16(..3)), sequence: self.rng.u64(..30) };
+        let offset = self.rng.i64(0..25);
+        let member = ["m1", "m2", "m3"][self.rng.usize(..3)].into();
+        let input = match self.rng.u8(..12) {
+            0..4 => {
+                let named = match self.rng.u8(..6) {
+                    0 => Named::Nothing,
+                    1 | 2 => Named::Lane(lane),
+                    _ => Named::Origin(Origin { topic: "t".into(), partition: 0, offset }),
+                };
+                let want = Want { level: (offset == 7).then_some(-1), delay_ms: None };
+                let nack = Nack { named, want, reason: None, committed: None, bytes: Bytes::Value };
+                let by = Reporter { member: None, client: "c".into() };
+                Input::Nacks { token, group, by, nacks: vec![nack] }
+            }
+            4 => Input::Join { token, group, member },
+            5 if self.rng.bool() => Input::Leave { group, member },
+            6 | 7 => {
+                let next = self.machine.slot_view(&group, lane.slot).map(|view| view.next);
+                Input::Take { token, group, from: next.unwrap_or(lane), max: 2 }
+            }
+            8 => {
+                let next = self.machine.slot_view(&group, lane.slot).map(|view| view.next);
+                Input::LaneCommit { token, group, up_to: next.unwrap_or(lane) }
+            }
+            9 => Input::OriginCommit { group, topic: "t".into(), partition: 0, offset },
+            10 => self.delete_a_dead_letter(&group),
+            _ => return self.tick(),
+        };
+        self.machine.handle(self.clock(), input);
+        self.drain();
+    }
+
+    fn tick(&mut self) {
+        self.now += self.rng.i64(0..30);
+        self.machine.handle_timeout(self.clock());
+        self.drain();
+    }
+
+    fn delete_a_dead_letter(&mut self, group: &GroupId) -> Input {
+        let dead = self.machine.list(group, Some(StateKind::Dead), None, usize::MAX);
+        let id = self.rng.choice(dead).map_or(EntryId(u64::MAX), |entry| entry.id);
+        if let Some(letter) = self.machine.store().payload(id) {
+            assert!(self.log.dead_letters.borrow().contains(&letter.seq));
+            self.log.released.borrow_mut().insert(letter.seq);
+        }
+        Input::DeadLetterGone { id }
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.machine.poll_output() {
+            let Output::Fact(fact) = output else { continue };
+            self.seq += 1;
+            if self.machine.store().is_dead_letter(&fact) {
+                self.log.dead_letters.borrow_mut().insert(self.seq);
+            }
+            self.log.facts.borrow_mut().insert(self.seq, fact.clone());
+            self.machine.store_mut().journalled(&self.log, &fact, place(self.seq));
+        }
+    }
+
+    /// Some of what was released leaves the disk.
+    fn compact(&mut self) {
+        let released: Vec<u64> = self.log.released.borrow().iter().copied().collect();
+        for seq in released {
+            if seq <= self.held_from && self.rng.u8(..3) == 0 {
+                self.log.facts.borrow_mut().remove(&seq);
+            }
+        }
+    }
+
+    fn checkpoint(&mut self) {
+        self.machine.store_mut().checkpoint(self.seq);
+        self.held_from = self.seq;
+    }
+
+    /// Starts again from the last checkpoint and the facts after it.
+    fn restart(&mut self) {
+        let before = self.machine.fingerprint();
+        self.disk.power_cut();
+        let mut machine = open(&self.disk);
+        let applied = machine.store().applied();
+        assert_eq!(applied, self.held_from);
+        for (seq, fact) in self.log.facts.borrow().range(applied + 1..) {
+            machine.apply(fact);
+            machine.store_mut().journalled(&self.log, fact, place(*seq));
+        }
+        assert_eq!(machine.fingerprint(), before);
+        machine.recovered(self.clock());
+        self.machine = machine;
+        self.drain();
+    }
+
+    fn state(fingerprint: Fingerprint) -> Fingerprint {
+        let mut state = fingerprint;
+        // The time of the last fact of all may have gone with it.
+        state.marks.latest = None;
+        state
+    }
+
+    fn check(&self) {
+        let mut replayed = Machine::new(BTreeEntries::default(), policies());
+        for fact in self.log.facts.borrow().values() {
+            replayed.apply(fact);
+        }
+        let live = Self::state(self.machine.fingerprint());
+        assert_eq!(Self::state(replayed.fingerprint()), live);
+        for (id, entry) in &live.entries {
+            let at = self.machine.store().payload(*id).unwrap().seq;
+            let dead = matches!(entry.state, State::Dead { .. });
+            assert_eq!(self.log.dead_letters.borrow().contains(&at), dead, "{entry:?}");
+            let facts = self.log.facts.borrow();
+            let Some(Fact::Entry { entry: then, payload, .. }) = facts.get(&at) else {
+                panic!("the bytes of {id} are not at {at}");
+            };
+            assert!(then.id == *id && (dead || matches!(payload, PayloadChange::Begins(_))));
+        }
+        self.check_nothing_is_kept_for_nothing(&live);
+    }
+
+    fn check_nothing_is_kept_for_nothing(&self, live: &Fingerprint) {
+        let facts = self.log.facts.borrow();
+        let kept = facts.iter().filter(|(seq, _)| !self.log.released.borrow().contains(seq));
+        let (tombstones, rest): (Vec<_>, Vec<_>) =
+            kept.partition(|(_, fact)| matches!(fact, Fact::Forgotten { .. }));
+        assert!(rest.len() <= 2 * live.entries.len() + 2 * live.slots.len() + 1);
+        let forgotten: BTreeSet<EntryId> = facts
+            .values()
+            .filter_map(|fact| match fact {
+                Fact::Entry { entry, .. } if !live.entries.contains_key(&entry.id) => {
+                    Some(entry.id)
+                }
+                _ => None,
+            })
+            .collect();
+        let graved: BTreeSet<EntryId> = tombstones
+            .iter()
+            .filter_map(|(_, fact)| match fact {
+                Fact::Forgotten { id, .. } => Some(*id),
+                _ => None,
+            })
+            .collect();
+        assert!(forgotten.is_subset(&graved), "{forgotten:?} would come back");
+    }
+}
+
+#[test]
+fn a_replay_of_the_log_alone_gives_the_same_state_whatever_released_facts_are_gone() {
+    let (mut gone, mut tombstones_gone, mut dead) = (0, 0, 0);
+    for seed in 0..12 {
+        let mut world = World::new(seed);
+        for _ in 0..300 {
+            world.step();
+            match world.rng.u8(..24) {
+                0 => world.checkpoint(),
+                1 => world.compact(),
+                2 => {
+                    let limit = world.rng.usize(1..5);
+                    tombstones_gone += world.machine.store_mut().sweep(&world.log, limit);
+                }
+                3 => world.check(),
+                4 if world.rng.u8(..3) == 0 => world.restart(),
+                _ => {}
+            }
+        }
+        world.check();
+        gone += world.seq - u64::try_from(world.log.facts.borrow().len()).unwrap();
+        dead += world.log.dead_letters.borrow().len();
+    }
+    assert!(gone > 500 && tombstones_gone > 20 && dead > 15, "{gone} {tombstones_gone} {dead}");
+}
+
+#[test]
+fn when_every_entry_is_forgotten_and_compacted_only_the_last_tombstone_stays() {
+    let mut world = World::new(7);
+    for _ in 0..300 {
+        world.step();
+    }
+    let group = GroupId::from("keeps");
+    for group in [group, "drops".into()] {
+        for entry in world.machine.list(&group, None, None, usize::MAX) {
+            world.machine.store_mut().remove(entry.id);
+            let cause = crate::retry::Cause {
+                evidence: crate::retry::Evidence::MemoryEnded,
+                at: WallMs(world.now),
+                by: None,
+            };
+            world.seq += 1;
+            let fact = Fact::Forgotten { id: entry.id, cause };
+            world.log.facts.borrow_mut().insert(world.seq, fact.clone());
+            world.machine.store_mut().journalled(&world.log, &fact, place(world.seq));
+        }
+    }
+    let letters = world.log.dead_letters.borrow().clone();
+    world.log.released.borrow_mut().extend(letters);
+    world.held_from = world.seq;
+    for _ in 0..60 {
+        world.compact();
+        world.machine.store_mut().sweep(&world.log, 1000);
+    }
+    let facts = world.log.facts.borrow();
+    let left = |wanted: fn(&Fact) -> bool| facts.values().filter(|fact| wanted(fact)).count();
+    let slots =
+        world.machine.slots(&"keeps".into()).len() + world.machine.slots(&"drops".into()).len();
+    assert!(left(|fact| matches!(fact, Fact::Entry { .. })) <= slots, "at most a slot's hand-out");
+    let tombstones = left(|fact| matches!(fact, Fact::Forgotten { .. }));
+    assert!((1..=1 + slots).contains(&tombstones), "{tombstones}");
+    assert!(world.machine.store().groups().len() <= 2);
+}

@@ -1,0 +1,61 @@
+//! Values of the rows: one version byte, then postcard.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::model::MemberId;
+use crate::model::WallMs;
+use crate::retry::{Counts, Marks, SlotRecord, StateKind};
+
+/// The version this build writes and reads. The rows are rebuilt from the log when their file is
+/// missing or of another version, so nothing older has to be understood.
+pub(super) const ROW_VERSION: u8 = 1;
+
+/// The bytes of a value.
+pub(super) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    // Into a growing vector postcard cannot fail on these types: no maps of unknown length.
+    postcard::to_extend(value, vec![ROW_VERSION]).unwrap_or_default()
+}
+
+/// Reads what [`encode`] wrote; `None` for anything else.
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let (&ROW_VERSION, body) = bytes.split_first()? else { return None };
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) => Some(value),
+        _ => None,
+    }
+}
+
+/// A group's row: number, waiting by level, all by state.
+pub(super) type GroupRow = (u32, Vec<(Option<u32>, u64)>, Vec<(StateKind, u64)>);
+
+pub(super) fn group_row(number: u32, counts: &Counts) -> GroupRow {
+    let waiting = counts.waiting.iter().map(|(level, count)| (*level, *count)).collect();
+    let by_state = counts.by_state.iter().map(|(kind, count)| (*kind, *count)).collect();
+    (number, waiting, by_state)
+}
+
+pub(super) fn read_counts(row: GroupRow) -> Counts {
+    let (_, waiting, by_state) = row;
+    Counts { waiting: BTreeMap::from_iter(waiting), by_state: BTreeMap::from_iter(by_state) }
+}
+
+/// A slot's row: who holds it, the sequence of its next hand-out.
+pub(super) type SlotRow = (Option<MemberId>, u64);
+
+pub(super) fn slot_row(record: &SlotRecord) -> SlotRow {
+    (record.member.clone(), record.next_sequence)
+}
+
+/// The marks' row: next entry id, latest time, delay tables, next group number.
+pub(super) type MarksRow = (u64, Option<WallMs>, Option<u64>, u32);
+
+pub(super) fn marks_row(marks: Marks, next_group: u32) -> MarksRow {
+    (marks.next_id, marks.latest, marks.tables, next_group)
+}
+
+pub(super) fn read_marks(row: &MarksRow) -> Marks {
+    Marks { next_id: row.0, latest: row.1, tables: row.2 }
+}
