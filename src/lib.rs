@@ -30,3 +30,5 @@ pub mod wire;
 pub mod broker;
 pub mod engine;
 
+pub mod route;
+

@@ -1,0 +1,134 @@
+//! Error → Kafka error code, one exhaustive match per kind of error.
+
+use crate::broker::error::BrokerError;
+use crate::engine::EngineError;
+use crate::group::GroupError;
+use crate::journal::{AppendError, JournalError};
+use crate::wire::ResponseError;
+
+/// Kafka's own name of an error, such as `OFFSET_OUT_OF_RANGE`.
+pub fn name(error: ResponseError) -> String {
+    let camel = format!("{error:?}");
+    let mut name = String::with_capacity(camel.len() + 8);
+    for letter in camel.chars() {
+        if letter.is_ascii_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_uppercase());
+    }
+    name
+}
+
+/// Of the local cluster.
+pub fn of_broker(error: &BrokerError) -> ResponseError {
+    match error {
+        BrokerError::UnknownTopicOrPartition => ResponseError::UnknownTopicOrPartition,
+        BrokerError::UnknownTopicId => ResponseError::UnknownTopicId,
+        BrokerError::TopicExists(_) => ResponseError::TopicAlreadyExists,
+        BrokerError::InvalidTopic { .. } => ResponseError::InvalidTopicException,
+        BrokerError::InvalidPartitions(_) => ResponseError::InvalidPartitions,
+        BrokerError::InvalidReplicationFactor(_) => ResponseError::InvalidReplicationFactor,
+        BrokerError::Setting(_) => ResponseError::InvalidConfig,
+        BrokerError::MessageTooLarge { .. } => ResponseError::MessageTooLarge,
+        BrokerError::OffsetOutOfRange => ResponseError::OffsetOutOfRange,
+        BrokerError::OutOfOrderSequence => ResponseError::OutOfOrderSequenceNumber,
+        BrokerError::InvalidProducerEpoch => ResponseError::InvalidProducerEpoch,
+        BrokerError::DuplicateSequence => ResponseError::DuplicateSequenceNumber,
+        BrokerError::Append(error) => of_append(error),
+        BrokerError::Journal(error) => of_journal(error),
+        BrokerError::Read(_) => ResponseError::KafkaStorageError,
+    }
+}
+
+/// Of the retry engine, on a Produce or Fetch.
+pub fn of_engine(error: &EngineError) -> ResponseError {
+    match error {
+        EngineError::BadNacks(_) => ResponseError::InvalidRecord,
+        EngineError::OutOfOrderSequence => ResponseError::OutOfOrderSequenceNumber,
+        EngineError::InvalidProducerEpoch => ResponseError::InvalidProducerEpoch,
+        EngineError::DuplicateSequence => ResponseError::DuplicateSequenceNumber,
+        EngineError::CommitBeyondHandOut => ResponseError::OffsetOutOfRange,
+        EngineError::NoSlot => ResponseError::GroupMaxSizeReached,
+        EngineError::Append(error) => of_append(error),
+        EngineError::Journal(error) => of_journal(error),
+        EngineError::Read(_)
+        | EngineError::Record(_)
+        | EngineError::PayloadLost(_)
+        | EngineError::Ahead(_)
+        | EngineError::Tables(_)
+        | EngineError::Stopped => ResponseError::KafkaStorageError,
+    }
+}
+
+/// Of anything that had to be durable on an OffsetCommit or a group request: the client tries
+/// again.
+pub fn of_commit(error: &EngineError) -> ResponseError {
+    match error {
+        EngineError::CommitBeyondHandOut => ResponseError::OffsetOutOfRange,
+        EngineError::NoSlot => ResponseError::GroupMaxSizeReached,
+        EngineError::BadNacks(_)
+        | EngineError::OutOfOrderSequence
+        | EngineError::InvalidProducerEpoch
+        | EngineError::DuplicateSequence
+        | EngineError::Append(_)
+        | EngineError::Journal(_)
+        | EngineError::Read(_)
+        | EngineError::Record(_)
+        | EngineError::PayloadLost(_)
+        | EngineError::Ahead(_)
+        | EngineError::Tables(_)
+        | EngineError::Stopped => ResponseError::CoordinatorNotAvailable,
+    }
+}
+
+/// Of a group coordinator.
+pub fn of_group(error: GroupError) -> ResponseError {
+    match error {
+        GroupError::CoordinatorNotAvailable => ResponseError::CoordinatorNotAvailable,
+        GroupError::InvalidGroupId => ResponseError::InvalidGroupId,
+        GroupError::InvalidSessionTimeout => ResponseError::InvalidSessionTimeout,
+        GroupError::InconsistentGroupProtocol => ResponseError::InconsistentGroupProtocol,
+        GroupError::UnknownMemberId => ResponseError::UnknownMemberId,
+        GroupError::MemberIdRequired => ResponseError::MemberIdRequired,
+        GroupError::IllegalGeneration => ResponseError::IllegalGeneration,
+        GroupError::RebalanceInProgress => ResponseError::RebalanceInProgress,
+        GroupError::FencedInstanceId => ResponseError::FencedInstanceId,
+        GroupError::GroupMaxSizeReached => ResponseError::GroupMaxSizeReached,
+        GroupError::NonEmptyGroup => ResponseError::NonEmptyGroup,
+        GroupError::GroupIdNotFound => ResponseError::GroupIdNotFound,
+    }
+}
+
+fn of_append(error: &AppendError) -> ResponseError {
+    match error {
+        AppendError::TooLarge { .. } => ResponseError::MessageTooLarge,
+        AppendError::UnknownStream { .. } => ResponseError::UnknownTopicOrPartition,
+        AppendError::DiskFull { .. }
+        | AppendError::Poisoned(_)
+        | AppendError::Overloaded { .. }
+        | AppendError::Empty
+        | AppendError::Reserved { .. }
+        | AppendError::Closed => ResponseError::KafkaStorageError,
+    }
+}
+
+fn of_journal(error: &JournalError) -> ResponseError {
+    match error {
+        JournalError::Append(error) => of_append(error),
+        JournalError::Poisoned(_)
+        | JournalError::Closed
+        | JournalError::Tables(_)
+        | JournalError::Read(_) => ResponseError::KafkaStorageError,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_called_what_kafka_calls_them() {
+        assert_eq!(name(ResponseError::OffsetOutOfRange), "OFFSET_OUT_OF_RANGE");
+        assert_eq!(name(ResponseError::KafkaStorageError), "KAFKA_STORAGE_ERROR");
+    }
+}

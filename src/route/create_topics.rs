@@ -1,0 +1,114 @@
+//! CreateTopics 2–7.
+
+use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use kafka_protocol::messages::create_topics_response::{
+    CreatableTopicConfigs, CreatableTopicResult,
+};
+use kafka_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
+use uuid::Uuid;
+
+use crate::broker::error::BrokerError;
+use crate::broker::settings::{TopicSettings, TopicSpec};
+use crate::route::convert::{some_text, text, topic_of};
+use crate::route::{Router, code};
+use crate::wire::RequestHead;
+
+/// `ConfigSource` of DescribeConfigs and CreateTopics: set on the topic, or the default.
+pub(super) const SOURCE_TOPIC: i8 = 1;
+pub(super) const SOURCE_DEFAULT: i8 = 5;
+/// Settings are listed in the answer since v5 (KIP-525).
+const SETTINGS_SINCE: i16 = 5;
+
+pub(super) async fn answer(
+    router: &Router,
+    head: &RequestHead,
+    request: CreateTopicsRequest,
+) -> CreateTopicsResponse {
+    let mut response = CreateTopicsResponse::default();
+    for asked in request.topics {
+        let mut result = CreatableTopicResult::default();
+        result.name = asked.name.clone();
+        match create(router, &asked, request.validate_only).await {
+            Ok(made) => {
+                result.topic_id = made.id;
+                result.num_partitions = made.partitions;
+                result.replication_factor = 1;
+                result.configs =
+                    (head.version >= SETTINGS_SINCE).then(|| settings(router, &made.settings));
+            }
+            Err(error) => {
+                result.error_code = code::of_broker(&error).code();
+                result.error_message = some_text(&error.to_string());
+                result.num_partitions = -1;
+                result.replication_factor = -1;
+                result.configs = (head.version >= SETTINGS_SINCE).then(Vec::new);
+            }
+        }
+        response.topics.push(result);
+    }
+    response
+}
+
+struct Made {
+    id: Uuid,
+    partitions: i32,
+    settings: TopicSettings,
+}
+
+async fn create(
+    router: &Router,
+    asked: &CreatableTopic,
+    validate_only: bool,
+) -> Result<Made, BrokerError> {
+    let spec = spec(router, asked)?;
+    if router.names.is_ours(spec.name.as_str()) {
+        return Err(BrokerError::InvalidTopic {
+            name: spec.name.to_string(),
+            why: "names of this form are retry and dead-letter topics; they need no making",
+        });
+    }
+    if router.place(&spec.name).is_some() {
+        return Err(BrokerError::TopicExists(spec.name.to_string()));
+    }
+    if validate_only {
+        let settings = router.broker.topics.check(&spec)?;
+        return Ok(Made { id: Uuid::nil(), partitions: spec.partitions, settings });
+    }
+    let (topic, seq) = router.broker.topics.create(&spec, Uuid::new_v4())?;
+    router.broker.durable(seq).await?;
+    tracing::info!(topic = %spec.name, partitions = spec.partitions, "topic created");
+    Ok(Made { id: topic.id, partitions: spec.partitions, settings: topic.settings.clone() })
+}
+
+fn spec(router: &Router, asked: &CreatableTopic) -> Result<TopicSpec, BrokerError> {
+    if !matches!(asked.replication_factor, -1 | 1) && asked.assignments.is_empty() {
+        return Err(BrokerError::InvalidReplicationFactor(asked.replication_factor));
+    }
+    let partitions = match asked.num_partitions {
+        -1 if asked.assignments.is_empty() => router.config.default_partitions,
+        -1 => i32::try_from(asked.assignments.len()).unwrap_or(i32::MAX),
+        partitions => partitions,
+    };
+    let settings = asked
+        .configs
+        .iter()
+        .filter_map(|c| c.value.as_ref().map(|value| (c.name.to_string(), value.to_string())))
+        .collect();
+    Ok(TopicSpec { name: topic_of(&asked.name), partitions, settings })
+}
+
+fn settings(router: &Router, settings: &TopicSettings) -> Vec<CreatableTopicConfigs> {
+    let defaults = router.broker.topics.defaults().list();
+    settings
+        .list()
+        .into_iter()
+        .zip(defaults)
+        .map(|((name, value), (_, default))| {
+            let mut config = CreatableTopicConfigs::default();
+            config.name = text(name);
+            config.config_source = if value == default { SOURCE_DEFAULT } else { SOURCE_TOPIC };
+            config.value = some_text(&value);
+            config
+        })
+        .collect()
+}

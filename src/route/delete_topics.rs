@@ -1,0 +1,60 @@
+//! DeleteTopics 1–6: by name, or by id since v6. Retry and dead-letter topics cannot be deleted.
+
+use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
+use kafka_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
+use uuid::Uuid;
+
+use crate::broker::error::BrokerError;
+use crate::model::TopicName;
+use crate::route::convert::{some_text, topic_of, wire_topic};
+use crate::route::place::Place;
+use crate::route::{Router, code};
+use crate::wire::RequestHead;
+
+/// Topics may be named by id, and an error has words.
+const BY_ID_SINCE: i16 = 6;
+/// `error_message` since v5.
+const MESSAGE_SINCE: i16 = 5;
+
+pub(super) async fn answer(
+    router: &Router,
+    head: &RequestHead,
+    request: DeleteTopicsRequest,
+) -> DeleteTopicsResponse {
+    let asked: Vec<(Option<TopicName>, Uuid)> = if head.version >= BY_ID_SINCE {
+        request.topics.iter().map(|t| (t.name.as_ref().map(topic_of), t.topic_id)).collect()
+    } else {
+        request.topic_names.iter().map(|name| (Some(topic_of(name)), Uuid::nil())).collect()
+    };
+    let mut response = DeleteTopicsResponse::default();
+    for (name, id) in asked {
+        let mut result = DeletableTopicResult::default();
+        result.name = name.as_ref().map(wire_topic);
+        result.topic_id = id;
+        if let Err(error) = delete(router, name, id).await {
+            result.error_code = code::of_broker(&error).code();
+            result.error_message =
+                (head.version >= MESSAGE_SINCE).then(|| some_text(&error.to_string())).flatten();
+        }
+        response.responses.push(result);
+    }
+    response
+}
+
+async fn delete(router: &Router, name: Option<TopicName>, id: Uuid) -> Result<(), BrokerError> {
+    let name = router.named(&name.unwrap_or_else(|| TopicName::new("")), id)?;
+    match router.place(&name) {
+        None => Err(BrokerError::UnknownTopicOrPartition),
+        Some(Place::Local(_)) => {
+            let seq = router.broker.topics.delete(&name)?;
+            let offsets = router.broker.offsets.delete_topic(&name)?;
+            router.broker.durable(seq.max(offsets)).await?;
+            tracing::info!(topic = %name, "topic deleted");
+            Ok(())
+        }
+        Some(Place::Retry(_) | Place::DeadLetters(..)) => Err(BrokerError::InvalidTopic {
+            name: name.to_string(),
+            why: "retry and dead-letter topics cannot be deleted; `reprise dlq` shows what waits",
+        }),
+    }
+}

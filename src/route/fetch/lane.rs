@@ -1,0 +1,50 @@
+//! Fetch of a retry topic: a member's lane, or the snapshot for everyone else.
+
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::fetch_response::PartitionData;
+
+use crate::engine::LaneRecord;
+use crate::model::{GroupId, LaneOffset};
+use crate::retry::TAKE_MAX;
+use crate::route::fetch::{empty, refused};
+use crate::route::{Router, code};
+
+/// Records of the snapshot in one answer.
+const SNAPSHOT_MAX: usize = 100;
+
+/// Hands out what is due to the member whose slot `from` names.
+pub(super) async fn take(router: &Router, group: &GroupId, from: LaneOffset) -> PartitionData {
+    match router.engine.take(group, from, TAKE_MAX).await {
+        Ok(taken) => {
+            let mut data = empty(taken.position.to_kafka(), taken.next.to_kafka());
+            data.records = Some(join(&taken.records));
+            data
+        }
+        Err(error) => {
+            tracing::warn!(%group, %error, "a retry could not be handed out");
+            refused(code::of_engine(&error))
+        }
+    }
+}
+
+/// What waits, oldest due first, at offsets from 0; nothing is handed out.
+pub(super) async fn snapshot(router: &Router, group: &GroupId, from: i64) -> PartitionData {
+    let first = usize::try_from(from).unwrap_or(0);
+    match router.engine.snapshot(group, first, SNAPSHOT_MAX).await {
+        Ok((total, records)) => {
+            let end = i64::try_from(total).unwrap_or(i64::MAX).max(from);
+            let mut data = empty(0, end);
+            data.records = Some(join(&records));
+            data
+        }
+        Err(error) => refused(code::of_engine(&error)),
+    }
+}
+
+fn join(records: &[LaneRecord]) -> Bytes {
+    let mut out = BytesMut::with_capacity(records.iter().map(|r| r.batch.len()).sum());
+    for record in records {
+        out.extend_from_slice(&record.batch);
+    }
+    out.freeze()
+}

@@ -1,0 +1,167 @@
+//! Fetch 4–18: from local partitions, dead letters and the caller's lane, with a long poll.
+//!
+//! Exactly the requested partitions are answered; the session id is always 0, so clients send whole
+//! requests (KIP-227). At least one whole batch comes first even when it is over the byte limits.
+
+mod lane;
+mod plan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+use kafka_protocol::messages::{FetchRequest, FetchResponse};
+use tokio::sync::Notify;
+
+use crate::route::conn::Conn;
+use crate::route::fetch::plan::{Planned, Source};
+use crate::route::{Router, code};
+use crate::wire::ResponseError;
+
+/// A long poll is never longer than this, whatever the client asks for.
+const WAIT_MS_MAX: u64 = 60_000;
+/// How often a Fetch of dead letters that are not there yet looks whether there are some.
+const LOOK_AGAIN_MS: u64 = 500;
+
+/// One round over all partitions.
+struct Gathered {
+    topics: Vec<FetchableTopicResponse>,
+    bytes: usize,
+    /// Errors, and records of a lane, are answered at once.
+    at_once: bool,
+}
+
+pub(super) async fn answer(router: &Router, conn: &Conn, request: FetchRequest) -> FetchResponse {
+    let mut response = FetchResponse::default();
+    if request.session_id != 0 {
+        response.error_code = ResponseError::FetchSessionIdNotFound.code();
+        return response;
+    }
+    let mut planned = plan::plan(router, conn, &request);
+    let bytes_max =
+        usize::try_from(request.max_bytes).unwrap_or(0).clamp(1, router.config.fetch_bytes_max);
+    let bytes_min = usize::try_from(request.min_bytes).unwrap_or(0).min(bytes_max);
+    let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0).min(WAIT_MS_MAX);
+    let deadline = router.clock.now().mono.plus(wait_ms);
+    loop {
+        let waker = Arc::new(Notify::new());
+        watch(router, &planned, &waker);
+        let gathered = gather(router, &planned, bytes_max).await;
+        let left_ms = deadline.since(router.clock.now().mono);
+        if gathered.at_once || gathered.bytes >= bytes_min || left_ms == 0 {
+            response.responses = gathered.topics;
+            return response;
+        }
+        let waits_for_topic = planned.iter().any(Planned::waits_for_topic);
+        let pause_ms = if waits_for_topic { left_ms.min(LOOK_AGAIN_MS) } else { left_ms };
+        let pause = Duration::from_millis(pause_ms);
+        // Woken or not, the next round looks again. The engine wakes a group at its due times.
+        drop(tokio::time::timeout(pause, waker.notified()).await);
+        if waits_for_topic {
+            planned = plan::plan(router, conn, &request);
+        }
+    }
+}
+
+fn watch(router: &Router, planned: &[Planned], waker: &Arc<Notify>) {
+    for source in planned.iter().flat_map(|topic| &topic.partitions) {
+        match &source.source {
+            Source::Log { topic, index, .. } => {
+                if let Some(partition) = topic.partition(*index) {
+                    router.broker.watch(partition, waker);
+                }
+            }
+            Source::Lane { group, .. } | Source::Snapshot { group, .. } => {
+                router.engine.watch(group, waker);
+            }
+            Source::Nothing | Source::Refused(_) => {}
+        }
+    }
+}
+
+async fn gather(router: &Router, planned: &[Planned], bytes_max: usize) -> Gathered {
+    let mut gathered = Gathered {
+        topics: Vec::with_capacity(planned.len()),
+        bytes: 0,
+        at_once: planned.is_empty(),
+    };
+    for topic in planned {
+        let mut answer = FetchableTopicResponse::default();
+        answer.topic = topic.name.clone();
+        answer.topic_id = topic.id;
+        for asked in &topic.partitions {
+            let left = bytes_max.saturating_sub(gathered.bytes);
+            let first = gathered.bytes == 0;
+            let bytes_max = asked.bytes_max.min(left);
+            let mut data = match &asked.source {
+                Source::Log { topic, index, offset } => {
+                    // The first partition with data answers one batch whatever the limits.
+                    let read_max = if first { bytes_max.max(1) } else { bytes_max };
+                    let data = from_log(router, topic, *index, *offset, read_max);
+                    if first { data } else { within(data, bytes_max) }
+                }
+                Source::Lane { group, from } => lane::take(router, group, *from).await,
+                Source::Snapshot { group, from } => lane::snapshot(router, group, *from).await,
+                Source::Nothing => empty(0, 0),
+                Source::Refused(error) => refused(*error),
+            };
+            data.partition_index = asked.index;
+            let bytes = data.records.as_ref().map_or(0, bytes::Bytes::len);
+            gathered.bytes += bytes;
+            let of_lane = matches!(asked.source, Source::Lane { .. } | Source::Snapshot { .. });
+            gathered.at_once |= data.error_code != 0 || (of_lane && bytes > 0);
+            answer.partitions.push(data);
+        }
+        gathered.topics.push(answer);
+    }
+    gathered
+}
+
+fn from_log(
+    router: &Router,
+    topic: &crate::broker::topic::Topic,
+    index: i32,
+    offset: i64,
+    bytes_max: usize,
+) -> PartitionData {
+    let Some(partition) = topic.partition(index) else {
+        return refused(ResponseError::UnknownTopicOrPartition);
+    };
+    match router.broker.read(partition, offset, bytes_max) {
+        Ok(read) => {
+            let mut data = empty(read.bounds.start, read.bounds.visible_end);
+            data.records = Some(read.records);
+            data
+        }
+        Err(error) => {
+            let mut data = refused(code::of_broker(&error));
+            let bounds = router.broker.bounds(partition);
+            data.log_start_offset = bounds.start;
+            data
+        }
+    }
+}
+
+/// An answer without records: log start and high watermark.
+fn empty(log_start: i64, high_watermark: i64) -> PartitionData {
+    let mut data = PartitionData::default();
+    data.high_watermark = high_watermark;
+    data.last_stable_offset = high_watermark;
+    data.log_start_offset = log_start;
+    data.records = Some(bytes::Bytes::new());
+    data
+}
+
+/// The answer without its records if they are too many: a log gives at least one whole batch.
+fn within(mut data: PartitionData, bytes_max: usize) -> PartitionData {
+    if data.records.as_ref().is_some_and(|records| records.len() > bytes_max) {
+        data.records = Some(bytes::Bytes::new());
+    }
+    data
+}
+
+fn refused(error: ResponseError) -> PartitionData {
+    let mut data = empty(-1, -1);
+    data.error_code = error.code();
+    data
+}

@@ -1,0 +1,97 @@
+//! What each requested partition is read from.
+
+use std::sync::Arc;
+
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::{FetchRequest, TopicName as WireTopic};
+use uuid::Uuid;
+
+use crate::broker::topic::Topic;
+use crate::model::{GroupId, LaneOffset};
+use crate::route::conn::Conn;
+use crate::route::convert::topic_of;
+use crate::route::place::Place;
+use crate::route::{Router, code};
+use crate::wire::ResponseError;
+
+/// One requested topic, as it is to be answered.
+pub(super) struct Planned {
+    pub(super) name: WireTopic,
+    pub(super) id: Uuid,
+    pub(super) partitions: Vec<Asked>,
+}
+
+impl Planned {
+    /// It asks for dead letters of which there are none yet.
+    pub(super) fn waits_for_topic(&self) -> bool {
+        self.partitions.iter().any(|asked| matches!(asked.source, Source::Nothing))
+    }
+}
+
+/// One requested partition.
+pub(super) struct Asked {
+    pub(super) index: i32,
+    pub(super) bytes_max: usize,
+    pub(super) source: Source,
+}
+
+/// Where its records come from.
+pub(super) enum Source {
+    /// A partition of this cluster.
+    Log { topic: Arc<Topic>, index: i32, offset: i64 },
+    /// A member's private partition of its retry topic.
+    Lane { group: GroupId, from: LaneOffset },
+    /// What waits in a group, for a reader that is no member.
+    Snapshot { group: GroupId, from: i64 },
+    /// A dead-letter topic nobody has written to.
+    Nothing,
+    /// An error.
+    Refused(ResponseError),
+}
+
+pub(super) fn plan(router: &Router, _conn: &Conn, request: &FetchRequest) -> Vec<Planned> {
+    request.topics.iter().map(|topic| plan_topic(router, topic)).collect()
+}
+
+fn plan_topic(router: &Router, asked: &FetchTopic) -> Planned {
+    let place = match router.named(&topic_of(&asked.topic), asked.topic_id) {
+        Ok(name) => router.place(&name).ok_or(if asked.topic_id.is_nil() {
+            ResponseError::UnknownTopicOrPartition
+        } else {
+            ResponseError::UnknownTopicId
+        }),
+        Err(error) => Err(code::of_broker(&error)),
+    };
+    let partitions = asked
+        .partitions
+        .iter()
+        .map(|partition| Asked {
+            index: partition.partition,
+            bytes_max: usize::try_from(partition.partition_max_bytes).unwrap_or(0),
+            source: match &place {
+                Ok(place) => source(place, partition),
+                Err(error) => Source::Refused(*error),
+            },
+        })
+        .collect();
+    Planned { name: asked.topic.clone(), id: asked.topic_id, partitions }
+}
+
+fn source(place: &Place, asked: &FetchPartition) -> Source {
+    let index = asked.partition;
+    if !(0..place.partitions()).contains(&index) {
+        return Source::Refused(ResponseError::UnknownTopicOrPartition);
+    }
+    let offset = asked.fetch_offset;
+    match place {
+        Place::Local(topic) | Place::DeadLetters(_, Some(topic)) => {
+            Source::Log { topic: Arc::clone(topic), index, offset }
+        }
+        Place::DeadLetters(_, None) if offset == 0 => Source::Nothing,
+        Place::DeadLetters(_, None) => Source::Refused(ResponseError::OffsetOutOfRange),
+        Place::Retry(group) => match LaneOffset::from_kafka(offset) {
+            Some(from) => Source::Lane { group: group.clone(), from },
+            None => Source::Snapshot { group: group.clone(), from: offset },
+        },
+    }
+}

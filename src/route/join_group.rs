@@ -1,0 +1,95 @@
+//! JoinGroup 0–9: the local coordinator's answer; our private partitions never reach the leader.
+
+use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
+use kafka_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
+use uuid::Uuid;
+
+use crate::group::{Join, JoinRefusal, Joined, Protocol, member_key};
+use crate::model::{ClientId, MemberId};
+use crate::route::conn::Conn;
+use crate::route::convert::{group_of, text};
+use crate::route::{Router, code, lane};
+use crate::wire::RequestHead;
+
+/// KIP-394: a new dynamic member first gets its id.
+const KNOWN_MEMBER_SINCE: i16 = 4;
+/// KIP-814: the leader of a stable group may be told to skip the assignment.
+const SKIP_ASSIGNMENT_SINCE: i16 = 9;
+/// Protocol type is nullable in the answer since v7.
+const PROTOCOL_TYPE_SINCE: i16 = 7;
+
+pub(super) async fn answer(
+    router: &Router,
+    conn: &Conn,
+    head: &RequestHead,
+    request: JoinGroupRequest,
+) -> JoinGroupResponse {
+    let group = group_of(&request.group_id);
+    let client_id = head.client_id.clone().unwrap_or_else(|| ClientId::new(""));
+    let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
+    let stem = instance_id.as_deref().unwrap_or(client_id.as_str());
+    let session_timeout_ms = u64::try_from(request.session_timeout_ms).unwrap_or(0);
+    let join = Join {
+        member_id: MemberId::new(&request.member_id),
+        fresh_id: MemberId::from(format!("{stem}-{}", Uuid::new_v4())),
+        instance_id: instance_id.clone(),
+        client_id: client_id.clone(),
+        client_host: format!("/{}", conn.peer.ip()),
+        session_timeout_ms,
+        rebalance_timeout_ms: u64::try_from(request.rebalance_timeout_ms)
+            .unwrap_or(session_timeout_ms),
+        protocol_type: request.protocol_type.to_string(),
+        protocols: request
+            .protocols
+            .into_iter()
+            .map(|protocol| Protocol {
+                name: protocol.name.to_string(),
+                metadata: lane::without_ours(router, &protocol.metadata),
+            })
+            .collect(),
+        require_known_member_id: head.version >= KNOWN_MEMBER_SINCE,
+        can_skip_assignment: head.version >= SKIP_ASSIGNMENT_SINCE,
+    };
+    match router.broker.groups.join(&group, join).await {
+        Ok(joined) => {
+            let key = member_key(&joined.member_id, instance_id.as_deref());
+            router.speaks_for(conn, &group, key);
+            accepted(head.version, joined)
+        }
+        Err(refusal) => refused(head.version, &refusal),
+    }
+}
+
+fn accepted(version: i16, joined: Joined) -> JoinGroupResponse {
+    let mut response = JoinGroupResponse::default();
+    response.generation_id = joined.generation;
+    if version >= PROTOCOL_TYPE_SINCE {
+        response.protocol_type = joined.protocol_type.as_deref().map(text);
+    }
+    response.protocol_name = Some(text(joined.protocol.as_deref().unwrap_or("")));
+    response.leader = text(joined.leader.as_str());
+    response.skip_assignment = joined.skip_assignment;
+    response.member_id = text(joined.member_id.as_str());
+    response.members = joined
+        .members
+        .into_iter()
+        .map(|member| {
+            let mut answer = JoinGroupResponseMember::default();
+            answer.member_id = text(member.member_id.as_str());
+            answer.group_instance_id = member.instance_id.as_deref().map(text);
+            answer.metadata = member.metadata;
+            answer
+        })
+        .collect();
+    response
+}
+
+fn refused(version: i16, refusal: &JoinRefusal) -> JoinGroupResponse {
+    let mut response = JoinGroupResponse::default();
+    response.error_code = code::of_group(refusal.error).code();
+    response.generation_id = -1;
+    response.member_id = text(refusal.member_id.as_str());
+    // Below v7 the name is not nullable.
+    response.protocol_name = (version < PROTOCOL_TYPE_SINCE).then(|| text(""));
+    response
+}

@@ -1,0 +1,65 @@
+//! Who takes part in the retry-topic lane.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use crate::engine::{EngineError, LaneSlot};
+use crate::model::{GroupId, MemberId, TopicName};
+use crate::route::Router;
+use crate::route::conn::Conn;
+use crate::wire::assignment::Subscription;
+
+impl Router {
+    /// Remembers which member of `group` speaks on this connection.
+    pub(super) fn speaks_for(&self, conn: &Conn, group: &GroupId, member: MemberId) {
+        if let Some(token) = conn.token {
+            self.tokens.bind(token, group, member.clone());
+        }
+        conn.speaks_for(group, member);
+    }
+
+    /// The member of `group` on this connection: by what it joined or synced here, else by the
+    /// client object the address tells.
+    pub(super) fn member_of(&self, conn: &Conn, group: &GroupId) -> Option<MemberId> {
+        conn.member(group).or_else(|| conn.token.and_then(|token| self.tokens.member(token, group)))
+    }
+
+    /// The lane slot of the caller, if it is a member that has one.
+    pub(super) async fn slot_of(
+        &self,
+        conn: &Conn,
+        group: &GroupId,
+    ) -> Result<Option<LaneSlot>, EngineError> {
+        match self.member_of(conn, group) {
+            Some(member) => self.engine.slot_of(group, member).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Every topic a listing of all topics shows.
+    pub(super) fn listed(&self) -> BTreeSet<TopicName> {
+        let local = self.broker.topics.list();
+        let mut names: BTreeSet<_> = local.iter().map(|topic| topic.name.clone()).collect();
+        names.extend(self.names.listed());
+        names
+    }
+}
+
+/// The metadata of a JoinGroup without partitions of ours among the owned ones: they never count.
+pub(super) fn without_ours(router: &Router, metadata: &Bytes) -> Bytes {
+    match Subscription::parse(metadata) {
+        Ok(mut subscription) if subscription.owned.is_some() => {
+            subscription.strip_owned(|topic| router.names.is_ours(topic));
+            subscription.to_bytes()
+        }
+        // Not a consumer's, or nothing owned: as it came.
+        _ => metadata.clone(),
+    }
+}
+
+/// Whether a member's subscription names that topic.
+pub(super) fn subscribes(metadata: &Bytes, topic: &TopicName) -> bool {
+    Subscription::parse(metadata)
+        .is_ok_and(|subscription| subscription.topics.iter().any(|known| known == topic))
+}

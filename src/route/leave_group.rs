@@ -1,0 +1,60 @@
+//! LeaveGroup 0–5: one member, or several since v3 (KIP-345).
+
+use kafka_protocol::messages::leave_group_response::MemberResponse;
+use kafka_protocol::messages::{LeaveGroupRequest, LeaveGroupResponse};
+
+use crate::group::{GroupError, Leave, Leaver, Left};
+use crate::model::MemberId;
+use crate::route::convert::{group_of, text};
+use crate::route::{Router, code};
+use crate::wire::RequestHead;
+
+/// Several members in one request.
+const BATCHED_SINCE: i16 = 3;
+
+pub(super) fn answer(
+    router: &Router,
+    head: &RequestHead,
+    request: LeaveGroupRequest,
+) -> LeaveGroupResponse {
+    let group = group_of(&request.group_id);
+    let members = if head.version >= BATCHED_SINCE {
+        request
+            .members
+            .into_iter()
+            .map(|member| Leaver {
+                member_id: MemberId::new(&member.member_id),
+                instance_id: member.group_instance_id.map(|id| id.to_string()),
+                reason: member.reason.map(|reason| reason.to_string()),
+            })
+            .collect()
+    } else {
+        let member_id = MemberId::new(&request.member_id);
+        vec![Leaver { member_id, instance_id: None, reason: None }]
+    };
+    let left = router.broker.groups.leave(&group, Leave { members });
+    respond(head.version, left)
+}
+
+fn respond(version: i16, left: Result<Vec<Left>, GroupError>) -> LeaveGroupResponse {
+    let mut response = LeaveGroupResponse::default();
+    match left {
+        Err(error) => response.error_code = code::of_group(error).code(),
+        Ok(left) if version >= BATCHED_SINCE => {
+            response.members = left.into_iter().map(member).collect();
+        }
+        Ok(left) => {
+            let error = left.into_iter().find_map(|left| left.result.err());
+            response.error_code = error.map_or(0, |error| code::of_group(error).code());
+        }
+    }
+    response
+}
+
+fn member(left: Left) -> MemberResponse {
+    let mut answer = MemberResponse::default();
+    answer.member_id = text(left.member_id.as_str());
+    answer.group_instance_id = left.instance_id.as_deref().map(text);
+    answer.error_code = left.result.err().map_or(0, |error| code::of_group(error).code());
+    answer
+}

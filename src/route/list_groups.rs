@@ -1,0 +1,48 @@
+//! ListGroups 0–5: states since v4 (KIP-518), types since v5 (KIP-848).
+
+use kafka_protocol::messages::list_groups_response::ListedGroup;
+use kafka_protocol::messages::{ListGroupsRequest, ListGroupsResponse};
+
+use crate::broker::groups::Listed;
+use crate::group::Phase;
+use crate::route::Router;
+use crate::route::convert::{text, wire_group};
+
+/// What `ListGroups` calls a group of the JoinGroup protocol.
+const CLASSIC: &str = "classic";
+
+pub(super) fn answer(router: &Router, request: ListGroupsRequest) -> ListGroupsResponse {
+    let wanted = |filter: &[kafka_protocol::protocol::StrBytes], value: &str| {
+        filter.is_empty() || filter.iter().any(|wanted| wanted.eq_ignore_ascii_case(value))
+    };
+    let mut response = ListGroupsResponse::default();
+    if !wanted(&request.types_filter, CLASSIC) {
+        return response;
+    }
+    for seen in all(router) {
+        let state = seen.phase.to_string();
+        if !wanted(&request.states_filter, &state) {
+            continue;
+        }
+        let mut listed = ListedGroup::default();
+        listed.group_id = wire_group(&seen.group);
+        listed.protocol_type = text(&seen.protocol_type);
+        listed.group_state = text(&state);
+        listed.group_type = text(CLASSIC);
+        response.groups.push(listed);
+    }
+    response
+}
+
+/// Groups with members or a past, and groups that only ever committed offsets.
+fn all(router: &Router) -> Vec<Listed> {
+    let mut listed = router.broker.groups.list();
+    let only_offsets = router.broker.offsets.groups().into_iter();
+    let unknown = only_offsets.filter(|group| router.broker.groups.describe(group).is_none());
+    listed.extend(unknown.map(|group| Listed {
+        group,
+        phase: Phase::Empty,
+        protocol_type: String::new(),
+    }));
+    listed
+}

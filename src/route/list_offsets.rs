@@ -1,0 +1,126 @@
+//! ListOffsets 1–10: −1 latest, −2 earliest, −3 of the greatest time, −4 earliest local, a time.
+//!
+//! For a retry topic the answer is the caller's own lane: −2 its position, −1 its next offset;
+//! whoever has no slot sees the snapshot of what waits, from 0.
+
+use kafka_protocol::messages::list_offsets_request::ListOffsetsPartition;
+use kafka_protocol::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
+};
+use kafka_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse};
+
+use crate::broker::error::BrokerError;
+use crate::broker::topic::Partition;
+use crate::model::GroupId;
+use crate::route::conn::Conn;
+use crate::route::convert::topic_of;
+use crate::route::metadata::LEADER_EPOCH;
+use crate::route::place::Place;
+use crate::route::{Router, code};
+use crate::wire::{RequestHead, ResponseError};
+
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+const MAX_TIMESTAMP: i64 = -3;
+const EARLIEST_LOCAL: i64 = -4;
+/// KIP-320.
+const LEADER_EPOCH_SINCE: i16 = 4;
+/// No offset and no time.
+const NONE: (i64, i64) = (-1, -1);
+
+pub(super) async fn answer(
+    router: &Router,
+    conn: &Conn,
+    head: &RequestHead,
+    request: ListOffsetsRequest,
+) -> ListOffsetsResponse {
+    let mut response = ListOffsetsResponse::default();
+    for asked in request.topics {
+        let name = router.names.canonical(&topic_of(&asked.name));
+        let place = router.place(&name);
+        let mut topic = ListOffsetsTopicResponse::default();
+        topic.name = asked.name;
+        for partition in &asked.partitions {
+            let mut answer = one(router, conn, place.as_ref(), partition).await;
+            if head.version < LEADER_EPOCH_SINCE {
+                answer.leader_epoch = -1;
+            }
+            topic.partitions.push(answer);
+        }
+        response.topics.push(topic);
+    }
+    response
+}
+
+async fn one(
+    router: &Router,
+    conn: &Conn,
+    place: Option<&Place>,
+    asked: &ListOffsetsPartition,
+) -> ListOffsetsPartitionResponse {
+    let found = match place {
+        Some(Place::Local(topic) | Place::DeadLetters(_, Some(topic))) => {
+            match topic.partition(asked.partition_index) {
+                Some(partition) => {
+                    of_log(router, partition, asked.timestamp).map_err(|e| code::of_broker(&e))
+                }
+                None => Err(ResponseError::UnknownTopicOrPartition),
+            }
+        }
+        Some(Place::DeadLetters(_, None)) if asked.partition_index == 0 => Ok((0, -1)),
+        Some(Place::Retry(group)) if asked.partition_index == 0 => {
+            of_lane(router, conn, group, asked.timestamp).await
+        }
+        _ => Err(ResponseError::UnknownTopicOrPartition),
+    };
+    let mut answer = ListOffsetsPartitionResponse::default();
+    answer.partition_index = asked.partition_index;
+    match found {
+        Ok((offset, timestamp)) => {
+            answer.offset = offset;
+            answer.timestamp = timestamp;
+            answer.leader_epoch = LEADER_EPOCH;
+        }
+        Err(error) => {
+            answer.error_code = error.code();
+            (answer.offset, answer.timestamp) = NONE;
+        }
+    }
+    answer
+}
+
+/// Offset and time in an ordinary partition.
+fn of_log(
+    router: &Router,
+    partition: &Partition,
+    timestamp: i64,
+) -> Result<(i64, i64), BrokerError> {
+    let bounds = router.broker.bounds(partition);
+    match timestamp {
+        LATEST => Ok((bounds.visible_end, -1)),
+        EARLIEST | EARLIEST_LOCAL => Ok((bounds.start, -1)),
+        MAX_TIMESTAMP => Ok(router.broker.latest_time(partition)?.unwrap_or(NONE)),
+        time => Ok(router.broker.offset_at_time(partition, time)?.unwrap_or(NONE)),
+    }
+}
+
+/// Offset and time in the caller's lane, or in the snapshot.
+async fn of_lane(
+    router: &Router,
+    conn: &Conn,
+    group: &GroupId,
+    timestamp: i64,
+) -> Result<(i64, i64), ResponseError> {
+    let slot = router.slot_of(conn, group).await.map_err(|error| code::of_engine(&error))?;
+    let offset = match (slot, timestamp) {
+        (Some(slot), LATEST) => slot.next.to_kafka(),
+        (Some(slot), _) => slot.position.to_kafka(),
+        (None, EARLIEST | EARLIEST_LOCAL) => 0,
+        (None, _) => {
+            let waiting = router.engine.snapshot(group, 0, 0).await;
+            let (total, _) = waiting.map_err(|error| code::of_engine(&error))?;
+            i64::try_from(total).unwrap_or(i64::MAX)
+        }
+    };
+    Ok((offset, -1))
+}

@@ -1,0 +1,249 @@
+//! One file per API. This one holds only the router's parts and the `match`.
+#![expect(clippy::needless_pass_by_value, reason = "a handler is given its request for good")]
+
+mod api_versions;
+pub mod code;
+pub mod conn;
+mod convert;
+mod create_topics;
+mod delete_topics;
+mod describe_cluster;
+mod describe_configs;
+mod describe_groups;
+mod describe_topic_partitions;
+mod fetch;
+mod find_coordinator;
+mod heartbeat;
+mod init_producer_id;
+mod join_group;
+mod lane;
+mod leave_group;
+mod list_groups;
+mod list_offsets;
+pub mod membership;
+mod metadata;
+pub mod names;
+mod offset_commit;
+mod offset_fetch;
+mod offset_for_leader_epoch;
+mod place;
+mod produce;
+mod refusals;
+mod spread;
+mod sync_group;
+pub mod token;
+
+use std::pin::Pin;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use kafka_protocol::protocol::{Encodable, Request};
+
+use crate::broker::Broker;
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::observe::Metrics;
+use crate::retry::Policies;
+use crate::route::conn::Conn;
+use crate::route::names::Names;
+use crate::route::refusals::Refusals;
+use crate::route::token::Tokens;
+use crate::wire::api::Api;
+use crate::wire::header::RequestHead;
+use crate::wire::{DecodeError, EncodeError, ResponseError, decode, encode};
+
+/// What the routes need to know about this node.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Our node id, the leader of everything here.
+    pub node_id: i32,
+    /// Metadata and Produce make a topic that does not exist.
+    pub auto_create: bool,
+    /// Of a topic made that way, or with partitions −1.
+    pub default_partitions: i32,
+    /// Of one request, in bytes; bounds what a Fetch answers too.
+    pub frame_bytes_max: usize,
+    /// Of one Fetch answer, in bytes.
+    pub fetch_bytes_max: usize,
+}
+
+/// Answers requests. Shared by all connections.
+#[derive(Debug)]
+pub struct Router {
+    /// Local topics, offsets and groups.
+    pub broker: Arc<Broker>,
+    /// Retry state.
+    pub engine: Engine,
+    /// Names this sidecar keeps for itself.
+    pub names: Names,
+    /// Which client object speaks for which member.
+    pub tokens: Tokens,
+    /// Counters.
+    pub metrics: Metrics,
+    /// Time.
+    pub clock: Clock,
+    /// Settings.
+    pub config: Config,
+    /// The rules of retrying; they change when the configuration is reloaded.
+    pub policies: RwLock<Policies>,
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub enum Reply {
+    /// A whole frame, length prefix included.
+    Frame(Bytes),
+    /// Nothing: a Produce with acks 0.
+    Nothing,
+    /// The connection ends; why.
+    Close(String),
+}
+
+/// An answer on its way.
+pub type Answering<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
+
+/// Why a request ends its connection.
+#[derive(Debug, thiserror::Error)]
+enum AnswerError {
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+}
+
+impl AnswerError {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Decode(_) => "undecodable",
+            Self::Encode(_) => "unencodable",
+        }
+    }
+}
+
+impl Router {
+    /// Answers one request. What a Produce appends is appended when this returns; the future only
+    /// waits until it is safe. Any other request does all its work in the future.
+    pub fn answer<'a>(&'a self, conn: &'a Conn, head: RequestHead) -> Answering<'a> {
+        let began = self.clock.elapsed();
+        if head.api == Api::Produce {
+            let pending = produce::begin(self, conn, &head);
+            Box::pin(async move {
+                let reply = match pending {
+                    Ok(pending) => pending.finish(self, &head).await,
+                    Err(error) => Err(error.into()),
+                };
+                self.finish(head.api, began, reply)
+            })
+        } else {
+            Box::pin(async move {
+                let api = head.api;
+                let reply = self.dispatch(conn, head).await;
+                self.finish(api, began, reply)
+            })
+        }
+    }
+
+    fn finish(&self, api: Api, began: Duration, reply: Result<Reply, AnswerError>) -> Reply {
+        let seconds = self.clock.elapsed().saturating_sub(began).as_secs_f64();
+        self.metrics.request(api.name(), seconds);
+        reply.unwrap_or_else(|error| {
+            self.metrics.request_error(api.name(), error.word());
+            Reply::Close(format!("{}: {error}", api.name()))
+        })
+    }
+
+    /// The answer to an ApiVersions request of a version we do not know.
+    pub fn unsupported_api_versions(&self, correlation_id: i32) -> Reply {
+        match api_versions::unsupported(correlation_id) {
+            Ok(frame) => Reply::Frame(frame),
+            Err(error) => Reply::Close(error.to_string()),
+        }
+    }
+
+    async fn dispatch(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
+        Ok(match head.api {
+            Api::ApiVersions => Reply::Frame(api_versions::answer(&head)?),
+            Api::Produce => produce::begin(self, conn, &head)?.finish(self, &head).await?,
+            Api::Fetch => self.with(&head, async |r| fetch::answer(self, conn, r).await).await?,
+            Api::Metadata => {
+                self.with(&head, async |r| metadata::answer(self, conn, &head, r).await).await?
+            }
+            Api::ListOffsets => {
+                self.with(&head, async |r| list_offsets::answer(self, conn, &head, r).await).await?
+            }
+            Api::OffsetForLeaderEpoch => {
+                self.with(&head, async |r| offset_for_leader_epoch::answer(self, r)).await?
+            }
+            Api::FindCoordinator => {
+                self.with(&head, async |r| find_coordinator::answer(self, conn, &head, r)).await?
+            }
+            Api::JoinGroup => {
+                self.with(&head, async |r| join_group::answer(self, conn, &head, r).await).await?
+            }
+            Api::SyncGroup => {
+                self.with(&head, async |r| sync_group::answer(self, conn, r).await).await?
+            }
+            Api::Heartbeat => self.with(&head, async |r| heartbeat::answer(self, conn, r)).await?,
+            Api::LeaveGroup => {
+                self.with(&head, async |r| leave_group::answer(self, &head, r)).await?
+            }
+            Api::OffsetCommit => {
+                self.with(&head, async |r| offset_commit::answer(self, conn, r).await).await?
+            }
+            Api::OffsetFetch => {
+                self.with(&head, async |r| offset_fetch::answer(self, conn, &head, r).await).await?
+            }
+            Api::InitProducerId => {
+                self.with(&head, async |r| init_producer_id::answer(self, r).await).await?
+            }
+            Api::CreateTopics => {
+                self.with(&head, async |r| create_topics::answer(self, &head, r).await).await?
+            }
+            Api::DeleteTopics => {
+                self.with(&head, async |r| delete_topics::answer(self, &head, r).await).await?
+            }
+            Api::DescribeConfigs => {
+                self.with(&head, async |r| describe_configs::answer(self, r)).await?
+            }
+            Api::DescribeCluster => {
+                self.with(&head, async |r| describe_cluster::answer(self, conn, r)).await?
+            }
+            Api::DescribeTopicPartitions => {
+                self.with(&head, async |r| describe_topic_partitions::answer(self, r)).await?
+            }
+            Api::ListGroups => self.with(&head, async |r| list_groups::answer(self, r)).await?,
+            Api::DescribeGroups => {
+                self.with(&head, async |r| describe_groups::answer(self, &head, r)).await?
+            }
+        })
+    }
+
+    /// Decodes the request, answers it, encodes the answer.
+    async fn with<Req, Resp>(
+        &self,
+        head: &RequestHead,
+        answer: impl AsyncFnOnce(Req) -> Resp,
+    ) -> Result<Reply, AnswerError>
+    where
+        Req: Request,
+        Resp: Encodable + Refusals,
+    {
+        let request = decode::<Req>(head)?;
+        self.encoded(head, &answer(request).await)
+    }
+
+    /// An answer as a frame; the errors in it are counted.
+    fn encoded<Resp: Encodable + Refusals>(
+        &self,
+        head: &RequestHead,
+        answer: &Resp,
+    ) -> Result<Reply, AnswerError> {
+        answer.each(&mut |code| {
+            if let Some(error) = ResponseError::try_from_code(code) {
+                self.metrics.request_error(head.api.name(), &code::name(error));
+            }
+        });
+        Ok(Reply::Frame(encode(head, answer)?))
+    }
+}

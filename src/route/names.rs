@@ -1,0 +1,172 @@
+//! The names this sidecar keeps for itself, and the ids of the topics behind them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use uuid::Uuid;
+
+use crate::model::{GroupId, TopicName};
+use crate::wire::names::{Owned, Templates, topic_id};
+
+/// Ids and mangled groups remembered; beyond that the oldest by order are forgotten.
+const REMEMBERED_MAX: usize = 100_000;
+
+/// Retry and dead-letter topics: group → name, name → group, id → name.
+#[derive(Debug)]
+pub struct Names {
+    templates: Templates,
+    cluster_id: String,
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    by_id: BTreeMap<Uuid, TopicName>,
+    /// Behind mangled names.
+    groups: BTreeMap<TopicName, GroupId>,
+    listed: BTreeSet<TopicName>,
+}
+
+impl Names {
+    /// Names by these templates; ids are uuid v5 over `<cluster id>/<name>`.
+    pub fn new(templates: Templates, cluster_id: &str) -> Self {
+        Self { templates, cluster_id: cluster_id.to_owned(), known: RwLock::default() }
+    }
+
+    /// The retry topic of a group.
+    pub fn retry_topic(&self, group: &GroupId) -> TopicName {
+        let name = self.templates.retry_topic(group);
+        self.remember(&name, group);
+        name
+    }
+
+    /// The dead-letter topic of a group.
+    pub fn dead_letter_topic(&self, group: &GroupId) -> TopicName {
+        let name = self.templates.dlq_topic(group);
+        self.remember(&name, group);
+        name
+    }
+
+    /// The group has retries: its two topics are known by id before any client asks, and part of
+    /// a listing of all topics from now on.
+    pub fn meet(&self, group: &GroupId) {
+        let names = [self.retry_topic(group), self.dead_letter_topic(group)];
+        if self.read().listed.contains(&names[0]) {
+            return;
+        }
+        for name in names {
+            self.topic_id(&name);
+            let mut known = self.write();
+            if known.listed.len() < REMEMBERED_MAX {
+                known.listed.insert(name);
+            }
+        }
+    }
+
+    /// The RocketMQ spelling `%RETRY%g` becomes `retry.g`; any other name stays.
+    pub fn canonical(&self, name: &TopicName) -> TopicName {
+        if !name.as_str().starts_with('%') {
+            return name.clone();
+        }
+        match self.templates.owned(name.as_str()) {
+            Some(Owned::Retry(key)) => self.templates.retry_topic(&key.as_group()),
+            Some(Owned::Dlq(key)) => self.templates.dlq_topic(&key.as_group()),
+            None => name.clone(),
+        }
+    }
+
+    /// The group whose retry topic has that name.
+    pub fn group_of_retry(&self, name: &TopicName) -> Option<GroupId> {
+        match self.templates.owned(name.as_str())? {
+            Owned::Retry(key) => Some(self.full_group(name, key.as_group())),
+            Owned::Dlq(_) => None,
+        }
+    }
+
+    /// The group whose dead-letter topic has that name.
+    pub fn group_of_dead_letters(&self, name: &TopicName) -> Option<GroupId> {
+        match self.templates.owned(name.as_str())? {
+            Owned::Dlq(key) => Some(self.full_group(name, key.as_group())),
+            Owned::Retry(_) => None,
+        }
+    }
+
+    /// Whether the name is a retry topic's or a dead-letter topic's.
+    pub fn is_ours(&self, name: &str) -> bool {
+        self.templates.owned(name).is_some()
+    }
+
+    /// Topics of groups that have retries.
+    pub fn listed(&self) -> Vec<TopicName> {
+        self.read().listed.iter().cloned().collect()
+    }
+
+    /// The id of one of our topics.
+    pub fn topic_id(&self, name: &TopicName) -> Uuid {
+        let id = topic_id(&self.cluster_id, name.as_str());
+        if !self.read().by_id.contains_key(&id) {
+            let mut known = self.write();
+            if known.by_id.len() >= REMEMBERED_MAX {
+                known.by_id.pop_first();
+            }
+            known.by_id.insert(id, name.clone());
+        }
+        id
+    }
+
+    /// The name behind an id, once it was told to anybody.
+    pub fn name_of(&self, id: Uuid) -> Option<TopicName> {
+        self.read().by_id.get(&id).cloned()
+    }
+
+    fn full_group(&self, name: &TopicName, rest: GroupId) -> GroupId {
+        self.read().groups.get(name).cloned().unwrap_or(rest)
+    }
+
+    /// Only a mangled name needs a memory: any other spells its group.
+    fn remember(&self, name: &TopicName, group: &GroupId) {
+        if self.templates.key(group).as_str() == group.as_str()
+            || self.read().groups.contains_key(name)
+        {
+            return;
+        }
+        let mut known = self.write();
+        if known.groups.len() >= REMEMBERED_MAX {
+            known.groups.pop_first();
+        }
+        known.groups.insert(name.clone(), group.clone());
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_without_a_legal_name_is_found_behind_its_mangled_topic() {
+        let names = Names::new(Templates::default(), "c");
+        let group = GroupId::new("my shop/1");
+        let topic = names.retry_topic(&group);
+        assert_ne!(topic.as_str(), "retry.my shop/1");
+        assert_eq!(names.group_of_retry(&topic), Some(group));
+    }
+
+    #[test]
+    fn only_groups_with_retries_are_listed_and_any_name_told_is_known_by_id() {
+        let names = Names::new(Templates::default(), "c");
+        names.retry_topic(&"quiet".into());
+        names.meet(&"shop".into());
+        let listed: Vec<_> = names.listed().iter().map(ToString::to_string).collect();
+        assert_eq!(listed, ["dlq.shop", "retry.shop"]);
+        let id = names.topic_id(&"retry.other".into());
+        assert_eq!(names.name_of(id), Some("retry.other".into()));
+    }
+}

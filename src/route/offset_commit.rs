@@ -1,0 +1,176 @@
+//! OffsetCommit 2–9. Offsets of the retry topic acknowledge hand-outs; the others are stored.
+//!
+//! **Invariant:** a commit waits for the nacks it passes. It goes through the engine's queue behind
+//! every nack that came before, and is stored only when those are durable.
+
+use std::time::Duration;
+
+use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
+use kafka_protocol::messages::offset_commit_response::{
+    OffsetCommitResponsePartition, OffsetCommitResponseTopic,
+};
+use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
+
+use crate::broker::offsets::{CommitItem, ItemError};
+use crate::group::{CommitCheck, member_key};
+use crate::model::{GroupId, LaneOffset, MemberId, TopicName};
+use crate::route::conn::Conn;
+use crate::route::convert::{group_of, topic_of};
+use crate::route::{Router, code};
+use crate::wire::ResponseError;
+
+/// How long a commit waits for the nacks it passes and for the disk (docs/semantics.md).
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What one partition of the request is.
+enum Part {
+    /// An ordinary offset.
+    Store(CommitItem),
+    /// An offset of the group's lane.
+    Lane(LaneOffset),
+    /// Nothing to do: a position of the snapshot, or of another group's retry topic.
+    Ignore,
+    /// Refused.
+    Refuse(ResponseError),
+}
+
+pub(super) async fn answer(
+    router: &Router,
+    conn: &Conn,
+    request: OffsetCommitRequest,
+) -> OffsetCommitResponse {
+    let group = group_of(&request.group_id);
+    let member_id = MemberId::new(&request.member_id);
+    let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
+    let key = member_key(&member_id, instance_id.as_deref());
+    let generation = request.generation_id_or_member_epoch;
+    let check = CommitCheck { member_id, instance_id, generation };
+    if let Err(error) = router.broker.groups.commit_check(&group, check) {
+        let error = code::of_group(error);
+        router.metrics.commit_failed(group.as_str(), &code::name(error));
+        return respond(&request, |_, _| error.code());
+    }
+    if !key.as_str().is_empty() {
+        router.speaks_for(conn, &group, key);
+    }
+    let parts: Vec<Vec<Part>> = request
+        .topics
+        .iter()
+        .map(|topic| {
+            let name = topic_of(&topic.name);
+            topic.partitions.iter().map(|asked| part(router, &group, &name, asked)).collect()
+        })
+        .collect();
+    let lane = in_time(lane_part(router, &group, &parts)).await;
+    let stored = in_time(store(router, &group, &parts)).await;
+    respond(&request, |topic, partition| {
+        match parts.get(topic).and_then(|parts| parts.get(partition)) {
+            Some(Part::Store(_)) => stored.map_or_else(|error| error.code(), |()| 0),
+            Some(Part::Lane(_)) => lane.map_or_else(|error| error.code(), |()| 0),
+            Some(Part::Ignore) => 0,
+            Some(Part::Refuse(error)) => error.code(),
+            None => ResponseError::UnknownServerError.code(),
+        }
+    })
+}
+
+/// A commit that cannot be made durable in time is refused; the client tries again.
+async fn in_time(
+    part: impl Future<Output = Result<(), ResponseError>>,
+) -> Result<(), ResponseError> {
+    let done = tokio::time::timeout(PATIENCE, part).await;
+    done.unwrap_or(Err(ResponseError::CoordinatorNotAvailable))
+}
+
+fn part(
+    router: &Router,
+    group: &GroupId,
+    topic: &TopicName,
+    asked: &OffsetCommitRequestPartition,
+) -> Part {
+    let canonical = router.names.canonical(topic);
+    if let Some(owner) = router.names.group_of_retry(&canonical) {
+        return match LaneOffset::from_kafka(asked.committed_offset) {
+            Some(lane) if owner == *group => Part::Lane(lane),
+            _ => Part::Ignore,
+        };
+    }
+    let Some(place) = router.place(&canonical) else {
+        return Part::Refuse(ResponseError::UnknownTopicOrPartition);
+    };
+    if !(0..place.partitions()).contains(&asked.partition_index) {
+        return Part::Refuse(ResponseError::UnknownTopicOrPartition);
+    }
+    let metadata = asked.committed_metadata.as_ref().map(ToString::to_string);
+    let item = CommitItem {
+        topic: canonical,
+        partition: asked.partition_index,
+        offset: asked.committed_offset,
+        leader_epoch: asked.committed_leader_epoch,
+        metadata: metadata.unwrap_or_default(),
+    };
+    match item.check() {
+        Ok(()) => Part::Store(item),
+        Err(ItemError::MetadataTooLarge) => Part::Refuse(ResponseError::OffsetMetadataTooLarge),
+        Err(ItemError::InvalidTopic) => Part::Refuse(ResponseError::InvalidTopicException),
+    }
+}
+
+/// Acknowledges hand-outs of the group's lane.
+async fn lane_part(
+    router: &Router,
+    group: &GroupId,
+    parts: &[Vec<Part>],
+) -> Result<(), ResponseError> {
+    for part in parts.iter().flatten() {
+        if let Part::Lane(up_to) = part {
+            let done = router.engine.lane_commit(group, *up_to).await;
+            let acknowledged = done.map_err(|error| code::of_commit(&error))?;
+            if acknowledged > 0 {
+                let topic = router.names.retry_topic(group);
+                let n = u64::try_from(acknowledged).unwrap_or(0);
+                router.metrics.record_acked(group.as_str(), topic.as_str(), n);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Stores ordinary offsets, behind every nack that came before.
+async fn store(router: &Router, group: &GroupId, parts: &[Vec<Part>]) -> Result<(), ResponseError> {
+    let items: Vec<CommitItem> = parts
+        .iter()
+        .flatten()
+        .filter_map(|part| if let Part::Store(item) = part { Some(item.clone()) } else { None })
+        .collect();
+    if items.is_empty() {
+        return Ok(());
+    }
+    let offsets = items.iter().map(|i| (i.topic.clone(), i.partition, i.offset)).collect();
+    let told = router.engine.origin_commits(group, offsets).await;
+    told.map_err(|error| code::of_commit(&error))?;
+    let now = router.clock.now().wall;
+    let kept = router.broker.offsets.commit(group, now, items);
+    let kept = kept.map_err(|_| ResponseError::CoordinatorNotAvailable)?;
+    let durable = router.broker.offsets.durable(kept.seq).await;
+    durable.map_err(|_| ResponseError::CoordinatorNotAvailable)
+}
+
+fn respond(
+    request: &OffsetCommitRequest,
+    error: impl Fn(usize, usize) -> i16,
+) -> OffsetCommitResponse {
+    let mut response = OffsetCommitResponse::default();
+    for (t, asked) in request.topics.iter().enumerate() {
+        let mut topic = OffsetCommitResponseTopic::default();
+        topic.name = asked.name.clone();
+        for (p, asked) in asked.partitions.iter().enumerate() {
+            let mut partition = OffsetCommitResponsePartition::default();
+            partition.partition_index = asked.partition_index;
+            partition.error_code = error(t, p);
+            topic.partitions.push(partition);
+        }
+        response.topics.push(topic);
+    }
+    response
+}

@@ -1,0 +1,179 @@
+//! OffsetFetch 1–9: one group, or several since v8; member id and epoch since v9.
+//!
+//! A retry topic always has a position, never −1: a client told −1 would run its reset policy, and
+//! `latest` skips what waits. A caller without a slot gets the snapshot's position 0.
+
+use kafka_protocol::messages::offset_fetch_response::{
+    OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+};
+use kafka_protocol::messages::{OffsetFetchRequest, OffsetFetchResponse};
+
+use crate::broker::offsets::Committed;
+use crate::model::{GroupId, MemberId, TopicName};
+use crate::route::Router;
+use crate::route::conn::Conn;
+use crate::route::convert::{group_of, some_text, text, topic_of, wire_topic};
+use crate::wire::{RequestHead, ResponseError};
+
+/// Several groups in one request (KIP-709).
+const BATCHED_SINCE: i16 = 8;
+
+/// One answered partition.
+struct Found {
+    partition: i32,
+    offset: i64,
+    leader_epoch: i32,
+    metadata: String,
+    error: i16,
+}
+
+type Topics = Vec<(TopicName, Vec<Found>)>;
+
+pub(super) async fn answer(
+    router: &Router,
+    conn: &Conn,
+    head: &RequestHead,
+    request: OffsetFetchRequest,
+) -> OffsetFetchResponse {
+    let mut response = OffsetFetchResponse::default();
+    if head.version < BATCHED_SINCE {
+        let group = group_of(&request.group_id);
+        let asked = request.topics.map(|topics| {
+            topics.into_iter().map(|t| (topic_of(&t.name), t.partition_indexes)).collect()
+        });
+        let found = find(router, conn, &group, None, asked).await;
+        response.topics = found.into_iter().map(single).collect();
+        return response;
+    }
+    for asked in request.groups {
+        let group = group_of(&asked.group_id);
+        let member = asked.member_id.as_deref().map(MemberId::new);
+        let topics = asked.topics.map(|topics| {
+            topics.into_iter().map(|t| (topic_of(&t.name), t.partition_indexes)).collect()
+        });
+        let found = find(router, conn, &group, member, topics).await;
+        let mut answer = OffsetFetchResponseGroup::default();
+        answer.group_id = asked.group_id;
+        answer.topics = found.into_iter().map(batched).collect();
+        response.groups.push(answer);
+    }
+    response
+}
+
+async fn find(
+    router: &Router,
+    conn: &Conn,
+    group: &GroupId,
+    member: Option<MemberId>,
+    asked: Option<Vec<(TopicName, Vec<i32>)>>,
+) -> Topics {
+    let Some(asked) = asked else {
+        let mut topics: Topics = Vec::new();
+        for (topic, partition, known) in router.broker.offsets.fetch(group, None) {
+            let found = committed(partition, known);
+            match topics.last_mut() {
+                Some((last, partitions)) if *last == topic => partitions.push(found),
+                _ => topics.push((topic, vec![found])),
+            }
+        }
+        return topics;
+    };
+    let mut topics = Vec::with_capacity(asked.len());
+    for (topic, partitions) in asked {
+        let known_as = router.names.canonical(&topic);
+        let of_lane = router.names.group_of_retry(&known_as);
+        let mut found = Vec::with_capacity(partitions.len());
+        for partition in partitions {
+            found.push(match &of_lane {
+                Some(owner) if owner == group => {
+                    lane_position(router, conn, group, member.as_ref(), partition).await
+                }
+                // Another group's retry topic is read as a snapshot, from its beginning.
+                Some(_) => at(partition, 0),
+                None => committed(
+                    partition,
+                    router.broker.offsets.committed(group, &known_as, partition),
+                ),
+            });
+        }
+        topics.push((topic, found));
+    }
+    topics
+}
+
+/// Where the caller goes on in its lane.
+async fn lane_position(
+    router: &Router,
+    conn: &Conn,
+    group: &GroupId,
+    member: Option<&MemberId>,
+    partition: i32,
+) -> Found {
+    let slot = match member {
+        Some(member) => router.engine.slot_of(group, member.clone()).await.ok().flatten(),
+        None => None,
+    };
+    let slot = match slot {
+        Some(slot) => Ok(Some(slot)),
+        None => router.slot_of(conn, group).await,
+    };
+    let (offset, error) = match slot {
+        Ok(slot) => (slot.map_or(0, |slot| slot.position.to_kafka()), 0),
+        Err(_) => (-1, ResponseError::CoordinatorNotAvailable.code()),
+    };
+    Found { partition, offset, leader_epoch: -1, metadata: String::new(), error }
+}
+
+fn at(partition: i32, offset: i64) -> Found {
+    Found { partition, offset, leader_epoch: -1, metadata: String::new(), error: 0 }
+}
+
+fn committed(partition: i32, known: Option<Committed>) -> Found {
+    match known {
+        Some(known) => Found {
+            partition,
+            offset: known.offset,
+            leader_epoch: known.leader_epoch,
+            metadata: known.metadata,
+            error: 0,
+        },
+        None => at(partition, -1),
+    }
+}
+
+fn single((topic, found): (TopicName, Vec<Found>)) -> OffsetFetchResponseTopic {
+    let mut answer = OffsetFetchResponseTopic::default();
+    answer.name = wire_topic(&topic);
+    answer.partitions = found
+        .into_iter()
+        .map(|found| {
+            let mut partition = OffsetFetchResponsePartition::default();
+            partition.partition_index = found.partition;
+            partition.committed_offset = found.offset;
+            partition.committed_leader_epoch = found.leader_epoch;
+            partition.metadata = Some(text(&found.metadata));
+            partition.error_code = found.error;
+            partition
+        })
+        .collect();
+    answer
+}
+
+fn batched((topic, found): (TopicName, Vec<Found>)) -> OffsetFetchResponseTopics {
+    let mut answer = OffsetFetchResponseTopics::default();
+    answer.name = wire_topic(&topic);
+    answer.partitions = found
+        .into_iter()
+        .map(|found| {
+            let mut partition = OffsetFetchResponsePartitions::default();
+            partition.partition_index = found.partition;
+            partition.committed_offset = found.offset;
+            partition.committed_leader_epoch = found.leader_epoch;
+            partition.metadata = some_text(&found.metadata);
+            partition.error_code = found.error;
+            partition
+        })
+        .collect();
+    answer
+}

@@ -1,0 +1,60 @@
+//! OffsetForLeaderEpoch 2–4 (KIP-320): there is one epoch, it ends at the log end.
+
+use kafka_protocol::messages::offset_for_leader_epoch_request::OffsetForLeaderPartition;
+use kafka_protocol::messages::offset_for_leader_epoch_response::{
+    EpochEndOffset, OffsetForLeaderTopicResult,
+};
+use kafka_protocol::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
+
+use crate::route::Router;
+use crate::route::convert::topic_of;
+use crate::route::metadata::LEADER_EPOCH;
+use crate::route::place::Place;
+use crate::wire::ResponseError;
+
+pub(super) fn answer(
+    router: &Router,
+    request: OffsetForLeaderEpochRequest,
+) -> OffsetForLeaderEpochResponse {
+    let mut response = OffsetForLeaderEpochResponse::default();
+    for asked in request.topics {
+        let place = router.place(&router.names.canonical(&topic_of(&asked.topic)));
+        let mut topic = OffsetForLeaderTopicResult::default();
+        topic.topic = asked.topic;
+        topic.partitions = asked
+            .partitions
+            .iter()
+            .map(|partition| end_of(router, place.as_ref(), partition))
+            .collect();
+        response.topics.push(topic);
+    }
+    response
+}
+
+fn end_of(
+    router: &Router,
+    place: Option<&Place>,
+    asked: &OffsetForLeaderPartition,
+) -> EpochEndOffset {
+    let mut answer = EpochEndOffset::default();
+    answer.partition = asked.partition;
+    let end = match place {
+        Some(Place::Local(topic) | Place::DeadLetters(_, Some(topic))) => {
+            topic.partition(asked.partition).map(|p| router.broker.bounds(p).visible_end)
+        }
+        Some(Place::DeadLetters(_, None)) => (asked.partition == 0).then_some(0),
+        // Lane offsets are never truncated: the largest offset says so.
+        Some(Place::Retry(_)) => (asked.partition == 0).then_some(i64::MAX),
+        None => None,
+    };
+    match end {
+        Some(end) if asked.leader_epoch >= LEADER_EPOCH => {
+            answer.leader_epoch = LEADER_EPOCH;
+            answer.end_offset = end;
+        }
+        // An epoch before the first one: Kafka answers "undefined" (−1, −1).
+        Some(_) => {}
+        None => answer.error_code = ResponseError::UnknownTopicOrPartition.code(),
+    }
+    answer
+}

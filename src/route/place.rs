@@ -1,0 +1,77 @@
+//! Which kind of topic a name means. Every name that matches a template is ours.
+
+use std::sync::{Arc, PoisonError};
+
+use uuid::Uuid;
+
+use crate::broker::error::BrokerError;
+use crate::broker::topic::Topic;
+use crate::model::{GroupId, TopicName};
+use crate::route::Router;
+
+/// Where a topic lives.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// Partitions of this cluster.
+    Local(Arc<Topic>),
+    /// The retry topic of a group: one private partition per member.
+    Retry(GroupId),
+    /// The dead letters of a group; `None` while there are none.
+    DeadLetters(#[expect(dead_code, reason = "told by Debug")] GroupId, Option<Arc<Topic>>),
+}
+
+impl Router {
+    /// The place of a name; `None` when no such topic exists.
+    pub(super) fn place(&self, name: &TopicName) -> Option<Place> {
+        if let Some(group) = self.names.group_of_retry(name) {
+            return self.has_lane(&group).then_some(Place::Retry(group));
+        }
+        if let Some(group) = self.names.group_of_dead_letters(name) {
+            let id = self.names.topic_id(name);
+            return match self.broker.topics.dead_letters(name, id, false) {
+                Ok(topic) => Some(Place::DeadLetters(group, topic)),
+                Err(error) => {
+                    tracing::warn!(topic = %name, %error, "dead letters cannot be opened");
+                    Some(Place::DeadLetters(group, None))
+                }
+            };
+        }
+        self.broker.topics.find(name).map(Place::Local)
+    }
+
+    /// Whether the group has a retry topic (`retry.lane`).
+    pub(super) fn has_lane(&self, group: &GroupId) -> bool {
+        self.policies.read().unwrap_or_else(PoisonError::into_inner).of(group).lane
+    }
+
+    /// The topic's id as Metadata tells it.
+    pub(super) fn id_of(&self, name: &TopicName, place: &Place) -> Uuid {
+        match place {
+            Place::Local(topic) => topic.id,
+            Place::Retry(_) | Place::DeadLetters(..) => self.names.topic_id(name),
+        }
+    }
+
+    /// The name behind a topic id.
+    pub(super) fn name_of(&self, id: Uuid) -> Option<TopicName> {
+        self.broker.topics.name_of(id).or_else(|| self.names.name_of(id))
+    }
+
+    /// Name or id of a request (by id since Fetch 13, Produce 13) → the topic's name.
+    pub(super) fn named(&self, name: &TopicName, id: Uuid) -> Result<TopicName, BrokerError> {
+        if name.as_str().is_empty() && !id.is_nil() {
+            return self.name_of(id).ok_or(BrokerError::UnknownTopicId);
+        }
+        Ok(self.names.canonical(name))
+    }
+}
+
+impl Place {
+    /// The partitions a client may ask for.
+    pub(super) fn partitions(&self) -> i32 {
+        match self {
+            Self::Local(topic) => i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX),
+            Self::Retry(_) | Self::DeadLetters(..) => 1,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Produce 3–13: to a local partition, to the dead letters, or to a retry topic (a nack, E2).
+//!
+//! Everything is appended before the first await, so that requests of one connection that overlap
+//! keep their order in the log; only durability is waited for.
+
+mod local;
+mod nack;
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+};
+use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
+
+use crate::broker::error::BrokerError;
+use crate::model::TopicName;
+use crate::route::conn::Conn;
+use crate::route::convert::{some_text, text, topic_of};
+use crate::route::place::Place;
+use crate::route::{AnswerError, Reply, Router, code};
+use crate::wire::batch::{Batch, BatchError, batches};
+use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
+
+/// Acks −1, 1 and 0 are all there is.
+const ALL: i16 = -1;
+const LEADER: i16 = 1;
+const NONE: i16 = 0;
+
+/// What one partition's batches came to.
+pub(super) struct Outcome {
+    error: Option<ResponseError>,
+    message: Option<String>,
+    record_errors: Vec<(i32, String)>,
+    base_offset: i64,
+    log_start: i64,
+}
+
+impl Outcome {
+    fn refused(error: ResponseError, message: impl Into<String>) -> Self {
+        Self {
+            error: Some(error),
+            message: Some(message.into()),
+            record_errors: Vec::new(),
+            base_offset: -1,
+            log_start: -1,
+        }
+    }
+
+    fn taken(base_offset: i64, log_start: i64) -> Self {
+        Self { error: None, message: None, record_errors: Vec::new(), base_offset, log_start }
+    }
+
+    fn of_broker(error: &BrokerError) -> Self {
+        Self::refused(code::of_broker(error), error.to_string())
+    }
+}
+
+/// Already appended; what is left is to wait.
+type Waiting<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+
+/// A Produce whose batches are appended.
+pub(super) struct Begun<'a> {
+    acks: i16,
+    topics: Topics<'a>,
+}
+
+type Topics<'a> = Vec<(TopicProduceResponse, Vec<(i32, Waiting<'a>)>)>;
+
+/// Decodes the request and appends everything in it.
+pub(super) fn begin<'a>(
+    router: &'a Router,
+    conn: &Conn,
+    head: &RequestHead,
+) -> Result<Begun<'a>, DecodeError> {
+    let request = decode::<ProduceRequest>(head)?;
+    let refusal = refusal(&request);
+    Ok(Begun { acks: request.acks, topics: append(router, conn, request, refusal) })
+}
+
+impl Begun<'_> {
+    /// Waits until everything is as safe as promised.
+    pub(super) async fn finish(
+        self,
+        router: &Router,
+        head: &RequestHead,
+    ) -> Result<Reply, AnswerError> {
+        if self.acks == NONE {
+            return Ok(Reply::Nothing);
+        }
+        let mut response = ProduceResponse::default();
+        for (mut topic, partitions) in self.topics {
+            for (index, partition) in partitions {
+                topic.partition_responses.push(respond(index, partition.await));
+            }
+            response.responses.push(topic);
+        }
+        router.encoded(head, &response)
+    }
+}
+
+/// A reason to refuse the request whole.
+fn refusal(request: &ProduceRequest) -> Option<(ResponseError, &'static str)> {
+    if request.transactional_id.is_some() {
+        return Some((
+            ResponseError::TransactionalIdAuthorizationFailed,
+            "transactions are not served here; produce without transactional.id",
+        ));
+    }
+    (!matches!(request.acks, ALL | LEADER | NONE))
+        .then_some((ResponseError::InvalidRequiredAcks, "acks must be all, 1 or 0"))
+}
+
+/// Appends everything, in the order of the request.
+fn append<'a>(
+    router: &'a Router,
+    conn: &Conn,
+    request: ProduceRequest,
+    refusal: Option<(ResponseError, &'static str)>,
+) -> Topics<'a> {
+    let mut topics = Vec::with_capacity(request.topic_data.len());
+    for asked in request.topic_data {
+        let mut topic = TopicProduceResponse::default();
+        topic.name = asked.name.clone();
+        topic.topic_id = asked.topic_id;
+        let place = find(router, &asked);
+        let mut partitions = Vec::with_capacity(asked.partition_data.len());
+        for data in asked.partition_data {
+            let index = data.index;
+            let waiting = match (&refusal, &place) {
+                (Some((error, why)), _) => done(Outcome::refused(*error, *why)),
+                (None, Err(error)) => done(Outcome::of_broker(error)),
+                (None, Ok((name, place))) => one(router, conn, name, place, data),
+            };
+            partitions.push((index, waiting));
+        }
+        topics.push((topic, partitions));
+    }
+    topics
+}
+
+fn find(router: &Router, asked: &TopicProduceData) -> Result<(TopicName, Place), BrokerError> {
+    let name = router.named(&topic_of(&asked.name), asked.topic_id)?;
+    let place = router.place(&name).ok_or(BrokerError::UnknownTopicOrPartition)?;
+    Ok((name, place))
+}
+
+fn one<'a>(
+    router: &'a Router,
+    conn: &Conn,
+    name: &TopicName,
+    place: &Place,
+    data: PartitionProduceData,
+) -> Waiting<'a> {
+    let Some(records) = data.records.filter(|records| !records.is_empty()) else {
+        return done(Outcome::refused(ResponseError::InvalidRecord, "there is no record batch"));
+    };
+    match place {
+        Place::Retry(group) if data.index == 0 => nack::begin(router, conn, group, records),
+        Place::Local(topic) => local::begin(router, topic, data.index, records),
+        Place::DeadLetters(_, _) => {
+            let id = router.names.topic_id(name);
+            match router.broker.topics.dead_letters(name, id, true) {
+                Ok(Some(topic)) => local::begin(router, &topic, data.index, records),
+                Ok(None) => done(Outcome::of_broker(&BrokerError::UnknownTopicOrPartition)),
+                Err(error) => done(Outcome::of_broker(&error)),
+            }
+        }
+        Place::Retry(_) => done(Outcome::of_broker(&BrokerError::UnknownTopicOrPartition)),
+    }
+}
+
+/// The one batch a Produce has for a partition since version 3, checked; `transactional` says why
+/// a batch inside a transaction is refused.
+fn one_batch(records: Bytes, bytes_max: usize, transactional: &str) -> Result<Batch, Outcome> {
+    let mut all = batches(records, bytes_max);
+    let refuse = |error: BatchError| Outcome::refused(error.code(), error.to_string());
+    let none = || Outcome::refused(ResponseError::InvalidRecord, "there is no record batch");
+    let batch = all.next().ok_or_else(none)?.map_err(refuse)?;
+    if batch.header.is_transactional() {
+        return Err(Outcome::refused(ResponseError::InvalidTxnState, transactional));
+    }
+    match all.next() {
+        None => Ok(batch),
+        Some(Err(error)) => Err(refuse(error)),
+        Some(Ok(_)) => {
+            let why = "a partition of one request may have exactly one record batch";
+            Err(Outcome::refused(ResponseError::InvalidRecord, why))
+        }
+    }
+}
+
+fn done<'a>(outcome: Outcome) -> Waiting<'a> {
+    Box::pin(std::future::ready(outcome))
+}
+
+fn respond(index: i32, outcome: Outcome) -> PartitionProduceResponse {
+    let mut response = PartitionProduceResponse::default();
+    response.index = index;
+    response.error_code = outcome.error.map_or(0, |error| error.code());
+    response.base_offset = outcome.base_offset;
+    // CreateTime: the producer's own timestamps stand.
+    response.log_append_time_ms = -1;
+    response.log_start_offset = outcome.log_start;
+    response.error_message = outcome.message.as_deref().and_then(some_text);
+    response.record_errors = outcome
+        .record_errors
+        .into_iter()
+        .map(|(index, why)| {
+            let mut error = BatchIndexAndErrorMessage::default();
+            error.batch_index = index;
+            error.batch_index_error_message = Some(text(&why));
+            error
+        })
+        .collect();
+    response
+}

@@ -1,0 +1,158 @@
+//! Produce to a retry topic: each record says that another one failed (docs/semantics.md).
+//!
+//! A batch is taken whole or not at all; the answer names each bad record and why.
+
+use bytes::Bytes;
+
+use crate::engine::{EngineError, NackBatch, NackRequest, Producer};
+use crate::model::{GroupId, LaneOffset, Origin};
+use crate::retry::{self, Nack, Named, Reporter, Want};
+use crate::route::conn::Conn;
+use crate::route::place::Place;
+use crate::route::produce::{Outcome, Waiting, done, one_batch};
+use crate::route::{Router, code};
+use crate::wire::ResponseError;
+use crate::wire::batch::{Batch, RecordView, records};
+use crate::wire::mark::{self, read_nack};
+
+/// A compressed batch of nacks unpacks to at most this.
+const UNPACKED_BYTES_MAX: usize = 64 << 20;
+
+pub(super) fn begin<'a>(
+    router: &'a Router,
+    conn: &Conn,
+    group: &GroupId,
+    bytes: Bytes,
+) -> Waiting<'a> {
+    let bytes_max = router.broker.topics.defaults().max_message_bytes;
+    let transactional = "retry topics take no part in transactions; produce the nack outside";
+    let request = one_batch(bytes, bytes_max, transactional)
+        .and_then(|batch| read(router, conn, group, &batch));
+    let sent = match request {
+        Ok(request) => router.engine.nacks(request),
+        Err(outcome) => return done(outcome),
+    };
+    router.names.meet(group);
+    let group = group.clone();
+    Box::pin(async move {
+        match sent.await {
+            Ok(_) => Outcome::taken(0, 0),
+            Err(error) => {
+                tracing::warn!(%group, %error, "a nack was refused");
+                refused(&error)
+            }
+        }
+    })
+}
+
+fn refused(error: &EngineError) -> Outcome {
+    let mut outcome = Outcome::refused(code::of_engine(error), error.to_string());
+    if let EngineError::BadNacks(bad) = error {
+        let named = |(index, why): &(usize, retry::BadNack)| {
+            (i32::try_from(*index).unwrap_or(i32::MAX), why.to_string())
+        };
+        outcome.record_errors = bad.iter().map(named).collect();
+    }
+    outcome
+}
+
+/// Every record of a batch as a nack; the first pass of all or nothing.
+fn read(
+    router: &Router,
+    conn: &Conn,
+    group: &GroupId,
+    batch: &Batch,
+) -> Result<NackBatch, Outcome> {
+    let refuse = |error: &dyn std::fmt::Display| {
+        Outcome::refused(ResponseError::CorruptMessage, error.to_string())
+    };
+    let mut nacks = Vec::new();
+    let mut bad = Vec::new();
+    for record in records(batch, UNPACKED_BYTES_MAX).map_err(|error| refuse(&error))? {
+        let record = record.map_err(|error| refuse(&error))?;
+        match nack(router, group, record) {
+            Ok(nack) => nacks.push(nack),
+            Err(why) => bad.push((i32::try_from(nacks.len() + bad.len()).unwrap_or(0), why)),
+        }
+    }
+    if let Some((index, why)) = bad.first() {
+        tracing::warn!(%group, record = index, %why, "a nack was refused");
+        let message = format!("nothing of the batch was taken; record {index}: {why}");
+        let mut outcome = Outcome::refused(ResponseError::InvalidRecord, message);
+        outcome.record_errors = bad.into_iter().map(|(i, why)| (i, why.to_string())).collect();
+        return Err(outcome);
+    }
+    let header = &batch.header;
+    Ok(NackBatch {
+        group: group.clone(),
+        by: Reporter { member: router.member_of(conn, group), client: conn.client() },
+        producer: (header.producer_id >= 0).then(|| Producer {
+            id: header.producer_id,
+            epoch: header.producer_epoch,
+            first: header.base_sequence,
+            last: header.last_sequence(),
+        }),
+        nacks,
+    })
+}
+
+fn nack(
+    router: &Router,
+    group: &GroupId,
+    record: RecordView,
+) -> Result<NackRequest, mark::BadNack> {
+    let (asked, headers) = read_nack(&record.headers)?;
+    let named = match asked.named {
+        mark::Named::Origin(origin) => name(router, group, origin),
+        mark::Named::None => Named::Nothing,
+    };
+    let mut raw = record.into_raw();
+    raw.headers = headers;
+    let (bytes, stored) = match &named {
+        Named::Origin(origin) if asked.by_reference => match origin_record(router, origin) {
+            Some(mut found) => {
+                found.headers = mark::strip(&found.headers);
+                (retry::Bytes::ReferenceOk, found.to_bytes())
+            }
+            None => (retry::Bytes::ReferenceGone, Bytes::new()),
+        },
+        // A hand-out of ours: the entry has its bytes already.
+        Named::Lane(_) if asked.by_reference => (retry::Bytes::ReferenceOk, Bytes::new()),
+        _ => (retry::Bytes::Value, raw.to_bytes()),
+    };
+    let committed = match &named {
+        Named::Origin(o) => {
+            let known = router.broker.offsets.committed(group, &o.topic, o.partition);
+            known.map(|known| known.offset)
+        }
+        _ => None,
+    };
+    Ok(NackRequest {
+        nack: Nack {
+            named,
+            want: Want { level: asked.level, delay_ms: asked.delay_ms },
+            reason: asked.reason,
+            committed,
+            bytes,
+        },
+        record: stored,
+    })
+}
+
+/// What the application calls `<topic>-<partition>@<offset>`: a hand-out of its own lane, somebody
+/// else's, or a record as produced.
+fn name(router: &Router, group: &GroupId, mut origin: Origin) -> Named {
+    origin.topic = router.names.canonical(&origin.topic);
+    match router.names.group_of_retry(&origin.topic) {
+        None => Named::Origin(origin),
+        Some(owner) if owner != *group => Named::OtherGroup,
+        Some(_) => LaneOffset::from_kafka(origin.offset).map_or(Named::Unreadable, Named::Lane),
+    }
+}
+
+fn origin_record(router: &Router, origin: &Origin) -> Option<crate::wire::batch::RawRecord> {
+    let place = router.place(&origin.topic)?;
+    let (Place::Local(topic) | Place::DeadLetters(_, Some(topic))) = place else { return None };
+    let partition = topic.partition(origin.partition)?;
+    router.broker.record_at(partition, origin.offset).ok().flatten()
+}

@@ -1,0 +1,160 @@
+//! Evens out real partitions after the retry topic was taken out of a leader's assignments.
+//!
+//! Assignors that balance over all topics (sticky, cooperative-sticky, round-robin) count our
+//! partition, so one member may end up with two real partitions fewer than another. A partition
+//! moves from the fullest to the emptiest member that subscribes to it until they differ by one at
+//! most. A cooperative group must not hand a partition over within one round (KIP-429): there it
+//! is only taken from the loser, and the next round gives it away.
+
+use std::collections::BTreeSet;
+
+use crate::group::MemberDescription;
+use crate::model::{MemberId, TopicName};
+use crate::wire::assignment::{Assignment, Subscription, TopicPartitions};
+
+/// Assignors that balance over all topics together.
+const BALANCING: [&str; 3] = ["sticky", "cooperative-sticky", "roundrobin"];
+/// Those among them that revoke in one round and assign in the next.
+const COOPERATIVE: [&str; 1] = ["cooperative-sticky"];
+
+/// Evens out `assignments`, in place; `range` and unknown assignors are left as they decided.
+pub(super) fn even_out(
+    protocol: &str,
+    members: &[MemberDescription],
+    assignments: &mut [(MemberId, Assignment)],
+) {
+    if !BALANCING.contains(&protocol) {
+        return;
+    }
+    let cooperative = COOPERATIVE.contains(&protocol);
+    let wanted: Vec<BTreeSet<TopicName>> =
+        assignments.iter().map(|(member, _)| topics_of(members, member)).collect();
+    // Each move narrows the gap between two members, so this many are always enough.
+    let moves_max: usize = assignments.iter().map(|(_, a)| count(a)).sum();
+    for _ in 0..moves_max {
+        let Some((from, to, topic, partition)) = next_move(&wanted, assignments) else { return };
+        if let Some((_, loser)) = assignments.get_mut(from) {
+            take(loser, &topic, partition);
+        }
+        let gets = assignments.get_mut(to);
+        if let Some((_, winner)) = gets.filter(|_| !cooperative) {
+            winner.append(&topic, partition);
+        }
+        if cooperative {
+            // Nobody holds it now; the client asks for another round by itself.
+            return;
+        }
+    }
+}
+
+/// The fullest member that has something the emptiest may take, two or more apart.
+fn next_move(
+    wanted: &[BTreeSet<TopicName>],
+    assignments: &[(MemberId, Assignment)],
+) -> Option<(usize, usize, TopicName, i32)> {
+    let mut order: Vec<(usize, usize)> =
+        assignments.iter().map(|(_, a)| count(a)).enumerate().map(|(i, n)| (n, i)).collect();
+    order.sort_unstable();
+    for &(most, from) in order.iter().rev() {
+        for &(least, to) in &order {
+            if most < least.saturating_add(2) {
+                break;
+            }
+            let (Some((_, loser)), Some(wants)) = (assignments.get(from), wanted.get(to)) else {
+                continue;
+            };
+            let found =
+                loser.partitions.iter().filter(|held| wants.contains(&held.topic)).find_map(
+                    |held| held.partitions.last().map(|last| (held.topic.clone(), *last)),
+                );
+            if let Some((topic, partition)) = found {
+                return Some((from, to, topic, partition));
+            }
+        }
+    }
+    None
+}
+
+fn topics_of(members: &[MemberDescription], member: &MemberId) -> BTreeSet<TopicName> {
+    members
+        .iter()
+        .find(|known| known.member_id == *member)
+        .and_then(|known| Subscription::parse(&known.metadata).ok())
+        .map(|subscription| subscription.topics.into_iter().collect())
+        .unwrap_or_default()
+}
+
+fn count(assignment: &Assignment) -> usize {
+    assignment.partitions.iter().map(|held| held.partitions.len()).sum()
+}
+
+fn take(assignment: &mut Assignment, topic: &TopicName, partition: i32) {
+    for held in &mut assignment.partitions {
+        if held.topic == *topic {
+            held.partitions.retain(|known| *known != partition);
+        }
+    }
+    assignment.partitions.retain(|held: &TopicPartitions| !held.partitions.is_empty());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ClientId;
+    use bytes::Bytes;
+
+    fn assigned(partitions: &[i32]) -> Assignment {
+        let mut assignment = Assignment::empty();
+        for partition in partitions {
+            assignment.append(&"orders".into(), *partition);
+        }
+        assignment
+    }
+
+    fn member(id: &str, topics: &[&str]) -> MemberDescription {
+        let topics = topics.iter().map(|topic| TopicName::new(topic)).collect();
+        let subscription = Subscription::to(topics);
+        MemberDescription {
+            member_id: id.into(),
+            instance_id: None,
+            client_id: ClientId::new("c"),
+            client_host: String::new(),
+            metadata: subscription.to_bytes(),
+            assignment: Bytes::new(),
+        }
+    }
+
+    fn counts(assignments: &[(MemberId, Assignment)]) -> Vec<usize> {
+        assignments.iter().map(|(_, a)| count(a)).collect()
+    }
+
+    fn skewed() -> Vec<(MemberId, Assignment)> {
+        vec![("a".into(), assigned(&[0, 1, 2, 3])), ("b".into(), assigned(&[4]))]
+    }
+
+    #[test]
+    fn a_skewed_sticky_assignment_ends_one_apart_at_most() {
+        let members = [member("a", &["orders"]), member("b", &["orders"])];
+        let mut assignments = skewed();
+        even_out("sticky", &members, &mut assignments);
+        assert_eq!(counts(&assignments), [3, 2]);
+    }
+
+    #[test]
+    fn a_cooperative_round_only_takes_away() {
+        let members = [member("a", &["orders"]), member("b", &["orders"])];
+        let mut assignments = skewed();
+        even_out("cooperative-sticky", &members, &mut assignments);
+        assert_eq!(counts(&assignments), [3, 1]);
+    }
+
+    #[test]
+    fn range_decides_for_itself_and_nobody_gets_what_it_did_not_ask_for() {
+        let members = [member("a", &["orders"]), member("b", &["other"])];
+        for protocol in ["range", "sticky"] {
+            let mut assignments = skewed();
+            even_out(protocol, &members, &mut assignments);
+            assert_eq!(counts(&assignments), [4, 1], "{protocol}");
+        }
+    }
+}
