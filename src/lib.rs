@@ -32,3 +32,5 @@ pub mod engine;
 
 pub mod route;
 
+pub mod client;
+

@@ -1,0 +1,132 @@
+//! Accepts connections within the limits and runs each in a task of its own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::client::Limits;
+use crate::client::connection::{Cause, Connection};
+use crate::client::listener::Listener;
+use crate::client::seats::Seats;
+use crate::route::Router;
+use crate::route::conn::Conn;
+
+/// Pause after a failed accept (as a rule no file descriptors are left): time for some to close.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What all listeners share.
+#[derive(Clone, Debug)]
+pub struct Acceptor {
+    router: Arc<Router>,
+    limits: watch::Receiver<Limits>,
+    seats: Seats,
+    ids: Arc<AtomicU64>,
+}
+
+impl Acceptor {
+    /// Connections are answered by `router`; `limits` may change at any time.
+    pub fn new(router: Arc<Router>, limits: watch::Receiver<Limits>) -> Self {
+        Self { router, limits, seats: Seats::default(), ids: Arc::new(AtomicU64::new(1)) }
+    }
+
+    /// Open connections.
+    pub fn connections(&self) -> usize {
+        self.seats.count()
+    }
+}
+
+/// Accepts on `listener` until `stop` is true; then every connection is closed.
+pub async fn accept(acceptor: Acceptor, listener: Arc<Listener>, stop: watch::Receiver<bool>) {
+    let mut loops = JoinSet::new();
+    for index in 0..listener.sockets.len() {
+        loops.spawn(accept_on(acceptor.clone(), Arc::clone(&listener), index, stop.clone()));
+    }
+    while loops.join_next().await.is_some() {}
+}
+
+async fn accept_on(
+    acceptor: Acceptor,
+    listener: Arc<Listener>,
+    index: usize,
+    stop: watch::Receiver<bool>,
+) {
+    let Some(socket) = listener.sockets.get(index) else { return };
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = next(socket) => {
+                let (stream, peer) = accepted;
+                acceptor.admit(&listener, stream, peer, &stop, &mut connections);
+            }
+            Some(_) = connections.join_next() => {}
+            () = stopped(stop.clone()) => break,
+        }
+    }
+    // Each connection sees `stop` too and ends by itself.
+    while connections.join_next().await.is_some() {}
+}
+
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    // An error means that nobody can stop us any more: the server is gone.
+    drop(stop.wait_for(|stop| *stop).await);
+}
+
+async fn next(socket: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match socket.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => {
+                tracing::warn!(%error, "no connection can be accepted at the moment");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+impl Acceptor {
+    fn admit(
+        &self,
+        listener: &Arc<Listener>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        stop: &watch::Receiver<bool>,
+        connections: &mut JoinSet<()>,
+    ) {
+        let metrics = self.router.metrics.clone();
+        let Ok(local) = stream.local_addr() else { return };
+        metrics.connected(&listener.name);
+        if listener.loopback_only && !local.ip().is_loopback() {
+            tracing::debug!(%peer, "dropped: this listener serves this host only");
+            metrics.disconnected(&listener.name, Cause::NotLoopback.word());
+            return;
+        }
+        let limits = *self.limits.borrow();
+        let seat = match self.seats.take(peer.ip(), limits.connections, limits.per_ip) {
+            Ok(seat) => seat,
+            Err(full) => {
+                tracing::warn!(%peer, "connection refused: {full}");
+                metrics.disconnected(&listener.name, Cause::Limit.word());
+                return;
+            }
+        };
+        let arrived = listener.token_of(local);
+        let token = arrived.or_else(|| self.router.tokens.issue(&listener.scheme));
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let advertised = listener.advertise(token);
+        let conn = Conn::new(id, peer, advertised, token, listener.group.clone());
+        let connection =
+            Connection { conn, router: Arc::clone(&self.router), limits, stop: stop.clone() };
+        let name = listener.name.clone();
+        connections.spawn(async move {
+            let cause = connection.run(stream).await;
+            tracing::debug!(conn = id, %peer, ?cause, "connection closed");
+            metrics.disconnected(&name, cause.word());
+            drop(seat);
+        });
+    }
+}

@@ -1,0 +1,171 @@
+//! A bound address and what its connections are told.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use tokio::net::TcpListener;
+
+use crate::model::GroupId;
+use crate::route::token::{Token, TokenScheme};
+
+/// Token ports of a loopback listener where 127/8 is not available.
+const TOKEN_PORTS: u16 = 64;
+/// Where every address in 127/8 belongs to this host without any set-up.
+const HAS_LOOPBACK_NET: bool = cfg!(target_os = "linux");
+
+/// What the configuration says of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerSpec {
+    /// Host name or address to bind.
+    pub host: String,
+    /// Port; 0 = any free one.
+    pub port: u16,
+    /// What clients are told instead; then there are no token addresses.
+    pub advertised: Option<(String, u16)>,
+    /// All its clients belong to this group.
+    pub group: Option<GroupId>,
+}
+
+/// Why a listener cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {cause}; choose another `listen` address")]
+pub struct BindError {
+    /// As configured.
+    pub address: String,
+    /// What the system says.
+    pub cause: std::io::Error,
+}
+
+/// An open listener.
+#[derive(Debug)]
+pub struct Listener {
+    /// Sockets and, for a token port, the port.
+    pub(super) sockets: Vec<TcpListener>,
+    /// What people call it: the configured address with the real port.
+    pub name: String,
+    /// The address bound first.
+    pub address: SocketAddr,
+    pub(super) loopback_only: bool,
+    pub(super) scheme: TokenScheme,
+    advertised: (String, u16),
+    pub(super) group: Option<GroupId>,
+}
+
+impl Listener {
+    /// Binds what `spec` says. A loopback listener on Linux binds the wildcard address, because
+    /// its clients arrive at addresses of their own in 127/8; connections from elsewhere are
+    /// dropped before a byte is read.
+    pub async fn bind(spec: &ListenerSpec) -> Result<Self, BindError> {
+        let wanted = format!("{}:{}", spec.host, spec.port);
+        let failed = |cause| BindError { address: wanted.clone(), cause };
+        let first = tokio::net::lookup_host((spec.host.as_str(), spec.port))
+            .await
+            .map_err(failed)?
+            .next()
+            .ok_or_else(|| failed(std::io::ErrorKind::AddrNotAvailable.into()))?;
+        let tokens = first.ip().is_loopback() && first.is_ipv4() && spec.advertised.is_none();
+        let loopback_only = tokens && HAS_LOOPBACK_NET;
+        let bind = if loopback_only {
+            SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), first.port())
+        } else {
+            first
+        };
+        let socket = TcpListener::bind(bind).await.map_err(failed)?;
+        let port = socket.local_addr().map_err(failed)?.port();
+        let mut sockets = vec![socket];
+        let scheme = match (tokens, HAS_LOOPBACK_NET) {
+            (false, _) => TokenScheme::None,
+            (true, true) => TokenScheme::Addresses,
+            (true, false) => TokenScheme::Ports(token_ports(first.ip(), port, &mut sockets).await),
+        };
+        let advertised = spec.advertised.clone().unwrap_or_else(|| {
+            let host = if first.ip().is_unspecified() { LOCAL } else { spec.host.as_str() };
+            (host.to_owned(), port)
+        });
+        Ok(Self {
+            sockets,
+            name: format!("{}:{port}", spec.host),
+            address: SocketAddr::new(first.ip(), port),
+            loopback_only,
+            scheme,
+            advertised,
+            group: spec.group.clone(),
+        })
+    }
+
+    /// The client object behind a connection to `local`, if that is a token address.
+    pub(super) fn token_of(&self, local: SocketAddr) -> Option<Token> {
+        match (&self.scheme, local.ip()) {
+            (TokenScheme::Addresses, IpAddr::V4(ip)) if IpAddr::V4(ip) != self.address.ip() => {
+                Some(Token::Address(ip))
+            }
+            (TokenScheme::Ports(ports), _) if ports.contains(&local.port()) => {
+                Some(Token::Port(local.port()))
+            }
+            _ => None,
+        }
+    }
+
+    /// What a connection with this token is told to connect to.
+    pub(super) fn advertise(&self, token: Option<Token>) -> (String, u16) {
+        match token {
+            Some(Token::Address(address)) => (address.to_string(), self.address.port()),
+            Some(Token::Port(port)) => (self.advertised.0.clone(), port),
+            None => self.advertised.clone(),
+        }
+    }
+}
+
+/// What a listener on all addresses tells clients when it is not told what to say.
+const LOCAL: &str = "127.0.0.1";
+
+/// The ports behind the listener's own, as many as are free: the same ones after a restart.
+async fn token_ports(ip: IpAddr, port: u16, sockets: &mut Vec<TcpListener>) -> Vec<u16> {
+    let mut ports = Vec::new();
+    for offset in 1..=TOKEN_PORTS {
+        let Some(port) = port.checked_add(offset) else { break };
+        if let Ok(socket) = TcpListener::bind((ip, port)).await {
+            sockets.push(socket);
+            ports.push(port);
+        }
+    }
+    ports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn bound(host: &str, advertised: Option<(String, u16)>) -> Listener {
+        let spec = ListenerSpec { host: host.to_owned(), port: 0, advertised, group: None };
+        Listener::bind(&spec).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_loopback_client_is_told_an_address_of_its_own_and_known_by_it() {
+        let listener = bound("127.0.0.1", None).await;
+        let port = listener.address.port();
+        let token = Token::Address(Ipv4Addr::new(127, 64, 0, 9));
+        assert_eq!(listener.advertise(Some(token)), ("127.64.0.9".to_owned(), port));
+        let arrived = SocketAddr::from(([127, 64, 0, 9], port));
+        assert_eq!(listener.token_of(arrived), Some(token));
+        assert_eq!(listener.token_of(listener.address), None);
+    }
+
+    #[tokio::test]
+    async fn what_the_configuration_advertises_is_what_clients_are_told() {
+        let listener = bound("127.0.0.1", Some(("kafka.local".into(), 19092))).await;
+        assert_eq!(listener.scheme, TokenScheme::None);
+        assert!(!listener.loopback_only);
+        assert_eq!(listener.advertise(None), ("kafka.local".to_owned(), 19092));
+    }
+
+    #[tokio::test]
+    async fn token_ports_lie_behind_the_listener() {
+        let first = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = first.local_addr().unwrap().port();
+        let mut sockets = vec![first];
+        let ports = token_ports("127.0.0.1".parse().unwrap(), port, &mut sockets).await;
+        assert_eq!(ports.len() + 1, sockets.len());
+        assert!(ports.iter().all(|token| *token > port));
+    }
+}

@@ -1,0 +1,33 @@
+//! The edge: sockets, reply order, limits.
+//!
+//! ```text
+//! listener ─▶ accept ─▶ connection (one task each)
+//!   token      limits     frame ─▶ route ─▶ replies, in request order
+//! ```
+
+mod accept;
+mod connection;
+mod listener;
+mod seats;
+
+use std::time::Duration;
+
+pub use accept::{Acceptor, accept};
+pub use listener::{BindError, Listener, ListenerSpec};
+
+/// Limits of the client side.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Open connections in all.
+    pub connections: usize,
+    /// Open connections from one address; addresses of this host are not counted apart.
+    pub per_ip: usize,
+    /// Bytes of one request.
+    pub frame_bytes: usize,
+    /// Bytes of a connection's first request: nobody is known before it.
+    pub first_frame_bytes: usize,
+    /// A connection that sends nothing for so long is closed (Kafka: `connections.max.idle.ms`).
+    pub idle: Duration,
+    /// A request that has begun must be whole within this.
+    pub handshake: Duration,
+}
