@@ -34,3 +34,5 @@ pub mod route;
 
 pub mod client;
 
+pub mod config;
+

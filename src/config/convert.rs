@@ -1,0 +1,106 @@
+//! Settings as the parts of the house take them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Config, ConfigError, LaneChoice, Retry};
+use crate::group::ClassicConfig;
+use crate::journal;
+use crate::retry::{LevelTable, Policies, Policy};
+use crate::wire::names::Templates;
+
+impl Config {
+    /// The retry rules of every group.
+    pub fn policies(&self) -> Policies {
+        let rules = self.groups.iter().map(|rule| (rule.pattern.clone(), policy(&rule.retry)));
+        Policies::new(policy(&self.retry), rules.collect())
+    }
+
+    /// How the topics of a group are called.
+    pub fn templates(&self) -> Templates {
+        Templates::new(&self.names.retry, &self.names.dead_letters).unwrap_or_default()
+    }
+
+    /// The limits of consumer groups.
+    pub fn classic(&self) -> ClassicConfig {
+        let membership = &self.membership;
+        ClassicConfig {
+            initial_rebalance_delay_ms: ms(membership.initial_rebalance_delay),
+            session_timeout_ms_min: ms(membership.session_timeout_min),
+            session_timeout_ms_max: ms(membership.session_timeout_max),
+            ..ClassicConfig::default()
+        }
+    }
+
+    /// The token callers of the admin port must send, from `admin.token_file`; `None` = none.
+    pub fn admin_token(&self) -> Result<Option<String>, ConfigError> {
+        let Some(file) = &self.admin.token_file else { return Ok(None) };
+        let wrong = |why: String| ConfigError::whole(format!("admin.token_file: {file} {why}"));
+        let text =
+            std::fs::read_to_string(file).map_err(|e| wrong(format!("cannot be read: {e}")))?;
+        match text.trim() {
+            "" => Err(wrong("is empty; put the token into it".to_owned())),
+            token => Ok(Some(token.to_owned())),
+        }
+    }
+
+    /// The commit log, without a probe.
+    pub fn journal_config(&self) -> journal::Config {
+        let defaults = journal::Config::default();
+        let segment_bytes = u32::try_from(self.journal.segment_bytes);
+        let segment_bytes = segment_bytes.unwrap_or(defaults.segment_bytes);
+        journal::Config { segment_bytes, ..defaults }
+    }
+}
+
+fn policy(retry: &Retry) -> Policy {
+    Policy {
+        max_reconsume_times: retry.max_reconsume_times,
+        levels: Arc::new(LevelTable::parse(&retry.levels).map(|t| t.0).unwrap_or_default()),
+        consume_timeout_ms: ms(retry.consume_timeout),
+        keep_dead_letters: retry.dead_letters.keep,
+        lane: retry.lane != LaneChoice::Off,
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_parts() {
+        let config = Config::default();
+        assert_eq!(config.templates(), Templates::default());
+        assert_eq!(config.policies(), Policies::default());
+        assert_eq!(config.classic(), ClassicConfig::default());
+        let segment_bytes = journal::Config::default().segment_bytes;
+        assert_eq!(config.journal_config().segment_bytes, segment_bytes);
+    }
+
+    #[test]
+    fn a_token_file_without_a_token_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        let mut config = Config::default();
+        assert_eq!(config.admin_token(), Ok(None));
+        config.admin.token_file = Some(file.display().to_string());
+        assert!(config.admin_token().unwrap_err().to_string().contains("cannot be read"));
+        std::fs::write(&file, " \n").unwrap();
+        assert!(config.admin_token().unwrap_err().to_string().contains("is empty"));
+        std::fs::write(&file, "t0ken\n").unwrap();
+        assert_eq!(config.admin_token(), Ok(Some("t0ken".to_owned())));
+    }
+
+    #[test]
+    fn a_rule_reaches_its_group_only() {
+        let text = "groups: [{match: shop, max_reconsume_times: 5, levels: 1s 2s}]";
+        let policies = Config::parse("t", text, &[], &[]).unwrap().config.policies();
+        let shop = policies.of(&"shop".into());
+        assert_eq!((shop.max_reconsume_times, shop.levels.len()), (5, 2));
+        assert_eq!(policies.of(&"other".into()), &Policy::default());
+    }
+}

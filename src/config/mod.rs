@@ -1,0 +1,214 @@
+//! Raw YAML to valid types: every problem at once, each with its place.
+//!
+//! ```text
+//! file ──raw──▶ tree ◀── REPRISE_* variables ◀── --set flags
+//!                │ section: each key asked for once, with its range
+//!                ▼
+//!             Config, or every problem with line, column and the line itself
+//! ```
+
+mod convert;
+mod node;
+mod parts;
+mod problem;
+mod raw;
+mod reload;
+mod section;
+mod sources;
+mod units;
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+pub use parts::{
+    Admin, DeadLetters, Drain, Durability, Ephemeral, GroupRule, HostPort, Journal, LaneChoice,
+    Limits, Listener, Log, Membership, MetricsBound, Names, Payloads, Retry, Topic, Topics,
+};
+pub use problem::ConfigError;
+pub use reload::{NotReloadable, Reload};
+pub use units::{duration_text, size_text};
+
+use node::{Node, Value};
+use section::{Findings, Section, int, text};
+
+/// The shipped file: every key with its default, unit and range.
+pub const SAMPLE: &str = include_str!("../../config.yaml");
+/// Largest file read, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Every setting of one sidecar, valid.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Config {
+    /// The Kafka node id; `None` = made from the cluster id.
+    #[serde(serialize_with = "node_id_or_auto")]
+    pub node_id: Option<i32>,
+    /// Where clients connect; never empty.
+    pub listen: Vec<Listener>,
+    /// Where everything durable lies.
+    pub data_dir: String,
+    /// The commit log.
+    pub journal: Journal,
+    /// The topics of this cluster.
+    pub topics: Topics,
+    /// How the topics of a group are called.
+    pub names: Names,
+    /// The rules of retrying.
+    pub retry: Retry,
+    /// Rules for some groups; the first match wins.
+    pub groups: Vec<GroupRule>,
+    /// Bounds for members of groups.
+    pub membership: Membership,
+    /// The HTTP port.
+    pub admin: Admin,
+    /// Bounds of the client side.
+    pub limits: Limits,
+    /// How a stop goes.
+    pub drain: Drain,
+    /// How much the metrics may hold.
+    pub metrics: MetricsBound,
+    /// The log.
+    pub log: Log,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            node_id: None,
+            listen: Listener::defaults(),
+            data_dir: "reprise-data".to_owned(),
+            journal: Journal::default(),
+            topics: Topics::default(),
+            names: Names::default(),
+            retry: Retry::default(),
+            groups: Vec::new(),
+            membership: Membership::default(),
+            admin: Admin::default(),
+            limits: Limits::default(),
+            drain: Drain::default(),
+            metrics: MetricsBound::default(),
+            log: Log::default(),
+        }
+    }
+}
+
+/// A valid configuration and what is odd about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// The settings.
+    pub config: Config,
+    /// One sentence each; the operator's choice.
+    pub warnings: Vec<String>,
+}
+
+impl Config {
+    /// Reads the file (none = defaults), then `env` (all variables of the process), then `flags`
+    /// (each `key=value`).
+    pub fn load(
+        file: Option<&Path>,
+        env: &[(String, String)],
+        flags: &[String],
+    ) -> Result<Loaded, ConfigError> {
+        let Some(path) = file else { return Self::parse("defaults", "", env, flags) };
+        let name = path.display().to_string();
+        let text = read(path).map_err(|why| ConfigError::whole(format!("{name}: {why}")))?;
+        Self::parse(&name, &text, env, flags)
+    }
+
+    /// The same for a text already read; `name` is what problems call it.
+    pub fn parse(
+        name: &str,
+        file_text: &str,
+        env: &[(String, String)],
+        flags: &[String],
+    ) -> Result<Loaded, ConfigError> {
+        let mut tree = raw::parse(file_text)
+            .map_err(|(at, says)| ConfigError::syntax(name, file_text, at, &says))?;
+        let findings = Findings::default();
+        let usable = matches!(tree.value, Value::Map(_) | Value::Null);
+        if !usable {
+            Section::root(&tree, &findings).finish();
+            tree = Node::empty();
+        }
+        sources::overlay(&mut tree, env, flags, &mut findings.problems.borrow_mut());
+        let config = Self::read(Section::root(&tree, &findings));
+        let problems = findings.problems.into_inner();
+        if problems.is_empty() {
+            return Ok(Loaded { config, warnings: findings.warnings.into_inner() });
+        }
+        Err(ConfigError::of(name, file_text, &problems))
+    }
+
+    /// This configuration as YAML that loads to itself.
+    pub fn to_yaml(&self) -> Result<String, String> {
+        raw::write(self)
+    }
+
+    fn read(mut root: Section<'_>) -> Self {
+        let mut config = Self::default();
+        root.take("node_id", &mut config.node_id, |value| match value {
+            Value::Text(word) if word == "auto" => Ok(None),
+            other => int(0..=i64::from(i32::MAX))(other)
+                .map(Some)
+                .map_err(|says| format!("{says}, or auto")),
+        });
+        config.listen = Listener::read_all(&mut root);
+        root.take("data_dir", &mut config.data_dir, text);
+        config.journal = Journal::read(root.section("journal"));
+        config.topics = Topics::read(root.section("topics"));
+        config.names = Names::read(root.section("names"));
+        let mut retry = root.section("retry");
+        config.retry = config.retry.read_over(&mut retry);
+        retry.finish();
+        config.groups = GroupRule::read_all(&mut root, &config.retry);
+        config.membership = Membership::read(root.section("membership"));
+        config.admin = Admin::read(root.section("admin"));
+        config.limits = Limits::read(root.section("limits"));
+        config.drain = Drain::read(root.section("drain"));
+        config.metrics = MetricsBound::read(root.section("metrics"));
+        config.log = Log::read(root.section("log"));
+        config.check_whole(&root);
+        root.finish();
+        config
+    }
+
+    /// Relations between parts.
+    fn check_whole(&self, root: &Section<'_>) {
+        if self.topics.max_message_bytes > self.limits.frame_bytes {
+            root.problem("topics", "max_message_bytes is larger than limits.frame_bytes");
+        }
+        if let Some(admin) = &self.admin.address
+            && admin.port != 0
+            && self.listen.iter().any(|l| l.address == *admin)
+        {
+            root.problem("admin", "address is also a listener's; give it one of its own");
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let meta = fs::metadata(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => {
+            "no such file; `reprise config sample` prints one to start from".to_owned()
+        }
+        _ => format!("cannot be read: {e}"),
+    })?;
+    if !meta.is_file() {
+        return Err("is not a file".to_owned());
+    }
+    if meta.len() > FILE_BYTES_MAX {
+        return Err("is larger than 1 MiB; that is no configuration".to_owned());
+    }
+    let bytes = fs::read(path).map_err(|e| format!("cannot be read: {e}"))?;
+    String::from_utf8(bytes)
+        .map_err(|e| format!("is not UTF-8 text (byte {})", e.utf8_error().valid_up_to()))
+}
+
+#[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+fn node_id_or_auto<S: serde::Serializer>(id: &Option<i32>, s: S) -> Result<S::Ok, S::Error> {
+    match id {
+        Some(id) => s.serialize_i32(*id),
+        None => s.serialize_str("auto"),
+    }
+}

@@ -1,0 +1,79 @@
+//! `groups`: rules for groups by name; `membership`: bounds of their sessions.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{HOUR, MS, Retry, SECOND};
+use crate::config::section::{Section, duration, text};
+use crate::config::units::ser_duration;
+
+/// Retry rules for the groups whose name matches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GroupRule {
+    /// `*` any text, `?` one character; the first rule that matches the whole name wins.
+    #[serde(rename = "match")]
+    pub pattern: String,
+    /// `retry` with this rule's keys laid over it.
+    #[serde(flatten)]
+    pub retry: Retry,
+}
+
+impl GroupRule {
+    pub(in crate::config) fn read_all(root: &mut Section<'_>, base: &Retry) -> Vec<Self> {
+        let mut rules: Vec<Self> = Vec::new();
+        for mut item in root.list("groups").unwrap_or_default() {
+            let mut pattern = String::new();
+            item.take("match", &mut pattern, text);
+            let retry = base.clone().read_over(&mut item);
+            if !item.has("match") {
+                item.problem("match", "is missing; such as \"shop\" or \"shop-*\"");
+            } else if rules.iter().any(|rule| rule.pattern == pattern) {
+                item.problem("match", "an earlier rule has the same pattern and wins");
+            }
+            item.finish();
+            rules.push(Self { pattern, retry });
+        }
+        rules
+    }
+}
+
+/// Bounds for members of groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Membership {
+    /// Shortest session a member may ask for (`group.min.session.timeout.ms`).
+    #[serde(serialize_with = "ser_duration")]
+    pub session_timeout_min: Duration,
+    /// Longest session a member may ask for (`group.max.session.timeout.ms`).
+    #[serde(serialize_with = "ser_duration")]
+    pub session_timeout_max: Duration,
+    /// How long a new group waits for more members (`group.initial.rebalance.delay.ms`).
+    #[serde(serialize_with = "ser_duration")]
+    pub initial_rebalance_delay: Duration,
+}
+
+impl Default for Membership {
+    fn default() -> Self {
+        Self {
+            session_timeout_min: SECOND * 6,
+            session_timeout_max: SECOND * 1800,
+            initial_rebalance_delay: Duration::ZERO,
+        }
+    }
+}
+
+impl Membership {
+    pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
+        let mut membership = Self::default();
+        let (min, max) = (&mut membership.session_timeout_min, &mut membership.session_timeout_max);
+        s.take("session_timeout_min", min, duration(MS..=HOUR * 24));
+        s.take("session_timeout_max", max, duration(MS..=HOUR * 24));
+        if min > max {
+            s.problem("session_timeout_min", "must be at most session_timeout_max");
+        }
+        let delay = &mut membership.initial_rebalance_delay;
+        s.take("initial_rebalance_delay", delay, duration(Duration::ZERO..=SECOND * 60));
+        s.finish();
+        membership
+    }
+}

@@ -1,0 +1,60 @@
+//! `limits`: what one client, and all of them, may take.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{DAY, GIB, KIB, MIB, MS, SECOND};
+use crate::config::section::{Section, duration, int, size};
+use crate::config::units::{ser_duration, ser_size};
+
+/// Bounds of the client side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// Open client connections in all.
+    pub connections: usize,
+    /// Open client connections from one address.
+    pub per_ip: usize,
+    /// Largest request, in bytes (Kafka's `socket.request.max.bytes`).
+    #[serde(serialize_with = "ser_size")]
+    pub frame_bytes: u64,
+    /// Largest first request of a connection, in bytes: nobody is known before it.
+    #[serde(serialize_with = "ser_size")]
+    pub preauth_frame_bytes: u64,
+    /// A connection without a request for this long is closed (`connections.max.idle.ms`).
+    #[serde(serialize_with = "ser_duration")]
+    pub idle: Duration,
+    /// A request that has begun must be whole within this time.
+    #[serde(serialize_with = "ser_duration")]
+    pub handshake: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            per_ip: 2000,
+            frame_bytes: 100 * MIB,
+            preauth_frame_bytes: 512 * KIB,
+            idle: SECOND * 600,
+            handshake: SECOND * 30,
+        }
+    }
+}
+
+impl Limits {
+    pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
+        let mut limits = Self::default();
+        s.take("connections", &mut limits.connections, int(1..=1_000_000));
+        s.take("per_ip", &mut limits.per_ip, int(1..=1_000_000));
+        s.take("frame_bytes", &mut limits.frame_bytes, size(64 * KIB..=GIB));
+        s.take("preauth_frame_bytes", &mut limits.preauth_frame_bytes, size(4 * KIB..=GIB));
+        s.take("idle", &mut limits.idle, duration(SECOND..=DAY));
+        s.take("handshake", &mut limits.handshake, duration(MS * 100..=SECOND * 600));
+        if limits.frame_bytes < limits.preauth_frame_bytes {
+            s.problem("preauth_frame_bytes", "must be at most frame_bytes");
+        }
+        s.finish();
+        limits
+    }
+}

@@ -1,0 +1,129 @@
+//! `listen`: where clients connect.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+use crate::config::node::Value;
+use crate::config::section::{Section, text};
+
+/// A host (name or address, IPv6 without its brackets) and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// Name or address.
+    pub host: String,
+    /// 0 = any free one.
+    pub port: u16,
+}
+
+/// One address clients connect to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Listener {
+    /// Where to listen.
+    pub address: HostPort,
+    /// What clients are told to connect to; `None` = the address they came to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advertised: Option<HostPort>,
+    /// The one group whose members use this listener.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+}
+
+impl Default for Listener {
+    fn default() -> Self {
+        let address = HostPort { host: "127.0.0.1".to_owned(), port: 9092 };
+        Self { address, advertised: None, group: None }
+    }
+}
+
+impl Listener {
+    /// The listeners when the key is absent.
+    pub(crate) fn defaults() -> Vec<Self> {
+        vec![Self::default()]
+    }
+
+    pub(in crate::config) fn read_all(root: &mut Section<'_>) -> Vec<Self> {
+        let Some(items) = root.list("listen") else { return Self::defaults() };
+        let mut all: Vec<Self> = Vec::new();
+        if items.is_empty() {
+            root.problem("listen", "at least one listener is needed");
+        }
+        for mut item in items {
+            let mut listener = Self::default();
+            item.take("address", &mut listener.address, host_port);
+            item.take("advertised", &mut listener.advertised, |v| host_port(v).map(Some));
+            item.take("group", &mut listener.group, |v| text(v).map(Some));
+            if !item.has("address") {
+                item.problem("address", "is missing; such as 127.0.0.1:9092");
+            }
+            if listener.advertised.as_ref().is_some_and(|a| a.port == 0) {
+                item.problem("advertised", "clients need a real port, not 0");
+            }
+            let twice = all.iter().any(|l| l.address == listener.address);
+            if twice && listener.address.port != 0 {
+                item.problem("address", "two listeners cannot share one address");
+            }
+            item.finish();
+            all.push(listener);
+        }
+        all
+    }
+}
+
+/// Reads `host:port`.
+pub(in crate::config) fn host_port(value: &Value) -> Result<HostPort, String> {
+    text(value)?.parse()
+}
+
+impl FromStr for HostPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || format!("{text:?} is no address; such as 127.0.0.1:9092 or [::1]:9092");
+        let (host, port) = text.rsplit_once(':').ok_or_else(expected)?;
+        let bracketed = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+        let host = bracketed.unwrap_or(host);
+        let legal = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        let plausible = match bracketed {
+            Some(v6) => v6.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => !host.is_empty() && host.chars().all(legal),
+        };
+        if !plausible || !port.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(expected());
+        }
+        let port = port.parse().map_err(|_| expected())?;
+        Ok(Self { host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl Serialize for HostPort {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_reads_back_what_it_prints() {
+        for text in ["127.0.0.1:9092", "localhost:0", "[::1]:65535", "kafka-0.kafka.svc:9092"] {
+            assert_eq!(text.parse::<HostPort>().unwrap().to_string(), text);
+        }
+        for text in ["", ":1", "host", "host:", "host:65536", "host:-1", "::1:9092", "a b:1"] {
+            assert!(text.parse::<HostPort>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! One file per part of the configuration: its type, its defaults, its keys and their ranges.
+
+mod admin;
+mod groups;
+mod limits;
+mod listen;
+mod process;
+mod retry;
+mod topics;
+
+pub use admin::{Admin, Payloads};
+pub use groups::{GroupRule, Membership};
+pub use limits::Limits;
+pub use listen::{HostPort, Listener};
+pub use process::{Drain, Ephemeral, Journal, Log, MetricsBound, Names};
+pub use retry::{DeadLetters, LaneChoice, Retry};
+pub use topics::{Durability, Topic, Topics};
+
+pub(super) use listen::host_port;
+
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+/// Ten years: longer than anyone means, shorter than any overflow.
+const DECADE: Duration = Duration::from_hours(24 * 3650);
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;

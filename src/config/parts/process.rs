@@ -1,0 +1,163 @@
+//! `journal`, `names`, `drain`, `metrics`, `log`: the process itself.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{GIB, HOUR, MIB, SECOND};
+use crate::config::node::Value;
+use crate::config::section::{Section, choice, duration, int, size, text};
+use crate::config::units::{ser_duration, ser_size};
+use crate::observe::{LogFormat, check_filter};
+use crate::wire::names::{TemplateError, Templates};
+
+/// What to do about a data directory that a restart of the pod empties.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ephemeral {
+    /// Say so loudly.
+    #[default]
+    Refuse,
+    /// The operator knows.
+    Accept,
+}
+
+/// The commit log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Journal {
+    /// Size of a segment, in bytes.
+    #[serde(serialize_with = "ser_size")]
+    pub segment_bytes: u64,
+    /// What to do about a data directory on tmpfs or an overlay.
+    pub ephemeral: Ephemeral,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self { segment_bytes: 64 * MIB, ephemeral: Ephemeral::Refuse }
+    }
+}
+
+impl Journal {
+    pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
+        let mut journal = Self::default();
+        let ephemeral = [("refuse", Ephemeral::Refuse), ("accept", Ephemeral::Accept)];
+        s.take("segment_bytes", &mut journal.segment_bytes, size(MIB..=GIB));
+        s.take("ephemeral", &mut journal.ephemeral, choice(&ephemeral));
+        s.finish();
+        journal
+    }
+}
+
+/// How the topics of a group are called on the Kafka wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Names {
+    /// The retry topic; `{group}` stands for the group.
+    pub retry: String,
+    /// The dead letters; `{group}` stands for the group.
+    pub dead_letters: String,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { retry: "retry.{group}".to_owned(), dead_letters: "dlq.{group}".to_owned() }
+    }
+}
+
+impl Names {
+    pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
+        let mut names = Self::default();
+        s.take("retry", &mut names.retry, template);
+        s.take("dead_letters", &mut names.dead_letters, template);
+        if let Err(overlap) = Templates::new(&names.retry, &names.dead_letters) {
+            s.problem("dead_letters", &overlap.to_string());
+        }
+        s.finish();
+        names
+    }
+}
+
+/// Judges one template alone; next to itself it overlaps, which is no fault of its own.
+fn template(value: &Value) -> Result<String, String> {
+    let template = text(value)?;
+    match Templates::new(&template, &template) {
+        Ok(_) | Err(TemplateError::Overlap { .. }) => Ok(template),
+        Err(other) => Err(other.to_string()),
+    }
+}
+
+/// How a stop goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Drain {
+    /// How long clients may take to leave after SIGTERM.
+    #[serde(serialize_with = "ser_duration")]
+    pub timeout: Duration,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        // Kubernetes kills after 30 s.
+        Self { timeout: SECOND * 25 }
+    }
+}
+
+impl Drain {
+    pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
+        let mut drain = Self::default();
+        s.take("timeout", &mut drain.timeout, duration(Duration::ZERO..=HOUR));
+        s.finish();
+        drain
+    }
+}
+
+/// How much the metrics may hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MetricsBound {
+    /// Groups with a label of their own.
+    pub max_groups: usize,
+}
+
+impl Default for MetricsBound {
+    fn default() -> Self {
+        // About 110 series a group: below ten thousand in all.
+        Self { max_groups: 80 }
+    }
+}
+
+impl MetricsBound {
+    pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
+        let mut metrics = Self::default();
+        s.take("max_groups", &mut metrics.max_groups, int(1..=10_000));
+        s.finish();
+        metrics
+    }
+}
+
+/// The log on stderr.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Log {
+    /// Text or JSON.
+    pub format: LogFormat,
+    /// A level, or `target=level` pairs.
+    pub filter: String,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, filter: "info".to_owned() }
+    }
+}
+
+impl Log {
+    pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
+        let mut log = Self::default();
+        let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+        s.take("format", &mut log.format, choice(&formats));
+        s.take("filter", &mut log.filter, |value| {
+            let filter = text(value)?;
+            check_filter(&filter).map(|()| filter).map_err(|e| e.to_string())
+        });
+        s.finish();
+        log
+    }
+}

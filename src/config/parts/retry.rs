@@ -1,0 +1,110 @@
+//! `retry`: the ladder, its end, and what counts as late.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{HOUR, SECOND};
+use crate::config::node::Value;
+use crate::config::section::{Section, boolean, choice, duration, int};
+use crate::config::units::ser_duration;
+use crate::retry::{CONSUME_TIMEOUT_MS, DEFAULT_LEVELS, LevelTable, MAX_RECONSUME_TIMES, Policy};
+
+/// How retries come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LaneChoice {
+    /// The best one for what the group's members do.
+    #[default]
+    Auto,
+    /// Through the group's retry topic.
+    RetryTopic,
+    /// Not at all: the group is passed through.
+    Off,
+}
+
+/// What becomes of exhausted records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeadLetters {
+    /// Keep them; otherwise they are dropped, counted and logged with their origin.
+    pub keep: bool,
+}
+
+/// The rules of retrying, for all groups or for one rule of `groups`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Retry {
+    /// The delay table, checked: delays parted by blanks.
+    pub levels: String,
+    /// Retries before the dead letters.
+    pub max_reconsume_times: u32,
+    /// How retries come back.
+    pub lane: LaneChoice,
+    /// How long a hand-out may stay open.
+    #[serde(serialize_with = "ser_duration")]
+    pub consume_timeout: Duration,
+    /// What becomes of exhausted records.
+    pub dead_letters: DeadLetters,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            levels: DEFAULT_LEVELS.to_owned(),
+            max_reconsume_times: MAX_RECONSUME_TIMES,
+            lane: LaneChoice::Auto,
+            consume_timeout: Duration::from_millis(CONSUME_TIMEOUT_MS),
+            dead_letters: DeadLetters { keep: true },
+        }
+    }
+}
+
+impl Retry {
+    /// Reads the keys of one section over `self`; `s.finish()` is the caller's.
+    pub(in crate::config) fn read_over(mut self, s: &mut Section<'_>) -> Self {
+        s.take("levels", &mut self.levels, levels);
+        if s.has("levels") {
+            for odd in LevelTable::parse(&self.levels).map(|(_, odd)| odd).unwrap_or_default() {
+                s.warn("levels", &odd.to_string());
+            }
+        }
+        s.take("max_reconsume_times", &mut self.max_reconsume_times, |value| {
+            let n: i64 = int(-1..=100_000)(value)?;
+            Policy::limit(n).ok_or_else(|| "expected -1 or more".to_owned())
+        });
+        let lanes = [
+            ("auto", LaneChoice::Auto),
+            ("retry-topic", LaneChoice::RetryTopic),
+            ("off", LaneChoice::Off),
+        ];
+        s.take("lane", &mut self.lane, choice(&lanes));
+        s.take("consume_timeout", &mut self.consume_timeout, duration(SECOND..=HOUR * 24));
+        let mut dead = s.section("dead_letters");
+        let ours = &mut self.dead_letters;
+        dead.take("keep", &mut ours.keep, boolean);
+        dead.finish();
+        self
+    }
+}
+
+/// Text as `RocketMQ` writes it, or a list of delays.
+fn levels(value: &Value) -> Result<String, String> {
+    let text = match value {
+        Value::Text(text) => text.clone(),
+        Value::List(items) => {
+            let words: Result<Vec<&str>, String> = items
+                .iter()
+                .map(|item| match &item.value {
+                    Value::Text(word) => Ok(word.as_str()),
+                    other => Err(format!("expected delays such as 10s, found {}", other.kind())),
+                })
+                .collect();
+            words?.join(" ")
+        }
+        other => {
+            let found = other.kind();
+            return Err(format!("expected delays such as \"10s 30s 1m\", found {found}"));
+        }
+    };
+    LevelTable::parse(&text).map_err(|e| e.to_string())?;
+    Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}

@@ -1,0 +1,130 @@
+//! `topics`: the topics this cluster keeps itself.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{DAY, DECADE, GIB, KIB, MIB, SECOND, TIB};
+use crate::config::node::Value;
+use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size, text};
+use crate::config::units::{ser_limit, ser_size, ser_size_limit};
+
+/// Most partitions one topic may have.
+const PARTITIONS_MAX: i64 = 10_000;
+/// Kafka's longest topic name, in bytes.
+const NAME_BYTES_MAX: usize = 249;
+
+/// When a produced batch is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// After fdatasync: it survives a power cut.
+    #[default]
+    Fsync,
+    /// After the write: it survives a crash of the process, not of the machine.
+    Os,
+}
+
+/// One topic made at start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Topic {
+    /// Its name.
+    pub name: String,
+    /// Its partitions.
+    pub partitions: i32,
+    /// How long its records are kept; `None` = for ever.
+    #[serde(serialize_with = "ser_limit")]
+    pub retention: Option<Duration>,
+    /// Bytes kept per partition; `None` = no bound.
+    #[serde(serialize_with = "ser_size_limit")]
+    pub retention_bytes: Option<u64>,
+}
+
+/// Topics in general and those made at start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Topics {
+    /// Make a topic when a client first asks for it.
+    pub auto_create: bool,
+    /// Partitions of a topic made without a number.
+    pub default_partitions: i32,
+    /// When a produced batch is acknowledged.
+    pub durability: Durability,
+    /// How long records are kept; `None` = for ever.
+    #[serde(serialize_with = "ser_limit")]
+    pub retention: Option<Duration>,
+    /// Bytes kept per partition; `None` = no bound.
+    #[serde(serialize_with = "ser_size_limit")]
+    pub retention_bytes: Option<u64>,
+    /// Largest batch accepted, in bytes (Kafka's `message.max.bytes`).
+    #[serde(serialize_with = "ser_size")]
+    pub max_message_bytes: u64,
+    /// Made at start.
+    pub list: Vec<Topic>,
+}
+
+impl Default for Topics {
+    fn default() -> Self {
+        Self {
+            auto_create: true,
+            default_partitions: 1,
+            durability: Durability::Fsync,
+            retention: Some(DAY * 7),
+            retention_bytes: None,
+            max_message_bytes: MIB,
+            list: Vec::new(),
+        }
+    }
+}
+
+impl Topics {
+    pub(in crate::config) fn read(mut s: Section<'_>) -> Self {
+        let mut topics = Self::default();
+        let durability = [("fsync", Durability::Fsync), ("os", Durability::Os)];
+        s.take("auto_create", &mut topics.auto_create, boolean);
+        s.take("default_partitions", &mut topics.default_partitions, int(1..=PARTITIONS_MAX));
+        s.take("durability", &mut topics.durability, choice(&durability));
+        s.take("retention", &mut topics.retention, or_unlimited(duration(SECOND..=DECADE)));
+        s.take(
+            "retention_bytes",
+            &mut topics.retention_bytes,
+            or_unlimited(size(MIB..=1024 * TIB)),
+        );
+        s.take("max_message_bytes", &mut topics.max_message_bytes, size(KIB..=GIB));
+        for item in s.list("list").unwrap_or_default() {
+            let topic = topics.read_one(item);
+            topics.list.push(topic);
+        }
+        s.finish();
+        topics
+    }
+
+    fn read_one(&self, mut s: Section<'_>) -> Topic {
+        let mut topic = Topic {
+            name: String::new(),
+            partitions: self.default_partitions,
+            retention: self.retention,
+            retention_bytes: self.retention_bytes,
+        };
+        s.take("name", &mut topic.name, topic_name);
+        s.take("partitions", &mut topic.partitions, int(1..=PARTITIONS_MAX));
+        s.take("retention", &mut topic.retention, or_unlimited(duration(SECOND..=DECADE)));
+        s.take("retention_bytes", &mut topic.retention_bytes, or_unlimited(size(MIB..=1024 * TIB)));
+        if !s.has("name") {
+            s.problem("name", "is missing");
+        } else if self.list.iter().any(|other| other.name == topic.name) {
+            s.problem("name", "this topic is listed twice");
+        }
+        s.finish();
+        topic
+    }
+}
+
+fn topic_name(value: &Value) -> Result<String, String> {
+    let name = text(value)?;
+    let legal = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if name.len() <= NAME_BYTES_MAX && name.chars().all(legal) && name != "." && name != ".." {
+        Ok(name)
+    } else {
+        Err(format!("{name:?} is no topic name: letters, digits, `.`, `_`, `-`, at most 249"))
+    }
+}

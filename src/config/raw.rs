@@ -1,0 +1,256 @@
+//! YAML text to the tree of `node`, and back; the only user of the YAML crate.
+//!
+//! The crate tells positions only in errors. So a piece is found by reading the text a second time
+//! and failing on purpose at that piece: exact for every way to write YAML, and paid only for
+//! text that has a problem.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::node::{Entry, Node, Place, Value};
+
+/// A position in a text: line and column, both from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct At {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+/// Reads a text; an error is the parser's sentence and where it stumbled.
+pub(super) fn parse(text: &str) -> Result<Node, (At, String)> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let seed = Read { path: Vec::new() };
+    match seed.deserialize(serde_yaml::Deserializer::from_str(text)) {
+        Ok(node) => Ok(node),
+        Err(error) => {
+            let at = at(&error);
+            let mut said = error.to_string();
+            if let Some(end) = said.find(" at line ") {
+                said.truncate(end);
+            }
+            Err((at, said))
+        }
+    }
+}
+
+/// Where the piece lies in `text`, which `parse` has read.
+pub(super) fn locate(text: &str, path: &[usize], key: bool) -> At {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match (Find { path, key }).deserialize(serde_yaml::Deserializer::from_str(text)) {
+        Ok(()) => At { line: 1, column: 1 },
+        Err(error) => at(&error),
+    }
+}
+
+/// Writes a value as YAML.
+pub(super) fn write<T: Serialize>(value: &T) -> Result<String, String> {
+    serde_yaml::to_string(value).map_err(|e| e.to_string())
+}
+
+fn at(error: &serde_yaml::Error) -> At {
+    error
+        .location()
+        .map_or(At { line: 1, column: 1 }, |l| At { line: l.line(), column: l.column() })
+}
+
+/// Builds the tree.
+struct Read {
+    path: Vec<usize>,
+}
+
+impl Read {
+    fn node(self, value: Value) -> Node {
+        Node { place: Place::File { path: self.path, key: false }, value }
+    }
+
+    fn below(&self, index: usize) -> Vec<usize> {
+        let mut path = self.path.clone();
+        path.push(index);
+        path
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Read {
+    type Value = Node;
+
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Node, D::Error> {
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Read {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("plain text, a number, a list or keys")
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(self.node(Value::Null))
+    }
+
+    fn visit_none<E>(self) -> Result<Node, E> {
+        Ok(self.node(Value::Null))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+        Ok(self.node(Value::Bool(value)))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+        Ok(self.node(Value::Int(value)))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+        // Beyond the range of every key: keep it a number, so that the range check speaks.
+        Ok(self.node(Value::Int(i64::try_from(value).unwrap_or(i64::MAX))))
+    }
+
+    fn visit_u128<E>(self, _: u128) -> Result<Node, E> {
+        Ok(self.node(Value::Int(i64::MAX)))
+    }
+
+    fn visit_i128<E>(self, _: i128) -> Result<Node, E> {
+        Ok(self.node(Value::Int(i64::MIN)))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
+        Ok(self.node(Value::Float(value)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
+        Ok(self.node(Value::Text(value.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(Read { path: self.below(items.len()) })? {
+            items.push(item);
+        }
+        Ok(self.node(Value::List(items)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(key) = map.next_key_seed(Key)? {
+            let path = self.below(entries.len());
+            let node = map.next_value_seed(Read { path: path.clone() })?;
+            entries.push(Entry { key, place: Place::File { path, key: true }, node });
+        }
+        Ok(self.node(Value::Map(entries)))
+    }
+}
+
+/// A key of any scalar type, as text.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<String, D::Error> {
+        d.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<String, E> {
+        Ok(value.to_owned())
+    }
+}
+
+/// Walks to a piece and fails there.
+struct Find<'p> {
+    path: &'p [usize],
+    key: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Find<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<(), D::Error> {
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Find<'_> {
+    type Value = ();
+
+    /// Scalars fall through to the default methods, which fail: that is the purpose.
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the piece looked for")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let Some((index, rest)) = self.path.split_first() else {
+            return Err(A::Error::custom("found"));
+        };
+        for _ in 0..*index {
+            seq.next_element::<IgnoredAny>()?;
+        }
+        seq.next_element_seed(Find { path: rest, key: self.key })?;
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Some((index, rest)) = self.path.split_first() else {
+            return Err(A::Error::custom("found"));
+        };
+        for _ in 0..*index {
+            map.next_entry::<IgnoredAny, IgnoredAny>()?;
+        }
+        if rest.is_empty() && self.key {
+            map.next_key_seed(Find { path: &[], key: false })?;
+            return Ok(());
+        }
+        map.next_key::<IgnoredAny>()?;
+        map.next_value_seed(Find { path: rest, key: self.key })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place_of(text: &str, path: &[usize], key: bool) -> (usize, usize) {
+        parse(text).unwrap();
+        let at = locate(text, path, key);
+        (at.line, at.column)
+    }
+
+    #[test]
+    fn keys_and_values_are_found_in_block_and_flow_style() {
+        let text = "# c\na: 1\nb:\n  - x: 2\n    y: {p: 3, q: [4, 5]}\n  - z: 'w'\n";
+        assert_eq!(place_of(text, &[0], true), (2, 1));
+        assert_eq!(place_of(text, &[0], false), (2, 4));
+        assert_eq!(place_of(text, &[1, 0, 1], true), (5, 5));
+        assert_eq!(place_of(text, &[1, 0, 1, 1], true), (5, 15));
+        assert_eq!(place_of(text, &[1, 0, 1, 1, 1], false), (5, 22));
+        assert_eq!(place_of(text, &[1, 1, 0], false), (6, 8));
+    }
+
+    #[test]
+    fn duplicates_keep_their_own_places() {
+        let text = "a: 1\nb: 2\na: 3\n";
+        let Value::Map(entries) = parse(text).unwrap().value else { panic!("a map") };
+        assert_eq!(entries.len(), 3);
+        assert_eq!(place_of(text, &[2], true), (3, 1));
+    }
+
+    #[test]
+    fn an_empty_text_is_nothing_and_broken_text_says_where() {
+        for text in ["", "\n", "# only a comment\n", "---\n"] {
+            assert_eq!(parse(text).unwrap().value, Value::Null, "{text:?}");
+        }
+        let (at, said) = parse("a: [1, 2\nb: 3\n").unwrap_err();
+        assert_eq!(at.line, 2, "{said}");
+        assert!(!said.contains("at line"), "{said}");
+    }
+}

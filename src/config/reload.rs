@@ -1,0 +1,79 @@
+//! What may change while running, and what needs a restart.
+
+use serde_json::Value;
+
+use super::Config;
+
+/// Dotted keys (with all below them) that a reload may change.
+const RELOADABLE: [&str; 4] = ["retry", "groups", "limits", "log.filter"];
+
+/// A reload that may be applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reload {
+    /// The configuration to be in force.
+    pub config: Config,
+    /// The dotted keys that differ; empty = nothing to do.
+    pub changed: Vec<String>,
+}
+
+/// A key that differs and needs a restart.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} cannot change while running; restart to change it (the running one stays)")]
+pub struct NotReloadable(pub String);
+
+impl Config {
+    /// Compares `new` with the running `old`.
+    pub fn reload_from(old: &Self, new: Self) -> Result<Reload, Vec<NotReloadable>> {
+        let mut changed = Vec::new();
+        let tree = |config: &Self| serde_json::to_value(config).unwrap_or(Value::Null);
+        differences("", &tree(old), &tree(&new), &mut changed);
+        let refused: Vec<NotReloadable> =
+            changed.iter().filter(|key| !reloadable(key)).cloned().map(NotReloadable).collect();
+        if refused.is_empty() { Ok(Reload { config: new, changed }) } else { Err(refused) }
+    }
+}
+
+fn reloadable(key: &str) -> bool {
+    RELOADABLE.iter().any(|part| {
+        key.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}
+
+fn differences(path: &str, old: &Value, new: &Value, out: &mut Vec<String>) {
+    match (old, new) {
+        (Value::Object(a), Value::Object(b)) => {
+            let mut keys: Vec<&String> = a.keys().chain(b.keys()).collect();
+            keys.sort();
+            keys.dedup();
+            for key in keys {
+                let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                let side = |map: &serde_json::Map<String, Value>| {
+                    map.get(key).cloned().unwrap_or(Value::Null)
+                };
+                differences(&below, &side(a), &side(b), out);
+            }
+        }
+        _ if old != new => out.push(path.to_owned()),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_may_change_while_running_and_addresses_may_not() {
+        let old = Config::default();
+        let mut new = old.clone();
+        new.retry.max_reconsume_times = 3;
+        new.log.filter = "debug".to_owned();
+        let reload = Config::reload_from(&old, new.clone()).unwrap();
+        assert_eq!(reload.changed, ["log.filter", "retry.max_reconsume_times"]);
+        new.data_dir = "elsewhere".to_owned();
+        new.admin.address = None;
+        let refused = Config::reload_from(&old, new).unwrap_err();
+        let keys: Vec<String> = refused.into_iter().map(|r| r.0).collect();
+        assert_eq!(keys, ["admin.address", "data_dir"]);
+    }
+}

@@ -1,0 +1,292 @@
+//! Reads the keys of one part of the tree: each key is asked for once, with the range it may have;
+//! what nobody asked for is unknown.
+
+use std::cell::RefCell;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::node::{Entry, Node, Place, Value};
+use super::problem::{Problem, nearest};
+use super::raw;
+use super::units::{duration_text, parse_duration, parse_size, size_text};
+
+/// Keys the design knows and this build does not have: refused, but not as a slip of the finger.
+const NOT_IN_THIS_BUILD: [&str; 33] = [
+    "backoff",
+    "breaker",
+    "brokers",
+    "ca",
+    "consumers_only",
+    "headers",
+    "mask",
+    "max_elapsed",
+    "narrow_patience",
+    "no_lane",
+    "on_commit_failed",
+    "on_release",
+    "on_reset",
+    "order",
+    "per_partition",
+    "produce_delay",
+    "rate",
+    "read_only",
+    "rocketmq_names",
+    "sasl",
+    "schema",
+    "seek_back_limit",
+    "share",
+    "timeout_level",
+    "tls",
+    "transactions",
+    "upstream",
+    "upstream_topic",
+    "verify",
+    "virtual",
+    "in_place",
+    "fleet",
+    "oauth",
+];
+
+/// What reading leaves behind besides the values.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) problems: RefCell<Vec<Problem>>,
+    pub(super) warnings: RefCell<Vec<String>>,
+}
+
+/// One map of the tree, or its absence.
+pub(super) struct Section<'a> {
+    path: String,
+    node: Option<&'a Node>,
+    known: Vec<&'static str>,
+    findings: &'a Findings,
+}
+
+impl<'a> Section<'a> {
+    /// The whole tree.
+    pub(super) fn root(node: &'a Node, findings: &'a Findings) -> Self {
+        let section = Self { path: String::new(), node: Some(node), known: vec![], findings };
+        section.must_be_map();
+        section
+    }
+
+    /// The part under `key`; missing or empty reads as all defaults.
+    pub(super) fn section(&mut self, key: &'static str) -> Section<'a> {
+        let node = self.value(key);
+        let section = Section { path: self.at(key), node, known: vec![], findings: self.findings };
+        section.must_be_map();
+        section
+    }
+
+    /// The maps listed under `key`; `None` when the key is missing.
+    pub(super) fn list(&mut self, key: &'static str) -> Option<Vec<Section<'a>>> {
+        let node = self.value(key)?;
+        let path = self.at(key);
+        let Value::List(items) = &node.value else {
+            let says = format!("expected a list, found {}", node.value.kind());
+            self.refuse(&node.place, &path, &says);
+            return None;
+        };
+        let sections = items.iter().enumerate().map(|(index, item)| {
+            let path = format!("{path}[{index}]");
+            let section =
+                Section { path, node: Some(item), known: vec![], findings: self.findings };
+            section.must_be_map();
+            section
+        });
+        Some(sections.collect())
+    }
+
+    /// Reads `key` into `out` with `read`; a missing key leaves `out` as it is.
+    pub(super) fn take<T>(
+        &mut self,
+        key: &'static str,
+        out: &mut T,
+        read: impl Fn(&Value) -> Result<T, String>,
+    ) {
+        let Some(node) = self.value(key) else { return };
+        let result = match &node.value {
+            Value::Null => Err("is empty; give it a value or remove the key".to_owned()),
+            Value::FromEnv(text) => {
+                read(&Value::Text(text.clone())).or_else(|says| match raw::parse(text) {
+                    Ok(node) if !matches!(node.value, Value::Text(_)) => read(&node.value),
+                    _ => Err(says),
+                })
+            }
+            value => read(value),
+        };
+        match result {
+            Ok(value) => *out = value,
+            Err(says) => self.refuse(&node.place, &self.at(key), &says),
+        }
+    }
+
+    /// True when `key` was written here.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entries().iter().any(|entry| entry.key == key)
+    }
+
+    /// Reports a problem about `key` here, or about the section itself when `key` is not written.
+    pub(super) fn problem(&self, key: &'static str, says: &str) {
+        let entry = self.entries().iter().find(|entry| entry.key == key);
+        let here = self.node.map_or(Place::File { path: vec![], key: false }, |n| n.place.clone());
+        let place = entry.map_or(here, |entry| entry.node.place.clone());
+        self.refuse(&place, &self.at(key), says);
+    }
+
+    /// Reports something odd that is the operator's choice.
+    pub(super) fn warn(&self, key: &str, says: &str) {
+        let key =
+            if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        self.findings.warnings.borrow_mut().push(format!("{key}: {says}"));
+    }
+
+    /// Refuses every key nobody asked for and every key written twice.
+    pub(super) fn finish(self) {
+        let entries = self.entries();
+        for (index, entry) in entries.iter().enumerate() {
+            let path = self.at(&entry.key);
+            if entries.iter().take(index).any(|earlier| earlier.key == entry.key) {
+                self.refuse(&entry.place, &path, "this key is written twice; keep one");
+            } else if !self.known.contains(&entry.key.as_str()) {
+                self.refuse(&entry.place, &path, &self.unknown(&entry.key));
+            }
+        }
+    }
+
+    fn unknown(&self, key: &str) -> String {
+        if NOT_IN_THIS_BUILD.contains(&key) {
+            return "unknown key; this build does not have it".to_owned();
+        }
+        match nearest(key, &self.known) {
+            Some(near) => format!("unknown key; did you mean {near}?"),
+            None => format!("unknown key; known here: {}", self.known.join(", ")),
+        }
+    }
+
+    fn entries(&self) -> &'a [Entry] {
+        match self.node.map(|node| &node.value) {
+            Some(Value::Map(entries)) => entries,
+            _ => &[],
+        }
+    }
+
+    fn value(&mut self, key: &'static str) -> Option<&'a Node> {
+        self.known.push(key);
+        self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.node)
+    }
+
+    fn must_be_map(&self) {
+        let Some(node) = self.node else { return };
+        if !matches!(node.value, Value::Map(_) | Value::Null) {
+            let says = format!("expected keys below it, found {}", node.value.kind());
+            self.refuse(&node.place, &self.path, &says);
+        }
+    }
+
+    fn at(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    fn refuse(&self, place: &Place, key: &str, says: &str) {
+        let problem = Problem { place: place.clone(), key: key.to_owned(), says: says.to_owned() };
+        self.findings.problems.borrow_mut().push(problem);
+    }
+}
+
+fn expected(what: &str, found: &Value) -> String {
+    let shown = match found {
+        Value::Bool(b) => format!("`{b}`"),
+        Value::Int(n) => format!("`{n}`"),
+        Value::Float(n) => format!("`{n}`"),
+        Value::Text(t) => format!("{t:?}"),
+        other => other.kind().to_owned(),
+    };
+    format!("expected {what}, found {shown}")
+}
+
+/// `true` or `false`.
+pub(super) fn boolean(value: &Value) -> Result<bool, String> {
+    match value {
+        Value::Bool(b) => Ok(*b),
+        other => Err(expected("true or false", other)),
+    }
+}
+
+/// Text; a whole number is taken as its digits.
+pub(super) fn text(value: &Value) -> Result<String, String> {
+    match value {
+        Value::Text(t) if !t.is_empty() => Ok(t.clone()),
+        Value::Int(n) => Ok(n.to_string()),
+        other => Err(expected("text", other)),
+    }
+}
+
+/// A whole number in `range`.
+pub(super) fn int<T>(range: RangeInclusive<i64>) -> impl Fn(&Value) -> Result<T, String>
+where
+    T: TryFrom<i64>,
+{
+    move |value| {
+        let what = format!("a whole number from {} to {}", range.start(), range.end());
+        match value {
+            Value::Int(n) if range.contains(n) => {
+                T::try_from(*n).map_err(|_| expected(&what, value))
+            }
+            other => Err(expected(&what, other)),
+        }
+    }
+}
+
+/// A duration in `range`.
+pub(super) fn duration(
+    range: RangeInclusive<Duration>,
+) -> impl Fn(&Value) -> Result<Duration, String> {
+    move |value| {
+        let (low, high) = (duration_text(*range.start()), duration_text(*range.end()));
+        let what = format!("a duration from {low} to {high}, such as 250ms, 10s or 15m");
+        let Value::Text(text) = value else { return Err(expected(&what, value)) };
+        let duration = parse_duration(text)?;
+        if range.contains(&duration) { Ok(duration) } else { Err(expected(&what, value)) }
+    }
+}
+
+/// A size in `range`, in bytes.
+pub(super) fn size(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64, String> {
+    move |value| {
+        let (low, high) = (size_text(*range.start()), size_text(*range.end()));
+        let what = format!("a size from {low} to {high}, such as 512KiB or 64MiB");
+        let bytes = match value {
+            Value::Int(n) => u64::try_from(*n).map_err(|_| expected(&what, value))?,
+            Value::Text(text) => parse_size(text)?,
+            other => return Err(expected(&what, other)),
+        };
+        if range.contains(&bytes) { Ok(bytes) } else { Err(expected(&what, value)) }
+    }
+}
+
+/// What `read` takes, or the word `unlimited`.
+pub(super) fn or_unlimited<T>(
+    read: impl Fn(&Value) -> Result<T, String>,
+) -> impl Fn(&Value) -> Result<Option<T>, String> {
+    move |value| match value {
+        Value::Text(t) if t == "unlimited" => Ok(None),
+        other => read(other).map(Some).map_err(|says| format!("{says}, or unlimited")),
+    }
+}
+
+/// One of a few words.
+pub(super) fn choice<T: Copy>(words: &[(&str, T)]) -> impl Fn(&Value) -> Result<T, String> {
+    move |value| {
+        let word = match value {
+            Value::Text(t) => t.as_str(),
+            // YAML 1.1 habits: a bare `off` or `on` may come as text or as a truth value.
+            Value::Bool(false) => "off",
+            _ => "",
+        };
+        words.iter().find(|(name, _)| *name == word).map(|(_, value)| *value).ok_or_else(|| {
+            let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
+            expected(&format!("one of {}", names.join(", ")), value)
+        })
+    }
+}
