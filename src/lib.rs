@@ -34,5 +34,6 @@ pub mod route;
 
 pub mod client;
 
+pub mod admin;
 pub mod config;
 

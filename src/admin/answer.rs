@@ -1,0 +1,60 @@
+//! Answers: JSON with a line end, and refusals that say what to do.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::json;
+
+use super::source::Unavailable;
+
+/// A request that gets no data: a status and a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    says: String,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, says: impl Into<String>) -> Self {
+        Self { status, says: says.into() }
+    }
+
+    /// 404 with a sentence.
+    pub(super) fn missing(says: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, says)
+    }
+
+    /// 400 with a sentence.
+    pub(super) fn bad(says: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, says)
+    }
+}
+
+impl From<Unavailable> for Refusal {
+    fn from(unavailable: Unavailable) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, unavailable.0)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        json_answer(self.status, &json!({ "error": self.says }))
+    }
+}
+
+/// `value` as one line of JSON.
+pub(super) fn json_answer<T: Serialize>(status: StatusCode, value: &T) -> Response {
+    let mut body = serde_json::to_vec(value).unwrap_or_default();
+    body.push(b'\n');
+    let headers = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (status, headers, body).into_response()
+}
+
+/// `text` as it is.
+pub(super) fn text_answer(status: StatusCode, text: impl Into<String>) -> Response {
+    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text.into()).into_response()
+}

@@ -1,0 +1,166 @@
+//! HTTP: probes, metrics, JSON API. Every route reads; none changes anything.
+
+mod answer;
+mod api;
+mod guard;
+mod page;
+mod payload;
+mod source;
+mod view;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::observe::Metrics;
+use answer::{Refusal, json_answer, text_answer};
+
+pub use source::{Source, Unavailable};
+pub use view::{
+    DeadLetter, GroupView, LevelView, MemberView, OffsetView, Overview, PolicyView, Readiness,
+    RetryView,
+};
+
+/// Everything there is, for whoever asks for something else.
+const ROUTES: [&str; 12] = [
+    "/livez",
+    "/readyz",
+    "/startupz",
+    "/metrics",
+    "/version",
+    "/config",
+    "/api/v1/overview",
+    "/api/v1/groups?group=&limit=&after=",
+    "/api/v1/groups/{group}",
+    "/api/v1/retries?group=&topic=&reason=&state=&limit=&after=",
+    "/api/v1/dead-letters?group=&topic=&reason=&limit=&after=",
+    "/api/v1/dead-letters/{group}/{offset}",
+];
+
+/// What the operator chose about the admin port.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whether keys, values and headers of records are shown.
+    pub show_payloads: bool,
+    /// What callers from other hosts must send; `None` = nothing.
+    pub token: Option<String>,
+    /// Host names served besides `localhost` and plain addresses.
+    pub hosts: Vec<String>,
+}
+
+struct Admin<S> {
+    source: S,
+    metrics: Metrics,
+    options: Options,
+}
+
+/// Serves the admin port on `listener` until `shutdown` completes; open requests are answered.
+pub async fn serve<S: Source>(
+    listener: TcpListener,
+    source: S,
+    metrics: Metrics,
+    options: Options,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let service =
+        router(source, metrics, options).into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service).with_graceful_shutdown(shutdown).await
+}
+
+fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
+    let admin = Arc::new(Admin { source, metrics, options });
+    Router::new()
+        .route("/", get(pointer))
+        .route("/livez", get(|| async { text_answer(StatusCode::OK, "ok\n") }))
+        .route("/readyz", get(readyz::<S>))
+        .route("/startupz", get(startupz::<S>))
+        .route("/metrics", get(metrics_text::<S>))
+        .route("/version", get(version))
+        .route("/config", get(config::<S>))
+        .route("/api/v1/overview", get(api::overview::<S>))
+        .route("/api/v1/groups", get(api::groups::<S>))
+        .route("/api/v1/groups/{group}", get(api::group::<S>))
+        .route("/api/v1/retries", get(api::retries::<S>))
+        .route("/api/v1/dead-letters", get(api::dead_letters::<S>))
+        .route("/api/v1/dead-letters/{group}/{offset}", get(api::dead_letter::<S>))
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(middleware::from_fn_with_state(admin.clone(), guarded::<S>))
+        .with_state(admin)
+}
+
+async fn guarded<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
+    match guard::judge(&admin.options, request.uri().path(), request.headers(), peer) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn pointer() -> Response {
+    text_answer(StatusCode::OK, format!("reprise\n\n{}\n", ROUTES.join("\n")))
+}
+
+async fn readyz<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
+    let readiness = admin.source.readiness();
+    let ok = readiness.started && readiness.ready;
+    let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json_answer(status, &json!({ "ready": ok, "degraded": readiness.degraded }))
+}
+
+async fn startupz<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
+    if admin.source.readiness().started {
+        text_answer(StatusCode::OK, "started\n")
+    } else {
+        text_answer(StatusCode::SERVICE_UNAVAILABLE, "starting\n")
+    }
+}
+
+async fn metrics_text<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
+    admin.metrics.set_ready(admin.source.readiness().ready);
+    // Without the engine its gauges stay as they were; everything else is still worth a scrape.
+    if let Ok(gauges) = admin.source.gauges().await {
+        admin.metrics.set_groups(&gauges);
+    }
+    match admin.metrics.render() {
+        Ok(text) => {
+            let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+            (StatusCode::OK, kind, text).into_response()
+        }
+        Err(e) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
+    }
+}
+
+async fn version() -> Response {
+    let version = json!({ "name": "reprise", "version": env!("CARGO_PKG_VERSION") });
+    json_answer(StatusCode::OK, &version)
+}
+
+async fn config<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
+    json_answer(StatusCode::OK, &admin.source.config())
+}
+
+async fn unknown(request: Request) -> Response {
+    let says = format!("there is no {} here", request.uri().path());
+    json_answer(StatusCode::NOT_FOUND, &json!({ "error": says, "routes": ROUTES }))
+}
+
+async fn not_allowed(method: Method) -> Response {
+    let says = format!("{method} is not served here: every route only reads, with GET");
+    let mut response = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, says).into_response();
+    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("GET, HEAD"));
+    response
+}

@@ -1,0 +1,132 @@
+//! How the bytes of a record look in JSON: text where it is text, base64 where not, or only sizes.
+
+use serde_json::{Map, Value, json};
+
+use super::view::DeadLetter;
+
+/// Headers that hold figures and names of ours: shown even where payloads are hidden. The texts
+/// an application gave (`x-retry-reason`, `__dlq.errors.message`) are not among them.
+const OURS: [&str; 18] = [
+    "RECONSUME_TIME",
+    "MAX_RECONSUME_TIMES",
+    "RETRY_TOPIC",
+    "ORIGIN_MESSAGE_ID",
+    "x-retry-attempt",
+    "x-retry-disposition",
+    "x-retry-due-ms",
+    "x-retry-first-failed-ms",
+    "x-retry-last-failed-ms",
+    "x-retry-redrive-count",
+    "x-retry-history",
+    "__dlq.errors.topic",
+    "__dlq.errors.partition",
+    "__dlq.errors.offset",
+    "__dlq.errors.group",
+    "__dlq.errors.delivery.count",
+    "REAL_TOPIC",
+    "UNIQ_KEY",
+];
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// How much of a record is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// Everything but the value, of which only the size.
+    List,
+    /// Everything.
+    Whole,
+}
+
+/// A dead letter as JSON.
+pub(super) fn dead_letter(letter: &DeadLetter, detail: Detail, show: bool) -> Value {
+    let mut out = Map::new();
+    let mut put = |key: &str, value: Value| out.insert(key.to_owned(), value);
+    put("group", json!(letter.group));
+    put("offset", json!(letter.offset));
+    put("origin", json!(letter.origin));
+    put("reconsume_times", json!(letter.reconsume_times));
+    put("disposition", json!(letter.disposition));
+    put("reason", if show { json!(letter.reason) } else { Value::Null });
+    put("at_ms", json!(letter.at_ms));
+    put("first_failed_ms", json!(letter.first_failed_ms));
+    put("timestamp_ms", json!(letter.timestamp_ms));
+    put("value_bytes", json!(letter.value.as_ref().map(Vec::len)));
+    put("key", field(letter.key.as_deref(), show));
+    if detail == Detail::Whole {
+        put("value", field(letter.value.as_deref(), show));
+        let headers = letter.headers.iter().map(|(name, value)| {
+            let shown = show || OURS.contains(&name.as_str());
+            json!({ "key": name, "value": field(value.as_deref(), shown) })
+        });
+        put("headers", Value::Array(headers.collect()));
+    }
+    Value::Object(out)
+}
+
+/// `null`, `"text"`, `{"base64": "…"}` or, hidden, `{"bytes": n}`.
+fn field(bytes: Option<&[u8]>, show: bool) -> Value {
+    match bytes {
+        None => Value::Null,
+        Some(bytes) if !show => json!({ "bytes": bytes.len() }),
+        Some(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => json!(text),
+            Err(_) => json!({ "base64": base64(bytes) }),
+        },
+    }
+}
+
+/// RFC 4648 with padding.
+fn base64(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let at = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for n in 0..4 {
+            let six = usize::try_from(bits >> (18 - 6 * n) & 63).unwrap_or(0);
+            let letter = BASE64.get(six).copied().unwrap_or(b'=');
+            out.push(if n <= chunk.len() { char::from(letter) } else { '=' });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        assert_eq!(base64(&[0xff, 0xfe, 0xfb]), "//77");
+    }
+
+    #[test]
+    fn hidden_payloads_leave_sizes_and_our_own_figures() {
+        let letter = DeadLetter {
+            key: Some(b"secret-key".to_vec()),
+            value: Some(b"secret-value".to_vec()),
+            reason: Some("secret-reason".into()),
+            headers: vec![
+                ("RECONSUME_TIME".into(), Some(b"17".to_vec())),
+                ("x-retry-reason".into(), Some(b"secret-reason".to_vec())),
+                ("user".into(), Some(b"secret-header".to_vec())),
+            ],
+            ..DeadLetter::default()
+        };
+        let hidden = dead_letter(&letter, Detail::Whole, false).to_string();
+        assert!(!hidden.contains("secret"), "{hidden}");
+        assert!(hidden.contains(r#""17""#) && hidden.contains(r#"{"bytes":12}"#), "{hidden}");
+        let shown = dead_letter(&letter, Detail::Whole, true).to_string();
+        assert_eq!(shown.matches("secret").count(), 5, "{shown}");
+    }
+}

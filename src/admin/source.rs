@@ -1,0 +1,61 @@
+//! Where the admin port takes its answers from; the server implements it.
+
+use std::future::Future;
+
+use super::view::{DeadLetter, GroupView, Overview, Readiness, RetryView};
+use crate::observe::GroupGauges;
+
+/// The part that was asked does not answer (any more).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unavailable(pub String);
+
+/// Reads the state of the sidecar; never changes it.
+///
+/// Lists are asked for piece by piece: `after` is the last item of the piece before, the answer
+/// holds at most `limit` items and fewer only at the end.
+pub trait Source: Send + Sync + 'static {
+    /// Whether the sidecar can do its work; answers at once, whatever is broken.
+    fn readiness(&self) -> Readiness;
+
+    /// The configuration in force, secrets masked.
+    fn config(&self) -> serde_json::Value;
+
+    /// The whole at a glance.
+    fn overview(&self) -> impl Future<Output = Result<Overview, Unavailable>> + Send;
+
+    /// Every group with members, offsets, retries or dead letters, in order of name.
+    fn group_ids(&self) -> impl Future<Output = Result<Vec<String>, Unavailable>> + Send;
+
+    /// One group; `None` when nothing is known of it.
+    fn group(
+        &self,
+        group: &str,
+    ) -> impl Future<Output = Result<Option<GroupView>, Unavailable>> + Send;
+
+    /// Retries of a group not yet settled, by id, those after the id `after`.
+    fn retries(
+        &self,
+        group: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<RetryView>, Unavailable>> + Send;
+
+    /// Dead letters of a group by offset, those after the offset `after`.
+    fn dead_letters(
+        &self,
+        group: &str,
+        after: Option<i64>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<DeadLetter>, Unavailable>> + Send;
+
+    /// One dead letter.
+    fn dead_letter(
+        &self,
+        group: &str,
+        offset: i64,
+    ) -> impl Future<Output = Result<Option<DeadLetter>, Unavailable>> + Send;
+
+    /// The gauges of every group, read at each scrape.
+    fn gauges(&self) -> impl Future<Output = Result<Vec<GroupGauges>, Unavailable>> + Send;
+}

@@ -1,0 +1,236 @@
+//! What the admin port shows: plain structs, filled by the server, written as JSON.
+
+use serde::Serialize;
+
+/// Whether the sidecar can do its work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Readiness {
+    /// Recovery is done and every listener is open.
+    pub started: bool,
+    /// Anything at all can be served.
+    pub ready: bool,
+    /// What is impaired meanwhile, a sentence each (`disk full: retries are held`).
+    pub degraded: Vec<String>,
+}
+
+/// The whole at a glance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Overview {
+    /// The Kafka cluster id.
+    pub cluster_id: String,
+    /// The Kafka node id.
+    pub node_id: i32,
+    /// Milliseconds since start.
+    pub uptime_ms: u64,
+    /// Addresses clients connect to.
+    pub listen: Vec<String>,
+    /// Open client connections.
+    pub connections: u64,
+    /// Topics of this cluster, without retry and dead-letter topics.
+    pub topics: u64,
+    /// Consumer groups known.
+    pub groups: u64,
+    /// Retries whose delay runs or that are due, in all groups.
+    pub waiting: u64,
+    /// Retries handed out and not settled, in all groups.
+    pub inflight: u64,
+    /// Due retries with no subscriber, in all groups.
+    pub parked: u64,
+    /// Dead letters kept, in all groups.
+    pub dead_letters: u64,
+    /// Bytes of the journal on disk.
+    pub journal_bytes: u64,
+}
+
+/// One consumer group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GroupView {
+    /// Its id.
+    pub group: String,
+    /// `Empty`, `PreparingRebalance`, `CompletingRebalance`, `Stable` or `Dead`.
+    pub phase: String,
+    /// Its generation.
+    pub generation: i32,
+    /// The assignor in use.
+    pub protocol: Option<String>,
+    /// Its retry topic on the Kafka wire.
+    pub retry_topic: String,
+    /// Its dead letters on the Kafka wire.
+    pub dead_letter_topic: String,
+    /// Who is there.
+    pub members: Vec<MemberView>,
+    /// The rules in force.
+    pub policy: PolicyView,
+    /// Retries whose delay runs, by level.
+    pub waiting: Vec<LevelView>,
+    /// Retries that are due and not handed out.
+    pub ready: u64,
+    /// Retries handed out and not settled.
+    pub inflight: u64,
+    /// Due retries with no subscriber.
+    pub parked: u64,
+    /// Dead letters kept.
+    pub dead_letters: u64,
+    /// Their bytes.
+    pub dead_letter_bytes: u64,
+    /// Committed offsets.
+    pub offsets: Vec<OffsetView>,
+    /// What the operator should know, a sentence each; [`GroupView::advise`] adds to it.
+    pub advice: Vec<String>,
+}
+
+/// One member of a group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct MemberView {
+    /// Its id.
+    pub member_id: String,
+    /// Its static id.
+    pub instance_id: Option<String>,
+    /// What the client calls itself.
+    pub client_id: String,
+    /// Its address.
+    pub host: String,
+    /// Whether it subscribes to the group's retry topic.
+    pub takes_retries: bool,
+    /// Its slot there.
+    pub slot: Option<u16>,
+}
+
+/// The rules of retrying in force for a group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PolicyView {
+    /// Delays in milliseconds, from level 1.
+    pub levels_ms: Vec<u64>,
+    /// Retries before the dead letters.
+    pub max_reconsume_times: u32,
+    /// How long a hand-out may stay open, in milliseconds.
+    pub consume_timeout_ms: u64,
+    /// Whether exhausted records are kept.
+    pub keep_dead_letters: bool,
+}
+
+/// How many wait on one level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LevelView {
+    /// Level in the table, from 1; absent for exact delays and back-offs.
+    pub level: Option<u32>,
+    /// Retries.
+    pub records: u64,
+}
+
+/// One committed offset.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OffsetView {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// The next record the group will read.
+    pub committed: i64,
+    /// The next offset that will be written; absent when unknown.
+    pub end: Option<i64>,
+}
+
+/// One failed record on its way back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RetryView {
+    /// Its number, for ever.
+    pub id: u64,
+    /// Its group.
+    pub group: String,
+    /// `<topic>-<partition>@<offset>` of the record as produced; absent when it has none.
+    pub origin: Option<String>,
+    /// `waiting`, `ready`, `inflight` or `parked`.
+    pub state: String,
+    /// Failures charged so far.
+    pub reconsume_times: u32,
+    /// The limit in force at its last failure.
+    pub max_reconsume_times: u32,
+    /// Level in the delay table, absent for exact delays.
+    pub level: Option<u32>,
+    /// When it comes back, Unix ms; absent while inflight.
+    pub due_ms: Option<i64>,
+    /// First failure, Unix ms.
+    pub first_failed_ms: Option<i64>,
+    /// Last failure, Unix ms.
+    pub last_failed_ms: Option<i64>,
+    /// Why it failed.
+    pub disposition: Option<String>,
+    /// What the application said.
+    pub reason: Option<String>,
+    /// The member that has it; absent unless inflight.
+    pub member: Option<String>,
+}
+
+/// One dead letter, with the record's bytes; the admin port decides how much of them it shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// Its group.
+    pub group: String,
+    /// Its offset in the dead-letter topic.
+    pub offset: i64,
+    /// `<topic>-<partition>@<offset>` of the record as produced; absent when it has none.
+    pub origin: Option<String>,
+    /// Failures charged, the last one included.
+    pub reconsume_times: u32,
+    /// Why it is here.
+    pub disposition: String,
+    /// What the application said.
+    pub reason: Option<String>,
+    /// When it became a dead letter, Unix ms.
+    pub at_ms: i64,
+    /// When it first failed, Unix ms.
+    pub first_failed_ms: Option<i64>,
+    /// The record's own timestamp, Unix ms.
+    pub timestamp_ms: i64,
+    /// The record's key.
+    pub key: Option<Vec<u8>>,
+    /// The record's value.
+    pub value: Option<Vec<u8>>,
+    /// The record's headers, ours included, in order, duplicates kept.
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+impl GroupView {
+    /// The topic of an origin `<topic>-<partition>@<offset>`.
+    pub(super) fn topic_of(origin: &str) -> &str {
+        origin.rsplit_once('@').and_then(|(place, _)| place.rsplit_once('-')).map_or("", |p| p.0)
+    }
+
+    /// Adds the sentences that follow from the figures.
+    pub fn advise(&mut self) {
+        let waiting: u64 = self.waiting.iter().map(|level| level.records).sum();
+        let owed = waiting + self.ready + self.parked;
+        if owed > 0 && !self.members.iter().any(|member| member.takes_retries) {
+            let wait = if owed == 1 { "record waits" } else { "records wait" };
+            self.advice.push(format!(
+                "{} has no subscriber: {owed} failed {wait} for one. Add it to the \
+                 application's subscription, next to its own topics; they then flow at once",
+                self.retry_topic
+            ));
+        }
+        if !self.policy.keep_dead_letters {
+            self.advice.push("exhausted records are dropped: dead_letters.keep is off".to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_without_a_subscriber_is_told_the_way_out() {
+        let policy = PolicyView { keep_dead_letters: true, ..PolicyView::default() };
+        let group = GroupView { retry_topic: "retry.shop".into(), policy, ..GroupView::default() };
+        let mut parked = GroupView { parked: 2, ..group.clone() };
+        parked.advise();
+        assert!(parked.advice[0].starts_with("retry.shop has no subscriber: 2 failed"));
+        let member = MemberView { takes_retries: true, ..MemberView::default() };
+        let mut served = GroupView { parked: 2, members: vec![member], ..group.clone() };
+        served.advise();
+        let mut idle = group;
+        idle.advise();
+        assert_eq!((served.advice.len(), idle.advice.len()), (0, 0));
+    }
+}
