@@ -37,3 +37,4 @@ pub mod client;
 pub mod admin;
 pub mod config;
 
+pub mod cli;

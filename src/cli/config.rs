@@ -1,0 +1,64 @@
+//! `check`, `config show` and `config sample`.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::exit::{Exit, Failure, complain};
+use super::serve::ConfigSource;
+use crate::config::SAMPLE;
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    source: ConfigSource,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// The configuration in force: file, environment and flags over the defaults.
+    Show(ShowArgs),
+    /// The shipped file: every key with its default, unit and range.
+    Sample,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ShowArgs {
+    #[command(flatten)]
+    source: ConfigSource,
+    /// How it is written.
+    #[arg(long, value_enum, default_value = "yaml")]
+    format: Written,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Written {
+    Yaml,
+    Json,
+}
+
+pub(super) fn check(args: &CheckArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let loaded = args.source.load()?;
+    for warning in &loaded.warnings {
+        complain(&format!("warning: {warning}"));
+    }
+    writeln!(out, "{}: ok", args.source.name())?;
+    Ok(())
+}
+
+pub(super) fn run(command: &ConfigCommand, out: &mut dyn Write) -> Result<(), Failure> {
+    let ConfigCommand::Show(args) = command else {
+        return Ok(out.write_all(SAMPLE.as_bytes())?);
+    };
+    let config = args.source.load()?.config;
+    let text = match args.format {
+        Written::Yaml => config.to_yaml(),
+        Written::Json => {
+            serde_json::to_string_pretty(&config).map(|t| t + "\n").map_err(|e| e.to_string())
+        }
+    };
+    let text = text.map_err(|why| {
+        Failure::new(Exit::Failed, format!("the configuration cannot be written: {why}"))
+    })?;
+    Ok(out.write_all(text.as_bytes())?)
+}

@@ -1,0 +1,90 @@
+//! `dlq list` and `dlq show`.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::exit::Failure;
+use super::http::encoded;
+use super::show::{Column, Filter, Reading, cell, moment, text};
+use super::table::clean;
+
+const COLUMNS: [Column; 8] = [
+    ("GROUP", |v| cell(v, "group")),
+    ("OFFSET", |v| cell(v, "offset")),
+    ("ORIGIN", |v| cell(v, "origin")),
+    ("FAILURES", |v| cell(v, "reconsume_times")),
+    ("WHY", |v| cell(v, "disposition")),
+    ("AT", |v| moment(v, "at_ms")),
+    ("KEY", |v| cell(v, "key")),
+    ("REASON", |v| cell(v, "reason")),
+];
+
+#[derive(Debug, Subcommand)]
+pub(super) enum DlqCommand {
+    /// The dead letters, oldest first in each group.
+    List(ListArgs),
+    /// One dead letter with its headers and value.
+    Show(ShowArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    #[command(flatten)]
+    filter: Filter,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ShowArgs {
+    /// Its group.
+    group: String,
+    /// Its offset in the dead-letter topic.
+    offset: u64,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+pub(super) fn run(command: &DlqCommand, out: &mut dyn Write) -> Result<(), Failure> {
+    match command {
+        DlqCommand::List(ListArgs { filter, reading }) => {
+            reading.list(out, "/api/v1/dead-letters", &filter.query(), filter.limit, &COLUMNS)
+        }
+        DlqCommand::Show(ShowArgs { group, offset, reading }) => {
+            let path = format!("/api/v1/dead-letters/{}/{offset}", encoded(group));
+            reading.one(out, &path, lines)
+        }
+    }
+}
+
+fn lines(letter: &Value) -> Vec<String> {
+    let mut out = vec![
+        format!("group         {}", clean(&cell(letter, "group"))),
+        format!("offset        {}", cell(letter, "offset")),
+        format!("origin        {}", clean(&cell(letter, "origin"))),
+        format!("failures      {}", cell(letter, "reconsume_times")),
+        format!("why           {}", cell(letter, "disposition")),
+        format!("reason        {}", clean(&cell(letter, "reason"))),
+        format!("first failed  {}", moment(letter, "first_failed_ms")),
+        format!("dead since    {}", moment(letter, "at_ms")),
+        format!("produced      {}", moment(letter, "timestamp_ms")),
+        format!("key           {}", visible(letter.get("key"))),
+        "headers".to_owned(),
+    ];
+    let headers = letter.get("headers").and_then(Value::as_array);
+    for header in headers.into_iter().flatten() {
+        out.push(format!("  {} = {}", clean(&cell(header, "key")), visible(header.get("value"))));
+    }
+    out.push("value".to_owned());
+    out.push(format!("  {}", visible(letter.get("value"))));
+    out
+}
+
+/// Whole, but with nothing a terminal would obey.
+fn visible(value: Option<&Value>) -> String {
+    let text = text(value.unwrap_or(&Value::Null));
+    let keep = |c: char| !c.is_control() || c == '\n' || c == '\t';
+    text.chars().map(|c| if keep(c) { c } else { '\u{fffd}' }).collect()
+}

@@ -1,0 +1,140 @@
+//! `group list` and `group describe`.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::exit::Failure;
+use super::http::encoded;
+use super::show::{Column, Reading, cell, text};
+use super::table::clean;
+use crate::config::duration_text;
+
+const COLUMNS: [Column; 7] = [
+    ("GROUP", |v| cell(v, "group")),
+    ("PHASE", |v| cell(v, "phase")),
+    ("MEMBERS", |v| v.get("members").and_then(Value::as_array).map_or(0, Vec::len).to_string()),
+    ("WAITING", |v| waiting(v).to_string()),
+    ("INFLIGHT", |v| cell(v, "inflight")),
+    ("PARKED", |v| cell(v, "parked")),
+    ("DEAD", |v| cell(v, "dead_letters")),
+];
+
+#[derive(Debug, Subcommand)]
+pub(super) enum GroupCommand {
+    /// All groups with members, offsets, retries or dead letters.
+    List(ListArgs),
+    /// One group: members, rules in force, retries by level, offsets, advice.
+    Describe(DescribeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    /// At most this many.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DescribeArgs {
+    /// The group.
+    group: String,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+pub(super) fn run(command: &GroupCommand, out: &mut dyn Write) -> Result<(), Failure> {
+    match command {
+        GroupCommand::List(ListArgs { limit, reading }) => {
+            reading.list(out, "/api/v1/groups", &[], *limit, &COLUMNS)
+        }
+        GroupCommand::Describe(DescribeArgs { group, reading }) => {
+            reading.one(out, &format!("/api/v1/groups/{}", encoded(group)), lines)
+        }
+    }
+}
+
+/// Waiting and ready ones.
+fn waiting(group: &Value) -> u64 {
+    let count = |value: &Value, key: &str| value.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let levels = group.get("waiting").and_then(Value::as_array);
+    let waiting: u64 = levels.into_iter().flatten().map(|level| count(level, "records")).sum();
+    waiting + count(group, "ready")
+}
+
+fn lines(group: &Value) -> Vec<String> {
+    let policy = group.get("policy").unwrap_or(&Value::Null);
+    let name = clean(&cell(group, "group"));
+    let mut out = vec![
+        format!("group         {name}"),
+        format!("phase         {}, generation {}", cell(group, "phase"), cell(group, "generation")),
+        format!("retry topic   %RETRY%{name}, in Kafka {}", clean(&cell(group, "retry_topic"))),
+        format!(
+            "dead letters  {} ({} bytes) in %DLQ%{name}, in Kafka {}",
+            cell(group, "dead_letters"),
+            cell(group, "dead_letter_bytes"),
+            clean(&cell(group, "dead_letter_topic"))
+        ),
+        format!(
+            "rules         {} retries, delays {}, consume timeout {}",
+            cell(policy, "max_reconsume_times"),
+            delays(policy),
+            millis(policy.get("consume_timeout_ms"))
+        ),
+        format!(
+            "retries       {} waiting, {} ready, {} in flight, {} parked",
+            waiting(group) - group.get("ready").and_then(Value::as_u64).unwrap_or(0),
+            cell(group, "ready"),
+            cell(group, "inflight"),
+            cell(group, "parked")
+        ),
+    ];
+    for level in items(group, "waiting") {
+        out.push(format!("  level {}: {}", cell(level, "level"), cell(level, "records")));
+    }
+    out.push(heading("members", group));
+    for member in items(group, "members") {
+        let takes = member.get("takes_retries").and_then(Value::as_bool).unwrap_or(false);
+        out.push(format!(
+            "  {} ({}, {}){}",
+            clean(&cell(member, "member_id")),
+            clean(&cell(member, "client_id")),
+            clean(&cell(member, "host")),
+            if takes { ", takes retries" } else { "" }
+        ));
+    }
+    out.push(heading("offsets", group));
+    for offset in items(group, "offsets") {
+        out.push(format!(
+            "  {}-{} at {} of {}",
+            clean(&cell(offset, "topic")),
+            cell(offset, "partition"),
+            cell(offset, "committed"),
+            cell(offset, "end")
+        ));
+    }
+    out.extend(items(group, "advice").map(|advice| format!("note: {}", text(advice))));
+    out
+}
+
+/// The title of a list, which says so when the list is empty.
+fn heading(key: &str, group: &Value) -> String {
+    if items(group, key).next().is_none() { format!("{key:<14}none") } else { key.to_owned() }
+}
+
+fn items<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn delays(policy: &Value) -> String {
+    let delays: Vec<String> = items(policy, "levels_ms").map(|ms| millis(Some(ms))).collect();
+    delays.join(" ")
+}
+
+fn millis(value: Option<&Value>) -> String {
+    let ms = value.and_then(Value::as_u64).unwrap_or(0);
+    duration_text(std::time::Duration::from_millis(ms))
+}

@@ -1,0 +1,154 @@
+//! A small HTTP/1.1 client for GETs to the admin port.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::exit::{Exit, Failure};
+
+/// How long connecting and each read may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Largest answer taken, in bytes.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// Which sidecar is asked.
+#[derive(Clone, Debug, Args)]
+pub(super) struct AdminAt {
+    /// The admin address of the sidecar.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9664")]
+    admin: String,
+    /// A file with the token of `admin.token_file`, for a sidecar on another host.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl AdminAt {
+    /// GETs a path and reads JSON; anything but 200 is a failure with the sidecar's own sentence.
+    pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
+        let admin = self.admin.strip_prefix("http://").unwrap_or(&self.admin);
+        let admin = admin.trim_end_matches('/');
+        let answer = self.exchange(admin, path)?;
+        let strange = || {
+            let says = format!("{admin} does not answer like a reprise admin port; see --admin");
+            Failure::new(Exit::Failed, says)
+        };
+        let (status, body) = split(&answer).ok_or_else(strange)?;
+        let value: Value = serde_json::from_slice(body).map_err(|_| strange())?;
+        if status == 200 {
+            return Ok(value);
+        }
+        let exit = match status {
+            404 => Exit::NothingMatched,
+            401 | 403 => Exit::Refused,
+            400 => Exit::Usage,
+            _ => Exit::Failed,
+        };
+        let says = value.get("error").and_then(Value::as_str).ok_or_else(strange)?;
+        Err(Failure::new(exit, says))
+    }
+
+    fn exchange(&self, admin: &str, path: &str) -> Result<Vec<u8>, Failure> {
+        let token = match &self.token_file {
+            None => String::new(),
+            Some(file) => {
+                let token = std::fs::read_to_string(file).map_err(|e| {
+                    let says = format!("the token file {} cannot be read: {e}", file.display());
+                    Failure::new(Exit::Failed, says)
+                })?;
+                format!("Authorization: Bearer {}\r\n", token.trim())
+            }
+        };
+        let mut socket = connect(admin)?;
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n{token}\r\n");
+        let mut answer = Vec::new();
+        socket
+            .write_all(request.as_bytes())
+            .and_then(|()| socket.take(ANSWER_BYTES_MAX).read_to_end(&mut answer))
+            .map_err(|e| Failure::new(Exit::Failed, format!("{admin} stopped answering: {e}")))?;
+        Ok(answer)
+    }
+}
+
+fn connect(admin: &str) -> Result<TcpStream, Failure> {
+    let nobody = |why: &str| {
+        let says = format!(
+            "nothing answers at {admin}{why}; is `reprise serve` running? another address: --admin"
+        );
+        Failure::new(Exit::Failed, says)
+    };
+    let addresses = admin.to_socket_addrs().map_err(|_| {
+        let says = format!("--admin {admin:?} is no address; such as 127.0.0.1:9664");
+        Failure::new(Exit::Usage, says)
+    })?;
+    let mut last: Option<io::Error> = None;
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(socket) => {
+                let set = socket
+                    .set_read_timeout(Some(PATIENCE))
+                    .and_then(|()| socket.set_write_timeout(Some(PATIENCE)));
+                set.map_err(|e| nobody(&format!(" ({e})")))?;
+                return Ok(socket);
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    match last {
+        Some(e) if e.kind() != io::ErrorKind::ConnectionRefused => Err(nobody(&format!(" ({e})"))),
+        _ => Err(nobody("")),
+    }
+}
+
+/// Status and body of an answer that came whole.
+fn split(answer: &[u8]) -> Option<(u16, &[u8])> {
+    let end = answer.windows(4).position(|w| w == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(answer.get(..end)?).ok()?;
+    let body = answer.get(end + 4..)?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.split(' ').next()?.parse().ok()?;
+    let length: usize = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+    })?;
+    (body.len() == length).then_some((status, body))
+}
+
+/// A piece of a path or a query, percent-encoded.
+pub(super) fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_http_answer_is_taken() {
+        let whole = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}";
+        assert_eq!(split(whole), Some((404, &b"{}"[..])));
+        for cut in 0..whole.len() {
+            assert_eq!(split(&whole[..cut]), None, "{cut}");
+        }
+        assert_eq!(split(b"SSH-2.0-OpenSSH\r\n\r\n"), None);
+    }
+
+    #[test]
+    fn group_names_travel_in_paths() {
+        assert_eq!(encoded("a/b c?é"), "a%2Fb%20c%3F%C3%A9");
+    }
+}

@@ -1,0 +1,130 @@
+//! One file per subcommand: flags in, data on stdout, everything else on stderr, an exit code out.
+
+mod config;
+mod dlq;
+mod exit;
+mod group;
+mod http;
+mod log;
+mod retry;
+mod serve;
+mod show;
+mod table;
+mod time;
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::{Parser, Subcommand};
+
+pub use exit::Exit;
+pub use serve::ServeArgs;
+
+use config::{CheckArgs, ConfigCommand};
+use dlq::DlqCommand;
+use exit::Failure;
+use group::GroupCommand;
+use log::LogCommand;
+use retry::RetryCommand;
+
+/// Kafka for your consumers, with RocketMQ's retries, delay levels and dead letters.
+#[derive(Debug, Parser)]
+#[command(
+    name = "reprise",
+    bin_name = "reprise",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the sidecar.
+    Serve(ServeArgs),
+    /// Tell whether a configuration is valid; every problem at once.
+    Check(CheckArgs),
+    /// Show the configuration in force, or the shipped file.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Dead letters of a running sidecar.
+    #[command(subcommand)]
+    Dlq(DlqCommand),
+    /// Retries of a running sidecar.
+    #[command(subcommand)]
+    Retry(RetryCommand),
+    /// Consumer groups of a running sidecar.
+    #[command(subcommand)]
+    Group(GroupCommand),
+    /// The journal of a sidecar that is not running.
+    #[command(subcommand)]
+    Log(LogCommand),
+    /// Print the version.
+    Version,
+}
+
+/// What is left to do after the command line was read.
+#[derive(Debug)]
+pub enum Next {
+    /// Run the sidecar.
+    Serve(ServeArgs),
+    /// Nothing: the command ran.
+    Done(Exit),
+}
+
+/// Reads the command line and runs the command, `serve` excepted: that is the caller's.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Next {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(said) => {
+            // Help and version come as errors too, meant for stdout, with code 0.
+            let exit = if said.exit_code() == 0 { Exit::Ok } else { Exit::Usage };
+            return Next::Done(if said.print().is_ok() { exit } else { Exit::Failed });
+        }
+    };
+    let out = &mut std::io::stdout().lock();
+    let result = match cli.command {
+        Command::Serve(args) => return Next::Serve(args),
+        Command::Check(args) => config::check(&args, out),
+        Command::Config(command) => config::run(&command, out),
+        Command::Dlq(command) => dlq::run(&command, out),
+        Command::Retry(command) => retry::run(&command, out),
+        Command::Group(command) => group::run(&command, out),
+        Command::Log(command) => log::run(&command, out),
+        Command::Version => {
+            writeln!(out, "reprise {}", env!("CARGO_PKG_VERSION")).map_err(Failure::from)
+        }
+    };
+    Next::Done(report(result.and_then(|()| out.flush().map_err(Failure::from))))
+}
+
+/// Says a failure on stderr and turns it into the exit code.
+fn report(result: Result<(), Failure>) -> Exit {
+    match result {
+        Ok(()) => Exit::Ok,
+        Err(Failure { exit, says }) => {
+            exit::complain(&says);
+            exit
+        }
+    }
+}
+
+/// Every variable of the process that is text.
+fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}

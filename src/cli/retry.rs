@@ -1,0 +1,44 @@
+//! `retry list`.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+
+use super::exit::Failure;
+use super::show::{Column, Filter, Reading, cell, moment};
+
+const COLUMNS: [Column; 9] = [
+    ("GROUP", |v| cell(v, "group")),
+    ("ID", |v| cell(v, "id")),
+    ("ORIGIN", |v| cell(v, "origin")),
+    ("STATE", |v| cell(v, "state")),
+    ("FAILURES", |v| format!("{}/{}", cell(v, "reconsume_times"), cell(v, "max_reconsume_times"))),
+    ("LEVEL", |v| cell(v, "level")),
+    ("DUE", |v| moment(v, "due_ms")),
+    ("WHY", |v| cell(v, "disposition")),
+    ("REASON", |v| cell(v, "reason")),
+];
+
+#[derive(Debug, Subcommand)]
+pub(super) enum RetryCommand {
+    /// Failed records on their way back.
+    List(ListArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    #[command(flatten)]
+    filter: Filter,
+    /// Only this state.
+    #[arg(long, value_parser = ["waiting", "ready", "inflight", "parked"])]
+    state: Option<String>,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+pub(super) fn run(command: &RetryCommand, out: &mut dyn Write) -> Result<(), Failure> {
+    let RetryCommand::List(ListArgs { filter, state, reading }) = command;
+    let mut query = filter.query();
+    query.extend(state.clone().map(|state| ("state", state)));
+    reading.list(out, "/api/v1/retries", &query, filter.limit, &COLUMNS)
+}

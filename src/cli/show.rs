@@ -1,0 +1,175 @@
+//! Lists of the admin API as table, JSON or JSON lines.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use super::exit::{Exit, Failure};
+use super::http::{AdminAt, encoded};
+use super::table;
+
+/// Items asked for at once.
+const PAGE: usize = 500;
+
+/// How data is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    Table,
+    Json,
+    Jsonl,
+}
+
+/// Where to ask and how to write; on every read.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Reading {
+    #[command(flatten)]
+    pub(super) at: AdminAt,
+    /// How the answer is written.
+    #[arg(long, value_enum, default_value = "table")]
+    pub(super) format: Format,
+}
+
+/// What narrows a list, and how long it may be.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Filter {
+    /// Only this group.
+    #[arg(long)]
+    pub(super) group: Option<String>,
+    /// Only records produced to this topic.
+    #[arg(long)]
+    pub(super) topic: Option<String>,
+    /// Only this reason, such as rejected or `max_attempts`.
+    #[arg(long)]
+    pub(super) reason: Option<String>,
+    /// At most this many.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) limit: u64,
+}
+
+/// One column: its title and how a cell is made of an item.
+pub(super) type Column = (&'static str, fn(&Value) -> String);
+
+impl Filter {
+    /// As pairs of a query.
+    pub(super) fn query(&self) -> Vec<(&'static str, String)> {
+        let pairs = [("group", &self.group), ("topic", &self.topic), ("reason", &self.reason)];
+        pairs.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
+    }
+}
+
+impl Reading {
+    /// Reads the whole list at `path`, at most `limit` items, and writes it; none is a failure.
+    pub(super) fn list(
+        &self,
+        out: &mut dyn Write,
+        path: &str,
+        query: &[(&str, String)],
+        limit: u64,
+        columns: &[Column],
+    ) -> Result<(), Failure> {
+        let items = self.items(path, query, limit)?;
+        rows(out, self.format, &items, columns)?;
+        if items.is_empty() {
+            return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
+        }
+        Ok(())
+    }
+
+    /// Writes one item: as `lines` for people, or as JSON.
+    pub(super) fn one(
+        &self,
+        out: &mut dyn Write,
+        path: &str,
+        lines: fn(&Value) -> Vec<String>,
+    ) -> Result<(), Failure> {
+        let item = self.at.get(path)?;
+        match self.format {
+            Format::Table => {
+                for line in lines(&item) {
+                    writeln!(out, "{line}")?;
+                }
+            }
+            Format::Json => writeln!(out, "{item:#}")?,
+            Format::Jsonl => writeln!(out, "{item}")?,
+        }
+        Ok(())
+    }
+
+    fn items(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        limit: u64,
+    ) -> Result<Vec<Value>, Failure> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut items: Vec<Value> = Vec::new();
+        let mut after: Option<String> = None;
+        while items.len() < limit {
+            let page = PAGE.min(limit - items.len());
+            let mut url = format!("{path}?limit={page}");
+            let after_pair = after.iter().map(|after| ("after", after));
+            for (name, value) in query.iter().map(|(n, v)| (*n, v)).chain(after_pair) {
+                url.extend(["&", name, "=", &encoded(value)]);
+            }
+            let mut answer = self.at.get(&url)?;
+            if let Some(Value::Array(more)) = answer.get_mut("items").map(Value::take) {
+                items.extend(more);
+            }
+            after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(items)
+    }
+}
+
+/// Writes items as a table under the titles of `columns`, as one JSON array or a line each.
+pub(super) fn rows(
+    out: &mut dyn Write,
+    format: Format,
+    items: &[Value],
+    columns: &[Column],
+) -> Result<(), Failure> {
+    match format {
+        Format::Table if items.is_empty() => {}
+        Format::Table => {
+            let titles: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
+            let row = |item: &Value| columns.iter().map(|(_, cell)| cell(item)).collect();
+            let rows: Vec<Vec<String>> = items.iter().map(row).collect();
+            out.write_all(table::render(&titles, &rows).as_bytes())?;
+        }
+        Format::Json => writeln!(out, "{:#}", Value::Array(items.to_vec()))?,
+        Format::Jsonl => {
+            for item in items {
+                writeln!(out, "{item}")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The field of an item as text; `-` when absent.
+pub(super) fn cell(item: &Value, key: &str) -> String {
+    text(item.get(key).unwrap_or(&Value::Null))
+}
+
+/// A value as text: no quotes, `-` for nothing.
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Object(map) => match (map.get("base64"), map.get("bytes")) {
+            (Some(Value::String(base64)), _) => format!("base64:{base64}"),
+            (_, Some(bytes)) => format!("({bytes} bytes, hidden)"),
+            _ => value.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// A field with Unix milliseconds as UTC; `-` when absent.
+pub(super) fn moment(item: &Value, key: &str) -> String {
+    item.get(key).and_then(Value::as_i64).map_or("-".to_owned(), super::time::utc)
+}
