@@ -38,3 +38,4 @@ pub mod admin;
 pub mod config;
 
 pub mod cli;
+pub mod server;

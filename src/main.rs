@@ -1,3 +1,31 @@
 //! Flags → command → exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+use reprise::cli::{self, Exit, Next, ServeArgs};
+use reprise::config::{ConfigError, Loaded};
+use reprise::server::{self, Load};
+
+struct Flags<'a>(&'a ServeArgs);
+
+impl Load for Flags<'_> {
+    fn load(&self) -> Result<Loaded, ConfigError> {
+        self.0.load()
+    }
+}
+
+fn main() -> ExitCode {
+    match cli::run(std::env::args_os()) {
+        Next::Done(exit) => exit.into(),
+        Next::Serve(args) => serve(&args).into(),
+    }
+}
+
+fn serve(args: &ServeArgs) -> Exit {
+    match server::serve(&Flags(args), args.ready_file.as_deref()) {
+        Ok(()) => Exit::Ok,
+        Err(error) if error.is_config() => Exit::BadConfig.saying(&error.to_string()),
+        Err(error) if error.is_locked() => Exit::Locked.saying(&error.to_string()),
+        Err(error) => Exit::Failed.saying(&error.to_string()),
+    }
+}

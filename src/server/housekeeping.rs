@@ -1,0 +1,112 @@
+//! What is done now and then: retention, checkpoints, compaction, gauges.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::broker::error::BrokerError;
+use crate::engine::EngineError;
+use crate::journal::{Housekeeper, Journal, JournalError};
+use crate::route::Router;
+use crate::server::source::is_full;
+
+/// Between two rounds; a round with nothing to do costs next to nothing.
+const ROUND: Duration = Duration::from_secs(1);
+/// Between two rounds while there is more to compact.
+const BUSY_ROUND: Duration = Duration::from_millis(20);
+/// Rounds between two looks at retention: as often as Kafka's own default is rare (5 min), topics
+/// with a short retention need it sooner.
+const RETENTION_ROUNDS: u32 = 5;
+/// Rounds after which a checkpoint of the retry tables is due even if the log hardly grew.
+const KEEP_ROUNDS: u32 = 60;
+
+/// A wall clock that was set by more than this while running is worth a line in the log.
+const DEPARTURE_MS_MAX: u64 = 60_000;
+
+/// Why a round was not completed.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error("the housekeeping thread has ended: {0}")]
+    Thread(#[from] tokio::task::JoinError),
+}
+
+/// Runs for as long as the server does.
+pub(super) async fn run(journal: Journal, router: Arc<Router>) {
+    let mut housekeeper = journal.housekeeper();
+    let mut rounds: u32 = 0;
+    let mut quiet = false;
+    loop {
+        rounds = rounds.wrapping_add(1);
+        let (back, more) = match round(housekeeper, &journal, &router, rounds).await {
+            Ok((back, more)) => {
+                quiet = false;
+                (back, more)
+            }
+            Err(trouble) => {
+                if !quiet {
+                    tracing::error!(%trouble, "housekeeping failed; it is tried again");
+                }
+                quiet = true;
+                (journal.housekeeper(), false)
+            }
+        };
+        housekeeper = back;
+        let stats = journal.stats();
+        let segments = u64::try_from(stats.segments).unwrap_or(u64::MAX);
+        router.metrics.set_journal_size(stats.bytes, segments, stats.disk_free);
+        router.metrics.set_degraded("disk_full", is_full(&journal));
+        tokio::time::sleep(if more { BUSY_ROUND } else { ROUND }).await;
+    }
+}
+
+async fn round(
+    mut housekeeper: Housekeeper,
+    journal: &Journal,
+    router: &Arc<Router>,
+    rounds: u32,
+) -> Result<(Housekeeper, bool), Trouble> {
+    if rounds.is_multiple_of(RETENTION_ROUNDS) {
+        let broker = Arc::clone(&router.broker);
+        let expired = tokio::task::spawn_blocking(move || broker.expire()).await??;
+        if expired.records > 0 {
+            let (partitions, records) = (expired.partitions, expired.records);
+            tracing::info!(partitions, records, "retention removed records");
+        }
+        let now = router.clock.now().wall;
+        let groups = &router.broker.groups;
+        let offsets = &router.broker.offsets;
+        offsets.expire(now, |group| groups.occupancy(group)).map_err(BrokerError::from)?;
+        groups.expire(|group| router.broker.offsets.has(group));
+    }
+    if rounds.is_multiple_of(KEEP_ROUNDS) {
+        let departure_ms = router.clock.departure_ms();
+        if departure_ms.unsigned_abs() > DEPARTURE_MS_MAX {
+            tracing::warn!(
+                departure_ms,
+                "the system clock has left the time kept since the start; due times follow the \
+                 latter until a restart"
+            );
+        }
+        let broker = Arc::clone(&router.broker);
+        tokio::task::spawn_blocking(move || broker.keep_producers()).await??;
+    }
+    let (back, kept) = tokio::task::spawn_blocking(move || {
+        let kept = housekeeper.step();
+        (housekeeper, kept)
+    })
+    .await?;
+    let kept = kept?;
+    if kept.checkpoint.is_some() || rounds.is_multiple_of(KEEP_ROUNDS) {
+        if kept.checkpoint.is_none() {
+            let journal = journal.clone();
+            tokio::task::spawn_blocking(move || journal.checkpoint()).await??;
+        }
+        router.engine.keep().await?;
+    }
+    Ok((back, kept.more))
+}

@@ -1,0 +1,129 @@
+//! Composition root: builds every part, spawns every long-lived task, drains in reverse.
+//!
+//! ```text
+//! disk ─▶ journal ─▶ replay ─▶ broker, engine ─▶ router ─▶ listeners, admin
+//!           writer     each owner from             housekeeping, timers, membership
+//!           thread     its own checkpoint
+//! ```
+
+mod data_dir;
+mod housekeeping;
+mod probe;
+mod process;
+mod source;
+mod start;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle as ThreadHandle;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::client::{Acceptor, Limits};
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::journal::Journal;
+use crate::route::Router;
+
+pub use process::{Load, ServeError, serve};
+pub use start::StartError;
+
+/// How often a drain looks whether the last client has left.
+const DRAIN_LOOK: Duration = Duration::from_millis(50);
+
+/// A running sidecar.
+#[derive(Debug)]
+pub struct Server {
+    router: Arc<Router>,
+    acceptor: Acceptor,
+    limits: watch::Sender<Limits>,
+    config: watch::Sender<Config>,
+    engine: Engine,
+    journal: Journal,
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+    threads: Vec<ThreadHandle<()>>,
+    listening: Vec<(String, SocketAddr)>,
+    admin: Option<SocketAddr>,
+}
+
+impl Server {
+    /// Builds and starts everything; returns once every listener is open.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        start::start(config).await
+    }
+
+    /// Where Kafka clients connect: what people call it and the address, first listener first.
+    pub fn listening(&self) -> &[(String, SocketAddr)] {
+        &self.listening
+    }
+
+    /// The first listener's address.
+    pub fn kafka_addr(&self) -> SocketAddr {
+        let none = || SocketAddr::from(([127, 0, 0, 1], 0));
+        self.listening.first().map_or_else(none, |(_, address)| *address)
+    }
+
+    /// The admin port, unless it is off.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// The Kafka node id in use.
+    pub fn node_id(&self) -> i32 {
+        self.router.config.node_id
+    }
+
+    /// What the requests are answered by; for benchmarks that call a route in process.
+    pub fn router(&self) -> &Arc<Router> {
+        &self.router
+    }
+
+    /// Takes a new configuration, as far as it can change while running.
+    pub fn reload(&self, new: Config) -> Result<Vec<String>, Vec<crate::config::NotReloadable>> {
+        let old = self.config.borrow().clone();
+        let reload = Config::reload_from(&old, new)?;
+        let policies = reload.config.policies();
+        *self.router.policies.write().unwrap_or_else(PoisonError::into_inner) = policies.clone();
+        self.engine.policies(policies);
+        self.limits.send_replace(start::limits(&reload.config));
+        self.config.send_replace(reload.config);
+        Ok(reload.changed)
+    }
+
+    /// Goes on serving, new connections included, until the last client has left or
+    /// `drain.timeout` is over.
+    pub async fn drain(&self) {
+        let timeout = self.config.borrow().drain.timeout;
+        let left = async {
+            while self.acceptor.connections() > 0 {
+                tokio::time::sleep(DRAIN_LOOK).await;
+            }
+        };
+        if tokio::time::timeout(timeout, left).await.is_err() {
+            let connections = self.acceptor.connections();
+            tracing::warn!(connections, "drain.timeout is over; the last clients are cut off");
+        }
+    }
+
+    /// Stops at once: closes every connection, flushes, ends every thread.
+    pub async fn shutdown(mut self) {
+        self.stop.send_replace(true);
+        while self.tasks.join_next().await.is_some() {}
+        if let Err(error) = self.engine.keep().await {
+            tracing::warn!(%error, "no last checkpoint; the next start reads more of the log");
+        }
+        self.engine.stop();
+        self.journal.close();
+        let threads = std::mem::take(&mut self.threads);
+        let ended = tokio::task::spawn_blocking(move || {
+            let ends: Vec<_> = threads.into_iter().map(ThreadHandle::join).collect();
+            ends.iter().all(Result::is_ok)
+        });
+        if !ended.await.unwrap_or(false) {
+            tracing::error!("a thread ended by a panic; nothing acknowledged is lost");
+        }
+    }
+}

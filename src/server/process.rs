@@ -1,0 +1,169 @@
+//! `reprise serve`: signals, the ready file, the exit code.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::{Config, ConfigError, Loaded};
+use crate::journal::OpenError;
+use crate::observe::{LogHandle, TraceError, start_log};
+use crate::server::{Server, StartError};
+
+/// Reads the configuration, once more for each reload.
+pub trait Load {
+    /// File, environment and flags as they are now.
+    fn load(&self) -> Result<Loaded, ConfigError>;
+}
+
+/// Why `serve` ended without being told to.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The configuration is not valid.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The log filter is not valid.
+    #[error(transparent)]
+    Log(#[from] TraceError),
+    /// A part cannot start.
+    #[error("reprise cannot start: {0}")]
+    Start(#[from] StartError),
+    /// The system refuses threads or signals.
+    #[error("reprise cannot start: {0}")]
+    System(io::Error),
+    /// `--ready-file`.
+    #[error("--ready-file {path}: {cause}")]
+    ReadyFile {
+        /// As given.
+        path: PathBuf,
+        /// What the system says.
+        cause: io::Error,
+    },
+}
+
+impl ServeError {
+    /// Another process has the data directory.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Self::Start(StartError::Journal(OpenError::InUse { .. })))
+    }
+
+    /// The configuration is to blame.
+    pub fn is_config(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Log(_) | Self::Start(StartError::Config(_)))
+    }
+}
+
+/// Runs the sidecar until it is told to stop.
+pub fn serve(load: &impl Load, ready_file: Option<&Path>) -> Result<(), ServeError> {
+    let loaded = load.load()?;
+    let log = start_log(loaded.config.log.format, &loaded.config.log.filter)?;
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().build().map_err(ServeError::System)?;
+    let ended = runtime.block_on(async {
+        let server = Server::start(loaded.config).await?;
+        run(server, load, ready_file, &log).await
+    });
+    runtime.shutdown_background();
+    ended
+}
+
+async fn run(
+    server: Server,
+    load: &impl Load,
+    ready_file: Option<&Path>,
+    log: &LogHandle,
+) -> Result<(), ServeError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::System)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::System)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::System)?;
+    announce(&server);
+    let ready = ready_file.map(|path| ReadyFile::make(path, &server)).transpose()?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => reload(&server, load.load(), log),
+        }
+    }
+    drop(ready);
+    tracing::info!("stopping: serving on until the last client has left; once more stops at once");
+    tokio::select! {
+        () = server.drain() => {}
+        () = either(&mut terminate, &mut interrupt) => {}
+    }
+    server.shutdown().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+async fn either(a: &mut Signal, b: &mut Signal) {
+    tokio::select! {
+        _ = a.recv() => {}
+        _ = b.recv() => {}
+    }
+}
+
+/// A line each for what listens where.
+fn announce(server: &Server) {
+    for (name, _) in server.listening() {
+        tracing::info!(address = %name, node_id = server.node_id(), "Kafka clients connect here");
+    }
+    if let Some(admin) = server.admin_addr() {
+        tracing::info!(address = %admin, "probes, metrics, JSON: /readyz /metrics /api/v1");
+    }
+}
+
+fn reload(server: &Server, loaded: Result<Loaded, ConfigError>, log: &LogHandle) {
+    let config: Config = match loaded {
+        Ok(loaded) => loaded.config,
+        Err(error) => {
+            server.router().metrics.set_reload_ok(false);
+            tracing::error!(%error, "the new configuration is not valid; the running one stays");
+            return;
+        }
+    };
+    let filter = config.log.filter.clone();
+    match server.reload(config) {
+        Ok(changed) => {
+            if let Err(error) = log.set_filter(&filter) {
+                tracing::error!(%error, "the log filter stays");
+            }
+            server.router().metrics.set_reload_ok(true);
+            tracing::info!(?changed, "configuration reloaded");
+        }
+        Err(keys) => {
+            server.router().metrics.set_reload_ok(false);
+            for key in keys {
+                let key = key.0;
+                tracing::error!(%key, "cannot change while running; the old configuration stays");
+            }
+        }
+    }
+}
+
+/// Exists while the sidecar serves.
+struct ReadyFile(PathBuf);
+
+impl ReadyFile {
+    /// One line: the first Kafka address, then the admin address. Appears whole or not at all.
+    fn make(path: &Path, server: &Server) -> Result<Self, ServeError> {
+        let failed = |cause| ServeError::ReadyFile { path: path.to_owned(), cause };
+        let admin = server.admin_addr().map_or_else(String::new, |admin| admin.to_string());
+        let unfinished = path.with_extension("unfinished");
+        fs::write(&unfinished, format!("{} {admin}\n", server.kafka_addr())).map_err(failed)?;
+        fs::rename(&unfinished, path).map_err(failed)?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for ReadyFile {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.0) {
+            tracing::debug!(%error, "the ready file is gone already");
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The admin port's answers, from the broker, the engine and the journal.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::admin::{
+    DeadLetter, GroupView, LevelView, MemberView, OffsetView, Overview, PolicyView, Readiness,
+    RetryView, Source, Unavailable,
+};
+use crate::client::Acceptor;
+use crate::config::Config;
+use crate::engine::{self, EngineError};
+use crate::group::{Description, member_key};
+use crate::journal::{AppendError, Journal};
+use crate::model::{EntryId, GroupId, TopicName, WallMs};
+use crate::observe::GroupGauges;
+use crate::retry::{Disposition, Entry, State, StateKind};
+use crate::route::Router;
+use crate::wire::assignment::Subscription;
+
+/// Bytes of dead letters read for one page.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+
+/// Reads everything, changes nothing.
+pub(super) struct AdminSource {
+    pub(super) router: Arc<Router>,
+    pub(super) acceptor: Acceptor,
+    pub(super) journal: Journal,
+    pub(super) config: watch::Receiver<Config>,
+    pub(super) listening: Vec<String>,
+}
+
+impl From<EngineError> for Unavailable {
+    fn from(error: EngineError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl Source for AdminSource {
+    fn readiness(&self) -> Readiness {
+        let mut degraded = Vec::new();
+        if is_full(&self.journal) {
+            degraded.push(
+                "disk full: new records and retries are refused until there is room".to_owned(),
+            );
+        }
+        let poisoned = self.journal.poisoned();
+        degraded.extend(poisoned.as_ref().map(ToString::to_string));
+        Readiness { started: true, ready: poisoned.is_none(), degraded }
+    }
+
+    fn config(&self) -> serde_json::Value {
+        serde_json::to_value(&*self.config.borrow()).unwrap_or_default()
+    }
+
+    async fn overview(&self) -> Result<Overview, Unavailable> {
+        let groups = self.router.engine.groups().await?;
+        let of = |kind| groups.iter().map(|group| group.counts.of(kind)).sum();
+        let parked = groups.iter().filter(|group| !group.has_taker()).map(|group| group.due).sum();
+        let local = self.router.broker.topics.list();
+        Ok(Overview {
+            cluster_id: self.router.broker.cluster_id().to_owned(),
+            node_id: self.router.config.node_id,
+            uptime_ms: self.router.clock.now().mono.0,
+            listen: self.listening.clone(),
+            connections: number(self.acceptor.connections()),
+            topics: number(local.iter().filter(|topic| !topic.dead_letters).count()),
+            groups: number(self.group_ids().await?.len()),
+            waiting: of(StateKind::Waiting),
+            inflight: of(StateKind::Inflight),
+            parked,
+            dead_letters: groups.iter().map(|group| self.dead(&group.group).0).sum(),
+            journal_bytes: self.journal.stats().bytes,
+        })
+    }
+
+    async fn group_ids(&self) -> Result<Vec<String>, Unavailable> {
+        let mut ids: BTreeSet<GroupId> =
+            self.router.broker.groups.list().into_iter().map(|seen| seen.group).collect();
+        ids.extend(self.router.broker.offsets.groups());
+        ids.extend(self.router.engine.groups().await?.into_iter().map(|group| group.group));
+        Ok(ids.iter().map(ToString::to_string).collect())
+    }
+
+    async fn group(&self, group: &str) -> Result<Option<GroupView>, Unavailable> {
+        let id = GroupId::new(group);
+        let seen = self.router.broker.groups.describe(&id);
+        let retries = self.router.engine.groups().await?;
+        let retries = retries.into_iter().find(|known| known.group == id);
+        if seen.is_none() && retries.is_none() && !self.router.broker.offsets.has(&id) {
+            return Ok(None);
+        }
+        Ok(Some(self.view(&id, seen, retries.as_ref())))
+    }
+
+    async fn retries(
+        &self,
+        group: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<RetryView>, Unavailable> {
+        let id = GroupId::new(group);
+        let now = self.router.clock.now().wall;
+        let groups = self.router.engine.groups().await?;
+        let view = groups.iter().find(|known| known.group == id);
+        let mut found = Vec::new();
+        let mut after = after.map(EntryId);
+        while found.len() < limit {
+            let page = self.router.engine.page(&id, after, limit).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.entry.id);
+            let open = page.into_iter().map(|seen| seen.entry).filter(|entry| !entry.is_settled());
+            found.extend(open.map(|entry| retry_view(&entry, view, now)));
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn dead_letters(
+        &self,
+        group: &str,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, Unavailable> {
+        let id = GroupId::new(group);
+        let mut from = after.map_or(0, |after| after.saturating_add(1));
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let page = self.router.engine.dead_letters(&id, from, PAGE_BYTES_MAX)?;
+            let Some(last) = page.last() else { break };
+            from = last.offset.saturating_add(1);
+            found.extend(page.into_iter().map(|letter| dead_letter(&id, letter)));
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn dead_letter(
+        &self,
+        group: &str,
+        offset: i64,
+    ) -> Result<Option<DeadLetter>, Unavailable> {
+        let id = GroupId::new(group);
+        let page = self.router.engine.dead_letters(&id, offset, 1)?;
+        let found = page.into_iter().find(|letter| letter.offset == offset);
+        Ok(found.map(|letter| dead_letter(&id, letter)))
+    }
+
+    async fn gauges(&self) -> Result<Vec<GroupGauges>, Unavailable> {
+        let now = self.router.clock.now().wall;
+        let retries = self.router.engine.groups().await?;
+        let mut gauges = Vec::new();
+        for name in self.group_ids().await? {
+            let id = GroupId::new(&name);
+            let known = retries.iter().find(|known| known.group == id);
+            let members = self.router.broker.groups.members(&id).len();
+            gauges.push(self.gauge(name, &id, known, members, now));
+        }
+        Ok(gauges)
+    }
+}
+
+impl AdminSource {
+    fn gauge(
+        &self,
+        group: String,
+        id: &GroupId,
+        known: Option<&engine::GroupView>,
+        members: usize,
+        now: WallMs,
+    ) -> GroupGauges {
+        let (dead, dead_bytes) = self.dead(id);
+        let mut gauge = GroupGauges {
+            group,
+            members: number(members),
+            dead,
+            dead_bytes,
+            ..GroupGauges::default()
+        };
+        let Some(known) = known else { return gauge };
+        gauge.inflight = known.counts.of(StateKind::Inflight);
+        gauge.waiting = known
+            .counts
+            .waiting
+            .iter()
+            .map(|(level, n)| (level.and_then(|l| usize::try_from(l).ok()).unwrap_or(0), *n))
+            .collect();
+        gauge.parked = if known.has_taker() { 0 } else { known.due };
+        let overdue_ms = known.first_due.map_or(0, |due| now.since(due));
+        gauge.overdue_s = std::time::Duration::from_millis(overdue_ms).as_secs_f64();
+        gauge
+    }
+
+    /// Dead letters kept and their bytes.
+    fn dead(&self, group: &GroupId) -> (u64, u64) {
+        let name = self.router.names.dead_letter_topic(group);
+        let stream = self.journal.stream_find(&crate::broker::topics::dead_letter_stream(&name));
+        let bounds = stream.and_then(|stream| self.journal.stream_bounds(stream));
+        bounds.map_or((0, 0), |b| (u64::try_from(b.visible_end - b.start).unwrap_or(0), b.bytes))
+    }
+
+    fn view(
+        &self,
+        group: &GroupId,
+        seen: Option<Description>,
+        retries: Option<&engine::GroupView>,
+    ) -> GroupView {
+        let retry_topic = self.router.names.retry_topic(group);
+        let dead_letter_topic = self.router.names.dead_letter_topic(group);
+        let (dead_letters, dead_letter_bytes) = self.dead(group);
+        let taker = retries.is_some_and(engine::GroupView::has_taker);
+        let due = retries.map_or(0, |known| known.due);
+        let mut view = GroupView {
+            group: group.to_string(),
+            phase: seen.as_ref().map_or_else(|| "Empty".to_owned(), |s| s.phase.to_string()),
+            generation: seen.as_ref().map_or(0, |s| s.generation),
+            protocol: seen.as_ref().and_then(|s| s.protocol.clone()),
+            retry_topic: retry_topic.to_string(),
+            dead_letter_topic: dead_letter_topic.to_string(),
+            policy: self.policy(group),
+            waiting: retries.map(levels).unwrap_or_default(),
+            ready: if taker { due } else { 0 },
+            inflight: retries.map_or(0, |known| known.counts.of(StateKind::Inflight)),
+            parked: if taker { 0 } else { due },
+            dead_letters,
+            dead_letter_bytes,
+            offsets: self.offsets(group),
+            ..GroupView::default()
+        };
+        for member in seen.into_iter().flat_map(|seen| seen.members) {
+            let subscribed = Subscription::parse(&member.metadata)
+                .is_ok_and(|known| known.topics.contains(&retry_topic));
+            let key = member_key(&member.member_id, member.instance_id.as_deref());
+            let slot = retries.iter().flat_map(|known| &known.slots);
+            let mut slot = slot.filter(|slot| slot.member.as_ref() == Some(&key)).map(|s| s.slot.0);
+            view.members.push(MemberView {
+                member_id: member.member_id.to_string(),
+                instance_id: member.instance_id,
+                client_id: member.client_id.to_string(),
+                host: member.client_host,
+                takes_retries: subscribed,
+                slot: slot.next_back(),
+            });
+        }
+        view
+    }
+
+    fn policy(&self, group: &GroupId) -> PolicyView {
+        let policies = self.config.borrow().policies();
+        let policy = policies.of(group);
+        PolicyView {
+            levels_ms: policy.levels.iter().collect(),
+            max_reconsume_times: policy.max_reconsume_times,
+            consume_timeout_ms: policy.consume_timeout_ms,
+            keep_dead_letters: policy.keep_dead_letters,
+        }
+    }
+
+    fn offsets(&self, group: &GroupId) -> Vec<OffsetView> {
+        let known = self.router.broker.offsets.fetch(group, None).into_iter();
+        known
+            .filter_map(|(topic, partition, committed)| {
+                Some(OffsetView {
+                    committed: committed?.offset,
+                    end: self.end(&topic, partition),
+                    topic: topic.to_string(),
+                    partition,
+                })
+            })
+            .collect()
+    }
+
+    fn end(&self, topic: &TopicName, partition: i32) -> Option<i64> {
+        let topic = self.router.broker.topics.find(topic)?;
+        Some(self.router.broker.bounds(topic.partition(partition)?).visible_end)
+    }
+}
+
+/// Whether new records are refused for want of room.
+pub(super) fn is_full(journal: &Journal) -> bool {
+    matches!(journal.admits(), Err(AppendError::DiskFull { .. })) || journal.stats().disk_full
+}
+
+fn levels(known: &engine::GroupView) -> Vec<LevelView> {
+    let waiting = known.counts.waiting.iter();
+    waiting.map(|(level, records)| LevelView { level: *level, records: *records }).collect()
+}
+
+fn retry_view(entry: &Entry, group: Option<&engine::GroupView>, now: WallMs) -> RetryView {
+    let taker = group.is_some_and(engine::GroupView::has_taker);
+    let (state, level, member) = match entry.state {
+        State::Waiting { due, level, .. } if due > now => ("waiting", level, None),
+        State::Waiting { level, .. } if taker => ("ready", level, None),
+        State::Waiting { level, .. } => ("parked", level, None),
+        State::Inflight { lane, .. } => {
+            let slots = group.into_iter().flat_map(|known| &known.slots);
+            let held = slots.rev().find(|slot| slot.slot == lane.slot);
+            let member = held.and_then(|slot| slot.member.as_ref()).map(ToString::to_string);
+            ("inflight", entry.last_level, member)
+        }
+        State::Committed { .. } | State::Dead { .. } | State::Discarded { .. } => {
+            ("settled", None, None)
+        }
+    };
+    RetryView {
+        id: entry.id.0,
+        group: entry.group.to_string(),
+        origin: entry.origin.as_ref().map(ToString::to_string),
+        state: state.to_owned(),
+        reconsume_times: entry.reconsume_times,
+        max_reconsume_times: entry.max_reconsume_times,
+        level,
+        due_ms: entry.due().map(|due| due.0),
+        first_failed_ms: entry.first_failed.map(|at| at.0),
+        last_failed_ms: entry.last_failed.map(|at| at.0),
+        disposition: entry.disposition.map(|word| word.as_str().to_owned()),
+        reason: entry.reason.clone(),
+        member,
+    }
+}
+
+fn dead_letter(group: &GroupId, letter: engine::DeadLetter) -> DeadLetter {
+    let entry = letter.entry;
+    let known = entry.as_ref();
+    let at = known.and_then(|entry| match entry.state {
+        State::Dead { at } => Some(at.0),
+        _ => None,
+    });
+    let headers = letter.record.headers.iter();
+    DeadLetter {
+        group: group.to_string(),
+        offset: letter.offset,
+        origin: known.and_then(|entry| entry.origin.as_ref()).map(ToString::to_string),
+        reconsume_times: known.map_or(0, |entry| entry.reconsume_times),
+        disposition: known
+            .and_then(|entry| entry.disposition)
+            .map_or("manual", Disposition::as_str)
+            .to_owned(),
+        reason: known.and_then(|entry| entry.reason.clone()),
+        at_ms: at.unwrap_or(letter.record.timestamp_ms),
+        first_failed_ms: known.and_then(|entry| entry.first_failed).map(|at| at.0),
+        timestamp_ms: letter.record.timestamp_ms,
+        headers: headers
+            .map(|header| {
+                let name = String::from_utf8_lossy(&header.key).into_owned();
+                (name, header.value.as_ref().map(|value| value.to_vec()))
+            })
+            .collect(),
+        key: letter.record.key.map(|key| key.to_vec()),
+        value: letter.record.value.map(|value| value.to_vec()),
+    }
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}

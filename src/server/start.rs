@@ -1,0 +1,359 @@
+//! From a configuration to a running server.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, RwLock};
+use std::thread;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::admin;
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::broker::groups::Groups;
+use crate::broker::offsets::Offsets;
+use crate::broker::settings::{TopicSettings, TopicSpec};
+use crate::broker::topics::Topics;
+use crate::client::{Acceptor, BindError, Limits, Listener, ListenerSpec, accept};
+use crate::clock::Clock;
+use crate::config::{Config, ConfigError, Durability as ConfigDurability, Ephemeral, Payloads};
+use crate::engine::{Driver, Engine, Parts, Replay};
+use crate::journal::{
+    Durability, Journal, OpenError, ReadError, RealDisk, Recovery, TablesError, Writer,
+};
+use crate::model::{GroupId, TopicName};
+use crate::observe::{Metrics, MetricsError};
+use crate::route::names::Names;
+use crate::route::token::Tokens;
+use crate::route::{self, Router, membership};
+use crate::server::probe::JournalProbe;
+use crate::server::source::AdminSource;
+use crate::server::{Server, data_dir, housekeeping};
+use crate::wire::names::{TemplateError, Templates};
+
+/// Node ids made from the cluster id lie at 2^30 and above: clear of any real broker's.
+const NODE_ID_BASE: i32 = 1 << 30;
+
+/// Why the sidecar cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory or the journal in it.
+    #[error(transparent)]
+    Journal(#[from] OpenError),
+    /// The look-up tables beside the journal.
+    #[error(transparent)]
+    Tables(#[from] TablesError),
+    /// The journal could not be read back.
+    #[error("the journal cannot be read back: {0}; `reprise log verify` shows where")]
+    Replay(#[from] ReadError),
+    /// A listener.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The admin port.
+    #[error("cannot listen on {address} for the admin port: {cause}; set admin.address")]
+    Admin {
+        /// As configured.
+        address: String,
+        /// What the system says.
+        cause: std::io::Error,
+    },
+    /// The names of retry and dead-letter topics.
+    #[error(transparent)]
+    Names(#[from] TemplateError),
+    /// The metrics registry.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// First writes.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    /// No thread can be started.
+    #[error("no thread can be started: {0}")]
+    Thread(std::io::Error),
+    /// A setting that only shows to be wrong now.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+/// The durable half: everything that is read back before a client is let in.
+struct Core {
+    journal: Journal,
+    broker: Arc<Broker>,
+    engine: Engine,
+    driver: Driver,
+    writer: thread::JoinHandle<()>,
+    groups_of_retries: Vec<GroupId>,
+    events: tokio::sync::mpsc::UnboundedReceiver<crate::broker::groups::GroupEvent>,
+}
+
+pub(super) async fn start(config: Config) -> Result<Server, StartError> {
+    let clock = Clock::start();
+    let metrics = Metrics::new(config.metrics.max_groups)?;
+    let templates = Templates::new(&config.names.retry, &config.names.dead_letters)?;
+    let core = core(&config, &templates, clock, &metrics)?;
+    core.broker.started().await?;
+    make_topics(&core.broker, &config).await?;
+    let names = Names::new(templates, core.broker.cluster_id());
+    for group in &core.groups_of_retries {
+        names.meet(group);
+    }
+    let router = Arc::new(Router {
+        broker: Arc::clone(&core.broker),
+        engine: core.engine.clone(),
+        names,
+        tokens: Tokens::new(token_seed()),
+        metrics: metrics.clone(),
+        clock,
+        config: route_config(&config, core.broker.cluster_id()),
+        policies: RwLock::new(config.policies()),
+    });
+    let driver = core.driver;
+    let driver = spawn("retry-engine", move || driver.run())?;
+    let (limits, limits_seen) = watch::channel(limits(&config));
+    let (stop, stopped) = watch::channel(false);
+    let acceptor = Acceptor::new(Arc::clone(&router), limits_seen);
+    let (config_sent, config_seen) = watch::channel(config.clone());
+    let mut tasks = JoinSet::new();
+    core.broker.groups.open();
+    tasks.spawn(until(stopped.clone(), core.broker.groups.clone().run_timers()));
+    tasks.spawn(until(
+        stopped.clone(),
+        membership::run(core.engine.clone(), metrics.clone(), core.events),
+    ));
+    tasks.spawn(until(stopped.clone(), housekeeping::run(core.journal.clone(), router.clone())));
+    let listening = listen(&config, &acceptor, &stopped, &mut tasks).await?;
+    let source = AdminSource {
+        router: Arc::clone(&router),
+        acceptor: acceptor.clone(),
+        journal: core.journal.clone(),
+        config: config_seen,
+        listening: listening.iter().map(|(name, _)| name.clone()).collect(),
+    };
+    let admin = open_admin(&config, source, metrics.clone(), stopped, &mut tasks).await?;
+    metrics.set_ready(true);
+    Ok(Server {
+        router,
+        acceptor,
+        limits,
+        config: config_sent,
+        engine: core.engine,
+        journal: core.journal,
+        stop,
+        tasks,
+        threads: vec![driver, core.writer],
+        listening,
+        admin,
+    })
+}
+
+/// Opens the journal and reads every owner's state back, each from its own checkpoint.
+fn core(
+    config: &Config,
+    templates: &Templates,
+    clock: Clock,
+    metrics: &Metrics,
+) -> Result<Core, StartError> {
+    let began = clock.elapsed();
+    let dir = Path::new(&config.data_dir);
+    let disk = RealDisk::open(dir)?;
+    if config.journal.ephemeral == Ephemeral::Refuse {
+        data_dir::warn_if_ephemeral(dir);
+    }
+    let mut settings = config.journal_config();
+    settings.probe = Arc::new(JournalProbe::new(metrics.clone()));
+    let (journal, writer, recovery) = Journal::open(Arc::clone(&disk), settings)?;
+    let writer = spawn("journal-writer", move || Writer::run(writer))?;
+    let (groups, events) = {
+        let now = move || clock.now();
+        Groups::new(journal.clone(), config.classic(), now)
+    };
+    let broker = Arc::new(Broker::new(
+        Topics::new(journal.clone(), topic_settings(config)),
+        groups,
+        Offsets::new(journal.clone()),
+        journal.clone(),
+        durability(config),
+        clock,
+    ));
+    let parts = Parts {
+        journal: journal.clone(),
+        templates: templates.clone(),
+        policies: config.policies(),
+        clock,
+        metrics: metrics.clone(),
+    };
+    let mut replay = Replay::new(Some(Replay::tables(&disk)?), &parts);
+    read_back(&recovery, &broker, &mut replay)?;
+    let groups_of_retries = replay.groups();
+    let (engine, driver) = replay.finish(parts);
+    let seconds = clock.elapsed().saturating_sub(began).as_secs_f64();
+    report(&recovery, metrics, seconds);
+    Ok(Core { journal, broker, engine, driver, writer, groups_of_retries, events })
+}
+
+fn read_back(recovery: &Recovery, broker: &Broker, replay: &mut Replay) -> Result<(), StartError> {
+    let from = broker.replay_from(recovery.checkpointed())?;
+    recovery.replay(from, &mut |entry, _| broker.replay(entry))?;
+    recovery.replay(replay.from(), &mut |entry, at| replay.entry(entry, at))?;
+    for group in broker.offsets.groups() {
+        for (topic, partition, committed) in broker.offsets.fetch(&group, None) {
+            if let Some(committed) = committed {
+                replay.committed(group.clone(), topic, partition, committed.offset);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn report(recovery: &Recovery, metrics: &Metrics, seconds: f64) {
+    metrics.journal_recovered(seconds, 0, recovery.torn_bytes());
+    if recovery.torn_bytes() > 0 {
+        let bytes = recovery.torn_bytes();
+        tracing::warn!(
+            bytes,
+            "the end of the log was torn by a crash and cut; nothing acknowledged was in it"
+        );
+    }
+    for name in recovery.foreign() {
+        tracing::warn!(file = %name, "a file in the data directory is not ours; it is left alone");
+    }
+}
+
+fn spawn(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<thread::JoinHandle<()>, StartError> {
+    thread::Builder::new().name(name.to_owned()).spawn(body).map_err(StartError::Thread)
+}
+
+async fn until(mut stop: watch::Receiver<bool>, task: impl Future<Output = ()>) {
+    tokio::select! {
+        () = task => {}
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+}
+
+async fn listen(
+    config: &Config,
+    acceptor: &Acceptor,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<()>,
+) -> Result<Vec<(String, SocketAddr)>, StartError> {
+    let mut listening = Vec::new();
+    for listener in &config.listen {
+        let spec = ListenerSpec {
+            host: listener.address.host.clone(),
+            port: listener.address.port,
+            advertised: listener.advertised.as_ref().map(|to| (to.host.clone(), to.port)),
+            group: listener.group.as_deref().map(GroupId::new),
+        };
+        let listener = Arc::new(Listener::bind(&spec).await?);
+        listening.push((listener.name.clone(), listener.address));
+        tasks.spawn(accept(acceptor.clone(), listener, stopped.clone()));
+    }
+    Ok(listening)
+}
+
+async fn open_admin(
+    config: &Config,
+    source: AdminSource,
+    metrics: Metrics,
+    stopped: watch::Receiver<bool>,
+    tasks: &mut JoinSet<()>,
+) -> Result<Option<SocketAddr>, StartError> {
+    let Some(address) = &config.admin.address else { return Ok(None) };
+    let name = address.to_string();
+    let failed = |cause| StartError::Admin { address: name.clone(), cause };
+    let listener =
+        TcpListener::bind((address.host.as_str(), address.port)).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    let options = admin::Options {
+        show_payloads: config.admin.payloads == Payloads::Show,
+        token: config.admin_token()?,
+        hosts: vec![address.host.clone()],
+    };
+    tasks.spawn(async move {
+        let stop = until(stopped, std::future::pending());
+        if let Err(error) = admin::serve(listener, source, metrics, options, stop).await {
+            tracing::error!(%error, "the admin port has closed");
+        }
+    });
+    Ok(Some(bound))
+}
+
+async fn make_topics(broker: &Broker, config: &Config) -> Result<(), BrokerError> {
+    for topic in &config.topics.list {
+        let mut settings = Vec::new();
+        if let Some(keep) = topic.retention {
+            settings.push(("retention.ms".to_owned(), keep.as_millis().to_string()));
+        }
+        if let Some(bytes) = topic.retention_bytes {
+            settings.push(("retention.bytes".to_owned(), bytes.to_string()));
+        }
+        let spec =
+            TopicSpec { name: TopicName::new(&topic.name), partitions: topic.partitions, settings };
+        match broker.topics.create(&spec, Uuid::new_v4()) {
+            Ok((_, seq)) => broker.durable(seq).await?,
+            Err(BrokerError::TopicExists(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn topic_settings(config: &Config) -> TopicSettings {
+    let topics = &config.topics;
+    TopicSettings {
+        retention_ms: topics
+            .retention
+            .map(|keep| u64::try_from(keep.as_millis()).unwrap_or(u64::MAX)),
+        retention_bytes: topics.retention_bytes,
+        max_message_bytes: size(topics.max_message_bytes),
+    }
+}
+
+fn durability(config: &Config) -> Durability {
+    match config.topics.durability {
+        ConfigDurability::Fsync => Durability::Fsync,
+        ConfigDurability::Os => Durability::Os,
+    }
+}
+
+pub(super) fn limits(config: &Config) -> Limits {
+    let limits = &config.limits;
+    Limits {
+        connections: limits.connections,
+        per_ip: limits.per_ip,
+        frame_bytes: size(limits.frame_bytes),
+        first_frame_bytes: size(limits.preauth_frame_bytes),
+        idle: limits.idle,
+        handshake: limits.handshake,
+    }
+}
+
+fn route_config(config: &Config, cluster_id: &str) -> route::Config {
+    route::Config {
+        node_id: config.node_id.unwrap_or_else(|| node_id(cluster_id)),
+        auto_create: config.topics.auto_create,
+        default_partitions: config.topics.default_partitions,
+        frame_bytes_max: size(config.limits.frame_bytes),
+        fetch_bytes_max: size(config.limits.frame_bytes),
+    }
+}
+
+/// The same node id at every start of one cluster.
+fn node_id(cluster_id: &str) -> i32 {
+    let hash = Uuid::new_v5(&Uuid::NAMESPACE_OID, cluster_id.as_bytes()).as_u128();
+    let low = i32::try_from(hash & 0x3fff_ffff).unwrap_or(0);
+    NODE_ID_BASE | low
+}
+
+fn token_seed() -> u32 {
+    u32::try_from(Uuid::new_v4().as_u128() & 0xffff_ffff).unwrap_or(0)
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
