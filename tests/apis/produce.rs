@@ -1,0 +1,207 @@
+//! Produce: idempotence, acks, sizes, damage, names and ids.
+
+use bytes::Bytes;
+use kafka_protocol::messages::{InitProducerIdRequest, MetadataRequest, ProduceRequest};
+use reprise::wire::ResponseError;
+use reprise::wire::batch::Codec;
+
+use crate::support::batch::{Around, TRANSACTIONAL, batch, plain};
+use crate::support::client::{produce_request, s};
+use crate::support::{Client, Rec, Server, until};
+
+fn with_topic() -> (Server, Client) {
+    let server = Server::start();
+    let mut client = server.client();
+    client.create("t", 1);
+    (server, client)
+}
+
+fn numbered(producer: i64, epoch: i16, sequence: i32, values: &[&str]) -> Bytes {
+    let records: Vec<Rec> = values.iter().map(|value| Rec::new(value)).collect();
+    batch(&records, Around::producer(producer, epoch, sequence))
+}
+
+fn values(client: &mut Client) -> Vec<String> {
+    client.read_all("t").iter().map(crate::support::Got::text).collect()
+}
+
+#[test]
+fn a_repeated_batch_is_acknowledged_with_its_first_offset_and_stored_once() {
+    let (mut server, mut client) = with_topic();
+    let request = InitProducerIdRequest::default().with_transactional_id(None);
+    let id = client.call(4, &request).producer_id.0;
+    for (sequence, values) in [(0, &["a", "b"][..]), (2, &["c"]), (3, &["d"]), (4, &["e"])] {
+        let answer = client.produce("t", 0, numbered(id, 0, sequence, values));
+        assert_eq!(answer.error_code, 0);
+    }
+    for restarted in [false, true] {
+        for (sequence, values, offset) in [(0, &["a", "b"][..], 0), (4, &["e"], 4)] {
+            let answer = client.produce("t", 0, numbered(id, 0, sequence, values));
+            assert_eq!((answer.error_code, answer.base_offset), (0, offset), "{restarted}");
+        }
+        assert_eq!(values(&mut client), ["a", "b", "c", "d", "e"]);
+        server.restart();
+        client = server.client();
+    }
+    let again = client.call(4, &request).producer_id.0;
+    assert_ne!(again, id, "an id is never given twice");
+}
+
+#[test]
+fn a_gap_a_repeat_too_old_and_an_old_epoch_are_told_apart() {
+    let (_server, mut client) = with_topic();
+    for sequence in 0..7 {
+        assert_eq!(client.produce("t", 0, numbered(5, 1, sequence, &["x"])).error_code, 0);
+    }
+    for (epoch, sequence, error) in [
+        (1, 9, ResponseError::OutOfOrderSequenceNumber),
+        (1, 0, ResponseError::DuplicateSequenceNumber),
+        (0, 7, ResponseError::InvalidProducerEpoch),
+    ] {
+        let answer = client.produce("t", 0, numbered(5, epoch, sequence, &["x"]));
+        assert_eq!(answer.error_code, error.code(), "epoch {epoch}, sequence {sequence}");
+    }
+    assert_eq!(client.produce("t", 0, numbered(5, 2, 0, &["y"])).error_code, 0, "a new epoch");
+    assert_eq!(values(&mut client).len(), 8);
+}
+
+#[test]
+fn acks_0_is_stored_and_not_answered_and_acks_1_and_all_are() {
+    let (_server, mut client) = with_topic();
+    let of = |value: &str, acks| produce_request("t", 0, plain(&[Rec::new(value)]), acks);
+    let _unanswered = client.send(9, &of("zero", 0));
+    for (value, acks, offset) in [("one", 1, 1), ("all", -1, 2)] {
+        let answer = client.call(9, &of(value, acks));
+        assert_eq!(answer.responses[0].partition_responses[0].base_offset, offset);
+    }
+    let answer = client.call(9, &of("two", 2));
+    let error = answer.responses[0].partition_responses[0].error_code;
+    assert_eq!(error, ResponseError::InvalidRequiredAcks.code());
+    assert_eq!(values(&mut client), ["zero", "one", "all"]);
+}
+
+#[test]
+fn answers_come_in_the_order_of_the_requests_however_many_are_under_way() {
+    let (_server, mut client) = with_topic();
+    let of = |n: i32| produce_request("t", 0, plain(&[Rec::new(&n.to_string())]), -1);
+    let sent: Vec<_> = (0..100).map(|n| client.send(9, &of(n))).collect();
+    let between = client.send(9, &MetadataRequest::default().with_topics(None));
+    let last = client.send(9, &of(100));
+    for (offset, sent) in (0..).zip(sent) {
+        let answer = client.receive::<ProduceRequest>(sent);
+        assert_eq!(answer.responses[0].partition_responses[0].base_offset, offset);
+    }
+    assert_eq!(client.receive::<MetadataRequest>(between).topics.len(), 1);
+    let answer = client.receive::<ProduceRequest>(last);
+    assert_eq!(answer.responses[0].partition_responses[0].base_offset, 100);
+}
+
+#[test]
+fn an_answer_to_a_version_nobody_knows_waits_its_turn_too() {
+    let (_server, mut client) = with_topic();
+    let sent = client.send(9, &produce_request("t", 0, plain(&[Rec::new("a")]), -1));
+    client.raw(&[0, 0, 0, 11, 0, 18, 0, 99, 0, 0, 0, 77, 0xff, 0xff, 0]);
+    let answer = client.receive::<ProduceRequest>(sent);
+    assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+    assert_eq!(client.frame().unwrap()[..6], [0, 0, 0, 77, 0, 35]);
+}
+
+#[test]
+fn every_codec_is_kept_as_it_came() {
+    let (_server, mut client) = with_topic();
+    let codecs = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
+    for (offset, codec) in (0..).step_by(2).zip(codecs) {
+        let headers = |record: Rec| record.header("h", "1").header("h", [0xff, 0xfe]);
+        let records = [headers(Rec::new("a")), headers(Rec::new("b"))];
+        let sent = batch(&records, Around::codec(codec));
+        assert_eq!(client.produce("t", 0, sent.clone()).base_offset, offset);
+        let got = client.fetch("t", 0, offset, 0).records.unwrap();
+        // base offset and leader epoch lie outside the CRC and are the broker's to set
+        assert_eq!(got[8..12], sent[8..12]);
+        assert_eq!(got[16..], sent[16..], "{codec:?}");
+        assert_eq!(got[..8], offset.to_be_bytes());
+        let records = crate::support::batch::unpack(&got);
+        assert_eq!(records[1].headers.len(), 2);
+    }
+}
+
+#[test]
+fn what_cannot_be_stored_is_refused_by_name_and_leaves_nothing() {
+    let server = Server::with("topics: {max_message_bytes: 2KiB}");
+    let mut client = server.client();
+    client.create("t", 1);
+    let good = plain(&[Rec::new("good")]);
+    let damaged = |at: usize| {
+        let mut bytes = good.to_vec();
+        bytes[at] ^= 1;
+        Bytes::from(bytes)
+    };
+    let large = plain(&[Rec::new(&"x".repeat(3000))]);
+    let transactional = Around { attributes: TRANSACTIONAL, ..Around::producer(3, 0, 0) };
+    let cases = [
+        ("the last byte", damaged(good.len() - 1), ResponseError::CorruptMessage),
+        ("the CRC", damaged(17), ResponseError::CorruptMessage),
+        ("cut", good.slice(..good.len() - 1), ResponseError::CorruptMessage),
+        ("rubbish", Bytes::from_static(&[1, 2, 3]), ResponseError::CorruptMessage),
+        ("format 3", damaged(16), ResponseError::UnsupportedForMessageFormat),
+        ("too large", large, ResponseError::MessageTooLarge),
+        ("transactional", batch(&[Rec::new("t")], transactional), ResponseError::InvalidTxnState),
+        ("empty", Bytes::new(), ResponseError::InvalidRecord),
+        ("two batches", [&good[..], &good].concat().into(), ResponseError::InvalidRecord),
+        ("half a second one", good_and_half(&good), ResponseError::CorruptMessage),
+    ];
+    for (what, bytes, error) in cases {
+        let answer = client.produce("t", 0, bytes);
+        assert_eq!(answer.error_code, error.code(), "{what}: {:?}", answer.error_message);
+        assert!(answer.error_message.is_some() && answer.base_offset == -1, "{what}");
+    }
+    assert_eq!(client.put("t", 0, &[Rec::new("good")]), 0);
+    let mut request = produce_request("t", 0, good, -1);
+    request.transactional_id = Some(s("tx"));
+    let answer = client.call(9, &request);
+    let error = answer.responses[0].partition_responses[0].error_code;
+    assert_eq!(error, ResponseError::TransactionalIdAuthorizationFailed.code());
+    assert_eq!(values(&mut client), ["good"]);
+}
+
+fn good_and_half(good: &Bytes) -> Bytes {
+    [&good[..], &good[..30]].concat().into()
+}
+
+#[test]
+fn topics_nobody_made_are_unknown_by_name_and_by_id() {
+    let (_server, mut client) = with_topic();
+    let good = plain(&[Rec::new("x")]);
+    let answer = client.produce("nowhere", 0, good.clone());
+    assert_eq!(answer.error_code, ResponseError::UnknownTopicOrPartition.code());
+    for index in [-1, 1] {
+        let answer = client.produce("t", index, good.clone());
+        assert_eq!(answer.error_code, ResponseError::UnknownTopicOrPartition.code());
+    }
+    let mut request = produce_request("", 0, good, -1);
+    request.topic_data[0].topic_id = uuid::Uuid::from_u128(9);
+    let answer = client.call(13, &request);
+    let one = &answer.responses[0].partition_responses[0];
+    assert_eq!(one.error_code, ResponseError::UnknownTopicId.code());
+}
+
+#[test]
+fn several_topics_and_partitions_are_answered_one_by_one() {
+    let (server, mut client) = with_topic();
+    client.create("two", 2);
+    let mut request = produce_request("t", 0, plain(&[Rec::new("x")]), -1);
+    let more = produce_request("two", 1, plain(&[Rec::new("y")]), -1).topic_data.remove(0);
+    request.topic_data.push(more);
+    let lost = produce_request("two", 0, Bytes::from_static(b"z"), -1).topic_data.remove(0);
+    request.topic_data[1].partition_data.push(lost.partition_data[0].clone());
+    let answer = client.call(9, &request);
+    let codes: Vec<Vec<(i32, i16)>> = answer
+        .responses
+        .iter()
+        .map(|t| t.partition_responses.iter().map(|p| (p.index, p.error_code)).collect())
+        .collect();
+    let corrupt = ResponseError::CorruptMessage.code();
+    assert_eq!(codes, [vec![(0, 0)], vec![(1, 0), (0, corrupt)]]);
+    let counted = || server.metric("reprise_requests_total{api=\"Produce\"}");
+    until("the counter", || counted() >= 1.0);
+}

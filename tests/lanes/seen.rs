@@ -1,0 +1,195 @@
+//! What everyone sees of a retry topic: Metadata, positions, the snapshot, parking.
+
+use kafka_protocol::messages::MetadataRequest;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use reprise::wire::ResponseError;
+
+use crate::support::batch::unpack;
+use crate::support::client::s;
+use crate::support::member::offset_fetch;
+use crate::support::{Member, Rec, Server, until};
+
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+
+fn shop() -> (Server, Member) {
+    let server = Server::start();
+    server.client().create("orders", 1);
+    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    member.join(PARTITIONS);
+    (server, member)
+}
+
+#[test]
+fn a_retry_topic_is_there_by_every_name_it_has_and_by_id() {
+    let mut server = Server::start();
+    let mut client = server.client();
+    let told = client.metadata(12, &["retry.shop", "%RETRY%shop", "dlq.shop", "%DLQ%shop"]);
+    assert!(told.topics.iter().all(|t| t.error_code == 0 && t.partitions.len() == 1));
+    let names: Vec<&str> = told.topics.iter().map(|t| t.name.as_ref().unwrap().as_str()).collect();
+    assert_eq!(names, ["retry.shop", "%RETRY%shop", "dlq.shop", "%DLQ%shop"], "as asked");
+    let ids: Vec<_> = told.topics.iter().map(|t| t.topic_id).collect();
+    assert_eq!((ids[0], ids[2]), (ids[1], ids[3]));
+    assert_ne!(ids[0], ids[2]);
+    let by_id = MetadataRequestTopic::default().with_name(None).with_topic_id(ids[0]);
+    let request = MetadataRequest::default().with_topics(Some(vec![by_id]));
+    let found = client.call(12, &request);
+    assert_eq!(found.topics[0].name, Some(s("retry.shop")));
+    // nothing is stored by asking: the names are listed once there is a nack or a member
+    let all = MetadataRequest::default().with_topics(None);
+    assert!(client.call(12, &all).topics.is_empty());
+    assert_eq!(client.nack("shop", "orders-0@1", Rec::new("x")).error_code, 0);
+    server.restart();
+    let listed = server.client().call(12, &all);
+    let names: Vec<&str> =
+        listed.topics.iter().map(|t| t.name.as_ref().unwrap().as_str()).collect();
+    assert!(names.contains(&"retry.shop"), "{names:?}");
+    let again = listed.topics.iter().find(|t| t.name == Some(s("retry.shop"))).unwrap();
+    assert_eq!(again.topic_id, ids[0], "the same id for ever");
+    let illegal = server.client().metadata(12, &["%SOMETHING%shop"]);
+    assert_eq!(illegal.topics[0].error_code, ResponseError::InvalidTopicException.code());
+}
+
+#[test]
+fn the_rocketmq_spelling_works_wherever_a_topic_is_named() {
+    let (_server, mut member) = shop();
+    let client = &mut member.client;
+    let nack = Rec::new("x").header("x-retry-origin", "orders-0@1").header("x-retry-level", "-1");
+    let batch = crate::support::batch::plain(&[nack]);
+    assert_eq!(client.produce("%RETRY%shop", 0, batch).error_code, 0);
+    let data = client.fetch("%DLQ%shop", 0, 0, 0);
+    assert_eq!(unpack(&data.records.unwrap()).len(), 1);
+    assert_eq!(client.list_offset("%DLQ%shop", 0, -1), (0, 1, -1));
+    assert!(client.list_offset("%RETRY%shop", 0, -1).1 >= 1 << 50);
+    assert_eq!(member.commit("%DLQ%shop", 0, 1), 0);
+    for topic in ["%DLQ%shop", "dlq.shop"] {
+        assert_eq!(member.position_of(topic, 0), 1, "{topic}");
+    }
+    assert!(member.position_of("%RETRY%shop", 0) >= 1 << 50);
+}
+
+#[test]
+fn a_members_position_is_told_by_member_id_by_connection_and_by_address() {
+    let (server, mut member) = shop();
+    assert_eq!(member.client.nack("shop", "orders-0@1", Rec::new("x")).error_code, 0);
+    let open = member.retry_once().offset;
+    assert!(open >= 1 << 50);
+    for version in 1..=7 {
+        let found = offset_fetch(&mut member.client, version, "shop", "retry.shop", 0);
+        assert_eq!(found, (open, Some(String::new()), 0), "v{version}, the same connection");
+    }
+    let mut another = member.client.another();
+    assert_eq!(offset_fetch(&mut another, 7, "shop", "retry.shop", 0).0, open, "the same object");
+    assert_eq!(another.list_offset("retry.shop", 0, -2), (0, open, -1), "its position");
+    assert_eq!(another.list_offset("retry.shop", 0, -1), (0, open + 1, -1), "its next offset");
+    let got = unpack(&another.fetch("retry.shop", 0, open, 0).records.unwrap());
+    assert_eq!(got[0].offset, open, "and it is handed out there");
+    let mut stranger = server.client();
+    assert_eq!(offset_fetch(&mut stranger, 7, "shop", "retry.shop", 0).0, 0);
+    let id = std::mem::replace(&mut member.client, stranger);
+    assert_eq!(member.position(), open, "version 9 says the member id");
+    drop(id);
+}
+
+#[test]
+fn who_is_no_member_reads_a_snapshot_and_nothing_is_handed_out() {
+    let server = Server::with("retry: {levels: 1h}");
+    let mut reader = server.client();
+    for n in 0..3 {
+        let record = Rec::new(&n.to_string());
+        assert_eq!(reader.nack("shop", &format!("orders-0@{n}"), record).error_code, 0);
+    }
+    assert_eq!(reader.list_offset("retry.shop", 0, -2), (0, 0, -1));
+    assert_eq!(reader.list_offset("retry.shop", 0, -1), (0, 3, -1));
+    for from in 0..=3 {
+        let data = reader.fetch("retry.shop", 0, from, 0);
+        assert_eq!((data.error_code, data.high_watermark), (0, 3));
+        let got = unpack(&data.records.unwrap());
+        let offsets: Vec<i64> = got.iter().map(|record| record.offset).collect();
+        assert_eq!(offsets, (from..3).collect::<Vec<i64>>(), "oldest due first");
+    }
+    let group = server.json("/api/v1/groups/shop");
+    assert_eq!((&group["inflight"], &group["waiting"][0]["records"]), (&0.into(), &3.into()));
+}
+
+#[test]
+fn another_group_reads_the_snapshot_and_acknowledges_nothing() {
+    let (server, mut member) = shop();
+    assert_eq!(member.client.nack("shop", "orders-0@1", Rec::new("x")).error_code, 0);
+    let open = member.retry_once().offset;
+    let later = Rec::new("later").header("x-retry-delay-ms", "3600000");
+    assert_eq!(member.client.nack("shop", "orders-0@2", later).error_code, 0);
+    // with a lane of its own, so that the two could be mixed up
+    let mut spy = Member::new(&server, "spy", &["retry.shop", "retry.spy"]);
+    spy.join(&[("retry.shop", 1), ("retry.spy", 1)]);
+    let both = ["retry.shop", "retry.spy"].map(|topic| (topic.to_owned(), vec![0]));
+    assert_eq!(spy.assigned, both);
+    assert!(spy.position() >= 1 << 50);
+    assert_eq!(spy.position_of("retry.shop", 0), 0);
+    assert_eq!(offset_fetch(&mut spy.client, 7, "spy", "retry.shop", 0).0, 0);
+    assert_eq!(spy.client.list_offset("retry.shop", 0, -2).1, 0);
+    let got = spy.client.read_all("retry.shop");
+    assert!(got.iter().any(|record| record.text() == "later"), "{got:?}");
+    assert_eq!(spy.commit("retry.shop", 0, 1), 0, "said yes to, and forgotten");
+    assert_eq!(spy.commit("retry.shop", 0, open + 1), 0);
+    assert_eq!(member.position(), open, "the group's own hand-out is still open");
+}
+
+#[test]
+fn retries_of_a_group_without_a_way_back_are_parked_and_flow_once_there_is_one() {
+    let server = Server::start();
+    server.client().create("orders", 1);
+    let mut old = Member::new(&server, "shop", &["orders"]);
+    old.join(&[("orders", 1)]);
+    assert_eq!(old.client.nack("shop", "orders-0@1", Rec::new("x")).error_code, 0);
+    until("it is parked", || server.json("/api/v1/groups/shop")["parked"] == 1);
+    let advice = server.json("/api/v1/groups/shop")["advice"].to_string();
+    assert!(advice.contains("retry.shop"), "the way out: {advice}");
+    until("the gauge", || server.metric("reprise_records_parked{group=\"shop\"}") >= 1.0);
+    let mut new = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    crate::support::rebalance(&mut [&mut old, &mut new], PARTITIONS);
+    let got = new.retry_once();
+    assert_eq!((got.text().as_str(), got.number("RECONSUME_TIME")), ("x", 1));
+    assert_eq!(server.json("/api/v1/groups/shop")["parked"], 0);
+}
+
+#[test]
+fn the_way_to_a_retry_topic_of_a_group_with_an_odd_name_is_the_same_everywhere() {
+    let server = Server::start();
+    let group = "grün/1";
+    let mut member = Member::new(&server, group, &[]);
+    let retry = server.json("/api/v1/groups")["items"].clone();
+    assert_eq!(retry.as_array().map(Vec::len), Some(0));
+    let templates = reprise::config::Config::default().templates();
+    let topic = templates.retry_topic(&group.into()).to_string();
+    member.topics = vec![topic.clone()];
+    member.join(&[(&topic, 1)]);
+    assert_eq!(member.assigned, [(topic.clone(), vec![0])]);
+    let record = Rec::new("x").header("x-retry-origin", "orders-0@1");
+    let batch = crate::support::batch::plain(&[record]);
+    assert_eq!(member.client.produce(&topic, 0, batch).error_code, 0);
+    let from = member.position_of(&topic, 0);
+    let mut got = Vec::new();
+    until("a retry", || {
+        got = unpack(&member.client.fetch(&topic, 0, from, 1000).records.unwrap());
+        !got.is_empty()
+    });
+    assert_eq!(got[0].text(), "x");
+}
+
+#[test]
+fn a_group_whose_lane_is_off_has_no_retry_topic_and_none_is_made_of_its_name() {
+    let server = Server::with("groups: [{match: shop, lane: off}]");
+    let mut client = server.client();
+    let unknown = ResponseError::UnknownTopicOrPartition.code();
+    for topic in ["retry.shop", "%RETRY%shop"] {
+        let told = client.metadata(9, &[topic]);
+        assert_eq!(told.topics[0].error_code, unknown, "{topic}");
+    }
+    assert_eq!(client.nack("shop", "orders-0@1", Rec::new("x")).error_code, unknown);
+    assert_eq!(client.fetch("retry.shop", 0, 0, 0).error_code, unknown);
+    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    member.join(PARTITIONS);
+    assert!(member.assigned.iter().all(|(topic, _)| topic == "orders"), "{:?}", member.assigned);
+    assert_eq!(server.json("/api/v1/overview")["topics"], 0, "nothing was made");
+    assert_eq!(client.nack("other", "orders-0@1", Rec::new("x")).error_code, 0);
+}

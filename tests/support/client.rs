@@ -1,0 +1,248 @@
+//! One connection that speaks Kafka: any API at any version, request by request.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::fetch_response::PartitionData;
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::list_offsets_response::ListOffsetsPartitionResponse;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::produce_response::PartitionProduceResponse;
+use kafka_protocol::messages::{
+    CreateTopicsRequest, FetchRequest, ListOffsetsRequest, MetadataRequest, MetadataResponse,
+    ProduceRequest, RequestHeader, ResponseHeader, create_topics_request::CreatableTopic,
+};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
+
+use super::PATIENCE;
+use super::batch::{Got, Rec, plain, unpack};
+
+/// Text in a request.
+pub fn s<T: From<StrBytes>>(text: &str) -> T {
+    StrBytes::from_string(text.to_owned()).into()
+}
+
+/// One connection.
+pub struct Client {
+    stream: TcpStream,
+    next: i32,
+    /// What the client calls itself.
+    pub id: String,
+}
+
+/// A request whose answer is not read yet.
+#[must_use]
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    correlation_id: i32,
+    version: i16,
+}
+
+impl Client {
+    pub fn connect(addr: SocketAddr) -> Self {
+        let stream = TcpStream::connect(addr).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { stream, next: 1, id: "test".to_owned() }
+    }
+
+    /// Another connection of the same client object: to the address Metadata tells.
+    pub fn another(&mut self) -> Self {
+        let told = self.call(9, &MetadataRequest::default());
+        let broker = &told.brokers[0];
+        let port = u16::try_from(broker.port).unwrap();
+        let ip: std::net::IpAddr = broker.host.parse().unwrap();
+        Self { id: self.id.clone(), ..Self::connect(SocketAddr::new(ip, port)) }
+    }
+
+    /// Sends a request and reads its answer, which must be whole and nothing more.
+    pub fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
+        let sent = self.send(version, request);
+        self.receive::<R>(sent)
+    }
+
+    /// The same; `None` when the connection is closed instead.
+    pub fn try_call<R: Request>(&mut self, version: i16, request: &R) -> Option<R::Response> {
+        let sent = self.send(version, request);
+        self.frame().map(|frame| read::<R>(sent, frame))
+    }
+
+    pub fn send<R: Request>(&mut self, version: i16, request: &R) -> Sent {
+        let correlation_id = self.next;
+        self.next += 1;
+        let mut out = BytesMut::new();
+        out.put_i32(0);
+        RequestHeader::default()
+            .with_request_api_key(R::KEY)
+            .with_request_api_version(version)
+            .with_correlation_id(correlation_id)
+            .with_client_id(Some(s(&self.id)))
+            .encode(&mut out, R::header_version(version))
+            .unwrap();
+        request.encode(&mut out, version).unwrap();
+        let len = i32::try_from(out.len() - 4).unwrap();
+        out[..4].copy_from_slice(&len.to_be_bytes());
+        self.raw(&out);
+        Sent { correlation_id, version }
+    }
+
+    pub fn receive<R: Request>(&mut self, sent: Sent) -> R::Response {
+        let frame = self.frame();
+        let of = || panic!("API {} version {}: the connection was closed", R::KEY, sent.version);
+        read::<R>(sent, frame.unwrap_or_else(of))
+    }
+
+    /// Bytes as they are.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Bytes as they are, to a peer that may have closed already.
+    pub fn raw_lossy(&mut self, bytes: &[u8]) {
+        drop(self.stream.write_all(bytes));
+    }
+
+    /// The next frame, without its length; `None` when the connection is closed.
+    pub fn frame(&mut self) -> Option<Bytes> {
+        let mut prefix = [0; 4];
+        if !self.fill(&mut prefix) {
+            return None;
+        }
+        let mut frame = vec![0; usize::try_from(i32::from_be_bytes(prefix)).unwrap()];
+        assert!(self.fill(&mut frame), "closed inside a frame");
+        Some(frame.into())
+    }
+
+    /// Whether nothing has come yet.
+    pub fn is_silent(&mut self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let silent = matches!(
+            self.stream.peek(&mut [0]),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock
+        );
+        self.stream.set_nonblocking(false).unwrap();
+        silent
+    }
+
+    /// Fills `bytes`; false when the connection ends before.
+    fn fill(&mut self, bytes: &mut [u8]) -> bool {
+        use std::io::ErrorKind::{ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
+        match self.stream.read_exact(bytes) {
+            Ok(()) => true,
+            Err(error) => match error.kind() {
+                UnexpectedEof | ConnectionReset => false,
+                WouldBlock | TimedOut => panic!("no answer within {PATIENCE:?}"),
+                _ => panic!("{error}"),
+            },
+        }
+    }
+}
+
+fn read<R: Request>(sent: Sent, mut frame: Bytes) -> R::Response {
+    let version = sent.version;
+    let header_version = <R::Response as HeaderVersion>::header_version(version);
+    let header = ResponseHeader::decode(&mut frame, header_version).unwrap();
+    assert_eq!(header.correlation_id, sent.correlation_id, "API {} v{version}", R::KEY);
+    let answer = R::Response::decode(&mut frame, version)
+        .unwrap_or_else(|error| panic!("API {} v{version}: {error}", R::KEY));
+    assert!(!frame.has_remaining(), "API {} v{version}: bytes behind the answer", R::KEY);
+    answer
+}
+
+/// The requests tests make most.
+impl Client {
+    pub fn create(&mut self, topic: &str, partitions: i32) {
+        let mut asked = CreatableTopic::default();
+        (asked.name, asked.num_partitions, asked.replication_factor) = (s(topic), partitions, 1);
+        let answer = self.call(5, &CreateTopicsRequest::default().with_topics(vec![asked]));
+        assert_eq!(answer.topics[0].error_code, 0, "{topic}");
+    }
+
+    /// Metadata of these topics.
+    pub fn metadata(&mut self, version: i16, topics: &[&str]) -> MetadataResponse {
+        let of = |topic: &&str| MetadataRequestTopic::default().with_name(Some(s(topic)));
+        let topics = topics.iter().map(of).collect();
+        self.call(version, &MetadataRequest::default().with_topics(Some(topics)))
+    }
+
+    /// Produces one batch with acks all.
+    pub fn produce(&mut self, topic: &str, index: i32, batch: Bytes) -> PartitionProduceResponse {
+        self.call(9, &produce_request(topic, index, batch, -1))
+            .responses
+            .remove(0)
+            .partition_responses
+            .remove(0)
+    }
+
+    /// Produces records one batch; the offset of the first.
+    pub fn put(&mut self, topic: &str, index: i32, records: &[Rec]) -> i64 {
+        let answer = self.produce(topic, index, plain(records));
+        assert_eq!(answer.error_code, 0, "{topic}: {:?}", answer.error_message);
+        answer.base_offset
+    }
+
+    /// A nack of `record` that names `origin`.
+    pub fn nack(&mut self, group: &str, origin: &str, record: Rec) -> PartitionProduceResponse {
+        let record = record.header("x-retry-origin", origin);
+        self.produce(&format!("retry.{group}"), 0, plain(&[record]))
+    }
+
+    /// Fetches one partition.
+    pub fn fetch(&mut self, topic: &str, index: i32, offset: i64, wait_ms: i32) -> PartitionData {
+        let request = fetch_request(topic, index, offset, wait_ms);
+        let mut answer = self.call(12, &request);
+        assert_eq!(answer.error_code, 0);
+        assert_eq!((answer.responses.len(), answer.session_id), (1, 0));
+        let mut topic = answer.responses.remove(0);
+        assert_eq!(topic.partitions.len(), 1);
+        topic.partitions.remove(0)
+    }
+
+    /// All records of a partition from 0.
+    pub fn read_all(&mut self, topic: &str) -> Vec<Got> {
+        let data = self.fetch(topic, 0, 0, 0);
+        assert_eq!(data.error_code, 0, "{topic}");
+        unpack(&data.records.unwrap())
+    }
+
+    pub fn list_offset(&mut self, topic: &str, index: i32, at: i64) -> (i16, i64, i64) {
+        let answer = self.list_offset_at(7, topic, index, at);
+        (answer.error_code, answer.offset, answer.timestamp)
+    }
+
+    pub fn list_offset_at(
+        &mut self,
+        version: i16,
+        topic: &str,
+        index: i32,
+        at: i64,
+    ) -> ListOffsetsPartitionResponse {
+        let mut partition = ListOffsetsPartition::default();
+        (partition.partition_index, partition.timestamp) = (index, at);
+        let asked =
+            ListOffsetsTopic::default().with_name(s(topic)).with_partitions(vec![partition]);
+        let request = ListOffsetsRequest::default().with_topics(vec![asked]);
+        self.call(version, &request).topics.remove(0).partitions.remove(0)
+    }
+}
+
+pub fn produce_request(topic: &str, index: i32, batch: Bytes, acks: i16) -> ProduceRequest {
+    let data = PartitionProduceData::default().with_index(index).with_records(Some(batch));
+    let topic = TopicProduceData::default().with_name(s(topic)).with_partition_data(vec![data]);
+    ProduceRequest::default().with_acks(acks).with_timeout_ms(10_000).with_topic_data(vec![topic])
+}
+
+pub fn fetch_request(topic: &str, index: i32, offset: i64, wait_ms: i32) -> FetchRequest {
+    let mut partition = FetchPartition::default();
+    (partition.partition, partition.fetch_offset) = (index, offset);
+    partition.partition_max_bytes = 1 << 20;
+    let topic = FetchTopic::default().with_topic(s(topic)).with_partitions(vec![partition]);
+    FetchRequest::default()
+        .with_max_wait_ms(wait_ms)
+        .with_min_bytes(1)
+        .with_max_bytes(50 << 20)
+        .with_topics(vec![topic])
+}

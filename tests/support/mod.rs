@@ -1,0 +1,180 @@
+//! A whole sidecar in this process, on free ports, with a data directory of its own; and a small
+//! Kafka client that says exactly what a test wants said.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(unused_imports, reason = "each test file uses a part of it")]
+#![allow(unreachable_pub, reason = "the same file is a module of several test binaries")]
+
+pub mod batch;
+pub mod client;
+pub mod member;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use reprise::config::Config;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+pub use batch::{Got, Rec};
+pub use client::Client;
+pub use member::{Member, rebalance};
+
+/// Longer than anything a test waits for; only a broken build comes near it.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running sidecar.
+pub struct Server {
+    runtime: Runtime,
+    running: Option<reprise::server::Server>,
+    config: Config,
+    _dir: TempDir,
+}
+
+impl Server {
+    /// With the defaults, retries after 20 ms and short sessions allowed.
+    pub fn start() -> Self {
+        Self::with("retry: {levels: 20ms}")
+    }
+
+    /// With this configuration; ports, data directory and session bounds are set here.
+    pub fn with(yaml: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config::parse("test", yaml, &[], &[]).unwrap().config;
+        config.data_dir = dir.path().join("data").display().to_string();
+        config.membership.session_timeout_min = Duration::from_millis(100);
+        config.listen[0].address.port = 0;
+        config.admin.address.as_mut().unwrap().port = 0;
+        Self::over(dir, config)
+    }
+
+    fn over(dir: TempDir, config: Config) -> Self {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+        let running = runtime.block_on(reprise::server::Server::start(config.clone())).unwrap();
+        Self { runtime, running: Some(running), config, _dir: dir }
+    }
+
+    /// What kill -9 would leave at this moment, started again beside this one.
+    pub fn killed(&self) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        copy(Path::new(&self.config.data_dir), &dir.path().join("data"));
+        let mut config = self.config.clone();
+        config.data_dir = dir.path().join("data").display().to_string();
+        Self::over(dir, config)
+    }
+
+    /// Stops cleanly and starts again over the same data directory.
+    pub fn restart(&mut self) {
+        let running = self.running.take().unwrap();
+        self.runtime.block_on(running.shutdown());
+        let config = self.config.clone();
+        let again = self.runtime.block_on(reprise::server::Server::start(config)).unwrap();
+        self.running = Some(again);
+    }
+
+    /// The same with other settings.
+    pub fn restart_with(&mut self, change: impl FnOnce(&mut Config)) {
+        change(&mut self.config);
+        self.restart();
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.server().kafka_addr()
+    }
+
+    /// What answers requests, for a test that must know when one has reached it.
+    pub fn router(&self) -> &reprise::route::Router {
+        self.server().router()
+    }
+
+    pub fn node_id(&self) -> i32 {
+        self.server().node_id()
+    }
+
+    /// A new connection to the bootstrap address: a client object of its own.
+    pub fn client(&self) -> Client {
+        Client::connect(self.addr())
+    }
+
+    /// GET on the admin port: the body of a 200.
+    pub fn get(&self, path: &str) -> String {
+        let admin = self.server().admin_addr().unwrap();
+        let mut stream = TcpStream::connect(admin).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        body.to_owned()
+    }
+
+    /// GET of a JSON answer.
+    pub fn json(&self, path: &str) -> serde_json::Value {
+        let body = self.get(path);
+        let text = match body.find(['{', '[']) {
+            Some(start) => &body[start..=body.rfind(['}', ']']).unwrap()],
+            None => &body,
+        };
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
+    }
+
+    /// The value of a series as written in `/metrics`, labels included; 0 when there is none.
+    pub fn metric(&self, series: &str) -> f64 {
+        let text = self.get("/metrics");
+        let line = text
+            .lines()
+            .find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')));
+        line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+    }
+
+    fn server(&self) -> &reprise::server::Server {
+        self.running.as_ref().unwrap()
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.runtime.block_on(running.shutdown());
+        }
+    }
+}
+
+/// Real time: what a client waits for over TCP cannot be virtual.
+#[expect(clippy::disallowed_methods, reason = "a test over TCP waits in real time")]
+pub fn instant() -> Instant {
+    Instant::now()
+}
+
+/// The system's wall clock, Unix ms.
+#[expect(clippy::disallowed_methods, reason = "a test over TCP waits in real time")]
+pub fn wall_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_millis()).unwrap()
+}
+
+/// Looks until `seen` says yes. For what another task does in its own time; a look that asks the
+/// server is its own pause.
+pub fn until(what: &str, mut seen: impl FnMut() -> bool) {
+    let began = instant();
+    while !seen() {
+        assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+    }
+}
