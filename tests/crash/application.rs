@@ -1,0 +1,463 @@
+//! A producer and a consumer in one: produces, fails some records, commits behind its nacks
+//! without waiting for them, and goes on after a crash as a real client would.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use fastrand::Rng;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopics,
+};
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
+use kafka_protocol::messages::{
+    BrokerId, FetchRequest, GroupId, InitProducerIdRequest, JoinGroupRequest, OffsetCommitRequest,
+    OffsetFetchRequest, ProduceRequest, ProducerId, SyncGroupRequest, TopicName,
+};
+use kafka_protocol::protocol::StrBytes;
+use reprise::model::{LANE_BASE, TopicName as Name};
+use reprise::wire::assignment::Assignment;
+use reprise::wire::batch::{RecordView, batches, records};
+
+use crate::ledger::{Item, Ledger, Redelivery, now_ms};
+use crate::wire::{Produced, Wire, batch};
+
+const ORDERS: &str = "orders";
+const RETRY: &str = "retry.shop";
+const DEAD: &str = "dlq.shop";
+const PRODUCE: i16 = 9;
+const FETCH: i16 = 12;
+const COMMIT: i16 = 8;
+/// Clients take this as done: the batch is one of the last, only not of the last five.
+const DUPLICATE_SEQUENCE: i16 = 46;
+
+/// A batch sent and not answered.
+#[derive(Clone)]
+struct Sent {
+    topic: &'static str,
+    sequence: i32,
+    bytes: Bytes,
+    /// The records in it; for nacks, with the failures counted before.
+    items: Vec<(usize, u32)>,
+}
+
+/// An idempotent producer to one topic.
+struct Producer {
+    id: i64,
+    next: i32,
+    unanswered: Vec<Sent>,
+}
+
+/// A record delivered and worked on.
+struct Work {
+    item: usize,
+    count: u32,
+    /// As the application saw it.
+    place: (&'static str, i64),
+    value: String,
+}
+
+pub struct Application {
+    pub ledger: Ledger,
+    rng: Rng,
+    orders: Producer,
+    nacks: Producer,
+    member: String,
+    generation: i32,
+    /// Where to fetch next: orders, lane.
+    next: (i64, i64),
+    /// Commit of orders acknowledged, and the highest sent.
+    committed: (i64, i64),
+    /// Done with by a commit that is not answered yet: record, topic, offset.
+    in_doubt: Vec<(usize, &'static str, i64)>,
+    /// Operations acknowledged, over all lives.
+    pub acknowledged: Arc<AtomicU64>,
+    /// Nothing new is produced.
+    pub draining: bool,
+}
+
+fn s(text: &str) -> StrBytes {
+    StrBytes::from_string(text.to_owned())
+}
+
+fn name(text: &str) -> TopicName {
+    s(text).into()
+}
+
+fn group() -> GroupId {
+    s("shop").into()
+}
+
+fn ok(code: i16, what: &str) {
+    assert_eq!(code, 0, "{what} was refused");
+}
+
+impl Application {
+    pub fn new(seed: u64) -> Self {
+        let producer = || Producer { id: -1, next: 0, unanswered: Vec::new() };
+        Self {
+            ledger: Ledger::default(),
+            rng: Rng::with_seed(seed),
+            orders: producer(),
+            nacks: producer(),
+            member: String::new(),
+            generation: -1,
+            next: (0, 0),
+            committed: (0, 0),
+            in_doubt: Vec::new(),
+            acknowledged: Arc::default(),
+            draining: false,
+        }
+    }
+
+    fn counted(&self) {
+        self.acknowledged.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Works until the connection breaks or `until` says so.
+    pub fn live(&mut self, to: SocketAddr, until: impl Fn(&Self) -> bool) -> io::Result<()> {
+        self.ledger.life += 1;
+        let mut wire = Wire::connect(to)?;
+        if self.generation < 0 {
+            self.join(&mut wire)?;
+        }
+        self.resume(&mut wire)?;
+        while !until(self) {
+            self.round(&mut wire)?;
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, wire: &mut Wire) -> io::Result<()> {
+        let protocol = JoinGroupRequestProtocol::default()
+            .with_name(s("range"))
+            .with_metadata(subscription(&[ORDERS, RETRY]));
+        let mut request = JoinGroupRequest::default()
+            .with_group_id(group())
+            .with_session_timeout_ms(86_400_000)
+            .with_rebalance_timeout_ms(1_000)
+            .with_protocol_type(s("consumer"))
+            .with_protocols(vec![protocol]);
+        let first = wire.ask(7, &request)?;
+        request.member_id = first.member_id;
+        let joined = wire.ask(7, &request)?;
+        ok(joined.error_code, "JoinGroup");
+        self.member = request.member_id.to_string();
+        let mut assignment = Assignment::empty();
+        assignment.append(&Name::new(ORDERS), 0);
+        let given = SyncGroupRequestAssignment::default()
+            .with_member_id(request.member_id.clone())
+            .with_assignment(assignment.to_bytes());
+        let synced = wire.ask(
+            5,
+            &SyncGroupRequest::default()
+                .with_group_id(group())
+                .with_generation_id(joined.generation_id)
+                .with_member_id(request.member_id)
+                .with_protocol_type(Some(s("consumer")))
+                .with_protocol_name(Some(s("range")))
+                .with_assignments(vec![given]),
+        )?;
+        ok(synced.error_code, "SyncGroup");
+        let assigned = Assignment::parse(&synced.assignment).unwrap();
+        let lane = assigned.partitions.iter().any(|p| p.topic.as_str() == RETRY);
+        assert!(lane, "no lane was assigned: {assigned:?}");
+        self.generation = joined.generation_id;
+        Ok(())
+    }
+
+    /// As after any reconnect: unanswered batches once more, positions from the group. Half of the
+    /// time the application itself has restarted and knows nothing of its unanswered nacks.
+    fn resume(&mut self, wire: &mut Wire) -> io::Result<()> {
+        if self.orders.id < 0 {
+            self.orders.id = new_producer(wire)?;
+        }
+        for sent in self.orders.unanswered.clone() {
+            wire.put(PRODUCE, &produce(&sent));
+        }
+        if self.nacks.id < 0 || (!self.nacks.unanswered.is_empty() && self.rng.bool()) {
+            self.nacks.unanswered.clear();
+            wire.flush()?;
+            self.answers(wire, true)?;
+            self.nacks = Producer { id: new_producer(wire)?, next: 0, unanswered: Vec::new() };
+        } else {
+            for sent in self.nacks.unanswered.clone() {
+                wire.put(PRODUCE, &produce(&sent));
+            }
+            wire.flush()?;
+            self.answers(wire, true)?;
+            self.answers(wire, false)?;
+        }
+        let topic = |topic| {
+            OffsetFetchRequestTopics::default()
+                .with_name(name(topic))
+                .with_partition_indexes(vec![0])
+        };
+        let asked = OffsetFetchRequestGroup::default()
+            .with_group_id(group())
+            .with_member_id(Some(s(&self.member)))
+            .with_member_epoch(self.generation)
+            .with_topics(Some(vec![topic(ORDERS), topic(RETRY)]));
+        let answer = wire.ask(9, &OffsetFetchRequest::default().with_groups(vec![asked]))?;
+        let answer = &answer.groups[0];
+        ok(answer.error_code, "OffsetFetch");
+        let position = |at: usize| answer.topics[at].partitions[0].committed_offset;
+        self.next = (position(0).max(0), position(1));
+        assert!(self.next.1 >= LANE_BASE, "no position in the lane: {:?}", self.next);
+        // The unanswered commit has taken effect where the group is past it.
+        for (item, topic, offset) in std::mem::take(&mut self.in_doubt) {
+            if offset < if topic == RETRY { self.next.1 } else { self.next.0 } {
+                self.ledger.settled(item);
+            }
+        }
+        let (acknowledged, sent) = self.committed;
+        assert!(self.next.0 <= sent, "a commit that was never sent");
+        if self.next.0 < acknowledged {
+            println!("a commit was lost: {:?} {:?}", self.next, self.committed);
+            self.ledger.verdict.duplicates += u64::try_from(acknowledged - self.next.0).unwrap();
+        }
+        Ok(())
+    }
+
+    /// Takes the answers of everything unanswered, oldest first.
+    fn answers(&mut self, wire: &mut Wire, orders: bool) -> io::Result<()> {
+        let count = if orders { &self.orders } else { &self.nacks }.unanswered.len();
+        for _ in 0..count {
+            let answer = wire.get::<ProduceRequest>(PRODUCE)?;
+            let answer = &answer.responses[0].partition_responses[0];
+            let known = answer.error_code == DUPLICATE_SEQUENCE;
+            let producer = if orders { &mut self.orders } else { &mut self.nacks };
+            let sent = producer.unanswered.remove(0);
+            assert!(answer.error_code == 0 || known, "{:?} {answer:?}", sent.items);
+            for (item, count) in sent.items {
+                if orders {
+                    self.ledger.items[item].produced = true;
+                } else {
+                    self.ledger.failed(item, count);
+                }
+            }
+            self.counted();
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, wire: &mut Wire) -> io::Result<()> {
+        for _ in 0..if self.draining { 0 } else { 4 } {
+            self.produce_some();
+        }
+        for sent in &self.orders.unanswered {
+            wire.put(PRODUCE, &produce(sent));
+        }
+        let (orders, lane) = self.next;
+        wire.put(FETCH, &fetch(&[(ORDERS, orders), (RETRY, lane)], self.draining));
+        wire.flush()?;
+        self.answers(wire, true)?;
+        let fetched = wire.get::<FetchRequest>(FETCH)?;
+        let came_ms = now_ms();
+        let mut done = Vec::new();
+        for topic in &fetched.responses {
+            let partition = &topic.partitions[0];
+            assert_eq!(partition.error_code, 0, "{:?} {:?} {partition:?}", topic.topic, self.next);
+            let bytes = partition.records.clone().unwrap_or_default();
+            done.extend(self.take(topic.topic.as_str() == RETRY, bytes, came_ms));
+        }
+        self.work(done);
+        for sent in &self.nacks.unanswered {
+            wire.put(PRODUCE, &produce(sent));
+        }
+        let commits = self.next != (orders, lane);
+        if commits {
+            self.committed.1 = self.committed.1.max(self.next.0);
+            wire.put(COMMIT, &self.commit());
+        }
+        wire.flush()?;
+        self.answers(wire, false)?;
+        if commits {
+            let answer = wire.get::<OffsetCommitRequest>(COMMIT)?;
+            for topic in &answer.topics {
+                ok(topic.partitions[0].error_code, "OffsetCommit");
+            }
+            self.counted();
+            self.committed.0 = self.next.0;
+            for (item, ..) in std::mem::take(&mut self.in_doubt) {
+                self.ledger.settled(item);
+            }
+        }
+        Ok(())
+    }
+
+    fn produce_some(&mut self) {
+        let mut items = Vec::new();
+        let mut produced = Vec::new();
+        for _ in 0..self.rng.usize(1..4) {
+            let fails = match self.rng.u8(..10) {
+                0..=5 => 0,
+                6..=7 => 1,
+                8 => self.rng.u32(2..4),
+                _ => 99,
+            };
+            let item = self.ledger.items.len();
+            self.ledger.items.push(Item::new(fails));
+            let value = format!("{item}:{}", "x".repeat(self.rng.usize(..600)));
+            items.push((item, 0));
+            produced.push(Produced { value, headers: Vec::new() });
+        }
+        self.orders.send(ORDERS, items, &produced);
+    }
+
+    /// What a fetched partition brought.
+    fn take(&mut self, lane: bool, bytes: Bytes, came_ms: i64) -> Vec<Work> {
+        let mut work = Vec::new();
+        for record in read(bytes) {
+            let next = if lane { &mut self.next.1 } else { &mut self.next.0 };
+            if record.offset < *next {
+                continue;
+            }
+            *next = record.offset + 1;
+            let value = String::from_utf8(record.value.clone().unwrap().to_vec()).unwrap();
+            let item: usize = value.split(':').next().unwrap().parse().unwrap();
+            let topic = if lane { RETRY } else { ORDERS };
+            let mut count = 0;
+            if lane {
+                count = u32::try_from(header(&record, "RECONSUME_TIME")).unwrap();
+                let due_ms = header(&record, "x-retry-due-ms");
+                self.ledger.redelivery(Redelivery { item, count, due_ms, came_ms });
+            } else {
+                self.ledger.first_delivery(item, record.offset);
+            }
+            work.push(Work { item, count, place: (topic, record.offset), value });
+        }
+        work
+    }
+
+    /// Fails what is to fail, is done with the rest.
+    fn work(&mut self, work: Vec<Work>) {
+        for Work { item, count, place: (topic, offset), value } in work {
+            if count >= self.ledger.items[item].fails {
+                self.in_doubt.push((item, topic, offset));
+                continue;
+            }
+            self.ledger.failing(item, count);
+            let headers = vec![("x-retry-origin", format!("{topic}-0@{offset}"))];
+            self.nacks.send(RETRY, vec![(item, count)], &[Produced { value, headers }]);
+        }
+    }
+
+    fn commit(&self) -> OffsetCommitRequest {
+        let topic = |topic, offset| {
+            let partition = OffsetCommitRequestPartition::default().with_committed_offset(offset);
+            OffsetCommitRequestTopic::default()
+                .with_name(name(topic))
+                .with_partitions(vec![partition])
+        };
+        OffsetCommitRequest::default()
+            .with_group_id(group())
+            .with_generation_id_or_member_epoch(self.generation)
+            .with_member_id(s(&self.member))
+            .with_topics(vec![topic(ORDERS, self.next.0), topic(RETRY, self.next.1)])
+    }
+
+    /// Reads all dead letters.
+    pub fn bury(&mut self, to: SocketAddr) -> io::Result<()> {
+        let mut wire = Wire::connect(to)?;
+        let mut next = 0;
+        loop {
+            let answer = wire.ask(FETCH, &fetch(&[(DEAD, next)], false))?;
+            let partition = &answer.responses[0].partitions[0];
+            ok(partition.error_code, "Fetch of the dead letters");
+            let before = next;
+            for record in read(partition.records.clone().unwrap_or_default()) {
+                if record.offset >= next {
+                    next = record.offset + 1;
+                    let value = String::from_utf8(record.value.clone().unwrap().to_vec()).unwrap();
+                    let item = value.split(':').next().unwrap().parse().unwrap();
+                    let failures = header(&record, "__dlq.errors.delivery.count");
+                    self.ledger.dead_letter(item, u32::try_from(failures).unwrap());
+                }
+            }
+            if next == before {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Producer {
+    fn send(&mut self, topic: &'static str, items: Vec<(usize, u32)>, records: &[Produced]) {
+        let bytes = batch(self.id, self.next, records);
+        let sequence = self.next;
+        self.next += i32::try_from(records.len()).unwrap();
+        self.unanswered.push(Sent { topic, sequence, bytes, items });
+    }
+}
+
+/// The consumer protocol's metadata, version 0: topics, no user data.
+fn subscription(topics: &[&str]) -> Bytes {
+    let mut out = BytesMut::new();
+    out.put_i16(0);
+    out.put_i32(i32::try_from(topics.len()).unwrap());
+    for topic in topics {
+        out.put_i16(i16::try_from(topic.len()).unwrap());
+        out.put_slice(topic.as_bytes());
+    }
+    out.put_i32(-1);
+    out.freeze()
+}
+
+fn new_producer(wire: &mut Wire) -> io::Result<i64> {
+    let request = InitProducerIdRequest::default()
+        .with_transactional_id(None)
+        .with_producer_id(ProducerId(-1))
+        .with_producer_epoch(-1);
+    let answer = wire.ask(4, &request)?;
+    ok(answer.error_code, "InitProducerId");
+    Ok(answer.producer_id.0)
+}
+
+fn produce(sent: &Sent) -> ProduceRequest {
+    assert!(sent.sequence >= 0);
+    let partition = PartitionProduceData::default().with_records(Some(sent.bytes.clone()));
+    let topic = TopicProduceData::default()
+        .with_name(name(sent.topic))
+        .with_partition_data(vec![partition]);
+    ProduceRequest::default().with_acks(-1).with_timeout_ms(30_000).with_topic_data(vec![topic])
+}
+
+fn fetch(places: &[(&str, i64)], wait: bool) -> FetchRequest {
+    let topic = |(topic, offset): &(&str, i64)| {
+        let partition =
+            FetchPartition::default().with_fetch_offset(*offset).with_partition_max_bytes(1 << 20);
+        FetchTopic::default().with_topic(name(topic)).with_partitions(vec![partition])
+    };
+    FetchRequest::default()
+        .with_replica_id(BrokerId(-1))
+        .with_max_wait_ms(if wait { 20 } else { 0 })
+        .with_min_bytes(1)
+        .with_max_bytes(8 << 20)
+        .with_session_epoch(-1)
+        .with_topics(places.iter().map(topic).collect())
+}
+
+fn read(bytes: Bytes) -> Vec<RecordView> {
+    let mut all = Vec::new();
+    for batch in batches(bytes, 16 << 20) {
+        for record in records(&batch.unwrap(), 16 << 20).unwrap() {
+            all.push(record.unwrap());
+        }
+    }
+    all
+}
+
+fn header(record: &RecordView, name: &str) -> i64 {
+    let value = record.headers.last(name).flatten();
+    let value = value.unwrap_or_else(|| panic!("no header {name} at {}", record.offset));
+    String::from_utf8(value.to_vec()).unwrap().parse().unwrap()
+}

@@ -1,0 +1,99 @@
+//! The engine and its journal in a simulated world that loses power: nothing acknowledged is lost,
+//! no count falls, nothing is early, nothing acknowledged is delivered again, and what is read
+//! back is what was live.
+//!
+//! `SIM_SEEDS=500 cargo test --release --test sim -- --nocapture` runs more of it;
+//! `SIM_SEED=<n>` runs one seed again.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::single_match_else,
+    clippy::needless_pass_by_value,
+    clippy::double_ended_iterator_last,
+    missing_docs,
+    unreachable_pub,
+    reason = "a test may stop at a surprise, and none of this is a library"
+)]
+
+mod compare;
+mod invariants;
+mod model;
+mod script;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use script::{Cuts, run};
+
+/// Things that happen in one run.
+const STEPS: u32 = 400;
+/// Runs of an ordinary test.
+const SEEDS: u64 = 4;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn the_same_seed_gives_the_same_run() {
+    for seed in [1, 2] {
+        let first = run(seed, STEPS, Cuts::Random);
+        assert_eq!(run(seed, STEPS, Cuts::Random), first, "seed {seed}");
+        assert!(first.crashes > 1 && first.redelivered > 10, "too little happened: {first:?}");
+        assert_ne!(run(seed + 10, STEPS, Cuts::Random).trace, first.trace);
+    }
+}
+
+fn a_power_cut_at_every_write_of_a_run_loses_nothing() {
+    let steps = 120;
+    let whole = run(3, steps, Cuts::Never);
+    assert!(whole.operations > 60, "{whole:?}");
+    let stride = if number("SIM_SEEDS").is_some() { 1 } else { 11 };
+    for cut in (1..=whole.operations).step_by(stride) {
+        println!("power cut at operation {cut} of {}", whole.operations);
+        run(3, steps, Cuts::At(cut));
+    }
+}
+
+fn nothing_is_lost_for_any_seed() {
+    let (first, count) = match (number("SIM_SEED"), number("SIM_SEEDS")) {
+        (Some(seed), _) => (seed, 1),
+        (None, Some(count)) => (0, count),
+        (None, None) => (0, SEEDS),
+    };
+    let mut failed = 0;
+    let mut redelivered = 0;
+    for seed in first..first + count {
+        match catch_unwind(AssertUnwindSafe(|| run(seed, STEPS, Cuts::Random))) {
+            Ok(ran) => redelivered += ran.redelivered,
+            Err(_) => {
+                failed += 1;
+                println!("SIM_SEED={seed} cargo test --release --test sim -- --nocapture");
+            }
+        }
+    }
+    println!("sim: {redelivered} redeliveries");
+    println!("sim: {count} seeds, {failed} failed");
+    assert_eq!(failed, 0, "the seeds above failed");
+}
+
+fn main() {
+    let checks: [(&str, fn()); 3] = [
+        ("the_same_seed_gives_the_same_run", the_same_seed_gives_the_same_run),
+        (
+            "a_power_cut_at_every_write_of_a_run_loses_nothing",
+            a_power_cut_at_every_write_of_a_run_loses_nothing,
+        ),
+        ("nothing_is_lost_for_any_seed", nothing_is_lost_for_any_seed),
+    ];
+    let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let only_seed = number("SIM_SEED").is_some();
+    for (name, check) in checks {
+        let wanted = filters.is_empty() || filters.iter().any(|filter| name.contains(filter));
+        if wanted && (!only_seed || name.contains("any_seed")) {
+            check();
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! What the pages on retry semantics promise, written a second time and as plainly as possible.
+//!
+//! Judges the real engine: every answer and, after every crash, the whole state.
+
+use std::collections::BTreeMap;
+
+use reprise::model::{GroupId, LaneOffset, MemberId, Origin, Slot, TopicName};
+use reprise::retry::Want;
+
+pub const CONSUME_TIMEOUT_MS: i64 = 30_000;
+const TAKE_MAX: usize = 16;
+const BATCHES_KEPT: usize = 5;
+
+/// The rules in force: delays by level, retries before the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    pub levels_ms: Vec<i64>,
+    pub max: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stands {
+    Waiting { due: i64, delay_ms: i64, level: Option<u32> },
+    Inflight(LaneOffset),
+    Committed(i64),
+    Dead(i64),
+    Discarded(i64),
+}
+
+/// One failed record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub group: GroupId,
+    pub origin: Option<Origin>,
+    pub stands: Stands,
+    pub count: u32,
+    pub handouts: u32,
+    pub losses: u32,
+    pub passed: Option<i64>,
+    pub expires: Option<i64>,
+    pub superseded: bool,
+    pub lanes: Vec<LaneOffset>,
+    /// The value its bytes carry: those of the nack it began with.
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    Origin(Origin),
+    Lane(LaneOffset),
+    Nothing,
+}
+
+#[derive(Clone, Debug)]
+pub struct Nack {
+    pub named: Named,
+    pub want: Want,
+    pub committed: Option<i64>,
+    pub text: String,
+}
+
+/// What became of a nack: nothing changed, comes back at, dead, discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Became {
+    Nothing(u64),
+    Due(u64, i64),
+    Dead(u64),
+    Discarded(u64),
+}
+
+/// One redelivery: lane offset, failures so far, value.
+pub type Redelivery = (i64, u32, String);
+
+/// What the engine answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    Nacked(Vec<Became>),
+    Repeated,
+    Bad(Vec<usize>),
+    Taken(Vec<Redelivery>, LaneOffset, LaneOffset),
+    Committed(usize),
+    Refused,
+    Slot(u16, LaneOffset, LaneOffset),
+    Done,
+}
+
+/// Everything the engine may know, as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Model {
+    pub now: i64,
+    pub rules: Rules,
+    pub records: BTreeMap<u64, Record>,
+    pub next_id: u64,
+    pub slots: BTreeMap<(GroupId, u16), (Option<MemberId>, u64)>,
+    /// Committed offsets of real partitions.
+    pub committed: BTreeMap<(GroupId, TopicName, i32), i64>,
+    /// First and last sequence of the last batches of a group's producer.
+    pub stamps: BTreeMap<(GroupId, i64), Vec<(i32, i32)>>,
+}
+
+/// Groups whose name begins so keep no dead letters.
+pub const DROPS: &str = "drops";
+
+enum Verdict {
+    Begin,
+    Charge(u64),
+    Keep(u64),
+}
+
+impl Model {
+    pub fn new(now: i64, rules: Rules) -> Self {
+        Self {
+            now,
+            rules,
+            records: BTreeMap::new(),
+            next_id: 0,
+            slots: BTreeMap::new(),
+            committed: BTreeMap::new(),
+            stamps: BTreeMap::new(),
+        }
+    }
+
+    pub fn nacks(
+        &mut self,
+        group: &GroupId,
+        stamp: Option<(i64, i32, i32)>,
+        nacks: &[Nack],
+    ) -> Said {
+        if let Some((id, first, last)) = stamp {
+            let seen = self.stamps.get(&(group.clone(), id));
+            if seen.is_some_and(|seen| seen.contains(&(first, last))) {
+                return Said::Repeated;
+            }
+        }
+        let bad = |(n, nack)| self.judge(group, nack).is_none().then_some(n);
+        let bad: Vec<usize> = nacks.iter().enumerate().filter_map(bad).collect();
+        if !bad.is_empty() {
+            return Said::Bad(bad);
+        }
+        if let Some((id, first, last)) = stamp {
+            let seen = self.stamps.entry((group.clone(), id)).or_default();
+            seen.push((first, last));
+            seen.drain(..seen.len().saturating_sub(BATCHES_KEPT));
+        }
+        Said::Nacked(nacks.iter().map(|nack| self.nack(group, nack)).collect())
+    }
+
+    fn judge(&self, group: &GroupId, nack: &Nack) -> Option<Verdict> {
+        match &nack.named {
+            Named::Nothing => Some(Verdict::Begin),
+            Named::Lane(lane) => {
+                let named = |(_, r): &(&u64, &Record)| r.group == *group && r.lanes.contains(lane);
+                let (id, record) = self.records.iter().find(named)?;
+                if record.lanes.last() != Some(lane) {
+                    return Some(Verdict::Keep(*id));
+                }
+                match record.stands {
+                    Stands::Inflight(_) => Some(Verdict::Charge(*id)),
+                    Stands::Committed(at) if self.now <= at + CONSUME_TIMEOUT_MS => {
+                        Some(Verdict::Charge(*id))
+                    }
+                    Stands::Committed(_) => None,
+                    _ => Some(Verdict::Keep(*id)),
+                }
+            }
+            Named::Origin(origin) => {
+                let Some(id) = self.of_origin(group, origin) else { return Some(Verdict::Begin) };
+                let record = &self.records[&id];
+                let past = match nack.committed {
+                    Some(offset) => offset > origin.offset,
+                    None => record.passed.is_some(),
+                };
+                match record.stands {
+                    Stands::Inflight(_) if past => Some(Verdict::Charge(id)),
+                    _ => Some(Verdict::Keep(id)),
+                }
+            }
+        }
+    }
+
+    fn nack(&mut self, group: &GroupId, nack: &Nack) -> Became {
+        let id = match self.judge(group, nack).unwrap() {
+            Verdict::Keep(id) => return Became::Nothing(id),
+            Verdict::Charge(id) => id,
+            Verdict::Begin => self.begin(group, nack),
+        };
+        let mut record = self.records.remove(&id).unwrap();
+        let counts = nack.named != Named::Nothing;
+        let max = if counts { self.rules.max } else { u32::MAX };
+        let level = nack.want.level.unwrap_or(0);
+        let exact = nack.want.delay_ms.map(|ms| (i64::try_from(ms).unwrap(), None));
+        let highest = u32::try_from(self.rules.levels_ms.len()).unwrap();
+        let asked = if level > 0 { level.unsigned_abs() } else { 3 + record.count };
+        let asked = asked.min(highest);
+        let ladder = (self.rules.levels_ms[asked as usize - 1], Some(asked));
+        let (delay_ms, level_used) = exact.unwrap_or(ladder);
+        let ends = level < 0 || record.count >= max;
+        let past = |offset: i64| record.origin.as_ref().is_some_and(|o| o.offset < offset);
+        if counts {
+            if record.passed.is_none() && nack.committed.is_some_and(past) {
+                record.passed = Some(self.now);
+            }
+            record.count += 1;
+            record.losses = 0;
+        }
+        record.stands = match (ends, group.as_str().starts_with(DROPS)) {
+            (false, _) => Stands::Waiting { due: self.now + delay_ms, delay_ms, level: level_used },
+            (true, false) => Stands::Dead(self.now),
+            (true, true) => Stands::Discarded(self.now),
+        };
+        record.expires = memory_ends(&record);
+        let became = match record.stands {
+            Stands::Dead(_) => Became::Dead(id),
+            Stands::Discarded(_) => Became::Discarded(id),
+            _ => Became::Due(id, self.now + delay_ms),
+        };
+        self.records.insert(id, record);
+        became
+    }
+
+    fn begin(&mut self, group: &GroupId, nack: &Nack) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        let origin = match &nack.named {
+            Named::Origin(origin) => Some(origin.clone()),
+            _ => None,
+        };
+        let record = Record {
+            group: group.clone(),
+            origin,
+            stands: Stands::Discarded(self.now),
+            count: 0,
+            handouts: 0,
+            losses: 0,
+            passed: None,
+            expires: None,
+            superseded: false,
+            lanes: Vec::new(),
+            text: nack.text.clone(),
+        };
+        self.records.insert(id, record);
+        id
+    }
+
+    pub fn take(&mut self, group: &GroupId, from: LaneOffset, max: usize) -> Said {
+        let max = max.min(TAKE_MAX);
+        let slot = (group.clone(), from.slot.0);
+        let (member, mut next) = self.slots.get(&slot).cloned().unwrap_or((None, 0));
+        let held = member.is_some();
+        let mut ids: Vec<u64> = Vec::new();
+        if held && from.sequence <= next {
+            let open = self.open(group, from.slot);
+            ids.extend(open.iter().filter(|(lane, _)| *lane >= from).map(|(_, id)| *id).take(max));
+            let mut due = self.due(group);
+            due.truncate(max - ids.len());
+            for (due_at, id) in due {
+                assert!(due_at <= self.now, "never early");
+                let record = self.records.get_mut(&id).unwrap();
+                let lane = LaneOffset { slot: from.slot, sequence: next };
+                next += 1;
+                record.stands = Stands::Inflight(lane);
+                record.lanes.push(lane);
+                record.handouts += 1;
+                record.expires = Some(self.now + CONSUME_TIMEOUT_MS);
+                ids.push(id);
+            }
+            self.slots.insert(slot, (member, next));
+        }
+        let redeliveries = ids.iter().map(|id| {
+            let record = &self.records[id];
+            (record.lanes.last().unwrap().to_kafka(), record.count, record.text.clone())
+        });
+        let redeliveries = redeliveries.collect();
+        // A slot nobody holds, or asked for beyond its end, ends where it is asked for.
+        let (position, end) = if held { self.view(group, from.slot, next) } else { (from, from) };
+        Said::Taken(redeliveries, position, end.max(from))
+    }
+
+    pub fn lane_commit(&mut self, group: &GroupId, up_to: LaneOffset) -> Said {
+        let known = self.slots.get(&(group.clone(), up_to.slot.0));
+        if known.is_none_or(|(_, next)| up_to.sequence > *next) {
+            return Said::Refused;
+        }
+        let mut acknowledged = 0;
+        for (lane, id) in self.open(group, up_to.slot) {
+            if lane < up_to {
+                let record = self.records.get_mut(&id).unwrap();
+                record.stands = Stands::Committed(self.now);
+                record.expires = memory_ends(record);
+                acknowledged += 1;
+            }
+        }
+        Said::Committed(acknowledged)
+    }
+
+    pub fn origin_commit(
+        &mut self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+        offset: i64,
+    ) -> Said {
+        self.committed.insert((group.clone(), topic.clone(), partition), offset);
+        let mut forgotten = Vec::new();
+        for (id, record) in &mut self.records {
+            let Some(origin) = &record.origin else { continue };
+            let same = origin.topic == *topic && origin.partition == partition;
+            if record.group != *group || !same || record.superseded {
+                continue;
+            }
+            let is_past = origin.offset < offset;
+            match (record.passed, is_past, record.stands) {
+                (None, true, _) => {
+                    record.passed = Some(self.now);
+                    if !matches!(record.stands, Stands::Waiting { .. } | Stands::Inflight(_)) {
+                        record.expires = memory_ends(record);
+                    }
+                }
+                (Some(_), false, Stands::Committed(_) | Stands::Discarded(_)) => {
+                    forgotten.push(*id);
+                }
+                (Some(_), false, Stands::Dead(_)) => record.superseded = true,
+                (Some(_), false, _) => record.passed = None,
+                _ => {}
+            }
+        }
+        for id in forgotten {
+            self.records.remove(&id);
+        }
+        Said::Done
+    }
+
+    pub fn join(&mut self, group: &GroupId, member: &MemberId) -> Said {
+        let of_group = || self.slots.iter().filter(|((g, _), _)| g == group);
+        let held = of_group().find(|(_, (holder, _))| holder.as_ref() == Some(member));
+        let free = of_group().find(|(_, (holder, _))| holder.is_none());
+        let slot = held.or(free).map(|((_, slot), (_, next))| (*slot, *next));
+        let new = of_group().last().map_or(0, |((_, slot), _)| slot + 1);
+        let (slot, next) = slot.unwrap_or((new, 0));
+        self.slots.insert((group.clone(), slot), (Some(member.clone()), next));
+        let (position, end) = self.view(group, Slot(slot), next);
+        Said::Slot(slot, position, end)
+    }
+
+    pub fn leave(&mut self, group: &GroupId, member: &MemberId) {
+        let Some(slot) = self.slot_of(group, member) else { return };
+        for (_, id) in self.open(group, Slot(slot)) {
+            self.lost(id);
+        }
+        self.slots.get_mut(&(group.clone(), slot)).unwrap().0 = None;
+    }
+
+    /// Time has come to this moment.
+    pub fn time(&mut self, now: i64) {
+        self.now = now;
+        let due = |(_, r): &(&u64, &Record)| r.expires.is_some_and(|at| at <= now);
+        let due: Vec<u64> = self.records.iter().filter(due).map(|(id, _)| *id).collect();
+        for id in due {
+            if matches!(self.records[&id].stands, Stands::Inflight(_)) {
+                self.lost(id);
+            } else {
+                self.records.remove(&id);
+            }
+        }
+    }
+
+    /// Other rules, or the same after a restart at another moment: stored times come nearer where
+    /// neither clock nor table explains them, and never go away.
+    pub fn reload(&mut self, rules: &Rules) {
+        self.rules = rules.clone();
+        for record in self.records.values_mut() {
+            if let Stands::Waiting { due, delay_ms, level } = record.stands {
+                let present = level.and_then(|level| rules.levels_ms.get(level as usize - 1));
+                let shorter = present.map_or(delay_ms, |present| delay_ms.min(*present));
+                if self.now + shorter < due {
+                    let due = self.now + shorter;
+                    record.stands = Stands::Waiting { due, delay_ms: shorter, level };
+                }
+            }
+            record.expires = record.expires.map(|at| at.min(self.now + CONSUME_TIMEOUT_MS));
+        }
+    }
+
+    pub fn slot_of(&self, group: &GroupId, member: &MemberId) -> Option<u16> {
+        let mut slots = self.slots.iter().filter(|((g, _), _)| g == group);
+        let held = slots.find(|(_, (holder, _))| holder.as_ref() == Some(member));
+        held.map(|((_, slot), _)| *slot)
+    }
+
+    /// What the slot has open, by lane offset.
+    pub fn open(&self, group: &GroupId, slot: Slot) -> Vec<(LaneOffset, u64)> {
+        let mut open: Vec<(LaneOffset, u64)> = Vec::new();
+        for (id, record) in self.records.iter().filter(|(_, record)| record.group == *group) {
+            if let Stands::Inflight(lane) = record.stands
+                && lane.slot == slot
+            {
+                open.push((lane, *id));
+            }
+        }
+        open.sort();
+        open
+    }
+
+    /// The next moment at which something happens by itself.
+    pub fn next_deadline(&self) -> Option<i64> {
+        let times = self.records.values().flat_map(|record| {
+            let due = match record.stands {
+                Stands::Waiting { due, .. } => Some(due),
+                _ => None,
+            };
+            [due, record.expires]
+        });
+        times.flatten().filter(|at| *at > self.now).min()
+    }
+
+    fn of_origin(&self, group: &GroupId, origin: &Origin) -> Option<u64> {
+        let same = |r: &Record| r.group == *group && r.origin.as_ref() == Some(origin);
+        let found = self.records.iter().find(|(_, r)| same(r) && !r.superseded);
+        found.map(|(id, _)| *id)
+    }
+
+    fn due(&self, group: &GroupId) -> Vec<(i64, u64)> {
+        let mut due: Vec<(i64, u64)> = Vec::new();
+        for (id, record) in self.records.iter().filter(|(_, record)| record.group == *group) {
+            if let Stands::Waiting { due: at, .. } = record.stands
+                && at <= self.now
+            {
+                due.push((at, *id));
+            }
+        }
+        due.sort_unstable();
+        due
+    }
+
+    fn view(&self, group: &GroupId, slot: Slot, next: u64) -> (LaneOffset, LaneOffset) {
+        let end = LaneOffset { slot, sequence: next };
+        (self.open(group, slot).first().map_or(end, |(lane, _)| *lane), end)
+    }
+
+    fn lost(&mut self, id: u64) {
+        let record = self.records.get_mut(&id).unwrap();
+        let delay_ms = (1_000_i64 << record.losses.min(10)).min(30_000);
+        record.stands = Stands::Waiting { due: self.now + delay_ms, delay_ms, level: None };
+        record.losses += 1;
+        record.expires = None;
+    }
+}
+
+fn memory_ends(record: &Record) -> Option<i64> {
+    let (Stands::Committed(at) | Stands::Discarded(at)) = record.stands else { return None };
+    let passed = if record.origin.is_some() { record.passed? } else { at };
+    Some(at.max(passed) + CONSUME_TIMEOUT_MS)
+}

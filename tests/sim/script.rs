@@ -1,0 +1,347 @@
+//! What happens in a simulation: everything that can, in an order the seed chooses.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use fastrand::Rng;
+use reprise::engine::{NackBatch, NackRequest, Producer};
+use reprise::model::{GroupId, LaneOffset, MemberId, Origin, Slot};
+use reprise::retry::{self, Reporter, Want};
+use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
+
+use crate::model::{Nack, Named, Rules, Said};
+use crate::world::{self, Cut, World};
+
+const GROUPS: [&str; 2] = ["shop", "drops-shop"];
+const TOPICS: [&str; 2] = ["orders", "bills"];
+const OFFSETS: i64 = 6;
+const MEMBERS: u8 = 3;
+
+/// When the power goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Cuts {
+    Never,
+    /// Once, in the middle of this operation of the disk.
+    At(u64),
+    /// Again and again, after a random number of operations, among kills and clean ends.
+    Random,
+}
+
+/// How a run went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Of everything that happened.
+    pub trace: u64,
+    /// Operations of the disk.
+    pub operations: u64,
+    pub crashes: u32,
+    pub redelivered: u32,
+}
+
+pub struct Script {
+    rng: Rng,
+    world: World,
+    cuts: Cuts,
+    trace: DefaultHasher,
+    redelivered: u32,
+    /// The id of each group's producer.
+    producer: u32,
+}
+
+fn rules(rng: &mut Rng) -> Rules {
+    let tables: [&[i64]; 4] =
+        [&[10, 20, 50, 1_000, 5_000, 60_000], &[5, 5, 200, 40_000], &[1_000, 2_000, 3_000], &[7]];
+    Rules { levels_ms: tables[rng.usize(..tables.len())].to_vec(), max: rng.u32(0..5) }
+}
+
+pub fn run(seed: u64, steps: u32, cuts: Cuts) -> Ran {
+    let mut rng = Rng::with_seed(seed);
+    let world = World::new(seed, rules(&mut rng));
+    let trace = DefaultHasher::new();
+    let mut script = Script { rng, world, cuts, trace, redelivered: 0, producer: 0 };
+    script.arm();
+    for _ in 0..steps {
+        let went = script.step();
+        let operations = script.world.disk.operations();
+        (went.is_ok(), operations).hash(&mut script.trace);
+        if went.is_err() {
+            script.restart();
+        }
+    }
+    script.cuts = Cuts::Never;
+    if script.world.replay_equals_live().is_err() {
+        script.restart();
+        script.world.replay_equals_live().unwrap();
+    }
+    Ran {
+        trace: script.trace.finish(),
+        operations: script.world.disk.operations(),
+        crashes: script.world.crashes,
+        redelivered: script.redelivered,
+    }
+}
+
+impl Script {
+    fn arm(&mut self) {
+        match self.cuts {
+            Cuts::Never => {}
+            Cuts::At(n) => {
+                self.world.cut_in(n);
+                self.cuts = Cuts::Never;
+            }
+            Cuts::Random => {
+                let n = self.rng.u64(1..120);
+                self.world.cut_in(n);
+            }
+        }
+    }
+
+    /// A crash, and as many starts as it takes.
+    fn restart(&mut self) {
+        loop {
+            let power = self.rng.bool();
+            self.world.crash(power);
+            self.world.tell_story(|| format!("crash, power cut {power}"));
+            if self.rng.u8(..8) == 0 {
+                let file = if self.rng.bool() { "index.redb" } else { "retries.redb" };
+                self.world.tell_story(|| format!("{file} is gone"));
+                // Not there yet, or not durable: as good as removed.
+                let _ = self.world.disk.disk().remove(file);
+            }
+            self.arm();
+            let away_ms = match self.rng.u8(..10) {
+                0 => -self.rng.i64(0..20_000),
+                1 => self.rng.i64(0..100_000),
+                _ => self.rng.i64(0..50),
+            };
+            self.world.tell_story(|| format!("start {away_ms} ms later"));
+            if self.world.start(away_ms).is_ok() {
+                return;
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<(), Cut> {
+        let group = GroupId::new(GROUPS[usize::from(self.rng.u8(..4) == 0)]);
+        let kind = self.rng.u8(..100);
+        (kind, group.as_str()).hash(&mut self.trace);
+        self.world.tell_story(|| format!("step {kind} of {group}"));
+        match kind {
+            0..=21 => self.nacks(&group)?,
+            22..=41 => self.take(&group)?,
+            42..=50 => self.lane_commit(&group)?,
+            51..=57 => self.origin_commit(&group)?,
+            58..=64 => self.join(&group)?,
+            65..=66 => self.leave(&group),
+            67 => self.reload(),
+            68..=79 => self.pass(),
+            80..=94 => self.world.flush()?,
+            95..=96 => self.world.keep()?,
+            97..=98 => self.world.house()?,
+            _ if matches!(self.cuts, Cuts::Random) => return Err(Cut),
+            _ => self.world.flush()?,
+        }
+        Ok(())
+    }
+
+    fn said(&mut self, said: &Said) {
+        format!("{said:?}").hash(&mut self.trace);
+        self.world.tell_story(|| format!("  {said:?}"));
+        if let Said::Taken(redeliveries, ..) = said {
+            self.redelivered += u32::try_from(redeliveries.len()).unwrap();
+        }
+    }
+
+    fn nacks(&mut self, group: &GroupId) -> Result<(), Cut> {
+        let stamp = if self.rng.u8(..3) == 0 { None } else { Some(self.stamp(group)) };
+        let many = match stamp {
+            Some((_, first, last)) => usize::try_from(last - first + 1).unwrap(),
+            None => self.rng.usize(1..4),
+        };
+        let nacks: Vec<Nack> = (0..many).map(|_| self.nack(group)).collect();
+        let said = self.world.model.nacks(group, stamp, &nacks);
+        self.said(&said);
+        let batch = NackBatch {
+            group: group.clone(),
+            by: Reporter { member: None, client: "sim".into() },
+            producer: stamp.map(|(id, first, last)| Producer { id, epoch: 0, first, last }),
+            nacks: nacks.iter().map(request).collect(),
+        };
+        let engine = self.world.running.as_ref().unwrap().engine.clone();
+        self.world.ask(async move { engine.nacks(batch).await }, world::nacked, said)
+    }
+
+    /// The next batch of the group's producer, or one of its last five again. A producer whose
+    /// past a crash has put in doubt is another one from then on.
+    fn stamp(&mut self, group: &GroupId) -> (i64, i32, i32) {
+        let of = |id: i64| (group.clone(), id);
+        let stamps = &self.world.model.stamps;
+        if self.producer < self.world.crashes && !stamps.contains_key(&of(self.producer.into())) {
+            self.producer = self.world.crashes;
+        }
+        let id = i64::from(self.producer);
+        let seen = stamps.get(&of(id)).cloned().unwrap_or_default();
+        if !seen.is_empty() && self.rng.u8(..4) == 0 {
+            let (first, last) = seen[self.rng.usize(..seen.len())];
+            return (id, first, last);
+        }
+        let first = seen.last().map_or(0, |(_, last)| last + 1);
+        (id, first, first + self.rng.i32(0..3))
+    }
+
+    fn nack(&mut self, group: &GroupId) -> Nack {
+        let named = match self.rng.u8(..10) {
+            0..=4 => Named::Origin(self.origin()),
+            5..=8 => self.some_lane(group).map_or(Named::Nothing, Named::Lane),
+            _ => Named::Nothing,
+        };
+        let level = match self.rng.u8(..12) {
+            0 => Some(-1),
+            1..=3 => Some(self.rng.i32(0..8)),
+            _ => None,
+        };
+        let delay_ms = (self.rng.u8(..8) == 0).then(|| self.rng.u64(1..10_000));
+        let committed = match &named {
+            Named::Origin(origin) if self.rng.bool() => {
+                let of = (group.clone(), origin.topic.clone(), origin.partition);
+                self.world.model.committed.get(&of).copied()
+            }
+            _ => None,
+        };
+        let text = format!("{named:?} {}", "v".repeat(self.rng.usize(..300)));
+        Nack { named, want: Want { level, delay_ms }, committed, text }
+    }
+
+    fn origin(&mut self) -> Origin {
+        let topic = TOPICS[self.rng.usize(..TOPICS.len())].into();
+        Origin { topic, partition: 0, offset: self.rng.i64(0..OFFSETS) }
+    }
+
+    /// A hand-out there was, mostly, and mostly the last one of its entry.
+    fn some_lane(&mut self, group: &GroupId) -> Option<LaneOffset> {
+        if self.rng.u8(..12) == 0 {
+            return Some(LaneOffset { slot: Slot(self.rng.u16(..4)), sequence: 900_000 });
+        }
+        let records = self.world.model.records.values();
+        let lanes: Vec<_> = records
+            .filter(|r| r.group == *group && !r.lanes.is_empty())
+            .map(|r| &r.lanes)
+            .collect();
+        let lanes = lanes.get(self.rng.usize(..lanes.len().max(1)))?;
+        let any = self.rng.u8(..4) == 0;
+        if any { lanes.get(self.rng.usize(..lanes.len())) } else { lanes.last() }.copied()
+    }
+
+    fn some_slot(&mut self, group: &GroupId) -> (Slot, u64) {
+        let slots = self.world.model.slots.iter().filter(|((g, _), _)| g == group);
+        let slots: Vec<_> = slots.map(|((_, slot), (_, next))| (Slot(*slot), *next)).collect();
+        let some = slots.get(self.rng.usize(..slots.len().max(1)));
+        some.copied().unwrap_or((Slot(0), 0))
+    }
+
+    fn take(&mut self, group: &GroupId) -> Result<(), Cut> {
+        let (slot, next) = self.some_slot(group);
+        let open = self.world.model.open(group, slot);
+        let position = open.first().map_or(next, |(lane, _)| lane.sequence);
+        let sequence = match self.rng.u8(..6) {
+            0 => position,
+            1 => next + self.rng.u64(..2),
+            _ => next,
+        };
+        let from = LaneOffset { slot, sequence };
+        let max = self.rng.usize(1..5);
+        let said = self.world.model.take(group, from, max);
+        self.said(&said);
+        let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
+        let asked = async move { engine.take(&of, from, max).await };
+        self.world.ask(asked, world::taken, said)
+    }
+
+    fn lane_commit(&mut self, group: &GroupId) -> Result<(), Cut> {
+        let (slot, next) = self.some_slot(group);
+        let sequence = match self.rng.u8(..6) {
+            0 => next + self.rng.u64(..2),
+            _ => next.saturating_sub(self.rng.u64(..4)),
+        };
+        let up_to = LaneOffset { slot, sequence };
+        let said = self.world.model.lane_commit(group, up_to);
+        self.said(&said);
+        let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
+        let asked = async move { engine.lane_commit(&of, up_to).await };
+        self.world.ask(asked, Said::Committed, said)
+    }
+
+    fn origin_commit(&mut self, group: &GroupId) -> Result<(), Cut> {
+        let Origin { topic, partition, .. } = self.origin();
+        let offset = self.rng.i64(0..=OFFSETS);
+        let said = self.world.model.origin_commit(group, &topic, partition, offset);
+        let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
+        let offsets = vec![(topic, partition, offset)];
+        let asked = async move { engine.origin_commits(&of, offsets).await };
+        self.world.ask(asked, |()| Said::Done, said)
+    }
+
+    fn member(&mut self) -> MemberId {
+        MemberId::new(&format!("m-{}", self.rng.u8(..MEMBERS)))
+    }
+
+    fn join(&mut self, group: &GroupId) -> Result<(), Cut> {
+        let member = self.member();
+        let said = self.world.model.join(group, &member);
+        self.said(&said);
+        let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
+        let asked = async move { engine.join(&of, member).await };
+        self.world.ask(asked, |slot| Said::Slot(slot.slot.0, slot.position, slot.next), said)
+    }
+
+    fn leave(&mut self, group: &GroupId) {
+        let member = self.member();
+        self.world.model.leave(group, &member);
+        self.world.running.as_ref().unwrap().engine.leave(group, member);
+        self.world.tell();
+    }
+
+    fn reload(&mut self) {
+        let rules = rules(&mut self.rng);
+        self.world.model.reload(&rules);
+        self.world.running.as_ref().unwrap().engine.policies(world::policies(&rules));
+        self.world.tell();
+    }
+
+    /// Mostly to the next moment at which something is due; sometimes to just before it.
+    fn pass(&mut self) {
+        let next = self.world.model.next_deadline();
+        let to_next = next.map_or(0, |at| u64::try_from(at - self.world.model.now).unwrap());
+        let ms = match self.rng.u8(..8) {
+            0 => self.rng.u64(..3),
+            1 => to_next.saturating_sub(1),
+            2 => to_next + self.rng.u64(..2_000),
+            _ => to_next,
+        };
+        self.world.pass(ms);
+    }
+}
+
+fn request(nack: &Nack) -> NackRequest {
+    let named = match &nack.named {
+        Named::Origin(origin) => retry::Named::Origin(origin.clone()),
+        Named::Lane(lane) => retry::Named::Lane(*lane),
+        Named::Nothing => retry::Named::Nothing,
+    };
+    let record = RawRecord {
+        timestamp_ms: 1,
+        timestamp_type: TimestampType::CreateTime,
+        key: None,
+        value: Some(nack.text.clone().into()),
+        headers: std::iter::empty::<Header>().collect::<Headers>(),
+    };
+    NackRequest {
+        nack: retry::Nack {
+            named,
+            want: nack.want,
+            reason: None,
+            committed: nack.committed,
+            bytes: retry::Bytes::Value,
+        },
+        record: record.to_bytes(),
+    }
+}

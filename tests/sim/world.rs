@@ -1,0 +1,384 @@
+//! The engine and its journal on a disk in memory, stepped by one thread, beside the model.
+//!
+//! ```text
+//! question ─▶ model: what should be said, what should be known
+//!          ─▶ engine ─▶ journal ─▶ disk ──✂── power cut
+//! flush    ─▶ every answer must be what the model said
+//! crash    ─▶ the state read back must be the model's after what was acknowledged,
+//!             and after none, some or all of what was not: in that order, nothing else
+//! ```
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use reprise::clock::{Clock, Hand};
+use reprise::engine::{Driver, Engine, EngineError, NackReply, Parts, Replay, Taken};
+use reprise::journal::{Config, Disk, Journal, MemDisk, Stepped, Writer};
+use reprise::model::{GroupId, WallMs};
+use reprise::observe::Metrics;
+use reprise::retry::{LevelTable, NackOutcome, Policies, Policy};
+use reprise::wire::batch::{Batch, records};
+use reprise::wire::names::Templates;
+
+use crate::invariants;
+use crate::model::{Became, CONSUME_TIMEOUT_MS, DROPS, Model, Rules, Said, Stands};
+
+/// A question under way.
+type Asked = Pin<Box<dyn Future<Output = Result<Said, EngineError>>>>;
+
+/// The power went: nothing more can be said until the next start.
+#[derive(Debug)]
+pub struct Cut;
+
+pub struct World {
+    pub disk: MemDisk,
+    pub model: Model,
+    /// What the state would be after the last flush and after each question since.
+    since_flush: Vec<Model>,
+    asked: Vec<(Asked, Said)>,
+    pub running: Option<Running>,
+    /// Operations of the disk after which the power goes.
+    cut_at: Option<u64>,
+    hand: Hand,
+    pub crashes: u32,
+    /// The wall clock has gone back at some start.
+    went_back: bool,
+}
+
+pub struct Running {
+    pub engine: Engine,
+    driver: Driver,
+    writer: Writer,
+    pub journal: Journal,
+}
+
+fn journal_config() -> Config {
+    Config { segment_bytes: 8 << 10, checkpoint_bytes: 24 << 10, ..Config::default() }
+}
+
+pub fn policies(rules: &Rules) -> Policies {
+    let text: Vec<String> = rules.levels_ms.iter().map(|ms| format!("{ms}ms")).collect();
+    let (levels, _) = LevelTable::parse(&text.join(" ")).unwrap();
+    let keeps = Policy {
+        max_reconsume_times: rules.max,
+        levels: Arc::new(levels),
+        consume_timeout_ms: u64::try_from(CONSUME_TIMEOUT_MS).unwrap(),
+        keep_dead_letters: true,
+        lane: true,
+    };
+    let drops = Policy { keep_dead_letters: false, ..keeps.clone() };
+    Policies::new(keeps, vec![(format!("{DROPS}*"), drops)])
+}
+
+impl World {
+    pub fn new(seed: u64, rules: Rules) -> Self {
+        let now = 1_700_000_000_000;
+        let model = Model::new(now, rules);
+        let (_, hand) = Clock::told(WallMs(now));
+        let mut world = Self {
+            disk: MemDisk::new(seed),
+            since_flush: vec![model.clone()],
+            model,
+            asked: Vec::new(),
+            running: None,
+            cut_at: None,
+            hand,
+            crashes: 0,
+            went_back: false,
+        };
+        world.start(0).unwrap();
+        world
+    }
+
+    /// Cuts the power in the middle of the n-th next operation of the disk.
+    pub fn cut_in(&mut self, n: u64) {
+        self.cut_at = Some(self.disk.operations() + n);
+        self.disk.power_cut_at(n);
+    }
+
+    /// Nothing but the power cut may have made something fail.
+    fn failed<T>(&self, why: impl std::fmt::Debug) -> Result<T, Cut> {
+        let is_cut = self.cut_at.is_some_and(|at| self.disk.operations() >= at);
+        assert!(is_cut, "failed without a power cut: {why:?}");
+        Err(Cut)
+    }
+
+    /// Tells the engine and the model; the answer is compared with the next flush.
+    pub fn ask<T: 'static>(
+        &mut self,
+        asked: impl Future<Output = Result<T, EngineError>> + 'static,
+        say: fn(T) -> Said,
+        expected: Said,
+    ) -> Result<(), Cut> {
+        let mut asked: Asked = Box::pin(async move {
+            match asked.await {
+                Ok(said) => Ok(say(said)),
+                Err(EngineError::BadNacks(bad)) => {
+                    Ok(Said::Bad(bad.into_iter().map(|(n, _)| n).collect()))
+                }
+                Err(EngineError::CommitBeyondHandOut) => Ok(Said::Refused),
+                Err(error) => Err(error),
+            }
+        });
+        let mut context = Context::from_waker(Waker::noop());
+        let early = asked.as_mut().poll(&mut context);
+        assert!(early.is_pending(), "said without asking: {early:?}");
+        self.running.as_mut().unwrap().driver.step();
+        self.since_flush.push(self.model.clone());
+        match asked.as_mut().poll(&mut context) {
+            Poll::Pending => self.asked.push((asked, expected)),
+            Poll::Ready(Err(error)) => return self.failed(error),
+            Poll::Ready(Ok(said)) => {
+                assert_eq!(said, expected);
+                let rests = matches!(said, Said::Bad(_) | Said::Refused)
+                    || self.since_flush.iter().all(|model| same(model, &self.model));
+                assert!(rests, "said before its facts are durable: {said:?}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what happens, when `SIM_STORY` is set.
+    pub fn tell_story(&self, says: impl FnOnce() -> String) {
+        if std::env::var_os("SIM_STORY").is_some() {
+            let (now, at) = (self.model.now, self.disk.operations());
+            println!("{now} disk {at}: {}", says());
+        }
+    }
+
+    /// Tells something that is not answered.
+    pub fn tell(&mut self) {
+        self.running.as_mut().unwrap().driver.step();
+        self.since_flush.push(self.model.clone());
+    }
+
+    /// Lets time pass; what is due by then happens.
+    pub fn pass(&mut self, ms: u64) {
+        self.hand.advance(ms);
+        self.model.time(self.model.now + i64::try_from(ms).unwrap());
+        self.tell();
+    }
+
+    /// Writes and syncs; everything asked is answered now, as the model said.
+    pub fn flush(&mut self) -> Result<(), Cut> {
+        match self.running.as_mut().unwrap().writer.step() {
+            Stepped::Flushed | Stepped::Idle => {}
+            other => return self.failed(other),
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        for (mut asked, expected) in std::mem::take(&mut self.asked) {
+            match asked.as_mut().poll(&mut context) {
+                Poll::Ready(Ok(said)) => assert_eq!(said, expected, "acknowledged otherwise"),
+                Poll::Ready(Err(error)) => return self.failed(error),
+                Poll::Pending => panic!("no answer after a flush: {expected:?}"),
+            }
+        }
+        self.since_flush = vec![self.model.clone()];
+        Ok(())
+    }
+
+    /// Checkpoints of the engine's tables and the journal's index.
+    pub fn keep(&mut self) -> Result<(), Cut> {
+        self.flush()?;
+        let engine = self.running.as_ref().unwrap().engine.clone();
+        self.ask(async move { engine.keep().await }, |()| Said::Done, Said::Done)
+    }
+
+    /// One piece of the journal's housekeeping.
+    pub fn house(&mut self) -> Result<(), Cut> {
+        let journal = self.running.as_ref().unwrap().journal.clone();
+        match journal.housekeeper().step() {
+            Ok(_) => Ok(()),
+            Err(error) => self.failed(error),
+        }
+    }
+
+    /// Ends the process: by the power, unless it is gone already, or by a kill.
+    pub fn crash(&mut self, power: bool) {
+        let gone = self.cut_at.is_some_and(|at| self.disk.operations() >= at);
+        match (gone, power) {
+            (true, _) => {}
+            (false, true) => self.disk.power_cut(),
+            (false, false) => self.disk.process_crash(),
+        }
+        self.crashes += 1;
+        self.running = None;
+        self.asked.clear();
+    }
+
+    /// Starts on what the disk holds, `away_ms` later by the wall clock, and judges what came back.
+    pub fn start(&mut self, away_ms: i64) -> Result<(), Cut> {
+        self.went_back |= away_ms < 0;
+        let now = self.model.now + away_ms;
+        let (clock, hand) = Clock::told(WallMs(now));
+        let disk: Arc<dyn Disk> = self.disk.disk();
+        let opened = Journal::open(Arc::clone(&disk), journal_config());
+        let (journal, writer, recovery) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return self.failed(error),
+        };
+        let tables = match Replay::tables(&disk) {
+            Ok(tables) => tables,
+            Err(error) => return self.failed(error),
+        };
+        let parts = Parts {
+            journal: journal.clone(),
+            templates: Templates::default(),
+            policies: policies(&self.model.rules),
+            clock,
+            metrics: Metrics::new(8).unwrap(),
+        };
+        let mut replay = Replay::new(Some(tables), &parts);
+        let from = replay.from();
+        if let Err(error) = recovery.replay(from, &mut |entry, at| replay.entry(entry, at)) {
+            return self.failed(error);
+        }
+        let (engine, driver) = replay.finish(parts);
+        let state = driver.fingerprint();
+        self.hand = hand;
+        self.judge(now, &state);
+        invariants::hold(&state);
+        self.running = Some(Running { engine, driver, writer, journal });
+        self.flush()?;
+        self.pass(0);
+        self.flush()?;
+        self.read_everything()
+    }
+
+    /// What came back is what was acknowledged and none, some or all of what was not, in order.
+    fn judge(&mut self, now: i64, state: &reprise::retry::Fingerprint) {
+        let rules = self.model.rules.clone();
+        let mut fitting: Vec<(Model, Model)> = Vec::new();
+        let mut reasons = Vec::new();
+        for before in &self.since_flush {
+            let mut after = before.clone();
+            after.now = now;
+            after.reload(&rules);
+            match after.differs(state) {
+                None => fitting.push((before.clone(), after)),
+                Some(why) => reasons.push(why),
+            }
+        }
+        let Some((before, mut after)) = fitting.pop() else {
+            panic!("no state in question came back: {reasons:#?}");
+        };
+        // A repeated batch whose stamp may or may not have survived: its producer gives up.
+        for (_, other) in &fitting {
+            after.stamps.retain(|key, seen| other.stamps.get(key) == Some(seen));
+        }
+        self.since_flush = vec![before, after.clone()];
+        self.model = after;
+    }
+
+    /// The bytes of all that waits and of all dead letters are there.
+    fn read_everything(&mut self) -> Result<(), Cut> {
+        let engine = self.running.as_ref().unwrap().engine.clone();
+        let mut groups: Vec<GroupId> =
+            self.model.records.values().map(|r| r.group.clone()).collect();
+        groups.dedup();
+        for group in groups {
+            let of_group = || self.model.records.values().filter(|record| record.group == group);
+            let waits = |s: Stands| matches!(s, Stands::Waiting { .. });
+            let mut waiting: Vec<String> =
+                of_group().filter(|r| waits(r.stands)).map(|r| r.text.clone()).collect();
+            let mut dead: Vec<String> = of_group()
+                .filter(|r| matches!(r.stands, Stands::Dead(_)))
+                .map(|r| r.text.clone())
+                .collect();
+            let letters = match engine.dead_letters(&group, 0, usize::MAX) {
+                Ok(letters) => letters,
+                Err(error) => return self.failed(error),
+            };
+            let text = |bytes: Option<bytes::Bytes>| {
+                String::from_utf8(bytes.unwrap_or_default().to_vec()).unwrap()
+            };
+            let mut found: Vec<String> =
+                letters.into_iter().map(|letter| text(letter.record.value)).collect();
+            dead.sort();
+            found.sort();
+            assert_eq!(found, dead, "dead letters of {group}");
+            waiting.sort();
+            let expected = Said::Taken(
+                waiting.into_iter().map(|text| (0, 0, text)).collect(),
+                NOWHERE,
+                NOWHERE,
+            );
+            let (engine, of) = (engine.clone(), group.clone());
+            let asked = async move { engine.snapshot(&of, 0, usize::MAX).await };
+            self.ask(asked, snapshot, expected)?;
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// What is read back equals what was live: with the look-up files and without them.
+    pub fn replay_equals_live(&mut self) -> Result<(), Cut> {
+        self.flush()?;
+        if self.went_back {
+            // A start brings times near that are set by moments which the clock says are to come:
+            // let it do so once.
+            self.crash(false);
+            self.start(0)?;
+        }
+        let live = self.running.as_ref().unwrap().driver.fingerprint();
+        assert_eq!(self.model.differs(&live), None);
+        for gone in [&[][..], &["retries.redb"], &["index.redb"], &["retries.redb", "index.redb"]] {
+            self.tell_story(|| format!("end, without {gone:?}"));
+            self.crash(false);
+            for file in gone {
+                if let Err(error) = self.disk.disk().remove(file) {
+                    return self.failed(error);
+                }
+            }
+            self.start(0)?;
+            let mut read = self.running.as_ref().unwrap().driver.fingerprint();
+            // The moment of the last fact may have gone with the fact.
+            if !gone.is_empty() {
+                read.marks.latest = live.marks.latest;
+            }
+            assert_eq!(read, live, "replay is not what was live, without {gone:?}");
+        }
+        Ok(())
+    }
+}
+
+const NOWHERE: reprise::model::LaneOffset =
+    reprise::model::LaneOffset { slot: reprise::model::Slot(0), sequence: 0 };
+
+fn same(a: &Model, b: &Model) -> bool {
+    a.records == b.records && a.slots == b.slots && a.stamps == b.stamps
+}
+
+fn text_of(batch: &bytes::Bytes) -> String {
+    let batch = Batch::parse(batch).unwrap();
+    batch.check_crc().unwrap();
+    let mut found = records(&batch, 1 << 20).unwrap();
+    let record = found.next().unwrap().unwrap();
+    assert!(found.next().is_none(), "one record a batch");
+    String::from_utf8(record.value.unwrap().to_vec()).unwrap()
+}
+
+fn snapshot((_, records): (usize, Vec<reprise::engine::LaneRecord>)) -> Said {
+    let mut texts: Vec<String> = records.iter().map(|record| text_of(&record.batch)).collect();
+    texts.sort();
+    Said::Taken(texts.into_iter().map(|text| (0, 0, text)).collect(), NOWHERE, NOWHERE)
+}
+
+pub fn taken(taken: Taken) -> Said {
+    let redelivery =
+        |r: &reprise::engine::LaneRecord| (r.offset, r.reconsume_times, text_of(&r.batch));
+    let records = taken.records.iter().map(redelivery).collect();
+    Said::Taken(records, taken.position, taken.next)
+}
+
+pub fn nacked(reply: NackReply) -> Said {
+    let NackReply::Taken(outcomes) = reply else { return Said::Repeated };
+    let became = |outcome: &NackOutcome| match outcome {
+        NackOutcome::Scheduled { id, due } => Became::Due(id.0, due.0),
+        NackOutcome::Dead { id } => Became::Dead(id.0),
+        NackOutcome::Discarded { id } => Became::Discarded(id.0),
+        NackOutcome::Nothing { id } => Became::Nothing(id.0),
+    };
+    Said::Nacked(outcomes.iter().map(became).collect())
+}
