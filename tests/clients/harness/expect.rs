@@ -1,0 +1,87 @@
+//! What a record has to look like at each of its hops.
+
+use std::collections::BTreeMap;
+
+use crate::client::Record;
+use crate::judge::GROUP;
+use crate::order::{Order, marks};
+use crate::sidecar::{LEVELS_MS, RETRIES_MAX};
+
+/// Offsets of a lane begin here.
+const LANE: i64 = 1 << 50;
+/// The level of the first retry, as an index into the table.
+const FIRST_LEVEL: usize = 2;
+
+/// A first delivery lies where it was produced.
+pub(crate) fn first(record: &Record, order: &Order) {
+    assert_eq!(record.topic, "orders", "{record:?}");
+    let (offset, _) = order.home.expect("produced");
+    assert_eq!((record.partition, record.offset), (order.partition, offset), "{record:?}");
+}
+
+/// A retry says how often it failed and why, and does not come before it is due: `exact`ly on the
+/// ladder, or later.
+pub(crate) fn retry(record: &Record, order: &Order, tag: &str, exact: bool) {
+    assert!(order.failures > 0, "a retry of what never failed: {record:?}");
+    assert!(!order.is_dead(), "a retry of a dead letter: {record:?}");
+    assert!(record.offset >= LANE, "{record:?}");
+    let marks = marks(record);
+    let failures = order.failures.to_string();
+    let attempt = (order.failures + 1).to_string();
+    let reason = format!("because {tag}");
+    let said = [
+        ("RECONSUME_TIME", failures.as_str()),
+        ("MAX_RECONSUME_TIMES", &RETRIES_MAX.to_string()),
+        ("RETRY_TOPIC", "orders"),
+        ("ORIGIN_MESSAGE_ID", &order.origin()),
+        ("x-retry-attempt", &attempt),
+        ("x-retry-disposition", "rejected"),
+        ("x-retry-reason", &reason),
+        ("x-retry-redrive-count", "0"),
+    ];
+    say(&marks, &said, record);
+    let due = moment(&marks, "x-retry-due-ms");
+    let last = moment(&marks, "x-retry-last-failed-ms");
+    assert!(moment(&marks, "x-retry-first-failed-ms") <= last, "{record:?}");
+    let level = FIRST_LEVEL + usize::try_from(order.failures).expect("small") - 1;
+    let delay = LEVELS_MS[level.min(LEVELS_MS.len() - 1)];
+    let on_ladder = last + i64::try_from(delay).expect("small");
+    assert!(if exact { due == on_ladder } else { due >= on_ladder }, "due {due}: {record:?}");
+    assert!(record.at >= due, "{} ms early: {record:?}", due - record.at);
+}
+
+/// A dead letter says where it came from and how it ended.
+pub(crate) fn dead_letter(record: &Record, order: &Order, tag: &str) {
+    order.assert_intact(record);
+    let marks = marks(record);
+    let failures = (RETRIES_MAX + 1).to_string();
+    let reason = format!("because {tag}");
+    let (offset, _) = order.home.expect("produced");
+    let said = [
+        ("RECONSUME_TIME", failures.as_str()),
+        ("ORIGIN_MESSAGE_ID", &order.origin()),
+        ("RETRY_TOPIC", "orders"),
+        ("x-retry-attempt", &failures),
+        ("x-retry-disposition", "max_attempts"),
+        ("x-retry-reason", &reason),
+        ("__dlq.errors.topic", "orders"),
+        ("__dlq.errors.partition", &order.partition.to_string()),
+        ("__dlq.errors.offset", &offset.to_string()),
+        ("__dlq.errors.group", GROUP),
+        ("__dlq.errors.delivery.count", &failures),
+        ("__dlq.errors.message", &reason),
+    ];
+    say(&marks, &said, record);
+    let history = marks["x-retry-history"].split(';').count();
+    assert_eq!(history.to_string(), failures, "one item each failure: {record:?}");
+}
+
+fn say(marks: &BTreeMap<String, String>, said: &[(&str, &str)], record: &Record) {
+    for (name, value) in said {
+        assert_eq!(marks.get(*name).map(String::as_str), Some(*value), "{name} of {record:?}");
+    }
+}
+
+fn moment(marks: &BTreeMap<String, String>, name: &str) -> i64 {
+    marks.get(name).unwrap_or_else(|| panic!("{name} is missing in {marks:?}")).parse().unwrap()
+}

@@ -1,0 +1,24 @@
+//! The scenarios with the Java client. A target of its own, left out of a plain `cargo test`,
+//! because it needs a JDK and Maven; `tests/clients/run` runs it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, with what it saw on stderr"
+)]
+
+#[macro_use]
+mod list;
+
+mod client;
+mod expect;
+mod judge;
+mod order;
+mod program;
+mod scenario;
+mod sidecar;
+mod wait;
+
+scenarios!(java, Java);

@@ -1,0 +1,248 @@
+//! Works as an application would, and holds every record received against what has to come.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use reprise::clock::Clock;
+
+use crate::client::{Client, Fate, Record, records};
+use crate::expect;
+use crate::order::{Order, Plan, Way, When, tag_of};
+use crate::sidecar::Sidecar;
+
+/// The group of the application.
+pub(crate) const GROUP: &str = "shop";
+/// What the application subscribes to.
+pub(crate) const SUBSCRIPTION: &str = "subscribe orders,retry.shop";
+/// Longest wait for everything to be worked off.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+const POLL: Duration = Duration::from_millis(200);
+const RETRY_TOPIC: &str = "retry.shop";
+
+/// All orders of a scenario.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    pub(crate) orders: BTreeMap<String, Order>,
+    /// Received and not yet committed, by order and attempt.
+    open: BTreeMap<(String, u32), Open>,
+    /// Somebody left: what lay in that client's buffers comes later than on the ladder.
+    pub(crate) somebody_left: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    /// The client that has it.
+    client: String,
+    /// The handler was content.
+    worked: bool,
+}
+
+/// A delivery that failed and is to be told.
+#[derive(Clone, Debug)]
+pub(crate) struct Failed {
+    pub(crate) tag: String,
+    /// As the application saw the record.
+    place: String,
+    way: Way,
+    when: When,
+    codec: &'static str,
+    /// Whether the sidecar has to count it: it counts no second nack of one failure.
+    counts: bool,
+}
+
+impl Judge {
+    /// Produces orders `<name>-0`, `<name>-1` … in one go, spread over the four partitions.
+    pub(crate) fn produce(&mut self, client: &mut Client, name: &str, plans: &[Plan]) {
+        self.produce_filled(client, name, plans, "");
+    }
+
+    /// The same with a filler in each value.
+    pub(crate) fn produce_filled(
+        &mut self,
+        client: &mut Client,
+        name: &str,
+        plans: &[Plan],
+        filler: &str,
+    ) {
+        for ((n, plan), partition) in plans.iter().enumerate().zip((0..4).cycle()) {
+            let tag = format!("{name}-{n}");
+            let order = Order::new(&tag, partition, *plan, filler);
+            client.run(&format!("produce {}", order.words(&tag)));
+            self.orders.insert(tag, order);
+        }
+        for (tag, fate) in client.flush() {
+            let (_, offset, timestamp) = fate.unwrap_or_else(|e| panic!("{tag} is refused: {e}"));
+            self.order(&tag).home = Some((offset, timestamp));
+        }
+        assert!(self.orders.values().all(|order| order.home.is_some()), "each is acknowledged");
+    }
+
+    /// Polls all clients at once and works off what each received.
+    pub(crate) fn round(&mut self, clients: &mut [&mut Client]) {
+        let received = poll_all(clients);
+        for (client, records) in clients.iter_mut().zip(received) {
+            if !records.is_empty() {
+                self.work_off(client, &records);
+            }
+        }
+    }
+
+    /// Rounds until `enough`.
+    pub(crate) fn rounds_until(
+        &mut self,
+        clients: &mut [&mut Client],
+        what: &str,
+        enough: impl Fn(&Self, &[&mut Client]) -> bool,
+    ) {
+        let clock = Clock::start();
+        while !enough(self, clients) {
+            assert!(
+                clock.elapsed() < PATIENCE,
+                "still waiting until {what}: {}",
+                self.unfinished()
+            );
+            self.round(clients);
+        }
+    }
+
+    /// Rounds until each order is done or dead; then nothing may be left and nothing may come.
+    pub(crate) fn finish(&mut self, clients: &mut [&mut Client], sidecar: &Sidecar) {
+        self.rounds_until(clients, "everything is worked off", |judge, _| judge.is_complete());
+        assert_eq!(sidecar.retries(), Vec::<serde_json::Value>::new(), "nothing is left waiting");
+        for extra in poll_all(clients) {
+            assert!(extra.is_empty(), "one time too many: {extra:?}");
+        }
+    }
+
+    /// Holds what was received against what has to come; gives back what the handler failed on.
+    pub(crate) fn receive(&mut self, client: &Client, records: &[Record]) -> Vec<Failed> {
+        let mut failed = Vec::new();
+        let exact = !self.somebody_left;
+        for record in records {
+            let tag = tag_of(record);
+            let order = self.order(&tag);
+            order.assert_intact(record);
+            let is_retry = record.topic == RETRY_TOPIC;
+            let attempt = if is_retry { order.failures + 1 } else { 1 };
+            if is_retry {
+                expect::retry(record, order, &tag, exact);
+            } else {
+                expect::first(record, order);
+            }
+            let count = order.deliveries.entry(attempt).or_default();
+            *count += 1;
+            let allowed = 1 + order.excused.get(&attempt).copied().unwrap_or(0);
+            assert!(
+                *count <= allowed,
+                "delivery {attempt} of {tag} came {count} times: {record:?}"
+            );
+            let worked = attempt > order.plan.failures;
+            if !worked {
+                let place = format!("{}-{}@{}", record.topic, record.partition, record.offset);
+                let Plan { way, when, codec, .. } = order.plan;
+                let counts = is_retry || order.failures == 0;
+                failed.push(Failed { tag: tag.clone(), place, way, when, codec, counts });
+            }
+            self.open.insert((tag, attempt), Open { client: client.name.clone(), worked });
+        }
+        failed
+    }
+
+    /// What an application does with a batch: tell failures, commit, and here some failures later.
+    pub(crate) fn work_off(&mut self, client: &mut Client, records: &[Record]) {
+        let failed = self.receive(client, records);
+        let (before, after): (Vec<Failed>, Vec<Failed>) =
+            failed.into_iter().partition(|failed| failed.when == When::BeforeCommit);
+        self.nack(client, &before);
+        self.commit(client);
+        self.nack(client, &after);
+    }
+
+    /// Tells failures, all of them acknowledged.
+    pub(crate) fn nack(&mut self, client: &mut Client, failed: &[Failed]) {
+        queue_nacks(client, failed);
+        let fates = client.flush();
+        self.nacked(failed, fates);
+    }
+
+    /// Counts acknowledged nacks.
+    pub(crate) fn nacked(&mut self, failed: &[Failed], fates: Vec<(String, Fate)>) {
+        assert_eq!(fates.len(), failed.len(), "each nack is answered");
+        for (failed, (tag, fate)) in failed.iter().zip(fates) {
+            assert_eq!(failed.tag, tag);
+            assert!(fate.is_ok(), "the nack of {failed:?} is refused: {fate:?}");
+            self.order(&tag).failures += u32::from(failed.counts);
+        }
+    }
+
+    /// Commits all that `client` has; one that is refused leaves it to come again.
+    pub(crate) fn commit(&mut self, client: &mut Client) {
+        client.send("commit");
+        if let Err(error) = client.answer() {
+            eprintln!("{}: {error}", client.name);
+            self.excuse(&client.name);
+            return;
+        }
+        self.open.retain(|(tag, _), open| {
+            let committed = open.client == client.name;
+            if committed && open.worked {
+                self.orders.get_mut(tag).expect("known").done = true;
+            }
+            !committed
+        });
+    }
+
+    /// What `client` has received and not committed may come once more.
+    pub(crate) fn excuse(&mut self, client: &str) {
+        let orders = &mut self.orders;
+        self.open.retain(|(tag, attempt), open| {
+            if open.client != client {
+                return true;
+            }
+            *orders.get_mut(tag).expect("known").excused.entry(*attempt).or_default() += 1;
+            false
+        });
+    }
+
+    /// Orders whose failures the sidecar is to bring back.
+    pub(crate) fn waiting(&self) -> usize {
+        let waits = |order: &&Order| order.failures > 0 && !order.done && !order.is_dead();
+        self.orders.values().filter(waits).count()
+    }
+
+    /// Each order is done or dead.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.orders.values().all(|order| order.done || order.is_dead())
+    }
+
+    fn unfinished(&self) -> String {
+        let open = self.orders.iter().filter(|(_, order)| !order.done && !order.is_dead());
+        let told = open.map(|(tag, order)| format!("{tag} after {:?}", order.deliveries));
+        told.collect::<Vec<String>>().join(", ")
+    }
+
+    fn order(&mut self, tag: &str) -> &mut Order {
+        self.orders.get_mut(tag).unwrap_or_else(|| panic!("nobody produced {tag:?}"))
+    }
+}
+
+/// Leaves the nacks in the client's queue.
+pub(crate) fn queue_nacks(client: &mut Client, failed: &[Failed]) {
+    for Failed { tag, place, way, codec, .. } in failed {
+        let way = if *way == Way::Value { "value" } else { "reference" };
+        client.run(&format!("nack {tag} {codec} {place} {way}"));
+    }
+}
+
+/// What each client received, all polling at the same time.
+pub(crate) fn poll_all(clients: &mut [&mut Client]) -> Vec<Vec<Record>> {
+    for client in &mut *clients {
+        client.send(&format!("poll {}", POLL.as_millis()));
+    }
+    let mut received = Vec::new();
+    for client in clients {
+        let answer = client.answer();
+        received.push(records(answer.unwrap_or_else(|e| panic!("{}: {e}", client.name))));
+    }
+    received
+}

@@ -1,0 +1,26 @@
+//! Real Kafka clients against the shipped binary, one scenario each, one judge.
+//!
+//! `cargo test` runs the clients that need nothing but a Rust toolchain, a C compiler and make;
+//! `tests/clients/run` runs all of them.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, with what it saw on stderr"
+)]
+
+#[macro_use]
+mod list;
+
+mod client;
+mod expect;
+mod judge;
+mod order;
+mod program;
+mod scenario;
+mod sidecar;
+mod wait;
+
+scenarios!(librdkafka, Librdkafka);

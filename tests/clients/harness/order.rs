@@ -1,0 +1,162 @@
+//! One order: what was produced, what is to happen to it, what happened.
+
+use std::collections::BTreeMap;
+
+use crate::client::Record;
+use crate::sidecar::RETRIES_MAX;
+
+/// How the application says that a record failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The record itself is produced to the retry topic.
+    Value,
+    /// Only its origin is named.
+    Reference,
+}
+
+/// Whether the nack is sent before or after the commit that passes the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    BeforeCommit,
+    AfterCommit,
+}
+
+/// What the handler does with an order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Deliveries that fail, from the first.
+    pub(crate) failures: u32,
+    pub(crate) way: Way,
+    pub(crate) when: When,
+    /// Of the record and of its nacks.
+    pub(crate) codec: &'static str,
+}
+
+/// Fails for ever.
+pub(crate) const ALWAYS: u32 = u32::MAX;
+
+impl Plan {
+    /// Never fails.
+    pub(crate) const GOOD: Self =
+        Self { failures: 0, way: Way::Value, when: When::BeforeCommit, codec: "none" };
+
+    /// The `n`-th of every way there is to fail up to `failures` times.
+    pub(crate) fn mixed(n: usize, failures: u32) -> Self {
+        let way = if n.is_multiple_of(2) { Way::Value } else { Way::Reference };
+        let when = if (n / 2).is_multiple_of(2) { When::BeforeCommit } else { When::AfterCommit };
+        Self { failures, way, when, ..Self::GOOD }
+    }
+}
+
+/// An order and its life so far.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    pub(crate) plan: Plan,
+    pub(crate) partition: i32,
+    pub(crate) key: String,
+    pub(crate) value: String,
+    /// Name and value in hex, duplicates and all.
+    pub(crate) headers: Vec<(String, String)>,
+    /// Offset and timestamp once produced.
+    pub(crate) home: Option<(i64, i64)>,
+    /// Failures the sidecar acknowledged and has to count.
+    pub(crate) failures: u32,
+    /// Deliveries by attempt.
+    pub(crate) deliveries: BTreeMap<u32, u32>,
+    /// Deliveries by attempt that may come again, because somebody was killed meanwhile.
+    pub(crate) excused: BTreeMap<u32, u32>,
+    /// Worked off and committed.
+    pub(crate) done: bool,
+}
+
+impl Order {
+    /// The value is `<tag>|<filler>`.
+    pub(crate) fn new(tag: &str, partition: i32, plan: Plan, filler: &str) -> Self {
+        let header = |name: &str, value: &str| (name.to_owned(), hex(value));
+        Self {
+            plan,
+            partition,
+            key: hex(&format!("key of {tag}")),
+            value: hex(&format!("{tag}|{filler}")),
+            // Twice the same name, an empty one, and a lie in a name of the sidecar's.
+            headers: vec![
+                header("trace", tag),
+                header("RECONSUME_TIME", "99"),
+                header("trace", "again"),
+                header("note", ""),
+                header("trace", tag),
+            ],
+            home: None,
+            failures: 0,
+            deliveries: BTreeMap::new(),
+            excused: BTreeMap::new(),
+            done: false,
+        }
+    }
+
+    /// The words after `produce`.
+    pub(crate) fn words(&self, tag: &str) -> String {
+        let headers: Vec<String> =
+            self.headers.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let Self { plan, partition, key, value, .. } = self;
+        format!("{tag} {} orders {partition} {key} {value} {}", plan.codec, headers.join(" "))
+    }
+
+    /// Whether it has to be in the dead letters.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.failures > RETRIES_MAX
+    }
+
+    /// The origin as headers name it.
+    pub(crate) fn origin(&self) -> String {
+        let (offset, _) = self.home.expect("produced");
+        format!("orders-{}@{offset}", self.partition)
+    }
+
+    /// Key, value, timestamp and the application's own headers are those that were produced.
+    pub(crate) fn assert_intact(&self, record: &Record) {
+        let (_, timestamp) = self.home.expect("produced");
+        assert_eq!(record.key.as_ref(), Some(&self.key), "the key of {record:?}");
+        assert_eq!(record.value.as_ref(), Some(&self.value), "the value of {record:?}");
+        assert_eq!(record.timestamp, timestamp, "the timestamp of {record:?}");
+        let own = |(name, _): &&(String, String)| !is_the_sidecars(name);
+        let produced: Vec<&(String, String)> = self.headers.iter().filter(own).collect();
+        let received: Vec<(String, String)> = record
+            .headers
+            .iter()
+            .filter(|(name, _)| !is_the_sidecars(name))
+            .map(|(name, value)| (name.clone(), value.clone().expect("no header is null")))
+            .collect();
+        assert_eq!(received.iter().collect::<Vec<_>>(), produced, "the headers of {record:?}");
+    }
+}
+
+/// The order a record is about.
+pub(crate) fn tag_of(record: &Record) -> String {
+    let text = text_of(record.value.as_deref().unwrap_or_default());
+    text.split('|').next().unwrap_or_default().to_owned()
+}
+
+/// The sidecar's headers of a record; each at most once.
+pub(crate) fn marks(record: &Record) -> BTreeMap<String, String> {
+    let mut marks = BTreeMap::new();
+    for (name, value) in record.headers.iter().filter(|(name, _)| is_the_sidecars(name)) {
+        let value = text_of(value.as_deref().unwrap_or_default());
+        assert_eq!(marks.insert(name.clone(), value), None, "{name} comes twice in {record:?}");
+    }
+    marks
+}
+
+fn is_the_sidecars(name: &str) -> bool {
+    let fixed = ["RECONSUME_TIME", "MAX_RECONSUME_TIMES", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"];
+    name.starts_with("x-retry-") || name.starts_with("__dlq.errors.") || fixed.contains(&name)
+}
+
+pub(crate) fn hex(text: &str) -> String {
+    text.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+}
+
+fn text_of(hex: &str) -> String {
+    let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex");
+    String::from_utf8((0..hex.len()).step_by(2).map(byte).collect()).expect("text")
+}

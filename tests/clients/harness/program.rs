@@ -1,0 +1,99 @@
+//! Which client programs there are, and how each is built and started.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// One client library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(dead_code, reason = "each test target drives one of them")]
+pub(crate) enum Program {
+    /// `tests/clients/librdkafka`, an example of this crate.
+    Librdkafka,
+    /// `tests/clients/java`, a Maven project.
+    Java,
+}
+
+impl Program {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Librdkafka => "librdkafka",
+            Self::Java => "java",
+        }
+    }
+
+    /// The command that starts it, built on first use.
+    pub(crate) fn command(self) -> Command {
+        static LIBRDKAFKA: OnceLock<PathBuf> = OnceLock::new();
+        static JAVA: OnceLock<PathBuf> = OnceLock::new();
+        match self {
+            Self::Librdkafka => Command::new(LIBRDKAFKA.get_or_init(build_librdkafka)),
+            Self::Java => java(JAVA.get_or_init(build_java)),
+        }
+    }
+}
+
+/// A moment when `cargo test` just did.
+fn build_librdkafka() -> PathBuf {
+    let binary = Path::new(env!("CARGO_BIN_EXE_reprise"));
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--example", "librdkafka-client"]);
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
+    must_succeed(&build.output().unwrap(), "the librdkafka client");
+    binary.parent().unwrap().join("examples").join("librdkafka-client")
+}
+
+/// Classes and libraries go to the cache; the repository stays clean.
+fn build_java() -> PathBuf {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/java");
+    let out = cache().join("java-client");
+    std::fs::create_dir_all(&out).unwrap();
+    // Two test runs at once must not build into one folder.
+    let lock = File::create(out.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let built = Command::new("mvn")
+        .args(["--quiet", "--batch-mode", "--file"])
+        .arg(project.join("pom.xml"))
+        .arg(option("-Dmaven.repo.local=", &cache().join("m2")))
+        .arg(option("-Dout=", &out))
+        .arg("compile")
+        .output();
+    let built = built.unwrap_or_else(|error| panic!("the Java client needs Maven (mvn): {error}"));
+    must_succeed(&built, "the Java client");
+    out
+}
+
+fn must_succeed(built: &Output, what: &str) {
+    let said = [&built.stdout[..], &built.stderr[..]].concat();
+    assert!(built.status.success(), "{what} is not built:\n{}", String::from_utf8_lossy(&said));
+}
+
+fn java(out: &Path) -> Command {
+    let mut paths = out.join("classes").into_os_string();
+    paths.push(":");
+    paths.push(out.join("lib").join("*"));
+    let mut command = Command::new("java");
+    command.args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+    command.arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=info");
+    command.arg("-Dorg.slf4j.simpleLogger.showDateTime=true");
+    command.arg("-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS");
+    command.arg("-cp").arg(paths).arg("reprise.Client");
+    command
+}
+
+fn option(name: &str, path: &Path) -> OsString {
+    let mut text = OsString::from(name);
+    text.push(path);
+    text
+}
+
+/// Downloads and builds that outlive `cargo clean`.
+fn cache() -> PathBuf {
+    let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache");
+    own.unwrap_or_else(home).join("reprise")
+}

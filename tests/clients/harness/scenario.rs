@@ -1,0 +1,243 @@
+//! One client library against one sidecar, scenario by scenario.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::client::{Client, Record};
+use crate::expect;
+use crate::judge::{GROUP, Judge, PATIENCE, SUBSCRIPTION, poll_all, queue_nacks};
+use crate::order::{ALWAYS, Plan, hex, tag_of};
+use crate::program::Program;
+use crate::sidecar::{RETRIES_MAX, Sidecar};
+use crate::wait::until;
+
+/// Longer than any restart of the sidecar.
+const LONG_SESSION: Duration = Duration::from_secs(30);
+/// A killed client is missed soon.
+const SHORT_SESSION: Duration = Duration::from_secs(3);
+
+/// Where one scenario runs.
+struct Stage {
+    program: Program,
+    dir: PathBuf,
+    sidecar: Sidecar,
+}
+
+impl Stage {
+    /// An empty directory, kept afterwards for its logs.
+    fn new(program: Program, name: &str) -> Self {
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
+        let dir = root.join(format!("{}-{name}", program.name()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        let sidecar = Sidecar::start(&dir);
+        Self { program, dir, sidecar }
+    }
+
+    fn client(&self, name: &str, group: &str, session: Duration) -> Client {
+        Client::start(self.program, &self.sidecar, &self.dir, (name, group, session))
+    }
+
+    /// A member of the application's group.
+    fn member(&self, name: &str, session: Duration) -> Client {
+        let mut client = self.client(name, GROUP, session);
+        client.run(SUBSCRIPTION);
+        client
+    }
+}
+
+pub(crate) fn records_of_every_codec_come_back_byte_for_byte(program: Program) {
+    let stage = Stage::new(program, "codecs");
+    let mut judge = Judge::default();
+    let mut a = stage.member("a", LONG_SESSION);
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        let pattern: String = (0..64).map(|_| fastrand::alphanumeric()).collect();
+        let plans: Vec<Plan> =
+            (0..6).map(|n| Plan { codec, ..Plan::mixed(n, u32::from(n < 4)) }).collect();
+        judge.produce_filled(&mut a, codec, &plans, &pattern.repeat(40));
+        let plain = lies_in(&stage.sidecar.data_dir(), pattern.repeat(2).as_bytes());
+        assert_eq!(plain, codec == "none", "{codec} batches are kept as they came");
+    }
+    judge.finish(&mut [&mut a], &stage.sidecar);
+    a.close();
+}
+
+pub(crate) fn a_failed_record_comes_back_once_per_attempt_and_holds_up_nobody(program: Program) {
+    let stage = Stage::new(program, "ladder");
+    let mut judge = Judge::default();
+    let mut a = stage.member("a", LONG_SESSION);
+    judge.produce(&mut a, "slow", &[Plan::mixed(0, 1)]);
+    let slow = received(&mut a);
+    let place = format!("orders-{}@{}", slow.partition, slow.offset);
+    a.run(&format!("nack slow-0 none {place} value x-retry-delay-ms={}", hex("3600000")));
+    assert!(a.flush().iter().all(|(_, fate)| fate.is_ok()));
+    a.run("commit");
+    let slow = judge.orders.remove("slow-0").expect("produced");
+    let failures = (0..=RETRIES_MAX).cycle();
+    let plans: Vec<Plan> = (0..32).zip(failures).map(|(n, times)| Plan::mixed(n, times)).collect();
+    judge.produce(&mut a, "fast", &plans);
+    judge.rounds_until(&mut [&mut a], "the others are done", |judge, _| judge.is_complete());
+    let left = stage.sidecar.retries();
+    assert_eq!(left.len(), 1, "only the slow one is left: {left:?}");
+    let told = (left[0]["origin"].as_str(), left[0]["reconsume_times"].as_u64());
+    assert_eq!(told, (Some(slow.origin().as_str()), Some(1)));
+    let extra = poll_all(&mut [&mut a]).concat();
+    assert!(extra.is_empty(), "one time too many: {extra:?}");
+    a.close();
+}
+
+pub(crate) fn exhausted_records_lie_in_the_dead_letter_topic(program: Program) {
+    let stage = Stage::new(program, "dead-letters");
+    let mut judge = Judge::default();
+    let mut a = stage.member("a", LONG_SESSION);
+    let plans: Vec<Plan> =
+        (0..12).map(|n| Plan::mixed(n, if n % 3 == 0 { ALWAYS } else { 0 })).collect();
+    judge.produce(&mut a, "order", &plans);
+    judge.finish(&mut [&mut a], &stage.sidecar);
+    a.close();
+    for reader in ["audit", "support"] {
+        let mut reader = stage.client(reader, reader, LONG_SESSION);
+        reader.run("subscribe dlq.shop");
+        let mut letters: Vec<Record> = Vec::new();
+        until(PATIENCE, "the dead letters are read", || {
+            letters.extend(reader.poll(Duration::from_millis(200)));
+            letters.len() >= 4
+        });
+        letters.extend(reader.poll(Duration::from_millis(200)));
+        let tags: BTreeSet<String> = letters.iter().map(tag_of).collect();
+        assert_eq!(tags.len(), letters.len(), "each once");
+        assert_eq!(
+            tags,
+            BTreeSet::from(["order-0", "order-3", "order-6", "order-9"].map(Into::into))
+        );
+        for (letter, offset) in letters.iter().zip(0..) {
+            assert_eq!((letter.topic.as_str(), letter.offset), ("dlq.shop", offset));
+            let tag = tag_of(letter);
+            expect::dead_letter(letter, &judge.orders[&tag], &tag);
+        }
+        reader.run("commit");
+        reader.close();
+    }
+}
+
+pub(crate) fn two_members_share_the_retries_through_a_rebalance(program: Program) {
+    let stage = Stage::new(program, "rebalance");
+    let mut judge = Judge::default();
+    let mut a = stage.member("a", LONG_SESSION);
+    judge.produce(&mut a, "early", &failing(24));
+    judge.rounds_until(&mut [&mut a], "some wait", |judge, _| judge.waiting() > 4);
+    let mut b = stage.member("b", LONG_SESSION);
+    judge.rounds_until(&mut [&mut a, &mut b], "both have their share", |_, clients| {
+        clients
+            .iter()
+            .all(|client| client.owned.len() == 3 && client.owned.contains("retry.shop-0"))
+    });
+    judge.produce(&mut a, "middle", &failing(24));
+    judge.finish(&mut [&mut a, &mut b], &stage.sidecar);
+    judge.produce(&mut a, "late", &failing(24));
+    judge.rounds_until(&mut [&mut a, &mut b], "some wait", |judge, _| judge.waiting() > 4);
+    judge.somebody_left = true;
+    a.close();
+    judge.finish(&mut [&mut b], &stage.sidecar);
+    b.close();
+}
+
+pub(crate) fn a_killed_client_loses_nothing_and_changes_no_count(program: Program) {
+    let stage = Stage::new(program, "killed");
+    let mut judge = Judge::default();
+    let mut a = stage.member("a", SHORT_SESSION);
+    judge.produce(&mut a, "early", &failing(16));
+    judge.rounds_until(&mut [&mut a], "some wait", |judge, _| judge.waiting() > 4);
+    judge.produce(&mut a, "late", &failing(16));
+    let mut failed = Vec::new();
+    let (mut firsts, mut retries) = (0, 0);
+    until(PATIENCE, "first deliveries and retries are in hand", || {
+        let records = poll_all(&mut [&mut a]).concat();
+        let of_retries = records.iter().filter(|record| record.topic == "retry.shop").count();
+        retries += of_retries;
+        firsts += records.len() - of_retries;
+        failed.extend(judge.receive(&a, &records));
+        firsts > 0 && retries > 0
+    });
+    let half = failed.split_off(failed.len() / 2);
+    judge.nack(&mut a, &half);
+    judge.excuse("a");
+    judge.somebody_left = true;
+    a.kill();
+    let mut b = stage.member("b", SHORT_SESSION);
+    judge.finish(&mut [&mut b], &stage.sidecar);
+    b.close();
+}
+
+pub(crate) fn a_killed_sidecar_comes_back_as_it_was(program: Program) {
+    restart(program, "restart-killed", Sidecar::kill);
+}
+
+pub(crate) fn a_stopped_sidecar_comes_back_as_it_was(program: Program) {
+    restart(program, "restart-clean", Sidecar::stop);
+}
+
+/// Retries wait, records are in hand, some are nacked while nobody listens.
+fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
+    let mut stage = Stage::new(program, name);
+    let mut judge = Judge::default();
+    let mut a = stage.member("a", LONG_SESSION);
+    let mut b = stage.member("b", LONG_SESSION);
+    judge.rounds_until(&mut [&mut a, &mut b], "both have their share", |_, clients| {
+        clients.iter().all(|client| client.owned.len() == 3)
+    });
+    judge.produce(&mut a, "early", &failing(24));
+    judge.rounds_until(&mut [&mut a, &mut b], "some wait", |judge, _| judge.waiting() > 4);
+    judge.produce(&mut a, "late", &failing(24));
+    let mut failed = Vec::new();
+    until(PATIENCE, "records are in hand", || {
+        let [ours, theirs] = poll_all(&mut [&mut a, &mut b]).try_into().expect("two clients");
+        failed.extend(judge.receive(&a, &ours));
+        let of_b = judge.receive(&b, &theirs);
+        judge.nack(&mut b, &of_b);
+        failed.len() > 2
+    });
+    let rebalances = (a.rebalances, b.rebalances);
+    stop(&mut stage.sidecar);
+    queue_nacks(&mut a, &failed);
+    a.send("flush");
+    stage.sidecar.start_again();
+    let fates = crate::client::fates(a.answer().unwrap_or_else(|error| panic!("{error}")));
+    judge.nacked(&failed, fates);
+    judge.commit(&mut a);
+    judge.commit(&mut b);
+    judge.finish(&mut [&mut a, &mut b], &stage.sidecar);
+    assert_eq!((a.rebalances, b.rebalances), rebalances, "the members stay what they are");
+    a.close();
+    b.close();
+}
+
+/// Plans of every kind: good ones, failing ones, some for ever.
+fn failing(count: usize) -> Vec<Plan> {
+    let failures = [0, 1, 2, ALWAYS, 1, 3];
+    (0..count).map(|n| Plan::mixed(n, failures[n % failures.len()])).collect()
+}
+
+/// The one record that is to come.
+fn received(client: &mut Client) -> Record {
+    let mut records = Vec::new();
+    until(PATIENCE, "the record comes", || {
+        records.extend(client.poll(Duration::from_millis(200)));
+        !records.is_empty()
+    });
+    assert_eq!(records.len(), 1);
+    records.remove(0)
+}
+
+/// Whether some file below `dir` contains these bytes.
+fn lies_in(dir: &Path, needle: &[u8]) -> bool {
+    fs::read_dir(dir).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            return lies_in(&path, needle);
+        }
+        fs::read(path).unwrap_or_default().windows(needle.len()).any(|bytes| bytes == needle)
+    })
+}

@@ -1,0 +1,135 @@
+//! The sidecar under test: the shipped binary, a directory and a port of its own.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::wait::until;
+
+/// The delay table of every scenario; the first retry takes the third.
+pub(crate) const LEVELS_MS: [u64; 6] = [50, 100, 300, 400, 500, 600];
+/// Retries before the dead letters.
+pub(crate) const RETRIES_MAX: u32 = 3;
+
+const START_MAX: Duration = Duration::from_secs(20);
+const STOP_MAX: Duration = Duration::from_secs(20);
+
+/// `reprise serve` as a process.
+#[derive(Debug)]
+pub(crate) struct Sidecar {
+    dir: PathBuf,
+    port: u16,
+    child: Option<Child>,
+    admin: String,
+}
+
+impl Sidecar {
+    /// Starts with an empty data directory below `dir`; logs stay there.
+    pub(crate) fn start(dir: &Path) -> Self {
+        let port = free_port();
+        let levels: Vec<String> = LEVELS_MS.iter().map(|ms| format!("{ms}ms")).collect();
+        let config = format!(
+            "listen: [{{address: '127.0.0.1:{port}'}}]\n\
+             admin: {{address: '127.0.0.1:0'}}\n\
+             data_dir: '{}'\n\
+             topics: {{list: [{{name: orders, partitions: 4}}]}}\n\
+             retry: {{max_reconsume_times: {RETRIES_MAX}, levels: {}}}\n\
+             membership: {{session_timeout_min: 1s}}\n\
+             drain: {{timeout: 200ms}}\n",
+            dir.join("data").display(),
+            levels.join(" "),
+        );
+        fs::write(dir.join("config.yaml"), config).unwrap();
+        let mut sidecar = Self { dir: dir.to_owned(), port, child: None, admin: String::new() };
+        sidecar.start_again();
+        sidecar
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// Starts on the same directory and port.
+    pub(crate) fn start_again(&mut self) {
+        let ready = self.dir.join("ready");
+        let _ = fs::remove_file(&ready);
+        let log = File::options().create(true).append(true).open(self.dir.join("sidecar.log"));
+        let child = Command::new(env!("CARGO_BIN_EXE_reprise"))
+            .args(["serve", "--config"])
+            .arg(self.dir.join("config.yaml"))
+            .arg("--ready-file")
+            .arg(&ready)
+            .stdout(Stdio::null())
+            .stderr(log.unwrap())
+            .spawn();
+        let child = self.child.insert(child.unwrap());
+        until(START_MAX, "the sidecar starts", || {
+            if let Some(ended) = child.try_wait().unwrap() {
+                panic!("the sidecar ended with {ended}; see {}", self.dir.display());
+            }
+            let addresses = fs::read_to_string(&ready).unwrap_or_default();
+            addresses.split_whitespace().last().unwrap_or_default().clone_into(&mut self.admin);
+            !self.admin.is_empty()
+        });
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// SIGTERM, and the exit code 0.
+    pub(crate) fn stop(&mut self) {
+        let mut child = self.child.take().unwrap();
+        let term = Command::new("kill").arg(child.id().to_string()).status();
+        assert!(term.unwrap().success());
+        let mut ended: Option<ExitStatus> = None;
+        until(STOP_MAX, "the sidecar stops", || {
+            ended = child.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert!(ended.unwrap().success(), "a clean stop ends with 0");
+    }
+
+    /// What `reprise retry list` says.
+    pub(crate) fn retries(&self) -> Vec<Value> {
+        let told = Command::new(env!("CARGO_BIN_EXE_reprise"))
+            .args(["retry", "list", "--format", "jsonl", "--admin", &self.admin])
+            .output()
+            .unwrap();
+        // 3 = nothing matched
+        assert!(matches!(told.status.code(), Some(0 | 3)), "{told:?}");
+        let text = String::from_utf8(told.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Below the range from which systems take the ports of outgoing connections: while the sidecar is
+/// down, nobody else gets it.
+fn free_port() -> u16 {
+    loop {
+        let port = fastrand::u16(12_000..32_000);
+        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return port;
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Waiting for a condition, with a deadline.
+
+use std::time::Duration;
+
+use reprise::clock::Clock;
+
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Looks again and again; a test that waits longer than `max` fails and says for what.
+pub(crate) fn until(max: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let clock = Clock::start();
+    while !holds() {
+        assert!(clock.elapsed() < max, "after {max:?} still waiting until {what}");
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,207 @@
+package reprise;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * Does what stdin says, one command a line, and prints JSON lines; judges nothing.
+ * Commands and lines: tests/clients/harness/client.rs. Bytes are hex in both directions.
+ */
+public final class Client {
+    private final String bootstrap;
+    private final String group;
+    private final KafkaConsumer<byte[], byte[]> consumer;
+    /** One producer for each codec. */
+    private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
+    /** What was received, by topic-partition@offset: a nack sends it back. */
+    private final Map<String, ConsumerRecord<byte[], byte[]>> received = new HashMap<>();
+    private final List<Sent> sent = new ArrayList<>();
+
+    private record Sent(String tag, Future<RecordMetadata> future) {}
+
+    public static void main(String[] args) throws Exception {
+        Client client = new Client(args[0], args[1], args[2]);
+        say("ready", "");
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.split(" ");
+            try {
+                client.run(words);
+            } catch (Exception e) {
+                say("failed", ",\"command\":\"" + words[0] + "\",\"error\":" + quote(e));
+            }
+            if (words[0].equals("close")) {
+                return;
+            }
+        }
+    }
+
+    private Client(String bootstrap, String group, String sessionMs) {
+        this.bootstrap = bootstrap;
+        this.group = group;
+        Properties config = new Properties();
+        config.put("bootstrap.servers", bootstrap);
+        config.put("group.id", group);
+        config.put("group.protocol", "classic");
+        config.put("session.timeout.ms", sessionMs);
+        config.put("heartbeat.interval.ms", "500");
+        config.put("enable.auto.commit", "false");
+        config.put("auto.offset.reset", "earliest");
+        config.put("key.deserializer", ByteArrayDeserializer.class);
+        config.put("value.deserializer", ByteArrayDeserializer.class);
+        consumer = new KafkaConsumer<>(config);
+    }
+
+    private void run(String[] words) throws Exception {
+        switch (words[0]) {
+            case "subscribe" -> consumer.subscribe(List.of(words[1].split(",")), new Listener());
+            case "poll" -> {
+                var batch = consumer.poll(Duration.ofMillis(Long.parseLong(words[1])));
+                long at = System.currentTimeMillis();
+                batch.forEach(record -> show(record, at));
+            }
+            case "produce" -> produce(words);
+            case "nack" -> nack(words);
+            case "flush" -> flush();
+            case "commit" -> consumer.commitSync();
+            case "close" -> {
+                consumer.close();
+                producers.values().forEach(KafkaProducer::close);
+            }
+            default -> throw new IllegalArgumentException("no such command");
+        }
+        say("done", ",\"command\":\"" + words[0] + "\"");
+    }
+
+    /** produce TAG CODEC TOPIC PARTITION KEY VALUE [HEADER=VALUE]… */
+    private void produce(String[] words) {
+        var record = new ProducerRecord<>(
+            words[3], Integer.valueOf(words[4]), unhex(words[5]), unhex(words[6]));
+        addHeaders(record, words, 7);
+        sent.add(new Sent(words[1], producer(words[2]).send(record)));
+    }
+
+    /** nack TAG CODEC ORIGIN value|reference [HEADER=VALUE]… */
+    private void nack(String[] words) {
+        var failed = received.get(words[3]);
+        boolean byValue = words[4].equals("value");
+        var record = new ProducerRecord<>(
+            "retry." + group, null, byValue ? failed.timestamp() : null,
+            byValue ? failed.key() : null, byValue ? failed.value() : null);
+        if (byValue) {
+            failed.headers().forEach(record.headers()::add);
+        } else {
+            record.headers().add("x-retry-by-reference", "true".getBytes());
+        }
+        record.headers().add("x-retry-origin", words[3].getBytes());
+        record.headers().add("x-retry-reason", ("because " + words[1]).getBytes());
+        addHeaders(record, words, 5);
+        sent.add(new Sent(words[1], producer(words[2]).send(record)));
+    }
+
+    private static void addHeaders(ProducerRecord<?, ?> record, String[] words, int from) {
+        for (int i = from; i < words.length; i++) {
+            String[] header = words[i].split("=", 2);
+            record.headers().add(header[0], unhex(header[1]));
+        }
+    }
+
+    private void flush() {
+        producers.values().forEach(KafkaProducer::flush);
+        for (Sent one : sent) {
+            String tag = ",\"tag\":\"" + one.tag + "\"";
+            try {
+                RecordMetadata at = one.future.get();
+                say("sent", tag + ",\"partition\":" + at.partition()
+                    + ",\"offset\":" + at.offset() + ",\"timestamp\":" + at.timestamp());
+            } catch (Exception e) {
+                say("refused", tag + ",\"error\":" + quote(e.getCause()));
+            }
+        }
+        sent.clear();
+    }
+
+    private KafkaProducer<byte[], byte[]> producer(String codec) {
+        return producers.computeIfAbsent(codec, name -> {
+            Properties config = new Properties();
+            config.put("bootstrap.servers", bootstrap);
+            config.put("compression.type", name);
+            config.put("linger.ms", "50");
+            config.put("key.serializer", ByteArraySerializer.class);
+            config.put("value.serializer", ByteArraySerializer.class);
+            return new KafkaProducer<>(config);
+        });
+    }
+
+    private void show(ConsumerRecord<byte[], byte[]> record, long at) {
+        var place = record.topic() + "-" + record.partition() + "@" + record.offset();
+        received.put(place, record);
+        var headers = new ArrayList<String>();
+        for (Header header : record.headers()) {
+            headers.add("[\"" + header.key() + "\"," + hex(header.value()) + "]");
+        }
+        say("record", ",\"topic\":\"" + record.topic() + "\",\"partition\":" + record.partition()
+            + ",\"offset\":" + record.offset() + ",\"key\":" + hex(record.key())
+            + ",\"value\":" + hex(record.value()) + ",\"timestamp\":" + record.timestamp()
+            + ",\"at\":" + at + ",\"headers\":[" + String.join(",", headers) + "]");
+    }
+
+    private static void say(String event, String rest) {
+        System.out.println("{\"event\":\"" + event + "\"" + rest + "}");
+        System.out.flush();
+    }
+
+    private static String hex(byte[] bytes) {
+        return bytes == null ? "null" : "\"" + HexFormat.of().formatHex(bytes) + "\"";
+    }
+
+    private static byte[] unhex(String text) {
+        return HexFormat.of().parseHex(text);
+    }
+
+    private static String quote(Throwable error) {
+        String text = String.valueOf(error);
+        return "\"" + text.replaceAll("[\\p{Cntrl}\"\\\\]", " ") + "\"";
+    }
+
+    private static final class Listener implements ConsumerRebalanceListener {
+        @Override
+        public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+            tell("assigned", partitions);
+        }
+
+        @Override
+        public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            tell("revoked", partitions);
+        }
+
+        @Override
+        public void onPartitionsLost(Collection<TopicPartition> partitions) {
+            tell("lost", partitions);
+        }
+
+        private static void tell(String event, Collection<TopicPartition> partitions) {
+            var names = partitions.stream().map(p -> "\"" + p + "\"").sorted().toList();
+            say(event, ",\"partitions\":[" + String.join(",", names) + "]");
+        }
+    }
+}
