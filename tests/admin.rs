@@ -1,0 +1,339 @@
+//! The admin port and the commands that read it: every route, paging, refusals, exit codes.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Output};
+
+use reprise::admin::{
+    self, DeadLetter, GroupView, MemberView, Options, Overview, PolicyView, Readiness, RetryView,
+    Source, Unavailable,
+};
+use reprise::observe::{GroupGauges, Metrics};
+use serde_json::Value;
+
+/// Two groups, five retries in the first, three dead letters in each.
+#[derive(Clone, Default)]
+struct Fake {
+    readiness: Readiness,
+}
+
+const GROUPS: [&str; 2] = ["bar/é", "shop"];
+
+impl Source for Fake {
+    fn readiness(&self) -> Readiness {
+        self.readiness.clone()
+    }
+    fn config(&self) -> Value {
+        serde_json::json!({ "node_id": 1 })
+    }
+    async fn overview(&self) -> Result<Overview, Unavailable> {
+        Ok(Overview { groups: 2, ..Overview::default() })
+    }
+    async fn group_ids(&self) -> Result<Vec<String>, Unavailable> {
+        Ok(GROUPS.map(str::to_owned).to_vec())
+    }
+    async fn group(&self, group: &str) -> Result<Option<GroupView>, Unavailable> {
+        let policy = PolicyView {
+            levels_ms: vec![1000, 60_000],
+            max_reconsume_times: 5,
+            keep_dead_letters: true,
+            ..PolicyView::default()
+        };
+        Ok(GROUPS.contains(&group).then(|| GroupView {
+            group: group.into(),
+            phase: "Stable".into(),
+            retry_topic: format!("retry.{group}"),
+            members: vec![MemberView { member_id: "m-1".into(), ..MemberView::default() }],
+            parked: 2,
+            policy,
+            ..GroupView::default()
+        }))
+    }
+    async fn retries(
+        &self,
+        group: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<RetryView>, Unavailable> {
+        let of = |id| RetryView {
+            id,
+            group: group.into(),
+            origin: Some(format!("orders-0@{id}")),
+            state: if id % 2 == 0 { "waiting" } else { "ready" }.into(),
+            disposition: Some("rejected".into()),
+            due_ms: Some(0),
+            ..RetryView::default()
+        };
+        let ids = (1..=5).filter(|id| group == "bar/é" && after.is_none_or(|after| *id > after));
+        Ok(ids.take(limit).map(of).collect())
+    }
+    async fn dead_letters(
+        &self,
+        group: &str,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, Unavailable> {
+        let of = |offset| DeadLetter {
+            group: group.into(),
+            offset,
+            origin: Some(format!("orders-1@{offset}")),
+            disposition: "max_attempts".into(),
+            reconsume_times: 6,
+            key: Some(b"order-7".to_vec()),
+            value: Some(vec![0xff, 0]),
+            headers: vec![("RECONSUME_TIME".into(), Some(b"6".to_vec()))],
+            ..DeadLetter::default()
+        };
+        let offsets = (0..3).filter(|offset| after.is_none_or(|after| *offset > after));
+        Ok(offsets.take(limit).map(of).collect())
+    }
+    async fn dead_letter(
+        &self,
+        group: &str,
+        offset: i64,
+    ) -> Result<Option<DeadLetter>, Unavailable> {
+        Ok(self.dead_letters(group, None, 9).await?.into_iter().find(|d| d.offset == offset))
+    }
+    async fn gauges(&self) -> Result<Vec<GroupGauges>, Unavailable> {
+        Ok(vec![GroupGauges { group: "shop".into(), parked: 2, ..GroupGauges::default() }])
+    }
+}
+
+/// Serves `source` on a free port for the time `test` takes.
+fn with_admin(source: Fake, options: Options, test: impl FnOnce(SocketAddr) + Send + 'static) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let metrics = Metrics::new(10).unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let stopped = async move { stopped.await.unwrap_or(()) };
+        let serving = admin::serve(listener, source, metrics, options, stopped);
+        let test = tokio::task::spawn_blocking(move || {
+            test(address);
+            drop(stop);
+        });
+        let (served, tested) = tokio::join!(serving, test);
+        served.unwrap();
+        tested.unwrap();
+    });
+}
+
+fn raw(address: SocketAddr, request: &str) -> (u16, String) {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    raw(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+}
+
+fn json(address: SocketAddr, path: &str) -> Value {
+    let (status, body) = get(address, path);
+    assert_eq!(status, 200, "{path}: {body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+fn reprise(address: SocketAddr, args: &[&str]) -> Output {
+    let admin = address.to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
+    command.args(args).args(["--admin", &admin]).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn probes_and_figures_answer_and_unready_is_503_only_when_nothing_can_be_served() {
+    let degraded = vec!["disk full: retries are held".to_owned()];
+    let up = Fake { readiness: Readiness { started: true, ready: true, degraded } };
+    with_admin(up, Options::default(), |at| {
+        assert_eq!(get(at, "/livez").0, 200);
+        assert_eq!(get(at, "/startupz").0, 200);
+        let (status, body) = get(at, "/readyz");
+        assert_eq!((status, body.contains("disk full")), (200, true));
+        assert_eq!(json(at, "/version")["name"], "reprise");
+        assert_eq!(json(at, "/config")["node_id"], 1);
+        assert_eq!(json(at, "/api/v1/overview")["groups"], 2);
+        let (_, metrics) = get(at, "/metrics");
+        assert!(metrics.contains("reprise_ready 1"), "{metrics}");
+        assert!(metrics.contains(r#"reprise_records_parked{group="shop"} 2"#), "{metrics}");
+    });
+    with_admin(Fake::default(), Options::default(), |at| {
+        assert_eq!(get(at, "/livez").0, 200);
+        assert_eq!(get(at, "/startupz").0, 503);
+        assert_eq!(get(at, "/readyz").0, 503);
+    });
+}
+
+#[test]
+fn lists_come_in_pieces_that_together_are_the_whole() {
+    with_admin(Fake::default(), Options::default(), |at| {
+        for limit in 1..=7 {
+            let mut seen = Vec::new();
+            let mut after = String::new();
+            loop {
+                let path = format!("/api/v1/dead-letters?limit={limit}{after}");
+                let page = json(at, &path);
+                let items = page["items"].as_array().unwrap();
+                assert!(items.len() <= limit);
+                seen.extend(items.iter().map(|i| format!("{}@{}", i["group"], i["offset"])));
+                let Some(next) = page["next"].as_str() else { break };
+                after = format!("&after={}", next.replace('/', "%2F").replace('é', "%C3%A9"));
+            }
+            assert_eq!(seen.len(), 6, "limit {limit}: {seen:?}");
+            let seen: std::collections::BTreeSet<String> = seen.into_iter().collect();
+            assert_eq!(seen.len(), 6, "limit {limit}");
+        }
+    });
+}
+
+#[test]
+fn filters_narrow_a_list() {
+    with_admin(Fake::default(), Options::default(), |at| {
+        let count = |path: &str| json(at, path)["items"].as_array().unwrap().len();
+        assert_eq!(count("/api/v1/retries"), 5);
+        assert_eq!(count("/api/v1/retries?state=ready"), 3);
+        assert_eq!(count("/api/v1/retries?group=shop"), 0);
+        assert_eq!(count("/api/v1/retries?topic=orders&reason=rejected"), 5);
+        assert_eq!(count("/api/v1/retries?topic=order"), 0);
+        assert_eq!(count("/api/v1/dead-letters?group=shop"), 3);
+        assert_eq!(count("/api/v1/dead-letters?reason=timeout"), 0);
+        assert_eq!(count("/api/v1/groups"), 2);
+        assert_eq!(count("/api/v1/groups?after=bar%2F%C3%A9"), 1);
+    });
+}
+
+#[test]
+fn what_is_not_there_not_allowed_or_not_understood_is_said() {
+    with_admin(Fake::default(), Options::default(), |at| {
+        let (status, body) = get(at, "/api/v2");
+        assert_eq!((status, body.contains("/api/v1/overview")), (404, true), "{body}");
+        assert_eq!(get(at, "/api/v1/groups/none").0, 404);
+        assert_eq!(get(at, "/api/v1/dead-letters/shop/99").0, 404);
+        assert_eq!(get(at, "/api/v1/dead-letters/shop/x").0, 404);
+        for bad in ["limit=0", "limit=x", "limit=1001", "after=7", "colour=red"] {
+            assert_eq!(get(at, &format!("/api/v1/retries?{bad}")).0, 400, "{bad}");
+        }
+        for method in ["POST", "PUT", "DELETE", "PATCH"] {
+            let request = format!(
+                "{method} /api/v1/groups HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\
+                 Connection: close\r\n\r\n"
+            );
+            assert_eq!(raw(at, &request).0, 405, "{method}");
+        }
+        let foreign = "GET /config HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+        assert_eq!(raw(at, foreign).0, 403);
+    });
+}
+
+#[test]
+fn records_are_shown_as_text_or_base64_and_hidden_when_so_configured() {
+    let path = "/api/v1/dead-letters/bar%2F%C3%A9/2";
+    with_admin(Fake::default(), Options { show_payloads: true, ..Options::default() }, move |at| {
+        let letter = json(at, path);
+        assert_eq!(letter["key"], "order-7");
+        assert_eq!(letter["value"]["base64"], "/wA=");
+    });
+    with_admin(Fake::default(), Options::default(), move |at| {
+        let letter = json(at, path);
+        assert_eq!(letter["key"]["bytes"], 7);
+        assert_eq!(letter["headers"][0]["value"], "6");
+    });
+}
+
+#[test]
+fn the_commands_print_data_on_stdout_in_each_format() {
+    with_admin(Fake::default(), Options { show_payloads: true, ..Options::default() }, |at| {
+        let table = reprise(at, &["dlq", "list", "--group", "shop"]);
+        assert_eq!(table.status.code(), Some(0), "{table:?}");
+        let table = text(&table.stdout).to_owned();
+        assert_eq!(table.lines().count(), 4, "{table}");
+        assert!(table.contains("order-7") && table.contains("max_attempts"), "{table}");
+        let lines = reprise(at, &["retry", "list", "--format", "jsonl", "--limit", "4"]);
+        assert_eq!(text(&lines.stdout).lines().count(), 4);
+        let list = reprise(at, &["group", "list", "--format", "json"]);
+        let list: Vec<Value> = serde_json::from_slice(&list.stdout).unwrap();
+        assert_eq!(list.len(), 2);
+        let group = reprise(at, &["group", "describe", "bar/é"]);
+        let group = text(&group.stdout);
+        assert!(group.contains("note: retry.bar/é has no subscriber"), "{group}");
+        assert!(group.contains("5 retries, delays 1s 1m"), "{group}");
+        let letter = reprise(at, &["dlq", "show", "bar/é", "1"]);
+        assert!(text(&letter.stdout).contains("RECONSUME_TIME = 6"), "{letter:?}");
+    });
+}
+
+#[test]
+fn exit_codes_tell_nothing_matched_refused_usage_and_failure_apart() {
+    let code = |output: &Output| output.status.code().unwrap();
+    with_admin(Fake::default(), Options::default(), move |at| {
+        let none = reprise(at, &["dlq", "list", "--group", "shop", "--reason", "timeout"]);
+        assert_eq!((code(&none), none.stdout.len()), (3, 0), "{none:?}");
+        let gone = reprise(at, &["group", "describe", "none"]);
+        assert_eq!(code(&gone), 3);
+        assert!(text(&gone.stderr).contains("nothing is known of a group called"));
+        assert_eq!(code(&reprise(at, &["dlq", "list", "--colour"])), 2);
+    });
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = reprise(free, &["dlq", "list"]);
+    assert_eq!((code(&nobody), nobody.stdout.len()), (1, 0));
+    let said = text(&nobody.stderr);
+    assert!(said.contains(&format!("nothing answers at {free}; is `reprise serve` running?")));
+    assert!(said.contains("--admin"), "{said}");
+}
+
+#[test]
+fn commands_about_the_configuration_need_no_sidecar() {
+    let run =
+        |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_reprise")).args(args).output().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("c.yaml");
+    std::fs::write(&file, "retry:\n  level: 1s\nlimits: {idle: 3}\n").unwrap();
+    let file = file.to_str().unwrap();
+    let bad = run(&["check", "-c", file]);
+    assert_eq!((bad.status.code(), bad.stdout.len()), (Some(64), 0));
+    assert!(text(&bad.stderr).contains("c.yaml:2:3: retry.level: unknown key"), "{bad:?}");
+    assert!(text(&bad.stderr).contains("c.yaml:3:16: limits.idle"), "{bad:?}");
+    let good = run(&["check", "--set", "retry.levels=1s 1s"]);
+    assert_eq!(good.status.code(), Some(0), "{good:?}");
+    assert!(text(&good.stderr).contains("warning: retry.levels"), "{good:?}");
+    let sample = run(&["config", "sample"]);
+    assert_eq!(text(&sample.stdout), reprise::config::SAMPLE);
+    let shown = run(&["config", "show", "--format", "json", "--set", "node_id=5"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(shown["node_id"], 5);
+    assert_eq!(
+        run(&["version"]).stdout,
+        format!("reprise {}\n", env!("CARGO_PKG_VERSION")).into_bytes()
+    );
+}
+
+#[test]
+fn a_journal_is_verified_without_a_sidecar_and_a_wrong_directory_is_not_made() {
+    let run =
+        |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_reprise")).args(args).output().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let wrong = dir.path().join("wrong");
+    let missing = run(&["log", "verify", "--data-dir", wrong.to_str().unwrap()]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("there is no data directory"), "{missing:?}");
+    assert!(!wrong.exists());
+    let data = dir.path().to_str().unwrap();
+    let empty = run(&["log", "verify", "--data-dir", data, "--format", "json"]);
+    assert_eq!(empty.status.code(), Some(0), "{empty:?}");
+    let report: Value = serde_json::from_slice(&empty.stdout).unwrap();
+    assert_eq!((&report["entries"], &report["damage"]), (&0.into(), &serde_json::json!([])));
+    let locked = reprise::journal::RealDisk::open(dir.path()).unwrap();
+    assert_eq!(run(&["log", "repair", "--data-dir", data]).status.code(), Some(75));
+    drop(locked);
+    // A child of another test holds a copy of the lock between its fork and its exec.
+    let codes = (0..100).map(|_| run(&["log", "repair", "--data-dir", data]).status.code());
+    assert_eq!(codes.into_iter().find(|code| *code != Some(75)), Some(Some(0)));
+}

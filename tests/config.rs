@@ -1,0 +1,245 @@
+//! The configuration: the shipped file is the defaults, bad input is refused whole, with places.
+#![expect(clippy::panic, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use reprise::config::{Config, ConfigError, LaneChoice, SAMPLE};
+
+fn pairs(env: &[(&str, &str)]) -> Vec<(String, String)> {
+    env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+fn good(text: &str) -> Config {
+    Config::parse("test.yaml", text, &[], &[]).unwrap_or_else(|e| panic!("{e}")).config
+}
+
+fn bad(text: &str) -> ConfigError {
+    Config::parse("test.yaml", text, &[], &[]).expect_err(text)
+}
+
+#[test]
+fn the_shipped_file_says_exactly_the_defaults() {
+    let loaded = Config::parse("config.yaml", SAMPLE, &[], &[]).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(loaded.config, Config::default());
+    assert_eq!(loaded.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn the_shipped_file_names_every_key() {
+    let yaml = Config::default().to_yaml().unwrap();
+    for line in yaml.lines() {
+        let key = line.trim_start_matches([' ', '-']).split(':').next().unwrap_or("");
+        assert!(SAMPLE.contains(&format!("{key}:")), "config.yaml does not name {key}");
+    }
+}
+
+#[test]
+fn an_empty_file_is_the_defaults() {
+    for text in ["", "\n", "# nothing\n", "retry:\nlimits:\n"] {
+        assert_eq!(good(text), Config::default(), "{text:?}");
+    }
+}
+
+#[test]
+fn the_effective_configuration_loads_to_itself() {
+    let text = "listen: [{address: '[::1]:0', advertised: k:9092, group: shop}]\n\
+                groups: [{match: 'shop*', levels: 1s 2s, dead_letters: {keep: false}}]\n\
+                topics: {retention: unlimited, list: [{name: orders, partitions: 3}]}\n\
+                admin: {address: off}\nnode_id: 7\n";
+    let config = good(text);
+    assert_ne!(config, Config::default());
+    assert_eq!(good(&config.to_yaml().unwrap()), config);
+}
+
+#[test]
+fn a_rule_takes_what_it_does_not_say_from_retry() {
+    let config = good(
+        "groups:\n  - match: shop\n    max_reconsume_times: 5\n\
+         retry: {levels: [1s, 2s], lane: off}\n",
+    );
+    let rule = &config.groups[0];
+    assert_eq!((rule.pattern.as_str(), rule.retry.max_reconsume_times), ("shop", 5));
+    assert_eq!(rule.retry.lane, LaneChoice::Off);
+    assert_eq!(rule.retry.levels, config.retry.levels);
+}
+
+/// (text, line:column of the problem, words its sentence must hold)
+const BAD: &[(&str, &str, &str)] = &[
+    ("retry:\n  level: 1s\n", "2:3", "retry.level: unknown key; did you mean levels?"),
+    ("data_dri: x\n", "1:1", "did you mean data_dir?"),
+    ("colour: red\n", "1:1", "unknown key; known here: node_id, listen"),
+    ("upstream: {bootstrap: x}\n", "1:1", "this build does not have it"),
+    ("listen:\n- address: a:1\n  tls: {}\n", "3:3", "this build does not have it"),
+    ("retry: {max_reconsume_times: lots}\n", "1:30", "expected a whole number from -1"),
+    ("retry: {max_reconsume_times: 1.5}\n", "1:30", "expected a whole number"),
+    ("retry: {max_reconsume_times: 99999999999999999999}\n", "1:30", "whole number"),
+    ("retry: {max_reconsume_times: -2}\n", "1:30", "found `-2`"),
+    ("retry:\n  - a\n", "2:3", "expected keys below it, found a list"),
+    ("topics: {auto_create: maybe}\n", "1:23", "expected true or false, found \"maybe\""),
+    ("topics: {auto_create: 1}\n", "1:23", "expected true or false, found `1`"),
+    ("topics: {list: 3}\n", "1:16", "expected a list"),
+    ("topics: {list: [{partitions: 3}]}\n", "1:17", "name: is missing"),
+    ("topics: {list: [{name: a}, {name: a}]}\n", "1:35", "listed twice"),
+    ("topics: {list: [{name: 'a b'}]}\n", "1:24", "no topic name"),
+    ("limits: {idle: 10}\n", "1:16", "a duration from 1s to 1d"),
+    ("limits: {idle: 10 parsecs}\n", "1:16", "no duration; such as 250ms"),
+    ("limits: {idle: 10ms}\n", "1:16", "a duration from 1s to 1d"),
+    ("limits: {frame_bytes: 64MB}\n", "1:23", "no size; such as"),
+    ("limits:\n  preauth_frame_bytes: 512MiB\n", "2:24", "must be at most frame_bytes"),
+    ("log:\n  format: text\n  format: json\n", "3:3", "written twice"),
+    ("log: {}\nlog: {}\n", "2:1", "written twice"),
+    ("log: {filter: 'reprise=loud'}\n", "1:15", "no log filter"),
+    ("log: {format: xml}\n", "1:15", "expected one of text, json"),
+    ("log:\n  format:\n", "2:10", "is empty"),
+    ("retry: {levels: ''}\n", "1:17", "empty"),
+    ("retry: {levels: []}\n", "1:17", "empty"),
+    ("retry: {levels: 1s 2x}\n", "1:17", "\"2x\""),
+    ("retry: {levels: 1s 0s}\n", "1:17", "\"0s\" is not a positive delay"),
+    ("retry: {levels: 1s -3s}\n", "1:17", "\"-3s\""),
+    ("retry: {levels: 10}\n", "1:17", "expected delays"),
+    ("retry: {lane: virtual}\n", "1:15", "one of auto, retry-topic, off"),
+    ("groups: [{levels: 1s}]\n", "1:10", "match: is missing"),
+    ("groups: [{match: a}, {match: a}]\n", "1:30", "an earlier rule"),
+    ("listen: []\n", "1:9", "at least one listener"),
+    ("listen: [{address: nine}]\n", "1:20", "no address; such as"),
+    ("listen: [{address: a:1}, {address: a:1}]\n", "1:36", "cannot share"),
+    ("listen: [{advertised: a:1}]\n", "1:10", "address: is missing"),
+    ("admin: {address: 127.0.0.1:9092}\n", "1:8", "also a listener's"),
+    ("names: {retry: '{group}'}\n", "1:16", "something besides {group}"),
+    ("names: {retry: retry}\n", "1:16", "{group} exactly once"),
+    ("names: {dead_letters: 'retry.{group}'}\n", "1:23", "overlap: a name could match both"),
+    ("node_id: -1\n", "1:10", "or auto"),
+    ("data_dir: ${env:REPRISE_TEST_UNSET}\n", "1:11", "REPRISE_TEST_UNSET is not set"),
+    ("- a\n- b\n", "1:1", "expected keys"),
+    ("just text\n", "1:1", "expected keys"),
+    ("a: [1\nb: 2\n", "2:2", "test.yaml:2"),
+    ("a: 1\n\tb: 2\n", "2:1", "test.yaml:2"),
+    ("a: !!binary x\n", "1:1", "unknown key"),
+    ("*x\n", "1:1", "anchor"),
+];
+
+#[test]
+fn each_kind_of_bad_input_is_refused_at_its_place() {
+    let mut wrong = String::new();
+    for (text, place, words) in BAD {
+        let error = bad(text);
+        let shown = error.to_string();
+        let placed = error.problems().iter().any(|p| p.starts_with(&format!("test.yaml:{place}:")));
+        if !shown.contains(words) || !placed {
+            wrong.extend([format!("{text:?} shall be at {place}: {words}\n{shown}\n\n")]);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn all_problems_come_in_one_run_in_the_order_of_the_file_with_the_line_and_a_caret() {
+    let error = bad("node_id: x\nretry:\n  levels: 1q\n  lanes: auto\nlimits:\n  idle: 3\n");
+    let lines: Vec<&str> = error.problems().iter().map(String::as_str).collect();
+    assert_eq!(lines.len(), 4, "{error}");
+    assert!(lines[1].starts_with("test.yaml:3:11: retry.levels: "), "{error}");
+    assert!(lines[1].ends_with("\n  3 |   levels: 1q\n    |           ^"), "{error}");
+    assert!(lines[2].contains("did you mean lane?"), "{error}");
+}
+
+#[test]
+fn flags_win_over_variables_over_the_file_over_defaults() {
+    let text = "retry: {max_reconsume_times: 3, lane: retry-topic}\nlog: {filter: warn}\n";
+    let env = pairs(&[
+        ("REPRISE_RETRY__MAX_RECONSUME_TIMES", "5"),
+        ("REPRISE_LOG__FILTER", "debug"),
+        ("HOME", "/root"),
+    ]);
+    let flags = ["retry.max_reconsume_times=7".to_owned(), "groups=[{match: '*'}]".to_owned()];
+    let config = Config::parse("t", text, &env, &flags).unwrap().config;
+    assert_eq!(config.retry.max_reconsume_times, 7);
+    assert_eq!(config.retry.lane, LaneChoice::RetryTopic);
+    assert_eq!(config.log.filter, "debug");
+    assert_eq!(config.retry.consume_timeout, Duration::from_mins(15));
+    assert_eq!(config.groups[0].pattern, "*");
+}
+
+#[test]
+fn problems_of_flags_and_variables_name_them() {
+    let env = pairs(&[("REPRISE_RETRY__LEVEL", "1s"), ("REPRISE_FOO", "1")]);
+    let flags = ["limits.idle=soon".to_owned(), "novalue".to_owned()];
+    let shown = Config::parse("t", "", &env, &flags).unwrap_err().to_string();
+    for words in [
+        "environment REPRISE_RETRY__LEVEL: retry.level: unknown key; did you mean levels?",
+        "environment REPRISE_FOO: foo: unknown key",
+        "--set limits.idle=soon: limits.idle: \"soon\" is no duration",
+        "--set novalue: expected key=value",
+    ] {
+        assert!(shown.contains(words), "{words} is missing in:\n{shown}");
+    }
+}
+
+#[test]
+fn a_whole_scalar_may_come_from_the_environment_whatever_its_type() {
+    let env = pairs(&[("DIR", "0123"), ("MAX", "4"), ("X", "a: b")]);
+    let text = "data_dir: ${env:DIR}\nretry: {max_reconsume_times: '${env:MAX}'}\n";
+    let config = Config::parse("t", text, &env, &[]).unwrap().config;
+    assert_eq!(config.data_dir, "0123");
+    assert_eq!(config.retry.max_reconsume_times, 4);
+    let part = Config::parse("t", "data_dir: a-${env:DIR}\n", &env, &[]).unwrap().config;
+    assert_eq!(part.data_dir, "a-${env:DIR}", "only whole scalars");
+}
+
+#[test]
+fn an_odd_delay_table_is_a_warning_that_names_the_item() {
+    let loaded = Config::parse("t", "retry: {levels: 5s 1s 1s}\n", &[], &[]).unwrap();
+    assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
+    assert!(loaded.warnings[0].contains("retry.levels") && loaded.warnings[0].contains("1s"));
+}
+
+#[test]
+fn a_missing_unreadable_or_foreign_file_is_one_clear_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = |path: &Path| Config::load(Some(path), &[], &[]).unwrap_err().to_string();
+    let missing = load(&dir.path().join("none.yaml"));
+    assert!(missing.contains("none.yaml: no such file"), "{missing}");
+    assert!(load(dir.path()).contains("is not a file"));
+    let binary = dir.path().join("binary.yaml");
+    std::fs::write(&binary, b"a: \xff\xfe").unwrap();
+    assert!(load(&binary).contains("is not UTF-8 text (byte 3)"));
+    let huge = dir.path().join("huge.yaml");
+    std::fs::write(&huge, vec![b'#'; (1 << 20) + 1]).unwrap();
+    assert!(load(&huge).contains("larger than 1 MiB"));
+}
+
+#[test]
+fn an_alias_bomb_is_refused_and_deep_nesting_too() {
+    let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
+    for n in 1..12 {
+        let items = vec![format!("*a{}", n - 1); 10].join(",");
+        bomb.extend([format!("a{n}: &a{n} [{items}]\n")]);
+    }
+    bad(&bomb);
+    bad(&"[".repeat(10_000));
+}
+
+#[test]
+fn a_damaged_file_is_refused_or_read_but_never_a_panic() {
+    let bytes = SAMPLE.as_bytes();
+    let seeds = std::env::var("CONFIG_SEEDS").map_or(300, |n| n.parse().unwrap_or(300));
+    for seed in 0..seeds {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut damaged = bytes.to_vec();
+        for _ in 0..random.usize(1..8) {
+            let at = random.usize(..=damaged.len().saturating_sub(2));
+            match random.u8(..3) {
+                0 => damaged.truncate(at + 1),
+                1 if at < damaged.len() => {
+                    damaged[at] = *random.choice(b"{}[]:#&*!|>'\"%@`-\t \n09az").unwrap_or(&0);
+                }
+                _ => drop(damaged.drain(at..(at + random.usize(..40)).min(damaged.len()).max(at))),
+            }
+        }
+        let text = String::from_utf8_lossy(&damaged);
+        if let Err(error) = Config::parse("damaged", &text, &[], &[]) {
+            assert!(!error.problems().is_empty(), "seed {seed}");
+            drop(error.to_string());
+        }
+    }
+}

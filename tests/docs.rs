@@ -1,0 +1,121 @@
+//! What ARCHITECTURE.md and docs/ say is so: tables equal the code, links lead somewhere.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use reprise::model::GroupId;
+use reprise::wire::Api;
+use reprise::wire::mark::{DeadLetterMark, HistoryItem, MarkInput, mark_headers};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// The cells of every row of every table.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    let cells = |line: &str| {
+        let line = line.trim().strip_prefix('|')?.strip_suffix('|')?;
+        Some(line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<String>>())
+    };
+    text.lines().filter_map(cells).collect()
+}
+
+#[test]
+fn the_table_of_apis_is_the_table_of_the_build() {
+    let told: BTreeSet<(String, String, String)> = rows(&read("docs/protocol.md"))
+        .into_iter()
+        .filter_map(|row| match row.as_slice() {
+            [name, key, versions, _] if key.parse::<i16>().is_ok() => {
+                Some((name.clone(), key.clone(), versions.clone()))
+            }
+            _ => None,
+        })
+        .collect();
+    let served: BTreeSet<(String, String, String)> = Api::ALL
+        .iter()
+        .map(|api| {
+            let (min, max) = api.served();
+            (api.name().to_owned(), api.key().to_string(), format!("{min}–{max}"))
+        })
+        .collect();
+    assert_eq!(told, served);
+}
+
+#[test]
+fn the_table_of_kinds_is_what_the_journal_holds() {
+    let mut declared = BTreeSet::new();
+    for file in ["src/journal/core.rs", "src/broker/kind.rs", "src/engine/kind.rs"] {
+        let source = read(file);
+        let numbers = source.split(": Kind = Kind(").skip(1);
+        let numbers = numbers.filter_map(|rest| rest.split(')').next()?.parse::<u8>().ok());
+        let before = declared.len();
+        declared.extend(numbers);
+        assert!(declared.len() > before, "{file} declares no kind");
+    }
+    let told: BTreeSet<u8> = rows(&read("ARCHITECTURE.md"))
+        .iter()
+        .filter(|row| row.len() == 3)
+        .filter(|row| ["journal", "broker", "engine"].contains(&row[1].as_str()))
+        .filter_map(|row| row[0].parse().ok())
+        .collect();
+    assert_eq!(told, declared);
+}
+
+#[test]
+fn every_header_is_explained() {
+    let dead = DeadLetterMark {
+        group: GroupId::new("shop"),
+        delivery_count: 1,
+        message: "m".to_owned(),
+        history: vec![HistoryItem { at_ms: 1, disposition: "rejected".to_owned() }],
+    };
+    let mark = MarkInput {
+        reconsume_times: 1,
+        max_reconsume_times: 1,
+        origin: Some("orders-0@1".parse().unwrap()),
+        attempt: 1,
+        disposition: "rejected".to_owned(),
+        reason: Some("r".to_owned()),
+        due_ms: Some(1),
+        first_failed_ms: 1,
+        last_failed_ms: 1,
+        redrive_count: 0,
+        dead_letter: Some(dead),
+    };
+    let text = read("docs/headers-and-topics.md");
+    let headers = mark_headers(&mark);
+    assert!(headers.len() >= 18, "{headers:?}");
+    for (name, _) in headers {
+        assert!(text.contains(&format!("`{name}`")), "{name} is missing");
+    }
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut pages: Vec<PathBuf> = fs::read_dir(root().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "md"))
+        .collect();
+    pages.extend(["ARCHITECTURE.md", "CHANGELOG.md"].map(|page| root().join(page)));
+    let mut links = 0;
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for rest in text.split("](").skip(1) {
+            let target = rest.split([')', '#']).next().unwrap_or("");
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            links += 1;
+            let place = page.parent().unwrap_or(Path::new("")).join(target);
+            assert!(place.exists(), "{} links to {target}", page.display());
+        }
+    }
+    assert!(links > 0, "no page links to another");
+}

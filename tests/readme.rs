@@ -1,0 +1,175 @@
+//! What README.md shows works: its commands run, its YAML loads, its links lead somewhere.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use reprise::config::Config;
+use reprise::server::Server;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn readme() -> String {
+    std::fs::read_to_string(root().join("README.md")).unwrap()
+}
+
+/// The fenced blocks: (language, text).
+fn blocks(text: &str) -> Vec<(&str, String)> {
+    let mut out = Vec::new();
+    let mut open: Option<(&str, String)> = None;
+    for line in text.lines() {
+        match (line.trim_start().strip_prefix("```"), open.take()) {
+            (Some(language), None) => open = Some((language.trim(), String::new())),
+            (Some(_), Some(block)) => out.push(block),
+            (None, Some((language, body))) => open = Some((language, body + line + "\n")),
+            (None, None) => {}
+        }
+    }
+    out
+}
+
+/// Lines of shell blocks, prompts removed.
+fn commands(text: &str) -> Vec<String> {
+    let shells = ["sh", "bash", "shell", "console"];
+    let of = |(_, body): (&str, String)| {
+        let lines = body.lines().map(|l| l.trim().trim_start_matches("$ ").to_owned());
+        lines.collect::<Vec<_>>()
+    };
+    blocks(text).into_iter().filter(|(l, _)| shells.contains(l)).flat_map(of).collect()
+}
+
+/// What has to be true for a command to be tried.
+#[derive(Debug, PartialEq, Eq)]
+enum Shown {
+    /// Cargo runs it; this test is part of it, or it serves for ever.
+    ByCargo,
+    /// It asks a running sidecar.
+    OfARunningOne,
+    /// It needs nothing but files.
+    OfFiles,
+}
+
+/// Comments and empty lines are `None`; a command nobody knows how to try is an error.
+fn sort(line: &str) -> Result<Option<Shown>, String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words.as_slice() {
+        [] | ["#", ..] => Ok(None),
+        ["cargo", "test"] | ["cargo", "run", "--release", "--", "serve"] => {
+            Ok(Some(Shown::ByCargo))
+        }
+        ["cargo", "run", "--release", "--example", _] => Ok(Some(Shown::ByCargo)),
+        ["reprise", "dlq" | "retry" | "group", ..] => Ok(Some(Shown::OfARunningOne)),
+        ["reprise", "config" | "check" | "log", ..] => Ok(Some(Shown::OfFiles)),
+        _ => Err(format!("README.md shows a command that this test cannot try: {line}")),
+    }
+}
+
+/// Runs a line as a reader would, with `reprise` on the path.
+fn shell(line: &str, dir: &Path) -> Output {
+    let binary = Path::new(env!("CARGO_BIN_EXE_reprise"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", binary.parent().unwrap().display());
+    Command::new("sh").args(["-ec", line]).env("PATH", path).current_dir(dir).output().unwrap()
+}
+
+fn assert_works(line: &str, dir: &Path) {
+    let output = shell(line, dir);
+    let (out, err) = (&output.stdout, &output.stderr);
+    assert!(
+        output.status.success(),
+        "{line}\n{}{}",
+        String::from_utf8_lossy(out),
+        String::from_utf8_lossy(err)
+    );
+}
+
+/// A group `shop` with one dead letter and one record that waits.
+fn fill(bootstrap: &str) {
+    let producer: BaseProducer =
+        ClientConfig::new().set("bootstrap.servers", bootstrap).create().unwrap();
+    for (offset, level) in [(0, "-1"), (1, "18")] {
+        let headers = OwnedHeaders::new()
+            .insert(Header { key: "x-retry-origin", value: Some(&format!("orders-0@{offset}")) })
+            .insert(Header { key: "x-retry-level", value: Some(level) });
+        let record = BaseRecord::to("retry.shop").key("k").payload("v").headers(headers);
+        producer.send(record).unwrap();
+    }
+    producer.flush(Duration::from_secs(30)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_it_shows_works() {
+    let lines = commands(&readme());
+    for must in ["cargo run --release --example demo", "cargo test"] {
+        assert!(lines.iter().any(|line| line == must), "{must} is not among {lines:?}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("reprise-data").display().to_string();
+    let text = format!(
+        "listen: [{{ address: '127.0.0.1:0' }}]\nadmin: {{ address: '127.0.0.1:0' }}\n\
+         data_dir: {data}\njournal: {{ ephemeral: accept }}\n"
+    );
+    let config = Config::parse("test", &text, &[], &[]).unwrap().config;
+    let server = Server::start(config).await.unwrap();
+    fill(&server.kafka_addr().to_string());
+    let admin = server.admin_addr().unwrap();
+    let sorted: Vec<(&String, Shown)> =
+        lines.iter().filter_map(|line| Some((line, sort(line).unwrap()?))).collect();
+    let of = |kind: Shown| sorted.iter().filter(move |(_, k)| *k == kind).map(|(line, _)| *line);
+    assert!(of(Shown::OfARunningOne).count() > 0 && of(Shown::OfFiles).count() > 0);
+    for line in of(Shown::OfARunningOne) {
+        assert_works(&format!("{line} --admin {admin}"), dir.path());
+    }
+    server.shutdown().await;
+    for line in of(Shown::OfFiles) {
+        assert_works(line, dir.path());
+    }
+}
+
+#[test]
+fn every_example_it_runs_is_there() {
+    let text = readme();
+    for line in commands(&text) {
+        let mut words = line.split_whitespace();
+        if words.any(|word| word == "--example") {
+            let example = words.next().unwrap();
+            let places = [format!("examples/{example}.rs"), format!("examples/{example}/main.rs")];
+            assert!(places.iter().any(|place| root().join(place).is_file()), "{line}");
+        }
+    }
+}
+
+#[test]
+fn every_configuration_it_shows_is_valid() {
+    for (language, body) in blocks(&readme()) {
+        let kubernetes = body.contains("apiVersion:") || body.contains("containers:");
+        if ["yaml", "yml"].contains(&language) && !kubernetes {
+            Config::parse("README.md", &body, &[], &[]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_link_into_the_repository_leads_somewhere() {
+    let text = readme();
+    for rest in text.split("](").skip(1) {
+        let target = rest.split([')', '#', ' ']).next().unwrap_or("");
+        if !target.is_empty() && !target.contains("://") {
+            assert!(root().join(Path::new(target)).exists(), "README.md links to {target}");
+        }
+    }
+}
+
+#[test]
+fn the_commands_of_a_block_are_recognised() {
+    let text = "```sh\n$ cargo run --release -- serve\nreprise dlq list\n```\n";
+    let found: Vec<_> = commands(text).iter().map(|line| sort(line)).collect();
+    assert_eq!(found, [Ok(Some(Shown::ByCargo)), Ok(Some(Shown::OfARunningOne))]);
+    assert!(sort("rm -r reprise-data").is_err());
+}

@@ -1,0 +1,158 @@
+//! Signals, as an orchestrator and an operator send them to the shipped binary.
+#![cfg(unix)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking where it stands"
+)]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Longer than anything here takes; only a broken build comes near it.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// An ApiVersions request, version 0, correlation id 7, no client id.
+const API_VERSIONS: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff];
+
+struct Sidecar {
+    dir: TempDir,
+    child: Child,
+    kafka: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Sidecar {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        write_config(&dir, "retry:\n  max_reconsume_times: 3\n");
+        let ready = dir.path().join("ready");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
+        command.args(["serve", "-c"]).arg(dir.path().join("config.yaml"));
+        command.arg("--ready-file").arg(&ready).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let line = eventually(|| fs::read_to_string(&ready).ok());
+        let (kafka, admin) = line.trim().split_once(' ').unwrap();
+        Self { dir, child, kafka: kafka.parse().unwrap(), admin: admin.parse().unwrap() }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    fn ended(&mut self) -> i32 {
+        eventually(|| self.child.try_wait().unwrap()).code().unwrap()
+    }
+
+    /// What the admin port answers.
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).unwrap();
+        let host = self.admin;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// The configuration in force.
+    fn config(&self) -> String {
+        self.get("/config")
+    }
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn write_config(dir: &TempDir, more: &str) {
+    let data: PathBuf = dir.path().join("data");
+    let text = format!(
+        "data_dir: {}\njournal: {{ephemeral: accept}}\nlisten:\n  - address: 127.0.0.1:0\n\
+         admin:\n  address: 127.0.0.1:0\ndrain:\n  timeout: 1m\n{more}",
+        data.display()
+    );
+    fs::write(dir.path().join("config.yaml"), text).unwrap();
+}
+
+#[expect(clippy::disallowed_methods, reason = "a deadline for another process")]
+fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(began.elapsed() < PATIENCE, "waited too long");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether an ApiVersions request gets its whole answer.
+fn is_answered(stream: &mut TcpStream) -> bool {
+    let mut len = [0; 4];
+    if stream.write_all(&API_VERSIONS).is_err() || stream.read_exact(&mut len).is_err() {
+        return false;
+    }
+    let mut answer = vec![0; usize::try_from(u32::from_be_bytes(len)).unwrap()];
+    stream.read_exact(&mut answer).is_ok() && answer[..4] == [0, 0, 0, 7]
+}
+
+#[test]
+fn sigterm_goes_on_serving_new_connections_too_until_the_last_client_has_left() {
+    let mut sidecar = Sidecar::start();
+    let mut first = TcpStream::connect(sidecar.kafka).unwrap();
+    assert!(is_answered(&mut first));
+    sidecar.signal("TERM");
+    // The ready file goes when the signal was taken.
+    eventually(|| (!sidecar.dir.path().join("ready").exists()).then_some(()));
+    let mut late = TcpStream::connect(sidecar.kafka).unwrap();
+    // An answer on the new connection: the listener took it in.
+    while !is_answered(&mut late) {
+        late = TcpStream::connect(sidecar.kafka).unwrap();
+    }
+    assert!(is_answered(&mut late) && is_answered(&mut first));
+    assert!(sidecar.child.try_wait().unwrap().is_none(), "two clients are still here");
+    drop((first, late));
+    assert_eq!(sidecar.ended(), 0);
+}
+
+#[test]
+fn a_second_signal_stops_at_once() {
+    let mut sidecar = Sidecar::start();
+    let mut client = TcpStream::connect(sidecar.kafka).unwrap();
+    assert!(is_answered(&mut client));
+    sidecar.signal("TERM");
+    eventually(|| (!sidecar.dir.path().join("ready").exists()).then_some(()));
+    assert!(is_answered(&mut client), "the first signal cuts nobody off");
+    sidecar.signal("INT");
+    assert_eq!(sidecar.ended(), 0);
+    assert!(!is_answered(&mut client));
+}
+
+#[test]
+fn sighup_takes_what_may_change_and_refuses_the_rest_by_name() {
+    let sidecar = Sidecar::start();
+    assert!(sidecar.config().contains("\"max_reconsume_times\":3"));
+    write_config(&sidecar.dir, "retry:\n  max_reconsume_times: 4\n");
+    sidecar.signal("HUP");
+    eventually(|| sidecar.config().contains("\"max_reconsume_times\":4").then_some(()));
+    for bad in ["retry:\n  max_reconsume_times: 5\nnode_id: 9\n", "retry:\n  max_reconsume: 5\n"] {
+        write_config(&sidecar.dir, bad);
+        sidecar.signal("HUP");
+        let failed = "reprise_config_last_reload_successful 0";
+        eventually(|| sidecar.get("/metrics").contains(failed).then_some(()));
+        assert!(sidecar.config().contains("\"max_reconsume_times\":4"), "{bad}");
+        write_config(&sidecar.dir, "retry:\n  max_reconsume_times: 4\n");
+        sidecar.signal("HUP");
+        let well = "reprise_config_last_reload_successful 1";
+        eventually(|| sidecar.get("/metrics").contains(well).then_some(()));
+    }
+}
