@@ -1,6 +1,5 @@
 //! The engine's thread: command → machine → journal → answer.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use crate::clock::Clock;
 use crate::engine::command::{Command, NackBatch, NackReply, Reply, Snapshot, TakenRaw};
 use crate::engine::count::count;
 use crate::engine::error::EngineError;
-use crate::engine::facts::{Unwritten, new_entry, slot_entry};
+use crate::engine::facts::{Unwritten, new_entry};
 use crate::engine::render::Render;
 use crate::engine::stamps::{Stamps, Verdict};
 use crate::engine::store::Store;
@@ -18,9 +17,7 @@ use crate::engine::wakes::Wakes;
 use crate::journal::{Journal, NewEntry};
 use crate::model::{GroupId, Now};
 use crate::observe::Metrics;
-use crate::retry::{
-    Answer, Entries, Fact, Fingerprint, Input, Machine, Output, Policies, SlotRecord, Token,
-};
+use crate::retry::{Answer, Fact, Fingerprint, Input, Machine, Output, Policies, Token};
 
 /// A thread that waits this long looks at the clock again, whatever the machine says.
 const SLEEP_MAX: Duration = Duration::from_mins(1);
@@ -84,7 +81,7 @@ impl Driver {
         let (_, facts) = self.drain();
         let mut settled = self.persist(&facts, &[], None);
         for seed in seeds {
-            settled = settled.and(self.ask(seed, &[]).map(|_| ()));
+            settled = settled.and(self.ask(seed).map(|_| ()));
         }
         if let Err(error) = settled {
             tracing::error!(%error, "what the start decided could not be journalled");
@@ -104,7 +101,7 @@ impl Driver {
             }
             Command::LaneCommit { group, up_to, reply } => {
                 let (token, of) = (Token(0), group.clone());
-                let answer = match self.ask(Input::LaneCommit { token, group, up_to }, &[]) {
+                let answer = match self.ask(Input::LaneCommit { token, group, up_to }) {
                     Ok(Some(Answer::Committed { acknowledged, .. })) => {
                         if !acknowledged.is_empty() {
                             // There may be room for more hand-outs now.
@@ -122,13 +119,13 @@ impl Driver {
                 for (topic, partition, offset) in offsets {
                     let group = group.clone();
                     let input = Input::OriginCommit { group, topic, partition, offset };
-                    answer = answer.and(self.ask(input, &[]).map(|_| ()));
+                    answer = answer.and(self.ask(input).map(|_| ()));
                 }
                 self.send(reply, answer);
             }
             Command::Join { group, member, reply } => {
                 let token = Token(0);
-                let answer = match self.ask(Input::Join { token, group, member }, &[]) {
+                let answer = match self.ask(Input::Join { token, group, member }) {
                     Ok(Some(Answer::Slot(slot))) => Ok(slot),
                     Ok(_) => Err(EngineError::NoSlot),
                     Err(error) => Err(error),
@@ -136,7 +133,7 @@ impl Driver {
                 self.send(reply, answer);
             }
             Command::Leave { group, member } => {
-                if let Err(error) = self.ask(Input::Leave { group, member }, &[]) {
+                if let Err(error) = self.ask(Input::Leave { group, member }) {
                     tracing::warn!(%error, "a member's leaving could not be journalled");
                 }
             }
@@ -197,7 +194,6 @@ impl Driver {
                 let now = self.clock.now().wall;
                 let stamp = producer.map(|producer| self.stamps.record(&group, producer, now));
                 self.persist(&facts, &records, stamp)?;
-                self.wakes.wake(&group);
                 Ok(NackReply::Taken(outcomes))
             }
             Some(Answer::BadNacks(bad)) => Err(EngineError::BadNacks(bad)),
@@ -213,7 +209,7 @@ impl Driver {
     ) -> Result<TakenRaw, EngineError> {
         self.journal.admits()?;
         let token = Token(0);
-        match self.ask(Input::Take { token, group, from, max }, &[])? {
+        match self.ask(Input::Take { token, group, from, max })? {
             Some(Answer::Taken { entries, position, next, .. }) => {
                 let entries = self.machine.store().located(entries);
                 Ok(TakenRaw { entries, position, next })
@@ -248,20 +244,16 @@ impl Driver {
     }
 
     fn policies(&mut self, policies: Policies) {
-        if let Err(error) = self.ask(Input::Policies(policies), &[]) {
+        if let Err(error) = self.ask(Input::Policies(policies)) {
             tracing::warn!(%error, "the new rules could not be journalled");
         }
     }
 
     /// Tells the machine, journals what it decides.
-    fn ask(
-        &mut self,
-        input: Input,
-        records: &[bytes::Bytes],
-    ) -> Result<Option<Answer>, EngineError> {
+    fn ask(&mut self, input: Input) -> Result<Option<Answer>, EngineError> {
         self.usable()?;
         let (answer, facts) = self.handle(input);
-        self.persist(&facts, records, None)?;
+        self.persist(&facts, &[], None)?;
         Ok(answer)
     }
 
@@ -310,7 +302,7 @@ impl Driver {
         records: &[bytes::Bytes],
         stamp: Option<NewEntry>,
     ) -> Result<(), EngineError> {
-        let mut entries = Vec::with_capacity(facts.len() + 2);
+        let mut entries = Vec::with_capacity(facts.len() + 1);
         for fact in facts {
             let store = self.machine.store();
             entries.push(new_entry(
@@ -324,7 +316,6 @@ impl Driver {
         }
         let counted = entries.len();
         entries.extend(stamp);
-        entries.extend(self.slots_used(facts));
         if entries.is_empty() {
             return Ok(());
         }
@@ -338,29 +329,6 @@ impl Driver {
             count(&self.metrics, fact, now);
         }
         Ok(())
-    }
-
-    /// Slots whose sequence a hand-out has raised, as facts of their own: the hand-outs' facts go
-    /// when their entries are forgotten, and the sequence must never restart.
-    fn slots_used(&self, facts: &[Fact]) -> Vec<NewEntry> {
-        let used: BTreeSet<_> = facts
-            .iter()
-            .filter_map(|fact| match fact {
-                Fact::Entry { entry, .. } => {
-                    entry.inflight().map(|lane| (entry.group.clone(), lane.slot))
-                }
-                _ => None,
-            })
-            .collect();
-        let at = self.clock.now().wall;
-        used.into_iter()
-            .filter_map(|(group, slot)| {
-                let record = self.machine.store().slot(&group, slot)?;
-                let SlotRecord { slot, member, next_sequence } = record;
-                Some(slot_entry(&Fact::Slot { group, slot, member, next_sequence, at }))
-            })
-            .flatten()
-            .collect()
     }
 
     fn tick(&mut self) {

@@ -70,12 +70,6 @@ pub(super) fn new_entry(
     }
 }
 
-/// The entry that keeps a slot; `None` for any other fact.
-pub(super) fn slot_entry(fact: &Fact) -> Option<NewEntry> {
-    let Fact::Slot { group, slot, .. } = fact else { return None };
-    Some(keyed_slot(group, *slot, encode_fact(fact).into()))
-}
-
 fn keyed_slot(group: &GroupId, slot: Slot, head: Bytes) -> NewEntry {
     NewEntry::keyed(kind::SLOT, slot_key(group, slot), head, Bytes::new())
 }
