@@ -12,10 +12,8 @@ use crate::broker::topic::{Partition, Topic};
 use crate::broker::versioned;
 use crate::journal::{Bounds, Entry, NewEntry, StreamAppend, StreamBatch, StreamId};
 use crate::model::WallMs;
-use crate::wire::batch::{Batch, BatchHeader, RawRecord, find_record, rebase};
+use crate::wire::batch::{Batch, BatchHeader, LEADER_EPOCH, RawRecord, find_record, rebase};
 
-/// One node: every batch is of this leader epoch.
-const LEADER_EPOCH: i32 = 0;
 /// A record asked for by reference unpacks to at most this.
 const RECORD_BYTES_MAX: usize = 64 << 20;
 /// The one key of its kind.

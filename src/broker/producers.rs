@@ -7,12 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::broker::error::BrokerError;
 use crate::model::WallMs;
 use crate::wire::batch::BatchHeader;
-use crate::wire::idempotence::{ProducerWindow, SeenBatch, Sequenced};
+use crate::wire::idempotence::{EXPIRES_AFTER_MS, ProducerWindow, SeenBatch, Sequenced};
 
 /// The version byte of a stored snapshot.
 const VERSION: u8 = 1;
-/// A producer silent for so long is forgotten (Kafka: `producer.id.expiration.ms`).
-const EXPIRES_AFTER_MS: u64 = 24 * 3600 * 1000;
 
 /// The producers of one partition.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use crate::broker::settings::{TopicSettings, TopicSpec};
 use crate::broker::topic::{Partition, Topic, TopicRecord};
 use crate::journal::{Entry, Journal, NewEntry, StreamId};
 use crate::model::TopicName;
-use crate::wire::names::is_legal_topic;
+use crate::wire::names::{dead_letter_stream, is_legal_topic};
 
 /// More partitions than this in one topic is a mistake in the request.
 const PARTITIONS_MAX: i32 = 10_000;
@@ -196,11 +196,6 @@ impl Topics {
     fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The journal's name for the stream of a dead-letter topic; the engine writes to it.
-pub fn dead_letter_stream(topic: &TopicName) -> String {
-    format!("d/{topic}")
 }
 
 impl State {

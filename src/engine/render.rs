@@ -9,12 +9,10 @@ use crate::engine::error::EngineError;
 use crate::journal::Journal;
 use crate::model::GroupId;
 use crate::retry::{Disposition, Entry};
-use crate::wire::batch::{RawRecord, build_batch, rebase};
+use crate::wire::batch::{LEADER_EPOCH, RawRecord, build_batch, rebase};
 use crate::wire::mark::{DeadLetterMark, HistoryItem, MarkInput, mark_headers};
-use crate::wire::names::Templates;
+use crate::wire::names::{Templates, dead_letter_stream};
 
-/// The leader epoch of every partition here: leaders never move.
-const LEADER_EPOCH: i32 = 0;
 /// The disposition of a delayed record that never failed.
 const DELAYED: &str = "rejected";
 
@@ -54,7 +52,7 @@ impl Render {
 
     /// The journal's name for the stream of a group's dead letters; `broker` reads it.
     pub(super) fn dead_letter_stream(&self, group: &GroupId) -> String {
-        format!("d/{}", self.templates.dlq_topic(group))
+        dead_letter_stream(&self.templates.dlq_topic(group))
     }
 
     /// Reads a hand-out's bytes and sets our headers.

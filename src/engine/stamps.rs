@@ -11,12 +11,10 @@ use crate::engine::command::Producer;
 use crate::engine::kind;
 use crate::journal::{Entry, NewEntry};
 use crate::model::{GroupId, WallMs};
-use crate::wire::idempotence::{ProducerWindow, SeenBatch, Sequenced};
+use crate::wire::idempotence::{EXPIRES_AFTER_MS, ProducerWindow, SeenBatch, Sequenced};
 
 /// The version byte of a stored stamp.
 const VERSION: u8 = 1;
-/// A producer silent for so long is forgotten (Kafka: `producer.id.expiration.ms`).
-const EXPIRES_AFTER_MS: u64 = 24 * 3600 * 1000;
 
 /// What a batch is to its producer's past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

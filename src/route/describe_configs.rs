@@ -85,8 +85,8 @@ fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, Refusal> 
         None => {
             return Err((ResponseError::UnknownTopicOrPartition, "there is no such topic here"));
         }
-        Some(Place::Local(topic) | Place::DeadLetters(_, Some(topic))) => topic.settings.clone(),
-        Some(Place::Retry(_) | Place::DeadLetters(_, None)) => defaults.clone(),
+        Some(Place::Local(topic) | Place::DeadLetters(Some(topic))) => topic.settings.clone(),
+        Some(Place::Retry(_) | Place::DeadLetters(None)) => defaults.clone(),
     };
     Ok(settings
         .list()

@@ -12,8 +12,8 @@ use kafka_protocol::messages::{
 use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::convert::{topic_of, wire_topic};
-use crate::route::metadata::LEADER_EPOCH;
 use crate::wire::ResponseError;
+use crate::wire::batch::LEADER_EPOCH;
 
 /// `max.request.partition.size.limit` of Kafka.
 const PARTITIONS_MAX: i32 = 2000;

@@ -14,9 +14,9 @@ use crate::broker::topic::Partition;
 use crate::model::GroupId;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
-use crate::route::metadata::LEADER_EPOCH;
 use crate::route::place::Place;
 use crate::route::{Router, code};
+use crate::wire::batch::LEADER_EPOCH;
 use crate::wire::{RequestHead, ResponseError};
 
 const LATEST: i64 = -1;
@@ -59,7 +59,7 @@ async fn one(
     asked: &ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse {
     let found = match place {
-        Some(Place::Local(topic) | Place::DeadLetters(_, Some(topic))) => {
+        Some(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
             match topic.partition(asked.partition_index) {
                 Some(partition) => {
                     of_log(router, partition, asked.timestamp).map_err(|e| code::of_broker(&e))
@@ -67,7 +67,7 @@ async fn one(
                 None => Err(ResponseError::UnknownTopicOrPartition),
             }
         }
-        Some(Place::DeadLetters(_, None)) if asked.partition_index == 0 => Ok((0, -1)),
+        Some(Place::DeadLetters(None)) if asked.partition_index == 0 => Ok((0, -1)),
         Some(Place::Retry(group)) if asked.partition_index == 0 => {
             of_lane(router, conn, group, asked.timestamp).await
         }

@@ -16,9 +16,8 @@ use crate::route::convert::{text, topic_of, wire_topic};
 use crate::route::place::Place;
 use crate::route::{Router, code};
 use crate::wire::RequestHead;
+use crate::wire::batch::LEADER_EPOCH;
 
-/// One node, one epoch: leaders never move here.
-pub(super) const LEADER_EPOCH: i32 = 0;
 /// Before, an empty list asked for all topics; since, no list does.
 const NONE_IS_ALL_SINCE: i16 = 1;
 /// A topic asked for by id may be answered without a name.

@@ -165,7 +165,7 @@ impl Router {
         Ok(match head.api {
             Api::ApiVersions => Reply::Frame(api_versions::answer(&head)?),
             Api::Produce => produce::begin(self, conn, &head)?.finish(self, &head).await?,
-            Api::Fetch => self.with(&head, async |r| fetch::answer(self, conn, r).await).await?,
+            Api::Fetch => self.with(&head, async |r| fetch::answer(self, r).await).await?,
             Api::Metadata => {
                 self.with(&head, async |r| metadata::answer(self, conn, &head, r).await).await?
             }

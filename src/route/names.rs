@@ -83,12 +83,9 @@ impl Names {
         }
     }
 
-    /// The group whose dead-letter topic has that name.
-    pub fn group_of_dead_letters(&self, name: &TopicName) -> Option<GroupId> {
-        match self.templates.owned(name.as_str())? {
-            Owned::Dlq(key) => Some(self.full_group(name, key.as_group())),
-            Owned::Retry(_) => None,
-        }
+    /// Whether the name is a dead-letter topic's.
+    pub fn is_dead_letters(&self, name: &TopicName) -> bool {
+        matches!(self.templates.owned(name.as_str()), Some(Owned::Dlq(_)))
     }
 
     /// Whether the name is a retry topic's or a dead-letter topic's.

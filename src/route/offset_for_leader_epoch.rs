@@ -8,9 +8,9 @@ use kafka_protocol::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpoch
 
 use crate::route::Router;
 use crate::route::convert::topic_of;
-use crate::route::metadata::LEADER_EPOCH;
 use crate::route::place::Place;
 use crate::wire::ResponseError;
+use crate::wire::batch::LEADER_EPOCH;
 
 pub(super) fn answer(
     router: &Router,
@@ -39,10 +39,10 @@ fn end_of(
     let mut answer = EpochEndOffset::default();
     answer.partition = asked.partition;
     let end = match place {
-        Some(Place::Local(topic) | Place::DeadLetters(_, Some(topic))) => {
+        Some(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
             topic.partition(asked.partition).map(|p| router.broker.bounds(p).visible_end)
         }
-        Some(Place::DeadLetters(_, None)) => (asked.partition == 0).then_some(0),
+        Some(Place::DeadLetters(None)) => (asked.partition == 0).then_some(0),
         // Lane offsets are never truncated: the largest offset says so.
         Some(Place::Retry(_)) => (asked.partition == 0).then_some(i64::MAX),
         None => None,

@@ -17,7 +17,7 @@ pub(super) enum Place {
     /// The retry topic of a group: one private partition per member.
     Retry(GroupId),
     /// The dead letters of a group; `None` while there are none.
-    DeadLetters(#[expect(dead_code, reason = "told by Debug")] GroupId, Option<Arc<Topic>>),
+    DeadLetters(Option<Arc<Topic>>),
 }
 
 impl Router {
@@ -26,13 +26,13 @@ impl Router {
         if let Some(group) = self.names.group_of_retry(name) {
             return self.has_lane(&group).then_some(Place::Retry(group));
         }
-        if let Some(group) = self.names.group_of_dead_letters(name) {
+        if self.names.is_dead_letters(name) {
             let id = self.names.topic_id(name);
             return match self.broker.topics.dead_letters(name, id, false) {
-                Ok(topic) => Some(Place::DeadLetters(group, topic)),
+                Ok(topic) => Some(Place::DeadLetters(topic)),
                 Err(error) => {
                     tracing::warn!(topic = %name, %error, "dead letters cannot be opened");
-                    Some(Place::DeadLetters(group, None))
+                    Some(Place::DeadLetters(None))
                 }
             };
         }

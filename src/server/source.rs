@@ -19,6 +19,7 @@ use crate::observe::GroupGauges;
 use crate::retry::{Disposition, Entry, State, StateKind};
 use crate::route::Router;
 use crate::wire::assignment::Subscription;
+use crate::wire::names::dead_letter_stream;
 
 /// Bytes of dead letters read for one page.
 const PAGE_BYTES_MAX: usize = 8 << 20;
@@ -196,7 +197,7 @@ impl AdminSource {
     /// Dead letters kept and their bytes.
     fn dead(&self, group: &GroupId) -> (u64, u64) {
         let name = self.router.names.dead_letter_topic(group);
-        let stream = self.journal.stream_find(&crate::broker::topics::dead_letter_stream(&name));
+        let stream = self.journal.stream_find(&dead_letter_stream(&name));
         let bounds = stream.and_then(|stream| self.journal.stream_bounds(stream));
         bounds.map_or((0, 0), |b| (u64::try_from(b.visible_end - b.start).unwrap_or(0), b.bytes))
     }

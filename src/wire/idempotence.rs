@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Batches remembered per producer: the most a client may have in flight (KIP-98).
 pub const BATCHES_KEPT: usize = 5;
 
+/// A producer silent for so long is forgotten (Kafka: `producer.id.expiration.ms`).
+pub const EXPIRES_AFTER_MS: u64 = 24 * 3600 * 1000;
+
 /// One remembered batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenBatch {

@@ -176,6 +176,12 @@ pub fn shown_dlq(group: &GroupId) -> String {
     format!("{SHOWN_DLQ}{group}")
 }
 
+/// The journal's name for the stream behind a dead-letter topic: `engine` writes it, `broker` reads
+/// it. Part of the format on disk.
+pub fn dead_letter_stream(topic: &TopicName) -> String {
+    format!("d/{topic}")
+}
+
 /// Whether Kafka accepts the name: 1 to 249 bytes of `a-z A-Z 0-9 . _ -`, neither `.` nor `..`.
 pub fn is_legal_topic(name: &str) -> bool {
     !matches!(name, "" | "." | "..")

@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use crate::broker::topic::Topic;
 use crate::model::{GroupId, LaneOffset};
-use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::place::Place;
 use crate::route::{Router, code};
@@ -49,7 +48,7 @@ pub(super) enum Source {
     Refused(ResponseError),
 }
 
-pub(super) fn plan(router: &Router, _conn: &Conn, request: &FetchRequest) -> Vec<Planned> {
+pub(super) fn plan(router: &Router, request: &FetchRequest) -> Vec<Planned> {
     request.topics.iter().map(|topic| plan_topic(router, topic)).collect()
 }
 
@@ -84,11 +83,11 @@ fn source(place: &Place, asked: &FetchPartition) -> Source {
     }
     let offset = asked.fetch_offset;
     match place {
-        Place::Local(topic) | Place::DeadLetters(_, Some(topic)) => {
+        Place::Local(topic) | Place::DeadLetters(Some(topic)) => {
             Source::Log { topic: Arc::clone(topic), index, offset }
         }
-        Place::DeadLetters(_, None) if offset == 0 => Source::Nothing,
-        Place::DeadLetters(_, None) => Source::Refused(ResponseError::OffsetOutOfRange),
+        Place::DeadLetters(None) if offset == 0 => Source::Nothing,
+        Place::DeadLetters(None) => Source::Refused(ResponseError::OffsetOutOfRange),
         Place::Retry(group) => match LaneOffset::from_kafka(offset) {
             Some(from) => Source::Lane { group: group.clone(), from },
             None => Source::Snapshot { group: group.clone(), from: offset },

@@ -160,7 +160,7 @@ fn one<'a>(
     match place {
         Place::Retry(group) if data.index == 0 => nack::begin(router, conn, group, records),
         Place::Local(topic) => local::begin(router, topic, data.index, records),
-        Place::DeadLetters(_, _) => {
+        Place::DeadLetters(_) => {
             let id = router.names.topic_id(name);
             match router.broker.topics.dead_letters(name, id, true) {
                 Ok(Some(topic)) => local::begin(router, &topic, data.index, records),

@@ -152,7 +152,7 @@ fn name(router: &Router, group: &GroupId, mut origin: Origin) -> Named {
 
 fn origin_record(router: &Router, origin: &Origin) -> Option<crate::wire::batch::RawRecord> {
     let place = router.place(&origin.topic)?;
-    let (Place::Local(topic) | Place::DeadLetters(_, Some(topic))) = place else { return None };
+    let (Place::Local(topic) | Place::DeadLetters(Some(topic))) = place else { return None };
     let partition = topic.partition(origin.partition)?;
     router.broker.record_at(partition, origin.offset).ok().flatten()
 }

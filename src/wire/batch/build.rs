@@ -10,8 +10,8 @@ use super::headers::Headers;
 use super::raw::RawRecord;
 use crate::wire::reader::ReadError;
 
-/// Leader epoch of batches we write; partitions served here never change their leader.
-const LEADER_EPOCH: i32 = 0;
+/// Leader epoch of every partition served here, and of the batches in it: leaders never move.
+pub const LEADER_EPOCH: i32 = 0;
 
 /// Puts the batch at its place in a log: sets base offset and leader epoch, both outside the CRC.
 pub fn rebase(batch: &mut [u8], base_offset: i64, leader_epoch: i32) -> Result<(), ReadError> {
