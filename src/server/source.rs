@@ -1,7 +1,7 @@
 //! The admin port's answers, from the broker, the engine and the journal.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::watch;
 
@@ -249,7 +249,7 @@ impl AdminSource {
     }
 
     fn policy(&self, group: &GroupId) -> PolicyView {
-        let policies = self.config.borrow().policies();
+        let policies = self.router.policies.read().unwrap_or_else(PoisonError::into_inner);
         let policy = policies.of(group);
         PolicyView {
             levels_ms: policy.levels.iter().collect(),
