@@ -52,6 +52,16 @@ pub enum FrameError {
 /// HTTP are told by their first bytes before the length is judged, since a limit large enough
 /// would otherwise wait for ever for a "frame" of 336 MiB.
 pub fn split(buffer: &mut BytesMut, max_len: usize) -> Result<Option<Bytes>, FrameError> {
+    let Some(len) = announced(buffer, max_len)? else { return Ok(None) };
+    if buffer.len() - PREFIX_BYTES < len {
+        return Ok(None);
+    }
+    buffer.advance(PREFIX_BYTES);
+    Ok(Some(buffer.split_to(len).freeze()))
+}
+
+/// The length the first frame in `buffer` announces, judged; `None`: more bytes are needed.
+pub(super) fn announced(buffer: &[u8], max_len: usize) -> Result<Option<usize>, FrameError> {
     let Some((prefix, _)) = buffer.split_first_chunk::<PREFIX_BYTES>() else {
         return Ok(None);
     };
@@ -69,11 +79,7 @@ pub fn split(buffer: &mut BytesMut, max_len: usize) -> Result<Option<Bytes>, Fra
     if len > max_len {
         return Err(FrameError::TooLong { len, max: max_len });
     }
-    if buffer.len() - PREFIX_BYTES < len {
-        return Ok(None);
-    }
-    buffer.advance(PREFIX_BYTES);
-    Ok(Some(buffer.split_to(len).freeze()))
+    Ok(Some(len))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 pub mod api;
 pub mod assignment;
 pub mod batch;
+pub mod call;
 pub mod codec;
 pub mod frame;
 pub mod header;
@@ -17,9 +18,11 @@ pub mod idempotence;
 pub mod mark;
 pub mod names;
 mod reader;
+pub mod relay;
 pub mod scan;
 
 pub use api::Api;
+pub use call::{AnswerError, decode_answer, encode_request};
 pub use codec::{DecodeError, EncodeError, decode, encode, encode_at};
 pub use frame::{FrameError, split};
 pub use header::{HeadError, RequestHead};

@@ -5,6 +5,7 @@
 //! bytes that remain and against caps. What it lets pass costs the crate at most
 //! [`COST_BYTES_PER_ITEM`] × items, and an item takes at least one byte of the frame.
 
+mod answers;
 pub(in crate::wire) mod cluster;
 pub(in crate::wire) mod data;
 pub(in crate::wire) mod groups;
@@ -16,6 +17,7 @@ mod walk;
 pub(in crate::wire) use schema::Schema;
 pub(in crate::wire) use walk::{check, skip_tagged_fields};
 
+use crate::wire::api::Api;
 use crate::wire::header::RequestHead;
 use crate::wire::reader::ReadError;
 
@@ -23,6 +25,8 @@ use crate::wire::reader::ReadError;
 /// [`TAGGED_FIELD_ITEMS`]. Kafka's own clients stay far
 /// below: the largest honest requests name every partition of a cluster once.
 pub const ITEMS_MAX: usize = 200_000;
+/// Items one answer of a broker may hold: a large cluster's Metadata names 200 000 partitions.
+const ANSWER_ITEMS_MAX: usize = 2_000_000;
 /// Tagged fields in one place; the protocol knows two at most.
 pub const TAGGED_FIELDS_MAX: u32 = 64;
 /// An unknown tagged field opens a tree node of some 460 bytes in the crate.
@@ -45,7 +49,7 @@ pub enum ScanError {
         remaining: usize,
     },
     /// More elements than any client sends.
-    #[error("a request holds more than {ITEMS_MAX} elements")]
+    #[error("a message holds more elements than any honest one")]
     TooManyItems,
     /// More tagged fields than any client sends.
     #[error("{count} tagged fields in one place; at most {TAGGED_FIELDS_MAX} are read")]
@@ -64,4 +68,14 @@ pub enum ScanError {
 /// Bytes of the body that the request takes by its layout, all counts checked.
 pub fn message_bytes(head: &RequestHead) -> Result<usize, ScanError> {
     check(head.api.schema(), head.version, &head.body)
+}
+
+/// The same for the body of a broker's answer. `None`: such an answer is never read here.
+pub(in crate::wire) fn answer_bytes(
+    api: Api,
+    version: i16,
+    body: &[u8],
+) -> Option<Result<usize, ScanError>> {
+    let schema = answers::of(api)?;
+    Some(walk::check_within(ANSWER_ITEMS_MAX, schema, version, body))
 }

@@ -11,11 +11,21 @@ pub(in crate::wire) fn check(
     version: i16,
     body: &[u8],
 ) -> Result<usize, ScanError> {
+    check_within(ITEMS_MAX, schema, version, body)
+}
+
+/// The same with another cap on items.
+pub(in crate::wire) fn check_within(
+    items_max: usize,
+    schema: &Schema,
+    version: i16,
+    body: &[u8],
+) -> Result<usize, ScanError> {
     let mut walk = Walk {
         reader: Reader::new(body),
         version,
         flexible: schema.is_flexible(version),
-        items_left: ITEMS_MAX,
+        items_left: items_max,
     };
     walk.structure(schema.fields, schema.tagged)?;
     Ok(body.len() - walk.reader.remaining())

@@ -1,0 +1,171 @@
+//! What is read of a frame that only passes through: enough to know where it ends and whose
+//! answer is due, never its records.
+
+use crate::wire::api::Api;
+use crate::wire::frame::{self, FrameError, PREFIX_BYTES};
+use crate::wire::reader::{ReadError, Reader};
+
+/// A request without an answer is told by its acks, which lie behind header and transactional id:
+/// two texts of at most 32 KiB and a few tagged fields.
+pub const START_BYTES_MAX: usize = 72 << 10;
+
+/// Why no more frames can be told apart on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The length makes no sense.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The frame is shorter than its own header.
+    #[error("a frame of {len} bytes is too short to be a Kafka message")]
+    Short {
+        /// Its length.
+        len: usize,
+    },
+    /// The header is broken.
+    #[error("a request header is broken: {0}")]
+    Read(#[from] ReadError),
+}
+
+/// The first fields of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestStart {
+    /// Bytes of the frame, length prefix included.
+    pub bytes: usize,
+    /// Which API; it need not be one this build knows.
+    pub api_key: i16,
+    /// Its version.
+    pub version: i16,
+    /// Returned in the answer.
+    pub correlation_id: i32,
+}
+
+impl RequestStart {
+    /// Reads the frame that begins `buffer`; `None`: more bytes are needed.
+    pub fn parse(buffer: &[u8], len_max: usize) -> Result<Option<Self>, StartError> {
+        let Some(len) = frame::announced(buffer, len_max)? else { return Ok(None) };
+        if len < 8 {
+            return Err(StartError::Short { len });
+        }
+        let Some((_, rest)) = buffer.split_at_checked(PREFIX_BYTES) else { return Ok(None) };
+        if rest.len() < 8 {
+            return Ok(None);
+        }
+        let mut reader = Reader::new(rest);
+        Ok(Some(Self {
+            bytes: PREFIX_BYTES.saturating_add(len),
+            api_key: reader.int16()?,
+            version: reader.int16()?,
+            correlation_id: reader.int32()?,
+        }))
+    }
+
+    /// Whether the broker will answer: not a Produce with acks 0. `buffer` begins with the frame;
+    /// `None`: more bytes are needed.
+    pub fn is_answered(&self, buffer: &[u8]) -> Result<Option<bool>, StartError> {
+        if self.api_key != Api::Produce.key() {
+            return Ok(Some(true));
+        }
+        let whole = buffer.len() >= self.bytes.min(START_BYTES_MAX);
+        let Some(known) = buffer.get(PREFIX_BYTES..self.bytes.min(buffer.len())) else {
+            return Ok(None);
+        };
+        match acks(known, self.version) {
+            Ok(acks) => Ok(Some(acks != 0)),
+            Err(ReadError::Truncated) if !whole => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The acks of a Produce, from its header on.
+fn acks(bytes: &[u8], version: i16) -> Result<i16, ReadError> {
+    let flexible = Api::Produce.is_flexible(version);
+    let mut reader = Reader::new(bytes);
+    reader.take(8)?;
+    skip_text(&mut reader)?;
+    if flexible {
+        crate::wire::scan::skip_tagged_fields(&mut reader)?;
+        let plus_one = reader.uvarint()?;
+        reader.take(usize::try_from(plus_one.saturating_sub(1)).unwrap_or(usize::MAX))?;
+    } else if version >= 3 {
+        skip_text(&mut reader)?;
+    }
+    reader.int16()
+}
+
+fn skip_text(reader: &mut Reader<'_>) -> Result<(), ReadError> {
+    let len = usize::try_from(reader.int16()?).unwrap_or(0);
+    reader.take(len).map(drop)
+}
+
+/// The first fields of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerStart {
+    /// Bytes of the frame, length prefix included.
+    pub bytes: usize,
+    /// Whose answer it is.
+    pub correlation_id: i32,
+}
+
+impl AnswerStart {
+    /// Reads the frame that begins `buffer`; `None`: more bytes are needed.
+    pub fn parse(buffer: &[u8], len_max: usize) -> Result<Option<Self>, StartError> {
+        let Some(len) = frame::announced(buffer, len_max)? else { return Ok(None) };
+        if len < 4 {
+            return Err(StartError::Short { len });
+        }
+        let Some((_, rest)) = buffer.split_at_checked(PREFIX_BYTES) else { return Ok(None) };
+        let Some(id) = rest.first_chunk::<4>() else { return Ok(None) };
+        let bytes = PREFIX_BYTES.saturating_add(len);
+        Ok(Some(Self { bytes, correlation_id: i32::from_be_bytes(*id) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::{MetadataRequest, ProduceRequest};
+
+    use super::*;
+    use crate::wire::call::encode_request;
+
+    #[test]
+    fn a_frame_is_known_by_its_first_twelve_bytes() {
+        let request = MetadataRequest::default();
+        let frame = encode_request(Api::Metadata, 9, 77, Some("app"), &request).unwrap();
+        for end in 0..12 {
+            assert_eq!(RequestStart::parse(&frame[..end], 1 << 20), Ok(None), "{end}");
+        }
+        let bytes = frame.len();
+        let start = RequestStart { bytes, api_key: 3, version: 9, correlation_id: 77 };
+        assert_eq!(RequestStart::parse(&frame[..12], 1 << 20), Ok(Some(start)));
+        assert_eq!(start.is_answered(&frame[..12]), Ok(Some(true)));
+    }
+
+    #[test]
+    fn only_a_produce_with_acks_0_gets_no_answer() {
+        for version in 3..=12 {
+            for (acks, transactional_id) in [(0, None), (1, None), (-1, Some("a".repeat(200)))] {
+                let mut request = ProduceRequest::default();
+                request.acks = acks;
+                request.transactional_id =
+                    transactional_id.map(|id| kafka_protocol::protocol::StrBytes::from(id).into());
+                let frame = encode_request(Api::Produce, version, 1, None, &request).unwrap();
+                let start = RequestStart::parse(&frame, 1 << 20).unwrap().unwrap();
+                assert_eq!(start.is_answered(&frame), Ok(Some(acks != 0)), "v{version}");
+                assert_eq!(start.is_answered(&frame[..14]), Ok(None), "more is needed");
+            }
+        }
+    }
+
+    #[test]
+    fn frames_that_lie_about_their_length_end_the_connection() {
+        let short = [0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(RequestStart::parse(&short, 100), Err(StartError::Short { len: 7 }));
+        assert_eq!(AnswerStart::parse(&[0, 0, 0, 3], 100), Err(StartError::Short { len: 3 }));
+        assert!(AnswerStart::parse(&[0xff; 8], 100).is_err());
+        // A Produce whose transactional id would end behind the frame.
+        let lie = [&[0, 0, 0, 12, 0, 0, 0, 3, 0, 0, 0, 1, 0xff, 0xff, 0x7f, 0xff][..]].concat();
+        let start = RequestStart::parse(&lie, 100).unwrap().unwrap();
+        assert_eq!(start.is_answered(&lie), Err(ReadError::Truncated.into()));
+    }
+}
