@@ -29,6 +29,7 @@ pub mod wire;
 
 pub mod broker;
 pub mod engine;
+pub mod upstream;
 
 pub mod route;
 

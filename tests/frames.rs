@@ -131,7 +131,7 @@ fn lengths_that_cannot_be(house: &mut House) {
     for len in 1..8_u8 {
         let mut bytes = vec![0, 0, 0, len];
         bytes.extend(std::iter::repeat_n(0, usize::from(len)));
-        house.refused("shorter than a header", &bytes, "header is broken");
+        house.refused("shorter than a header", &bytes, "too short");
     }
     // key 3, version 8, correlation id 1, a client id of 30 000 bytes that is not there
     let cut = [0, 0, 0, 10, 0, 3, 0, 8, 0, 0, 0, 1, 0x75, 0x30];

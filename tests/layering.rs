@@ -16,6 +16,7 @@ const RANKS: &[(&str, u8)] = &[
     ("journal", 1),
     ("engine", 2),
     ("broker", 2),
+    ("upstream", 2),
     ("route", 3),
     ("client", 4),
     ("config", 5),
@@ -30,7 +31,7 @@ const WITHIN_RANK: &[(&str, &str)] = &[("clock", "model")];
 
 /// Outside crates and the modules (or the one file) that may name them.
 const FENCES: &[(&str, &[&str])] = &[
-    ("kafka_protocol", &["wire", "route", "broker"]),
+    ("kafka_protocol", &["wire", "route", "broker", "upstream"]),
     ("serde_yaml", &["config/raw.rs"]),
     ("prometheus", &["observe", "admin"]),
     ("lru", &["journal", "route"]),

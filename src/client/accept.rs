@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::client::Limits;
@@ -15,6 +15,7 @@ use crate::client::listener::Listener;
 use crate::client::seats::Seats;
 use crate::route::Router;
 use crate::route::conn::Conn;
+use crate::route::doors::OpenDoor;
 
 /// Pause after a failed accept (as a rule no file descriptors are left): time for some to close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -40,28 +41,60 @@ impl Acceptor {
     }
 }
 
-/// Accepts on `listener` until `stop` is true; then every connection is closed.
-pub async fn accept(acceptor: Acceptor, listener: Arc<Listener>, stop: watch::Receiver<bool>) {
+/// Accepts on `listener` until `stop` is true; then every connection is closed. `asked`: brokers
+/// for which a port is wanted.
+pub async fn accept(
+    acceptor: Acceptor,
+    mut listener: Listener,
+    mut asked: mpsc::UnboundedReceiver<OpenDoor>,
+    stop: watch::Receiver<bool>,
+) {
     let mut loops = JoinSet::new();
-    for index in 0..listener.sockets.len() {
-        loops.spawn(accept_on(acceptor.clone(), Arc::clone(&listener), index, stop.clone()));
+    let sockets = std::mem::take(&mut listener.sockets);
+    let listener = Arc::new(listener);
+    for socket in sockets {
+        loops.spawn(accept_on(acceptor.clone(), Arc::clone(&listener), socket, None, stop.clone()));
+    }
+    loop {
+        tokio::select! {
+            Some(OpenDoor { node, reply }) = asked.recv() => {
+                let door = listener.open_door(node).await;
+                let distance = door.as_ref().map(|(_, distance)| *distance);
+                if let Some((socket, distance)) = door {
+                    let port = listener.address.port().saturating_add(distance);
+                    tracing::info!(listener = listener.name, node, port, "a broker has a port");
+                    let (acceptor, listener) = (acceptor.clone(), Arc::clone(&listener));
+                    loops.spawn(accept_on(acceptor, listener, socket, Some(node), stop.clone()));
+                } else {
+                    tracing::error!(
+                        listener = listener.name, node,
+                        "no port behind the listener is free for a broker: clients cannot reach \
+                         it; choose a `listen` address with free ports behind it"
+                    );
+                }
+                // The asker may have gone; the port is there for the next one.
+                reply.send(distance).unwrap_or_default();
+            }
+            () = stopped(stop.clone()) => break,
+        }
     }
     while loops.join_next().await.is_some() {}
 }
 
+/// Accepts on one socket: connections meant for `node`, or for this node.
 async fn accept_on(
     acceptor: Acceptor,
     listener: Arc<Listener>,
-    index: usize,
+    socket: TcpListener,
+    node: Option<i32>,
     stop: watch::Receiver<bool>,
 ) {
-    let Some(socket) = listener.sockets.get(index) else { return };
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = next(socket) => {
+            accepted = next(&socket) => {
                 let (stream, peer) = accepted;
-                acceptor.admit(&listener, stream, peer, &stop, &mut connections);
+                acceptor.admit(&listener, node, stream, peer, &stop, &mut connections);
             }
             Some(_) = connections.join_next() => {}
             () = stopped(stop.clone()) => break,
@@ -92,6 +125,7 @@ impl Acceptor {
     fn admit(
         &self,
         listener: &Arc<Listener>,
+        node: Option<i32>,
         stream: TcpStream,
         peer: SocketAddr,
         stop: &watch::Receiver<bool>,
@@ -118,7 +152,8 @@ impl Acceptor {
         let token = arrived.or_else(|| self.router.tokens.issue(&listener.scheme));
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let advertised = listener.advertise(token);
-        let conn = Conn::new(id, peer, advertised, token, listener.group.clone());
+        let conn = Conn::new(id, peer, advertised, token, listener.group.clone())
+            .behind(listener.doors.clone(), node);
         let connection =
             Connection { conn, router: Arc::clone(&self.router), limits, stop: stop.clone() };
         let name = listener.name.clone();

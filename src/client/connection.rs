@@ -1,32 +1,36 @@
 //! One connection: frames in, replies out in request order.
 //!
-//! A Produce may follow a Produce whose fdatasync is still awaited; anything else waits until all
-//! earlier requests are answered, as in Kafka. What a Produce appends is appended when its frame
-//! is taken, so overlap never changes the order of the log.
+//! ```text
+//! client ─▶ inbox ─┬─ passes ───────────▶ link ─▶ broker
+//!                  └─ route ─▶ answer          (in front of a cluster)
+//! client ◀─ replies in request order ◀──── link ◀─ broker
+//! ```
+//! A Produce may follow a Produce whose fdatasync is still awaited, and what only passes may follow
+//! what passes; anything else waits until all earlier requests are answered, as in Kafka. What a
+//! Produce appends is appended when its frame is taken, so overlap never changes the order of the
+//! log.
 
-use std::io;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesOrdered;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 
 use crate::client::Limits;
-use crate::clock::Clock;
+use crate::client::inbox::{Inbox, Sent};
 use crate::route::conn::Conn;
 use crate::route::{Answering, Reply, Router};
-use crate::wire::{Api, FrameError, HeadError, RequestHead, split};
+use crate::upstream::{Link, LinkWriter, Turn, UpstreamError};
+use crate::wire::relay::RequestStart;
+use crate::wire::{Api, HeadError, RequestHead};
 
-/// Produce requests of one connection that may wait for their fdatasync at once
+/// Requests of one connection that may wait for their answer at once
 /// (librdkafka's largest `max.in.flight` that keeps order is 5; Go clients send more).
 const OVERLAP_MAX: usize = 64;
-/// Bytes asked for in one read.
-const READ_BYTES: usize = 64 << 10;
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,8 @@ pub(super) enum Cause {
     Limit,
     /// Not from this host.
     NotLoopback,
+    /// The broker behind cannot be reached or has gone.
+    Upstream,
 }
 
 impl Cause {
@@ -61,6 +67,7 @@ impl Cause {
             Self::Io => "io",
             Self::Limit => "limit",
             Self::NotLoopback => "not_loopback",
+            Self::Upstream => "upstream",
         }
     }
 }
@@ -87,80 +94,30 @@ impl Connection {
         }
     }
 
-    async fn serve(&self, read: OwnedReadHalf, mut write: OwnedWriteHalf) -> Cause {
-        let mut frames = Frames {
-            read,
-            buffer: BytesMut::new(),
-            limits: self.limits,
-            bytes_max: self.limits.first_frame_bytes,
-            clock: self.router.clock,
-            begun: None,
+    async fn serve(&self, read: OwnedReadHalf, write: OwnedWriteHalf) -> Cause {
+        let inbox = Inbox::new(read, self.limits, self.router.clock);
+        let mut serving = Serving {
+            connection: self,
+            inbox,
+            write,
+            due: VecDeque::new(),
+            held: None,
+            link: None,
         };
-        let mut pending: FuturesOrdered<Answering<'_>> = FuturesOrdered::new();
         loop {
-            let (idle, room) = (pending.is_empty(), pending.len() < OVERLAP_MAX);
-            let frame = tokio::select! {
-                biased;
-                Some(reply) = pending.next(), if !idle => {
-                    if let Err(cause) = self.send(&mut write, reply).await {
-                        return cause;
-                    }
-                    continue;
-                }
-                frame = frames.next(idle), if room => frame,
-            };
-            let frame = match frame {
-                Ok(frame) => frame,
-                Err(cause) => return cause,
-            };
-            self.router.metrics.request_bytes(bytes_of(&frame), 0);
-            let head = match RequestHead::parse(&frame) {
-                Ok(head) => head,
-                Err(error) => match self.refuse(&error) {
-                    Ok(reply) => {
-                        if let Err(cause) = self.send_all(&mut write, &mut pending).await {
-                            return cause;
-                        }
-                        if let Err(cause) = self.send(&mut write, reply).await {
-                            return cause;
-                        }
-                        continue;
-                    }
-                    Err(cause) => return cause,
-                },
-            };
-            self.conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
-            if head.api != Api::Produce
-                && let Err(cause) = self.send_all(&mut write, &mut pending).await
-            {
-                return cause;
-            }
-            let produce = head.api == Api::Produce;
-            let answering = self.router.answer(&self.conn, head);
-            if produce {
-                pending.push_back(answering);
-            } else if let Err(cause) = self.send(&mut write, answering.await).await {
+            if let Err(cause) = serving.turn().await {
                 return cause;
             }
         }
-    }
-
-    /// Waits for every answer that is still due, and sends it.
-    async fn send_all(
-        &self,
-        write: &mut OwnedWriteHalf,
-        pending: &mut FuturesOrdered<Answering<'_>>,
-    ) -> Result<(), Cause> {
-        while let Some(reply) = pending.next().await {
-            self.send(write, reply).await?;
-        }
-        Ok(())
     }
 
     /// What to do with a request that cannot be taken.
-    fn refuse(&self, error: &HeadError) -> Result<Reply, Cause> {
+    async fn refuse(&self, error: &HeadError, link: Option<&mut Link>) -> Result<Reply, Cause> {
         if let HeadError::UnsupportedVersion { api: Api::ApiVersions, correlation_id, .. } = error {
-            return Ok(self.router.unsupported_api_versions(*correlation_id));
+            return Ok(match link {
+                Some(link) => self.router.unsupported_with(link, *correlation_id).await,
+                None => self.router.unsupported_api_versions(*correlation_id),
+            });
         }
         tracing::warn!(conn = self.conn.id, peer = %self.conn.peer, "connection closed: {error}");
         self.router.metrics.request_error("unknown", "unsupported_version");
@@ -181,69 +138,213 @@ impl Connection {
             }
         }
     }
-}
 
-/// Cuts the byte stream into frames. Memory grows with the bytes that came, never with a length
-/// that was only announced.
-struct Frames {
-    read: OwnedReadHalf,
-    buffer: BytesMut,
-    limits: Limits,
-    /// Of one frame: less before the first one is whole.
-    bytes_max: usize,
-    clock: Clock,
-    /// When the first byte of the frame in the buffer came.
-    begun: Option<Duration>,
-}
-
-impl Frames {
-    /// The next whole frame. `idle`: nobody waits for an answer on this connection, so silence
-    /// counts against `limits.idle`. Cancel-safe: what was read stays in the buffer.
-    async fn next(&mut self, idle: bool) -> Result<Bytes, Cause> {
-        loop {
-            match split(&mut self.buffer, self.bytes_max) {
-                Ok(Some(frame)) => {
-                    self.begun = None;
-                    self.bytes_max = self.limits.frame_bytes;
-                    return Ok(frame);
-                }
-                Ok(None) => {}
-                Err(error) => return Err(refuse(&self.read, &error)),
+    fn upstream_lost(&self, error: &UpstreamError) -> Cause {
+        let (conn, peer, client) = (self.conn.id, self.conn.peer, self.conn.client());
+        match error {
+            // How an idle connection ends, or a broker that restarts: no news.
+            UpstreamError::Closed => {
+                tracing::debug!(conn, %peer, %client, "connection closed: {error}");
             }
-            let (patience, cause) = if !self.buffer.is_empty() {
-                let now = self.clock.elapsed();
-                let taken = now.saturating_sub(*self.begun.get_or_insert(now));
-                (self.limits.handshake.saturating_sub(taken), Cause::Slow)
-            } else if idle {
-                (self.limits.idle, Cause::Idle)
+            error => tracing::warn!(conn, %peer, %client, "connection closed: {error}"),
+        }
+        Cause::Upstream
+    }
+}
+
+/// An answer that is due, in the order of the requests.
+enum Due<'a> {
+    /// From here.
+    Here(Answering<'a>),
+    /// From the broker.
+    There(Passing),
+}
+
+/// A request whose answer only passes.
+struct Passing {
+    correlation_id: i32,
+    api: &'static str,
+    began: Duration,
+}
+
+/// A connection while it is served.
+struct Serving<'a> {
+    connection: &'a Connection,
+    inbox: Inbox,
+    write: OwnedWriteHalf,
+    due: VecDeque<Due<'a>>,
+    /// A request that waits until nothing else is due.
+    held: Option<Bytes>,
+    /// The connection to the broker, from the first request that needs it.
+    link: Option<Link>,
+}
+
+impl Serving<'_> {
+    /// Does all that can be done now, then waits for whatever comes first.
+    async fn turn(&mut self) -> Result<(), Cause> {
+        self.pass_answers().await?;
+        let flushed = self.link.as_ref().is_none_or(|link| link.writer.is_empty());
+        if let Some(frame) = self.held.take_if(|_| self.due.is_empty() && flushed) {
+            return self.take_alone(frame).await;
+        }
+        let room = self.held.is_none() && flushed && self.due.len() < OVERLAP_MAX;
+        if room && self.take_next().await? {
+            return Ok(());
+        }
+        self.wait(room).await
+    }
+
+    /// Waits for bytes or an answer; each branch is cancel-safe.
+    async fn wait(&mut self, room: bool) -> Result<(), Cause> {
+        let Self { connection, inbox, write, due, link, .. } = self;
+        let idle = due.is_empty();
+        let (reader, writer) = match link {
+            Some(link) => (Some(&mut link.reader), Some(&mut link.writer)),
+            None => (None, None),
+        };
+        let from_here = matches!(due.front(), Some(Due::Here(_)));
+        tokio::select! {
+            biased;
+            reply = first_of_here(due), if from_here => {
+                due.pop_front();
+                connection.send(write, reply).await
+            }
+            sent = flush(writer) => sent.map_err(|error| connection.upstream_lost(&error)),
+            // Also while nothing is due: that is how the end of the broker's connection is seen.
+            came = async { match reader {
+                Some(reader) => reader.fill().await,
+                None => std::future::pending().await,
+            } }, if !from_here => came.map_err(|error| connection.upstream_lost(&error)),
+            came = inbox.fill(idle), if room => came,
+        }
+    }
+
+    /// Sends on what a broker has answered, as far as it is due.
+    async fn pass_answers(&mut self) -> Result<(), Cause> {
+        let Self { connection, write, due, link, .. } = self;
+        let Some(link) = link else { return Ok(()) };
+        let router = &connection.router;
+        let arrived = link.reader.arrived(|id| match due.front() {
+            Some(Due::There(passing)) if passing.correlation_id == id => {
+                let took = router.clock.elapsed().saturating_sub(passing.began);
+                router.metrics.request(passing.api, took.as_secs_f64());
+                due.pop_front();
+                Turn::Now
+            }
+            Some(Due::Here(_)) => Turn::Later,
+            Some(Due::There(_)) | None => Turn::Never,
+        });
+        let bytes = arrived.map_err(|error| connection.upstream_lost(&error))?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        router.metrics.request_bytes(0, bytes_of(&bytes));
+        write.write_all(&bytes).await.map_err(|_| Cause::Io)
+    }
+
+    /// Takes the next request of those already here; false when more has to come.
+    async fn take_next(&mut self) -> Result<bool, Cause> {
+        let Self { connection, inbox, due, .. } = self;
+        let Connection { router, conn, .. } = connection;
+        let way = |start: &RequestStart| router.way(conn, start.api_key);
+        let passes = |start: &RequestStart, answered: bool| {
+            let api = Api::from_key(start.api_key).map_or("other", Api::name);
+            if answered {
+                let began = router.clock.elapsed();
+                due.push_back(Due::There(Passing {
+                    correlation_id: start.correlation_id,
+                    api,
+                    began,
+                }));
             } else {
-                (Duration::MAX, Cause::Idle)
-            };
-            self.buffer.reserve(READ_BYTES.min(self.limits.frame_bytes));
-            let read = tokio::time::timeout(patience, self.read.read_buf(&mut self.buffer)).await;
-            match read {
-                Err(_) => return Err(cause),
-                Ok(Ok(0)) => return Err(Cause::Client),
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => return Err(of_io(&error)),
+                router.metrics.request(api, 0.0);
+            }
+        };
+        match inbox.next(way, passes)? {
+            Sent::Nothing => Ok(false),
+            Sent::Passing(bytes) => {
+                router.metrics.request_bytes(bytes_of(&bytes), 0);
+                self.pass_on(bytes).await?;
+                Ok(true)
+            }
+            Sent::Frame(frame) => {
+                router.metrics.request_bytes(bytes_of(&frame), 0);
+                self.take(frame);
+                Ok(true)
             }
         }
     }
-}
 
-fn refuse(read: &OwnedReadHalf, error: &FrameError) -> Cause {
-    let peer = read.peer_addr().map_or_else(|_| "gone".to_owned(), |peer| peer.to_string());
-    tracing::warn!(%peer, "connection closed: {error}");
-    Cause::Protocol
-}
+    /// A request that is answered here: a Produce at once, anything else when its turn has come.
+    fn take(&mut self, frame: Bytes) {
+        let Connection { router, conn, .. } = self.connection;
+        match RequestHead::parse(&frame) {
+            Ok(head) if head.api == Api::Produce && router.origins_ahead(&head).is_empty() => {
+                conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
+                self.due.push_back(Due::Here(router.answer(conn, head)));
+            }
+            _ => self.held = Some(frame),
+        }
+    }
 
-fn of_io(error: &io::Error) -> Cause {
-    match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Cause::Client,
-        _ => Cause::Io,
+    /// A request that is answered while nothing else is due.
+    async fn take_alone(&mut self, frame: Bytes) -> Result<(), Cause> {
+        let connection = self.connection;
+        let Connection { router, conn, .. } = connection;
+        let reply = match RequestHead::parse(&frame) {
+            Ok(head) => {
+                conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
+                if router.asks(head.api) {
+                    let link = self.linked().await?;
+                    router.answer_with(conn, link, head).await
+                } else {
+                    router.read_back(router.origins_ahead(&head)).await;
+                    router.answer(conn, head).await
+                }
+            }
+            Err(error) if router.upstream.is_some() => {
+                let link = self.linked().await?;
+                connection.refuse(&error, Some(link)).await?
+            }
+            Err(error) => connection.refuse(&error, None).await?,
+        };
+        connection.send(&mut self.write, reply).await
+    }
+
+    async fn pass_on(&mut self, bytes: BytesMut) -> Result<(), Cause> {
+        self.linked().await?.writer.push(bytes);
+        Ok(())
+    }
+
+    /// The connection to the broker, made now if there is none.
+    async fn linked(&mut self) -> Result<&mut Link, Cause> {
+        let connection = self.connection;
+        let link = if let Some(link) = self.link.take() {
+            link
+        } else {
+            let Some(upstream) = &connection.router.upstream else { return Err(Cause::Io) };
+            let dialled = upstream.dial(connection.conn.node).await;
+            dialled.map_err(|error| connection.upstream_lost(&error))?
+        };
+        Ok(self.link.insert(link))
     }
 }
 
-fn bytes_of(frame: &Bytes) -> u64 {
-    u64::try_from(frame.len()).unwrap_or(u64::MAX)
+/// The answer of the first request, which is answered here.
+async fn first_of_here(due: &mut VecDeque<Due<'_>>) -> Reply {
+    match due.front_mut() {
+        Some(Due::Here(answering)) => answering.await,
+        _ => std::future::pending().await,
+    }
+}
+
+async fn flush(writer: Option<&mut LinkWriter>) -> Result<(), UpstreamError> {
+    match writer {
+        Some(writer) if !writer.is_empty() => writer.flush().await,
+        _ => std::future::pending().await,
+    }
+}
+
+fn bytes_of(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }

@@ -1,14 +1,18 @@
 //! A bound address and what its connections are told.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
 use crate::model::GroupId;
+use crate::route::doors::Doors;
 use crate::route::token::{Token, TokenScheme};
 
 /// Token ports of a loopback listener where 127/8 is not available.
 const TOKEN_PORTS: u16 = 64;
+/// Ports tried for a broker of the cluster behind.
+const DOORS: u16 = 100;
 /// Where every address in 127/8 belongs to this host without any set-up.
 const HAS_LOOPBACK_NET: bool = cfg!(target_os = "linux");
 
@@ -48,6 +52,8 @@ pub struct Listener {
     pub(super) scheme: TokenScheme,
     advertised: (String, u16),
     pub(super) group: Option<GroupId>,
+    /// Ports of the brokers behind, in front of a cluster.
+    pub(super) doors: Option<Arc<Doors>>,
 }
 
 impl Listener {
@@ -89,7 +95,34 @@ impl Listener {
             scheme,
             advertised,
             group: spec.group.clone(),
+            doors: None,
         })
+    }
+
+    /// The same in front of a cluster: each broker gets a port of its own when it is first named.
+    pub fn with_doors(self, doors: Doors) -> Self {
+        Self { doors: Some(Arc::new(doors)), ..self }
+    }
+
+    /// Opens a port for a broker: as far behind the listener's own as its id says, so that it is
+    /// the same after a restart; the next free one if that is taken. The socket and its distance.
+    pub(super) async fn open_door(&self, node: i32) -> Option<(TcpListener, u16)> {
+        let ip = if self.loopback_only { Ipv4Addr::UNSPECIFIED.into() } else { self.address.ip() };
+        let own = self.address.port();
+        let first = match &self.scheme {
+            TokenScheme::Ports(_) => TOKEN_PORTS + 1,
+            TokenScheme::Addresses | TokenScheme::None => 1,
+        };
+        let wish = u16::try_from(node.rem_euclid(i32::from(DOORS))).unwrap_or(0);
+        for step in 0..DOORS {
+            let distance = first + (wish + step) % DOORS;
+            let Some(port) = own.checked_add(distance) else { continue };
+            match TcpListener::bind((ip, port)).await {
+                Ok(socket) => return Some((socket, distance)),
+                Err(error) => tracing::debug!(port, %error, "the next port is tried"),
+            }
+        }
+        None
     }
 
     /// The client object behind a connection to `local`, if that is a token address.

@@ -7,6 +7,7 @@
 
 mod accept;
 mod connection;
+mod inbox;
 mod listener;
 mod seats;
 

@@ -25,6 +25,7 @@ use serde::Serialize;
 pub use parts::{
     Admin, DeadLetters, Drain, Durability, Ephemeral, GroupRule, HostPort, Journal, LaneChoice,
     Limits, Listener, Log, Membership, MetricsBound, Names, Payloads, Retry, Topic, Topics,
+    Upstream,
 };
 pub use problem::ConfigError;
 pub use reload::{NotReloadable, Reload};
@@ -46,6 +47,9 @@ pub struct Config {
     pub node_id: Option<i32>,
     /// Where clients connect; never empty.
     pub listen: Vec<Listener>,
+    /// The cluster behind; `None` = this is one itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Upstream>,
     /// Where everything durable lies.
     pub data_dir: String,
     /// The commit log.
@@ -77,6 +81,7 @@ impl Default for Config {
         Self {
             node_id: None,
             listen: Listener::defaults(),
+            upstream: None,
             data_dir: "reprise-data".to_owned(),
             journal: Journal::default(),
             topics: Topics::default(),
@@ -154,6 +159,7 @@ impl Config {
                 .map_err(|says| format!("{says}, or auto")),
         });
         config.listen = Listener::read_all(&mut root);
+        config.upstream = Upstream::read(&mut root);
         root.take("data_dir", &mut config.data_dir, text);
         config.journal = Journal::read(root.section("journal"));
         config.topics = Topics::read(root.section("topics"));

@@ -11,7 +11,7 @@ use super::raw;
 use super::units::{duration_text, parse_duration, parse_size, size_text};
 
 /// Keys the design knows and this build does not have: refused, but not as a slip of the finger.
-const NOT_IN_THIS_BUILD: [&str; 33] = [
+const NOT_IN_THIS_BUILD: [&str; 32] = [
     "backoff",
     "breaker",
     "brokers",
@@ -38,7 +38,6 @@ const NOT_IN_THIS_BUILD: [&str; 33] = [
     "timeout_level",
     "tls",
     "transactions",
-    "upstream",
     "upstream_topic",
     "verify",
     "virtual",

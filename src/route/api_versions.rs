@@ -4,10 +4,16 @@
 //! client can choose again; the response header is always v0.
 
 use bytes::Bytes;
-use kafka_protocol::messages::ApiVersionsResponse;
 use kafka_protocol::messages::api_versions_response::ApiVersion;
+use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 
+use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, EncodeError, RequestHead, ResponseError, encode, encode_at};
+
+/// Later answers name the new leader's address (KIP-951) behind the records, where it is not
+/// rewritten; a client of these versions asks for Metadata instead.
+const PRODUCE_WITHOUT_ENDPOINTS: i16 = 9;
+const FETCH_WITHOUT_ENDPOINTS: i16 = 15;
 
 pub(super) fn answer(head: &RequestHead) -> Result<Bytes, EncodeError> {
     encode(head, &list())
@@ -18,6 +24,52 @@ pub(super) fn unsupported(correlation_id: i32) -> Result<Bytes, EncodeError> {
     let mut response = list();
     response.error_code = ResponseError::UnsupportedVersion.code();
     encode_at(Api::ApiVersions, 0, correlation_id, &response)
+}
+
+/// The same in front of a cluster: what its broker serves, and of what is read on the way only
+/// versions that can be read.
+pub(super) async fn relayed(
+    link: &mut Link,
+    head: &RequestHead,
+    request: ApiVersionsRequest,
+) -> Result<ApiVersionsResponse, UpstreamError> {
+    let mut response = link.call(head, &request).await?;
+    clamp(&mut response.api_keys);
+    Ok(response)
+}
+
+/// The answer to a version we do not know, in front of a cluster.
+pub(super) async fn unsupported_relayed(
+    link: &mut Link,
+    correlation_id: i32,
+) -> Result<Bytes, UpstreamError> {
+    let head = RequestHead {
+        api: Api::ApiVersions,
+        api_key: Api::ApiVersions.key(),
+        version: 0,
+        correlation_id,
+        client_id: None,
+        body: Bytes::new(),
+    };
+    let mut response = relayed(link, &head, ApiVersionsRequest::default()).await?;
+    response.error_code = ResponseError::UnsupportedVersion.code();
+    Ok(encode_at(Api::ApiVersions, 0, correlation_id, &response)?)
+}
+
+/// Keys we do not know stay as they are: their frames only pass.
+fn clamp(keys: &mut Vec<ApiVersion>) {
+    keys.retain_mut(|key| {
+        let Some(api) = Api::from_key(key.api_key) else { return true };
+        let (min, max) = api.advertised();
+        let max = match api {
+            Api::Produce => PRODUCE_WITHOUT_ENDPOINTS,
+            Api::Fetch => FETCH_WITHOUT_ENDPOINTS,
+            _ => max,
+        };
+        key.min_version = key.min_version.max(min);
+        key.max_version = key.max_version.min(max);
+        key.min_version <= key.max_version
+    });
 }
 
 fn list() -> ApiVersionsResponse {

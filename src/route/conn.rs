@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::model::{ClientId, GroupId, MemberId};
+use crate::route::doors::Doors;
 use crate::route::token::Token;
 
 /// One connection. Requests on it are answered in order.
@@ -21,6 +22,10 @@ pub struct Conn {
     pub token: Option<Token>,
     /// A listener bound to one group in the configuration.
     pub group: Option<GroupId>,
+    /// The broker of the cluster this connection is meant for; `None`: this node.
+    pub node: Option<i32>,
+    /// Where the cluster's brokers are found, in front of a cluster.
+    doors: Option<Arc<Doors>>,
     client: Mutex<ClientId>,
     members: Mutex<BTreeMap<GroupId, MemberId>>,
 }
@@ -40,9 +45,24 @@ impl Conn {
             advertised,
             token,
             group,
+            node: None,
+            doors: None,
             client: Mutex::new(ClientId::new("")),
             members: Mutex::default(),
         }
+    }
+
+    /// The same in front of a cluster: meant for `node`, its brokers behind `doors`.
+    pub fn behind(self, doors: Option<Arc<Doors>>, node: Option<i32>) -> Self {
+        Self { node, doors, ..self }
+    }
+
+    /// What a client is told instead of the address of that broker; `None`: there is no port for
+    /// it, and its real address is never told.
+    pub(super) async fn address_of(&self, node: i32) -> Option<(String, u16)> {
+        let distance = self.doors.as_ref()?.distance(node).await?;
+        let (host, port) = &self.advertised;
+        Some((host.clone(), port.checked_add(distance)?))
     }
 
     /// What the client called itself in its last request.

@@ -1,26 +1,61 @@
-//! DescribeCluster 0–2: one node.
+//! DescribeCluster 0–2: one node, or the cluster's and this one.
 
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::{BrokerId, DescribeClusterRequest, DescribeClusterResponse};
 
 use crate::route::Router;
+use crate::route::addresses::{self, Real};
 use crate::route::conn::Conn;
 use crate::route::convert::text;
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::RequestHead;
+
+/// `DescribeClusterRequest.endpoint_type` of controllers (KIP-919).
+const CONTROLLERS: i8 = 2;
 
 pub(super) fn answer(
     router: &Router,
     conn: &Conn,
     request: DescribeClusterRequest,
 ) -> DescribeClusterResponse {
+    let mut response = DescribeClusterResponse::default();
+    response.endpoint_type = request.endpoint_type;
+    response.cluster_id = text(router.broker.cluster_id());
+    response.controller_id = BrokerId(router.config.node_id);
+    response.brokers = vec![node(router, conn)];
+    response
+}
+
+fn node(router: &Router, conn: &Conn) -> DescribeClusterBroker {
     let (host, port) = &conn.advertised;
     let mut node = DescribeClusterBroker::default();
     node.broker_id = BrokerId(router.config.node_id);
     node.host = text(host);
     node.port = i32::from(*port);
-    let mut response = DescribeClusterResponse::default();
-    response.endpoint_type = request.endpoint_type;
-    response.cluster_id = text(router.broker.cluster_id());
-    response.controller_id = BrokerId(router.config.node_id);
-    response.brokers = vec![node];
-    response
+    node
+}
+
+/// The same in front of a cluster: its brokers, and this node as one more.
+pub(super) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    request: DescribeClusterRequest,
+) -> Result<DescribeClusterResponse, UpstreamError> {
+    let mut response = link.call(head, &request).await?;
+    // Controllers are no brokers: nobody produces to them, and they have no port here.
+    let brokers = std::mem::take(&mut response.brokers);
+    if response.error_code != 0 || request.endpoint_type == CONTROLLERS {
+        return Ok(response);
+    }
+    for mut broker in brokers {
+        let real = Real { node: broker.broker_id.0, host: &broker.host, port: broker.port };
+        if let Some((host, port)) = addresses::replace(router, conn, &real).await {
+            (broker.host, broker.port) = (text(&host), port);
+            response.brokers.push(broker);
+        }
+    }
+    response.brokers.push(node(router, conn));
+    Ok(response)
 }

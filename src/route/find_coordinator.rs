@@ -5,8 +5,10 @@ use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::{BrokerId, FindCoordinatorRequest, FindCoordinatorResponse};
 
 use crate::route::Router;
+use crate::route::addresses::{self, Real};
 use crate::route::conn::Conn;
 use crate::route::convert::{some_text, text};
+use crate::upstream::{Link, UpstreamError};
 use crate::wire::header::RequestHead;
 
 /// `FindCoordinatorRequest.key_type` of a consumer group.
@@ -55,5 +57,45 @@ pub(super) fn answer(
         response.host = text(host);
         response.port = i32::from(*port);
     }
+    response
+}
+
+/// The same in front of a cluster: the broker it names, at the address clients reach it by.
+pub(super) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    request: FindCoordinatorRequest,
+) -> Result<FindCoordinatorResponse, UpstreamError> {
+    let mut response = link.call(head, &request).await?;
+    if head.version < BATCHED_SINCE {
+        if response.error_code == 0 {
+            let node = response.node_id.0;
+            let real = Real { node, host: &response.host, port: response.port };
+            let address = addresses::replace(router, conn, &real).await;
+            let Some((host, port)) = address else { return Ok(unreachable_coordinator()) };
+            (response.host, response.port) = (text(&host), port);
+        }
+        return Ok(response);
+    }
+    for found in response.coordinators.iter_mut().filter(|found| found.error_code == 0) {
+        let real = Real { node: found.node_id.0, host: &found.host, port: found.port };
+        if let Some((host, port)) = addresses::replace(router, conn, &real).await {
+            (found.host, found.port) = (text(&host), port);
+        } else {
+            found.error_code = ResponseError::CoordinatorNotAvailable.code();
+            (found.node_id, found.host, found.port) = (BrokerId(-1), text(""), -1);
+        }
+    }
+    Ok(response)
+}
+
+/// There is no port for it: the client asks again.
+fn unreachable_coordinator() -> FindCoordinatorResponse {
+    let mut response = FindCoordinatorResponse::default();
+    response.error_code = ResponseError::CoordinatorNotAvailable.code();
+    response.node_id = BrokerId(-1);
+    response.port = -1;
     response
 }

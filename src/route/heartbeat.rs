@@ -1,5 +1,6 @@
 //! Heartbeat 0–4.
 
+use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{HeartbeatRequest, HeartbeatResponse};
 
 use crate::group::{Heartbeat, member_key};
@@ -7,6 +8,8 @@ use crate::model::MemberId;
 use crate::route::conn::Conn;
 use crate::route::convert::group_of;
 use crate::route::{Router, code};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::RequestHead;
 
 pub(super) fn answer(router: &Router, conn: &Conn, request: HeartbeatRequest) -> HeartbeatResponse {
     let group = group_of(&request.group_id);
@@ -20,4 +23,24 @@ pub(super) fn answer(router: &Router, conn: &Conn, request: HeartbeatRequest) ->
         Err(error) => response.error_code = code::of_group(error).code(),
     }
     response
+}
+
+/// The same in front of a cluster: its coordinator knows who is a member.
+pub(super) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    request: HeartbeatRequest,
+) -> Result<HeartbeatResponse, UpstreamError> {
+    let group = group_of(&request.group_id);
+    let key = member_key(&MemberId::new(&request.member_id), request.group_instance_id.as_deref());
+    let response = link.call(head, &request).await?;
+    match ResponseError::try_from_code(response.error_code) {
+        None | Some(ResponseError::RebalanceInProgress) => router.heard_of(conn, &group, &key),
+        // A fenced static member is not gone: its name lives on in another process.
+        Some(ResponseError::UnknownMemberId) => router.gone_from(&group, &key),
+        Some(_) => {}
+    }
+    Ok(response)
 }

@@ -8,7 +8,8 @@ use crate::group::{Join, JoinRefusal, Joined, Protocol, member_key};
 use crate::model::{ClientId, MemberId};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, text};
-use crate::route::{Router, code, lane};
+use crate::route::{Router, code, lane, members};
+use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
 /// KIP-394: a new dynamic member first gets its id.
@@ -58,6 +59,39 @@ pub(super) async fn answer(
         }
         Err(refusal) => refused(head.version, &refusal),
     }
+}
+
+/// The same in front of a cluster: its coordinator decides.
+pub(super) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: JoinGroupRequest,
+) -> Result<JoinGroupResponse, UpstreamError> {
+    let group = group_of(&request.group_id);
+    for protocol in &mut request.protocols {
+        protocol.metadata = lane::without_ours(router, &protocol.metadata);
+    }
+    let response = link.call(head, &request).await?;
+    if response.error_code != 0 {
+        return Ok(response);
+    }
+    let member_id = MemberId::new(&response.member_id);
+    let key = member_key(&member_id, request.group_instance_id.as_deref());
+    let chosen = response.protocol_name.as_deref().unwrap_or_default();
+    let own = request.protocols.iter().find(|protocol| protocol.name.as_str() == chosen);
+    let led = response.members.iter();
+    let joined = members::Joined {
+        key: key.clone(),
+        protocol: chosen.to_owned(),
+        metadata: own.map(|protocol| protocol.metadata.clone()).unwrap_or_default(),
+        session_ms: u64::try_from(request.session_timeout_ms).unwrap_or(0),
+        led: led.map(|m| (MemberId::new(&m.member_id), m.metadata.clone())).collect(),
+    };
+    router.members.joined(&group, joined, router.clock.now().mono);
+    router.speaks_for(conn, &group, key);
+    Ok(response)
 }
 
 fn accepted(version: i16, joined: Joined) -> JoinGroupResponse {

@@ -19,6 +19,18 @@ impl Router {
         conn.speaks_for(group, member);
     }
 
+    /// A member of a group of the cluster was heard of on this connection.
+    pub(super) fn heard_of(&self, conn: &Conn, group: &GroupId, key: &MemberId) {
+        self.members.heard(group, key, self.clock.now().mono);
+        self.speaks_for(conn, group, key.clone());
+    }
+
+    /// A member of a group of the cluster is gone: what it held returns to the queue.
+    pub(super) fn gone_from(&self, group: &GroupId, key: &MemberId) {
+        self.members.gone(group, key);
+        self.engine.leave(group, key.clone());
+    }
+
     /// The member of `group` on this connection: by what it joined or synced here, else by the
     /// client object the address tells.
     pub(super) fn member_of(&self, conn: &Conn, group: &GroupId) -> Option<MemberId> {

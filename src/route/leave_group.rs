@@ -3,10 +3,11 @@
 use kafka_protocol::messages::leave_group_response::MemberResponse;
 use kafka_protocol::messages::{LeaveGroupRequest, LeaveGroupResponse};
 
-use crate::group::{GroupError, Leave, Leaver, Left};
+use crate::group::{GroupError, Leave, Leaver, Left, member_key};
 use crate::model::MemberId;
 use crate::route::convert::{group_of, text};
 use crate::route::{Router, code};
+use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
 /// Several members in one request.
@@ -34,6 +35,28 @@ pub(super) fn answer(
     };
     let left = router.broker.groups.leave(&group, Leave { members });
     respond(head.version, left)
+}
+
+/// The same in front of a cluster: who has left there has left here.
+pub(super) async fn relayed(
+    router: &Router,
+    link: &mut Link,
+    head: &RequestHead,
+    request: LeaveGroupRequest,
+) -> Result<LeaveGroupResponse, UpstreamError> {
+    let group = group_of(&request.group_id);
+    let response = link.call(head, &request).await?;
+    if response.error_code != 0 {
+        return Ok(response);
+    }
+    if head.version < BATCHED_SINCE {
+        router.gone_from(&group, &MemberId::new(&request.member_id));
+    }
+    for left in response.members.iter().filter(|left| left.error_code == 0) {
+        let member_id = MemberId::new(&left.member_id);
+        router.gone_from(&group, &member_key(&member_id, left.group_instance_id.as_deref()));
+    }
+    Ok(response)
 }
 
 fn respond(version: i16, left: Result<Vec<Left>, GroupError>) -> LeaveGroupResponse {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
@@ -11,10 +12,12 @@ use uuid::Uuid;
 use crate::broker::error::BrokerError;
 use crate::broker::settings::TopicSpec;
 use crate::model::TopicName;
+use crate::route::addresses::Real;
 use crate::route::conn::Conn;
 use crate::route::convert::{text, topic_of, wire_topic};
 use crate::route::place::Place;
 use crate::route::{Router, code};
+use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 use crate::wire::batch::LEADER_EPOCH;
 
@@ -54,6 +57,94 @@ pub(super) async fn answer(
     response.controller_id = BrokerId(router.config.node_id);
     response.topics = topics;
     response
+}
+
+/// The same in front of a cluster: its topics and brokers, and among them ours and this node.
+pub(super) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: MetadataRequest,
+) -> Result<MetadataResponse, UpstreamError> {
+    let all = match &request.topics {
+        None => true,
+        Some(asked) => asked.is_empty() && head.version < NONE_IS_ALL_SINCE,
+    };
+    let mut ours = Vec::new();
+    if let Some(asked) = &mut request.topics {
+        asked.retain(|topic| match own(router, topic) {
+            Some(found) => {
+                ours.push(found);
+                false
+            }
+            None => true,
+        });
+    }
+    let mut response: MetadataResponse = link.call(head, &request).await?;
+    // Before an empty list meant "none", asking for nothing but ours has asked for everything.
+    if !all && request.topics.as_ref().is_some_and(Vec::is_empty) {
+        response.topics.clear();
+    }
+    if let Some(cluster_id) = &response.cluster_id {
+        router.names.of_cluster(cluster_id);
+    }
+    shadowed(router, &mut response);
+    if all {
+        let names = router.names.listed().into_iter();
+        ours.extend(names.map(|name| (Some(name.clone()), name)));
+    }
+    for (asked, name) in ours {
+        if let Some(place) = router.place(&name) {
+            let mut topic = found(router, &name, &place);
+            // A client that asked by the RocketMQ spelling looks for its own words in the answer.
+            topic.name = asked.as_ref().map(wire_topic).or(topic.name);
+            response.topics.push(topic);
+        }
+    }
+    readdress(router, conn, &mut response).await;
+    Ok(response)
+}
+
+/// A requested topic of ours: the name asked for, if it was by name, and the topic's own.
+fn own(router: &Router, topic: &MetadataRequestTopic) -> Option<(Option<TopicName>, TopicName)> {
+    let asked = topic.name.as_ref().map(topic_of);
+    let name = match &asked {
+        Some(name) if !name.as_str().is_empty() => router.names.canonical(name),
+        _ => router.names.name_of(topic.topic_id)?,
+    };
+    let place = router.place(&name)?;
+    (!matches!(place, Place::Local(_))).then_some((asked, name))
+}
+
+/// Topics of the cluster that are called like ours are never shown: ours are.
+fn shadowed(router: &Router, response: &mut MetadataResponse) {
+    response.topics.retain(|topic| {
+        let Some(name) = topic.name.as_ref().map(topic_of) else { return true };
+        let ours = router.place(&name).is_some();
+        if ours && topic.error_code == 0 {
+            router.names.clash(&name);
+        }
+        !ours
+    });
+}
+
+/// Brokers at the addresses clients reach them by, and this node as one more.
+async fn readdress(router: &Router, conn: &Conn, response: &mut MetadataResponse) {
+    let brokers = std::mem::take(&mut response.brokers);
+    let real = |broker: &MetadataResponseBroker| {
+        Real { node: broker.node_id.0, host: &broker.host, port: broker.port }.address()
+    };
+    if let Some(upstream) = &router.upstream {
+        upstream.learn_all(brokers.iter().filter_map(real).collect());
+    }
+    for mut broker in brokers {
+        if let Some((host, port)) = conn.address_of(broker.node_id.0).await {
+            (broker.host, broker.port) = (text(&host), i32::from(port));
+            response.brokers.push(broker);
+        }
+    }
+    response.brokers.push(node(router, conn));
 }
 
 fn node(router: &Router, conn: &Conn) -> MetadataResponseBroker {

@@ -1,6 +1,7 @@
 //! One file per API. This one holds only the router's parts and the `match`.
 #![expect(clippy::needless_pass_by_value, reason = "a handler is given its request for good")]
 
+mod addresses;
 mod api_versions;
 pub mod code;
 pub mod conn;
@@ -11,6 +12,7 @@ mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
 mod describe_topic_partitions;
+pub mod doors;
 mod fetch;
 mod find_coordinator;
 mod heartbeat;
@@ -20,15 +22,20 @@ mod lane;
 mod leave_group;
 mod list_groups;
 mod list_offsets;
+pub mod members;
 pub mod membership;
 mod metadata;
 pub mod names;
 mod offset_commit;
 mod offset_fetch;
 mod offset_for_leader_epoch;
+pub mod origins;
+pub mod passthrough;
 mod place;
+pub mod positions;
 mod produce;
 mod refusals;
+mod relayed;
 mod spread;
 mod sync_group;
 pub mod token;
@@ -46,9 +53,13 @@ use crate::engine::Engine;
 use crate::observe::Metrics;
 use crate::retry::Policies;
 use crate::route::conn::Conn;
+use crate::route::members::Members;
 use crate::route::names::Names;
+use crate::route::origins::Origins;
+use crate::route::positions::Positions;
 use crate::route::refusals::Refusals;
 use crate::route::token::Tokens;
+use crate::upstream::{Upstream, UpstreamError};
 use crate::wire::api::Api;
 use crate::wire::header::RequestHead;
 use crate::wire::{DecodeError, EncodeError, ResponseError, decode, encode};
@@ -75,6 +86,14 @@ pub struct Router {
     pub broker: Arc<Broker>,
     /// Retry state.
     pub engine: Engine,
+    /// The cluster this sidecar stands in front of; `None`: it is one itself.
+    pub upstream: Option<Upstream>,
+    /// Members of the cluster's groups that speak through here.
+    pub members: Members,
+    /// Committed offsets of the cluster's groups.
+    pub positions: Positions,
+    /// Records of the cluster that nacks named without their bytes.
+    pub origins: Origins,
     /// Names this sidecar keeps for itself.
     pub names: Names,
     /// Which client object speaks for which member.
@@ -110,6 +129,8 @@ enum AnswerError {
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Encode(#[from] EncodeError),
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
 }
 
 impl AnswerError {
@@ -117,6 +138,7 @@ impl AnswerError {
         match self {
             Self::Decode(_) => "undecodable",
             Self::Encode(_) => "unencodable",
+            Self::Upstream(_) => "upstream",
         }
     }
 }

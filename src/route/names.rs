@@ -15,22 +15,38 @@ const REMEMBERED_MAX: usize = 100_000;
 #[derive(Debug)]
 pub struct Names {
     templates: Templates,
-    cluster_id: String,
     known: RwLock<Known>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
+    /// Ids are made from it.
+    cluster_id: String,
     by_id: BTreeMap<Uuid, TopicName>,
     /// Behind mangled names.
     groups: BTreeMap<TopicName, GroupId>,
     listed: BTreeSet<TopicName>,
+    /// Names the cluster has a topic of its own by; warned of once each.
+    clashes: BTreeSet<TopicName>,
 }
 
 impl Names {
     /// Names by these templates; ids are uuid v5 over `<cluster id>/<name>`.
     pub fn new(templates: Templates, cluster_id: &str) -> Self {
-        Self { templates, cluster_id: cluster_id.to_owned(), known: RwLock::default() }
+        let known = Known { cluster_id: cluster_id.to_owned(), ..Known::default() };
+        Self { templates, known: RwLock::new(known) }
+    }
+
+    /// In front of a cluster ids are made from its own id, so that they are the same through every
+    /// sidecar. Told with the first Metadata, before any of our ids is.
+    pub fn of_cluster(&self, cluster_id: &str) {
+        if self.read().cluster_id == cluster_id {
+            return;
+        }
+        let mut known = self.write();
+        cluster_id.clone_into(&mut known.cluster_id);
+        let names: Vec<TopicName> = known.by_id.values().chain(&known.listed).cloned().collect();
+        known.by_id = names.into_iter().map(|n| (topic_id(cluster_id, n.as_str()), n)).collect();
     }
 
     /// The retry topic of a group.
@@ -93,6 +109,25 @@ impl Names {
         self.templates.owned(name).is_some()
     }
 
+    /// The cluster has a topic with a name of ours: said once.
+    pub(super) fn clash(&self, name: &TopicName) {
+        let mut known = self.write();
+        if known.clashes.len() < REMEMBERED_MAX && known.clashes.insert(name.clone()) {
+            tracing::warn!(
+                topic = %name,
+                "the cluster has a topic by this name, which is a retry or dead-letter topic of \
+                 this sidecar: the cluster's is never read. It was made by a client that is \
+                 connected to the cluster directly while brokers create topics by themselves; \
+                 delete it, or set `names` to other templates"
+            );
+        }
+    }
+
+    /// How many topics of the cluster have names of ours.
+    pub fn clashes(&self) -> usize {
+        self.read().clashes.len()
+    }
+
     /// Topics of groups that have retries.
     pub fn listed(&self) -> Vec<TopicName> {
         self.read().listed.iter().cloned().collect()
@@ -100,7 +135,7 @@ impl Names {
 
     /// The id of one of our topics.
     pub fn topic_id(&self, name: &TopicName) -> Uuid {
-        let id = topic_id(&self.cluster_id, name.as_str());
+        let id = topic_id(&self.read().cluster_id, name.as_str());
         if !self.read().by_id.contains_key(&id) {
             let mut known = self.write();
             if known.by_id.len() >= REMEMBERED_MAX {
@@ -154,6 +189,22 @@ mod tests {
         let topic = names.retry_topic(&group);
         assert_ne!(topic.as_str(), "retry.my shop/1");
         assert_eq!(names.group_of_retry(&topic), Some(group));
+    }
+
+    #[test]
+    fn the_cluster_s_own_id_makes_the_ids_whoever_asks_first() {
+        let names = Names::new(Templates::default(), "ours");
+        names.meet(&"shop".into());
+        let before = names.topic_id(&"retry.shop".into());
+        names.of_cluster("theirs");
+        let after = names.topic_id(&"retry.shop".into());
+        assert_eq!(
+            after,
+            Names::new(Templates::default(), "theirs").topic_id(&"retry.shop".into())
+        );
+        assert_ne!(before, after);
+        assert_eq!(names.name_of(after), Some("retry.shop".into()));
+        assert_eq!(names.name_of(before), None);
     }
 
     #[test]

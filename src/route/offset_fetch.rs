@@ -14,6 +14,7 @@ use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, some_text, text, topic_of, wire_topic};
+use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
 /// Several groups in one request (KIP-709).
@@ -100,6 +101,85 @@ async fn find(
         topics.push((topic, found));
     }
     topics
+}
+
+/// The same in front of a cluster: its groups' offsets are its own, ours are put in between.
+pub(super) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: OffsetFetchRequest,
+) -> Result<OffsetFetchResponse, UpstreamError> {
+    if head.version < BATCHED_SINCE {
+        let group = group_of(&request.group_id);
+        let mut ours = Vec::new();
+        if let Some(topics) = &mut request.topics {
+            topics.retain(|t| !keep(router, &mut ours, &topic_of(&t.name), &t.partition_indexes));
+        }
+        let mut response = link.call(head, &request).await?;
+        for topic in response.topics.iter().filter(|_| response.error_code == 0) {
+            let name = topic_of(&topic.name);
+            let known = topic.partitions.iter();
+            let known = known.filter(|p| p.error_code == 0);
+            let known = known.map(|p| (p.partition_index, p.committed_offset));
+            seen(router, &group, &name, known.collect()).await;
+        }
+        let found = find(router, conn, &group, None, Some(ours)).await;
+        response.topics.extend(found.into_iter().map(single));
+        return Ok(response);
+    }
+    let mut ours_of = Vec::new();
+    for asked in &mut request.groups {
+        let mut ours = Vec::new();
+        if let Some(topics) = &mut asked.topics {
+            topics.retain(|t| !keep(router, &mut ours, &topic_of(&t.name), &t.partition_indexes));
+        }
+        let member = asked.member_id.as_deref().map(MemberId::new);
+        ours_of.push((group_of(&asked.group_id), member, ours));
+    }
+    let mut response = link.call(head, &request).await?;
+    for answer in response.groups.iter_mut().filter(|answer| answer.error_code == 0) {
+        let group = group_of(&answer.group_id);
+        for topic in &answer.topics {
+            let known = topic.partitions.iter().filter(|p| p.error_code == 0);
+            let known = known.map(|p| (p.partition_index, p.committed_offset));
+            seen(router, &group, &topic_of(&topic.name), known.collect()).await;
+        }
+        let Some(at) = ours_of.iter().position(|(of, ..)| *of == group) else { continue };
+        let (group, member, ours) = ours_of.swap_remove(at);
+        let found = find(router, conn, &group, member, Some(ours)).await;
+        answer.topics.extend(found.into_iter().map(batched));
+    }
+    Ok(response)
+}
+
+/// Whether a requested topic is ours; then it is put aside.
+fn keep(
+    router: &Router,
+    ours: &mut Vec<(TopicName, Vec<i32>)>,
+    topic: &TopicName,
+    partitions: &[i32],
+) -> bool {
+    let is_ours = router.place(&router.names.canonical(topic)).is_some();
+    if is_ours {
+        ours.push((topic.clone(), partitions.to_vec()));
+    }
+    is_ours
+}
+
+/// Offsets the cluster holds: the engine hears of those that are new.
+async fn seen(router: &Router, group: &GroupId, topic: &TopicName, known: Vec<(i32, i64)>) {
+    let news = known.into_iter().filter(|(partition, offset)| {
+        *offset >= 0 && router.positions.see(group, topic, *partition, *offset)
+    });
+    let news: Vec<_> = news.map(|(p, offset)| (topic.clone(), p, offset)).collect();
+    if news.is_empty() {
+        return;
+    }
+    if let Err(error) = router.engine.origin_commits(group, news).await {
+        tracing::warn!(%group, %error, "a committed offset could not be noted");
+    }
 }
 
 /// Where the caller goes on in its lane.

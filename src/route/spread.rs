@@ -8,7 +8,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::group::MemberDescription;
+use bytes::Bytes;
+
 use crate::model::{MemberId, TopicName};
 use crate::wire::assignment::{Assignment, Subscription, TopicPartitions};
 
@@ -18,9 +19,10 @@ const BALANCING: [&str; 3] = ["sticky", "cooperative-sticky", "roundrobin"];
 const COOPERATIVE: [&str; 1] = ["cooperative-sticky"];
 
 /// Evens out `assignments`, in place; `range` and unknown assignors are left as they decided.
+/// `subscription` tells what a member asked for when it joined.
 pub(super) fn even_out(
     protocol: &str,
-    members: &[MemberDescription],
+    subscription: impl Fn(&MemberId) -> Option<Bytes>,
     assignments: &mut [(MemberId, Assignment)],
 ) {
     if !BALANCING.contains(&protocol) {
@@ -28,7 +30,7 @@ pub(super) fn even_out(
     }
     let cooperative = COOPERATIVE.contains(&protocol);
     let wanted: Vec<BTreeSet<TopicName>> =
-        assignments.iter().map(|(member, _)| topics_of(members, member)).collect();
+        assignments.iter().map(|(member, _)| topics_of(subscription(member))).collect();
     // Each move narrows the gap between two members, so this many are always enough.
     let moves_max: usize = assignments.iter().map(|(_, a)| count(a)).sum();
     for _ in 0..moves_max {
@@ -75,13 +77,9 @@ fn next_move(
     None
 }
 
-fn topics_of(members: &[MemberDescription], member: &MemberId) -> BTreeSet<TopicName> {
-    members
-        .iter()
-        .find(|known| known.member_id == *member)
-        .and_then(|known| Subscription::parse(&known.metadata).ok())
-        .map(|subscription| subscription.topics.into_iter().collect())
-        .unwrap_or_default()
+fn topics_of(metadata: Option<Bytes>) -> BTreeSet<TopicName> {
+    let parsed = metadata.and_then(|metadata| Subscription::parse(&metadata).ok());
+    parsed.map(|subscription| subscription.topics.into_iter().collect()).unwrap_or_default()
 }
 
 fn count(assignment: &Assignment) -> usize {
@@ -100,8 +98,6 @@ fn take(assignment: &mut Assignment, topic: &TopicName, partition: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ClientId;
-    use bytes::Bytes;
 
     fn assigned(partitions: &[i32]) -> Assignment {
         let mut assignment = Assignment::empty();
@@ -111,17 +107,11 @@ mod tests {
         assignment
     }
 
-    fn member(id: &str, topics: &[&str]) -> MemberDescription {
-        let topics = topics.iter().map(|topic| TopicName::new(topic)).collect();
-        let subscription = Subscription::to(topics);
-        MemberDescription {
-            member_id: id.into(),
-            instance_id: None,
-            client_id: ClientId::new("c"),
-            client_host: String::new(),
-            metadata: subscription.to_bytes(),
-            assignment: Bytes::new(),
-        }
+    /// What member `a` and every other member asked for.
+    fn subscribed(a: &str, others: &str) -> impl Fn(&MemberId) -> Option<Bytes> {
+        let to = |topic| Subscription::to(vec![TopicName::new(topic)]).to_bytes();
+        let (a, others) = (to(a), to(others));
+        move |member| Some(if member.as_str() == "a" { a.clone() } else { others.clone() })
     }
 
     fn counts(assignments: &[(MemberId, Assignment)]) -> Vec<usize> {
@@ -134,23 +124,23 @@ mod tests {
 
     #[test]
     fn a_skewed_sticky_assignment_ends_one_apart_at_most() {
-        let members = [member("a", &["orders"]), member("b", &["orders"])];
+        let members = subscribed("orders", "orders");
         let mut assignments = skewed();
-        even_out("sticky", &members, &mut assignments);
+        even_out("sticky", members, &mut assignments);
         assert_eq!(counts(&assignments), [3, 2]);
     }
 
     #[test]
     fn a_cooperative_round_only_takes_away() {
-        let members = [member("a", &["orders"]), member("b", &["orders"])];
+        let members = subscribed("orders", "orders");
         let mut assignments = skewed();
-        even_out("cooperative-sticky", &members, &mut assignments);
+        even_out("cooperative-sticky", members, &mut assignments);
         assert_eq!(counts(&assignments), [3, 1]);
     }
 
     #[test]
     fn range_decides_for_itself_and_nobody_gets_what_it_did_not_ask_for() {
-        let members = [member("a", &["orders"]), member("b", &["other"])];
+        let members = subscribed("orders", "other");
         for protocol in ["range", "sticky"] {
             let mut assignments = skewed();
             even_out(protocol, &members, &mut assignments);

@@ -5,16 +5,18 @@
 //! retry topic: private to each, at the offsets of its slot. What that skewed is evened out.
 
 use bytes::Bytes;
+use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{SyncGroupRequest, SyncGroupResponse};
 
 use crate::engine::EngineError;
 use crate::group::{Sync, Synced, member_key};
-use crate::model::{GroupId, MemberId, TopicName};
+use crate::model::{GroupId, MemberId};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, text};
 use crate::route::{Router, code, lane, spread};
-use crate::wire::ResponseError;
+use crate::upstream::{Link, UpstreamError};
 use crate::wire::assignment::Assignment;
+use crate::wire::{RequestHead, ResponseError};
 
 /// Assignor of Kafka Streams: it throws when assignment and task count differ.
 const STREAMS: &str = "stream";
@@ -39,30 +41,98 @@ pub(super) async fn answer(
         generation: request.generation_id,
         protocol_type: request.protocol_type.map(|text| text.to_string()),
         protocol: request.protocol_name.map(|text| text.to_string()),
-        assignments: without_lane(router, &group, assignments),
+        assignments: local_without_lane(router, &group, assignments),
     };
     let synced = match router.broker.groups.sync(&group, sync).await {
         Ok(synced) => synced,
         Err(error) => return refused(code::of_group(error)),
     };
     router.speaks_for(conn, &group, key.clone());
-    match with_lane(router, &group, &member_id, key, &synced).await {
+    let member = Synchronized {
+        metadata: router.broker.groups.subscription(&group, &member_id).unwrap_or_default(),
+        protocol: synced.protocol.clone().unwrap_or_default(),
+        member_id,
+        key,
+    };
+    match with_lane(router, &group, &member, &synced.assignment).await {
         Ok(assignment) => accepted(synced, assignment),
         Err(error) => {
-            tracing::warn!(%group, member = %member_id, %error, "no lane for a member");
+            tracing::warn!(%group, member = %member.member_id, %error, "no lane for a member");
             refused(code::of_commit(&error))
         }
     }
+}
+
+/// The same in front of a cluster: its coordinator keeps the assignments, without ours.
+pub(super) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: SyncGroupRequest,
+) -> Result<SyncGroupResponse, UpstreamError> {
+    let group = group_of(&request.group_id);
+    let member_id = MemberId::new(&request.member_id);
+    let key = member_key(&member_id, request.group_instance_id.as_deref());
+    let protocol = router.members.protocol(&group);
+    let given = std::mem::take(&mut request.assignments);
+    let given = given.into_iter().map(|to| (MemberId::new(&to.member_id), to.assignment));
+    let led = |member: &MemberId| router.members.led(&group, member);
+    let assignments = without_lane(router, &group, &protocol, led, given.collect());
+    request.assignments = assignments.into_iter().map(to_wire).collect();
+    let mut response = link.call(head, &request).await?;
+    if response.error_code != 0 {
+        return Ok(response);
+    }
+    router.heard_of(conn, &group, &key);
+    let metadata = router.members.subscription(&group, &key).unwrap_or_default();
+    let member = Synchronized { member_id, key, protocol, metadata };
+    match with_lane(router, &group, &member, &response.assignment).await {
+        Ok(assignment) => response.assignment = assignment,
+        Err(error) => {
+            tracing::warn!(%group, member = %member.member_id, %error, "no lane for a member");
+            response.error_code = code::of_commit(&error).code();
+        }
+    }
+    Ok(response)
+}
+
+fn to_wire((member, assignment): (MemberId, Bytes)) -> SyncGroupRequestAssignment {
+    let mut given = SyncGroupRequestAssignment::default();
+    given.member_id = text(member.as_str());
+    given.assignment = assignment;
+    given
+}
+
+/// A member whose assignment has come back from its coordinator.
+struct Synchronized {
+    member_id: MemberId,
+    /// The name of its slot.
+    key: MemberId,
+    protocol: String,
+    /// What it subscribed to when it joined.
+    metadata: Bytes,
+}
+
+fn local_without_lane(
+    router: &Router,
+    group: &GroupId,
+    assignments: Vec<(MemberId, Bytes)>,
+) -> Vec<(MemberId, Bytes)> {
+    let seen = router.broker.groups.describe(group);
+    let protocol = seen.and_then(|seen| seen.protocol).unwrap_or_default();
+    let subscription = |member: &MemberId| router.broker.groups.subscription(group, member);
+    without_lane(router, group, &protocol, subscription, assignments)
 }
 
 /// The leader's assignments with the retry topic taken out and the rest evened out.
 fn without_lane(
     router: &Router,
     group: &GroupId,
+    protocol: &str,
+    subscription: impl Fn(&MemberId) -> Option<Bytes>,
     assignments: Vec<(MemberId, Bytes)>,
 ) -> Vec<(MemberId, Bytes)> {
-    let seen = router.broker.groups.describe(group);
-    let protocol = seen.as_ref().and_then(|seen| seen.protocol.clone()).unwrap_or_default();
     if assignments.is_empty() || protocol == STREAMS {
         return assignments;
     }
@@ -82,13 +152,7 @@ fn without_lane(
     for (_, assignment) in &mut parsed {
         assignment.strip(|topic| topic == retry.as_str());
     }
-    // A description tells subscriptions of a stable group only; this one is about to be.
-    let mut members = seen.map(|seen| seen.members).unwrap_or_default();
-    for member in &mut members {
-        let subscription = router.broker.groups.subscription(group, &member.member_id);
-        member.metadata = subscription.unwrap_or_default();
-    }
-    spread::even_out(&protocol, &members, &mut parsed);
+    spread::even_out(protocol, subscription, &mut parsed);
     parsed.into_iter().map(|(member, assignment)| (member, assignment.to_bytes())).collect()
 }
 
@@ -96,39 +160,33 @@ fn without_lane(
 async fn with_lane(
     router: &Router,
     group: &GroupId,
-    member: &MemberId,
-    key: MemberId,
-    synced: &Synced,
+    member: &Synchronized,
+    given: &Bytes,
 ) -> Result<Bytes, EngineError> {
     let retry = router.names.retry_topic(group);
-    if !takes_part(router, group, member, &retry) {
+    if !router.has_lane(group) || !lane::subscribes(&member.metadata, &retry) {
         // A static member keeps its name when it is deployed anew without the retry topic: what it
         // held goes back to the group's queue.
-        router.engine.leave(group, key);
-        return Ok(synced.assignment.clone());
+        router.engine.leave(group, member.key.clone());
+        return Ok(given.clone());
     }
-    if synced.protocol.as_deref() == Some(STREAMS) {
+    if member.protocol == STREAMS {
         tracing::warn!(
             %group, topic = %retry,
             "a Kafka Streams application subscribes to a retry topic: Streams cannot take part in \
              this lane, it gets no retries"
         );
-        return Ok(synced.assignment.clone());
+        return Ok(given.clone());
     }
-    let mut assignment = match Assignment::parse(&synced.assignment) {
+    let mut assignment = match Assignment::parse(given) {
         Ok(assignment) => assignment,
-        Err(_) if synced.assignment.is_empty() => Assignment::empty(),
-        Err(_) => return Ok(synced.assignment.clone()),
+        Err(_) if given.is_empty() => Assignment::empty(),
+        Err(_) => return Ok(given.clone()),
     };
-    router.engine.join(group, key).await?;
+    router.engine.join(group, member.key.clone()).await?;
     router.names.meet(group);
     assignment.append(&retry, 0);
     Ok(assignment.to_bytes())
-}
-
-fn takes_part(router: &Router, group: &GroupId, member: &MemberId, retry: &TopicName) -> bool {
-    let metadata = router.broker.groups.subscription(group, member);
-    router.has_lane(group) && metadata.is_some_and(|known| lane::subscribes(&known, retry))
 }
 
 fn accepted(synced: Synced, assignment: Bytes) -> SyncGroupResponse {

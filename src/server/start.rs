@@ -19,19 +19,26 @@ use crate::broker::settings::{TopicSettings, TopicSpec};
 use crate::broker::topics::Topics;
 use crate::client::{Acceptor, BindError, Limits, Listener, ListenerSpec, accept};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Durability as ConfigDurability, Ephemeral, Payloads};
+use crate::config::{
+    self, Config, ConfigError, Durability as ConfigDurability, Ephemeral, Payloads,
+};
 use crate::engine::{Driver, Engine, Parts, Replay};
 use crate::journal::{
     Durability, Journal, OpenError, ReadError, RealDisk, Recovery, TablesError, Writer,
 };
 use crate::model::{GroupId, TopicName};
 use crate::observe::{Metrics, MetricsError};
+use crate::route::doors::Doors;
+use crate::route::members::Members;
 use crate::route::names::Names;
+use crate::route::origins::Origins;
+use crate::route::positions::Positions;
 use crate::route::token::Tokens;
 use crate::route::{self, Router, membership};
 use crate::server::probe::JournalProbe;
 use crate::server::source::AdminSource;
 use crate::server::{Server, data_dir, housekeeping};
+use crate::upstream::{Address, Upstream};
 use crate::wire::names::{TemplateError, Templates};
 
 /// Node ids made from the cluster id lie at 2^30 and above: clear of any real broker's.
@@ -102,6 +109,10 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let router = Arc::new(Router {
         broker: Arc::clone(&core.broker),
         engine: core.engine.clone(),
+        upstream: config.upstream.as_ref().map(|to| upstream(to, &config)),
+        members: Members::default(),
+        positions: Positions::default(),
+        origins: Origins::default(),
         names,
         tokens: Tokens::new(token_seed()),
         metrics: metrics.clone(),
@@ -122,6 +133,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         stopped.clone(),
         membership::run(core.engine.clone(), metrics.clone(), core.events),
     ));
+    tasks.spawn(until(stopped.clone(), membership::watch(Arc::clone(&router))));
     tasks.spawn(until(stopped.clone(), housekeeping::run(core.journal.clone(), router.clone())));
     let listening = listen(&config, &acceptor, &stopped, &mut tasks).await?;
     let source = AdminSource {
@@ -249,9 +261,13 @@ async fn listen(
             advertised: listener.advertised.as_ref().map(|to| (to.host.clone(), to.port)),
             group: listener.group.as_deref().map(GroupId::new),
         };
-        let listener = Arc::new(Listener::bind(&spec).await?);
+        let (doors, asked) = Doors::new();
+        let mut listener = Listener::bind(&spec).await?;
+        if config.upstream.is_some() {
+            listener = listener.with_doors(doors);
+        }
         listening.push((listener.name.clone(), listener.address));
-        tasks.spawn(accept(acceptor.clone(), listener, stopped.clone()));
+        tasks.spawn(accept(acceptor.clone(), listener, asked, stopped.clone()));
     }
     Ok(listening)
 }
@@ -341,6 +357,12 @@ fn route_config(config: &Config, cluster_id: &str) -> route::Config {
         frame_bytes_max: size(config.limits.frame_bytes),
         fetch_bytes_max: size(config.limits.frame_bytes),
     }
+}
+
+fn upstream(to: &config::Upstream, config: &Config) -> Upstream {
+    let address = |to: &config::HostPort| Address { host: to.host.clone(), port: to.port };
+    let bootstrap = to.bootstrap.iter().map(address).collect();
+    Upstream::new(bootstrap, to.connect_timeout, size(config.limits.frame_bytes))
 }
 
 /// The same node id at every start of one cluster.

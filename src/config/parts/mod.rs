@@ -7,6 +7,7 @@ mod listen;
 mod process;
 mod retry;
 mod topics;
+mod upstream;
 
 pub use admin::{Admin, Payloads};
 pub use groups::{GroupRule, Membership};
@@ -15,6 +16,7 @@ pub use listen::{HostPort, Listener};
 pub use process::{Drain, Ephemeral, Journal, Log, MetricsBound, Names};
 pub use retry::{DeadLetters, LaneChoice, Retry};
 pub use topics::{Durability, Topic, Topics};
+pub use upstream::Upstream;
 
 pub(super) use listen::host_port;
 

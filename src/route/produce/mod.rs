@@ -3,6 +3,7 @@
 //! Everything is appended before the first await, so that requests of one connection that overlap
 //! keep their order in the log; only durability is waited for.
 
+mod ahead;
 mod local;
 mod nack;
 

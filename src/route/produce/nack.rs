@@ -16,7 +16,7 @@ use crate::wire::batch::{Batch, RecordView, records};
 use crate::wire::mark::{self, read_nack};
 
 /// A compressed batch of nacks unpacks to at most this.
-const UNPACKED_BYTES_MAX: usize = 64 << 20;
+pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
 pub(super) fn begin<'a>(
     router: &'a Router,
@@ -121,10 +121,7 @@ fn nack(
         _ => (retry::Bytes::Value, raw.to_bytes()),
     };
     let committed = match &named {
-        Named::Origin(o) => {
-            let known = router.broker.offsets.committed(group, &o.topic, o.partition);
-            known.map(|known| known.offset)
-        }
+        Named::Origin(origin) => router.committed(group, origin),
         _ => None,
     };
     Ok(NackRequest {
@@ -141,7 +138,7 @@ fn nack(
 
 /// What the application calls `<topic>-<partition>@<offset>`: a hand-out of its own lane, somebody
 /// else's, or a record as produced.
-fn name(router: &Router, group: &GroupId, mut origin: Origin) -> Named {
+pub(super) fn name(router: &Router, group: &GroupId, mut origin: Origin) -> Named {
     origin.topic = router.names.canonical(&origin.topic);
     match router.names.group_of_retry(&origin.topic) {
         None => Named::Origin(origin),
@@ -150,8 +147,19 @@ fn name(router: &Router, group: &GroupId, mut origin: Origin) -> Named {
     }
 }
 
+impl Router {
+    /// The group's committed offset of the origin's partition, as far as it is known.
+    fn committed(&self, group: &GroupId, origin: &Origin) -> Option<i64> {
+        let (topic, partition) = (&origin.topic, origin.partition);
+        if self.upstream.is_some() {
+            return self.positions.committed(group, topic, partition);
+        }
+        self.broker.offsets.committed(group, topic, partition).map(|known| known.offset)
+    }
+}
+
 fn origin_record(router: &Router, origin: &Origin) -> Option<crate::wire::batch::RawRecord> {
-    let place = router.place(&origin.topic)?;
+    let Some(place) = router.place(&origin.topic) else { return router.origins.get(origin) };
     let (Place::Local(topic) | Place::DeadLetters(Some(topic))) = place else { return None };
     let partition = topic.partition(origin.partition)?;
     router.broker.record_at(partition, origin.offset).ok().flatten()

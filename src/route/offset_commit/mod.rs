@@ -3,6 +3,8 @@
 //! **Invariant:** a commit waits for the nacks it passes. It goes through the engine's queue behind
 //! every nack that came before, and is stored only when those are durable.
 
+mod relayed;
+
 use std::time::Duration;
 
 use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
@@ -18,6 +20,8 @@ use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
+
+pub(super) use relayed::relayed;
 
 /// How long a commit waits for the nacks it passes and for the disk (docs/semantics.md).
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -61,7 +65,7 @@ pub(super) async fn answer(
             topic.partitions.iter().map(|asked| part(router, &group, &name, asked)).collect()
         })
         .collect();
-    let lane = in_time(lane_part(router, &group, &parts)).await;
+    let lane = in_time(lane_part(router, &group, parts.iter().flatten())).await;
     let stored = in_time(store(router, &group, &parts)).await;
     respond(&request, |topic, partition| {
         match parts.get(topic).and_then(|parts| parts.get(partition)) {
@@ -120,9 +124,9 @@ fn part(
 async fn lane_part(
     router: &Router,
     group: &GroupId,
-    parts: &[Vec<Part>],
+    parts: impl Iterator<Item = &Part>,
 ) -> Result<(), ResponseError> {
-    for part in parts.iter().flatten() {
+    for part in parts {
         if let Part::Lane(up_to) = part {
             let done = router.engine.lane_commit(group, *up_to).await;
             let acknowledged = done.map_err(|error| code::of_commit(&error))?;

@@ -1,0 +1,71 @@
+//! `upstream`: the cluster this sidecar stands in front of; absent, it is one itself.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{HostPort, MS, SECOND};
+use crate::config::node::Value;
+use crate::config::section::{Section, duration};
+use crate::config::units::ser_duration;
+
+/// The real cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Upstream {
+    /// Brokers to ask first; never empty.
+    pub bootstrap: Vec<HostPort>,
+    /// How long a connection to a broker may take to be made.
+    #[serde(serialize_with = "ser_duration")]
+    pub connect_timeout: Duration,
+}
+
+impl Default for Upstream {
+    fn default() -> Self {
+        Self { bootstrap: Vec::new(), connect_timeout: Duration::from_secs(10) }
+    }
+}
+
+impl Upstream {
+    pub(in crate::config) fn read(root: &mut Section<'_>) -> Option<Self> {
+        if !root.has("upstream") {
+            return None;
+        }
+        let mut s = root.section("upstream");
+        let mut upstream = Self::default();
+        s.take("bootstrap", &mut upstream.bootstrap, brokers);
+        if upstream.bootstrap.is_empty() && !s.has("bootstrap") {
+            s.problem("bootstrap", "is missing; name one broker or more, such as kafka-1:9092");
+        }
+        s.take("connect_timeout", &mut upstream.connect_timeout, duration(MS * 10..=SECOND * 300));
+        s.finish();
+        Some(upstream)
+    }
+}
+
+/// A list of brokers, or the same as text parted by commas, as Kafka's own clients write it.
+fn brokers(value: &Value) -> Result<Vec<HostPort>, String> {
+    let words: Vec<String> = match value {
+        Value::Text(text) => text.split(',').map(|word| word.trim().to_owned()).collect(),
+        Value::List(items) => {
+            let word = |value: &Value| match value {
+                Value::Text(word) => Ok(word.clone()),
+                other => {
+                    Err(format!("expected addresses such as kafka-1:9092, found {}", other.kind()))
+                }
+            };
+            items.iter().map(|item| word(&item.value)).collect::<Result<_, _>>()?
+        }
+        other => {
+            let found = other.kind();
+            return Err(format!("expected addresses such as kafka-1:9092, found {found}"));
+        }
+    };
+    let brokers: Vec<HostPort> = words.iter().map(|w| w.parse()).collect::<Result<_, _>>()?;
+    if brokers.is_empty() {
+        return Err("names no broker; such as kafka-1:9092".to_owned());
+    }
+    match brokers.iter().find(|broker| broker.port == 0) {
+        Some(broker) => Err(format!("{broker}: a broker needs a real port, not 0")),
+        None => Ok(brokers),
+    }
+}

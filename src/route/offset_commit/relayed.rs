@@ -1,0 +1,194 @@
+//! OffsetCommit in front of a cluster: ordinary offsets are the cluster's, and its coordinator says
+//! whether the member may commit at all.
+
+use std::collections::BTreeMap;
+
+use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
+use kafka_protocol::messages::{HeartbeatRequest, OffsetCommitRequest, OffsetCommitResponse};
+
+use crate::engine::EngineError;
+use crate::group::member_key;
+use crate::model::{GroupId, LaneOffset, MemberId, TopicName};
+use crate::route::conn::Conn;
+use crate::route::convert::{group_of, topic_of};
+use crate::route::offset_commit::{Part, in_time, lane_part, respond};
+use crate::route::{Router, code};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::{Api, RequestHead, ResponseError};
+
+/// The first Heartbeat that names the instance (KIP-345).
+const STATIC_MEMBERS_SINCE: i16 = 3;
+
+/// A partition as a request names it.
+type Named = (TopicName, i32);
+
+pub(in crate::route) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    request: OffsetCommitRequest,
+) -> Result<OffsetCommitResponse, UpstreamError> {
+    let group = group_of(&request.group_id);
+    // Behind every nack that came before: a commit that passes one is not let through earlier.
+    if let Err(error) = noted(router.engine.origin_commits(&group, Vec::new())).await {
+        return Ok(respond(&request, |_, _| error.code()));
+    }
+    let ours = own_parts(router, &group, &request);
+    let mut theirs = request.clone();
+    theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));
+    let (response, refusal) = if theirs.topics.is_empty() {
+        (OffsetCommitResponse::default(), may_commit(link, head, &request).await?)
+    } else {
+        let mut response = link.call(head, &theirs).await?;
+        let refusal = first_error(&response);
+        stored(router, &group, &theirs, &mut response).await;
+        (response, refusal)
+    };
+    let member = MemberId::new(&request.member_id);
+    match refusal {
+        Some(error) => router.metrics.commit_failed(group.as_str(), &code::name(error)),
+        None if member.as_str().is_empty() => {}
+        None => {
+            let key = member_key(&member, request.group_instance_id.as_deref());
+            router.heard_of(conn, &group, &key);
+        }
+    }
+    let lane = match refusal {
+        Some(error) => Err(error),
+        None => in_time(lane_part(router, &group, ours.values())).await,
+    };
+    Ok(merge(&request, &response, &ours, lane))
+}
+
+fn is_ours(router: &Router, topic: &TopicName) -> bool {
+    router.place(&router.names.canonical(topic)).is_some()
+}
+
+/// What the request says of topics of ours.
+fn own_parts(
+    router: &Router,
+    group: &GroupId,
+    request: &OffsetCommitRequest,
+) -> BTreeMap<Named, Part> {
+    let mut ours = BTreeMap::new();
+    for topic in &request.topics {
+        let name = topic_of(&topic.name);
+        if is_ours(router, &name) {
+            let part = |asked| own_part(router, group, &name, asked);
+            let parts = topic.partitions.iter();
+            ours.extend(parts.map(|asked| ((name.clone(), asked.partition_index), part(asked))));
+        }
+    }
+    ours
+}
+
+fn own_part(
+    router: &Router,
+    group: &GroupId,
+    topic: &TopicName,
+    asked: &OffsetCommitRequestPartition,
+) -> Part {
+    let owner = router.names.group_of_retry(&router.names.canonical(topic));
+    match LaneOffset::from_kafka(asked.committed_offset) {
+        Some(lane) if owner.as_ref() == Some(group) => Part::Lane(lane),
+        _ => Part::Ignore,
+    }
+}
+
+fn first_error(response: &OffsetCommitResponse) -> Option<ResponseError> {
+    let partitions = response.topics.iter().flat_map(|topic| &topic.partitions);
+    let mut errors = partitions.map(|p| ResponseError::try_from_code(p.error_code));
+    errors.find_map(|error| error)
+}
+
+/// Nothing of the commit is the cluster's: whether the member is still one is asked by a heartbeat,
+/// which tells its coordinator nothing else. Who commits without a membership may.
+async fn may_commit(
+    link: &mut Link,
+    head: &RequestHead,
+    request: &OffsetCommitRequest,
+) -> Result<Option<ResponseError>, UpstreamError> {
+    if request.member_id.is_empty() {
+        return Ok(None);
+    }
+    let mut beat = HeartbeatRequest::default();
+    beat.group_id = request.group_id.clone();
+    beat.generation_id = request.generation_id_or_member_epoch;
+    beat.member_id = request.member_id.clone();
+    beat.group_instance_id = request.group_instance_id.clone();
+    let version = if beat.group_instance_id.is_some() { STATIC_MEMBERS_SINCE } else { 0 };
+    let answer = link.call_at(Api::Heartbeat, version, head, &beat).await?;
+    // A commit is taken while the group rebalances, as long as the generation is the member's.
+    let refusal = ResponseError::try_from_code(answer.error_code);
+    Ok(refusal.filter(|error| *error != ResponseError::RebalanceInProgress))
+}
+
+/// What the cluster has stored is what the group has committed. A commit the engine could not note
+/// is refused although it is stored: the client repeats it.
+async fn stored(
+    router: &Router,
+    group: &GroupId,
+    asked: &OffsetCommitRequest,
+    response: &mut OffsetCommitResponse,
+) {
+    let mut news = Vec::new();
+    for topic in &asked.topics {
+        let name = topic_of(&topic.name);
+        let answers = response.topics.iter().filter(|answer| answer.name == topic.name);
+        let answers: Vec<_> = answers.flat_map(|answer| &answer.partitions).collect();
+        for partition in &topic.partitions {
+            let (index, offset) = (partition.partition_index, partition.committed_offset);
+            let mut answer = answers.iter().filter(|answer| answer.partition_index == index);
+            let is_stored = answer.next().is_some_and(|answer| answer.error_code == 0);
+            if is_stored && router.positions.see(group, &name, index, offset) {
+                news.push((name.clone(), index, offset));
+            }
+        }
+    }
+    if news.is_empty() {
+        return;
+    }
+    if let Err(error) = noted(router.engine.origin_commits(group, news)).await {
+        for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+            if partition.error_code == 0 {
+                partition.error_code = error.code();
+            }
+        }
+    }
+}
+
+async fn noted(noting: impl Future<Output = Result<(), EngineError>>) -> Result<(), ResponseError> {
+    in_time(async { noting.await.map_err(|error| code::of_commit(&error)) }).await
+}
+
+/// Everything that was asked, in its order, whoever answered it.
+fn merge(
+    request: &OffsetCommitRequest,
+    response: &OffsetCommitResponse,
+    ours: &BTreeMap<Named, Part>,
+    lane: Result<(), ResponseError>,
+) -> OffsetCommitResponse {
+    let mut theirs = BTreeMap::new();
+    for topic in &response.topics {
+        let name = topic_of(&topic.name);
+        let answers = topic.partitions.iter();
+        theirs.extend(answers.map(|p| ((name.clone(), p.partition_index), p.error_code)));
+    }
+    let code = |named: &Named| match ours.get(named) {
+        Some(Part::Lane(_)) => lane.map_or_else(|error| error.code(), |()| 0),
+        Some(_) => 0,
+        None => {
+            let forgotten = ResponseError::UnknownServerError.code();
+            theirs.get(named).copied().unwrap_or(forgotten)
+        }
+    };
+    let mut whole = respond(request, |topic, partition| {
+        let topic = request.topics.get(topic);
+        let index = topic.and_then(|topic| topic.partitions.get(partition));
+        let named = topic.zip(index).map(|(t, p)| (topic_of(&t.name), p.partition_index));
+        named.map_or(0, |named| code(&named))
+    });
+    whole.throttle_time_ms = response.throttle_time_ms;
+    whole
+}

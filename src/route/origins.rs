@@ -1,0 +1,115 @@
+//! Failed records of the cluster, read back before the nacks that only name them are taken.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lru::LruCache;
+
+use crate::model::Origin;
+use crate::route::Router;
+use crate::wire::batch::RawRecord;
+
+/// How long one record may take to be read back.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Records remembered at most.
+const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+/// Bytes of records remembered at most, beyond the largest one.
+const BYTES_MAX: usize = 16 << 20;
+
+/// Records read back lately.
+#[derive(Debug)]
+pub struct Origins(Mutex<Known>);
+
+#[derive(Debug)]
+struct Known {
+    records: LruCache<Origin, RawRecord>,
+    bytes: usize,
+}
+
+impl Default for Origins {
+    fn default() -> Self {
+        Self(Mutex::new(Known { records: LruCache::new(RECORDS_MAX), bytes: 0 }))
+    }
+}
+
+impl Origins {
+    /// The record, if it was read back lately.
+    pub(super) fn get(&self, origin: &Origin) -> Option<RawRecord> {
+        self.lock().records.get(origin).cloned()
+    }
+
+    fn put(&self, origin: Origin, record: RawRecord) {
+        let mut known = self.lock();
+        known.bytes = known.bytes.saturating_add(record.payload_bytes());
+        if let Some((_, old)) = known.records.push(origin, record) {
+            known.bytes = known.bytes.saturating_sub(old.payload_bytes());
+        }
+        while known.bytes > BYTES_MAX && known.records.len() > 1 {
+            let Some((_, old)) = known.records.pop_lru() else { return };
+            known.bytes = known.bytes.saturating_sub(old.payload_bytes());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Router {
+    /// Reads back what is not at hand of these records; one that cannot be read stays away, and
+    /// the nack that names it is refused.
+    pub async fn read_back(&self, origins: Vec<Origin>) {
+        let Some(upstream) = &self.upstream else { return };
+        for origin in origins {
+            if self.origins.get(&origin).is_some() {
+                continue;
+            }
+            match tokio::time::timeout(PATIENCE, upstream.read_record(&origin)).await {
+                Ok(Ok(Some(record))) => self.origins.put(origin, record),
+                Ok(Ok(None)) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(%origin, %error, "a failed record cannot be read back");
+                }
+                Err(_) => tracing::warn!(%origin, "a failed record cannot be read back in time"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    use crate::wire::batch::{Headers, TimestampType};
+
+    fn record(bytes: usize) -> RawRecord {
+        RawRecord {
+            timestamp_ms: 1,
+            timestamp_type: TimestampType::CreateTime,
+            key: None,
+            value: Some(Bytes::from(vec![7; bytes])),
+            headers: Headers::default(),
+        }
+    }
+
+    fn at(offset: i64) -> Origin {
+        Origin { topic: "orders".into(), partition: 0, offset }
+    }
+
+    #[test]
+    fn the_oldest_make_room_and_the_last_one_stays_whatever_its_size() {
+        let origins = Origins::default();
+        for offset in 0..8 {
+            origins.put(at(offset), record(BYTES_MAX / 4));
+        }
+        let kept = |offset| origins.get(&at(offset)).is_some();
+        assert_eq!([3, 4, 5, 6, 7].map(kept), [false, true, true, true, true]);
+        origins.put(at(8), record(BYTES_MAX * 2));
+        assert_eq!([7, 8].map(kept), [false, true]);
+        origins.put(at(8), record(1));
+        origins.put(at(9), record(1));
+        assert_eq!([8, 9].map(kept), [true, true], "a replaced record's bytes are given back");
+    }
+}

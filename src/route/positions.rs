@@ -1,0 +1,67 @@
+//! Committed offsets of groups whose coordinator is a real broker, as last seen on their way.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+
+use crate::model::{GroupId, TopicName};
+
+/// Partitions remembered at most; one that is forgotten counts as not known.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
+
+type Key = (GroupId, TopicName, i32);
+
+/// The last committed offset seen, by group and partition.
+#[derive(Debug)]
+pub struct Positions(Mutex<LruCache<Key, i64>>);
+
+impl Default for Positions {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(REMEMBERED)))
+    }
+}
+
+impl Positions {
+    /// The group's committed offset, if it passed by lately.
+    pub(super) fn committed(
+        &self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+    ) -> Option<i64> {
+        self.lock().get(&(group.clone(), topic.clone(), partition)).copied()
+    }
+
+    /// Remembers an offset; whether it is another one than before.
+    pub(super) fn see(
+        &self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+        offset: i64,
+    ) -> bool {
+        self.lock().put((group.clone(), topic.clone(), partition), offset) != Some(offset)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<Key, i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_offset_seen_is_the_one_that_counts() {
+        let (positions, group, topic) =
+            (Positions::default(), GroupId::from("shop"), TopicName::from("orders"));
+        assert_eq!(positions.committed(&group, &topic, 0), None);
+        assert!(positions.see(&group, &topic, 0, 7));
+        assert!(!positions.see(&group, &topic, 0, 7), "nothing new");
+        assert!(positions.see(&group, &topic, 0, 3), "a reset is news");
+        assert_eq!(positions.committed(&group, &topic, 0), Some(3));
+        assert_eq!(positions.committed(&group, &topic, 1), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! What has to be read back from the cluster before a batch of nacks can be taken.
+
+use kafka_protocol::messages::ProduceRequest;
+
+use crate::model::{GroupId, Origin};
+use crate::retry::Named;
+use crate::route::Router;
+use crate::route::convert::topic_of;
+use crate::route::place::Place;
+use crate::route::produce::nack;
+use crate::wire::batch::{batches, records};
+use crate::wire::mark::{self, read_nack};
+use crate::wire::{Api, RequestHead, decode};
+
+impl Router {
+    /// Origins this Produce names without their bytes, which are not at hand. What is wrong with
+    /// the request is found out, and told, when it is taken.
+    pub fn origins_ahead(&self, head: &RequestHead) -> Vec<Origin> {
+        if self.upstream.is_none() || head.api != Api::Produce {
+            return Vec::new();
+        }
+        let Ok(request) = decode::<ProduceRequest>(head) else { return Vec::new() };
+        let mut wanted = Vec::new();
+        for topic in &request.topic_data {
+            let Ok(name) = self.named(&topic_of(&topic.name), topic.topic_id) else { continue };
+            let Some(Place::Retry(group)) = self.place(&name) else { continue };
+            for bytes in topic.partition_data.iter().filter_map(|data| data.records.clone()) {
+                self.named_in(&group, bytes, &mut wanted);
+            }
+        }
+        wanted
+    }
+
+    fn named_in(&self, group: &GroupId, bytes: bytes::Bytes, wanted: &mut Vec<Origin>) {
+        let bytes_max = self.broker.topics.defaults().max_message_bytes;
+        for batch in batches(bytes, bytes_max).map_while(Result::ok) {
+            let Ok(records) = records(&batch, nack::UNPACKED_BYTES_MAX) else { return };
+            for record in records.map_while(Result::ok) {
+                let Ok((asked, _)) = read_nack(&record.headers) else { return };
+                let mark::Named::Origin(origin) = asked.named else { continue };
+                if let Named::Origin(origin) = nack::name(self, group, origin)
+                    && asked.by_reference
+                    && self.origins.get(&origin).is_none()
+                {
+                    wanted.push(origin);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What is answered in front of a real cluster with the cluster's help: only the `match`.
+
+use kafka_protocol::protocol::{Encodable, Request};
+
+use crate::route::conn::Conn;
+use crate::route::refusals::Refusals;
+use crate::route::{
+    AnswerError, Reply, Router, api_versions, describe_cluster, find_coordinator, heartbeat,
+    join_group, leave_group, metadata, offset_commit, offset_fetch, sync_group,
+};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::{Api, RequestHead, decode};
+
+impl Router {
+    /// Answers one request of a client whose link to the cluster has nothing else due.
+    pub async fn answer_with(&self, conn: &Conn, link: &mut Link, head: RequestHead) -> Reply {
+        let began = self.clock.elapsed();
+        let api = head.api;
+        let reply = self.relay(conn, link, head).await;
+        self.finish(api, began, reply)
+    }
+
+    /// The answer to an ApiVersions request of a version we do not know.
+    pub async fn unsupported_with(&self, link: &mut Link, correlation_id: i32) -> Reply {
+        match api_versions::unsupported_relayed(link, correlation_id).await {
+            Ok(frame) => Reply::Frame(frame),
+            Err(error) => Reply::Close(error.to_string()),
+        }
+    }
+
+    async fn relay(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        head: RequestHead,
+    ) -> Result<Reply, AnswerError> {
+        let h = &head;
+        match head.api {
+            Api::ApiVersions => {
+                self.asked(h, async |r| api_versions::relayed(link, h, r).await).await
+            }
+            Api::Metadata => {
+                self.asked(h, async |r| metadata::relayed(self, conn, link, h, r).await).await
+            }
+            Api::FindCoordinator => {
+                self.asked(h, async |r| find_coordinator::relayed(self, conn, link, h, r).await)
+                    .await
+            }
+            Api::DescribeCluster => {
+                self.asked(h, async |r| describe_cluster::relayed(self, conn, link, h, r).await)
+                    .await
+            }
+            Api::JoinGroup => {
+                self.asked(h, async |r| join_group::relayed(self, conn, link, h, r).await).await
+            }
+            Api::SyncGroup => {
+                self.asked(h, async |r| sync_group::relayed(self, conn, link, h, r).await).await
+            }
+            Api::Heartbeat => {
+                self.asked(h, async |r| heartbeat::relayed(self, conn, link, h, r).await).await
+            }
+            Api::LeaveGroup => {
+                self.asked(h, async |r| leave_group::relayed(self, link, h, r).await).await
+            }
+            Api::OffsetCommit => {
+                self.asked(h, async |r| offset_commit::relayed(self, conn, link, h, r).await).await
+            }
+            Api::OffsetFetch => {
+                self.asked(h, async |r| offset_fetch::relayed(self, conn, link, h, r).await).await
+            }
+            // Nothing else is asked of the cluster.
+            _ => self.dispatch(conn, head).await,
+        }
+    }
+
+    /// Decodes the request, has the cluster help with the answer, encodes it.
+    async fn asked<Req>(
+        &self,
+        head: &RequestHead,
+        answer: impl AsyncFnOnce(Req) -> Result<Req::Response, UpstreamError>,
+    ) -> Result<Reply, AnswerError>
+    where
+        Req: Request,
+        Req::Response: Encodable + Refusals,
+    {
+        let request = decode::<Req>(head)?;
+        self.encoded(head, &answer(request).await?)
+    }
+}

@@ -1,0 +1,191 @@
+//! One connection to a broker. Answers come in the order of the requests.
+//!
+//! Bytes that only pass are forwarded in runs as long as one read brings them; a frame larger than
+//! the buffer streams through, so memory does not grow with what a Fetch asks for.
+
+use bytes::{Buf, Bytes, BytesMut};
+use kafka_protocol::protocol::{Decodable, Request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+use crate::upstream::error::UpstreamError;
+use crate::wire::relay::AnswerStart;
+use crate::wire::{Api, RequestHead, decode_answer, encode_request};
+
+/// Bytes of one read from a broker, and the most that waits for a slow client.
+const READ_BYTES: usize = 128 << 10;
+/// Room left in the buffer below which the next read gets a fresh one.
+const READ_BYTES_MIN: usize = 16 << 10;
+/// A frame that only passes may be this long: Kafka's own bound of a message.
+const PASSING_BYTES_MAX: usize = 0x7fff_ffff;
+
+/// A connection to a broker.
+#[derive(Debug)]
+pub struct Link {
+    /// What comes back.
+    pub reader: LinkReader,
+    /// What goes out.
+    pub writer: LinkWriter,
+    frame_bytes_max: usize,
+}
+
+/// The half that reads.
+#[derive(Debug)]
+pub struct LinkReader {
+    half: OwnedReadHalf,
+    buffer: BytesMut,
+    /// Bytes of the answer being forwarded that are still to come.
+    passing: usize,
+}
+
+/// The half that writes.
+#[derive(Debug)]
+pub struct LinkWriter {
+    half: OwnedWriteHalf,
+    out: BytesMut,
+}
+
+/// Whether an answer that begins to arrive may go to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It is the one that is due.
+    Now,
+    /// Another answer goes first.
+    Later,
+    /// Nobody asked for it.
+    Never,
+}
+
+impl Link {
+    pub(super) fn new(stream: TcpStream, frame_bytes_max: usize) -> Self {
+        let (read, write) = stream.into_split();
+        Self {
+            reader: LinkReader { half: read, buffer: BytesMut::new(), passing: 0 },
+            writer: LinkWriter { half: write, out: BytesMut::new() },
+            frame_bytes_max,
+        }
+    }
+
+    /// Sends a request that was read whole and waits for its answer: a frame without its length
+    /// prefix. Nothing else may be due.
+    pub async fn forward(&mut self, frame: &Bytes) -> Result<Bytes, UpstreamError> {
+        let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        self.writer.half.write_all(&len.to_be_bytes()).await?;
+        self.writer.half.write_all(frame).await?;
+        self.answer().await
+    }
+
+    /// Asks on the client's behalf, in the words of `head`: same version, same client id.
+    pub async fn call<Req>(
+        &mut self,
+        head: &RequestHead,
+        request: &Req,
+    ) -> Result<Req::Response, UpstreamError>
+    where
+        Req: Request,
+        Req::Response: Decodable,
+    {
+        self.call_at(head.api, head.version, head, request).await
+    }
+
+    /// The same for another API than the client asked for.
+    pub async fn call_at<Req>(
+        &mut self,
+        api: Api,
+        version: i16,
+        head: &RequestHead,
+        request: &Req,
+    ) -> Result<Req::Response, UpstreamError>
+    where
+        Req: Request,
+        Req::Response: Decodable,
+    {
+        let id = head.correlation_id;
+        let client = head.client_id.as_ref().map(crate::model::ClientId::as_str);
+        let frame = encode_request(api, version, id, client, request)?;
+        self.writer.half.write_all(&frame).await?;
+        let answer = self.answer().await?;
+        Ok(decode_answer(api, version, id, &answer)?)
+    }
+
+    /// The next whole answer, without its length prefix.
+    async fn answer(&mut self) -> Result<Bytes, UpstreamError> {
+        loop {
+            let reader = &mut self.reader;
+            if let Some(start) = AnswerStart::parse(&reader.buffer, self.frame_bytes_max)?
+                && reader.buffer.len() >= start.bytes
+            {
+                let mut frame = reader.buffer.split_to(start.bytes).freeze();
+                frame.advance(crate::wire::frame::PREFIX_BYTES);
+                return Ok(frame);
+            }
+            reader.fill().await?;
+        }
+    }
+}
+
+impl LinkReader {
+    /// What can be forwarded of the bytes already here. `turn` is told of each answer that begins
+    /// and says whether it is due.
+    pub fn arrived(
+        &mut self,
+        mut turn: impl FnMut(i32) -> Turn,
+    ) -> Result<BytesMut, UpstreamError> {
+        let mut end = 0;
+        loop {
+            let here = self.buffer.len() - end;
+            if self.passing > 0 {
+                let passed = self.passing.min(here);
+                self.passing -= passed;
+                end += passed;
+                if self.passing > 0 {
+                    break;
+                }
+            }
+            let rest = self.buffer.get(end..).unwrap_or_default();
+            let Some(start) = AnswerStart::parse(rest, PASSING_BYTES_MAX)? else { break };
+            match turn(start.correlation_id) {
+                Turn::Now => self.passing = start.bytes,
+                Turn::Later => break,
+                Turn::Never => return Err(UpstreamError::NotDue { found: start.correlation_id }),
+            }
+        }
+        Ok(self.buffer.split_to(end))
+    }
+
+    /// Reads once. An end of the stream is an error: a broker owes answers or nothing.
+    pub async fn fill(&mut self) -> Result<(), UpstreamError> {
+        if self.buffer.capacity() - self.buffer.len() < READ_BYTES_MIN {
+            self.buffer.reserve(READ_BYTES);
+        }
+        match self.half.read_buf(&mut self.buffer).await? {
+            0 => Err(UpstreamError::Closed),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl LinkWriter {
+    /// Takes bytes to be sent by [`LinkWriter::flush`].
+    pub fn push(&mut self, bytes: BytesMut) {
+        if self.out.is_empty() {
+            self.out = bytes;
+        } else {
+            self.out.unsplit(bytes);
+        }
+    }
+
+    /// Whether everything is sent.
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// Sends some of it. Cancel-safe: what is not sent stays.
+    pub async fn flush(&mut self) -> Result<(), UpstreamError> {
+        match self.half.write_buf(&mut self.out).await? {
+            0 => Err(UpstreamError::Closed),
+            _ => Ok(()),
+        }
+    }
+}

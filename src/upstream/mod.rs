@@ -1,0 +1,156 @@
+//! The real cluster: where its brokers are, and a connection to one of them for each connection of
+//! a client.
+//!
+//! ```text
+//! bootstrap ─┐
+//! Metadata, ─┴▶ view: node id → address ─▶ dial ─▶ link: frames out, frames in, in order
+//! coordinators
+//! ```
+//! A client's own bytes travel on its own link, so its credentials, its transactions and its place
+//! in each broker's quotas stay what they are without us.
+
+mod error;
+mod link;
+mod reading;
+mod view;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+pub use error::UpstreamError;
+pub use link::{Link, LinkReader, LinkWriter, Turn};
+use reading::Own;
+pub use view::Address;
+use view::View;
+
+/// The cluster in front of which this sidecar stands.
+#[derive(Debug)]
+pub struct Upstream {
+    bootstrap: Vec<Address>,
+    connect_timeout: Duration,
+    frame_bytes_max: usize,
+    view: View,
+    turn: AtomicUsize,
+    own: Own,
+}
+
+impl Upstream {
+    /// Nothing is dialled before a client comes. `frame_bytes_max` bounds an answer that is read
+    /// whole.
+    pub fn new(bootstrap: Vec<Address>, connect_timeout: Duration, frame_bytes_max: usize) -> Self {
+        Self {
+            bootstrap,
+            connect_timeout,
+            frame_bytes_max,
+            view: View::default(),
+            turn: AtomicUsize::new(0),
+            own: Own::default(),
+        }
+    }
+
+    /// Every broker of the cluster, as one of them says; those it does not name are gone.
+    pub fn learn_all(&self, brokers: Vec<(i32, Address)>) {
+        self.view.replace(brokers);
+    }
+
+    /// Where one broker is.
+    pub fn learn(&self, node: i32, address: Address) {
+        self.view.insert(node, address);
+    }
+
+    /// The brokers known so far, by node id.
+    pub fn nodes(&self) -> Vec<i32> {
+        self.view.nodes()
+    }
+
+    /// Connects to that broker; `None`: to any that answers, in turn.
+    pub async fn dial(&self, node: Option<i32>) -> Result<Link, UpstreamError> {
+        let Some(node) = node else { return self.dial_any().await };
+        let address = self.view.address(node).ok_or(UpstreamError::UnknownNode(node))?;
+        self.dial_address(&address).await
+    }
+
+    async fn dial_any(&self) -> Result<Link, UpstreamError> {
+        let mut candidates = self.view.addresses();
+        if !candidates.is_empty() {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % candidates.len();
+            candidates.rotate_left(turn);
+        }
+        let known: Vec<&Address> =
+            self.bootstrap.iter().filter(|address| !candidates.contains(address)).collect();
+        let mut last = UpstreamError::NoBootstrap;
+        for address in candidates.iter().chain(known) {
+            match self.dial_address(address).await {
+                Ok(link) => return Ok(link),
+                Err(error) => {
+                    tracing::debug!(%error, "a broker cannot be reached; the next one is tried");
+                    last = error;
+                }
+            }
+        }
+        Err(last)
+    }
+
+    async fn dial_address(&self, address: &Address) -> Result<Link, UpstreamError> {
+        let failed = |cause| UpstreamError::Connect { address: address.to_string(), cause };
+        let connecting = TcpStream::connect((address.host.as_str(), address.port));
+        let stream = tokio::time::timeout(self.connect_timeout, connecting)
+            .await
+            .map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?
+            .map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        Ok(Link::new(stream, self.frame_bytes_max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn at(port: u16) -> Address {
+        Address { host: "127.0.0.1".to_owned(), port }
+    }
+
+    async fn open() -> (TcpListener, u16) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (listener, port)
+    }
+
+    /// A port nobody listens on.
+    async fn closed() -> u16 {
+        open().await.1
+    }
+
+    #[tokio::test]
+    async fn any_broker_that_answers_will_do() {
+        let (_listener, port) = open().await;
+        let bootstrap = vec![at(closed().await), at(port)];
+        let upstream = Upstream::new(bootstrap, Duration::from_secs(5), 1 << 20);
+        assert!(upstream.dial(None).await.is_ok());
+        upstream.learn_all(vec![(1, at(closed().await)), (2, at(port))]);
+        for _ in 0..4 {
+            assert!(upstream.dial(None).await.is_ok());
+        }
+        assert!(upstream.dial(Some(2)).await.is_ok());
+        let error = upstream.dial(Some(1)).await.unwrap_err();
+        assert!(matches!(error, UpstreamError::Connect { .. }), "{error}");
+        let error = upstream.dial(Some(7)).await.unwrap_err();
+        assert!(matches!(error, UpstreamError::UnknownNode(7)), "{error}");
+    }
+
+    #[tokio::test]
+    async fn brokers_that_left_the_cluster_are_forgotten() {
+        let upstream = Upstream::new(vec![at(1)], Duration::from_secs(5), 1 << 20);
+        upstream.learn_all(vec![(1, at(11)), (2, at(12))]);
+        upstream.learn(3, at(13));
+        assert_eq!(upstream.nodes(), [1, 2, 3]);
+        upstream.learn_all(vec![(2, at(22))]);
+        assert_eq!(upstream.nodes(), [2]);
+        assert_eq!(upstream.view.address(2), Some(at(22)));
+    }
+}
