@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use crate::client::Record;
-use crate::judge::GROUP;
 use crate::order::{Order, marks};
 use crate::sidecar::{LEVELS_MS, RETRIES_MAX};
 
@@ -14,7 +13,7 @@ const FIRST_LEVEL: usize = 2;
 
 /// A first delivery lies where it was produced.
 pub(crate) fn first(record: &Record, order: &Order) {
-    assert_eq!(record.topic, "orders", "{record:?}");
+    assert_eq!(record.topic, order.topic, "{record:?}");
     let (offset, _) = order.home.expect("produced");
     assert_eq!((record.partition, record.offset), (order.partition, offset), "{record:?}");
 }
@@ -32,7 +31,7 @@ pub(crate) fn retry(record: &Record, order: &Order, tag: &str, exact: bool) {
     let said = [
         ("RECONSUME_TIME", failures.as_str()),
         ("MAX_RECONSUME_TIMES", &RETRIES_MAX.to_string()),
-        ("RETRY_TOPIC", "orders"),
+        ("RETRY_TOPIC", order.topic.as_str()),
         ("ORIGIN_MESSAGE_ID", &order.origin()),
         ("x-retry-attempt", &attempt),
         ("x-retry-disposition", "rejected"),
@@ -51,7 +50,7 @@ pub(crate) fn retry(record: &Record, order: &Order, tag: &str, exact: bool) {
 }
 
 /// A dead letter says where it came from and how it ended.
-pub(crate) fn dead_letter(record: &Record, order: &Order, tag: &str) {
+pub(crate) fn dead_letter(record: &Record, order: &Order, (group, tag): (&str, &str)) {
     order.assert_intact(record);
     let marks = marks(record);
     let failures = (RETRIES_MAX + 1).to_string();
@@ -60,14 +59,14 @@ pub(crate) fn dead_letter(record: &Record, order: &Order, tag: &str) {
     let said = [
         ("RECONSUME_TIME", failures.as_str()),
         ("ORIGIN_MESSAGE_ID", &order.origin()),
-        ("RETRY_TOPIC", "orders"),
+        ("RETRY_TOPIC", order.topic.as_str()),
         ("x-retry-attempt", &failures),
         ("x-retry-disposition", "max_attempts"),
         ("x-retry-reason", &reason),
-        ("__dlq.errors.topic", "orders"),
+        ("__dlq.errors.topic", order.topic.as_str()),
         ("__dlq.errors.partition", &order.partition.to_string()),
         ("__dlq.errors.offset", &offset.to_string()),
-        ("__dlq.errors.group", GROUP),
+        ("__dlq.errors.group", group),
         ("__dlq.errors.delivery.count", &failures),
         ("__dlq.errors.message", &reason),
     ];

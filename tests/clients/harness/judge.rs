@@ -8,20 +8,17 @@ use reprise::clock::Clock;
 use crate::client::{Client, Fate, Record, records};
 use crate::expect;
 use crate::order::{Order, Plan, Way, When, tag_of};
+use crate::scene::Scene;
 use crate::sidecar::Sidecar;
 
-/// The group of the application.
-pub(crate) const GROUP: &str = "shop";
-/// What the application subscribes to.
-pub(crate) const SUBSCRIPTION: &str = "subscribe orders,retry.shop";
 /// Longest wait for everything to be worked off.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(200);
-const RETRY_TOPIC: &str = "retry.shop";
 
 /// All orders of a scenario.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Judge {
+    scene: Scene,
     pub(crate) orders: BTreeMap<String, Order>,
     /// Received and not yet committed, by order and attempt.
     open: BTreeMap<(String, u32), Open>,
@@ -51,6 +48,11 @@ pub(crate) struct Failed {
 }
 
 impl Judge {
+    pub(crate) fn new(scene: &Scene) -> Self {
+        let (orders, open) = (BTreeMap::new(), BTreeMap::new());
+        Self { scene: scene.clone(), orders, open, somebody_left: false }
+    }
+
     /// Produces orders `<name>-0`, `<name>-1` … in one go, spread over the four partitions.
     pub(crate) fn produce(&mut self, client: &mut Client, name: &str, plans: &[Plan]) {
         self.produce_filled(client, name, plans, "");
@@ -66,7 +68,7 @@ impl Judge {
     ) {
         for ((n, plan), partition) in plans.iter().enumerate().zip((0..4).cycle()) {
             let tag = format!("{name}-{n}");
-            let order = Order::new(&tag, partition, *plan, filler);
+            let order = Order::new(&tag, (&self.scene.topic, partition), *plan, filler);
             client.run(&format!("produce {}", order.words(&tag)));
             self.orders.insert(tag, order);
         }
@@ -118,11 +120,12 @@ impl Judge {
     pub(crate) fn receive(&mut self, client: &Client, records: &[Record]) -> Vec<Failed> {
         let mut failed = Vec::new();
         let exact = !self.somebody_left;
+        let retry_topic = self.scene.retry_topic();
         for record in records {
             let tag = tag_of(record);
             let order = self.order(&tag);
             order.assert_intact(record);
-            let is_retry = record.topic == RETRY_TOPIC;
+            let is_retry = record.topic == retry_topic;
             let attempt = if is_retry { order.failures + 1 } else { 1 };
             if is_retry {
                 expect::retry(record, order, &tag, exact);
@@ -141,6 +144,9 @@ impl Judge {
                 let place = format!("{}-{}@{}", record.topic, record.partition, record.offset);
                 let Plan { way, when, codec, .. } = order.plan;
                 let counts = is_retry || order.failures == 0;
+                // Told behind the commit, while its retry is handed out, a second failure of the
+                // original could not be told from one of the hand-out (docs/semantics.md).
+                let when = if counts { when } else { When::BeforeCommit };
                 failed.push(Failed { tag: tag.clone(), place, way, when, codec, counts });
             }
             self.open.insert((tag, attempt), Open { client: client.name.clone(), worked });
@@ -227,10 +233,18 @@ impl Judge {
 }
 
 /// Leaves the nacks in the client's queue.
-pub(crate) fn queue_nacks(client: &mut Client, failed: &[Failed]) {
-    for Failed { tag, place, way, codec, .. } in failed {
+fn queue_nacks(client: &mut Client, failed: &[Failed]) {
+    for failed in failed {
+        client.run(&failed.command());
+    }
+}
+
+impl Failed {
+    /// Queues its nack.
+    pub(crate) fn command(&self) -> String {
+        let Self { tag, place, way, codec, .. } = self;
         let way = if *way == Way::Value { "value" } else { "reference" };
-        client.run(&format!("nack {tag} {codec} {place} {way}"));
+        format!("nack {tag} {codec} {place} {way}")
     }
 }
 

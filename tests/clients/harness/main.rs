@@ -20,6 +20,7 @@ mod judge;
 mod order;
 mod program;
 mod scenario;
+mod scene;
 mod sidecar;
 mod wait;
 

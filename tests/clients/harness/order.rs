@@ -52,6 +52,7 @@ impl Plan {
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) plan: Plan,
+    pub(crate) topic: String,
     pub(crate) partition: i32,
     pub(crate) key: String,
     pub(crate) value: String,
@@ -71,10 +72,16 @@ pub(crate) struct Order {
 
 impl Order {
     /// The value is `<tag>|<filler>`.
-    pub(crate) fn new(tag: &str, partition: i32, plan: Plan, filler: &str) -> Self {
+    pub(crate) fn new(
+        tag: &str,
+        (topic, partition): (&str, i32),
+        plan: Plan,
+        filler: &str,
+    ) -> Self {
         let header = |name: &str, value: &str| (name.to_owned(), hex(value));
         Self {
             plan,
+            topic: topic.to_owned(),
             partition,
             key: hex(&format!("key of {tag}")),
             value: hex(&format!("{tag}|{filler}")),
@@ -98,8 +105,8 @@ impl Order {
     pub(crate) fn words(&self, tag: &str) -> String {
         let headers: Vec<String> =
             self.headers.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let Self { plan, partition, key, value, .. } = self;
-        format!("{tag} {} orders {partition} {key} {value} {}", plan.codec, headers.join(" "))
+        let Self { plan, topic, partition, key, value, .. } = self;
+        format!("{tag} {} {topic} {partition} {key} {value} {}", plan.codec, headers.join(" "))
     }
 
     /// Whether it has to be in the dead letters.
@@ -110,7 +117,7 @@ impl Order {
     /// The origin as headers name it.
     pub(crate) fn origin(&self) -> String {
         let (offset, _) = self.home.expect("produced");
-        format!("orders-{}@{offset}", self.partition)
+        format!("{}-{}@{offset}", self.topic, self.partition)
     }
 
     /// Key, value, timestamp and the application's own headers are those that were produced.

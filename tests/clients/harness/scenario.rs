@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crate::client::{Client, Record};
 use crate::expect;
-use crate::judge::{GROUP, Judge, PATIENCE, SUBSCRIPTION, poll_all, queue_nacks};
+use crate::judge::{Judge, PATIENCE, poll_all};
 use crate::order::{ALWAYS, Plan, hex, tag_of};
 use crate::program::Program;
+use crate::scene::Scene;
 use crate::sidecar::{RETRIES_MAX, Sidecar};
 use crate::wait::until;
 
@@ -23,6 +24,7 @@ struct Stage {
     program: Program,
     dir: PathBuf,
     sidecar: Sidecar,
+    scene: Scene,
 }
 
 impl Stage {
@@ -32,8 +34,9 @@ impl Stage {
         let dir = root.join(format!("{}-{name}", program.name()));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).unwrap();
-        let sidecar = Sidecar::start(&dir);
-        Self { program, dir, sidecar }
+        let scene = Scene::new();
+        let sidecar = Sidecar::start(&dir, &scene);
+        Self { program, dir, sidecar, scene }
     }
 
     fn client(&self, name: &str, group: &str, session: Duration) -> Client {
@@ -42,23 +45,25 @@ impl Stage {
 
     /// A member of the application's group.
     fn member(&self, name: &str, session: Duration) -> Client {
-        let mut client = self.client(name, GROUP, session);
-        client.run(SUBSCRIPTION);
+        let mut client = self.client(name, &self.scene.group, session);
+        client.run(&self.scene.subscription());
         client
     }
 }
 
 pub(crate) fn records_of_every_codec_come_back_byte_for_byte(program: Program) {
     let stage = Stage::new(program, "codecs");
-    let mut judge = Judge::default();
+    let mut judge = Judge::new(&stage.scene);
     let mut a = stage.member("a", LONG_SESSION);
     for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
         let pattern: String = (0..64).map(|_| fastrand::alphanumeric()).collect();
         let plans: Vec<Plan> =
             (0..6).map(|n| Plan { codec, ..Plan::mixed(n, u32::from(n < 4)) }).collect();
         judge.produce_filled(&mut a, codec, &plans, &pattern.repeat(40));
-        let plain = lies_in(&stage.sidecar.data_dir(), pattern.repeat(2).as_bytes());
-        assert_eq!(plain, codec == "none", "{codec} batches are kept as they came");
+        if stage.sidecar.is_the_cluster() {
+            let plain = lies_in(&stage.sidecar.data_dir(), pattern.repeat(2).as_bytes());
+            assert_eq!(plain, codec == "none", "{codec} batches are kept as they came");
+        }
     }
     judge.finish(&mut [&mut a], &stage.sidecar);
     a.close();
@@ -66,11 +71,11 @@ pub(crate) fn records_of_every_codec_come_back_byte_for_byte(program: Program) {
 
 pub(crate) fn a_failed_record_comes_back_once_per_attempt_and_holds_up_nobody(program: Program) {
     let stage = Stage::new(program, "ladder");
-    let mut judge = Judge::default();
+    let mut judge = Judge::new(&stage.scene);
     let mut a = stage.member("a", LONG_SESSION);
     judge.produce(&mut a, "slow", &[Plan::mixed(0, 1)]);
     let slow = received(&mut a);
-    let place = format!("orders-{}@{}", slow.partition, slow.offset);
+    let place = format!("{}-{}@{}", slow.topic, slow.partition, slow.offset);
     a.run(&format!("nack slow-0 none {place} value x-retry-delay-ms={}", hex("3600000")));
     assert!(a.flush().iter().all(|(_, fate)| fate.is_ok()));
     a.run("commit");
@@ -90,7 +95,7 @@ pub(crate) fn a_failed_record_comes_back_once_per_attempt_and_holds_up_nobody(pr
 
 pub(crate) fn exhausted_records_lie_in_the_dead_letter_topic(program: Program) {
     let stage = Stage::new(program, "dead-letters");
-    let mut judge = Judge::default();
+    let mut judge = Judge::new(&stage.scene);
     let mut a = stage.member("a", LONG_SESSION);
     let plans: Vec<Plan> =
         (0..12).map(|n| Plan::mixed(n, if n % 3 == 0 { ALWAYS } else { 0 })).collect();
@@ -98,8 +103,10 @@ pub(crate) fn exhausted_records_lie_in_the_dead_letter_topic(program: Program) {
     judge.finish(&mut [&mut a], &stage.sidecar);
     a.close();
     for reader in ["audit", "support"] {
-        let mut reader = stage.client(reader, reader, LONG_SESSION);
-        reader.run("subscribe dlq.shop");
+        let dlq = stage.scene.dead_letter_topic();
+        let group = stage.scene.other_group(reader);
+        let mut reader = stage.client(reader, &group, LONG_SESSION);
+        reader.run(&format!("subscribe {dlq}"));
         let mut letters: Vec<Record> = Vec::new();
         until(PATIENCE, "the dead letters are read", || {
             letters.extend(reader.poll(Duration::from_millis(200)));
@@ -113,9 +120,9 @@ pub(crate) fn exhausted_records_lie_in_the_dead_letter_topic(program: Program) {
             BTreeSet::from(["order-0", "order-3", "order-6", "order-9"].map(Into::into))
         );
         for (letter, offset) in letters.iter().zip(0..) {
-            assert_eq!((letter.topic.as_str(), letter.offset), ("dlq.shop", offset));
+            assert_eq!((letter.topic.as_str(), letter.offset), (dlq.as_str(), offset));
             let tag = tag_of(letter);
-            expect::dead_letter(letter, &judge.orders[&tag], &tag);
+            expect::dead_letter(letter, &judge.orders[&tag], (&stage.scene.group, &tag));
         }
         reader.run("commit");
         reader.close();
@@ -124,15 +131,14 @@ pub(crate) fn exhausted_records_lie_in_the_dead_letter_topic(program: Program) {
 
 pub(crate) fn two_members_share_the_retries_through_a_rebalance(program: Program) {
     let stage = Stage::new(program, "rebalance");
-    let mut judge = Judge::default();
+    let retry = format!("{}-0", stage.scene.retry_topic());
+    let mut judge = Judge::new(&stage.scene);
     let mut a = stage.member("a", LONG_SESSION);
     judge.produce(&mut a, "early", &failing(24));
     judge.rounds_until(&mut [&mut a], "some wait", |judge, _| judge.waiting() > 4);
     let mut b = stage.member("b", LONG_SESSION);
     judge.rounds_until(&mut [&mut a, &mut b], "both have their share", |_, clients| {
-        clients
-            .iter()
-            .all(|client| client.owned.len() == 3 && client.owned.contains("retry.shop-0"))
+        clients.iter().all(|client| client.owned.len() == 3 && client.owned.contains(&retry))
     });
     judge.produce(&mut a, "middle", &failing(24));
     judge.finish(&mut [&mut a, &mut b], &stage.sidecar);
@@ -146,7 +152,8 @@ pub(crate) fn two_members_share_the_retries_through_a_rebalance(program: Program
 
 pub(crate) fn a_killed_client_loses_nothing_and_changes_no_count(program: Program) {
     let stage = Stage::new(program, "killed");
-    let mut judge = Judge::default();
+    let retry_topic = stage.scene.retry_topic();
+    let mut judge = Judge::new(&stage.scene);
     let mut a = stage.member("a", SHORT_SESSION);
     judge.produce(&mut a, "early", &failing(16));
     judge.rounds_until(&mut [&mut a], "some wait", |judge, _| judge.waiting() > 4);
@@ -155,7 +162,7 @@ pub(crate) fn a_killed_client_loses_nothing_and_changes_no_count(program: Progra
     let (mut firsts, mut retries) = (0, 0);
     until(PATIENCE, "first deliveries and retries are in hand", || {
         let records = poll_all(&mut [&mut a]).concat();
-        let of_retries = records.iter().filter(|record| record.topic == "retry.shop").count();
+        let of_retries = records.iter().filter(|record| record.topic == retry_topic).count();
         retries += of_retries;
         firsts += records.len() - of_retries;
         failed.extend(judge.receive(&a, &records));
@@ -182,7 +189,7 @@ pub(crate) fn a_stopped_sidecar_comes_back_as_it_was(program: Program) {
 /// Retries wait, records are in hand, some are nacked while nobody listens.
 fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     let mut stage = Stage::new(program, name);
-    let mut judge = Judge::default();
+    let mut judge = Judge::new(&stage.scene);
     let mut a = stage.member("a", LONG_SESSION);
     let mut b = stage.member("b", LONG_SESSION);
     judge.rounds_until(&mut [&mut a, &mut b], "both have their share", |_, clients| {
@@ -201,9 +208,15 @@ fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     });
     let rebalances = (a.rebalances, b.rebalances);
     stop(&mut stage.sidecar);
-    queue_nacks(&mut a, &failed);
+    // A producer that finds no broker at all may wait for one before it queues anything.
+    for failed in &failed {
+        a.send(&failed.command());
+    }
     a.send("flush");
     stage.sidecar.start_again();
+    for _ in &failed {
+        a.answer().unwrap_or_else(|error| panic!("{error}"));
+    }
     let fates = crate::client::fates(a.answer().unwrap_or_else(|error| panic!("{error}")));
     judge.nacked(&failed, fates);
     judge.commit(&mut a);

@@ -6,14 +6,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use serde_json::Value;
 
+use crate::scene::Scene;
 use crate::wait::until;
 
 /// The delay table of every scenario; the first retry takes the third.
 pub(crate) const LEVELS_MS: [u64; 6] = [50, 100, 300, 400, 500, 600];
 /// Retries before the dead letters.
 pub(crate) const RETRIES_MAX: u32 = 3;
+
+/// Of the topic of orders.
+const PARTITIONS: i32 = 4;
 
 const START_MAX: Duration = Duration::from_secs(20);
 const STOP_MAX: Duration = Duration::from_secs(20);
@@ -25,18 +31,28 @@ pub(crate) struct Sidecar {
     port: u16,
     child: Option<Child>,
     admin: String,
+    is_the_cluster: bool,
 }
 
 impl Sidecar {
-    /// Starts with an empty data directory below `dir`; logs stay there.
-    pub(crate) fn start(dir: &Path) -> Self {
+    /// Starts with an empty data directory below `dir`; logs stay there. In front of the cluster
+    /// that `CLIENTS_UPSTREAM` names, if it does; by itself otherwise.
+    pub(crate) fn start(dir: &Path, scene: &Scene) -> Self {
         let port = free_port();
+        let upstream = std::env::var("CLIENTS_UPSTREAM").ok().filter(|to| !to.is_empty());
+        let cluster = match &upstream {
+            Some(bootstrap) => format!("upstream: {{bootstrap: '{bootstrap}'}}"),
+            None => {
+                format!("topics: {{list: [{{name: {}, partitions: {PARTITIONS}}}]}}", scene.topic)
+            }
+        };
         let levels: Vec<String> = LEVELS_MS.iter().map(|ms| format!("{ms}ms")).collect();
         let config = format!(
             "listen: [{{address: '127.0.0.1:{port}'}}]\n\
              admin: {{address: '127.0.0.1:0'}}\n\
              data_dir: '{}'\n\
-             topics: {{list: [{{name: orders, partitions: 4}}]}}\n\
+             journal: {{ephemeral: accept}}\n\
+             {cluster}\n\
              retry: {{max_reconsume_times: {RETRIES_MAX}, levels: {}}}\n\
              membership: {{session_timeout_min: 1s}}\n\
              drain: {{timeout: 200ms}}\n",
@@ -44,9 +60,29 @@ impl Sidecar {
             levels.join(" "),
         );
         fs::write(dir.join("config.yaml"), config).unwrap();
-        let mut sidecar = Self { dir: dir.to_owned(), port, child: None, admin: String::new() };
+        let is_the_cluster = upstream.is_none();
+        let (dir, admin) = (dir.to_owned(), String::new());
+        let mut sidecar = Self { dir, port, child: None, admin, is_the_cluster };
         sidecar.start_again();
+        if !is_the_cluster {
+            sidecar.make_topic(&scene.topic);
+        }
         sidecar
+    }
+
+    /// Whether it stands in front of no other.
+    pub(crate) fn is_the_cluster(&self) -> bool {
+        self.is_the_cluster
+    }
+
+    /// By an administrator who knows only the sidecar's address.
+    fn make_topic(&self, topic: &str) {
+        let admin: AdminClient<_> =
+            ClientConfig::new().set("bootstrap.servers", self.address()).create().unwrap();
+        let topic = NewTopic::new(topic, PARTITIONS, TopicReplication::Fixed(-1));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let made = runtime.block_on(admin.create_topics([&topic], &AdminOptions::new()));
+        assert!(made.unwrap().into_iter().all(|made| made.is_ok()));
     }
 
     pub(crate) fn address(&self) -> String {
