@@ -62,7 +62,9 @@ impl Members {
         let Joined { key, protocol, metadata, session_ms, led } = joined;
         group.members.insert(key, Known { metadata, session_ms, heard: now });
         group.protocol = protocol;
-        group.led = led;
+        if !led.is_empty() {
+            group.led = led;
+        }
     }
 
     /// The protocol the group chose when a member last joined through here.
@@ -151,6 +153,16 @@ mod tests {
         assert_eq!(members.expire(MonoMs(30_001)), []);
         assert_eq!(members.expire(MonoMs(45_001)), [(group.clone(), "restarted".into())]);
         assert!(members.subscription(&group, &"b".into()).is_some(), "it was heard of since");
+    }
+
+    #[test]
+    fn whoever_joins_after_the_leader_takes_nothing_from_it() {
+        let (members, group) = (Members::default(), GroupId::from("shop"));
+        let led = BTreeMap::from([(MemberId::from("b"), Bytes::from_static(b"b's topics"))]);
+        members.joined(&group, Joined { led, ..joined("a", 10_000) }, MonoMs(0));
+        members.joined(&group, joined("b", 10_000), MonoMs(0));
+        let told = members.led(&group, &"b".into());
+        assert_eq!(told, Some(Bytes::from_static(b"b's topics")));
     }
 
     #[test]

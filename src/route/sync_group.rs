@@ -74,6 +74,11 @@ pub(super) async fn relayed(
     let group = group_of(&request.group_id);
     let member_id = MemberId::new(&request.member_id);
     let key = member_key(&member_id, request.group_instance_id.as_deref());
+    if !router.has_lane(&group) {
+        // The names are the cluster's. What the member held before goes back to the queue.
+        router.engine.leave(&group, key);
+        return link.call(head, &request).await;
+    }
     let protocol = router.members.protocol(&group);
     let given = std::mem::take(&mut request.assignments);
     let given = given.into_iter().map(|to| (MemberId::new(&to.member_id), to.assignment));

@@ -194,6 +194,11 @@ impl Got {
         Some(String::from_utf8(value.to_vec()).unwrap())
     }
 
+    /// Failures charged so far, as the record says.
+    pub fn reconsume_times(&self) -> i64 {
+        self.number("RECONSUME_TIME")
+    }
+
     pub fn number(&self, name: &str) -> i64 {
         self.header(name).unwrap_or_else(|| panic!("no header {name}")).parse().unwrap()
     }

@@ -9,6 +9,7 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::list_offsets_response::ListOffsetsPartitionResponse;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::metadata_response::MetadataResponseBroker;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
 use kafka_protocol::messages::{
@@ -17,8 +18,8 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
-use super::PATIENCE;
 use super::batch::{Got, Rec, plain, unpack};
+use super::{PATIENCE, in_front};
 
 /// Text in a request.
 pub fn s<T: From<StrBytes>>(text: &str) -> T {
@@ -29,6 +30,8 @@ pub fn s<T: From<StrBytes>>(text: &str) -> T {
 pub struct Client {
     stream: TcpStream,
     next: i32,
+    /// The connection to the cluster's broker, where the sidecar stands in front of one.
+    broker: Option<Box<Self>>,
     /// What the client calls itself.
     pub id: String,
 }
@@ -46,13 +49,30 @@ impl Client {
         let stream = TcpStream::connect(addr).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { stream, next: 1, id: "test".to_owned() }
+        Self { stream, next: 1, broker: None, id: "test".to_owned() }
     }
 
     /// Another connection of the same client object: to the address Metadata tells.
     pub fn another(&mut self) -> Self {
         let told = self.call(9, &MetadataRequest::default());
-        let broker = &told.brokers[0];
+        self.connect_to(told.brokers.last().unwrap())
+    }
+
+    /// The connection on which this topic is produced and fetched: the sidecar leads its own, the
+    /// cluster's broker all others.
+    pub fn leader(&mut self, topic: &str) -> &mut Self {
+        let ours = ["retry.", "dlq.", "%"].iter().any(|prefix| topic.starts_with(prefix));
+        if !in_front() || ours {
+            return self;
+        }
+        if self.broker.is_none() {
+            let told = self.call(9, &MetadataRequest::default());
+            self.broker = Some(Box::new(self.connect_to(&told.brokers[0])));
+        }
+        self.broker.as_mut().unwrap()
+    }
+
+    fn connect_to(&self, broker: &MetadataResponseBroker) -> Self {
         let port = u16::try_from(broker.port).unwrap();
         let ip: std::net::IpAddr = broker.host.parse().unwrap();
         Self { id: self.id.clone(), ..Self::connect(SocketAddr::new(ip, port)) }
@@ -98,6 +118,11 @@ impl Client {
     /// Bytes as they are.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Another hand on the same connection, to write while somebody reads.
+    pub fn writer(&self) -> TcpStream {
+        self.stream.try_clone().unwrap()
     }
 
     /// Bytes as they are, to a peer that may have closed already.
@@ -170,7 +195,8 @@ impl Client {
 
     /// Produces one batch with acks all.
     pub fn produce(&mut self, topic: &str, index: i32, batch: Bytes) -> PartitionProduceResponse {
-        self.call(9, &produce_request(topic, index, batch, -1))
+        self.leader(topic)
+            .call(9, &produce_request(topic, index, batch, -1))
             .responses
             .remove(0)
             .partition_responses
@@ -193,7 +219,7 @@ impl Client {
     /// Fetches one partition.
     pub fn fetch(&mut self, topic: &str, index: i32, offset: i64, wait_ms: i32) -> PartitionData {
         let request = fetch_request(topic, index, offset, wait_ms);
-        let mut answer = self.call(12, &request);
+        let mut answer = self.leader(topic).call(12, &request);
         assert_eq!(answer.error_code, 0);
         assert_eq!((answer.responses.len(), answer.session_id), (1, 0));
         let mut topic = answer.responses.remove(0);
@@ -225,7 +251,7 @@ impl Client {
         let asked =
             ListOffsetsTopic::default().with_name(s(topic)).with_partitions(vec![partition]);
         let request = ListOffsetsRequest::default().with_topics(vec![asked]);
-        self.call(version, &request).topics.remove(0).partitions.remove(0)
+        self.leader(topic).call(version, &request).topics.remove(0).partitions.remove(0)
     }
 }
 

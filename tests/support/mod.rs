@@ -11,9 +11,10 @@ pub mod member;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use reprise::config::Config;
+use reprise::config::{Config, HostPort, Upstream};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -24,12 +25,25 @@ pub use member::{Member, rebalance};
 /// Longer than anything a test waits for; only a broken build comes near it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Whether the sidecars of this test binary stand in front of a cluster, which is another sidecar
+/// by itself: the same tests hold in both modes.
+pub fn in_front() -> bool {
+    env!("CARGO_CRATE_NAME").ends_with("upstream")
+}
+
+/// What the cluster behind is told: names of its own, so that one of the sidecar's that slips
+/// through is no topic there.
+const BEHIND: &str = "names: {retry: 'not-here.{group}', dead_letters: 'nor-here.{group}'}\n\
+    membership: {initial_rebalance_delay: 0s}";
+
 /// A running sidecar.
 pub struct Server {
     runtime: Runtime,
     running: Option<reprise::server::Server>,
     config: Config,
     _dir: TempDir,
+    /// Dropped last: the sidecar's links end first.
+    cluster: Option<Arc<Server>>,
 }
 
 impl Server {
@@ -40,20 +54,56 @@ impl Server {
 
     /// With this configuration; ports, data directory and session bounds are set here.
     pub fn with(yaml: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let mut config = Config::parse("test", yaml, &[], &[]).unwrap().config;
-        config.data_dir = dir.path().join("data").display().to_string();
-        config.membership.session_timeout_min = Duration::from_millis(100);
-        config.listen[0].address.port = 0;
-        config.admin.address.as_mut().unwrap().port = 0;
-        Self::over(dir, config)
+        let (dir, config) = prepare(yaml);
+        if !in_front() {
+            return Self::over(dir, config, None);
+        }
+        let cluster = Arc::new(Self::behind(&config));
+        Self::before(dir, config, cluster)
     }
 
-    fn over(dir: TempDir, config: Config) -> Self {
+    /// A second sidecar in front of the same cluster.
+    pub fn beside(&self) -> Self {
+        let (dir, config) = prepare("retry: {levels: 20ms}");
+        Self::before(dir, config, Arc::clone(self.cluster.as_ref().unwrap()))
+    }
+
+    /// A cluster by itself, whatever the test binary: to be stopped while a sidecar stands before it.
+    pub fn alone() -> Self {
+        let (dir, config) = prepare(BEHIND);
+        Self::over(dir, config, None)
+    }
+
+    /// In front of whatever listens there.
+    pub fn in_front_of(addr: SocketAddr, yaml: &str) -> Self {
+        let (dir, mut config) = prepare(yaml);
+        config.upstream = Some(upstream(addr));
+        Self::over(dir, config, None)
+    }
+
+    /// The cluster behind a sidecar with this configuration; groups and topics live there.
+    fn behind(sidecar: &Config) -> Self {
+        let (dir, mut config) = prepare(BEHIND);
+        config.membership = sidecar.membership.clone();
+        config.topics = sidecar.topics.clone();
+        Self::over(dir, config, None)
+    }
+
+    fn before(dir: TempDir, mut config: Config, cluster: Arc<Self>) -> Self {
+        config.upstream = Some(upstream(cluster.addr()));
+        Self::over(dir, config, Some(cluster))
+    }
+
+    /// The cluster behind this sidecar.
+    pub fn cluster(&self) -> &Self {
+        self.cluster.as_ref().unwrap()
+    }
+
+    fn over(dir: TempDir, config: Config, cluster: Option<Arc<Self>>) -> Self {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
         let running = runtime.block_on(reprise::server::Server::start(config.clone())).unwrap();
-        Self { runtime, running: Some(running), config, _dir: dir }
+        Self { runtime, running: Some(running), config, _dir: dir, cluster }
     }
 
     /// What kill -9 would leave at this moment, started again beside this one.
@@ -62,13 +112,23 @@ impl Server {
         copy(Path::new(&self.config.data_dir), &dir.path().join("data"));
         let mut config = self.config.clone();
         config.data_dir = dir.path().join("data").display().to_string();
-        Self::over(dir, config)
+        Self::over(dir, config, self.cluster.clone())
     }
 
     /// Stops cleanly and starts again over the same data directory.
     pub fn restart(&mut self) {
+        self.stop();
+        self.start_again();
+    }
+
+    /// Stops cleanly; the next start is at the same address.
+    pub fn stop(&mut self) {
         let running = self.running.take().unwrap();
+        self.config.listen[0].address.port = running.kafka_addr().port();
         self.runtime.block_on(running.shutdown());
+    }
+
+    pub fn start_again(&mut self) {
         let config = self.config.clone();
         let again = self.runtime.block_on(reprise::server::Server::start(config)).unwrap();
         self.running = Some(again);
@@ -134,6 +194,21 @@ impl Server {
     fn server(&self) -> &reprise::server::Server {
         self.running.as_ref().unwrap()
     }
+}
+
+fn prepare(yaml: &str) -> (TempDir, Config) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::parse("test", yaml, &[], &[]).unwrap().config;
+    config.data_dir = dir.path().join("data").display().to_string();
+    config.membership.session_timeout_min = Duration::from_millis(100);
+    config.listen[0].address.port = 0;
+    config.admin.address.as_mut().unwrap().port = 0;
+    (dir, config)
+}
+
+fn upstream(addr: SocketAddr) -> Upstream {
+    let bootstrap = vec![HostPort { host: addr.ip().to_string(), port: addr.port() }];
+    Upstream { bootstrap, ..Upstream::default() }
 }
 
 fn copy(from: &Path, to: &Path) {

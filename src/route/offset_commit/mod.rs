@@ -26,6 +26,9 @@ pub(super) use relayed::relayed;
 /// How long a commit waits for the nacks it passes and for the disk (docs/semantics.md).
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What became of all partitions of one kind.
+type Done = Result<(), ResponseError>;
+
 /// What one partition of the request is.
 enum Part {
     /// An ordinary offset.
@@ -66,16 +69,26 @@ pub(super) async fn answer(
         })
         .collect();
     let lane = in_time(lane_part(router, &group, parts.iter().flatten())).await;
-    let stored = in_time(store(router, &group, &parts)).await;
+    let stored = in_time(store(router, &group, parts.iter().flatten())).await;
     respond(&request, |topic, partition| {
         match parts.get(topic).and_then(|parts| parts.get(partition)) {
-            Some(Part::Store(_)) => stored.map_or_else(|error| error.code(), |()| 0),
-            Some(Part::Lane(_)) => lane.map_or_else(|error| error.code(), |()| 0),
-            Some(Part::Ignore) => 0,
-            Some(Part::Refuse(error)) => error.code(),
+            Some(part) => part.code(lane, stored),
             None => ResponseError::UnknownServerError.code(),
         }
     })
+}
+
+impl Part {
+    /// The error code of this partition, when lane and store came to this.
+    fn code(&self, lane: Done, stored: Done) -> i16 {
+        let done = match self {
+            Self::Store(_) => stored,
+            Self::Lane(_) => lane,
+            Self::Ignore => Ok(()),
+            Self::Refuse(error) => Err(*error),
+        };
+        done.map_or_else(|error| error.code(), |()| 0)
+    }
 }
 
 /// A commit that cannot be made durable in time is refused; the client tries again.
@@ -141,10 +154,12 @@ async fn lane_part(
 }
 
 /// Stores ordinary offsets, behind every nack that came before.
-async fn store(router: &Router, group: &GroupId, parts: &[Vec<Part>]) -> Result<(), ResponseError> {
+async fn store(
+    router: &Router,
+    group: &GroupId,
+    parts: impl Iterator<Item = &Part>,
+) -> Result<(), ResponseError> {
     let items: Vec<CommitItem> = parts
-        .iter()
-        .flatten()
         .filter_map(|part| if let Part::Store(item) = part { Some(item.clone()) } else { None })
         .collect();
     if items.is_empty() {

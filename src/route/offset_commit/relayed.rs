@@ -3,15 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
 use kafka_protocol::messages::{HeartbeatRequest, OffsetCommitRequest, OffsetCommitResponse};
 
 use crate::engine::EngineError;
 use crate::group::member_key;
-use crate::model::{GroupId, LaneOffset, MemberId, TopicName};
+use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
-use crate::route::offset_commit::{Part, in_time, lane_part, respond};
+use crate::route::offset_commit::{Part, in_time, lane_part, part, respond, store};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, ResponseError};
@@ -54,11 +53,15 @@ pub(in crate::route) async fn relayed(
             router.heard_of(conn, &group, &key);
         }
     }
-    let lane = match refusal {
-        Some(error) => Err(error),
-        None => in_time(lane_part(router, &group, ours.values())).await,
+    // Offsets of dead letters are kept here: nothing of ours appears in the cluster.
+    let (lane, kept) = match refusal {
+        Some(error) => (Err(error), Err(error)),
+        None => (
+            in_time(lane_part(router, &group, ours.values())).await,
+            in_time(store(router, &group, ours.values())).await,
+        ),
     };
-    Ok(merge(&request, &response, &ours, lane))
+    Ok(merge(&request, &response, |named| ours.get(named).map(|part| part.code(lane, kept))))
 }
 
 fn is_ours(router: &Router, topic: &TopicName) -> bool {
@@ -75,25 +78,12 @@ fn own_parts(
     for topic in &request.topics {
         let name = topic_of(&topic.name);
         if is_ours(router, &name) {
-            let part = |asked| own_part(router, group, &name, asked);
+            let part = |asked| part(router, group, &name, asked);
             let parts = topic.partitions.iter();
             ours.extend(parts.map(|asked| ((name.clone(), asked.partition_index), part(asked))));
         }
     }
     ours
-}
-
-fn own_part(
-    router: &Router,
-    group: &GroupId,
-    topic: &TopicName,
-    asked: &OffsetCommitRequestPartition,
-) -> Part {
-    let owner = router.names.group_of_retry(&router.names.canonical(topic));
-    match LaneOffset::from_kafka(asked.committed_offset) {
-        Some(lane) if owner.as_ref() == Some(group) => Part::Lane(lane),
-        _ => Part::Ignore,
-    }
 }
 
 fn first_error(response: &OffsetCommitResponse) -> Option<ResponseError> {
@@ -166,8 +156,7 @@ async fn noted(noting: impl Future<Output = Result<(), EngineError>>) -> Result<
 fn merge(
     request: &OffsetCommitRequest,
     response: &OffsetCommitResponse,
-    ours: &BTreeMap<Named, Part>,
-    lane: Result<(), ResponseError>,
+    ours: impl Fn(&Named) -> Option<i16>,
 ) -> OffsetCommitResponse {
     let mut theirs = BTreeMap::new();
     for topic in &response.topics {
@@ -175,13 +164,9 @@ fn merge(
         let answers = topic.partitions.iter();
         theirs.extend(answers.map(|p| ((name.clone(), p.partition_index), p.error_code)));
     }
-    let code = |named: &Named| match ours.get(named) {
-        Some(Part::Lane(_)) => lane.map_or_else(|error| error.code(), |()| 0),
-        Some(_) => 0,
-        None => {
-            let forgotten = ResponseError::UnknownServerError.code();
-            theirs.get(named).copied().unwrap_or(forgotten)
-        }
+    let code = |named: &Named| {
+        let forgotten = ResponseError::UnknownServerError.code();
+        ours(named).or_else(|| theirs.get(named).copied()).unwrap_or(forgotten)
     };
     let mut whole = respond(request, |topic, partition| {
         let topic = request.topics.get(topic);

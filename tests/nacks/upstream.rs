@@ -1,0 +1,11 @@
+//! In front of a cluster: Produce to a retry topic: what each nack counts as, and what comes back.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad;
+mod batches;
+mod ladder;
+mod named;

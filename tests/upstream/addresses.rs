@@ -1,0 +1,107 @@
+//! Addresses: a client is told ours, never a broker's.
+
+use kafka_protocol::messages::{
+    DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest, MetadataResponse,
+};
+
+use crate::support::client::s;
+use crate::support::{Client, Rec, Server};
+
+fn house() -> (Server, Client) {
+    let server = Server::start();
+    let mut client = server.client();
+    client.create("orders", 1);
+    (server, client)
+}
+
+#[test]
+fn each_broker_has_an_address_here_and_this_node_is_one_more() {
+    let (server, mut client) = house();
+    for version in 1..=13 {
+        let told: MetadataResponse = client.call(version, &MetadataRequest::default());
+        let nodes: Vec<i32> = told.brokers.iter().map(|broker| broker.node_id.0).collect();
+        assert_eq!(nodes, [server.cluster().node_id(), server.node_id()], "v{version}");
+        let behind = i32::from(server.cluster().addr().port());
+        let own = i32::from(server.addr().port());
+        assert!(told.brokers.iter().all(|broker| broker.port != behind), "v{version}");
+        assert_eq!(told.brokers[1].port, own);
+        assert_eq!(told.brokers[0].host, told.brokers[1].host, "one client object, one host");
+        assert!(told.brokers[0].host.starts_with("127."));
+    }
+}
+
+#[test]
+fn a_coordinator_is_a_broker_at_its_address_here() {
+    let (server, mut client) = house();
+    let brokers = client.call(9, &MetadataRequest::default()).brokers;
+    let mut request = FindCoordinatorRequest::default();
+    request.key = s("shop");
+    let told = client.call(3, &request);
+    assert_eq!((told.error_code, told.node_id.0), (0, server.cluster().node_id()));
+    assert_eq!((&told.host, told.port), (&brokers[0].host, brokers[0].port));
+    let mut request = FindCoordinatorRequest::default();
+    request.coordinator_keys = vec![s("shop"), s("store")];
+    for told in client.call(4, &request).coordinators {
+        assert_eq!((&told.host, told.port), (&brokers[0].host, brokers[0].port));
+    }
+}
+
+#[test]
+fn a_description_of_the_cluster_names_the_same_addresses() {
+    let (_server, mut client) = house();
+    let metadata = client.call(9, &MetadataRequest::default());
+    let told = client.call(0, &DescribeClusterRequest::default());
+    let of_metadata: Vec<_> =
+        metadata.brokers.iter().map(|b| (b.node_id, b.host.clone(), b.port)).collect();
+    let described: Vec<_> =
+        told.brokers.iter().map(|b| (b.broker_id, b.host.clone(), b.port)).collect();
+    assert_eq!(described, of_metadata);
+    assert_eq!(told.cluster_id, metadata.cluster_id.unwrap(), "the cluster's own id");
+}
+
+#[test]
+fn topics_of_ours_are_shown_beside_the_cluster_s_and_led_by_this_node() {
+    let (server, mut client) = house();
+    let told = client.metadata(9, &["orders", "retry.shop", "missing"]);
+    let leader = |index: usize| told.topics[index].partitions.first().map(|p| p.leader_id.0);
+    let names: Vec<_> = told.topics.iter().map(|t| t.name.as_ref().unwrap().to_string()).collect();
+    assert_eq!(names, ["orders", "missing", "retry.shop"]);
+    assert_eq!(leader(0), Some(server.cluster().node_id()));
+    assert_eq!(leader(2), Some(server.node_id()));
+    // Asked for by id, by a client that saw it here.
+    let id = client.metadata(12, &["retry.shop"]).topics[0].topic_id;
+    let mut by_id = kafka_protocol::messages::metadata_request::MetadataRequestTopic::default();
+    by_id.topic_id = id;
+    by_id.name = None;
+    let request = MetadataRequest::default().with_topics(Some(vec![by_id]));
+    let told = client.call(12, &request);
+    assert_eq!(told.topics[0].name.as_ref().unwrap().as_str(), "retry.shop");
+}
+
+#[test]
+fn ids_of_our_topics_are_the_same_through_every_sidecar_of_a_cluster() {
+    let (server, mut client) = house();
+    let beside = server.beside();
+    let id = |client: &mut Client| client.metadata(12, &["retry.shop"]).topics[0].topic_id;
+    assert_eq!(id(&mut client), id(&mut beside.client()));
+}
+
+#[test]
+fn a_topic_of_the_cluster_by_a_name_of_ours_is_never_shown_nor_read() {
+    let (server, mut client) = house();
+    let mut direct = Client::connect(server.cluster().addr());
+    direct.create("retry.shop", 3);
+    direct.put("retry.shop", 0, &[Rec::new("junk")]);
+    for told in [
+        client.metadata(9, &["retry.shop"]),
+        client.call(9, &MetadataRequest::default().with_topics(None)),
+    ] {
+        let mut named = told.topics.iter().filter(|t| t.name == Some(s("retry.shop")));
+        if let Some(topic) = named.next() {
+            assert_eq!(topic.partitions.len(), 1, "ours has one partition");
+            assert_eq!(topic.partitions[0].leader_id.0, server.node_id());
+        }
+    }
+    assert_eq!(server.router().names.clashes(), 1, "it is said once");
+    assert_eq!(client.read_all("retry.shop"), [], "nothing waits");
+}

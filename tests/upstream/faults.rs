@@ -1,0 +1,163 @@
+//! What a broker may do to us: the client's connection ends, ours never does, the next one works.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kafka_protocol::messages::{ApiVersionsRequest, HeartbeatRequest};
+
+use crate::broker::{answer, broker, request};
+use crate::support::{Client, Rec, Server, until};
+
+/// The first `bad` connections are treated badly, later ones answer ApiVersions with an empty list.
+fn in_front_of(
+    bad: usize,
+    treat: impl Fn(TcpStream) + Clone + Send + 'static,
+) -> (Server, Arc<AtomicUsize>) {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&seen);
+    let addr = broker(move |stream| {
+        if counted.fetch_add(1, Ordering::SeqCst) < bad { treat(stream) } else { behave(stream) }
+    });
+    (Server::in_front_of(addr, ""), seen)
+}
+
+fn behave(mut stream: TcpStream) {
+    while let Some(request) = request(&mut stream) {
+        answer(&mut stream, request.correlation_id, &[0, 0, 0, 0, 0, 0]);
+    }
+}
+
+fn asks(client: &mut Client) -> Option<i16> {
+    client.try_call(0, &ApiVersionsRequest::default()).map(|told| told.error_code)
+}
+
+/// Treated like this, a request that is read ends its connection, and the next one is served.
+fn ends_the_connection(treat: impl Fn(TcpStream) + Clone + Send + 'static) {
+    let (server, _) = in_front_of(1, treat);
+    assert_eq!(asks(&mut server.client()), None);
+    assert_eq!(asks(&mut server.client()), Some(0), "the next connection is served");
+}
+
+#[test]
+fn a_broker_that_closes_at_once() {
+    ends_the_connection(drop);
+}
+
+#[test]
+fn a_broker_that_closes_inside_an_answer() {
+    ends_the_connection(|mut stream| {
+        request(&mut stream);
+        stream.write_all(&[0, 0, 0, 90, 0, 0, 0, 1, 0]).unwrap();
+    });
+}
+
+#[test]
+fn an_answer_to_another_request() {
+    ends_the_connection(|mut stream| {
+        let asked = request(&mut stream).unwrap();
+        answer(&mut stream, asked.correlation_id + 1, &[0, 0, 0, 0, 0, 0]);
+        drop(stream.read(&mut [0]));
+    });
+}
+
+#[test]
+fn lengths_no_answer_has() {
+    for len in [-1_i32, 0, 3, i32::MAX] {
+        ends_the_connection(move |mut stream| {
+            request(&mut stream);
+            stream.write_all(&len.to_be_bytes()).unwrap();
+            stream.write_all(&[0; 64]).unwrap();
+            drop(stream.read(&mut [0]));
+        });
+    }
+}
+
+#[test]
+fn counts_the_bytes_cannot_hold() {
+    ends_the_connection(|mut stream| {
+        let asked = request(&mut stream).unwrap();
+        answer(&mut stream, asked.correlation_id, &[0, 0, 0x7f, 0xff, 0xff, 0xff]);
+        drop(stream.read(&mut [0]));
+    });
+}
+
+#[test]
+fn bytes_behind_an_answer() {
+    ends_the_connection(|mut stream| {
+        let asked = request(&mut stream).unwrap();
+        answer(&mut stream, asked.correlation_id, &[0, 0, 0, 0, 0, 0, 9]);
+        drop(stream.read(&mut [0]));
+    });
+}
+
+#[test]
+fn an_answer_nobody_asked_for() {
+    let (server, _) = in_front_of(1, |mut stream| {
+        let asked = request(&mut stream).unwrap();
+        answer(&mut stream, asked.correlation_id, &[0, 0, 0, 0, 0, 0]);
+        answer(&mut stream, 77, b"unasked");
+        drop(stream.read(&mut [0]));
+    });
+    let mut client = server.client();
+    assert_eq!(asks(&mut client), Some(0));
+    assert_eq!(client.frame(), None, "the connection ends");
+    assert_eq!(asks(&mut server.client()), Some(0));
+}
+
+#[test]
+fn a_passing_answer_to_another_request() {
+    let (server, _) = in_front_of(1, |mut stream| {
+        let asked = request(&mut stream).unwrap();
+        answer(&mut stream, asked.correlation_id + 1, b"wrong");
+        drop(stream.read(&mut [0]));
+    });
+    let mut client = server.client();
+    // API 33 only passes.
+    client.raw(&[0, 0, 0, 10, 0, 33, 0, 0, 0, 0, 0, 5, 0xff, 0xff]);
+    assert_eq!(client.frame(), None);
+}
+
+#[test]
+fn a_broker_that_hangs_holds_up_only_its_own_clients() {
+    let (server, seen) = in_front_of(1, |mut stream| {
+        drop(stream.read(&mut [0; 64]));
+        drop(stream.read(&mut [0; 64]));
+    });
+    let mut stuck = server.client();
+    let _hangs = stuck.send(0, &ApiVersionsRequest::default());
+    until("the first client has its broker", || seen.load(Ordering::SeqCst) == 1);
+    assert_eq!(asks(&mut server.client()), Some(0));
+    assert!(stuck.is_silent());
+}
+
+#[test]
+fn a_broker_that_is_not_there_ends_the_connection_and_nacks_are_taken_all_the_same() {
+    let gone = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    let server = Server::in_front_of(gone, "");
+    assert_eq!(asks(&mut server.client()), None);
+    let told = server.client().nack("shop", "orders-0@1", Rec::new("x"));
+    assert_eq!(told.error_code, 0, "{:?}", told.error_message);
+    assert!(server.get("/readyz").contains("ready"), "an unready sidecar takes its pod with it");
+}
+
+#[test]
+fn a_cluster_that_comes_back_is_found_again() {
+    let mut cluster = Server::alone();
+    let server = Server::in_front_of(cluster.addr(), "");
+    let mut client = server.client();
+    client.create("orders", 1);
+    client.put("orders", 0, &[Rec::new("before")]);
+    cluster.stop();
+    assert!(client.try_call(4, &HeartbeatRequest::default()).is_none());
+    assert_eq!(asks(&mut server.client()), None);
+    cluster.start_again();
+    let mut client = server.client();
+    assert_eq!(client.metadata(9, &["orders"]).topics[0].error_code, 0);
+    client.put("orders", 0, &[Rec::new("after")]);
+    assert_eq!(client.read_all("orders").len(), 2);
+}

@@ -1,0 +1,152 @@
+//! Groups of the cluster with members here, beside us and directly at the cluster.
+
+use kafka_protocol::messages::{DescribeGroupsRequest, MetadataRequest};
+use reprise::wire::ResponseError;
+
+use crate::support::client::s;
+use crate::support::member::assigned;
+use crate::support::{Client, Member, Rec, Server, rebalance, until};
+
+const PARTITIONS: &[(&str, i32)] = &[("orders", 4), ("retry.shop", 1)];
+const TOPICS: &[&str] = &["orders", "retry.shop"];
+
+fn house() -> Server {
+    let server = Server::start();
+    server.client().create("orders", 4);
+    server
+}
+
+fn has_lane(member: &Member) -> bool {
+    member.assigned.contains(&("retry.shop".to_owned(), vec![0]))
+}
+
+fn orders(member: &Member) -> usize {
+    let held = member.assigned.iter().filter(|(topic, _)| topic == "orders");
+    held.map(|(_, partitions)| partitions.len()).sum()
+}
+
+/// A connection to the cluster itself.
+fn direct(server: &Server) -> Client {
+    Client::connect(server.cluster().addr())
+}
+
+#[test]
+fn nothing_of_ours_appears_in_the_cluster() {
+    let server = house();
+    let mut member = Member::new(&server, "shop", TOPICS);
+    member.join(PARTITIONS);
+    let offset = member.client.put("orders", 0, &[Rec::new("x")]);
+    member.client.nack("shop", &format!("orders-0@{offset}"), Rec::new("x"));
+    let retry = member.retry_once();
+    assert_eq!(member.commit("orders", 0, offset + 1), 0);
+    member.done(retry.offset + 1);
+    let mut cluster = direct(&server);
+    let topics = cluster.call(9, &MetadataRequest::default().with_topics(None)).topics;
+    let names: Vec<String> = topics.iter().map(|t| t.name.as_ref().unwrap().to_string()).collect();
+    assert_eq!(names, ["orders"]);
+    let mut asked = DescribeGroupsRequest::default();
+    asked.groups = vec![s("shop")];
+    let told = cluster.call(5, &asked).groups.remove(0);
+    assert_eq!(
+        assigned(&told.members[0].member_assignment),
+        [("orders".to_owned(), vec![0, 1, 2, 3])]
+    );
+    let offsets = server.cluster().json("/api/v1/groups/shop");
+    let known = offsets["offsets"].as_array().unwrap();
+    assert_eq!(known.len(), 1, "{offsets}");
+    assert_eq!((&known[0]["topic"], &known[0]["committed"]), (&"orders".into(), &1.into()));
+}
+
+#[test]
+fn a_member_beside_us_and_one_without_us_share_a_group_with_ours() {
+    let server = house();
+    let beside = server.beside();
+    let mut ours = Member::new(&server, "shop", TOPICS);
+    let mut theirs = Member::new(&beside, "shop", TOPICS);
+    let mut alone = Member::new(server.cluster(), "shop", TOPICS);
+    rebalance(&mut [&mut ours, &mut theirs, &mut alone], PARTITIONS);
+    assert!(ours.leads, "the first one leads");
+    assert!(has_lane(&ours) && has_lane(&theirs), "{:?} {:?}", ours.assigned, theirs.assigned);
+    assert!(!has_lane(&alone), "it is handed nothing it could not fetch: {:?}", alone.assigned);
+    assert_eq!(orders(&ours) + orders(&theirs) + orders(&alone), 4);
+    // What fails at one sidecar comes back there.
+    theirs.client.nack("shop", "orders-0@1", Rec::new("theirs"));
+    assert_eq!(theirs.retry_once().text(), "theirs");
+    ours.client.nack("shop", "orders-0@2", Rec::new("ours"));
+    assert_eq!(ours.retry_once().text(), "ours");
+}
+
+#[test]
+fn a_leader_without_us_hands_out_no_lane_and_each_member_here_has_one_all_the_same() {
+    let server = house();
+    let mut alone = Member::new(server.cluster(), "shop", TOPICS);
+    let mut ours = Member::new(&server, "shop", TOPICS);
+    // It knows nothing of the retry topic: its cluster has none.
+    rebalance(&mut [&mut alone, &mut ours], &[("orders", 4)]);
+    assert!(alone.leads);
+    assert!(has_lane(&ours) && !has_lane(&alone));
+    ours.client.nack("shop", "orders-0@2", Rec::new("x"));
+    assert_eq!(ours.retry_once().text(), "x");
+}
+
+#[test]
+fn who_leaves_or_falls_silent_gives_its_retries_back() {
+    let server = house();
+    let mut a = Member::new(&server, "shop", TOPICS);
+    let mut b = Member::new(&server, "shop", TOPICS);
+    a.session_ms = 1_000;
+    b.session_ms = 1_000;
+    rebalance(&mut [&mut a, &mut b], PARTITIONS);
+    a.client.nack("shop", "orders-0@1", Rec::new("x"));
+    let first = a.retry_once();
+    assert_eq!(a.leave(), 0);
+    // The group's queue has it after a back-off; whoever is left takes it.
+    let again = b.retry_once();
+    assert_eq!((again.text(), again.reconsume_times()), (first.text(), first.reconsume_times()));
+    drop(b);
+    let mut c = Member::new(&server, "shop", TOPICS);
+    until("the silent member is missed", || {
+        c = Member::new(&server, "shop", TOPICS);
+        c.join(PARTITIONS);
+        orders(&c) == 4
+    });
+    assert_eq!(c.retry_once().text(), "x");
+}
+
+#[test]
+fn a_member_that_is_none_any_more_commits_nothing() {
+    let server = house();
+    let mut a = Member::new(&server, "shop", TOPICS);
+    a.join(PARTITIONS);
+    a.client.nack("shop", "orders-0@1", Rec::new("x"));
+    let retry = a.retry_once();
+    let (id, generation) = (a.id.clone(), a.generation);
+    assert_eq!(a.leave(), 0);
+    (a.id, a.generation) = (id, generation);
+    let unknown = ResponseError::UnknownMemberId.code();
+    assert_eq!(a.commit("retry.shop", 0, retry.offset + 1), unknown);
+    assert_eq!(a.commit("orders", 0, 1), unknown);
+}
+
+#[test]
+fn a_reset_made_at_the_cluster_is_seen() {
+    let server = house();
+    let mut member = Member::new(&server, "shop", TOPICS);
+    member.join(PARTITIONS);
+    assert_eq!(member.commit("orders", 0, 7), 0);
+    assert_eq!(member.position_of("orders", 0), 7);
+    member.client.nack("shop", "orders-0@3", Rec::new("x"));
+    let retry = member.retry_once();
+    member.done(retry.offset + 1);
+    assert_eq!(member.leave(), 0);
+    // By a tool that is connected to the cluster, while nobody consumes.
+    let mut tool = Member::new(server.cluster(), "shop", &[]);
+    tool.generation = -1;
+    assert_eq!(tool.commit("orders", 0, 2), 0);
+    let mut member = Member::new(&server, "shop", TOPICS);
+    member.join(PARTITIONS);
+    assert_eq!(member.position_of("orders", 0), 2, "what the cluster says");
+    // The replayed original begins at 0 again: a second entry, not a known failure.
+    member.client.nack("shop", "orders-0@3", Rec::new("x"));
+    assert_eq!(member.retry_once().reconsume_times(), 1);
+}

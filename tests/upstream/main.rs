@@ -1,0 +1,14 @@
+//! In front of a cluster: what passes, what is read on the way, what a broker may do to us. The
+//! cluster is another sidecar by itself, or a program that answers what a test wants answered; a
+//! real Kafka stands behind in `tests/clients/run --upstream kafka`.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod addresses;
+mod broker;
+mod faults;
+mod groups;
+mod passing;

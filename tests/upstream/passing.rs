@@ -1,0 +1,136 @@
+//! Frames we neither answer nor change: whole, in order, whatever they are.
+
+use std::net::TcpStream;
+
+use bytes::{BufMut, BytesMut};
+use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
+
+use crate::broker::{answer, broker, request};
+use crate::support::batch::plain;
+use crate::support::client::{fetch_request, produce_request};
+use crate::support::{Client, Rec, Server};
+
+/// An API nobody has thought of yet.
+const UNKNOWN_API: i16 = 901;
+
+/// A frame of that API, in no format we know.
+fn unknown(correlation_id: i32, body: &[u8]) -> Vec<u8> {
+    let mut frame = BytesMut::new();
+    frame.put_i32(i32::try_from(body.len() + 8).unwrap());
+    frame.put_i16(UNKNOWN_API);
+    frame.put_i16(7);
+    frame.put_i32(correlation_id);
+    frame.put_slice(body);
+    frame.to_vec()
+}
+
+/// Answers every request with its own bytes, turned round.
+fn echo(mut stream: TcpStream) {
+    while let Some(request) = request(&mut stream) {
+        let turned: Vec<u8> = request.frame[8..].iter().rev().copied().collect();
+        answer(&mut stream, request.correlation_id, &turned);
+    }
+}
+
+#[test]
+fn an_api_we_do_not_know_passes_byte_for_byte_and_in_order() {
+    let server = Server::in_front_of(broker(echo), "");
+    let mut client = server.client();
+    let bodies: Vec<Vec<u8>> = (0..40_usize)
+        .map(|n| (0..n * 97).map(|i| u8::try_from(i % 251).unwrap()).collect())
+        .collect();
+    // All at once: each may follow the one before.
+    for (id, body) in (0..).zip(&bodies) {
+        client.raw(&unknown(id, body));
+    }
+    for (id, body) in (0_i32..).zip(&bodies) {
+        let frame = client.frame().unwrap();
+        assert_eq!(frame[..4], id.to_be_bytes());
+        let turned: Vec<u8> = body.iter().rev().copied().collect();
+        assert_eq!(frame[4..], turned);
+    }
+}
+
+#[test]
+fn a_frame_larger_than_any_buffer_streams_through_both_ways() {
+    let server = Server::in_front_of(broker(echo), "");
+    let mut client = server.client();
+    // The first frame of a connection is held to a tighter limit.
+    client.raw(&unknown(1, b"hello"));
+    assert_eq!(client.frame().unwrap()[4..], *b"olleh");
+    let body: Vec<u8> = (0..30_000_000_usize).map(|i| u8::try_from(i % 253).unwrap()).collect();
+    let sender = {
+        let (mut writer, frame) = (client.writer(), unknown(2, &body));
+        std::thread::spawn(move || std::io::Write::write_all(&mut writer, &frame).unwrap())
+    };
+    let frame = client.frame().unwrap();
+    sender.join().unwrap();
+    assert_eq!(frame.len(), body.len() + 4);
+    assert!(frame[4..].iter().eq(body.iter().rev()), "not a byte is another");
+}
+
+#[test]
+fn a_produce_without_an_answer_leaves_the_next_answer_in_its_place() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.create("orders", 1);
+    let leader = client.leader("orders");
+    for n in 0..10 {
+        let batch = plain(&[Rec::new(&format!("quiet {n}"))]);
+        let _unanswered = leader.send(9, &produce_request("orders", 0, batch, 0));
+    }
+    let batch = plain(&[Rec::new("loud")]);
+    let sent = leader.send(9, &produce_request("orders", 0, batch, -1));
+    let told = leader.receive::<kafka_protocol::messages::ProduceRequest>(sent);
+    assert_eq!(told.responses[0].partition_responses[0].base_offset, 10);
+    assert_eq!(client.read_all("orders").len(), 11);
+}
+
+#[test]
+fn what_passes_and_what_is_read_keep_their_order_on_one_connection() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.create("orders", 1);
+    client.put("orders", 0, &[Rec::new("x")]);
+    let leader = client.leader("orders");
+    // A long poll that waits for more, then a question that is answered here.
+    let fetch = leader.send(12, &fetch_request("orders", 0, 0, 200));
+    let versions = leader.send(3, &ApiVersionsRequest::default());
+    leader.receive::<kafka_protocol::messages::FetchRequest>(fetch);
+    let told: ApiVersionsResponse = leader.receive::<ApiVersionsRequest>(versions);
+    assert_eq!(told.error_code, 0);
+}
+
+#[test]
+fn versions_are_those_of_the_broker_cut_to_what_is_read_on_the_way() {
+    let server = Server::start();
+    let told = server.client().call(3, &ApiVersionsRequest::default());
+    let behind = Client::connect(server.cluster().addr()).call(3, &ApiVersionsRequest::default());
+    let keys = |told: &ApiVersionsResponse| -> Vec<i16> {
+        told.api_keys.iter().map(|key| key.api_key).collect()
+    };
+    assert_eq!(keys(&told), keys(&behind), "every API of the cluster is told");
+    let max = |told: &ApiVersionsResponse, key: i16| {
+        told.api_keys.iter().find(|known| known.api_key == key).unwrap().max_version
+    };
+    assert_eq!((max(&told, 0), max(&told, 1)), (9, 15), "no endpoints in their answers (KIP-951)");
+    assert_eq!((max(&behind, 0), max(&behind, 1)), (13, 18));
+}
+
+#[test]
+fn a_version_of_api_versions_nobody_knows_is_answered_with_the_broker_s_list() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut frame = BytesMut::new();
+    frame.put_i32(12);
+    frame.put_i16(18);
+    frame.put_i16(99);
+    frame.put_i32(5);
+    frame.put_i16(-1);
+    frame.put_slice(&[0, 0]);
+    client.raw(&frame);
+    let told = client.frame().unwrap();
+    assert_eq!(told[..6], [0, 0, 0, 5, 0, 35], "correlation id, UNSUPPORTED_VERSION");
+    let again = client.call(3, &ApiVersionsRequest::default());
+    assert_eq!(again.error_code, 0, "the connection goes on");
+}
