@@ -279,7 +279,11 @@ impl Serving<'_> {
     fn take(&mut self, frame: Bytes) {
         let Connection { router, conn, .. } = self.connection;
         match RequestHead::parse(&frame) {
-            Ok(head) if head.api == Api::Produce && router.origins_ahead(&head).is_empty() => {
+            Ok(head)
+                if head.api == Api::Produce
+                    && router.unasked(conn, &head).is_empty()
+                    && router.origins_ahead(&head).is_empty() =>
+            {
                 conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
                 self.due.push_back(Due::Here(router.answer(conn, head)));
             }
@@ -298,7 +302,7 @@ impl Serving<'_> {
                     let link = self.linked().await?;
                     router.answer_with(conn, link, head).await
                 } else {
-                    router.read_back(router.origins_ahead(&head)).await;
+                    self.prepare(&head).await?;
                     router.answer(conn, head).await
                 }
             }
@@ -309,6 +313,19 @@ impl Serving<'_> {
             Err(error) => connection.refuse(&error, None).await?,
         };
         connection.send(&mut self.write, reply).await
+    }
+
+    /// What has to be known before a request to this node can be answered.
+    async fn prepare(&mut self, head: &RequestHead) -> Result<(), Cause> {
+        let connection = self.connection;
+        let Connection { router, conn, .. } = connection;
+        let unasked = router.unasked(conn, head);
+        if !unasked.is_empty() {
+            let asked = router.ask_rights(conn, self.linked().await?, head, unasked).await;
+            asked.map_err(|error| connection.upstream_lost(&error))?;
+        }
+        router.read_back(router.origins_ahead(head)).await;
+        Ok(())
     }
 
     async fn pass_on(&mut self, bytes: BytesMut) -> Result<(), Cause> {

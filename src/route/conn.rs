@@ -28,6 +28,8 @@ pub struct Conn {
     doors: Option<Arc<Doors>>,
     client: Mutex<ClientId>,
     members: Mutex<BTreeMap<GroupId, MemberId>>,
+    /// Whether the cluster lets this connection READ a group, where it was asked.
+    rights: Mutex<BTreeMap<GroupId, bool>>,
 }
 
 impl Conn {
@@ -49,6 +51,7 @@ impl Conn {
             doors: None,
             client: Mutex::new(ClientId::new("")),
             members: Mutex::default(),
+            rights: Mutex::default(),
         }
     }
 
@@ -77,6 +80,15 @@ impl Conn {
         if known.as_str() != client {
             *known = ClientId::new(client);
         }
+    }
+
+    /// Whether the cluster lets this connection READ the group; `None`: it was not asked.
+    pub(super) fn may_read(&self, group: &GroupId) -> Option<bool> {
+        self.rights.lock().unwrap_or_else(PoisonError::into_inner).get(group).copied()
+    }
+
+    pub(super) fn learn_right(&self, group: &GroupId, may: bool) {
+        self.rights.lock().unwrap_or_else(PoisonError::into_inner).insert(group.clone(), may);
     }
 
     /// The member that last joined or synced `group` on this connection.

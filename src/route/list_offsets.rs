@@ -37,11 +37,11 @@ pub(super) async fn answer(
     let mut response = ListOffsetsResponse::default();
     for asked in request.topics {
         let name = router.names.canonical(&topic_of(&asked.name));
-        let place = router.place(&name);
+        let place = router.place_for(conn, &name);
         let mut topic = ListOffsetsTopicResponse::default();
         topic.name = asked.name;
         for partition in &asked.partitions {
-            let mut answer = one(router, conn, place.as_ref(), partition).await;
+            let mut answer = one(router, conn, &place, partition).await;
             if head.version < LEADER_EPOCH_SINCE {
                 answer.leader_epoch = -1;
             }
@@ -55,11 +55,11 @@ pub(super) async fn answer(
 async fn one(
     router: &Router,
     conn: &Conn,
-    place: Option<&Place>,
+    place: &Result<Place, ResponseError>,
     asked: &ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse {
     let found = match place {
-        Some(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
+        Ok(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
             match topic.partition(asked.partition_index) {
                 Some(partition) => {
                     of_log(router, partition, asked.timestamp).map_err(|e| code::of_broker(&e))
@@ -67,11 +67,12 @@ async fn one(
                 None => Err(ResponseError::UnknownTopicOrPartition),
             }
         }
-        Some(Place::DeadLetters(None)) if asked.partition_index == 0 => Ok((0, -1)),
-        Some(Place::Retry(group)) if asked.partition_index == 0 => {
+        Ok(Place::DeadLetters(None)) if asked.partition_index == 0 => Ok((0, -1)),
+        Ok(Place::Retry(group)) if asked.partition_index == 0 => {
             of_lane(router, conn, group, asked.timestamp).await
         }
-        _ => Err(ResponseError::UnknownTopicOrPartition),
+        Ok(_) => Err(ResponseError::UnknownTopicOrPartition),
+        Err(error) => Err(*error),
     };
     let mut answer = ListOffsetsPartitionResponse::default();
     answer.partition_index = asked.partition_index;

@@ -36,6 +36,7 @@ pub mod positions;
 mod produce;
 mod refusals;
 mod relayed;
+pub mod rights;
 mod spread;
 mod sync_group;
 pub mod token;
@@ -187,7 +188,7 @@ impl Router {
         Ok(match head.api {
             Api::ApiVersions => Reply::Frame(api_versions::answer(&head)?),
             Api::Produce => produce::begin(self, conn, &head)?.finish(self, &head).await?,
-            Api::Fetch => self.with(&head, async |r| fetch::answer(self, r).await).await?,
+            Api::Fetch => self.with(&head, async |r| fetch::answer(self, conn, r).await).await?,
             Api::Metadata => {
                 self.with(&head, async |r| metadata::answer(self, conn, &head, r).await).await?
             }
@@ -195,7 +196,7 @@ impl Router {
                 self.with(&head, async |r| list_offsets::answer(self, conn, &head, r).await).await?
             }
             Api::OffsetForLeaderEpoch => {
-                self.with(&head, async |r| offset_for_leader_epoch::answer(self, r)).await?
+                self.with(&head, async |r| offset_for_leader_epoch::answer(self, conn, r)).await?
             }
             Api::FindCoordinator => {
                 self.with(&head, async |r| find_coordinator::answer(self, conn, &head, r)).await?

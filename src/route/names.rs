@@ -99,6 +99,13 @@ impl Names {
         }
     }
 
+    /// The group whose retry or dead-letter topic has that name.
+    pub fn group_of(&self, name: &TopicName) -> Option<GroupId> {
+        match self.templates.owned(name.as_str())? {
+            Owned::Retry(key) | Owned::Dlq(key) => Some(self.full_group(name, key.as_group())),
+        }
+    }
+
     /// Whether the name is a dead-letter topic's.
     pub fn is_dead_letters(&self, name: &TopicName) -> bool {
         matches!(self.templates.owned(name.as_str()), Some(Owned::Dlq(_)))

@@ -7,6 +7,7 @@ use kafka_protocol::messages::offset_for_leader_epoch_response::{
 use kafka_protocol::messages::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse};
 
 use crate::route::Router;
+use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::place::Place;
 use crate::wire::ResponseError;
@@ -14,18 +15,16 @@ use crate::wire::batch::LEADER_EPOCH;
 
 pub(super) fn answer(
     router: &Router,
+    conn: &Conn,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
     let mut response = OffsetForLeaderEpochResponse::default();
     for asked in request.topics {
-        let place = router.place(&router.names.canonical(&topic_of(&asked.topic)));
+        let place = router.place_for(conn, &router.names.canonical(&topic_of(&asked.topic)));
         let mut topic = OffsetForLeaderTopicResult::default();
         topic.topic = asked.topic;
-        topic.partitions = asked
-            .partitions
-            .iter()
-            .map(|partition| end_of(router, place.as_ref(), partition))
-            .collect();
+        topic.partitions =
+            asked.partitions.iter().map(|partition| end_of(router, &place, partition)).collect();
         response.topics.push(topic);
     }
     response
@@ -33,19 +32,22 @@ pub(super) fn answer(
 
 fn end_of(
     router: &Router,
-    place: Option<&Place>,
+    place: &Result<Place, ResponseError>,
     asked: &OffsetForLeaderPartition,
 ) -> EpochEndOffset {
     let mut answer = EpochEndOffset::default();
     answer.partition = asked.partition;
     let end = match place {
-        Some(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
+        Ok(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
             topic.partition(asked.partition).map(|p| router.broker.bounds(p).visible_end)
         }
-        Some(Place::DeadLetters(None)) => (asked.partition == 0).then_some(0),
+        Ok(Place::DeadLetters(None)) => (asked.partition == 0).then_some(0),
         // Lane offsets are never truncated: the largest offset says so.
-        Some(Place::Retry(_)) => (asked.partition == 0).then_some(i64::MAX),
-        None => None,
+        Ok(Place::Retry(_)) => (asked.partition == 0).then_some(i64::MAX),
+        Err(error) => {
+            answer.error_code = error.code();
+            return answer;
+        }
     };
     match end {
         Some(end) if asked.leader_epoch >= LEADER_EPOCH => {

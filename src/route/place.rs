@@ -8,6 +8,8 @@ use crate::broker::error::BrokerError;
 use crate::broker::topic::Topic;
 use crate::model::{GroupId, TopicName};
 use crate::route::Router;
+use crate::route::conn::Conn;
+use crate::wire::ResponseError;
 
 /// Where a topic lives.
 #[derive(Clone, Debug)]
@@ -37,6 +39,15 @@ impl Router {
             };
         }
         self.broker.topics.find(name).map(Place::Local)
+    }
+
+    /// The place of a name, for this client: what the cluster does not let it READ is refused.
+    pub(super) fn place_for(&self, conn: &Conn, name: &TopicName) -> Result<Place, ResponseError> {
+        let denied = |group| conn.may_read(&group) == Some(false);
+        if self.upstream.is_some() && self.names.group_of(name).is_some_and(denied) {
+            return Err(ResponseError::TopicAuthorizationFailed);
+        }
+        self.place(name).ok_or(ResponseError::UnknownTopicOrPartition)
     }
 
     /// Whether the group has a retry topic (`retry.lane`).

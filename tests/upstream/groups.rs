@@ -114,6 +114,22 @@ fn who_leaves_or_falls_silent_gives_its_retries_back() {
 }
 
 #[test]
+fn a_member_the_cluster_has_removed_gives_its_retries_back_with_its_next_heartbeat() {
+    let server = house();
+    let mut a = Member::new(&server, "shop", TOPICS);
+    let mut b = Member::new(&server, "shop", TOPICS);
+    rebalance(&mut [&mut a, &mut b], PARTITIONS);
+    a.client.nack("shop", "orders-0@1", Rec::new("x"));
+    assert_eq!(a.retry_once().text(), "x");
+    // By an administrator who is connected to the cluster.
+    let mut tool = Member::new(server.cluster(), "shop", &[]);
+    tool.id = a.id.clone();
+    assert_eq!(tool.leave(), 0);
+    assert_eq!(a.heartbeat(), ResponseError::UnknownMemberId.code());
+    assert_eq!(b.retry_once().text(), "x");
+}
+
+#[test]
 fn a_member_that_is_none_any_more_commits_nothing() {
     let server = house();
     let mut a = Member::new(&server, "shop", TOPICS);

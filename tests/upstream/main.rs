@@ -12,3 +12,4 @@ mod broker;
 mod faults;
 mod groups;
 mod passing;
+mod rights;

@@ -13,6 +13,7 @@ use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, Partition
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use tokio::sync::Notify;
 
+use crate::route::conn::Conn;
 use crate::route::fetch::plan::{Planned, Source};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -30,13 +31,13 @@ struct Gathered {
     at_once: bool,
 }
 
-pub(super) async fn answer(router: &Router, request: FetchRequest) -> FetchResponse {
+pub(super) async fn answer(router: &Router, conn: &Conn, request: FetchRequest) -> FetchResponse {
     let mut response = FetchResponse::default();
     if request.session_id != 0 {
         response.error_code = ResponseError::FetchSessionIdNotFound.code();
         return response;
     }
-    let mut planned = plan::plan(router, &request);
+    let mut planned = plan::plan(router, conn, &request);
     let bytes_max =
         usize::try_from(request.max_bytes).unwrap_or(0).clamp(1, router.config.fetch_bytes_max);
     let bytes_min = usize::try_from(request.min_bytes).unwrap_or(0).min(bytes_max);
@@ -57,7 +58,7 @@ pub(super) async fn answer(router: &Router, request: FetchRequest) -> FetchRespo
         // Woken or not, the next round looks again. The engine wakes a group at its due times.
         drop(tokio::time::timeout(pause, waker.notified()).await);
         if waits_for_topic {
-            planned = plan::plan(router, &request);
+            planned = plan::plan(router, conn, &request);
         }
     }
 }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::broker::topic::Topic;
 use crate::model::{GroupId, LaneOffset};
+use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::place::Place;
 use crate::route::{Router, code};
@@ -48,16 +49,17 @@ pub(super) enum Source {
     Refused(ResponseError),
 }
 
-pub(super) fn plan(router: &Router, request: &FetchRequest) -> Vec<Planned> {
-    request.topics.iter().map(|topic| plan_topic(router, topic)).collect()
+pub(super) fn plan(router: &Router, conn: &Conn, request: &FetchRequest) -> Vec<Planned> {
+    request.topics.iter().map(|topic| plan_topic(router, conn, topic)).collect()
 }
 
-fn plan_topic(router: &Router, asked: &FetchTopic) -> Planned {
+fn plan_topic(router: &Router, conn: &Conn, asked: &FetchTopic) -> Planned {
     let place = match router.named(&topic_of(&asked.topic), asked.topic_id) {
-        Ok(name) => router.place(&name).ok_or(if asked.topic_id.is_nil() {
-            ResponseError::UnknownTopicOrPartition
-        } else {
-            ResponseError::UnknownTopicId
+        Ok(name) => router.place_for(conn, &name).map_err(|error| match error {
+            ResponseError::UnknownTopicOrPartition if !asked.topic_id.is_nil() => {
+                ResponseError::UnknownTopicId
+            }
+            error => error,
         }),
         Err(error) => Err(code::of_broker(&error)),
     };

@@ -126,13 +126,13 @@ fn append<'a>(
         let mut topic = TopicProduceResponse::default();
         topic.name = asked.name.clone();
         topic.topic_id = asked.topic_id;
-        let place = find(router, &asked);
+        let place = find(router, conn, &asked);
         let mut partitions = Vec::with_capacity(asked.partition_data.len());
         for data in asked.partition_data {
             let index = data.index;
             let waiting = match (&refusal, &place) {
                 (Some((error, why)), _) => done(Outcome::refused(*error, *why)),
-                (None, Err(error)) => done(Outcome::of_broker(error)),
+                (None, Err((error, why))) => done(Outcome::refused(*error, why.as_str())),
                 (None, Ok((name, place))) => one(router, conn, name, place, data),
             };
             partitions.push((index, waiting));
@@ -142,9 +142,19 @@ fn append<'a>(
     topics
 }
 
-fn find(router: &Router, asked: &TopicProduceData) -> Result<(TopicName, Place), BrokerError> {
-    let name = router.named(&topic_of(&asked.name), asked.topic_id)?;
-    let place = router.place(&name).ok_or(BrokerError::UnknownTopicOrPartition)?;
+fn find(
+    router: &Router,
+    conn: &Conn,
+    asked: &TopicProduceData,
+) -> Result<(TopicName, Place), (ResponseError, String)> {
+    let of_broker = |error: BrokerError| (code::of_broker(&error), error.to_string());
+    let name = router.named(&topic_of(&asked.name), asked.topic_id).map_err(of_broker)?;
+    let place = router.place_for(conn, &name).map_err(|error| match error {
+        ResponseError::TopicAuthorizationFailed => {
+            (error, "a nack needs READ on its group".to_owned())
+        }
+        _ => of_broker(BrokerError::UnknownTopicOrPartition),
+    })?;
     Ok((name, place))
 }
 

@@ -1,0 +1,54 @@
+//! Whoever the cluster does not let READ a group has nothing to do with its retries.
+
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use reprise::wire::ResponseError;
+
+use crate::broker::{answer, broker, request};
+use crate::support::{Rec, Server};
+
+const HEARTBEAT: i16 = 12;
+
+/// A broker that answers Heartbeat with this error, to anyone, and counts how often.
+fn judging(error: ResponseError) -> (Server, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let addr = broker(move |mut stream: TcpStream| {
+        while let Some(request) = request(&mut stream) {
+            assert_eq!(i16::from_be_bytes([request.frame[0], request.frame[1]]), HEARTBEAT);
+            counted.fetch_add(1, Ordering::SeqCst);
+            answer(&mut stream, request.correlation_id, &error.code().to_be_bytes());
+        }
+    });
+    (Server::in_front_of(addr, ""), asked)
+}
+
+#[test]
+fn without_read_nothing_is_nacked_fetched_or_listed() {
+    let (server, asked) = judging(ResponseError::GroupAuthorizationFailed);
+    let mut client = server.client();
+    let denied = ResponseError::TopicAuthorizationFailed.code();
+    let told = client.nack("shop", "orders-0@1", Rec::new("x"));
+    assert_eq!(told.error_code, denied);
+    assert!(told.error_message.unwrap().contains("READ"));
+    assert_eq!(client.fetch("retry.shop", 0, 0, 0).error_code, denied);
+    assert_eq!(client.fetch("dlq.shop", 0, 0, 0).error_code, denied);
+    assert_eq!(client.list_offset("retry.shop", 0, -1).0, denied);
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "one question for each connection and group");
+    assert_eq!(server.json("/api/v1/overview")["waiting"], 0, "nothing was taken");
+}
+
+#[test]
+fn with_read_it_does_not_matter_where_the_group_is_coordinated() {
+    for error in [ResponseError::NotCoordinator, ResponseError::UnknownMemberId] {
+        let (server, asked) = judging(error);
+        let mut client = server.client();
+        for n in 0..3 {
+            let told = client.nack("shop", &format!("orders-0@{n}"), Rec::new("x"));
+            assert_eq!(told.error_code, 0, "{:?}", told.error_message);
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+}
