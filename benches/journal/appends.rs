@@ -83,7 +83,7 @@ fn print(bares: &[Window], calls: &[Window], sockets: &[Window]) {
         ("tcp_cpu", cpu(sockets), "us", Some(cpu(bares)), Goal::None),
     ];
     for (metric, value, unit, baseline, goal) in figures {
-        Figure { metric, value, unit, baseline, goal }.print();
+        Figure { bench: "journal", metric, value, unit, baseline, goal }.print();
     }
 }
 

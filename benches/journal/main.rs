@@ -13,6 +13,7 @@ mod bare;
 mod load;
 mod produce;
 mod scan;
+#[path = "../support/sheet.rs"]
 mod sheet;
 mod start;
 

@@ -36,7 +36,7 @@ pub(crate) fn run(base: &Path) {
         ("idle_rss", resident, "MiB", Goal::Most(20.0)),
     ];
     for (metric, value, unit, goal) in figures {
-        Figure { metric, value, unit, baseline: None, goal }.print();
+        Figure { bench: "journal", metric, value, unit, baseline: None, goal }.print();
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) enum Goal {
 /// One figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figure {
+    /// By which program.
+    pub(crate) bench: &'static str,
     /// What was measured.
     pub(crate) metric: &'static str,
     /// How much.
@@ -41,7 +43,7 @@ impl Figure {
         println!(
             "{}",
             json!({
-                "bench": "journal",
+                "bench": self.bench,
                 "metric": self.metric,
                 "value": rounded(self.value),
                 "unit": self.unit,

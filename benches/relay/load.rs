@@ -1,0 +1,141 @@
+//! Loads: what is sent through a proxy, and what one window of it came to.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+
+use reprise::clock::Clock;
+
+use crate::broker::FETCHED_BYTES;
+use crate::proxy::Proxy;
+
+/// A load.
+pub(crate) struct Load {
+    pub(crate) name: &'static str,
+    pub(crate) metric: &'static str,
+    pub(crate) speed_metric: &'static str,
+    kind: Kind,
+    connections: usize,
+    /// Requests of a connection in flight.
+    depth: usize,
+    /// Requests of all connections.
+    requests: usize,
+}
+
+enum Kind {
+    /// Produce with so many bytes of records.
+    Produce(usize),
+    /// Fetch of [`FETCHED_BYTES`].
+    Fetch,
+}
+
+/// What one window came to.
+pub(crate) struct Window {
+    pub(crate) cpu_s: f64,
+    pub(crate) gigabytes: f64,
+    pub(crate) trips: f64,
+    seconds: f64,
+}
+
+impl Window {
+    pub(crate) fn megabytes_per_s(&self) -> f64 {
+        self.gigabytes * 1e3 / self.seconds
+    }
+}
+
+impl Load {
+    /// 1 MiB of records a request, five in flight, as librdkafka's idempotent producer sends.
+    pub(crate) const PRODUCE: Self = Self {
+        name: "produce",
+        metric: "produce_1mib",
+        speed_metric: "produce_1mib_speed",
+        kind: Kind::Produce(1 << 20),
+        connections: 4,
+        depth: 5,
+        requests: 4_000,
+    };
+    /// 1 MiB of records an answer, one in flight.
+    pub(crate) const CONSUME: Self = Self {
+        name: "consume",
+        metric: "consume_1mib",
+        speed_metric: "consume_1mib_speed",
+        kind: Kind::Fetch,
+        connections: 4,
+        depth: 1,
+        requests: 4_000,
+    };
+    /// 1 KiB a request, one in flight on each of 64 connections.
+    pub(crate) const SMALL: Self = Self {
+        name: "small",
+        metric: "round_trip_1kib_64_connections",
+        speed_metric: "",
+        kind: Kind::Produce(1 << 10),
+        connections: 64,
+        depth: 1,
+        requests: 200_000,
+    };
+
+    /// One window.
+    pub(crate) fn run(&self, proxy: &Proxy) -> Window {
+        let (clock, cpu_s) = (Clock::start(), proxy.cpu_s());
+        let each = self.requests / self.connections;
+        thread::scope(|scope| {
+            for _ in 0..self.connections {
+                scope.spawn(|| self.connection(proxy, each));
+            }
+        });
+        let trips = f64::from(u32::try_from(each * self.connections).unwrap());
+        let bytes = f64::from(u32::try_from(self.bytes()).unwrap());
+        Window {
+            cpu_s: proxy.cpu_s() - cpu_s,
+            gigabytes: trips * bytes / 1e9,
+            trips,
+            seconds: clock.elapsed().as_secs_f64(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self.kind {
+            Kind::Produce(bytes) => bytes,
+            Kind::Fetch => FETCHED_BYTES,
+        }
+    }
+
+    fn connection(&self, proxy: &Proxy, requests: usize) {
+        let mut read = TcpStream::connect(proxy.addr).unwrap();
+        read.set_nodelay(true).unwrap();
+        let mut write = read.try_clone().unwrap();
+        let frame = self.frame();
+        let mut answer = vec![0; FETCHED_BYTES + 4096];
+        for _ in 0..self.depth {
+            write.write_all(&frame).unwrap();
+        }
+        for answered in 1..=requests {
+            let mut len = [0; 4];
+            read.read_exact(&mut len).unwrap();
+            let len = usize::try_from(i32::from_be_bytes(len)).unwrap();
+            read.read_exact(&mut answer[..len]).unwrap();
+            if answered + self.depth <= requests {
+                write.write_all(&frame).unwrap();
+            }
+        }
+    }
+
+    /// A request; its records are no records: nobody looks at them.
+    fn frame(&self) -> Vec<u8> {
+        let (api, version, body) = match self.kind {
+            // no transactional id, acks all, timeout, one topic "t" …
+            Kind::Produce(bytes) => {
+                let head = [&[0][..], &(-1_i16).to_be_bytes(), &[0, 0, 0x27, 0x10]].concat();
+                (0_u16, 9_u16, [head, vec![7; bytes]].concat())
+            }
+            Kind::Fetch => (1, 12, vec![0; 64]),
+        };
+        let mut frame = u32::try_from(body.len() + 11).unwrap().to_be_bytes().to_vec();
+        frame.extend(api.to_be_bytes());
+        frame.extend(version.to_be_bytes());
+        frame.extend([0, 0, 0, 7, 0xff, 0xff, 0]);
+        frame.extend(body);
+        frame
+    }
+}
