@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use crate::bare;
 
-/// Clock ticks of `/proc/<pid>/stat` in one second, on every Linux there is (`sysconf(_SC_CLK_TCK)`).
+/// Clock ticks of `/proc/<pid>/stat` in one second, on every Linux there is
+/// (`sysconf(_SC_CLK_TCK)`).
 const TICKS_PER_S: f64 = 100.0;
 
 /// A running proxy.

@@ -1,4 +1,4 @@
-//! In front of a cluster: The retry-topic lane: what members and everyone else see of a group's retry topic.
+//! The tests of the retry-topic lane, with the sidecar in front of a cluster.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 

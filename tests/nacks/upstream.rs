@@ -1,4 +1,4 @@
-//! In front of a cluster: Produce to a retry topic: what each nack counts as, and what comes back.
+//! The tests of nacks, with the sidecar in front of a cluster.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 

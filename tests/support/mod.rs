@@ -68,7 +68,8 @@ impl Server {
         Self::before(dir, config, Arc::clone(self.cluster.as_ref().unwrap()))
     }
 
-    /// A cluster by itself, whatever the test binary: to be stopped while a sidecar stands before it.
+    /// A cluster by itself, whatever the test binary: to be stopped while a sidecar stands before
+    /// it.
     pub fn alone() -> Self {
         let (dir, config) = prepare(BEHIND);
         Self::over(dir, config, None)
