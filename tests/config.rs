@@ -44,7 +44,8 @@ fn an_empty_file_is_the_defaults() {
 #[test]
 fn the_effective_configuration_loads_to_itself() {
     let text = "listen: [{address: '[::1]:0', advertised: k:9092, group: shop}]\n\
-                groups: [{match: 'shop*', levels: 1s 2s, dead_letters: {keep: false}}]\n\
+                groups: [{match: 'shop*', levels: 1s 2s,\
+                          dead_letters: {keep: false, max_bytes: 5GiB}}]\n\
                 topics: {retention: unlimited, list: [{name: orders, partitions: 3}]}\n\
                 admin: {address: off}\nnode_id: 7\n";
     let config = good(text);
@@ -104,6 +105,8 @@ const BAD: &[(&str, &str, &str)] = &[
     ("retry: {levels: 1s 0s}\n", "1:17", "\"0s\" is not a positive delay"),
     ("retry: {levels: 1s -3s}\n", "1:17", "\"-3s\""),
     ("retry: {levels: 10}\n", "1:17", "expected delays"),
+    ("retry: {dead_letters: {max_bytes: 10KiB}}\n", "1:35", "from 1MiB to 1024TiB"),
+    ("retry: {dead_letters: {max_bytes: lots}}\n", "1:35", "or unlimited"),
     ("retry: {lane: virtual}\n", "1:15", "one of auto, retry-topic, off"),
     ("groups: [{levels: 1s}]\n", "1:10", "match: is missing"),
     ("groups: [{match: a}, {match: a}]\n", "1:30", "an earlier rule"),

@@ -32,6 +32,8 @@ pub struct Overview {
     pub groups: u64,
     /// Retries whose delay runs or that are due, in all groups.
     pub waiting: u64,
+    /// Exhausted records held until the dead letters have room, in all groups.
+    pub held: u64,
     /// Retries handed out and not settled, in all groups.
     pub inflight: u64,
     /// Due retries with no subscriber, in all groups.
@@ -69,6 +71,8 @@ pub struct GroupView {
     pub inflight: u64,
     /// Due retries with no subscriber.
     pub parked: u64,
+    /// Exhausted records held until the dead letters have room.
+    pub held: u64,
     /// Dead letters kept.
     pub dead_letters: u64,
     /// Their bytes.
@@ -107,6 +111,8 @@ pub struct PolicyView {
     pub consume_timeout_ms: u64,
     /// Whether exhausted records are kept.
     pub keep_dead_letters: bool,
+    /// What the kept ones may take, in bytes; absent = no bound.
+    pub dead_letters_max_bytes: Option<u64>,
 }
 
 /// How many wait on one level.
@@ -140,7 +146,7 @@ pub struct RetryView {
     pub group: String,
     /// `<topic>-<partition>@<offset>` of the record as produced; absent when it has none.
     pub origin: Option<String>,
-    /// `waiting`, `ready`, `inflight` or `parked`.
+    /// `waiting`, `ready`, `inflight`, `parked` or `held`.
     pub state: String,
     /// Failures charged so far.
     pub reconsume_times: u32,
@@ -148,7 +154,7 @@ pub struct RetryView {
     pub max_reconsume_times: u32,
     /// Level in the delay table, absent for exact delays.
     pub level: Option<u32>,
-    /// When it comes back, Unix ms; absent while inflight.
+    /// When it comes back, Unix ms; absent while inflight and for what is held.
     pub due_ms: Option<i64>,
     /// First failure, Unix ms.
     pub first_failed_ms: Option<i64>,
@@ -212,6 +218,31 @@ impl GroupView {
         if !self.policy.keep_dead_letters {
             self.advice.push("exhausted records are dropped: dead_letters.keep is off".to_owned());
         }
+        self.advice.extend(self.room());
+    }
+
+    /// What there is to say of the room for dead letters.
+    fn room(&self) -> Option<String> {
+        let most = self.policy.dead_letters_max_bytes.filter(|_| self.policy.keep_dead_letters)?;
+        let (bytes, topic) = (self.dead_letter_bytes, &self.dead_letter_topic);
+        let is_near = bytes.saturating_mul(5) >= most.saturating_mul(4);
+        let held = match self.held {
+            0 if is_near => {
+                return Some(format!(
+                    "{topic} takes {bytes} of {most} bytes (dead_letters.max_bytes): when it is \
+                     full, exhausted records are held. Raise the bound in time"
+                ));
+            }
+            0 => return None,
+            1 => "1 exhausted record is held".to_owned(),
+            n => format!("{n} exhausted records are held"),
+        };
+        let why = if is_near { "is full" } else { "has no room for a record of that size" };
+        Some(format!(
+            "{held}, not handed out again: {topic} {why} ({bytes} of {most} bytes, \
+             dead_letters.max_bytes). Raise the bound and reload (SIGHUP): they become dead \
+             letters at once; with dead_letters.keep off they are dropped"
+        ))
     }
 }
 
@@ -232,5 +263,36 @@ mod tests {
         let mut idle = group;
         idle.advise();
         assert_eq!((served.advice.len(), idle.advice.len()), (0, 0));
+    }
+
+    fn advice(keep: bool, bytes_max: Option<u64>, bytes: u64, held: u64) -> String {
+        let policy = PolicyView {
+            keep_dead_letters: keep,
+            dead_letters_max_bytes: bytes_max,
+            ..PolicyView::default()
+        };
+        let mut group = GroupView {
+            dead_letter_topic: "dlq.shop".into(),
+            policy,
+            dead_letter_bytes: bytes,
+            held,
+            ..GroupView::default()
+        };
+        group.advise();
+        group.advice.join("; ")
+    }
+
+    #[test]
+    fn dead_letters_near_their_bound_and_held_records_are_told_of_with_the_way_out() {
+        for silent in [(None, 900, 0), (Some(1000), 799, 0)] {
+            assert_eq!(advice(true, silent.0, silent.1, silent.2), "", "{silent:?}");
+        }
+        assert!(advice(true, Some(1000), 800, 0).starts_with("dlq.shop takes 800 of 1000 bytes"));
+        let full = advice(true, Some(1000), 900, 3);
+        assert!(full.starts_with("3 exhausted records are held, not handed out again"), "{full}");
+        assert!(full.contains("dlq.shop is full (900 of 1000 bytes"), "{full}");
+        let large = advice(true, Some(1000), 10, 1);
+        assert!(large.contains("dlq.shop has no room for a record of that size"), "{large}");
+        assert!(!advice(false, Some(1000), 900, 0).contains("max_bytes"));
     }
 }

@@ -85,11 +85,12 @@ fn lines(group: &Value) -> Vec<String> {
             millis(policy.get("consume_timeout_ms"))
         ),
         format!(
-            "retries       {} waiting, {} ready, {} in flight, {} parked",
+            "retries       {} waiting, {} ready, {} in flight, {} parked, {} held",
             waiting(group) - group.get("ready").and_then(Value::as_u64).unwrap_or(0),
             cell(group, "ready"),
             cell(group, "inflight"),
-            cell(group, "parked")
+            cell(group, "parked"),
+            cell(group, "held")
         ),
     ];
     for level in items(group, "waiting") {

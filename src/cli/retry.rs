@@ -30,7 +30,7 @@ pub(super) struct ListArgs {
     #[command(flatten)]
     filter: Filter,
     /// Only this state.
-    #[arg(long, value_parser = ["waiting", "ready", "inflight", "parked"])]
+    #[arg(long, value_parser = ["waiting", "ready", "inflight", "parked", "held"])]
     state: Option<String>,
     #[command(flatten)]
     reading: Reading,

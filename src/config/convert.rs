@@ -59,6 +59,7 @@ fn policy(retry: &Retry) -> Policy {
         levels: Arc::new(LevelTable::parse(&retry.levels).map(|t| t.0).unwrap_or_default()),
         consume_timeout_ms: ms(retry.consume_timeout),
         keep_dead_letters: retry.dead_letters.keep,
+        dead_letters_bytes_max: retry.dead_letters.max_bytes,
         lane: retry.lane != LaneChoice::Off,
     }
 }
@@ -97,10 +98,12 @@ mod tests {
 
     #[test]
     fn a_rule_reaches_its_group_only() {
-        let text = "groups: [{match: shop, max_reconsume_times: 5, levels: 1s 2s}]";
+        let text = "groups: [{match: shop, max_reconsume_times: 5, levels: 1s 2s,
+                    dead_letters: {max_bytes: 2MiB}}]";
         let policies = Config::parse("t", text, &[], &[]).unwrap().config.policies();
         let shop = policies.of(&"shop".into());
         assert_eq!((shop.max_reconsume_times, shop.levels.len()), (5, 2));
+        assert_eq!(shop.dead_letters_bytes_max, Some(2 << 20));
         assert_eq!(policies.of(&"other".into()), &Policy::default());
     }
 }

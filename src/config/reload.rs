@@ -67,9 +67,11 @@ mod tests {
         let old = Config::default();
         let mut new = old.clone();
         new.retry.max_reconsume_times = 3;
+        new.retry.dead_letters.max_bytes = Some(1 << 30);
         new.log.filter = "debug".to_owned();
         let reload = Config::reload_from(&old, new.clone()).unwrap();
-        assert_eq!(reload.changed, ["log.filter", "retry.max_reconsume_times"]);
+        let changed = ["log.filter", "retry.dead_letters.max_bytes", "retry.max_reconsume_times"];
+        assert_eq!(reload.changed, changed);
         new.data_dir = "elsewhere".to_owned();
         new.admin.address = None;
         let refused = Config::reload_from(&old, new).unwrap_err();

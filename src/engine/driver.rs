@@ -10,6 +10,7 @@ use crate::engine::count::count;
 use crate::engine::error::EngineError;
 use crate::engine::facts::{Unwritten, new_entry};
 use crate::engine::render::Render;
+use crate::engine::room::{Fill, telling};
 use crate::engine::stamps::{Stamps, Verdict};
 use crate::engine::store::Store;
 use crate::engine::view::{EntryView, GroupView};
@@ -37,6 +38,7 @@ pub struct Driver {
     pub(super) render: Render,
     pub(super) clock: Clock,
     pub(super) metrics: Metrics,
+    pub(super) fill: Fill,
     /// The last sequence any answer may rest on.
     pub(super) last_seq: u64,
     /// Why the machine's state is ahead of the log, if it is.
@@ -187,6 +189,7 @@ impl Driver {
         }
         let records: Vec<_> = nacks.iter().map(|nack| nack.record.clone()).collect();
         let nacks = nacks.into_iter().map(|nack| nack.nack).collect();
+        self.tell_room(self.clock.now(), &group);
         let input = Input::Nacks { token: Token(0), group: group.clone(), by, nacks };
         let (answer, facts) = self.handle(input);
         match answer {
@@ -194,6 +197,7 @@ impl Driver {
                 let now = self.clock.now().wall;
                 let stamp = producer.map(|producer| self.stamps.record(&group, producer, now));
                 self.persist(&facts, &records, stamp)?;
+                self.see_room(&group);
                 Ok(NackReply::Taken(outcomes))
             }
             Some(Answer::BadNacks(bad)) => Err(EngineError::BadNacks(bad)),
@@ -334,12 +338,30 @@ impl Driver {
     fn tick(&mut self) {
         let now = self.clock.now();
         if self.is_due(now) {
+            let looks = self.machine.looks_due(now.wall);
+            for group in &looks {
+                self.tell_room(now, group);
+            }
             self.machine.handle_timeout(now);
             let (_, facts) = self.drain();
             if let Err(error) = self.persist(&facts, &[], None) {
                 tracing::error!(%error, "a timeout could not be journalled");
             }
+            for group in &looks {
+                self.see_room(group);
+            }
         }
+    }
+
+    /// Tells the machine what the dead letters of a group with a bound take.
+    fn tell_room(&mut self, now: Now, group: &GroupId) {
+        if let Some(input) = telling(&self.machine, &self.journal, &self.render, group) {
+            self.machine.handle(now, input);
+        }
+    }
+
+    fn see_room(&mut self, group: &GroupId) {
+        self.fill.see(&self.machine, &self.journal, &self.render, group);
     }
 
     fn is_due(&self, now: Now) -> bool {

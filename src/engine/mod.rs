@@ -19,6 +19,7 @@ mod handle;
 mod kind;
 mod recover;
 mod render;
+mod room;
 mod stamps;
 mod store;
 mod view;

@@ -9,6 +9,7 @@ use crate::engine::facts::Unwritten;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
 use crate::engine::render::Render;
+use crate::engine::room::Fill;
 use crate::engine::stamps::Stamps;
 use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::engine::wakes::Wakes;
@@ -123,6 +124,7 @@ impl Replay {
             render,
             clock: parts.clock,
             metrics: parts.metrics,
+            fill: Fill::default(),
             // Not what the rows were saved with: they hold what was replayed since.
             last_seq: self.last_seq,
             ahead: None,

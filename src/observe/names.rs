@@ -96,6 +96,8 @@ metrics! {
         "Retries whose delay runs, by delay level";
     RECORDS_PARKED Gauge "reprise_records_parked" ["group"]
         "Due retries with no subscriber to the retry topic";
+    RECORDS_HELD Gauge "reprise_records_held" ["group"]
+        "Exhausted records held until the dead letters have room, also counted as waiting, level 0";
     RETRY_OVERDUE Gauge "reprise_retry_overdue_seconds" ["group"]
         "How long the oldest due retry has waited to be fetched";
     REDELIVERY_LATENESS Histogram(LATE_S) "reprise_redelivery_lateness_seconds" ["group"]

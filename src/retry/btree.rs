@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, TopicName, WallMs};
-use crate::retry::{Counts, Entries, Entry, Marks, SlotRecord, State};
+use crate::retry::{Counts, Entries, Entry, Marks, SlotRecord, State, StateKind};
 
 /// Every index as a tree. Equal when all entries, slots and marks are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,7 @@ struct Indexes {
     lane: BTreeMap<LaneOffset, EntryId>,
     inflight: BTreeMap<LaneOffset, EntryId>,
     waiting: BTreeSet<(WallMs, EntryId)>,
+    held: BTreeSet<EntryId>,
     commits: BTreeMap<(TopicName, i32, bool, i64), EntryId>,
     counts: Counts,
 }
@@ -39,6 +40,9 @@ impl Indexes {
         self.lane.extend(entry.lanes.iter().map(|lane| (*lane, id)));
         self.inflight.extend(entry.inflight().map(|lane| (lane, id)));
         self.waiting.extend(entry.due().map(|due| (due, id)));
+        if entry.state.kind() == StateKind::Held {
+            self.held.insert(id);
+        }
         if let State::Waiting { level, .. } = entry.state {
             *self.counts.waiting.entry(level).or_default() += 1;
         }
@@ -56,6 +60,7 @@ impl Indexes {
         }
         entry.inflight().map(|lane| self.inflight.remove(&lane));
         entry.due().map(|due| self.waiting.remove(&(due, entry.id)));
+        self.held.remove(&entry.id);
         if let State::Waiting { level, .. } = entry.state {
             lower(&mut self.counts.waiting, level);
         }
@@ -95,6 +100,17 @@ impl Entries for BTreeEntries {
         let Some(indexes) = self.groups.get(group) else { return 0 };
         let due = indexes.waiting.range(..=(now, EntryId(u64::MAX)));
         u64::try_from(due.count()).unwrap_or(u64::MAX)
+    }
+
+    fn held(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
+        let Some(indexes) = self.groups.get(group) else { return Vec::new() };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        indexes.held.range((from, Bound::Unbounded)).take(limit).copied().collect()
+    }
+
+    /// None: there are no bytes here.
+    fn record_bytes(&self, _: EntryId) -> u64 {
+        0
     }
 
     fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId> {

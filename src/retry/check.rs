@@ -71,6 +71,16 @@ mod tests {
             }
             let waits = machine.store.due(group, WallMs(i64::MAX), usize::MAX).contains(id);
             assert_eq!(waits, entry.due().is_some(), "waiting entries are in the queue: {entry:?}");
+            let held = machine.store.held(group, None, usize::MAX).contains(id);
+            assert_eq!(
+                held,
+                entry.state.kind() == StateKind::Held,
+                "held ones are found: {entry:?}"
+            );
+            if held {
+                let look = machine.room.due(WallMs(i64::MAX)).any(|(looked, _)| looked == group);
+                assert!(look, "nothing is held for ever");
+            }
             if let State::Inflight { lane, .. } = entry.state {
                 assert_eq!(entry.lanes.last(), Some(&lane), "the current hand-out is the last one");
                 let record = &slots[&(group.clone(), lane.slot)];

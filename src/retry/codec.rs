@@ -55,7 +55,8 @@ mod tests {
     fn entry(state: State) -> Fact {
         let origin = Origin { topic: "orders".into(), partition: 3, offset: 812 };
         let mut entry = Entry::new(EntryId(5), &"shop".into(), Some(origin), state);
-        entry.failed(WallMs(1_700_000_000_000), Disposition::Rejected, Some("no stock"));
+        entry.failed(WallMs(1_700_000_000_000), Disposition::Rejected);
+        entry.explain(Some("no stock"));
         entry.handed_out(LaneOffset { slot: Slot(2), sequence: 9 });
         entry.max_reconsume_times = 16;
         entry.passed = Some(WallMs(1));
@@ -106,8 +107,22 @@ mod tests {
                  620101036d2d31036170700001",
             ),
             (
+                entry(State::Held {
+                    since: at,
+                    disposition: Disposition::MaxAttempts,
+                    charged: true,
+                }),
+                "0100050473686f7001066f726465727306d80c0580a0abfef9620501011001000180a0abfef96201\
+                 80a0abfef962010001086e6f2073746f636b0102090180a0abfef96200010201040000000080a0ab\
+                 fef9620101036d2d31036170700001",
+            ),
+            (
                 Fact::Forgotten { id: EntryId(5), cause: cause(Evidence::MemoryEnded) },
                 "0101050780a0abfef9620101036d2d3103617070",
+            ),
+            (
+                Fact::Forgotten { id: EntryId(5), cause: cause(Evidence::HeldEnded) },
+                "0101050a80a0abfef9620101036d2d3103617070",
             ),
             (slot(Some("m-1")), "01020473686f700201036d2d310a80a0abfef962"),
             (slot(None), "01020473686f7002000a80a0abfef962"),

@@ -10,6 +10,7 @@
 //! group, inflight lane offset                 → id      inflight
 //! group, due, id                                        waiting
 //! expires, id                                           any state
+//! group, id                                             held
 //! group, topic, partition, passed?, offset    → id      commits and resets
 //! group, slot                                 → slot record
 //! ```
@@ -71,6 +72,10 @@ pub trait Entries {
     fn next_due(&self, group: &GroupId, after: Option<WallMs>) -> Option<WallMs>;
     /// How many waiting entries are due at or before `now`.
     fn count_due(&self, group: &GroupId, now: WallMs) -> u64;
+    /// Held entries of the group with an id above `after`, by id.
+    fn held(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId>;
+    /// About how many bytes the entry's record takes.
+    fn record_bytes(&self, id: EntryId) -> u64;
     /// Inflight entries of that slot from that lane offset on, by sequence.
     fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId>;
     /// Entries whose [`Entry::expires`] is at or before `now`, by (expires, id).

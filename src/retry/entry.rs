@@ -90,6 +90,15 @@ pub enum State {
         /// When.
         at: WallMs,
     },
+    /// Exhausted, and the dead letters have no room: not handed out again, not charged yet.
+    Held {
+        /// When it failed.
+        since: WallMs,
+        /// Why it is at its end.
+        disposition: Disposition,
+        /// Its end is one failure more.
+        charged: bool,
+    },
 }
 
 /// A state without its particulars, for lists and counts.
@@ -106,6 +115,8 @@ pub enum StateKind {
     Dead,
     /// See [`State::Discarded`].
     Discarded,
+    /// See [`State::Held`].
+    Held,
 }
 
 /// Why a record is in its last state. The order is stored: append only.
@@ -164,6 +175,7 @@ impl State {
             Self::Committed { .. } => StateKind::Committed,
             Self::Dead { .. } => StateKind::Dead,
             Self::Discarded { .. } => StateKind::Discarded,
+            Self::Held { .. } => StateKind::Held,
         }
     }
 }
@@ -222,7 +234,7 @@ impl Entry {
 
     /// Acknowledged, dead or discarded: nothing is owed for it any more.
     pub fn is_settled(&self) -> bool {
-        !matches!(self.state, State::Waiting { .. } | State::Inflight { .. })
+        matches!(self.state, State::Committed { .. } | State::Dead { .. } | State::Discarded { .. })
     }
 
     /// Puts down a hand-out.
@@ -231,13 +243,17 @@ impl Entry {
         push_bounded(&mut self.lanes, lane, LANES_KEPT);
     }
 
+    /// Puts down what the application said with a failure.
+    pub(super) fn explain(&mut self, reason: Option<&str>) {
+        self.reason = reason.map(|text| cut(text).to_owned());
+    }
+
     /// Puts down a charged failure; the first charge sets the first failure's time.
-    pub(super) fn failed(&mut self, at: WallMs, disposition: Disposition, reason: Option<&str>) {
+    pub(super) fn failed(&mut self, at: WallMs, disposition: Disposition) {
         self.reconsume_times = self.reconsume_times.saturating_add(1);
         self.losses = 0;
         self.first_failed = self.first_failed.or(Some(at));
         self.last_failed = Some(at);
-        self.reason = reason.map(|text| cut(text).to_owned());
         self.dispose(at, disposition);
     }
 
@@ -278,7 +294,7 @@ mod tests {
         let mut entry = Entry::new(EntryId(1), &"g".into(), None, state);
         for n in 0..200 {
             entry.handed_out(LaneOffset { slot: crate::model::Slot(0), sequence: n });
-            entry.failed(WallMs(1), Disposition::Rejected, None);
+            entry.failed(WallMs(1), Disposition::Rejected);
         }
         assert_eq!((entry.lanes.len(), entry.history.len()), (LANES_KEPT, HISTORY_KEPT));
         assert_eq!(entry.lanes.last().unwrap().sequence, 199);

@@ -82,6 +82,8 @@ pub enum Evidence {
     DeadLetterGone,
     /// The wall clock or the delay table changed under a stored due time.
     Rescheduled,
+    /// The dead letters have room for a held record again, or are not kept any more.
+    HeldEnded,
 }
 
 impl Evidence {
@@ -109,6 +111,7 @@ impl Evidence {
             Self::MemoryEnded => "memory_ended",
             Self::DeadLetterGone => "dead_letter_gone",
             Self::Rescheduled => "rescheduled",
+            Self::HeldEnded => "held_ended",
         }
     }
 }

@@ -88,6 +88,14 @@ pub enum Input {
         /// Which.
         id: EntryId,
     },
+    /// What the kept dead letters of a group take now. Tell it before the nacks of a group with a
+    /// bound, and before a timeout for the groups of `looks_due`. Not answered.
+    DeadLetterBytes {
+        /// Whose.
+        group: GroupId,
+        /// Bytes, as the bound counts them.
+        bytes: u64,
+    },
     /// The configuration was read anew. Not answered.
     Policies(Policies),
 }
@@ -105,6 +113,8 @@ pub struct Nack {
     pub committed: Option<i64>,
     /// Where its bytes would come from, should an entry begin here.
     pub bytes: Bytes,
+    /// How many they are.
+    pub record_bytes: u64,
 }
 
 /// What a nack names.

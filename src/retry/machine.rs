@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::model::{Deadline, EntryId, GroupId, LaneOffset, MemberId, Now, WallMs};
+use crate::retry::room::Room;
 use crate::retry::{
     Answer, Cause, Entries, Entry, Evidence, Fact, Input, Marks, Output, PayloadChange, Policies,
-    Policy, Reporter, SlotRecord, SlotView, State, Token,
+    Policy, Reporter, SlotRecord, SlotView, State, StateKind, Token,
 };
 
 /// Entries one Take hands out at most, so that a cumulative commit is nearly one per record.
@@ -22,6 +23,7 @@ pub struct Machine<S: Entries> {
     wakes: Wakes,
     /// A lower bound of the store's first expiry, so that asking for the deadline costs nothing.
     expiry: Option<WallMs>,
+    pub(super) room: Room,
     /// Both clocks at the last call: the deadline is told on the monotonic one.
     now: Now,
 }
@@ -35,6 +37,7 @@ impl<S: Entries> Machine<S> {
             outputs: VecDeque::new(),
             wakes: Wakes::default(),
             expiry: None,
+            room: Room::default(),
             now: Now::default(),
         }
     }
@@ -47,6 +50,9 @@ impl<S: Entries> Machine<S> {
         for group in self.store.groups() {
             let first = self.store.next_due(&group, None);
             self.wakes.set(&group, first);
+            if self.store.counts(&group).of(StateKind::Held) > 0 {
+                self.room.hasten(&group, now.wall);
+            }
         }
         self.reschedule();
         #[cfg(test)]
@@ -66,8 +72,10 @@ impl<S: Entries> Machine<S> {
             Input::Join { token, group, member } => self.on_join(token, &group, member),
             Input::Leave { group, member } => self.on_member_lost(&group, &member),
             Input::DeadLetterGone { id } => self.on_dead_letter_gone(id),
+            Input::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
             Input::Policies(policies) => {
                 self.policies = policies;
+                self.room.hasten_all(now.wall);
                 self.reschedule();
             }
         }
@@ -82,6 +90,7 @@ impl<S: Entries> Machine<S> {
             self.on_expiry();
             self.expiry = self.store.next_expiry();
         }
+        self.on_looks();
         for group in self.wakes.take_due(now.wall) {
             let later = self.store.next_due(&group, Some(now.wall));
             self.wakes.set(&group, later);
@@ -98,7 +107,8 @@ impl<S: Entries> Machine<S> {
 
     /// When `handle_timeout` is wanted; `None`: not at all.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        let first = [self.expiry, self.wakes.first()].into_iter().flatten().min()?;
+        let moments = [self.expiry, self.wakes.first(), self.room.first()];
+        let first = moments.into_iter().flatten().min()?;
         Some(self.now.deadline(first))
     }
 

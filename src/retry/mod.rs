@@ -9,6 +9,7 @@
 //!     ▲                     │ failed
 //!     │ due                 ▼
 //!     └────────────── Waiting (due) ── limit reached, or "do not retry" ──▶ Dead | Discarded
+//!                           └─── no room for dead letters ──▶ Held ──▲ room
 //! ```
 
 mod btree;
@@ -24,6 +25,7 @@ mod on;
 mod output;
 mod policy;
 mod reads;
+mod room;
 #[cfg(test)]
 mod tests;
 mod verdict;

@@ -87,6 +87,11 @@ pub enum NackOutcome {
         /// Which entry.
         id: EntryId,
     },
+    /// Its record is exhausted and kept; it is a dead letter once there is room for it.
+    Held {
+        /// Which entry.
+        id: EntryId,
+    },
     /// That failure was known or its hand-out is not the current one: nothing changed.
     Nothing {
         /// Which entry.

@@ -22,6 +22,8 @@ pub struct Policy {
     pub consume_timeout_ms: u64,
     /// Keep exhausted records as dead letters; otherwise they are dropped and counted.
     pub keep_dead_letters: bool,
+    /// What the kept ones may take; beyond it exhausted records are held. `None`: no bound.
+    pub dead_letters_bytes_max: Option<u64>,
     /// The group has a retry topic; otherwise nothing of it is retried.
     pub lane: bool,
 }
@@ -40,6 +42,7 @@ impl Default for Policy {
             levels: Arc::new(LevelTable::default()),
             consume_timeout_ms: CONSUME_TIMEOUT_MS,
             keep_dead_letters: true,
+            dead_letters_bytes_max: None,
             lane: true,
         }
     }

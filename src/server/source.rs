@@ -70,6 +70,7 @@ impl Source for AdminSource {
             topics: number(local.iter().filter(|topic| !topic.dead_letters).count()),
             groups: number(self.group_ids().await?.len()),
             waiting: of(StateKind::Waiting),
+            held: of(StateKind::Held),
             inflight: of(StateKind::Inflight),
             parked,
             dead_letters: groups.iter().map(|group| self.dead(&group.group).0).sum(),
@@ -188,6 +189,9 @@ impl AdminSource {
             .iter()
             .map(|(level, n)| (level.and_then(|l| usize::try_from(l).ok()).unwrap_or(0), *n))
             .collect();
+        gauge.held = known.counts.of(StateKind::Held);
+        // still on their way, at no level
+        gauge.waiting.extend((gauge.held > 0).then_some((0, gauge.held)));
         gauge.parked = if known.has_taker() { 0 } else { known.due };
         let overdue_ms = known.first_due.map_or(0, |due| now.since(due));
         gauge.overdue_s = std::time::Duration::from_millis(overdue_ms).as_secs_f64();
@@ -225,6 +229,7 @@ impl AdminSource {
             ready: if taker { due } else { 0 },
             inflight: retries.map_or(0, |known| known.counts.of(StateKind::Inflight)),
             parked: if taker { 0 } else { due },
+            held: retries.map_or(0, |known| known.counts.of(StateKind::Held)),
             dead_letters,
             dead_letter_bytes,
             offsets: self.offsets(group),
@@ -256,6 +261,7 @@ impl AdminSource {
             max_reconsume_times: policy.max_reconsume_times,
             consume_timeout_ms: policy.consume_timeout_ms,
             keep_dead_letters: policy.keep_dead_letters,
+            dead_letters_max_bytes: policy.dead_letters_bytes_max,
         }
     }
 
@@ -301,9 +307,14 @@ fn retry_view(entry: &Entry, group: Option<&engine::GroupView>, now: WallMs) -> 
             let member = held.and_then(|slot| slot.member.as_ref()).map(ToString::to_string);
             ("inflight", entry.last_level, member)
         }
+        State::Held { .. } => ("held", None, None),
         State::Committed { .. } | State::Dead { .. } | State::Discarded { .. } => {
             ("settled", None, None)
         }
+    };
+    let disposition = match entry.state {
+        State::Held { disposition, .. } => Some(disposition),
+        _ => entry.disposition,
     };
     RetryView {
         id: entry.id.0,
@@ -316,7 +327,7 @@ fn retry_view(entry: &Entry, group: Option<&engine::GroupView>, now: WallMs) -> 
         due_ms: entry.due().map(|due| due.0),
         first_failed_ms: entry.first_failed.map(|at| at.0),
         last_failed_ms: entry.last_failed.map(|at| at.0),
-        disposition: entry.disposition.map(|word| word.as_str().to_owned()),
+        disposition: disposition.map(|word| word.as_str().to_owned()),
         reason: entry.reason.clone(),
         member,
     }

@@ -7,5 +7,6 @@ mod support;
 
 mod bad;
 mod batches;
+mod bound;
 mod ladder;
 mod named;

@@ -22,6 +22,7 @@ impl Model {
                 State::Committed { at } => Stands::Committed(at.0),
                 State::Dead { at } => Stands::Dead(at.0),
                 State::Discarded { at } => Stands::Discarded(at.0),
+                State::Held { since, charged, .. } => Stands::Held(since.0, charged),
             };
             let found = Record {
                 group: entry.group.clone(),

@@ -19,6 +19,7 @@
 )]
 
 mod compare;
+mod held;
 mod invariants;
 mod model;
 mod script;
@@ -64,19 +65,24 @@ fn nothing_is_lost_for_any_seed() {
         (None, None) => (0, SEEDS),
     };
     let mut failed = 0;
-    let mut redelivered = 0;
+    let (mut redelivered, mut held, mut ended) = (0, 0, 0);
     for seed in first..first + count {
         match catch_unwind(AssertUnwindSafe(|| run(seed, STEPS, Cuts::Random))) {
-            Ok(ran) => redelivered += ran.redelivered,
+            Ok(ran) => {
+                redelivered += ran.redelivered;
+                held += ran.held.0;
+                ended += ran.held.1;
+            }
             Err(_) => {
                 failed += 1;
                 println!("SIM_SEED={seed} cargo test --release --test sim -- --nocapture");
             }
         }
     }
-    println!("sim: {redelivered} redeliveries");
+    println!("sim: {redelivered} redeliveries, {held} held, {ended} of them dead letters");
     println!("sim: {count} seeds, {failed} failed");
     assert_eq!(failed, 0, "the seeds above failed");
+    assert!(count < SEEDS || (held > 0 && ended > 0), "nothing was held: {held}, {ended}");
 }
 
 fn main() {

@@ -16,15 +16,23 @@ const BATCHES_KEPT: usize = 5;
 pub struct Rules {
     pub levels_ms: Vec<i64>,
     pub max: u32,
+    /// The dead letters of groups with a bound have no room.
+    pub full: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stands {
-    Waiting { due: i64, delay_ms: i64, level: Option<u32> },
+    Waiting {
+        due: i64,
+        delay_ms: i64,
+        level: Option<u32>,
+    },
     Inflight(LaneOffset),
     Committed(i64),
     Dead(i64),
     Discarded(i64),
+    /// Failed then; whether its end is a failure more.
+    Held(i64, bool),
 }
 
 /// One failed record.
@@ -66,6 +74,7 @@ pub enum Became {
     Due(u64, i64),
     Dead(u64),
     Discarded(u64),
+    Held(u64),
 }
 
 /// One redelivery: lane offset, failures so far, value.
@@ -96,10 +105,16 @@ pub struct Model {
     pub committed: BTreeMap<(GroupId, TopicName, i32), i64>,
     /// First and last sequence of the last batches of a group's producer.
     pub stamps: BTreeMap<(GroupId, i64), Vec<(i32, i32)>>,
+    /// When the held records of a group are looked at again.
+    pub looks: BTreeMap<GroupId, i64>,
+    /// How many were held, and how many of them became dead letters.
+    pub held: (u32, u32),
 }
 
 /// Groups whose name begins so keep no dead letters.
 pub const DROPS: &str = "drops";
+/// Groups whose name begins so have a bound on their dead letters.
+pub const BOUND: &str = "bound";
 
 enum Verdict {
     Begin,
@@ -117,6 +132,8 @@ impl Model {
             slots: BTreeMap::new(),
             committed: BTreeMap::new(),
             stamps: BTreeMap::new(),
+            looks: BTreeMap::new(),
+            held: (0, 0),
         }
     }
 
@@ -196,10 +213,14 @@ impl Model {
         let (delay_ms, level_used) = exact.unwrap_or(ladder);
         let ends = level < 0 || record.count >= max;
         let past = |offset: i64| record.origin.as_ref().is_some_and(|o| o.offset < offset);
+        if counts && record.passed.is_none() && nack.committed.is_some_and(past) {
+            record.passed = Some(self.now);
+        }
+        if ends && self.is_full(group) {
+            self.hold(id, record, counts);
+            return Became::Held(id);
+        }
         if counts {
-            if record.passed.is_none() && nack.committed.is_some_and(past) {
-                record.passed = Some(self.now);
-            }
             record.count += 1;
             record.losses = 0;
         }
@@ -312,7 +333,7 @@ impl Model {
             match (record.passed, is_past, record.stands) {
                 (None, true, _) => {
                     record.passed = Some(self.now);
-                    if !matches!(record.stands, Stands::Waiting { .. } | Stands::Inflight(_)) {
+                    if !is_pending(record.stands) {
                         record.expires = memory_ends(record);
                     }
                 }
@@ -362,12 +383,14 @@ impl Model {
                 self.records.remove(&id);
             }
         }
+        self.look();
     }
 
     /// Other rules, or the same after a restart at another moment: stored times come nearer where
     /// neither clock nor table explains them, and never go away.
     pub fn reload(&mut self, rules: &Rules) {
         self.rules = rules.clone();
+        self.look_at_once();
         for record in self.records.values_mut() {
             if let Stands::Waiting { due, delay_ms, level } = record.stands {
                 let present = level.and_then(|level| rules.levels_ms.get(level as usize - 1));
@@ -410,7 +433,7 @@ impl Model {
             };
             [due, record.expires]
         });
-        times.flatten().filter(|at| *at > self.now).min()
+        times.flatten().chain(self.looks.values().copied()).filter(|at| *at > self.now).min()
     }
 
     fn of_origin(&self, group: &GroupId, origin: &Origin) -> Option<u64> {
@@ -444,6 +467,10 @@ impl Model {
         record.losses += 1;
         record.expires = None;
     }
+}
+
+fn is_pending(stands: Stands) -> bool {
+    matches!(stands, Stands::Waiting { .. } | Stands::Inflight(_) | Stands::Held(..))
 }
 
 fn memory_ends(record: &Record) -> Option<i64> {

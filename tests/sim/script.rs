@@ -11,7 +11,7 @@ use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 use crate::model::{Nack, Named, Rules, Said};
 use crate::world::{self, Cut, World};
 
-const GROUPS: [&str; 2] = ["shop", "drops-shop"];
+const GROUPS: [&str; 3] = ["shop", "bound-shop", "drops-shop"];
 const TOPICS: [&str; 2] = ["orders", "bills"];
 const OFFSETS: i64 = 6;
 const MEMBERS: u8 = 3;
@@ -35,6 +35,8 @@ pub struct Ran {
     pub operations: u64,
     pub crashes: u32,
     pub redelivered: u32,
+    /// Records that were held, and those of them that became dead letters.
+    pub held: (u32, u32),
 }
 
 pub struct Script {
@@ -50,7 +52,8 @@ pub struct Script {
 fn rules(rng: &mut Rng) -> Rules {
     let tables: [&[i64]; 4] =
         [&[10, 20, 50, 1_000, 5_000, 60_000], &[5, 5, 200, 40_000], &[1_000, 2_000, 3_000], &[7]];
-    Rules { levels_ms: tables[rng.usize(..tables.len())].to_vec(), max: rng.u32(0..5) }
+    let levels_ms = tables[rng.usize(..tables.len())].to_vec();
+    Rules { levels_ms, max: rng.u32(0..5), full: rng.bool() }
 }
 
 pub fn run(seed: u64, steps: u32, cuts: Cuts) -> Ran {
@@ -77,6 +80,7 @@ pub fn run(seed: u64, steps: u32, cuts: Cuts) -> Ran {
         operations: script.world.disk.operations(),
         crashes: script.world.crashes,
         redelivered: script.redelivered,
+        held: script.world.model.held,
     }
 }
 
@@ -121,7 +125,7 @@ impl Script {
     }
 
     fn step(&mut self) -> Result<(), Cut> {
-        let group = GroupId::new(GROUPS[usize::from(self.rng.u8(..4) == 0)]);
+        let group = GroupId::new(GROUPS[[0, 0, 0, 0, 0, 1, 1, 2][self.rng.usize(..8)]]);
         let kind = self.rng.u8(..100);
         (kind, group.as_str()).hash(&mut self.trace);
         self.world.tell_story(|| format!("step {kind} of {group}"));
@@ -303,6 +307,7 @@ impl Script {
     fn reload(&mut self) {
         let rules = rules(&mut self.rng);
         self.world.model.reload(&rules);
+        self.world.model.time(self.world.model.now);
         self.world.running.as_ref().unwrap().engine.policies(world::policies(&rules));
         self.world.tell();
     }
@@ -341,6 +346,7 @@ fn request(nack: &Nack) -> NackRequest {
             reason: None,
             committed: nack.committed,
             bytes: retry::Bytes::Value,
+            record_bytes: u64::try_from(record.to_bytes().len()).unwrap(),
         },
         record: record.to_bytes(),
     }

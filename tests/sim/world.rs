@@ -22,7 +22,7 @@ use reprise::wire::batch::{Batch, records};
 use reprise::wire::names::Templates;
 
 use crate::invariants;
-use crate::model::{Became, CONSUME_TIMEOUT_MS, DROPS, Model, Rules, Said, Stands};
+use crate::model::{BOUND, Became, CONSUME_TIMEOUT_MS, DROPS, Model, Rules, Said, Stands};
 
 /// A question under way.
 type Asked = Pin<Box<dyn Future<Output = Result<Said, EngineError>>>>;
@@ -65,10 +65,13 @@ pub fn policies(rules: &Rules) -> Policies {
         levels: Arc::new(levels),
         consume_timeout_ms: u64::try_from(CONSUME_TIMEOUT_MS).unwrap(),
         keep_dead_letters: true,
+        dead_letters_bytes_max: None,
         lane: true,
     };
+    let bytes_max = if rules.full { 1 } else { 1 << 40 };
+    let bound = Policy { dead_letters_bytes_max: Some(bytes_max), ..keeps.clone() };
     let drops = Policy { keep_dead_letters: false, ..keeps.clone() };
-    Policies::new(keeps, vec![(format!("{DROPS}*"), drops)])
+    Policies::new(keeps, vec![(format!("{DROPS}*"), drops), (format!("{BOUND}*"), bound)])
 }
 
 impl World {
@@ -378,6 +381,7 @@ pub fn nacked(reply: NackReply) -> Said {
         NackOutcome::Scheduled { id, due } => Became::Due(id.0, due.0),
         NackOutcome::Dead { id } => Became::Dead(id.0),
         NackOutcome::Discarded { id } => Became::Discarded(id.0),
+        NackOutcome::Held { id } => Became::Held(id.0),
         NackOutcome::Nothing { id } => Became::Nothing(id.0),
     };
     Said::Nacked(outcomes.iter().map(became).collect())

@@ -141,6 +141,12 @@ impl Server {
         self.restart();
     }
 
+    /// Other settings while it runs, as SIGHUP takes them.
+    pub fn reload_with(&mut self, change: impl FnOnce(&mut Config)) {
+        change(&mut self.config);
+        self.server().reload(self.config.clone()).unwrap();
+    }
+
     pub fn addr(&self) -> SocketAddr {
         self.server().kafka_addr()
     }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{HOUR, SECOND};
+use super::{HOUR, MIB, SECOND, TIB};
 use crate::config::node::Value;
-use crate::config::section::{Section, boolean, choice, duration, int};
-use crate::config::units::ser_duration;
+use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size};
+use crate::config::units::{ser_duration, ser_size_limit};
 use crate::retry::{CONSUME_TIMEOUT_MS, DEFAULT_LEVELS, LevelTable, MAX_RECONSUME_TIMES, Policy};
 
 /// How retries come back.
@@ -28,6 +28,10 @@ pub enum LaneChoice {
 pub struct DeadLetters {
     /// Keep them; otherwise they are dropped, counted and logged with their origin.
     pub keep: bool,
+    /// What the kept ones of a group may take, in bytes; `None` = no bound. Beyond it exhausted
+    /// records are held.
+    #[serde(serialize_with = "ser_size_limit")]
+    pub max_bytes: Option<u64>,
 }
 
 /// The rules of retrying, for all groups or for one rule of `groups`.
@@ -53,7 +57,7 @@ impl Default for Retry {
             max_reconsume_times: MAX_RECONSUME_TIMES,
             lane: LaneChoice::Auto,
             consume_timeout: Duration::from_millis(CONSUME_TIMEOUT_MS),
-            dead_letters: DeadLetters { keep: true },
+            dead_letters: DeadLetters { keep: true, max_bytes: None },
         }
     }
 }
@@ -81,6 +85,7 @@ impl Retry {
         let mut dead = s.section("dead_letters");
         let ours = &mut self.dead_letters;
         dead.take("keep", &mut ours.keep, boolean);
+        dead.take("max_bytes", &mut ours.max_bytes, or_unlimited(size(MIB..=1024 * TIB)));
         dead.finish();
         self
     }

@@ -65,6 +65,15 @@ impl Entries for Store {
         COUNT_MAX
     }
 
+    fn held(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
+        self.members(key::HELD, group, after, limit)
+    }
+
+    /// The log entry its bytes lie in, some 100 bytes of fact included.
+    fn record_bytes(&self, id: EntryId) -> u64 {
+        self.payload(id).map_or(0, |at| u64::from(at.len))
+    }
+
     fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId> {
         let Some(number) = self.number(group) else { return Vec::new() };
         let open = Key::of_group(key::INFLIGHT, number);
@@ -108,13 +117,7 @@ impl Entries for Store {
     }
 
     fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
-        let Some(number) = self.number(group) else { return Vec::new() };
-        let members = Key::of_group(key::MEMBER, number);
-        let from = match after {
-            Some(after) => members.clone().id(after).end(),
-            None => members.clone(),
-        };
-        self.ids(&from, &members.end(), limit)
+        self.members(key::MEMBER, group, after, limit)
     }
 
     fn groups(&self) -> Vec<GroupId> {
@@ -185,6 +188,23 @@ impl Store {
         index_rows(group.number, old)
     }
 
+    /// Ids above `after` in an index of a group by id.
+    fn members(
+        &self,
+        kind: u8,
+        group: &GroupId,
+        after: Option<EntryId>,
+        limit: usize,
+    ) -> Vec<EntryId> {
+        let Some(number) = self.number(group) else { return Vec::new() };
+        let members = Key::of_group(kind, number);
+        let from = match after {
+            Some(after) => members.clone().id(after).end(),
+            None => members.clone(),
+        };
+        self.ids(&from, &members.end(), limit)
+    }
+
     fn ids(&self, from: &Key, to: &Key, limit: usize) -> Vec<EntryId> {
         let mut found = Vec::new();
         if limit == 0 {
@@ -238,6 +258,9 @@ fn index_rows(group: GroupNumber, entry: &Entry) -> Vec<Row> {
     let id = || entry.id.0.to_be_bytes().to_vec();
     let of = |kind| Key::of_group(kind, group);
     let mut rows = vec![(of(key::MEMBER).id(entry.id), Vec::new())];
+    if entry.state.kind() == StateKind::Held {
+        rows.push((of(key::HELD).id(entry.id), Vec::new()));
+    }
     if let Some(origin) = entry.remembered_origin() {
         let passed = entry.passed.is_some();
         let origins = origins_key(group, &origin.topic, origin.partition, passed);

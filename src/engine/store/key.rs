@@ -11,6 +11,7 @@
 //! x expires id                                    →        any state
 //! o group topic partition passed? offset          → id     remembered origin
 //! n group id                                      →        all of a group
+//! h group id                                      →        held ones
 //! R id | H group slot | T | D id                  →        references into the log
 //! ```
 //! Numbers are big-endian, signed ones with the sign bit turned; a group is its 32-bit number; a
@@ -28,6 +29,7 @@ pub(super) const WAITING: u8 = b'w';
 pub(super) const EXPIRY: u8 = b'x';
 pub(super) const ORIGIN: u8 = b'o';
 pub(super) const MEMBER: u8 = b'n';
+pub(super) const HELD: u8 = b'h';
 /// An entry's references into the log.
 pub(super) const REFS: u8 = b'R';
 /// A slot's references into the log.

@@ -22,6 +22,8 @@ pub struct GroupGauges {
     pub waiting: Vec<(usize, u64)>,
     /// Due retries with no subscriber.
     pub parked: u64,
+    /// Exhausted records held until the dead letters have room.
+    pub held: u64,
     /// How long the oldest due retry has waited to be fetched, in seconds.
     pub overdue_s: f64,
     /// Dead letters kept.
@@ -33,12 +35,13 @@ pub struct GroupGauges {
 }
 
 /// The families a snapshot replaces.
-const FAMILIES: [&Def; 9] = [
+const FAMILIES: [&Def; 10] = [
     &names::GROUP_MEMBERS,
     &names::RECORDS_INFLIGHT,
     &names::INFLIGHT_OLDEST,
     &names::RECORDS_WAITING,
     &names::RECORDS_PARKED,
+    &names::RECORDS_HELD,
     &names::RETRY_OVERDUE,
     &names::DLQ_RECORDS,
     &names::DLQ_BYTES,
@@ -59,6 +62,7 @@ impl Metrics {
                 (&names::GROUP_MEMBERS, state.members),
                 (&names::RECORDS_INFLIGHT, state.inflight),
                 (&names::RECORDS_PARKED, state.parked),
+                (&names::RECORDS_HELD, state.held),
                 (&names::DLQ_RECORDS, state.dead),
                 (&names::DLQ_BYTES, state.dead_bytes),
             ] {

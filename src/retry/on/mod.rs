@@ -1,6 +1,7 @@
 //! One file per evidence: what it does to entries and slots.
 
 mod expiry;
+mod held;
 mod join;
 mod lane_commit;
 mod member_lost;

@@ -71,7 +71,8 @@ impl<S: Entries> Machine<S> {
 
     fn seen(&self, entry: &Entry) -> Seen {
         match entry.state {
-            State::Waiting { .. } => Seen::Waiting,
+            // held: in the queue for the dead letters, as one waits in the group's
+            State::Waiting { .. } | State::Held { .. } => Seen::Waiting,
             State::Inflight { .. } => Seen::Inflight,
             State::Committed { at } => {
                 let counted_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
@@ -92,14 +93,18 @@ impl<S: Entries> Machine<S> {
         nack: &Nack,
     ) -> Option<NackOutcome> {
         let (verdict, known) = self.judge_nack(group, nack).ok()?;
-        let (entry, payload) = match (verdict, known) {
-            (Verdict::Charge, Some(entry)) => (self.charge(entry, nack), PayloadChange::Keeps),
+        let (entry, payload, bytes) = match (verdict, known) {
+            (Verdict::Charge, Some(entry)) => {
+                let bytes = self.store.record_bytes(entry.id);
+                (self.charge(entry, nack, bytes), PayloadChange::Keeps, bytes)
+            }
             (Verdict::Begin, _) => {
                 let entry = self.begin(group, nack);
-                (entry, PayloadChange::Begins(index))
+                (entry, PayloadChange::Begins(index), nack.record_bytes)
             }
             (_, known) => return known.map(|entry| NackOutcome::Nothing { id: entry.id }),
         };
+        self.note_end(&entry, bytes);
         let outcome = outcome(entry.id, &entry.state);
         self.record(entry, Evidence::Nack, Some(by), payload);
         outcome
@@ -115,7 +120,7 @@ impl<S: Entries> Machine<S> {
         if nack.named == Named::Nothing {
             self.delay(entry, nack)
         } else {
-            self.charge(entry, nack)
+            self.charge(entry, nack, nack.record_bytes)
         }
     }
 
@@ -123,46 +128,38 @@ impl<S: Entries> Machine<S> {
     fn delay(&self, mut entry: Entry, nack: &Nack) -> Entry {
         let policy = self.policy(&entry.group);
         entry.max_reconsume_times = policy.max_reconsume_times;
-        let next = policy.levels.next(nack.want, 0);
-        if next == Next::Never {
-            entry.dispose(self.wall(), Disposition::ExplicitDlq);
+        match policy.levels.next(nack.want, 0) {
+            Next::After { delay_ms, level } => self.wait(entry, delay_ms, level),
+            Next::Never => self.end(entry, Disposition::ExplicitDlq, false, nack.record_bytes),
         }
-        self.schedule(entry, next)
     }
 
     /// One failure more; the limit is looked at before the failure is added, so that a limit of
     /// 16 means 16 retries and a dead letter that counts 17.
-    fn charge(&self, mut entry: Entry, nack: &Nack) -> Entry {
+    fn charge(&self, mut entry: Entry, nack: &Nack, record_bytes: u64) -> Entry {
         let policy = self.policy(&entry.group);
         let before = entry.reconsume_times;
-        let next = match policy.levels.next(nack.want, before) {
-            Next::After { .. } if before >= policy.max_reconsume_times => None,
-            next => Some(next),
-        };
-        let disposition = match next {
-            None => Disposition::MaxAttempts,
-            Some(Next::Never) => Disposition::ExplicitDlq,
-            Some(Next::After { .. }) => Disposition::Rejected,
-        };
         entry.max_reconsume_times = policy.max_reconsume_times;
         let past = |origin: &Origin| nack.committed.is_some_and(|offset| offset > origin.offset);
         if entry.passed.is_none() && entry.origin.as_ref().is_some_and(past) {
             entry.passed = Some(self.wall());
         }
-        entry.failed(self.wall(), disposition, nack.reason.as_deref());
-        self.schedule(entry, next.unwrap_or(Next::Never))
+        entry.explain(nack.reason.as_deref());
+        match policy.levels.next(nack.want, before) {
+            Next::Never => self.end(entry, Disposition::ExplicitDlq, true, record_bytes),
+            Next::After { .. } if before >= policy.max_reconsume_times => {
+                self.end(entry, Disposition::MaxAttempts, true, record_bytes)
+            }
+            Next::After { delay_ms, level } => {
+                entry.failed(self.wall(), Disposition::Rejected);
+                self.wait(entry, delay_ms, level)
+            }
+        }
     }
 
-    fn schedule(&self, mut entry: Entry, next: Next) -> Entry {
-        let at = self.wall();
-        entry.state = match next {
-            Next::After { delay_ms, level } => {
-                State::Waiting { due: at.plus(delay_ms), delay_ms, level }
-            }
-            Next::Never if self.policy(&entry.group).keep_dead_letters => State::Dead { at },
-            Next::Never => State::Discarded { at },
-        };
-        entry.expires = self.memory_ends(&entry);
+    fn wait(&self, mut entry: Entry, delay_ms: u64, level: Option<u32>) -> Entry {
+        entry.state = State::Waiting { due: self.wall().plus(delay_ms), delay_ms, level };
+        entry.expires = None;
         entry
     }
 }
@@ -172,6 +169,7 @@ fn outcome(id: EntryId, state: &State) -> Option<NackOutcome> {
         State::Waiting { due, .. } => Some(NackOutcome::Scheduled { id, due: *due }),
         State::Dead { .. } => Some(NackOutcome::Dead { id }),
         State::Discarded { .. } => Some(NackOutcome::Discarded { id }),
+        State::Held { .. } => Some(NackOutcome::Held { id }),
         _ => None,
     }
 }

@@ -34,16 +34,18 @@ impl<S: Entries> Machine<S> {
                 return self.forget(id, Evidence::Reset);
             }
             StateKind::Dead => entry.superseded = true,
-            StateKind::Waiting | StateKind::Inflight => entry.passed = None,
+            StateKind::Waiting | StateKind::Inflight | StateKind::Held => entry.passed = None,
         }
         self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
     }
 
     /// A dead letter is gone: nothing of it is remembered.
     pub(in crate::retry) fn on_dead_letter_gone(&mut self, id: EntryId) {
-        let kind = self.store.get(id).map(|entry| entry.state.kind());
-        if kind == Some(StateKind::Dead) {
-            self.forget(id, Evidence::DeadLetterGone);
+        let entry = self.store.get(id).filter(|entry| entry.state.kind() == StateKind::Dead);
+        let Some(entry) = entry else { return };
+        self.forget(id, Evidence::DeadLetterGone);
+        if self.store.counts(&entry.group).of(StateKind::Held) > 0 {
+            self.room.hasten(&entry.group, self.wall());
         }
     }
 }

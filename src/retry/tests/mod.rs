@@ -1,6 +1,7 @@
 //! Promises of the whole machine, told as stories on a virtual clock.
 
 mod hand_outs;
+mod held;
 mod ladder;
 mod memory;
 mod replay;
@@ -157,7 +158,14 @@ fn order(offset: i64) -> Origin {
 }
 
 fn named(named: Named) -> Nack {
-    Nack { named, want: Want::default(), reason: None, committed: None, bytes: Bytes::Value }
+    Nack {
+        named,
+        want: Want::default(),
+        reason: None,
+        committed: None,
+        bytes: Bytes::Value,
+        record_bytes: 0,
+    }
 }
 
 fn fail(offset: i64) -> Nack {

@@ -10,6 +10,7 @@ fn id(outcome: NackOutcome) -> u64 {
         NackOutcome::Scheduled { id, .. }
         | NackOutcome::Dead { id }
         | NackOutcome::Discarded { id }
+        | NackOutcome::Held { id }
         | NackOutcome::Nothing { id } => id.0,
     }
 }

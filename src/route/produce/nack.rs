@@ -131,6 +131,7 @@ fn nack(
             reason: asked.reason,
             committed,
             bytes,
+            record_bytes: u64::try_from(stored.len()).unwrap_or(u64::MAX),
         },
         record: stored,
     })

@@ -78,7 +78,7 @@ impl Script {
 
     fn change(&mut self, entry: &mut Entry) {
         let at = self.wall();
-        entry.state = match self.rng.u8(..8) {
+        entry.state = match self.rng.u8(..9) {
             0..3 => State::Waiting { due: at, delay_ms: 1, level: Some(self.rng.u32(..4)) },
             3 => State::Waiting { due: at, delay_ms: 1, level: None },
             4 | 5 => {
@@ -87,6 +87,7 @@ impl Script {
                 State::Inflight { lane, since: at }
             }
             6 => State::Committed { at },
+            7 => State::Held { since: at, disposition: Disposition::MaxAttempts, charged: true },
             _ => State::Dead { at },
         };
         if entry.lanes.len() > 5 {
@@ -160,6 +161,8 @@ impl Script {
         let after = self.rng.choice(&self.ids).copied();
         assert_eq!(store.page(group, after, limit), model.page(group, after, limit));
         assert_eq!(store.page(group, None, usize::MAX), model.page(group, None, usize::MAX));
+        assert_eq!(store.held(group, after, limit), model.held(group, after, limit));
+        assert_eq!(store.held(group, None, usize::MAX), model.held(group, None, usize::MAX));
         let from = LaneOffset { slot: Slot(self.rng.u16(..4)), sequence: self.rng.u64(..50) };
         assert_eq!(store.inflight(group, from, limit), model.inflight(group, from, limit));
         for (topic, partition) in TOPICS.iter().zip([-1, 0, 1]) {

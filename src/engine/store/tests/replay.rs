@@ -11,8 +11,8 @@ use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::journal::{EntryRef, MemDisk, Tables};
 use crate::model::{EntryId, GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
 use crate::retry::{
-    BTreeEntries, Bytes, Entries, Fact, Fingerprint, Input, LevelTable, Machine, Nack, Named,
-    Output, PayloadChange, Policies, Policy, Reporter, State, StateKind, Token, Want,
+    BTreeEntries, Bytes, Entries, Evidence, Fact, Fingerprint, Input, LevelTable, Machine, Nack,
+    Named, Output, PayloadChange, Policies, Policy, Reporter, State, StateKind, Token, Want,
 };
 
 /// A log whose released entries leave the disk when the test says so.
@@ -45,6 +45,8 @@ struct World {
     seq: u64,
     /// Facts after this one stay on the disk, released or not.
     held_from: u64,
+    /// Held records that came to an end.
+    ended: u32,
 }
 
 fn policies() -> Policies {
@@ -54,10 +56,12 @@ fn policies() -> Policies {
         levels: Arc::new(levels),
         consume_timeout_ms: 40,
         keep_dead_letters: true,
+        dead_letters_bytes_max: None,
         lane: true,
     };
     let drops = Policy { keep_dead_letters: false, ..keeps.clone() };
-    Policies::new(keeps, vec![("drops".into(), drops)])
+    let bound = Policy { dead_letters_bytes_max: Some(10_000), ..keeps.clone() };
+    Policies::new(keeps, vec![("drops".into(), drops), ("bound".into(), bound)])
 }
 
 fn open(disk: &MemDisk) -> Machine<Store> {
@@ -75,7 +79,7 @@ impl World {
         let machine = open(&disk);
         let rng = Rng::with_seed(seed);
         let log = FakeLog::default();
-        Self { rng, disk, log, machine, now: 1_000, seq: 0, held_from: 0 }
+        Self { rng, disk, log, machine, now: 1_000, seq: 0, held_from: 0, ended: 0 }
     }
 
     fn clock(&self) -> Now {
@@ -83,7 +87,11 @@ impl World {
     }
 
     fn group(&mut self) -> GroupId {
-        if self.rng.u8(..4) == 0 { "drops".into() } else { "keeps".into() }
+        match self.rng.u8(..6) {
+            0 => "drops".into(),
+            1 | 2 => "bound".into(),
+            _ => "keeps".into(),
+        }
     }
 
     fn step(&mut self) {
@@ -92,7 +100,7 @@ impl World {
         let lane = LaneOffset { slot: Slot(self.rng.u16(..3)), sequence: self.rng.u64(..30) };
         let offset = self.rng.i64(0..25);
         let member = ["m1", "m2", "m3"][self.rng.usize(..3)].into();
-        let input = match self.rng.u8(..12) {
+        let input = match self.rng.u8(..13) {
             0..4 => {
                 let named = match self.rng.u8(..6) {
                     0 => Named::Nothing,
@@ -100,7 +108,14 @@ impl World {
                     _ => Named::Origin(Origin { topic: "t".into(), partition: 0, offset }),
                 };
                 let want = Want { level: (offset == 7).then_some(-1), delay_ms: None };
-                let nack = Nack { named, want, reason: None, committed: None, bytes: Bytes::Value };
+                let nack = Nack {
+                    named,
+                    want,
+                    reason: None,
+                    committed: None,
+                    bytes: Bytes::Value,
+                    record_bytes: 10,
+                };
                 let by = Reporter { member: None, client: "c".into() };
                 Input::Nacks { token, group, by, nacks: vec![nack] }
             }
@@ -116,6 +131,7 @@ impl World {
             }
             9 => Input::OriginCommit { group, topic: "t".into(), partition: 0, offset },
             10 => self.delete_a_dead_letter(&group),
+            12 => return self.room(),
             _ => return self.tick(),
         };
         self.machine.handle(self.clock(), input);
@@ -126,6 +142,17 @@ impl World {
         self.now += self.rng.i64(0..30);
         self.machine.handle_timeout(self.clock());
         self.drain();
+    }
+
+    /// Room for one dead letter or none, and a look at what is held.
+    fn room(&mut self) {
+        let bytes = self.rng.choice([0, 10_000]).unwrap();
+        let told = Input::DeadLetterBytes { group: "bound".into(), bytes };
+        for input in [told, Input::Policies(policies())] {
+            self.machine.handle(self.clock(), input);
+            self.drain();
+        }
+        self.tick();
     }
 
     fn delete_a_dead_letter(&mut self, group: &GroupId) -> Input {
@@ -142,6 +169,9 @@ impl World {
         while let Some(output) = self.machine.poll_output() {
             let Output::Fact(fact) = output else { continue };
             self.seq += 1;
+            if let Fact::Entry { cause, .. } = &fact {
+                self.ended += u32::from(cause.evidence == Evidence::HeldEnded);
+            }
             if self.machine.store().is_dead_letter(&fact) {
                 self.log.dead_letters.borrow_mut().insert(self.seq);
             }
@@ -237,7 +267,7 @@ impl World {
 
 #[test]
 fn a_replay_of_the_log_alone_gives_the_same_state_whatever_released_facts_are_gone() {
-    let (mut gone, mut tombstones_gone, mut dead) = (0, 0, 0);
+    let (mut gone, mut tombstones_gone, mut dead, mut ended) = (0, 0, 0, 0);
     for seed in 0..12 {
         let mut world = World::new(seed);
         for _ in 0..300 {
@@ -257,8 +287,10 @@ fn a_replay_of_the_log_alone_gives_the_same_state_whatever_released_facts_are_go
         world.check();
         gone += world.seq - u64::try_from(world.log.facts.borrow().len()).unwrap();
         dead += world.log.dead_letters.borrow().len();
+        ended += world.ended;
     }
     assert!(gone > 500 && tombstones_gone > 20 && dead > 15, "{gone} {tombstones_gone} {dead}");
+    assert!(ended > 3, "{ended}");
 }
 
 #[test]
@@ -267,8 +299,8 @@ fn when_every_entry_is_forgotten_and_compacted_only_the_last_tombstone_stays() {
     for _ in 0..300 {
         world.step();
     }
-    let group = GroupId::from("keeps");
-    for group in [group, "drops".into()] {
+    let groups = ["keeps", "drops", "bound"].map(GroupId::from);
+    for group in groups.clone() {
         for entry in world.machine.list(&group, None, None, usize::MAX) {
             world.machine.store_mut().remove(entry.id);
             let cause = crate::retry::Cause {
@@ -291,10 +323,9 @@ fn when_every_entry_is_forgotten_and_compacted_only_the_last_tombstone_stays() {
     }
     let facts = world.log.facts.borrow();
     let left = |wanted: fn(&Fact) -> bool| facts.values().filter(|fact| wanted(fact)).count();
-    let slots =
-        world.machine.slots(&"keeps".into()).len() + world.machine.slots(&"drops".into()).len();
+    let slots: usize = groups.iter().map(|group| world.machine.slots(group).len()).sum();
     assert!(left(|fact| matches!(fact, Fact::Entry { .. })) <= slots, "at most a slot's hand-out");
     let tombstones = left(|fact| matches!(fact, Fact::Forgotten { .. }));
     assert!((1..=1 + slots).contains(&tombstones), "{tombstones}");
-    assert!(world.machine.store().groups().len() <= 2);
+    assert!(world.machine.store().groups().len() <= 3);
 }

@@ -1,0 +1,115 @@
+//! How full the dead letters of bounded groups are: told to the machine, and to people.
+
+use std::collections::BTreeMap;
+
+use crate::engine::render::Render;
+use crate::engine::store::Store;
+use crate::journal::Journal;
+use crate::model::GroupId;
+use crate::retry::{Input, Machine, StateKind};
+
+/// What people were told last of the groups with a bound.
+#[derive(Debug, Default)]
+pub(super) struct Fill(BTreeMap<GroupId, Level>);
+
+/// How full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    #[default]
+    Easy,
+    /// 80 % of the bound are taken.
+    Near,
+    /// Records are held.
+    Full,
+}
+
+/// Bytes that the dead letters of a group take in the log; what the bound counts.
+pub(super) fn dead_letter_bytes(journal: &Journal, render: &Render, group: &GroupId) -> u64 {
+    let stream = journal.stream_find(&render.dead_letter_stream(group));
+    let bounds = stream.and_then(|stream| journal.stream_bounds(stream));
+    bounds.map_or(0, |bounds| bounds.bytes)
+}
+
+/// What to tell the machine of a group; nothing when it has no bound.
+pub(super) fn telling(
+    machine: &Machine<Store>,
+    journal: &Journal,
+    render: &Render,
+    group: &GroupId,
+) -> Option<Input> {
+    machine.policy(group).dead_letters_bytes_max?;
+    let bytes = dead_letter_bytes(journal, render, group);
+    Some(Input::DeadLetterBytes { group: group.clone(), bytes })
+}
+
+impl Fill {
+    /// Warns once each time a group comes near its bound or reaches it.
+    pub(super) fn see(
+        &mut self,
+        machine: &Machine<Store>,
+        journal: &Journal,
+        render: &Render,
+        group: &GroupId,
+    ) {
+        let Some(bytes_max) = machine.policy(group).dead_letters_bytes_max else {
+            self.0.remove(group);
+            return;
+        };
+        let bytes = dead_letter_bytes(journal, render, group);
+        let held = machine.counts(group).of(StateKind::Held);
+        let level = level(bytes, bytes_max, held);
+        if !self.rises(group, level) {
+            return;
+        }
+        if level == Level::Full {
+            tracing::warn!(
+                %group, bytes, bytes_max, held,
+                "the dead letters have no room: exhausted records are held and not handed out \
+                 again; raise dead_letters.max_bytes and reload, they become dead letters at once"
+            );
+        } else {
+            tracing::warn!(
+                %group, bytes, bytes_max,
+                "the dead letters take 80 % of dead_letters.max_bytes; raise it before exhausted \
+                 records are held"
+            );
+        }
+    }
+
+    fn rises(&mut self, group: &GroupId, level: Level) -> bool {
+        level > self.0.insert(group.clone(), level).unwrap_or_default()
+    }
+}
+
+fn level(bytes: u64, bytes_max: u64, held: u64) -> Level {
+    if held > 0 {
+        Level::Full
+    } else if bytes.saturating_mul(5) >= bytes_max.saturating_mul(4) {
+        Level::Near
+    } else {
+        Level::Easy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_is_80_percent_and_full_is_when_records_are_held() {
+        let levels = [(0, 0), (79, 0), (80, 0), (100, 0), (10, 1)];
+        let levels = levels.map(|(bytes, held)| level(bytes, 100, held));
+        assert_eq!(levels, [Level::Easy, Level::Easy, Level::Near, Level::Near, Level::Full]);
+    }
+
+    #[test]
+    fn a_group_is_warned_of_once_each_time_it_rises() {
+        let mut fill = Fill::default();
+        let levels = [Level::Easy, Level::Near, Level::Near, Level::Full, Level::Full];
+        let shop = levels.map(|level| fill.rises(&"shop".into(), level));
+        assert_eq!(shop, [false, true, false, true, false]);
+        assert!(fill.rises(&"other".into(), Level::Full));
+        let again = [Level::Near, Level::Full].map(|level| fill.rises(&"shop".into(), level));
+        assert_eq!(again, [false, true]);
+    }
+}

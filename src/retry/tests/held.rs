@@ -1,0 +1,183 @@
+//! A bound on the dead letters: what does not fit is held, and leaves when there is room.
+
+use super::*;
+use crate::model::EntryId;
+use crate::retry::{Disposition, Evidence, State};
+
+/// A bound for two records of 1000 bytes.
+const TWO: u64 = 20_000;
+
+fn bounded(bytes_max: u64) -> Policy {
+    Policy { dead_letters_bytes_max: Some(bytes_max), ..max(0) }
+}
+
+fn sized(nack: Nack) -> Nack {
+    Nack { record_bytes: 1_000, ..nack }
+}
+
+impl Rig {
+    fn tell(&mut self, bytes: u64) {
+        self.send(Input::DeadLetterBytes { group: shop(), bytes });
+    }
+
+    fn reload(&mut self, policy: Policy) {
+        self.send(Input::Policies(Policies::new(policy, Vec::new())));
+        self.advance(0);
+    }
+
+    fn held(&self) -> u64 {
+        self.count(StateKind::Held)
+    }
+
+    fn dead(&self) -> u64 {
+        self.count(StateKind::Dead)
+    }
+}
+
+#[test]
+fn an_exhausted_record_without_room_is_held_uncharged_and_not_handed_out_again() {
+    let mut rig = Rig::new(Policy { max_reconsume_times: 1, ..bounded(TWO) });
+    let (lane, _) = rig.inflight(1);
+    rig.tell(TWO);
+    let last = Nack { reason: Some("no stock".into()), ..sized(fail_lane(lane)) };
+    let outcome = rig.nack(last.clone()).unwrap();
+    let entry = rig.only();
+    assert_eq!(outcome, NackOutcome::Held { id: entry.id });
+    assert_eq!((entry.reconsume_times, entry.reason.as_deref()), (1, Some("no stock")));
+    assert_eq!((entry.due(), entry.expires, entry.is_settled()), (None, None, false));
+    // Sent once more it is known.
+    assert_eq!(rig.nack(last), Ok(NackOutcome::Nothing { id: entry.id }));
+    rig.advance(7_200_000);
+    assert_eq!(rig.take(after(lane)), []);
+    assert_eq!(rig.only(), entry);
+}
+
+#[test]
+fn room_made_is_seen_within_30_seconds_and_the_count_rises_by_exactly_one() {
+    let mut rig = Rig::new(bounded(TWO));
+    rig.tell(TWO);
+    let failed = rig.now.wall;
+    rig.nack(Nack { reason: Some("why".into()), ..sized(fail(1)) }).unwrap();
+    rig.tell(0);
+    rig.advance(29_999);
+    assert_eq!((rig.held(), rig.dead()), (1, 0), "not before");
+    rig.advance(1);
+    let entry = rig.only();
+    assert_eq!(entry.state, State::Dead { at: failed.plus(30_000) });
+    assert_eq!((entry.reconsume_times, entry.last_failed), (1, Some(failed)));
+    assert_eq!(entry.history, [(failed, Disposition::MaxAttempts)]);
+    assert_eq!(entry.reason.as_deref(), Some("why"));
+    let Some(Fact::Entry { cause, .. }) = rig.journal.last() else { panic!() };
+    assert_eq!(cause.evidence, Evidence::HeldEnded);
+    assert_eq!(rig.machine.poll_timeout(), None, "nothing left to look at");
+}
+
+#[test]
+fn looking_in_vain_writes_nothing_and_goes_on() {
+    let mut rig = Rig::new(bounded(TWO));
+    rig.tell(TWO);
+    rig.nack(sized(fail(1))).unwrap();
+    let facts = rig.journal.len();
+    for _ in 0..100 {
+        rig.advance(30_000);
+    }
+    assert_eq!((rig.journal.len(), rig.held()), (facts, 1));
+    rig.tell(0);
+    rig.advance(30_000);
+    assert_eq!(rig.dead(), 1);
+}
+
+#[test]
+fn one_batch_and_one_look_never_go_past_the_bound() {
+    let mut rig = Rig::new(bounded(TWO));
+    rig.tell(0);
+    rig.nacks("shop", (0..5).map(|n| sized(fail(n))).collect());
+    assert_eq!((rig.dead(), rig.held()), (2, 3));
+    rig.tell(TWO / 2);
+    rig.advance(30_000);
+    assert_eq!((rig.dead(), rig.held()), (3, 2), "the first held goes first");
+    let held: Vec<EntryId> =
+        rig.machine.list(&shop(), Some(StateKind::Held), None, 9).iter().map(|e| e.id).collect();
+    assert_eq!(held, [EntryId(3), EntryId(4)]);
+}
+
+#[test]
+fn a_record_larger_than_the_bound_waits_and_keeps_no_smaller_one_out() {
+    let mut rig = Rig::new(bounded(TWO));
+    rig.tell(0);
+    let large = Nack { record_bytes: TWO, ..fail(1) };
+    rig.nacks("shop", vec![large, sized(fail(2))]);
+    assert_eq!((rig.dead(), rig.held()), (1, 1));
+}
+
+#[test]
+fn other_groups_and_groups_without_a_bound_are_not_touched() {
+    let groups = vec![("shop".to_owned(), bounded(1))];
+    let mut rig = Rig::with(Policies::new(max(0), groups));
+    rig.nacks("shop", vec![sized(fail(1))]);
+    rig.nacks("other", vec![sized(fail(1))]);
+    assert_eq!(rig.held(), 1);
+    let other = rig.machine.counts(&"other".into());
+    assert_eq!((other.of(StateKind::Held), other.of(StateKind::Dead)), (0, 1));
+}
+
+#[test]
+fn a_reload_looks_at_once_a_larger_bound_keeps_them_and_none_kept_drops_them() {
+    let mut rig = Rig::new(bounded(1));
+    rig.nack(sized(fail(1))).unwrap();
+    rig.reload(bounded(TWO));
+    assert_eq!((rig.dead(), rig.only().reconsume_times), (1, 1));
+
+    let mut rig = Rig::new(bounded(1));
+    rig.nack(sized(fail(1))).unwrap();
+    rig.reload(Policy { keep_dead_letters: false, ..bounded(1) });
+    assert_eq!((rig.count(StateKind::Discarded), rig.only().reconsume_times), (1, 1));
+}
+
+#[test]
+fn what_is_held_is_held_after_a_restart_and_looked_at_then() {
+    let mut rig = Rig::new(bounded(1));
+    rig.nack(sized(fail(1))).unwrap();
+    let held = rig.only();
+    rig.restart(bounded(1), 0);
+    rig.advance(0);
+    assert_eq!(rig.only(), held);
+    rig.restart(bounded(TWO), 0);
+    rig.advance(0);
+    assert_eq!(rig.dead(), 1);
+}
+
+#[test]
+fn a_delayed_record_sent_to_the_dead_letters_has_not_failed_held_or_not() {
+    let mut rig = Rig::new(bounded(1));
+    rig.nack(sized(level(named(Named::Nothing), -1))).unwrap();
+    assert_eq!((rig.held(), rig.only().reconsume_times), (1, 0));
+    rig.reload(bounded(TWO));
+    let entry = rig.only();
+    assert_eq!((rig.dead(), entry.reconsume_times, entry.first_failed), (1, 0, None));
+    assert_eq!(entry.disposition, Some(Disposition::ExplicitDlq));
+}
+
+#[test]
+fn many_held_leave_in_goes_that_let_others_have_their_turn() {
+    let mut rig = Rig::new(bounded(1));
+    rig.nacks("shop", (0..600).map(|n| sized(fail(n))).collect());
+    assert_eq!(rig.held(), 600);
+    rig.reload(max(0));
+    assert_eq!((rig.dead(), rig.held()), (256, 344));
+    rig.advance(1);
+    rig.advance(1);
+    assert_eq!((rig.dead(), rig.held()), (600, 0));
+}
+
+#[test]
+fn a_dead_letter_that_goes_makes_room_at_once() {
+    let mut rig = Rig::new(bounded(TWO / 2));
+    rig.tell(0);
+    rig.nacks("shop", vec![sized(fail(1)), sized(fail(2))]);
+    assert_eq!((rig.dead(), rig.held()), (1, 1));
+    rig.send(Input::DeadLetterGone { id: EntryId(0) });
+    rig.tell(0);
+    rig.advance(0);
+    assert_eq!((rig.only().id, rig.dead()), (EntryId(1), 1));
+}
