@@ -1,18 +1,14 @@
 //! What is done now and then: retention, checkpoints, compaction, gauges.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::broker::error::BrokerError;
 use crate::engine::EngineError;
-use crate::journal::{Housekeeper, Journal, JournalError};
+use crate::journal::{Housekeeper, Housekept, Journal, JournalError};
 use crate::route::Router;
+use crate::server::pace::Pace;
 use crate::server::source::is_full;
 
-/// Between two rounds; a round with nothing to do costs next to nothing.
-const ROUND: Duration = Duration::from_secs(1);
-/// Between two rounds while there is more to compact.
-const BUSY_ROUND: Duration = Duration::from_millis(20);
 /// Rounds between two looks at retention: as often as Kafka's own default is rare (5 min), topics
 /// with a short retention need it sooner.
 const RETENTION_ROUNDS: u32 = 5;
@@ -36,23 +32,23 @@ enum Trouble {
 }
 
 /// Runs for as long as the server does.
-pub(super) async fn run(journal: Journal, router: Arc<Router>) {
+pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
     let mut housekeeper = journal.housekeeper();
     let mut rounds: u32 = 0;
     let mut quiet = false;
     loop {
         rounds = rounds.wrapping_add(1);
-        let (back, more) = match round(housekeeper, &journal, &router, rounds).await {
-            Ok((back, more)) => {
+        let (back, kept) = match round(housekeeper, &journal, &router, rounds).await {
+            Ok((back, kept)) => {
                 quiet = false;
-                (back, more)
+                (back, kept)
             }
             Err(trouble) => {
                 if !quiet {
                     tracing::error!(%trouble, "housekeeping failed; it is tried again");
                 }
                 quiet = true;
-                (journal.housekeeper(), false)
+                (journal.housekeeper(), Housekept::default())
             }
         };
         housekeeper = back;
@@ -60,7 +56,7 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>) {
         let segments = u64::try_from(stats.segments).unwrap_or(u64::MAX);
         router.metrics.set_journal_size(stats.bytes, segments, stats.disk_free);
         router.metrics.set_degraded("disk_full", is_full(&journal));
-        tokio::time::sleep(if more { BUSY_ROUND } else { ROUND }).await;
+        tokio::time::sleep(pace.rest(kept.copied_bytes, kept.more, stats.disk_free)).await;
     }
 }
 
@@ -69,7 +65,7 @@ async fn round(
     journal: &Journal,
     router: &Arc<Router>,
     rounds: u32,
-) -> Result<(Housekeeper, bool), Trouble> {
+) -> Result<(Housekeeper, Housekept), Trouble> {
     if rounds.is_multiple_of(RETENTION_ROUNDS) {
         let broker = Arc::clone(&router.broker);
         let expired = tokio::task::spawn_blocking(move || broker.expire()).await??;
@@ -108,5 +104,5 @@ async fn round(
         }
         router.engine.keep().await?;
     }
-    Ok((back, kept.more))
+    Ok((back, kept))
 }

@@ -8,6 +8,7 @@
 
 mod data_dir;
 mod housekeeping;
+mod pace;
 mod probe;
 mod process;
 mod source;

@@ -35,6 +35,7 @@ use crate::route::origins::Origins;
 use crate::route::positions::Positions;
 use crate::route::token::Tokens;
 use crate::route::{self, Router, membership};
+use crate::server::pace::Pace;
 use crate::server::probe::JournalProbe;
 use crate::server::source::AdminSource;
 use crate::server::{Server, data_dir, housekeeping};
@@ -134,7 +135,9 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         membership::run(core.engine.clone(), metrics.clone(), core.events),
     ));
     tasks.spawn(until(stopped.clone(), membership::watch(Arc::clone(&router))));
-    tasks.spawn(until(stopped.clone(), housekeeping::run(core.journal.clone(), router.clone())));
+    let pace = Pace { segment_bytes: config.journal.segment_bytes };
+    let upkeep = housekeeping::run(core.journal.clone(), router.clone(), pace);
+    tasks.spawn(until(stopped.clone(), upkeep));
     let listening = listen(&config, &acceptor, &stopped, &mut tasks).await?;
     let source = AdminSource {
         router: Arc::clone(&router),

@@ -1,0 +1,74 @@
+//! How long housekeeping rests between two rounds: copying segments forward is held to a rate.
+
+use std::time::Duration;
+
+/// Between two rounds; a round with nothing to do costs next to nothing.
+const ROUND: Duration = Duration::from_secs(1);
+/// Between two rounds while there is more to do and nothing was copied.
+const BUSY_ROUND: Duration = Duration::from_millis(20);
+/// Copied in a second, read and written: about a quarter of what the smallest usual cloud volumes
+/// take, so that clients keep the rest.
+const COPIED_BYTES_PER_S: u64 = 32 << 20;
+/// The longest rest, reached with segments above 320 MiB: checkpoints, retention and gauges wait
+/// for it too.
+const REST_MAX: Duration = Duration::from_secs(10);
+/// With less room than so many segments on the disk, room goes before pace.
+const SHORT_SEGMENTS: u64 = 4;
+
+/// The rests of one journal's housekeeping.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// The size of its segments.
+    pub(super) segment_bytes: u64,
+}
+
+impl Pace {
+    /// The rest after a round that copied so much, with `more` to do or not.
+    pub(super) fn rest(self, copied_bytes: u64, more: bool, free_bytes: u64) -> Duration {
+        let least = if more { BUSY_ROUND } else { ROUND };
+        if self.is_short(free_bytes) {
+            return least;
+        }
+        let paced_ms = copied_bytes.saturating_mul(1000) / COPIED_BYTES_PER_S;
+        Duration::from_millis(paced_ms).min(REST_MAX).max(least)
+    }
+
+    /// New records are refused soon, or already.
+    fn is_short(self, free_bytes: u64) -> bool {
+        free_bytes < self.segment_bytes.saturating_mul(SHORT_SEGMENTS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const PACE: Pace = Pace { segment_bytes: 64 * MIB };
+    const ROOM: u64 = 100 << 30;
+
+    fn rest_ms(copied_bytes: u64, more: bool, free_bytes: u64) -> u128 {
+        PACE.rest(copied_bytes, more, free_bytes).as_millis()
+    }
+
+    #[test]
+    fn a_copy_is_followed_by_the_rest_that_its_bytes_take_at_the_rate() {
+        assert_eq!(rest_ms(64 * MIB, true, ROOM), 2_000);
+        assert_eq!(rest_ms(16 * MIB, true, ROOM), 500);
+        assert_eq!(rest_ms(u64::MAX, true, ROOM), 10_000, "other upkeep waits no longer");
+    }
+
+    #[test]
+    fn what_copies_nothing_goes_on_at_once_and_an_idle_round_rests_a_second() {
+        assert_eq!((rest_ms(0, true, ROOM), rest_ms(1, true, ROOM)), (20, 20));
+        assert_eq!((rest_ms(0, false, ROOM), rest_ms(16 * MIB, false, ROOM)), (1_000, 1_000));
+        assert_eq!(rest_ms(64 * MIB, false, ROOM), 2_000);
+    }
+
+    #[test]
+    fn on_a_disk_that_is_nearly_full_room_goes_before_pace() {
+        assert_eq!(rest_ms(64 * MIB, true, 256 * MIB), 2_000);
+        assert_eq!(rest_ms(64 * MIB, true, 256 * MIB - 1), 20);
+        assert_eq!(rest_ms(64 * MIB, true, 0), 20);
+    }
+}
