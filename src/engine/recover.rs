@@ -13,7 +13,7 @@ use crate::engine::room::Fill;
 use crate::engine::stamps::Stamps;
 use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::engine::wakes::Wakes;
-use crate::journal::{Disk, Entry, EntryRef, Journal, Tables, TablesError};
+use crate::journal::{Entry, EntryRef, Journal, Tables, TablesError};
 use crate::model::{GroupId, TopicName};
 use crate::observe::Metrics;
 use crate::retry::{Input, Machine, Policies, decode_fact};
@@ -95,9 +95,9 @@ impl Replay {
         self.seeds.push(Input::OriginCommit { group, topic, partition, offset });
     }
 
-    /// The tables an engine keeps beside the log in `disk`.
-    pub fn tables(disk: &Arc<dyn Disk>) -> Result<Tables, TablesError> {
-        Tables::open(disk, ROWS_FILE, ROWS_VERSION, ROWS_CACHE_BYTES)
+    /// The tables an engine keeps beside the log.
+    pub fn tables(journal: &Journal) -> Result<Tables, TablesError> {
+        journal.tables(ROWS_FILE, ROWS_VERSION, ROWS_CACHE_BYTES)
     }
 
     /// The engine and its thread's body. The caller spawns the thread.

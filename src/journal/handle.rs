@@ -9,7 +9,7 @@ use super::core::Core;
 use super::{
     AppendError, Appended, Bounds, Config, Disk, Durability, Entry, EntryRef, Housekept,
     JournalError, Kind, NewEntry, OpenError, Poisoned, ReadError, Recovery, Stats, StreamBatch,
-    StreamId, Writer, recover,
+    StreamId, Tables, TablesError, Writer, recover,
 };
 
 /// Released bytes make a checkpoint due at this part of a segment: dead room is found early.
@@ -200,6 +200,19 @@ impl Journal {
             Some(stream) => stream.watch(waker),
             None => waker.notify_one(),
         }
+    }
+
+    /// Tables of an owner, beside the log. When the journal's own index was begun anew they are
+    /// too: what they have told to release is not known any more, and has to be told again.
+    pub fn tables(
+        &self,
+        name: &str,
+        version: u32,
+        cache_bytes: usize,
+    ) -> Result<Tables, TablesError> {
+        let tables = Tables::open(&self.core.disk, name, version, cache_bytes)?;
+        tables.lean_on(self.core.tables.born())?;
+        Ok(tables)
     }
 
     /// Where the journal stands.

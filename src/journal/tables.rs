@@ -18,6 +18,10 @@ const META_APPLIED: &[u8] = b"applied";
 /// There while the tables are ahead of `applied`. A durable commit of redb makes those before it
 /// durable first, so a crash in its middle can show them without it: such a file is begun anew.
 const META_AHEAD: &[u8] = b"ahead";
+/// Which file of this name it is: another number each time it is begun anew.
+const META_BORN: &[u8] = b"born";
+/// That number of the file this one leans on.
+const META_BESIDE: &[u8] = b"beside";
 
 /// Name of a table; keys are ordered as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +106,24 @@ impl Tables {
         let file = disk.create(&self.0.name).map_err(self.fail("creating"))?;
         self.install(file)?;
         disk.sync_dir().map_err(self.fail("creating"))?;
+        self.put_number(META_BORN, disk.fresh_epoch())?;
         self.checkpoint(0)
+    }
+
+    /// Begins anew unless that was last done beside the file `born` so: for tables that take for
+    /// granted what another file has been told.
+    pub(super) fn lean_on(&self, born: u64) -> Result<(), TablesError> {
+        if self.number(META_BESIDE) == born {
+            return Ok(());
+        }
+        self.begin_anew()?;
+        self.put_number(META_BESIDE, born)?;
+        self.checkpoint(0)
+    }
+
+    /// Which file of this name it is.
+    pub(super) fn born(&self) -> u64 {
+        self.number(META_BORN)
     }
 
     /// Goes back to the last checkpoint: the way out after a failed write.
@@ -117,8 +138,17 @@ impl Tables {
 
     /// The sequence number of the last checkpoint: replay the log after it.
     pub fn applied(&self) -> u64 {
-        let saved = self.get(META, META_APPLIED).ok().flatten();
+        self.number(META_APPLIED)
+    }
+
+    /// 0 when it was never put down.
+    fn number(&self, key: &[u8]) -> u64 {
+        let saved = self.get(META, key).ok().flatten();
         saved.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+    }
+
+    fn put_number(&self, key: &[u8], number: u64) -> Result<(), TablesError> {
+        self.write(|batch| batch.put(META, key, &number.to_le_bytes()))
     }
 
     /// Makes changes together; they are lost with the power, or at a restart, unless a checkpoint

@@ -199,7 +199,7 @@ fn core(
         clock,
         metrics: metrics.clone(),
     };
-    let mut replay = Replay::new(Some(Replay::tables(&disk)?), &parts);
+    let mut replay = Replay::new(Some(Replay::tables(&journal)?), &parts);
     read_back(&recovery, &broker, &mut replay)?;
     let groups_of_retries = replay.groups();
     let (engine, driver) = replay.finish(parts);

@@ -21,6 +21,7 @@
 mod compare;
 mod held;
 mod invariants;
+mod lost_index;
 mod model;
 mod script;
 mod world;
@@ -86,11 +87,19 @@ fn nothing_is_lost_for_any_seed() {
 }
 
 fn main() {
-    let checks: [(&str, fn()); 3] = [
+    let checks: [(&str, fn()); 5] = [
         ("the_same_seed_gives_the_same_run", the_same_seed_gives_the_same_run),
         (
             "a_power_cut_at_every_write_of_a_run_loses_nothing",
             a_power_cut_at_every_write_of_a_run_loses_nothing,
+        ),
+        (
+            "what_was_settled_leaves_the_disk_whatever_look_up_file_is_lost",
+            lost_index::what_was_settled_leaves_the_disk_whatever_look_up_file_is_lost,
+        ),
+        (
+            "power_lost_again_and_again_after_that_changes_nothing",
+            lost_index::power_lost_again_and_again_after_that_changes_nothing,
         ),
         ("nothing_is_lost_for_any_seed", nothing_is_lost_for_any_seed),
     ];

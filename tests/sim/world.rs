@@ -221,7 +221,7 @@ impl World {
             Ok(opened) => opened,
             Err(error) => return self.failed(error),
         };
-        let tables = match Replay::tables(&disk) {
+        let tables = match Replay::tables(&journal) {
             Ok(tables) => tables,
             Err(error) => return self.failed(error),
         };

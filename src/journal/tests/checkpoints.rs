@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::support::*;
-use crate::journal::{Disk, MemDisk, Table, Tables};
+use crate::journal::{Disk, Journal, MemDisk, Table, Tables};
 use std::sync::Arc;
 
 #[test]
@@ -104,4 +104,33 @@ fn tables_go_back_to_their_last_checkpoint_and_begin_anew_when_damaged() {
     mem.plant("owner.redb", &file);
     let tables = Tables::open(&disk, "owner.redb", 2, 1 << 20).unwrap();
     assert_eq!((keys(&tables).len(), tables.applied()), (0, 0));
+}
+
+#[test]
+fn an_owners_tables_are_begun_anew_when_the_index_was_even_if_nobody_looked_then() {
+    let disk = MemDisk::new(18);
+    let applied = |journal: &Journal| {
+        let tables = journal.tables("owner.redb", 1, 1 << 20).unwrap();
+        let found = tables.applied();
+        tables.checkpoint(1).unwrap();
+        found
+    };
+    let (journal, mut writer, _) = open(&disk);
+    journal.append(vec![plain("a")]).unwrap();
+    writer.step();
+    assert_eq!(applied(&journal), 0);
+    drop((journal, writer));
+    let (journal, writer, _) = open(&disk);
+    assert_eq!(applied(&journal), 1, "kept while the index is");
+    drop((journal, writer));
+    disk.disk().remove("index.redb").unwrap();
+    // A start that makes the index anew, saves it and dies before the owner is there.
+    let (journal, writer, _) = open(&disk);
+    journal.checkpoint().unwrap();
+    drop((journal, writer));
+    disk.power_cut();
+    let (journal, writer, _) = open(&disk);
+    assert_eq!(applied(&journal), 0);
+    assert_eq!(applied(&journal), 1, "and kept from then on");
+    drop((journal, writer));
 }

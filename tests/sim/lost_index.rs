@@ -1,0 +1,215 @@
+//! A look-up file is lost: what was settled before does not lie on the disk for ever.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use reprise::clock::{Clock, Hand};
+use reprise::engine::{Driver, Engine, EngineError, NackBatch, NackRequest, Parts, Replay};
+use reprise::journal::{Config, Disk, Journal, MemDisk, Writer};
+use reprise::model::{GroupId, LaneOffset, Origin, WallMs};
+use reprise::observe::Metrics;
+use reprise::retry::{Bytes, LevelTable, Nack, Named, Policies, Policy, Reporter, Want};
+use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
+use reprise::wire::names::Templates;
+
+const SEGMENT_BYTES: u64 = 8 << 10;
+const HOUR_MS: u64 = 3_600_000;
+/// Records that go all the way, and those that wait on.
+const SETTLED: i64 = 300;
+const WAITING: usize = 10;
+
+struct House {
+    engine: Engine,
+    driver: Driver,
+    writer: Writer,
+    journal: Journal,
+    hand: Hand,
+    now: i64,
+}
+
+fn shop() -> GroupId {
+    GroupId::new("shop")
+}
+
+impl House {
+    /// `None`: the power went meanwhile.
+    fn open(disk: &MemDisk, now: i64) -> Option<Self> {
+        let (clock, hand) = Clock::told(WallMs(now));
+        let files: Arc<dyn Disk> = disk.disk();
+        let segment_bytes = u32::try_from(SEGMENT_BYTES).unwrap();
+        let config = Config { segment_bytes, checkpoint_bytes: 16 << 10, ..Config::default() };
+        let (journal, writer, recovery) = Journal::open(files, config).ok()?;
+        let (levels, _) = LevelTable::parse("1ms 1h").unwrap();
+        let policy = Policy { levels: Arc::new(levels), ..Policy::default() };
+        let parts = Parts {
+            journal: journal.clone(),
+            templates: Templates::default(),
+            policies: Policies::new(policy, Vec::new()),
+            clock,
+            metrics: Metrics::new(8).unwrap(),
+        };
+        let mut replay = Replay::new(Some(Replay::tables(&journal).ok()?), &parts);
+        let from = replay.from();
+        recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).ok()?;
+        let (engine, driver) = replay.finish(parts);
+        let mut house = Self { engine, driver, writer, journal, hand, now };
+        house.pass(0);
+        Some(house)
+    }
+
+    /// The answer, once it is durable; `None`: the power went.
+    fn ask<T>(&mut self, asked: impl Future<Output = Result<T, EngineError>>) -> Option<T> {
+        let mut asked = pin!(asked);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..3 {
+            match asked.as_mut().poll(&mut context) {
+                Poll::Ready(answer) => return answer.ok(),
+                Poll::Pending => {
+                    self.driver.step();
+                    self.writer.step();
+                }
+            }
+        }
+        None
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now += i64::try_from(ms).unwrap();
+        self.hand.advance(ms);
+        self.driver.step();
+        self.writer.step();
+    }
+
+    fn nack(&mut self, offset: i64, level: i32) {
+        let origin = Origin { topic: "orders".into(), partition: 0, offset };
+        let record = RawRecord {
+            timestamp_ms: 1,
+            timestamp_type: TimestampType::CreateTime,
+            key: None,
+            value: Some("v".repeat(200).into()),
+            headers: std::iter::empty::<Header>().collect::<Headers>(),
+        };
+        let record = record.to_bytes();
+        let nack = Nack {
+            named: Named::Origin(origin),
+            want: Want { level: Some(level), delay_ms: None },
+            reason: None,
+            committed: None,
+            bytes: Bytes::Value,
+            record_bytes: u64::try_from(record.len()).unwrap(),
+        };
+        let batch = NackBatch {
+            group: shop(),
+            by: Reporter { member: None, client: "sim".into() },
+            producer: None,
+            nacks: vec![NackRequest { nack, record }],
+        };
+        let engine = self.engine.clone();
+        self.ask(engine.nacks(batch)).unwrap();
+    }
+
+    /// Fails, comes back, is acknowledged and, in the end, forgotten; some wait on.
+    fn work(&mut self) {
+        let engine = self.engine.clone();
+        let slot = self.ask(engine.join(&shop(), "m".into())).unwrap().slot;
+        for offset in 0..SETTLED {
+            self.nack(offset, 1);
+            self.pass(1);
+            let next = self.ask(engine.slot_of(&shop(), "m".into())).unwrap().unwrap().next;
+            let taken = self.ask(engine.take(&shop(), next, 1)).unwrap();
+            assert_eq!(taken.records.len(), 1);
+            let up_to = LaneOffset { slot, sequence: next.sequence + 1 };
+            assert_eq!(self.ask(engine.lane_commit(&shop(), up_to)), Some(1));
+        }
+        for offset in 0..WAITING {
+            self.nack(SETTLED + i64::try_from(offset).unwrap(), 2);
+        }
+        let passed = vec![("orders".into(), 0, SETTLED)];
+        self.ask(engine.origin_commits(&shop(), passed)).unwrap();
+        self.pass(HOUR_MS / 2);
+    }
+
+    /// Every upkeep there is; `None`: the power went.
+    fn keep(&mut self) -> Option<()> {
+        for _ in 0..12 {
+            let mut keeper = self.journal.housekeeper();
+            keeper.request_checkpoint();
+            loop {
+                self.writer.step();
+                if !keeper.step().ok()?.more {
+                    break;
+                }
+            }
+            let engine = self.engine.clone();
+            self.writer.step();
+            self.ask(engine.keep())?;
+        }
+        Some(())
+    }
+
+    fn judge(&mut self, what: &str) {
+        let stats = self.journal.stats();
+        // ten waiting records of 200 bytes, a slot, the last tombstone
+        let live = 8 << 10;
+        assert!(stats.bytes <= 2 * live + 2 * SEGMENT_BYTES, "{what}: {stats:?}");
+        let engine = self.engine.clone();
+        let (total, records) = self.ask(engine.snapshot(&shop(), 0, usize::MAX)).unwrap();
+        assert_eq!((total, records.len()), (WAITING, WAITING), "{what}");
+    }
+}
+
+/// A log full of settled records, not yet compacted; every look-up file knows all of it.
+fn worked() -> (MemDisk, i64) {
+    let disk = MemDisk::new(5);
+    let mut house = House::open(&disk, 1_700_000_000_000).unwrap();
+    house.work();
+    let engine = house.engine.clone();
+    house.journal.housekeeper().request_checkpoint();
+    house.ask(engine.keep()).unwrap();
+    assert!(house.journal.stats().bytes > 20 * SEGMENT_BYTES, "{:?}", house.journal.stats());
+    (disk, house.now)
+}
+
+const LOSSES: [&[&str]; 4] =
+    [&[], &["index.redb"], &["retries.redb"], &["index.redb", "retries.redb"]];
+
+pub fn what_was_settled_leaves_the_disk_whatever_look_up_file_is_lost() {
+    for gone in LOSSES {
+        let (disk, now) = worked();
+        disk.process_crash();
+        for file in gone {
+            disk.disk().remove(file).unwrap();
+        }
+        let mut house = House::open(&disk, now).unwrap();
+        house.keep().unwrap();
+        house.judge(&format!("without {gone:?}"));
+    }
+}
+
+pub fn power_lost_again_and_again_after_that_changes_nothing() {
+    let stride = if std::env::var_os("SIM_SEEDS").is_some() { 3 } else { 19 };
+    for gone in LOSSES {
+        let (disk, now) = worked();
+        disk.process_crash();
+        for file in gone {
+            disk.disk().remove(file).unwrap();
+        }
+        disk.disk().sync_dir().unwrap();
+        let mut cuts = 0;
+        for n in 1.. {
+            disk.power_cut_at(n * stride);
+            let done = House::open(&disk, now).and_then(|mut house| house.keep());
+            if done.is_some() {
+                break;
+            }
+            cuts += 1;
+            disk.power_cut();
+        }
+        assert!(cuts > 3, "{cuts}");
+        disk.power_cut_at(1 << 40);
+        let mut house = House::open(&disk, now).unwrap();
+        house.keep().unwrap();
+        house.judge(&format!("without {gone:?}, {cuts} power cuts"));
+    }
+}
