@@ -5,13 +5,15 @@
 //! of each segment): otherwise an index rebuilt from the log could bring back an entry whose end
 //! is gone. And nothing leaves that an owner, or the index, would still replay.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
 use super::append::OWN;
 use super::bitmap::Bitmap;
-use super::checkpoint::{SEGMENTS, row_key, tables_failed};
+use super::checkpoint::{KEYED, SEGMENTS, row_key, tables_failed};
 use super::copy::CopyWriter;
 use super::core::{Core, KIND_DEAD};
 use super::live::{Logged, Segment};
@@ -86,6 +88,36 @@ impl Core {
                 segment.logged = Some(Logged { dead, live_bytes, seq });
             }
         }
+        Ok(())
+    }
+
+    /// Ends the dead bits of segments that are gone: a crash may have parted the two. Once after a
+    /// start is enough.
+    pub(super) fn bury_orphans(&self) -> Result<(), JournalError> {
+        let mut orphans = BTreeSet::new();
+        let (from, to) = ([KIND_DEAD.0], [KIND_DEAD.0 + 1]);
+        let each = self.tables.each(KEYED, &from, Some(&to), &mut |key, _| {
+            orphans.extend(key.get(1..).map(Bytes::copy_from_slice));
+            ControlFlow::Continue(())
+        });
+        each.map_err(|error| tables_failed(&error))?;
+        let changed = self.state().keyed.changed();
+        for (_, key, latest) in changed.into_iter().filter(|(kind, ..)| *kind == KIND_DEAD) {
+            if latest.tombstone {
+                orphans.remove(&key);
+            } else {
+                orphans.insert(key);
+            }
+        }
+        for segment in self.segments().map.values() {
+            orphans.remove(&dead_key(segment.id));
+        }
+        // a file that came back without them would come back whole
+        if orphans.is_empty() || self.disk.sync_dir().is_err() {
+            return Ok(());
+        }
+        let tombstones = orphans.into_iter().map(|key| NewEntry::tombstone(KIND_DEAD, key));
+        self.append(tombstones.collect(), OWN)?;
         Ok(())
     }
 

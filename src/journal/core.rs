@@ -101,6 +101,8 @@ pub(super) struct State {
 #[derive(Debug, Default)]
 pub(super) struct Maintenance {
     pub(super) pending: Option<Snapshot>,
+    /// Dead bits that outlived their segment in a crash have been looked for.
+    pub(super) buried: bool,
 }
 
 impl State {

@@ -268,6 +268,10 @@ impl Housekeeper {
             }
         }
         self.core.compact(&mut kept)?;
+        if !maintenance.buried {
+            self.core.bury_orphans()?;
+            maintenance.buried = true;
+        }
         Ok(kept)
     }
 

@@ -1,9 +1,12 @@
 //! What the log takes on disk, and that the dead stay dead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::support::*;
-use crate::journal::{EntryRef, MemDisk};
+use crate::journal::compact::dead_key;
+use crate::journal::core::KIND_DEAD;
+use crate::journal::segment::{FileKind, SegmentId, classify};
+use crate::journal::{EntryRef, Journal, MemDisk};
 
 const SEGMENT: u64 = 4096;
 
@@ -106,4 +109,50 @@ fn what_is_dead_stays_dead_when_the_index_is_lost() {
     let found = bodies(&recovery, 0);
     assert!(!found.iter().any(|body| body == "victim"), "a dead entry came back");
     assert!(found.len() >= keep.len());
+}
+
+#[test]
+fn dead_bits_whose_segment_went_just_before_a_crash_go_after_it() {
+    let disk = MemDisk::new(16);
+    let (journal, mut writer, _) = open(&disk);
+    let mut keeper = journal.housekeeper();
+    for at in 0..60 {
+        let placed = journal.append(vec![plain(&format!("{at}{}", "f".repeat(300)))]).unwrap();
+        writer.step();
+        if at % 4 > 0 {
+            journal.release(placed.refs[0]);
+        }
+    }
+    journal.checkpoint().unwrap();
+    let segments = || -> BTreeSet<SegmentId> {
+        let kinds = disk.disk().list().unwrap();
+        let logs = kinds.iter().filter_map(|name| match classify(name) {
+            FileKind::Log(id) => Some(id),
+            _ => None,
+        });
+        logs.collect()
+    };
+    let before = segments();
+    while keeper.step().unwrap().deleted == 0 {
+        writer.step();
+    }
+    // what would end the dead bits was appended and is lost with the process
+    drop((journal, writer, keeper));
+    disk.process_crash();
+    let gone: Vec<SegmentId> = before.difference(&segments()).copied().collect();
+    assert!(!gone.is_empty());
+    for index_too in [false, true] {
+        if index_too {
+            disk.disk().remove("index.redb").unwrap();
+        }
+        let (journal, mut writer, _) = open(&disk);
+        let orphans = |journal: &Journal| {
+            let bits = |id: &&SegmentId| journal.keyed_get(KIND_DEAD, &dead_key(**id)).unwrap();
+            gone.iter().filter(|id| bits(id).is_some()).count()
+        };
+        assert_eq!(orphans(&journal) > 0, !index_too, "the case this test is about");
+        journal.housekeeper().step().unwrap();
+        writer.step();
+        assert_eq!(orphans(&journal), 0);
+    }
 }
