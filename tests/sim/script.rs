@@ -307,6 +307,8 @@ impl Script {
     fn reload(&mut self) {
         let rules = rules(&mut self.rng);
         self.world.model.reload(&rules);
+        // what is held is looked at next, which is journalled apart
+        self.world.in_question();
         self.world.model.time(self.world.model.now);
         self.world.running.as_ref().unwrap().engine.policies(world::policies(&rules));
         self.world.tell();

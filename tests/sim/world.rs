@@ -150,10 +150,15 @@ impl World {
         }
     }
 
+    /// A crash from now on may also leave this state.
+    pub fn in_question(&mut self) {
+        self.since_flush.push(self.model.clone());
+    }
+
     /// Tells something that is not answered.
     pub fn tell(&mut self) {
         self.running.as_mut().unwrap().driver.step();
-        self.since_flush.push(self.model.clone());
+        self.in_question();
     }
 
     /// Lets time pass; what is due by then happens.
