@@ -1,7 +1,9 @@
-//! All classic groups of the embedded cluster: drives their machines, keeps what they want kept
-//! and releases answers once that is durable.
+//! All groups of the embedded cluster, classic and KIP-848: drives their machines, keeps what they
+//! want kept and releases answers once that is durable.
 
 mod cell;
+mod consumer;
+mod machine;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -17,13 +19,15 @@ use uuid::Uuid;
 
 use crate::broker::versioned::FactError;
 use crate::group::{
-    Answer, Classic, ClassicConfig, CommitCheck, Description, GoneCause, GroupError, Heartbeat,
-    Input, Join, JoinRefusal, Joined, Leave, Left, Phase, Sync, Synced, Token,
+    Answer, Classic, ClassicConfig, CommitCheck, ConsumerConfig, Description, GoneCause,
+    GroupError, Heartbeat, Input, Join, JoinRefusal, Joined, Leave, Left, Sync, Synced, Token,
 };
 use crate::journal::{Entry, Journal, Kind};
 use crate::model::{Deadline, GroupId, MemberId, MonoMs, Now, WallMs};
 
 use cell::{Cell, Reply};
+pub use machine::GroupKind;
+use machine::Machine;
 
 /// The state of a group; key = the group id, head = the state, body empty.
 pub const GROUP_KIND: Kind = Kind(18);
@@ -47,11 +51,11 @@ pub enum GroupEvent {
         /// How it went. `Replaced`: the same static member goes on in a new process.
         cause: GoneCause,
     },
-    /// The join phase ended.
+    /// The join phase ended, or there is another target assignment.
     Rebalanced {
         /// The group.
         group: GroupId,
-        /// Its generation from now on.
+        /// Its generation or epoch from now on.
         generation: i32,
     },
 }
@@ -61,8 +65,10 @@ pub enum GroupEvent {
 pub struct Listed {
     /// The group.
     pub group: GroupId,
+    /// By which protocol its members speak.
+    pub kind: GroupKind,
     /// Where it is in its life.
-    pub phase: Phase,
+    pub phase: String,
     /// `consumer`, `connect`, …; empty before the first member.
     pub protocol_type: String,
 }
@@ -86,7 +92,8 @@ pub struct Groups {
 
 struct Inner {
     journal: Journal,
-    config: ClassicConfig,
+    classic: ClassicConfig,
+    consumer: ConsumerConfig,
     clock: Box<dyn Fn() -> Now + Send + std::marker::Sync>,
     state: Mutex<State>,
     /// Told when a deadline comes nearer than the one the timer waits for.
@@ -106,14 +113,16 @@ impl Groups {
     /// read without pause.
     pub fn new(
         journal: Journal,
-        config: ClassicConfig,
+        classic: ClassicConfig,
+        consumer: ConsumerConfig,
         clock: impl Fn() -> Now + Send + std::marker::Sync + 'static,
     ) -> (Self, mpsc::UnboundedReceiver<GroupEvent>) {
         let (events, receiver) = mpsc::unbounded_channel();
         let state = State { cells: BTreeMap::new(), tokens: 0, armed: None };
         let inner = Inner {
             journal,
-            config,
+            classic,
+            consumer,
             clock: Box::new(clock),
             state: Mutex::new(state),
             nearer: Notify::new(),
@@ -133,7 +142,8 @@ impl Groups {
             return Ok(());
         }
         let kept = record::read(&entry.head)?;
-        let machine = Classic::restored(self.inner.config, self.now(), kept.state);
+        let machine =
+            Machine::restored(self.inner.classic, self.inner.consumer, self.now(), kept.state);
         self.lock().cells.insert(group, Cell::restored(machine, kept.at));
         Ok(())
     }
@@ -151,7 +161,8 @@ impl Groups {
         let prefix = join.instance_id.as_deref().unwrap_or(join.client_id.as_str());
         join.fresh_id = MemberId::from(format!("{prefix}-{}", Uuid::new_v4()));
         let is_new = member_id.as_str().is_empty();
-        let asked = self.ask(group, is_new, |token| Input::Join(token, join));
+        let kind = is_new.then_some(GroupKind::Classic);
+        let asked = self.ask(group, kind, |token| Input::Join(token, join));
         match self.wait(asked).await {
             Ok(Answer::Join(result)) => result,
             Ok(_) => Err(JoinRefusal { error: GroupError::CoordinatorNotAvailable, member_id }),
@@ -161,7 +172,7 @@ impl Groups {
 
     /// `SyncGroup`: answers when the leader has assigned and that is durable.
     pub async fn sync(&self, group: &GroupId, sync: Sync) -> Result<Synced, GroupError> {
-        let asked = self.ask(group, false, |token| Input::Sync(token, sync));
+        let asked = self.ask(group, None, |token| Input::Sync(token, sync));
         match self.wait(asked).await? {
             Answer::Sync(result) => result,
             _ => Err(GroupError::CoordinatorNotAvailable),
@@ -210,7 +221,7 @@ impl Groups {
 
     /// `DeleteGroups`, durable; its offsets are the offset store's to delete.
     pub async fn delete(&self, group: &GroupId) -> Result<(), GroupError> {
-        let asked = self.ask(group, false, Input::Delete);
+        let asked = self.ask(group, None, Input::Delete);
         match self.wait(asked).await {
             Ok(Answer::Delete(result)) => result,
             Err(GroupError::UnknownMemberId) => Err(GroupError::GroupIdNotFound),
@@ -224,27 +235,33 @@ impl Groups {
         let state = self.lock();
         let listed = |(group, cell): (&GroupId, &Cell)| Listed {
             group: group.clone(),
+            kind: cell.machine.kind(),
             phase: cell.machine.phase(),
-            protocol_type: cell.machine.protocol_type().unwrap_or_default().to_owned(),
+            protocol_type: cell.machine.protocol_type().to_owned(),
         };
         state.cells.iter().map(listed).collect()
     }
 
-    /// One group; none if no member ever joined.
+    /// Whether a member ever joined, in either way.
+    pub fn has(&self, group: &GroupId) -> bool {
+        self.lock().cells.contains_key(group)
+    }
+
+    /// One classic group; none if no member ever joined.
     pub fn describe(&self, group: &GroupId) -> Option<Description> {
-        self.lock().cells.get(group).map(|cell| cell.machine.describe())
+        self.lock().cells.get(group)?.machine.as_classic().map(Classic::describe)
     }
 
     /// What a member said to the chosen assignor when it joined: for consumers their
     /// subscription. `member` is a member id or `instance:<id>`.
     pub fn subscription(&self, group: &GroupId, member: &MemberId) -> Option<Bytes> {
-        self.lock().cells.get(group)?.machine.subscription(member)
+        self.lock().cells.get(group)?.machine.as_classic()?.subscription(member)
     }
 
     /// The members of a group, static ones as `instance:<id>`.
     pub fn members(&self, group: &GroupId) -> Vec<MemberId> {
         let state = self.lock();
-        state.cells.get(group).map(|c| c.machine.member_keys().collect()).unwrap_or_default()
+        state.cells.get(group).map(|cell| cell.machine.member_keys()).unwrap_or_default()
     }
 
     /// Does the group have members, and since when not?
@@ -270,7 +287,7 @@ impl Groups {
             .collect();
         for group in idle.iter().filter(|group| !has_offsets(group)) {
             // Its answer is nobody's; a member that came meanwhile keeps the group.
-            drop(self.ask(group, false, Input::Delete));
+            drop(self.ask(group, None, Input::Delete));
         }
     }
 
@@ -314,11 +331,12 @@ impl Groups {
         next.map(Deadline)
     }
 
-    /// Puts a request to a group; `UnknownMemberId` if there is no such group and none is made.
+    /// Puts a request to a group; `UnknownMemberId` if there is no such group and none of the kind
+    /// that `create` says is made. An empty group of the other kind becomes one.
     fn ask(
         &self,
         group: &GroupId,
-        create: bool,
+        create: Option<GroupKind>,
         input: impl FnOnce(Token) -> Input,
     ) -> Result<oneshot::Receiver<Reply>, GroupError> {
         if group.as_str().is_empty() {
@@ -329,15 +347,21 @@ impl Groups {
         state.tokens = state.tokens.saturating_add(1);
         let token = Token(state.tokens);
         let (sender, receiver) = oneshot::channel();
-        if create && !state.cells.contains_key(group) {
-            let machine = Classic::new(self.inner.config);
-            state.cells.insert(group.clone(), Cell::new(machine, now.wall));
+        let machine =
+            create.map(|kind| Machine::new(kind, self.inner.classic, self.inner.consumer));
+        match (machine, state.cells.get_mut(group)) {
+            (Some(machine), Some(cell)) => cell.turn_into(machine),
+            (Some(machine), None) => {
+                state.cells.insert(group.clone(), Cell::new(machine, now.wall));
+            }
+            (None, _) => {}
         }
         let armed = state.armed;
         let cell = state.cells.get_mut(group).ok_or(GroupError::UnknownMemberId)?;
         cell.waiting.insert(token, sender);
         cell.machine.handle(now, input(token));
         self.drain(group, cell, now);
+        cell.turn_back_if_blank();
         let wanted = cell.machine.poll_timeout().map(|due| due.0);
         let unkept = cell.unkept.is_some();
         if cell.is_over() {
@@ -369,7 +393,7 @@ impl Groups {
         group: &GroupId,
         input: impl FnOnce(Token) -> Input,
     ) -> Result<Answer, GroupError> {
-        let mut receiver = self.ask(group, false, input)?;
+        let mut receiver = self.ask(group, None, input)?;
         let reply = receiver.try_recv().map_err(|_| GroupError::CoordinatorNotAvailable)?;
         Ok(reply.answer)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Config, ConfigError, LaneChoice, Retry};
-use crate::group::ClassicConfig;
+use crate::group::{ClassicConfig, ConsumerConfig};
 use crate::journal;
 use crate::retry::{LevelTable, Policies, Policy};
 use crate::wire::names::Templates;
@@ -21,7 +21,7 @@ impl Config {
         Templates::new(&self.names.retry, &self.names.dead_letters).unwrap_or_default()
     }
 
-    /// The limits of consumer groups.
+    /// The limits of classic groups.
     pub fn classic(&self) -> ClassicConfig {
         let membership = &self.membership;
         ClassicConfig {
@@ -29,6 +29,16 @@ impl Config {
             session_timeout_ms_min: ms(membership.session_timeout_min),
             session_timeout_ms_max: ms(membership.session_timeout_max),
             ..ClassicConfig::default()
+        }
+    }
+
+    /// The pace of consumer groups (KIP-848).
+    pub fn consumer(&self) -> ConsumerConfig {
+        let membership = &self.membership;
+        ConsumerConfig {
+            session_timeout_ms: ms(membership.consumer_session_timeout),
+            heartbeat_interval_ms: ms(membership.consumer_heartbeat_interval),
+            ..ConsumerConfig::default()
         }
     }
 

@@ -110,6 +110,11 @@ impl Classic {
                 self.answer(token, Answer::Heartbeat(result));
             }
             Input::Leave(token, leave) => self.leave(now, token, leave),
+            // A group of the other protocol.
+            Input::ConsumerHeartbeat(token, _) => {
+                let result = Err(GroupError::GroupIdNotFound);
+                self.answer(token, Answer::ConsumerHeartbeat(result));
+            }
             Input::CommitCheck(token, check) => {
                 let result = self.commit_check(now, &check);
                 self.answer(token, Answer::CommitCheck(result));

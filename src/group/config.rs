@@ -1,4 +1,4 @@
-//! The limits of a classic group.
+//! The limits of groups.
 
 /// Kafka `group.min.session.timeout.ms`.
 const SESSION_TIMEOUT_MS_MIN: u64 = 6_000;
@@ -31,5 +31,23 @@ impl Default for ClassicConfig {
             session_timeout_ms_max: SESSION_TIMEOUT_MS_MAX,
             members_max: MEMBERS_MAX,
         }
+    }
+}
+
+/// What a consumer group (KIP-848) allows: the group has one pace, told to its members. The
+/// defaults are Kafka's, but for the bound on members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConsumerConfig {
+    /// Silence after which a member is removed (`group.consumer.session.timeout.ms`).
+    pub session_timeout_ms: u64,
+    /// How often a member is to be heard (`group.consumer.heartbeat.interval.ms`).
+    pub heartbeat_interval_ms: u64,
+    /// The most members (`group.consumer.max.size`). Kafka: no limit; here 10 000, to bound memory.
+    pub members_max: usize,
+}
+
+impl Default for ConsumerConfig {
+    fn default() -> Self {
+        Self { session_timeout_ms: 45_000, heartbeat_interval_ms: 5_000, members_max: MEMBERS_MAX }
     }
 }

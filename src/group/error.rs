@@ -36,7 +36,28 @@ pub enum GroupError {
     /// Only an empty group can be deleted.
     #[error("the group still has members")]
     NonEmptyGroup,
-    /// No such group.
+    /// No such group, or one of the other protocol.
     #[error("there is no such group")]
     GroupIdNotFound,
+    /// A request that no client makes.
+    #[error("{0}")]
+    InvalidRequest(&'static str),
+    /// The member is not where its epoch says: it gives up its partitions and joins again.
+    #[error("the member's epoch is not its own any more, it must join again")]
+    FencedMemberEpoch,
+    /// The member has moved on; it knows its epoch after its next heartbeat.
+    #[error("the member's epoch is not the current one")]
+    StaleMemberEpoch,
+    /// A process with this instance id is still a member.
+    #[error("another member still uses this instance id")]
+    UnreleasedInstanceId,
+    /// Not one of the assignors of this cluster.
+    #[error("there is no such assignor here; there are uniform and range")]
+    UnsupportedAssignor,
+    /// Regular expressions are not evaluated here.
+    #[error(
+        "this cluster evaluates no regular expressions; subscribe to topics by name, or with a \
+         pattern that the client evaluates"
+    )]
+    InvalidRegularExpression,
 }

@@ -1,9 +1,12 @@
 //! What a group is told.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::Bytes;
 
+use crate::group::partition::{TopicImage, TopicPartition};
 use crate::group::state::Protocol;
-use crate::model::{ClientId, MemberId};
+use crate::model::{ClientId, MemberId, TopicName};
 
 /// Names one waiting request; the driver chooses it, the answer carries it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +23,8 @@ pub enum Input {
     Heartbeat(Token, Heartbeat),
     /// `LeaveGroup`; answered at once.
     Leave(Token, Leave),
+    /// `ConsumerGroupHeartbeat`: joins, stays, leaves; answered at once.
+    ConsumerHeartbeat(Token, Box<ConsumerHeartbeat>),
     /// May this member commit offsets? Answered at once; a yes counts as a heartbeat.
     CommitCheck(Token, CommitCheck),
     /// `DeleteGroups`; answered at once, granted only to an empty group.
@@ -107,6 +112,37 @@ pub struct CommitCheck {
     pub member_id: MemberId,
     /// Set by static members.
     pub instance_id: Option<String>,
-    /// −1 for a client outside group management: granted while the group is empty.
+    /// Or the member's epoch. −1 for a client outside group management: granted while the group is
+    /// empty.
     pub generation: i32,
+}
+
+/// A member of a consumer group (KIP-848) speaks. What is absent has not changed.
+#[derive(Clone, Debug)]
+pub struct ConsumerHeartbeat {
+    /// Who; made by the client.
+    pub member_id: MemberId,
+    /// The epoch it was last told; 0 joins, −1 leaves, −2 leaves a static member's place to its
+    /// next process.
+    pub epoch: i32,
+    /// Set by static members.
+    pub instance_id: Option<String>,
+    /// Where it runs.
+    pub rack_id: Option<String>,
+    /// What the client calls itself.
+    pub client_id: ClientId,
+    /// Its address as text.
+    pub client_host: String,
+    /// How long it may take to give up partitions.
+    pub rebalance_timeout_ms: Option<u64>,
+    /// All topics it subscribes to by name.
+    pub topics: Option<BTreeSet<TopicName>>,
+    /// Topics it subscribes to by a pattern.
+    pub regex: Option<String>,
+    /// The assignor it votes for.
+    pub assignor: Option<String>,
+    /// What it holds.
+    pub owned: Option<BTreeSet<TopicPartition>>,
+    /// What the topics of this group and of this request are at the moment; none: no such topic.
+    pub cluster: BTreeMap<TopicName, Option<TopicImage>>,
 }

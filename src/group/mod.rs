@@ -1,22 +1,32 @@
 //! Membership machines; pure.
 //!
-//! A machine is one group. It is told what clients asked ([`Input`]); it tells what to answer, what
-//! to keep and what happened ([`Output`]). It reads no clock and makes no ids.
+//! A machine is one group: [`Classic`] or, by KIP-848, [`Consumer`]. It is told what clients asked
+//! ([`Input`]); it tells what to answer, what to keep and what happened ([`Output`]). It reads no
+//! clock and makes no ids.
 
+mod assignor;
 mod classic;
 mod config;
+mod consumer;
 mod error;
 mod input;
 mod output;
+mod partition;
 mod state;
 
 pub use classic::Classic;
-pub use config::ClassicConfig;
-pub use error::GroupError;
-pub use input::{CommitCheck, Heartbeat, Input, Join, Leave, Leaver, Sync, Token};
-pub use output::{
-    Answer, GoneCause, JoinRefusal, Joined, JoinedMember, Left, MemberGone, Output, Synced,
+pub use config::{ClassicConfig, ConsumerConfig};
+pub use consumer::{
+    Consumer, ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState, KnownTopic,
 };
+pub use error::GroupError;
+pub use input::{
+    CommitCheck, ConsumerHeartbeat, Heartbeat, Input, Join, Leave, Leaver, Sync, Token,
+};
+pub use output::{
+    Alive, Answer, GoneCause, JoinRefusal, Joined, JoinedMember, Left, MemberGone, Output, Synced,
+};
+pub use partition::{TopicImage, TopicPartition, TopicPartitions};
 pub use state::{
     Description, GroupState, MemberDescription, MemberState, Phase, Protocol, member_key,
 };

@@ -1,9 +1,13 @@
 //! What a group says.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 
+use crate::group::consumer::ConsumerState;
 use crate::group::error::GroupError;
 use crate::group::input::Token;
+use crate::group::partition::TopicPartition;
 use crate::group::state::GroupState;
 use crate::model::MemberId;
 
@@ -15,11 +19,14 @@ pub enum Output {
     Answer(Token, Answer),
     /// Keep this as the group's state; replaces what was kept before.
     Persist(GroupState),
+    /// The same of a consumer group (KIP-848).
+    PersistConsumer(ConsumerState),
     /// The group was deleted: forget what was kept.
     Forget,
     /// A member is no longer part of the group.
     MemberGone(MemberGone),
-    /// The join phase ended: the group's generation is now this.
+    /// The join phase ended, or there is another target assignment: the group's generation, or its
+    /// epoch, is now this.
     Generation(i32),
 }
 
@@ -34,6 +41,8 @@ pub enum Answer {
     Heartbeat(Result<(), GroupError>),
     /// To `Leave`: one per member asked for, in that order.
     Leave(Result<Vec<Left>, GroupError>),
+    /// To `ConsumerHeartbeat`.
+    ConsumerHeartbeat(Result<Alive, GroupError>),
     /// To `CommitCheck`.
     CommitCheck(Result<(), GroupError>),
     /// To `Delete`.
@@ -88,6 +97,19 @@ pub struct Synced {
     pub protocol: Option<String>,
     /// As the leader wrote it; empty if it left this member out.
     pub assignment: Bytes,
+}
+
+/// The member of a consumer group (KIP-848) is in, or has left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alive {
+    /// Its id.
+    pub member_id: MemberId,
+    /// The epoch it names from now on; as asked when it left.
+    pub epoch: i32,
+    /// When it is to be heard again.
+    pub heartbeat_interval_ms: u64,
+    /// All it is to hold; absent when the member knows it.
+    pub assignment: Option<BTreeSet<TopicPartition>>,
 }
 
 /// What became of one leaver.

@@ -89,3 +89,7 @@ impl fmt::Display for EntryId {
         write!(f, "{}", self.0)
     }
 }
+
+/// A topic, for ever: a topic deleted and made anew has another one. The bytes of its uuid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TopicId(pub [u8; 16]);

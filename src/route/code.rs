@@ -96,6 +96,12 @@ pub fn of_group(error: GroupError) -> ResponseError {
         GroupError::GroupMaxSizeReached => ResponseError::GroupMaxSizeReached,
         GroupError::NonEmptyGroup => ResponseError::NonEmptyGroup,
         GroupError::GroupIdNotFound => ResponseError::GroupIdNotFound,
+        GroupError::InvalidRequest(_) => ResponseError::InvalidRequest,
+        GroupError::FencedMemberEpoch => ResponseError::FencedMemberEpoch,
+        GroupError::StaleMemberEpoch => ResponseError::StaleMemberEpoch,
+        GroupError::UnreleasedInstanceId => ResponseError::UnreleasedInstanceId,
+        GroupError::UnsupportedAssignor => ResponseError::UnsupportedAssignor,
+        GroupError::InvalidRegularExpression => ResponseError::InvalidRegularExpression,
     }
 }
 

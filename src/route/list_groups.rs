@@ -3,32 +3,26 @@
 use kafka_protocol::messages::list_groups_response::ListedGroup;
 use kafka_protocol::messages::{ListGroupsRequest, ListGroupsResponse};
 
-use crate::broker::groups::Listed;
+use crate::broker::groups::{GroupKind, Listed};
 use crate::group::Phase;
 use crate::route::Router;
 use crate::route::convert::{text, wire_group};
-
-/// What `ListGroups` calls a group of the JoinGroup protocol.
-const CLASSIC: &str = "classic";
 
 pub(super) fn answer(router: &Router, request: ListGroupsRequest) -> ListGroupsResponse {
     let wanted = |filter: &[kafka_protocol::protocol::StrBytes], value: &str| {
         filter.is_empty() || filter.iter().any(|wanted| wanted.eq_ignore_ascii_case(value))
     };
     let mut response = ListGroupsResponse::default();
-    if !wanted(&request.types_filter, CLASSIC) {
-        return response;
-    }
     for seen in all(router) {
-        let state = seen.phase.to_string();
-        if !wanted(&request.states_filter, &state) {
+        let kind = seen.kind.as_str();
+        if !wanted(&request.types_filter, kind) || !wanted(&request.states_filter, &seen.phase) {
             continue;
         }
         let mut listed = ListedGroup::default();
         listed.group_id = wire_group(&seen.group);
         listed.protocol_type = text(&seen.protocol_type);
-        listed.group_state = text(&state);
-        listed.group_type = text(CLASSIC);
+        listed.group_state = text(&seen.phase);
+        listed.group_type = text(kind);
         response.groups.push(listed);
     }
     response
@@ -38,10 +32,11 @@ pub(super) fn answer(router: &Router, request: ListGroupsRequest) -> ListGroupsR
 fn all(router: &Router) -> Vec<Listed> {
     let mut listed = router.broker.groups.list();
     let only_offsets = router.broker.offsets.groups().into_iter();
-    let unknown = only_offsets.filter(|group| router.broker.groups.describe(group).is_none());
+    let unknown = only_offsets.filter(|group| !router.broker.groups.has(group));
     listed.extend(unknown.map(|group| Listed {
         group,
-        phase: Phase::Empty,
+        kind: GroupKind::Classic,
+        phase: Phase::Empty.to_string(),
         protocol_type: String::new(),
     }));
     listed

@@ -182,7 +182,7 @@ fn core(
     let writer = spawn("journal-writer", move || Writer::run(writer))?;
     let (groups, events) = {
         let now = move || clock.now();
-        Groups::new(journal.clone(), config.classic(), now)
+        Groups::new(journal.clone(), config.classic(), config.consumer(), now)
     };
     let broker = Arc::new(Broker::new(
         Topics::new(journal.clone(), topic_settings(config)),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::broker::groups::record::{self, Kept};
+use crate::broker::groups::machine::Machine;
+use crate::broker::groups::record::{self, Kept, State};
 use crate::broker::groups::{GROUP_KIND, GroupEvent, Occupancy};
-use crate::group::{Answer, Classic, GroupState, Output, Phase, Token, member_key};
+use crate::group::{Answer, Output, Token, member_key};
 use crate::journal::{Journal, NewEntry};
 use crate::model::{GroupId, WallMs};
 
@@ -19,7 +20,9 @@ pub(super) struct Reply {
 }
 
 pub(super) struct Cell {
-    pub(super) machine: Classic,
+    pub(super) machine: Machine,
+    /// What it was when a join asked for a group of the other kind.
+    before: Option<Machine>,
     pub(super) waiting: BTreeMap<Token, oneshot::Sender<Reply>>,
     /// What the journal did not take; offered again until it does.
     pub(super) unkept: Option<NewEntry>,
@@ -30,12 +33,27 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    pub(super) fn new(machine: Classic, at: WallMs) -> Self {
-        Self { machine, waiting: BTreeMap::new(), unkept: None, kept_seq: 0, kept_at: at }
+    pub(super) fn new(machine: Machine, at: WallMs) -> Self {
+        let waiting = BTreeMap::new();
+        Self { machine, before: None, waiting, unkept: None, kept_seq: 0, kept_at: at }
     }
 
-    pub(super) fn restored(machine: Classic, at: WallMs) -> Self {
+    pub(super) fn restored(machine: Machine, at: WallMs) -> Self {
         Self::new(machine, at)
+    }
+
+    /// An empty group becomes one of the other kind; any other stays what it is.
+    pub(super) fn turn_into(&mut self, machine: Machine) {
+        if self.machine.is_empty() && self.machine.kind() != machine.kind() {
+            self.before = Some(std::mem::replace(&mut self.machine, machine));
+        }
+    }
+
+    /// A join that was refused changes nothing.
+    pub(super) fn turn_back_if_blank(&mut self) {
+        if let Some(before) = self.before.take().filter(|_| self.machine.is_blank()) {
+            self.machine = before;
+        }
     }
 
     /// Does all the machine says, in its order.
@@ -56,7 +74,11 @@ impl Cell {
                     continue;
                 }
                 Output::Persist(state) => {
-                    self.persist(group, at, state, journal);
+                    self.persist(group, at, State::Classic(state), journal);
+                    continue;
+                }
+                Output::PersistConsumer(state) => {
+                    self.persist(group, at, State::Consumer(state), journal);
                     continue;
                 }
                 Output::Forget => {
@@ -79,17 +101,19 @@ impl Cell {
     }
 
     pub(super) fn occupancy(&self) -> Occupancy {
-        match self.machine.phase() {
-            Phase::Empty => Occupancy::VacantSince(self.kept_at),
-            Phase::Dead => Occupancy::Unknown,
-            _ => Occupancy::Occupied,
+        if self.machine.is_deleted() {
+            Occupancy::Unknown
+        } else if self.machine.is_empty() {
+            Occupancy::VacantSince(self.kept_at)
+        } else {
+            Occupancy::Occupied
         }
     }
 
     /// Nothing is lost when this cell is dropped: the group is deleted, or nobody ever joined it.
     pub(super) fn is_over(&self) -> bool {
-        let deleted = self.machine.phase() == Phase::Dead;
-        self.unkept.is_none() && self.waiting.is_empty() && (deleted || self.machine.is_blank())
+        let over = self.machine.is_deleted() || self.machine.is_blank();
+        self.unkept.is_none() && self.waiting.is_empty() && over
     }
 
     fn reply(&mut self, token: Token, answer: Answer) {
@@ -99,7 +123,7 @@ impl Cell {
         drop(sender.send(Reply { answer, rests_on }));
     }
 
-    fn persist(&mut self, group: &GroupId, at: WallMs, state: GroupState, journal: &Journal) {
+    fn persist(&mut self, group: &GroupId, at: WallMs, state: State, journal: &Journal) {
         self.kept_at = at;
         let head = record::write(&Kept { at, state });
         let key = record::key_of(group);

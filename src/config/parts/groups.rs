@@ -50,6 +50,13 @@ pub struct Membership {
     /// How long a new group waits for more members (`group.initial.rebalance.delay.ms`).
     #[serde(serialize_with = "ser_duration")]
     pub initial_rebalance_delay: Duration,
+    /// Silence after which a member of a KIP-848 group is removed
+    /// (`group.consumer.session.timeout.ms`).
+    #[serde(serialize_with = "ser_duration")]
+    pub consumer_session_timeout: Duration,
+    /// How often such a member is to be heard (`group.consumer.heartbeat.interval.ms`).
+    #[serde(serialize_with = "ser_duration")]
+    pub consumer_heartbeat_interval: Duration,
 }
 
 impl Default for Membership {
@@ -58,6 +65,8 @@ impl Default for Membership {
             session_timeout_min: SECOND * 6,
             session_timeout_max: SECOND * 1800,
             initial_rebalance_delay: Duration::ZERO,
+            consumer_session_timeout: SECOND * 45,
+            consumer_heartbeat_interval: SECOND * 5,
         }
     }
 }
@@ -73,6 +82,13 @@ impl Membership {
         }
         let delay = &mut membership.initial_rebalance_delay;
         s.take("initial_rebalance_delay", delay, duration(Duration::ZERO..=SECOND * 60));
+        let session = &mut membership.consumer_session_timeout;
+        s.take("consumer_session_timeout", session, duration(MS..=HOUR * 24));
+        let interval = &mut membership.consumer_heartbeat_interval;
+        s.take("consumer_heartbeat_interval", interval, duration(MS..=HOUR));
+        if membership.consumer_session_timeout <= membership.consumer_heartbeat_interval {
+            s.problem("consumer_heartbeat_interval", "must be below consumer_session_timeout");
+        }
         s.finish();
         membership
     }

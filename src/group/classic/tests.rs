@@ -72,6 +72,7 @@ impl Script {
                 }
                 Output::Generation(n) => self.generations.push(n),
                 Output::Forget => self.kept.clear(),
+                Output::PersistConsumer(_) => panic!("not a consumer group"),
             }
         }
     }

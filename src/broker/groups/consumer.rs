@@ -1,0 +1,69 @@
+//! What members of consumer groups (KIP-848) ask.
+
+use crate::broker::groups::{GroupKind, Groups};
+use crate::group::{
+    Alive, Answer, Consumer, ConsumerDescription, ConsumerHeartbeat, GroupError, Input, TopicImage,
+};
+use crate::model::{GroupId, MemberId, TopicName};
+
+/// The epoch of a heartbeat that joins.
+const JOINS: i32 = 0;
+
+impl Groups {
+    /// `ConsumerGroupHeartbeat`: answers when what it tells is durable. `image` says what a topic
+    /// is at the moment; `cluster` of `beat` is filled here. A member of a group that is not there
+    /// is unknown and joins again: Kafka's `GROUP_ID_NOT_FOUND` ends a client.
+    pub async fn consumer_heartbeat(
+        &self,
+        group: &GroupId,
+        mut beat: ConsumerHeartbeat,
+        image: impl Fn(&TopicName) -> Option<TopicImage>,
+    ) -> Result<Alive, GroupError> {
+        let mut names = beat.topics.clone().unwrap_or_default();
+        names.extend(self.consumer(group, |known| known.wanted().cloned().collect::<Vec<_>>()));
+        let known = |name: TopicName| {
+            let image = image(&name);
+            (name, image)
+        };
+        beat.cluster = names.into_iter().map(known).collect();
+        let kind = (beat.epoch == JOINS).then_some(GroupKind::Consumer);
+        let asked = self.ask(group, kind, |token| Input::ConsumerHeartbeat(token, Box::new(beat)));
+        match self.wait(asked).await? {
+            Answer::ConsumerHeartbeat(result) => result,
+            _ => Err(GroupError::CoordinatorNotAvailable),
+        }
+    }
+
+    /// May this client read the group's offsets? Only members of a consumer group are asked.
+    pub fn fetch_check(
+        &self,
+        group: &GroupId,
+        member: Option<&MemberId>,
+        epoch: i32,
+    ) -> Result<(), GroupError> {
+        let checked = self.consumer(group, |known| Some(known.fetch_check(member, epoch)));
+        checked.unwrap_or(Ok(()))
+    }
+
+    /// One consumer group; none if no member ever joined.
+    pub fn describe_consumer(&self, group: &GroupId) -> Option<ConsumerDescription> {
+        self.consumer(group, |known| Some(known.describe()))
+    }
+
+    /// Whether a member of a consumer group subscribes to `topic`.
+    pub fn subscribes(&self, group: &GroupId, member: &MemberId, topic: &TopicName) -> bool {
+        self.consumer(group, |known| known.subscribes(member, topic))
+    }
+
+    /// The name of a consumer group's member that outlives a static member's process.
+    pub fn key_of(&self, group: &GroupId, member: &MemberId) -> Option<MemberId> {
+        self.consumer(group, |known| known.key_of(member))
+    }
+
+    /// Looks at a consumer group; nothing where there is none.
+    fn consumer<T: Default>(&self, group: &GroupId, look: impl FnOnce(&Consumer) -> T) -> T {
+        let state = self.lock();
+        let known = state.cells.get(group).and_then(|cell| cell.machine.as_consumer());
+        known.map(look).unwrap_or_default()
+    }
+}

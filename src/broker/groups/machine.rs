@@ -1,0 +1,155 @@
+//! A group of either kind, behind one contract.
+
+use crate::broker::groups::record::State;
+use crate::group::{Classic, ClassicConfig, Consumer, ConsumerConfig, ConsumerPhase};
+use crate::group::{Input, Output, Phase};
+use crate::model::{Deadline, MemberId, Now};
+
+/// By which protocol the members of a group speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupKind {
+    /// `JoinGroup` and its kin; the group's leader assigns.
+    Classic,
+    /// `ConsumerGroupHeartbeat` (KIP-848); the coordinator assigns.
+    Consumer,
+}
+
+impl GroupKind {
+    /// What `ListGroups` calls it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Classic => "classic",
+            Self::Consumer => "consumer",
+        }
+    }
+}
+
+/// One group.
+pub(super) enum Machine {
+    Classic(Box<Classic>),
+    Consumer(Box<Consumer>),
+}
+
+impl Machine {
+    pub(super) fn new(kind: GroupKind, classic: ClassicConfig, consumer: ConsumerConfig) -> Self {
+        match kind {
+            GroupKind::Classic => Self::Classic(Box::new(Classic::new(classic))),
+            GroupKind::Consumer => Self::Consumer(Box::new(Consumer::new(consumer))),
+        }
+    }
+
+    pub(super) fn restored(
+        classic: ClassicConfig,
+        consumer: ConsumerConfig,
+        now: Now,
+        state: State,
+    ) -> Self {
+        match state {
+            State::Classic(state) => {
+                Self::Classic(Box::new(Classic::restored(classic, now, state)))
+            }
+            State::Consumer(state) => {
+                Self::Consumer(Box::new(Consumer::restored(consumer, now, state)))
+            }
+        }
+    }
+
+    pub(super) fn handle(&mut self, now: Now, input: Input) {
+        match self {
+            Self::Classic(group) => group.handle(now, input),
+            Self::Consumer(group) => group.handle(now, input),
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Now) {
+        match self {
+            Self::Classic(group) => group.handle_timeout(now),
+            Self::Consumer(group) => group.handle_timeout(now),
+        }
+    }
+
+    pub(super) fn poll_output(&mut self) -> Option<Output> {
+        match self {
+            Self::Classic(group) => group.poll_output(),
+            Self::Consumer(group) => group.poll_output(),
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Deadline> {
+        match self {
+            Self::Classic(group) => group.poll_timeout(),
+            Self::Consumer(group) => group.poll_timeout(),
+        }
+    }
+
+    pub(super) fn restart_sessions(&mut self, now: Now) {
+        match self {
+            Self::Classic(group) => group.restart_sessions(now),
+            Self::Consumer(group) => group.restart_sessions(now),
+        }
+    }
+
+    pub(super) fn kind(&self) -> GroupKind {
+        match self {
+            Self::Classic(_) => GroupKind::Classic,
+            Self::Consumer(_) => GroupKind::Consumer,
+        }
+    }
+
+    pub(super) fn as_classic(&self) -> Option<&Classic> {
+        match self {
+            Self::Classic(group) => Some(group),
+            Self::Consumer(_) => None,
+        }
+    }
+
+    pub(super) fn as_consumer(&self) -> Option<&Consumer> {
+        match self {
+            Self::Classic(_) => None,
+            Self::Consumer(group) => Some(group),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Self::Classic(group) => group.phase() == Phase::Empty,
+            Self::Consumer(group) => group.phase() == ConsumerPhase::Empty,
+        }
+    }
+
+    pub(super) fn is_deleted(&self) -> bool {
+        match self {
+            Self::Classic(group) => group.phase() == Phase::Dead,
+            Self::Consumer(group) => group.phase() == ConsumerPhase::Dead,
+        }
+    }
+
+    pub(super) fn is_blank(&self) -> bool {
+        match self {
+            Self::Classic(group) => group.is_blank(),
+            Self::Consumer(group) => group.is_blank(),
+        }
+    }
+
+    pub(super) fn phase(&self) -> String {
+        match self {
+            Self::Classic(group) => group.phase().to_string(),
+            Self::Consumer(group) => group.phase().to_string(),
+        }
+    }
+
+    /// `consumer`, `connect`, …; empty before the first member.
+    pub(super) fn protocol_type(&self) -> &str {
+        match self {
+            Self::Classic(group) => group.protocol_type().unwrap_or_default(),
+            Self::Consumer(_) => "consumer",
+        }
+    }
+
+    pub(super) fn member_keys(&self) -> Vec<MemberId> {
+        match self {
+            Self::Classic(group) => group.member_keys().collect(),
+            Self::Consumer(group) => group.member_keys().collect(),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Bytes of every version ever written.
+
+use super::*;
+use crate::group::{ConsumerMember, KnownTopic, MemberState, Protocol, TopicPartitions};
+use crate::model::TopicId;
+
+fn sample() -> Kept {
+    let member = MemberState {
+        member_id: "c-1".into(),
+        instance_id: Some("i".into()),
+        client_id: "c".into(),
+        client_host: "/::1".into(),
+        session_timeout_ms: 45_000,
+        rebalance_timeout_ms: 300_000,
+        protocols: vec![Protocol {
+            name: "range".into(),
+            metadata: Bytes::from_static(b"\x00\x01"),
+        }],
+        assignment: Bytes::from_static(b"\x00\x02"),
+    };
+    let state = GroupState {
+        generation: 3,
+        protocol_type: Some("consumer".into()),
+        protocol: Some("range".into()),
+        leader: Some("c-1".into()),
+        members: vec![member],
+    };
+    Kept { at: WallMs(1_700_000_000_000), state: State::Classic(state) }
+}
+
+/// Version 1, as written once and to be read for ever.
+const FIXTURE: &str = concat!(
+    "0180a0abfef962060108636f6e73756d6572010572616e67650103632d310103632d",
+    "310101690163042f3a3a31c8df02e0a712010572616e6765020001020002"
+);
+
+#[test]
+fn a_state_written_by_the_first_version_is_read_for_ever() {
+    assert_eq!(read(&bytes(FIXTURE)).unwrap(), sample());
+    assert_eq!(hex(&write(&sample())), FIXTURE);
+}
+
+#[test]
+fn a_newer_state_is_refused_by_its_version_and_a_cut_one_as_unreadable() {
+    let whole = write(&sample());
+    let mut newer = whole.to_vec();
+    newer[0] = 3;
+    assert_eq!(read(&newer), Err(FactError::Newer { what: WHAT, found: 3, known: 2 }));
+    for cut in 0..whole.len() {
+        assert_eq!(read(&whole[..cut]), Err(FactError::Unreadable { what: WHAT }), "{cut}");
+    }
+    let mut longer = whole.to_vec();
+    longer.push(0);
+    assert_eq!(read(&longer), Err(FactError::Unreadable { what: WHAT }));
+}
+
+fn consumer_sample() -> Kept {
+    let topic = TopicId([7; 16]);
+    let member = ConsumerMember {
+        member_id: "c-1".into(),
+        instance_id: Some("i".into()),
+        rack_id: Some("r".into()),
+        client_id: "c".into(),
+        client_host: "/::1".into(),
+        rebalance_timeout_ms: 300_000,
+        assignor: Some("range".into()),
+        topics: vec!["orders".into(), "retry.g".into()],
+        epoch: 3,
+        epoch_before: -2,
+        target: vec![TopicPartitions { topic, partitions: vec![0, 300] }],
+        assigned: vec![TopicPartitions { topic, partitions: vec![0] }],
+        revoking: vec![TopicPartitions { topic, partitions: vec![2] }],
+    };
+    let state = ConsumerState {
+        epoch: 4,
+        topics: vec![KnownTopic { name: "orders".into(), id: topic, partitions: 301 }],
+        members: vec![member],
+    };
+    Kept { at: WallMs(1_700_000_000_000), state: State::Consumer(state) }
+}
+
+/// Version 2, as written once and to be read for ever.
+const CONSUMER_FIXTURE: &str = concat!(
+    "0280a0abfef9620801066f726465727307070707070707070707070707070707da040103632d310101690101",
+    "720163042f3a3a31e0a712010572616e676502066f72646572730772657472792e6706030107070707070707",
+    "0707070707070707070200d80401070707070707070707070707070707070100010707070707070707070707",
+    "07070707070104"
+);
+
+#[test]
+fn a_consumer_group_written_by_the_second_version_is_read_for_ever() {
+    let whole = write(&consumer_sample());
+    assert_eq!(hex(&whole), CONSUMER_FIXTURE);
+    assert_eq!(read(&bytes(CONSUMER_FIXTURE)).unwrap(), consumer_sample());
+    for cut in 0..whole.len() {
+        assert_eq!(read(&whole[..cut]), Err(FactError::Unreadable { what: WHAT }), "{cut}");
+    }
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+}

@@ -1,0 +1,215 @@
+//! Heartbeats of members that come and stay: who may, under which epoch, and what that changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::group::assignor;
+use crate::group::consumer::member::Member;
+use crate::group::consumer::{Consumer, JOINS, LEAVES_FOR_A_WHILE};
+use crate::group::error::GroupError;
+use crate::group::input::ConsumerHeartbeat;
+use crate::group::output::{Alive, GoneCause, MemberGone, Output};
+use crate::group::partition::{TopicImage, TopicPartition};
+use crate::model::{MemberId, Now, TopicName};
+
+/// What no client sends, whatever the group looks like.
+pub(super) fn check(beat: &ConsumerHeartbeat) -> Result<(), GroupError> {
+    let invalid = |why| Err(GroupError::InvalidRequest(why));
+    let is_empty = |text: &Option<String>| text.as_deref() == Some("");
+    if beat.member_id.as_str().is_empty() {
+        return invalid("a member id must not be empty");
+    }
+    if is_empty(&beat.instance_id) || is_empty(&beat.rack_id) {
+        return invalid("an instance id and a rack id must not be empty");
+    }
+    if beat.epoch < LEAVES_FOR_A_WHILE {
+        return invalid("a member epoch is at least -2");
+    }
+    if beat.epoch == LEAVES_FOR_A_WHILE && beat.instance_id.is_none() {
+        return invalid("only a static member leaves for a while: an instance id is missing");
+    }
+    if beat.epoch == JOINS {
+        if beat.rebalance_timeout_ms.is_none() {
+            return invalid("a member that joins says its rebalance timeout");
+        }
+        if beat.owned.as_ref().is_none_or(|owned| !owned.is_empty()) {
+            return invalid("a member that joins says that it owns no partitions");
+        }
+        if beat.topics.is_none() && beat.regex.is_none() {
+            return invalid("a member that joins says what it subscribes to");
+        }
+    }
+    if beat.assignor.as_deref().is_some_and(|name| !assignor::is_known(name)) {
+        return Err(GroupError::UnsupportedAssignor);
+    }
+    // Empty: no longer by a pattern.
+    if beat.regex.as_deref().is_some_and(|regex| !regex.is_empty()) {
+        return Err(GroupError::InvalidRegularExpression);
+    }
+    Ok(())
+}
+
+impl Consumer {
+    pub(super) fn stays(&mut self, now: Now, beat: ConsumerHeartbeat) -> Result<Alive, GroupError> {
+        let is_new = self.admit(&beat)?;
+        let id = beat.member_id.clone();
+        let joins = beat.epoch == JOINS;
+        let is_whole =
+            beat.rebalance_timeout_ms.is_some() && beat.topics.is_some() && beat.owned.is_some();
+        let held_before = self.members.get(&id).map(|member| member.assigned.clone());
+        let session_ms = self.config.session_timeout_ms;
+        if let Some(member) = self.members.get_mut(&id) {
+            self.is_changed |= member.update(&beat);
+            member.beat(now, session_ms);
+        }
+        let resubscribed = beat.topics.is_some_and(|topics| self.subscribe(&id, topics));
+        let others = self.learn(beat.cluster);
+        if is_new || resubscribed || others {
+            self.retarget();
+        }
+        self.reconcile(now, &id, beat.owned.as_ref(), resubscribed);
+        let member = self.members.get(&id).ok_or(GroupError::UnknownMemberId)?;
+        // A member that says all it knows may have missed the last answer.
+        let news = held_before.as_ref() != Some(&member.assigned);
+        let tells = joins || is_whole || resubscribed || news;
+        Ok(Alive {
+            member_id: id,
+            epoch: member.epoch,
+            heartbeat_interval_ms: self.config.heartbeat_interval_ms,
+            assignment: tells.then(|| member.assigned.clone()),
+        })
+    }
+
+    /// Finds or makes the member, or refuses it; whether it is new.
+    fn admit(&mut self, beat: &ConsumerHeartbeat) -> Result<bool, GroupError> {
+        let id = &beat.member_id;
+        let holder = match &beat.instance_id {
+            Some(instance) => self.statics.get(instance).cloned(),
+            None => None,
+        };
+        if beat.epoch != JOINS {
+            if beat.instance_id.is_some() {
+                let holder = holder.ok_or(GroupError::UnknownMemberId)?;
+                if holder != *id {
+                    return Err(GroupError::FencedInstanceId);
+                }
+            }
+            let member = self.members.get(id).ok_or(GroupError::UnknownMemberId)?;
+            return member.check_epoch(beat.epoch, beat.owned.as_ref()).map(|()| false);
+        }
+        if let Some(holder) = holder.filter(|holder| holder != id) {
+            let is_away = self.members.get(&holder).is_some_and(Member::is_away);
+            if !is_away || self.members.contains_key(id) {
+                return Err(GroupError::UnreleasedInstanceId);
+            }
+            self.take_over(&holder, id);
+        }
+        if self.members.contains_key(id) {
+            self.start_over(id, beat.instance_id.as_ref());
+            return Ok(false);
+        }
+        if self.config.members_max <= self.members.len() {
+            return Err(GroupError::GroupMaxSizeReached);
+        }
+        self.members.insert(id.clone(), Member::new(beat));
+        if let Some(instance) = &beat.instance_id {
+            self.statics.insert(instance.clone(), id.clone());
+        }
+        self.is_changed = true;
+        Ok(true)
+    }
+
+    /// A new process of a static member takes its predecessor's place.
+    fn take_over(&mut self, old: &MemberId, new: &MemberId) {
+        let Some(member) = self.members.remove(old) else { return };
+        for partition in member.assigned.iter().chain(&member.revoking) {
+            self.owners.insert(*partition, new.clone());
+        }
+        if let Some(instance) = &member.instance_id {
+            self.statics.insert(instance.clone(), new.clone());
+        }
+        self.output.push_back(Output::MemberGone(MemberGone {
+            member_id: old.clone(),
+            instance_id: member.instance_id.clone(),
+            cause: GoneCause::Replaced,
+        }));
+        self.members.insert(new.clone(), member);
+    }
+
+    /// A known member joins again: it holds nothing. Its target stays.
+    fn start_over(&mut self, id: &MemberId, instance: Option<&String>) {
+        let Some(member) = self.members.get_mut(id) else { return };
+        member.epoch = JOINS;
+        member.epoch_before = JOINS;
+        member.revoke_by = None;
+        let held = [std::mem::take(&mut member.assigned), std::mem::take(&mut member.revoking)];
+        if member.instance_id.as_ref() != instance {
+            if let Some(old) = &member.instance_id {
+                self.statics.remove(old);
+            }
+            member.instance_id = instance.cloned();
+            if let Some(new) = instance {
+                self.statics.insert(new.clone(), id.clone());
+            }
+        }
+        for held in &held {
+            self.release(held);
+        }
+        self.is_changed = true;
+    }
+
+    /// Whether that is another subscription than before.
+    fn subscribe(&mut self, id: &MemberId, topics: BTreeSet<TopicName>) -> bool {
+        let Some(member) = self.members.get_mut(id) else { return false };
+        if member.topics == topics {
+            return false;
+        }
+        let before = std::mem::replace(&mut member.topics, topics.clone());
+        for topic in topics {
+            *self.wanted.entry(topic).or_default() += 1;
+        }
+        self.unwant(&before);
+        true
+    }
+
+    pub(super) fn unwant(&mut self, topics: &BTreeSet<TopicName>) {
+        for topic in topics {
+            let Some(count) = self.wanted.get_mut(topic) else { continue };
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.wanted.remove(topic);
+            }
+        }
+    }
+
+    /// Takes news of the group's topics; whether there are any. Of a topic that is not named
+    /// nothing is said.
+    fn learn(&mut self, cluster: BTreeMap<TopicName, Option<TopicImage>>) -> bool {
+        let mut news = false;
+        for (name, image) in cluster {
+            if !self.wanted.contains_key(&name) || self.topics.get(&name).copied() == image {
+                continue;
+            }
+            news = true;
+            match image {
+                Some(image) => self.topics.insert(name, image),
+                None => self.topics.remove(&name),
+            };
+        }
+        news
+    }
+}
+
+impl Member {
+    /// An answer may be lost: then the member comes with the epoch before, and with nothing that it
+    /// was not given.
+    fn check_epoch(
+        &self,
+        epoch: i32,
+        owned: Option<&BTreeSet<TopicPartition>>,
+    ) -> Result<(), GroupError> {
+        let missed_one = epoch < self.epoch
+            && epoch == self.epoch_before
+            && owned.is_some_and(|owned| owned.is_subset(&self.assigned));
+        if epoch == self.epoch || missed_one { Ok(()) } else { Err(GroupError::FencedMemberEpoch) }
+    }
+}

@@ -1,0 +1,68 @@
+//! Members that go: by themselves, for a while, or because an administrator says so.
+
+use crate::group::consumer::{Consumer, LEAVES_FOR_A_WHILE};
+use crate::group::error::GroupError;
+use crate::group::input::{ConsumerHeartbeat, Leaver};
+use crate::group::output::{Alive, GoneCause, Left, MemberGone, Output};
+use crate::model::MemberId;
+
+impl Consumer {
+    pub(super) fn goes(&mut self, beat: &ConsumerHeartbeat) -> Result<Alive, GroupError> {
+        let id = &beat.member_id;
+        if let Some(instance) = &beat.instance_id {
+            let holder = self.statics.get(instance).ok_or(GroupError::UnknownMemberId)?;
+            if holder != id {
+                return Err(GroupError::FencedInstanceId);
+            }
+        }
+        let member = self.members.get_mut(id).ok_or(GroupError::UnknownMemberId)?;
+        if beat.epoch == LEAVES_FOR_A_WHILE {
+            // It holds nothing any more, but its place is kept until its session ends.
+            member.move_to(LEAVES_FOR_A_WHILE);
+            member.revoke_by = None;
+            let revoked = std::mem::take(&mut member.revoking);
+            self.release(&revoked);
+            self.is_changed = true;
+        } else {
+            self.remove(id, GoneCause::Left(None));
+            self.retarget();
+        }
+        Ok(Alive {
+            member_id: id.clone(),
+            epoch: beat.epoch,
+            heartbeat_interval_ms: self.config.heartbeat_interval_ms,
+            assignment: None,
+        })
+    }
+
+    /// By `LeaveGroup` an administrator removes static members, named by instance id alone.
+    pub(super) fn remove_one(&mut self, leaver: Leaver) -> Left {
+        let Leaver { member_id, instance_id, reason } = leaver;
+        let holder = instance_id.as_ref().and_then(|instance| self.statics.get(instance)).cloned();
+        let result = match holder.filter(|_| member_id.as_str().is_empty()) {
+            Some(holder) => {
+                self.remove(&holder, GoneCause::Left(reason));
+                self.retarget();
+                Ok(())
+            }
+            None => Err(GroupError::UnknownMemberId),
+        };
+        Left { member_id, instance_id, result }
+    }
+
+    /// Takes a member out and frees what it held; the caller sees to the next target.
+    pub(super) fn remove(&mut self, id: &MemberId, cause: GoneCause) {
+        let Some(member) = self.members.remove(id) else { return };
+        self.release(&member.assigned);
+        self.release(&member.revoking);
+        self.unwant(&member.topics);
+        if let Some(instance) = &member.instance_id {
+            self.statics.remove(instance);
+        }
+        self.output.push_back(Output::MemberGone(MemberGone {
+            member_id: id.clone(),
+            instance_id: member.instance_id,
+            cause,
+        }));
+    }
+}

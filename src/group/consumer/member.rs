@@ -1,0 +1,112 @@
+//! One member: what it said of itself, what it is to have, what it has.
+
+use std::collections::BTreeSet;
+
+use crate::group::consumer::LEAVES_FOR_A_WHILE;
+use crate::group::input::ConsumerHeartbeat;
+use crate::group::partition::TopicPartition;
+use crate::model::{ClientId, MonoMs, Now, TopicName};
+
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) instance_id: Option<String>,
+    pub(super) rack_id: Option<String>,
+    pub(super) client_id: ClientId,
+    pub(super) client_host: String,
+    pub(super) rebalance_timeout_ms: u64,
+    pub(super) assignor: Option<String>,
+    pub(super) topics: BTreeSet<TopicName>,
+    /// What it was last told; 0 until then, −2 while a static member is away.
+    pub(super) epoch: i32,
+    /// The one before: the answer that told the last one may be lost.
+    pub(super) epoch_before: i32,
+    /// What it is to have in the end.
+    pub(super) target: BTreeSet<TopicPartition>,
+    /// What it may have now.
+    pub(super) assigned: BTreeSet<TopicPartition>,
+    /// What it has to give up and may still have.
+    pub(super) revoking: BTreeSet<TopicPartition>,
+    /// When it is given up for silence.
+    pub(super) silent_by: MonoMs,
+    /// When it is given up because it still has what it is to give up.
+    pub(super) revoke_by: Option<MonoMs>,
+}
+
+impl Member {
+    /// A member that has been told nothing yet.
+    pub(super) fn new(beat: &ConsumerHeartbeat) -> Self {
+        Self {
+            instance_id: beat.instance_id.clone(),
+            rack_id: beat.rack_id.clone(),
+            client_id: beat.client_id.clone(),
+            client_host: beat.client_host.clone(),
+            rebalance_timeout_ms: beat.rebalance_timeout_ms.unwrap_or(0),
+            assignor: beat.assignor.clone(),
+            topics: BTreeSet::new(),
+            epoch: 0,
+            epoch_before: 0,
+            target: BTreeSet::new(),
+            assigned: BTreeSet::new(),
+            revoking: BTreeSet::new(),
+            silent_by: MonoMs::default(),
+            revoke_by: None,
+        }
+    }
+
+    /// Takes over what it says of itself; whether anything is new.
+    pub(super) fn update(&mut self, beat: &ConsumerHeartbeat) -> bool {
+        let news = [
+            replace(&mut self.client_id, Some(&beat.client_id)),
+            replace(&mut self.client_host, Some(&beat.client_host)),
+            replace(&mut self.rebalance_timeout_ms, beat.rebalance_timeout_ms.as_ref()),
+            beat.rack_id.is_some() && replace(&mut self.rack_id, Some(&beat.rack_id)),
+            beat.assignor.is_some() && replace(&mut self.assignor, Some(&beat.assignor)),
+        ];
+        news.contains(&true)
+    }
+
+    pub(super) fn is_away(&self) -> bool {
+        self.epoch == LEAVES_FOR_A_WHILE
+    }
+
+    /// It has what it is to have, and knows the group's epoch.
+    pub(super) fn is_settled(&self, epoch: i32) -> bool {
+        self.epoch == epoch && self.revoking.is_empty() && self.assigned == self.target
+    }
+
+    pub(super) fn move_to(&mut self, epoch: i32) {
+        if self.epoch != epoch {
+            self.epoch_before = self.epoch;
+            self.epoch = epoch;
+        }
+    }
+
+    /// Alive now.
+    pub(super) fn beat(&mut self, now: Now, session_timeout_ms: u64) {
+        self.silent_by = now.mono.plus(session_timeout_ms.max(1));
+    }
+
+    /// Begins to wait until it gives up what it has to.
+    pub(super) fn wait(&mut self, now: Now) {
+        self.revoke_by = Some(now.mono.plus(self.rebalance_timeout_ms.max(1)));
+    }
+
+    /// Begins its session and its wait anew.
+    pub(super) fn restart(&mut self, now: Now, session_timeout_ms: u64) {
+        self.beat(now, session_timeout_ms);
+        if !self.revoking.is_empty() {
+            self.wait(now);
+        }
+    }
+}
+
+/// Puts `new` in, if there is one; whether that changed anything.
+fn replace<T: Clone + PartialEq>(known: &mut T, new: Option<&T>) -> bool {
+    match new {
+        Some(new) if new != known => {
+            *known = new.clone();
+            true
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,126 @@
+//! Which epochs and which requests are taken, and what is said to the others.
+
+use super::*;
+
+#[test]
+fn a_member_whose_last_answer_was_lost_goes_on_from_the_epoch_before() {
+    let mut s = Script::pair();
+    s.join("c", &["orders"]);
+    s.beat("b", 2).unwrap();
+    let lost = s.owns("b", 2, &[1]).unwrap();
+    assert_eq!(lost.epoch, 3);
+    assert_eq!(s.beat("b", 2), Err(GroupError::FencedMemberEpoch), "it must say what it owns");
+    assert_eq!(s.owns("b", 2, &[0, 1]), Err(GroupError::FencedMemberEpoch), "0 is not its own");
+    assert_eq!(s.owns("b", 2, &[1]), Ok(quiet("b", 3)));
+    assert_eq!(s.owns("b", 1, &[1]), Err(GroupError::FencedMemberEpoch), "two before");
+    assert_eq!(s.beat("b", 4), Err(GroupError::FencedMemberEpoch), "never told");
+}
+
+#[test]
+fn a_member_that_says_all_it_knows_is_told_its_assignment_again() {
+    let mut s = Script::pair();
+    let whole =
+        ConsumerHeartbeat { epoch: 2, owned: Some(orders(&[2, 3])), ..join("a", &["orders"]) };
+    assert_eq!(s.send(whole), Ok(told("a", 2, &[2, 3])));
+    assert_eq!(s.epochs, [1, 2], "that is no news");
+}
+
+#[test]
+fn a_member_that_joins_again_holds_nothing_and_gets_its_part_back() {
+    let mut s = Script::pair();
+    assert_eq!(s.join("a", &["orders"]), told("a", 2, &[2, 3]));
+    assert_eq!((s.epochs.len(), s.gone.len()), (2, 0), "nobody else is disturbed");
+    assert_eq!(s.beat("a", 1), Err(GroupError::FencedMemberEpoch));
+    // even while it was to give something up
+    s.join("c", &["orders"]);
+    assert_eq!(s.beat("b", 2), Ok(told("b", 2, &[1])));
+    assert_eq!(s.join("b", &["orders"]), told("b", 3, &[1]));
+    assert_eq!(s.beat("c", 3), Ok(told("c", 3, &[0])));
+}
+
+#[test]
+fn strangers_are_told_so_and_may_join() {
+    let mut s = Script::pair();
+    assert_eq!(s.beat("x", 2), Err(GroupError::UnknownMemberId));
+    assert_eq!(s.beat("x", -1), Err(GroupError::UnknownMemberId));
+    assert!(s.send(join("x", &["orders"])).is_ok());
+}
+
+#[test]
+fn requests_that_no_client_makes_are_refused_before_anything_is_changed() {
+    let mut s = Script::new();
+    let invalid = |s: &mut Script, beat| {
+        assert!(matches!(s.send(beat), Err(GroupError::InvalidRequest(_))));
+        assert!(s.group.is_blank());
+    };
+    let good = || join("a", &["orders"]);
+    invalid(&mut s, ConsumerHeartbeat { member_id: "".into(), ..good() });
+    invalid(&mut s, ConsumerHeartbeat { instance_id: Some(String::new()), ..good() });
+    invalid(&mut s, ConsumerHeartbeat { rack_id: Some(String::new()), ..good() });
+    invalid(&mut s, ConsumerHeartbeat { rebalance_timeout_ms: None, ..good() });
+    invalid(&mut s, ConsumerHeartbeat { owned: None, ..good() });
+    invalid(&mut s, ConsumerHeartbeat { owned: Some(orders(&[1])), ..good() });
+    invalid(&mut s, ConsumerHeartbeat { topics: None, ..good() });
+    invalid(&mut s, beat("a", -2));
+    invalid(&mut s, beat("a", -3));
+    let assignor = Some("sticky".to_owned());
+    let refused = s.send(ConsumerHeartbeat { assignor, ..good() });
+    assert_eq!(refused, Err(GroupError::UnsupportedAssignor));
+    let regex = Some("orders.*".to_owned());
+    let refused = s.send(ConsumerHeartbeat { regex, ..good() });
+    assert_eq!(refused, Err(GroupError::InvalidRegularExpression));
+    let none = ConsumerHeartbeat { regex: Some(String::new()), topics: None, ..good() };
+    assert_eq!(s.send(none), Ok(told("a", 1, &[])), "an empty pattern is none");
+}
+
+#[test]
+fn a_full_group_takes_nobody_more() {
+    let config = ConsumerConfig { members_max: 2, ..ConsumerConfig::default() };
+    let mut s = Script::of(Consumer::new(config));
+    s.join("a", &["orders"]);
+    s.join("b", &["orders"]);
+    assert_eq!(s.send(join("c", &["orders"])), Err(GroupError::GroupMaxSizeReached));
+    assert!(s.send(join("a", &["orders"])).is_ok(), "whoever is in may join again");
+}
+
+#[test]
+fn offsets_are_committed_and_read_by_members_at_their_epoch_only() {
+    let mut s = Script::pair();
+    assert_eq!(s.may_commit("a", 2), Ok(()));
+    assert_eq!(s.may_commit("a", 1), Err(GroupError::StaleMemberEpoch));
+    assert_eq!(s.may_commit("x", 2), Err(GroupError::UnknownMemberId));
+    assert_eq!(s.may_commit("", -1), Err(GroupError::UnknownMemberId), "it has members");
+    let a = MemberId::new("a");
+    assert_eq!(s.group.fetch_check(Some(&a), 2), Ok(()));
+    assert_eq!(s.group.fetch_check(Some(&a), 3), Err(GroupError::StaleMemberEpoch));
+    assert_eq!(s.group.fetch_check(Some(&"x".into()), 2), Err(GroupError::UnknownMemberId));
+    assert_eq!(s.group.fetch_check(None, -1), Ok(()), "an administrator");
+    s.beat("a", -1).unwrap();
+    s.beat("b", -1).unwrap();
+    assert_eq!(s.may_commit("", -1), Ok(()), "an empty group keeps offsets for anyone");
+}
+
+#[test]
+fn requests_of_the_classic_protocol_are_refused_as_kafka_does() {
+    let mut s = Script::pair();
+    let beat = Heartbeat { member_id: "a".into(), instance_id: None, generation: 2 };
+    let answer = s.ask(|token| Input::Heartbeat(token, beat));
+    assert_eq!(answer, Answer::Heartbeat(Err(GroupError::UnknownMemberId)));
+    let leaver = Leaver { member_id: "a".into(), instance_id: None, reason: None };
+    let answer = s.ask(|token| Input::Leave(token, Leave { members: vec![leaver] }));
+    let Answer::Leave(Ok(left)) = answer else { panic!("{answer:?}") };
+    assert_eq!(left[0].result, Err(GroupError::UnknownMemberId));
+    assert_eq!(s.group.member_keys().count(), 2);
+}
+
+#[test]
+fn only_an_empty_group_can_be_deleted_and_then_takes_nobody() {
+    let mut s = Script::pair();
+    assert_eq!(s.ask(Input::Delete), Answer::Delete(Err(GroupError::NonEmptyGroup)));
+    s.beat("a", -1).unwrap();
+    s.beat("b", -1).unwrap();
+    assert_eq!(s.ask(Input::Delete), Answer::Delete(Ok(())));
+    assert!(s.kept.is_empty(), "forgotten");
+    assert_eq!(s.send(join("a", &["orders"])), Err(GroupError::CoordinatorNotAvailable));
+    assert_eq!(s.ask(Input::Delete), Answer::Delete(Err(GroupError::GroupIdNotFound)));
+}

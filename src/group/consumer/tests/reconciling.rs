@@ -1,0 +1,114 @@
+//! Who is to have what, and that it is given up before it is given away.
+
+use super::*;
+
+#[test]
+fn a_partition_is_given_to_the_next_only_when_the_last_says_it_has_given_it_up() {
+    let mut s = Script::new();
+    assert_eq!(s.join("a", &["orders"]), told("a", 1, &[0, 1, 2, 3]));
+    assert_eq!(s.join("b", &["orders"]), told("b", 2, &[]), "all of it is a's");
+    assert_eq!(s.group.phase(), ConsumerPhase::Reconciling);
+    assert_eq!(s.beat("a", 1), Ok(told("a", 1, &[2, 3])), "its epoch stays until it has done so");
+    assert_eq!(s.beat("b", 2), Ok(quiet("b", 2)));
+    assert_eq!(s.owns("a", 1, &[0, 2, 3]), Ok(quiet("a", 1)), "0 is still held");
+    assert_eq!(s.beat("a", 1), Ok(quiet("a", 1)), "nothing said is nothing given up");
+    assert_eq!(s.beat("b", 2), Ok(quiet("b", 2)));
+    assert_eq!(s.owns("a", 1, &[2, 3]), Ok(quiet("a", 2)));
+    assert_eq!(s.beat("b", 2), Ok(told("b", 2, &[0, 1])));
+    assert_eq!(s.beat("b", 2), Ok(quiet("b", 2)), "told once");
+    assert_eq!(s.group.phase(), ConsumerPhase::Stable);
+    assert_eq!(s.epochs, [1, 2]);
+}
+
+#[test]
+fn a_member_that_leaves_frees_what_it_held_at_once() {
+    let mut s = Script::pair();
+    assert_eq!(s.beat("b", -1), Ok(quiet("b", -1)));
+    assert_eq!(s.gone, [("b".into(), GoneCause::Left(None))]);
+    assert_eq!(s.beat("a", 2), Ok(told("a", 3, &[0, 1, 2, 3])));
+    assert_eq!(s.beat("b", 2), Err(GroupError::UnknownMemberId));
+    assert_eq!(s.beat("a", -1), Ok(quiet("a", -1)));
+    assert_eq!(s.group.phase(), ConsumerPhase::Empty);
+    assert_eq!(s.join("c", &["orders"]), told("c", 5, &[0, 1, 2, 3]), "epochs go on");
+}
+
+#[test]
+fn new_partitions_and_new_topics_are_given_and_deleted_ones_taken_away() {
+    let mut s = Script::pair();
+    s.topic("orders", 1, 6);
+    assert_eq!(s.beat("a", 2), Ok(told("a", 3, &[2, 3, 4])));
+    assert_eq!(s.beat("b", 2), Ok(told("b", 3, &[0, 1, 5])));
+    s.cluster.clear();
+    assert_eq!(s.beat("a", 3), Ok(told("a", 3, &[])));
+    assert_eq!(s.owns("a", 3, &[]), Ok(quiet("a", 4)));
+    s.topic("orders", 9, 2);
+    let alive = s.beat("a", 4).unwrap();
+    assert_eq!(
+        (alive.epoch, alive.assignment),
+        (5, Some(of(9, &[0]))),
+        "another topic of that name"
+    );
+}
+
+#[test]
+fn a_topic_that_nothing_is_said_of_stays_as_it_was() {
+    let mut s = Script::pair();
+    let beat = Box::new(beat("a", 2));
+    let answer = s.ask(|token| Input::ConsumerHeartbeat(token, beat));
+    assert_eq!(answer, Answer::ConsumerHeartbeat(Ok(quiet("a", 2))));
+    assert_eq!(s.epochs, [1, 2], "no news");
+}
+
+#[test]
+fn a_member_that_subscribes_to_something_else_is_told_so_at_once() {
+    let mut s = Script::pair();
+    s.topic("bills", 2, 2);
+    let topics = Some(BTreeSet::from(["bills".into()]));
+    let alive = s.send(ConsumerHeartbeat { topics, ..beat("a", 2) }).unwrap();
+    assert_eq!(alive, told("a", 2, &[]), "first it gives up, and is told nothing it does not want");
+    assert_eq!(s.beat("b", 2), Ok(quiet("b", 3)));
+    let alive = s.owns("a", 2, &[]).unwrap();
+    assert_eq!((alive.epoch, alive.assignment), (3, Some(of(2, &[0, 1]))));
+    assert_eq!(s.beat("b", 3), Ok(told("b", 3, &[0, 1, 2, 3])));
+}
+
+#[test]
+fn a_member_that_still_gives_up_and_subscribes_to_something_else_gives_up_all_of_it() {
+    let mut s = Script::pair();
+    s.join("c", &["orders"]);
+    assert_eq!(s.beat("b", 2), Ok(told("b", 2, &[1])), "0 is to go to c");
+    let topics = Some(BTreeSet::new());
+    let alive = s.send(ConsumerHeartbeat { topics, ..beat("b", 2) }).unwrap();
+    assert_eq!(alive, told("b", 2, &[]));
+    assert_eq!(s.owns("b", 2, &[1]), Ok(quiet("b", 2)), "1 has to be given up too");
+    assert_eq!(s.beat("c", 3), Ok(quiet("c", 4)));
+    assert_eq!(s.owns("b", 2, &[]), Ok(quiet("b", 4)));
+    assert_eq!(s.beat("c", 4).unwrap().assignment, Some(orders(&[0, 1])));
+}
+
+#[test]
+fn a_subscription_to_what_does_not_exist_waits_until_it_does() {
+    let mut s = Script::new();
+    assert_eq!(s.join("a", &["bills", "orders"]), told("a", 1, &[0, 1, 2, 3]));
+    s.topic("bills", 2, 1);
+    let alive = s.beat("a", 1).unwrap();
+    assert_eq!(alive.epoch, 2);
+    assert!(alive.assignment.unwrap().is_superset(&of(2, &[0])));
+    assert!(s.group.subscribes(&"a".into(), &"bills".into()));
+    assert!(!s.group.subscribes(&"b".into(), &"bills".into()));
+}
+
+#[test]
+fn most_votes_choose_the_assignor() {
+    let mut s = Script::new();
+    for (id, assignor) in [("a", None), ("b", Some("range")), ("c", Some("uniform"))] {
+        let assignor = assignor.map(str::to_owned);
+        s.send(ConsumerHeartbeat { assignor, ..join(id, &["orders"]) }).unwrap();
+    }
+    assert_eq!(s.group.describe().assignor, "range", "one each: the alphabet");
+    let ranges = s.group.describe().state.members;
+    assert_eq!(ranges[0].target[0].partitions, [0, 1]);
+    let assignor = Some("uniform".to_owned());
+    s.send(ConsumerHeartbeat { assignor, ..join("d", &["orders"]) }).unwrap();
+    assert_eq!(s.group.describe().assignor, "uniform");
+}

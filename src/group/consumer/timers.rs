@@ -1,0 +1,33 @@
+//! What time alone does to a group.
+
+use crate::group::consumer::Consumer;
+use crate::group::output::GoneCause;
+use crate::model::{MemberId, MonoMs, Now};
+
+impl Consumer {
+    /// Removes members that fell silent, and those that do not give up what they have to.
+    pub fn handle_timeout(&mut self, now: Now) {
+        let over: Vec<MemberId> = self
+            .members
+            .iter()
+            .filter(|(_, member)| {
+                let waits = member.revoke_by.is_some_and(|by| by <= now.mono);
+                waits || member.silent_by <= now.mono
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        if over.is_empty() {
+            return;
+        }
+        for id in &over {
+            self.remove(id, GoneCause::Expired);
+        }
+        self.retarget();
+        self.settle();
+    }
+
+    pub(super) fn next_due(&self) -> Option<MonoMs> {
+        let dues = self.members.values();
+        dues.flat_map(|member| [Some(member.silent_by), member.revoke_by]).flatten().min()
+    }
+}
