@@ -49,9 +49,11 @@ pub struct Overview {
 pub struct GroupView {
     /// Its id.
     pub group: String,
-    /// `Empty`, `PreparingRebalance`, `CompletingRebalance`, `Stable` or `Dead`.
+    /// `classic` or, by KIP-848, `consumer`.
+    pub kind: String,
+    /// `Empty`, `PreparingRebalance`, `CompletingRebalance`, `Reconciling`, `Stable` or `Dead`.
     pub phase: String,
-    /// Its generation.
+    /// Its generation, or its epoch.
     pub generation: i32,
     /// The assignor in use.
     pub protocol: Option<String>,
@@ -96,6 +98,8 @@ pub struct MemberView {
     pub host: String,
     /// Whether it subscribes to the group's retry topic.
     pub takes_retries: bool,
+    /// What it holds, `topic-partition` each; without its partition of the retry topic.
+    pub assignment: Vec<String>,
     /// Its slot there.
     pub slot: Option<u16>,
 }

@@ -70,7 +70,12 @@ fn lines(group: &Value) -> Vec<String> {
     let name = clean(&cell(group, "group"));
     let mut out = vec![
         format!("group         {name}"),
-        format!("phase         {}, generation {}", cell(group, "phase"), cell(group, "generation")),
+        format!(
+            "phase         {} ({}), generation {}",
+            cell(group, "phase"),
+            cell(group, "kind"),
+            cell(group, "generation")
+        ),
         format!("retry topic   %RETRY%{name}, in Kafka {}", clean(&cell(group, "retry_topic"))),
         format!(
             "dead letters  {} ({} bytes) in %DLQ%{name}, in Kafka {}",
@@ -100,11 +105,12 @@ fn lines(group: &Value) -> Vec<String> {
     for member in items(group, "members") {
         let takes = member.get("takes_retries").and_then(Value::as_bool).unwrap_or(false);
         out.push(format!(
-            "  {} ({}, {}){}",
+            "  {} ({}, {}){}{}",
             clean(&cell(member, "member_id")),
             clean(&cell(member, "client_id")),
             clean(&cell(member, "host")),
-            if takes { ", takes retries" } else { "" }
+            if takes { ", takes retries" } else { "" },
+            held(member)
         ));
     }
     out.push(heading("offsets", group));
@@ -119,6 +125,13 @@ fn lines(group: &Value) -> Vec<String> {
     }
     out.extend(items(group, "advice").map(|advice| format!("note: {}", text(advice))));
     out
+}
+
+/// The partitions of a member.
+fn held(member: &Value) -> String {
+    let held: Vec<String> =
+        items(member, "assignment").map(text).map(|name| clean(&name)).collect();
+    if held.is_empty() { String::new() } else { format!(": {}", held.join(" ")) }
 }
 
 /// The title of a list, which says so when the list is empty.

@@ -1,6 +1,6 @@
 //! What is known of one client connection while its requests are answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,6 +30,8 @@ pub struct Conn {
     members: Mutex<BTreeMap<GroupId, MemberId>>,
     /// Whether the cluster lets this connection READ a group, where it was asked.
     rights: Mutex<BTreeMap<GroupId, bool>>,
+    /// Groups whose patterns were refused here.
+    refused: Mutex<BTreeSet<GroupId>>,
 }
 
 impl Conn {
@@ -52,6 +54,7 @@ impl Conn {
             client: Mutex::new(ClientId::new("")),
             members: Mutex::default(),
             rights: Mutex::default(),
+            refused: Mutex::default(),
         }
     }
 
@@ -94,6 +97,11 @@ impl Conn {
     /// The member that last joined or synced `group` on this connection.
     pub fn member(&self, group: &GroupId) -> Option<MemberId> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner).get(group).cloned()
+    }
+
+    /// Whether a pattern of `group` is refused here for the first time: a client may ask for ever.
+    pub fn refuses(&self, group: &GroupId) -> bool {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(group.clone())
     }
 
     /// Remembers who speaks for `group` on this connection.

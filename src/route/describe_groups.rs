@@ -21,6 +21,8 @@ pub(super) fn answer(
         let id = group_of(&group_id);
         let mut group = match router.broker.groups.describe(&id) {
             Some(seen) => described(seen),
+            // Of the other protocol (ConsumerGroupDescribe).
+            None if router.broker.groups.has(&id) => unknown(head.version),
             // A group that only ever committed offsets.
             None if router.broker.offsets.has(&id) => empty(),
             None => unknown(head.version),
@@ -62,7 +64,7 @@ fn unknown(version: i16) -> DescribedGroup {
     group.group_state = text("Dead");
     if version >= UNKNOWN_IS_ERROR_SINCE {
         group.error_code = ResponseError::GroupIdNotFound.code();
-        group.error_message = some_text("there is no such group here");
+        group.error_message = some_text("there is no such classic group here");
     }
     group
 }

@@ -5,6 +5,8 @@ mod addresses;
 mod api_versions;
 pub mod code;
 pub mod conn;
+mod consumer_group_describe;
+mod consumer_group_heartbeat;
 mod convert;
 mod create_topics;
 mod delete_topics;
@@ -234,6 +236,13 @@ impl Router {
             }
             Api::DescribeTopicPartitions => {
                 self.with(&head, async |r| describe_topic_partitions::answer(self, r)).await?
+            }
+            Api::ConsumerGroupHeartbeat => {
+                let with = async |r| consumer_group_heartbeat::answer(self, conn, &head, r).await;
+                self.with(&head, with).await?
+            }
+            Api::ConsumerGroupDescribe => {
+                self.with(&head, async |r| consumer_group_describe::answer(self, &head, r)).await?
             }
             Api::ListGroups => self.with(&head, async |r| list_groups::answer(self, r)).await?,
             Api::DescribeGroups => {

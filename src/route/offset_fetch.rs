@@ -11,10 +11,10 @@ use kafka_protocol::messages::{OffsetFetchRequest, OffsetFetchResponse};
 
 use crate::broker::offsets::Committed;
 use crate::model::{GroupId, MemberId, TopicName};
-use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, some_text, text, topic_of, wire_topic};
 use crate::upstream::{Link, UpstreamError};
+use crate::route::{Router, code};
 use crate::wire::{RequestHead, ResponseError};
 
 /// Several groups in one request (KIP-709).
@@ -50,6 +50,13 @@ pub(super) async fn answer(
     for asked in request.groups {
         let group = group_of(&asked.group_id);
         let member = asked.member_id.as_deref().map(MemberId::new);
+        let checked = router.broker.groups.fetch_check(&group, member.as_ref(), asked.member_epoch);
+        if let Err(error) = checked {
+            let mut refused = OffsetFetchResponseGroup::default();
+            (refused.group_id, refused.error_code) = (asked.group_id, code::of_group(error).code());
+            response.groups.push(refused);
+            continue;
+        }
         let topics = asked.topics.map(|topics| {
             topics.into_iter().map(|t| (topic_of(&t.name), t.partition_indexes)).collect()
         });
@@ -191,7 +198,10 @@ async fn lane_position(
     partition: i32,
 ) -> Found {
     let slot = match member {
-        Some(member) => router.engine.slot_of(group, member.clone()).await.ok().flatten(),
+        Some(member) => {
+            let key = router.broker.groups.key_of(group, member).unwrap_or_else(|| member.clone());
+            router.engine.slot_of(group, key).await.ok().flatten()
+        }
         None => None,
     };
     let slot = match slot {

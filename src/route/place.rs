@@ -64,7 +64,7 @@ impl Router {
     }
 
     /// The name behind a topic id.
-    pub(super) fn name_of(&self, id: Uuid) -> Option<TopicName> {
+    pub fn name_of(&self, id: Uuid) -> Option<TopicName> {
         self.broker.topics.name_of(id).or_else(|| self.names.name_of(id))
     }
 

@@ -43,6 +43,10 @@ refusals! {
     };
     ListGroupsResponse: |it, seen| seen(it.error_code);
     DescribeGroupsResponse: |it, seen| it.groups.iter().for_each(|group| seen(group.error_code));
+    ConsumerGroupHeartbeatResponse: |it, seen| seen(it.error_code);
+    ConsumerGroupDescribeResponse: |it, seen| {
+        it.groups.iter().for_each(|group| seen(group.error_code));
+    };
     ProduceResponse: |it, seen| {
         let partitions = it.responses.iter().flat_map(|topic| &topic.partition_responses);
         partitions.for_each(|partition| seen(partition.error_code));

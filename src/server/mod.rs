@@ -11,6 +11,7 @@ mod housekeeping;
 mod pace;
 mod probe;
 mod process;
+mod seen;
 mod source;
 mod start;
 

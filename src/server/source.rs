@@ -6,19 +6,19 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
 use crate::admin::{
-    DeadLetter, GroupView, LevelView, MemberView, OffsetView, Overview, PolicyView, Readiness,
-    RetryView, Source, Unavailable,
+    DeadLetter, GroupView, LevelView, OffsetView, Overview, PolicyView, Readiness, RetryView,
+    Source, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::Config;
 use crate::engine::{self, EngineError};
-use crate::group::{Description, member_key};
+use crate::group::member_key;
 use crate::journal::{AppendError, Journal};
 use crate::model::{EntryId, GroupId, TopicName, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::{Disposition, Entry, State, StateKind};
 use crate::route::Router;
-use crate::wire::assignment::Subscription;
+use crate::server::seen::{Seen, seen};
 use crate::wire::names::dead_letter_stream;
 
 /// Bytes of dead letters read for one page.
@@ -88,7 +88,7 @@ impl Source for AdminSource {
 
     async fn group(&self, group: &str) -> Result<Option<GroupView>, Unavailable> {
         let id = GroupId::new(group);
-        let seen = self.router.broker.groups.describe(&id);
+        let seen = seen(&self.router, &id);
         let retries = self.router.engine.groups().await?;
         let retries = retries.into_iter().find(|known| known.group == id);
         if seen.is_none() && retries.is_none() && !self.router.broker.offsets.has(&id) {
@@ -209,19 +209,21 @@ impl AdminSource {
     fn view(
         &self,
         group: &GroupId,
-        seen: Option<Description>,
+        seen: Option<Seen>,
         retries: Option<&engine::GroupView>,
     ) -> GroupView {
         let retry_topic = self.router.names.retry_topic(group);
         let dead_letter_topic = self.router.names.dead_letter_topic(group);
         let (dead_letters, dead_letter_bytes) = self.dead(group);
+        let seen = seen.unwrap_or_else(Seen::empty);
         let taker = retries.is_some_and(engine::GroupView::has_taker);
         let due = retries.map_or(0, |known| known.due);
         let mut view = GroupView {
             group: group.to_string(),
-            phase: seen.as_ref().map_or_else(|| "Empty".to_owned(), |s| s.phase.to_string()),
-            generation: seen.as_ref().map_or(0, |s| s.generation),
-            protocol: seen.as_ref().and_then(|s| s.protocol.clone()),
+            kind: seen.kind.as_str().to_owned(),
+            phase: seen.phase,
+            generation: seen.generation,
+            protocol: seen.protocol,
             retry_topic: retry_topic.to_string(),
             dead_letter_topic: dead_letter_topic.to_string(),
             policy: self.policy(group),
@@ -235,20 +237,13 @@ impl AdminSource {
             offsets: self.offsets(group),
             ..GroupView::default()
         };
-        for member in seen.into_iter().flat_map(|seen| seen.members) {
-            let subscribed = Subscription::parse(&member.metadata)
-                .is_ok_and(|known| known.topics.contains(&retry_topic));
-            let key = member_key(&member.member_id, member.instance_id.as_deref());
+        for mut member in seen.members {
+            let id = member.member_id.as_str().into();
+            let key = member_key(&id, member.instance_id.as_deref());
             let slot = retries.iter().flat_map(|known| &known.slots);
             let mut slot = slot.filter(|slot| slot.member.as_ref() == Some(&key)).map(|s| s.slot.0);
-            view.members.push(MemberView {
-                member_id: member.member_id.to_string(),
-                instance_id: member.instance_id,
-                client_id: member.client_id.to_string(),
-                host: member.client_host,
-                takes_retries: subscribed,
-                slot: slot.next_back(),
-            });
+            member.slot = slot.next_back();
+            view.members.push(member);
         }
         view
     }

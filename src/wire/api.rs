@@ -86,6 +86,10 @@ apis! {
     OffsetForLeaderEpoch OffsetForLeaderEpochRequest 2..=4 scan::offsets::OFFSET_FOR_LEADER_EPOCH;
     DescribeConfigs DescribeConfigsRequest 1..=4 scan::topics::DESCRIBE_CONFIGS;
     DescribeCluster DescribeClusterRequest 0..=2 scan::cluster::DESCRIBE_CLUSTER;
+    ConsumerGroupHeartbeat ConsumerGroupHeartbeatRequest 0..=1
+        scan::consumer::CONSUMER_GROUP_HEARTBEAT;
+    ConsumerGroupDescribe ConsumerGroupDescribeRequest 0..=1
+        scan::consumer::CONSUMER_GROUP_DESCRIBE;
     DescribeTopicPartitions DescribeTopicPartitionsRequest 0..=0
         scan::cluster::DESCRIBE_TOPIC_PARTITIONS;
 }
@@ -151,8 +155,8 @@ mod tests {
             assert_eq!(Api::from_key(api.key()), Some(api));
             assert!(names.insert(api.name()));
         }
-        assert_eq!(names.len(), 21);
-        for key in [-1, 24, 25, 28, 68, 76, 88, i16::MAX] {
+        assert_eq!(names.len(), 23);
+        for key in [-1, 24, 25, 28, 67, 76, 88, i16::MAX] {
             assert_eq!(Api::from_key(key), None, "{key}");
         }
     }

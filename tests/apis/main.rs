@@ -6,6 +6,7 @@
 mod support;
 
 mod admin;
+mod consumers;
 mod fetch;
 mod groups;
 mod offsets;

@@ -6,6 +6,7 @@
 
 pub mod batch;
 pub mod client;
+pub mod consumer;
 pub mod member;
 
 use std::io::{Read, Write};
@@ -20,6 +21,7 @@ use tokio::runtime::Runtime;
 
 pub use batch::{Got, Rec};
 pub use client::Client;
+pub use consumer::{Consumer, settle};
 pub use member::{Member, rebalance};
 
 /// Longer than anything a test waits for; only a broken build comes near it.

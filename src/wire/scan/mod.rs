@@ -7,6 +7,7 @@
 
 mod answers;
 pub(in crate::wire) mod cluster;
+pub(in crate::wire) mod consumer;
 pub(in crate::wire) mod data;
 pub(in crate::wire) mod groups;
 pub(in crate::wire) mod offsets;

@@ -1,0 +1,84 @@
+//! `ConsumerGroupDescribe` 0–1: epochs, subscriptions, what each member has and is to have.
+//!
+//! The private partition of the retry topic is not shown: it is no part of what is shared out.
+
+use kafka_protocol::messages::consumer_group_describe_response::{
+    Assignment, DescribedGroup, Member, TopicPartitions,
+};
+use kafka_protocol::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
+use uuid::Uuid;
+
+use crate::group::{self, ConsumerDescription, ConsumerMember};
+use crate::route::Router;
+use crate::route::convert::{group_of, some_text, text, wire_topic};
+use crate::wire::{RequestHead, ResponseError};
+
+/// KIP-1099: whether a member speaks this protocol or the classic one.
+const MEMBER_TYPE_SINCE: i16 = 1;
+const CONSUMER_MEMBER: i8 = 1;
+
+pub(super) fn answer(
+    router: &Router,
+    head: &RequestHead,
+    request: ConsumerGroupDescribeRequest,
+) -> ConsumerGroupDescribeResponse {
+    let mut response = ConsumerGroupDescribeResponse::default();
+    for group_id in request.group_ids {
+        let id = group_of(&group_id);
+        let mut group = match router.broker.groups.describe_consumer(&id) {
+            Some(seen) => described(router, head.version, seen),
+            None => unknown(),
+        };
+        group.group_id = group_id;
+        response.groups.push(group);
+    }
+    response
+}
+
+fn described(router: &Router, version: i16, seen: ConsumerDescription) -> DescribedGroup {
+    let mut group = DescribedGroup::default();
+    group.group_state = text(&seen.phase.to_string());
+    group.group_epoch = seen.state.epoch;
+    group.assignment_epoch = seen.state.epoch;
+    group.assignor_name = text(&seen.assignor);
+    group.members =
+        seen.state.members.into_iter().map(|one| member(router, version, one)).collect();
+    group
+}
+
+fn member(router: &Router, version: i16, seen: ConsumerMember) -> Member {
+    let mut member = Member::default();
+    member.member_id = text(seen.member_id.as_str());
+    member.instance_id = seen.instance_id.as_deref().map(text);
+    member.rack_id = seen.rack_id.as_deref().map(text);
+    member.member_epoch = seen.epoch;
+    member.client_id = text(seen.client_id.as_str());
+    member.client_host = text(&seen.client_host);
+    member.subscribed_topic_names = seen.topics.iter().map(wire_topic).collect();
+    member.assignment = named(router, &seen.assigned);
+    member.target_assignment = named(router, &seen.target);
+    if version >= MEMBER_TYPE_SINCE {
+        member.member_type = CONSUMER_MEMBER;
+    }
+    member
+}
+
+/// Topics that are no more have no name and are left out, as Kafka does.
+fn named(router: &Router, topics: &[group::TopicPartitions]) -> Assignment {
+    let told = topics.iter().filter_map(|of| {
+        let id = Uuid::from_bytes(of.topic.0);
+        let mut topic = TopicPartitions::default();
+        topic.topic_name = wire_topic(&router.name_of(id)?);
+        topic.topic_id = id;
+        topic.partitions.clone_from(&of.partitions);
+        Some(topic)
+    });
+    Assignment::default().with_topic_partitions(told.collect())
+}
+
+fn unknown() -> DescribedGroup {
+    let mut group = DescribedGroup::default();
+    group.error_code = ResponseError::GroupIdNotFound.code();
+    group.error_message = some_text("there is no such consumer group here");
+    group
+}

@@ -1,0 +1,158 @@
+//! `ConsumerGroupHeartbeat` 0–1 (KIP-848): members come, stay and go, and are told what to hold.
+//!
+//! The group's own retry topic has no partitions for the coordinator: it is taken out of what a
+//! member says it owns, and its partition 0 is appended to every assignment that is told to a
+//! member that subscribes to it: private to each, at the offsets of its slot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kafka_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
+use kafka_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+use uuid::Uuid;
+
+use crate::engine::EngineError;
+use crate::group::{Alive, ConsumerHeartbeat, GroupError, TopicImage, TopicPartition};
+use crate::model::{ClientId, GroupId, MemberId, TopicId, TopicName};
+use crate::route::conn::Conn;
+use crate::route::convert::{group_of, some_text, topic_of};
+use crate::route::{Router, code};
+use crate::wire::{RequestHead, ResponseError};
+
+/// Before, a member without an id was given one.
+const OWN_ID_SINCE: i16 = 1;
+
+pub(super) async fn answer(
+    router: &Router,
+    conn: &Conn,
+    head: &RequestHead,
+    request: ConsumerGroupHeartbeatRequest,
+) -> ConsumerGroupHeartbeatResponse {
+    let group = group_of(&request.group_id);
+    let retry = router.names.retry_topic(&group);
+    let lane = router.has_lane(&group).then(|| router.names.topic_id(&retry));
+    let beat = beat(conn, head, request, lane);
+    let leaves = beat.epoch < 0;
+    let known = |name: &TopicName| image(router, name, &retry);
+    let alive = match router.broker.groups.consumer_heartbeat(&group, beat, known).await {
+        Ok(alive) => alive,
+        Err(error) => {
+            if error == GroupError::InvalidRegularExpression && conn.refuses(&group) {
+                tracing::warn!(%group, client = %conn.client(), %error, "a pattern is refused");
+            }
+            return refused(code::of_group(error), &error);
+        }
+    };
+    let mut response = ConsumerGroupHeartbeatResponse::default();
+    response.member_id = some_text(alive.member_id.as_str());
+    response.member_epoch = alive.epoch;
+    if leaves {
+        return response;
+    }
+    response.heartbeat_interval_ms = i32::try_from(alive.heartbeat_interval_ms).unwrap_or(i32::MAX);
+    let key = router.broker.groups.key_of(&group, &alive.member_id);
+    let key = key.unwrap_or_else(|| alive.member_id.clone());
+    router.speaks_for(conn, &group, key.clone());
+    match with_lane(router, &group, &retry, key, alive, lane).await {
+        Ok(assignment) => response.assignment = assignment,
+        Err(error) => {
+            tracing::warn!(%group, %error, "no lane for a member");
+            return refused(code::of_commit(&error), &error);
+        }
+    }
+    response
+}
+
+fn refused(error: ResponseError, why: &impl ToString) -> ConsumerGroupHeartbeatResponse {
+    let mut response = ConsumerGroupHeartbeatResponse::default();
+    response.error_code = error.code();
+    response.error_message = some_text(&why.to_string());
+    response
+}
+
+/// The request in the coordinator's words, without partitions of the group's own retry topic.
+fn beat(
+    conn: &Conn,
+    head: &RequestHead,
+    request: ConsumerGroupHeartbeatRequest,
+    lane: Option<Uuid>,
+) -> ConsumerHeartbeat {
+    let optional =
+        |text: Option<_>| text.map(|text: kafka_protocol::protocol::StrBytes| text.to_string());
+    let nameless = request.member_id.is_empty() && request.member_epoch == 0;
+    let member_id = if nameless && head.version < OWN_ID_SINCE {
+        MemberId::from(Uuid::new_v4().to_string())
+    } else {
+        MemberId::new(&request.member_id)
+    };
+    let owned = request.topic_partitions.map(|topics| {
+        let kept = topics.into_iter().filter(|of| Some(of.topic_id) != lane);
+        let one_by_one = kept.flat_map(|of| {
+            let topic = TopicId(of.topic_id.into_bytes());
+            of.partitions.into_iter().map(move |index| TopicPartition { topic, index })
+        });
+        one_by_one.collect::<BTreeSet<TopicPartition>>()
+    });
+    ConsumerHeartbeat {
+        member_id,
+        epoch: request.member_epoch,
+        instance_id: optional(request.instance_id),
+        rack_id: optional(request.rack_id),
+        client_id: head.client_id.clone().unwrap_or_else(|| ClientId::new("")),
+        client_host: format!("/{}", conn.peer.ip()),
+        rebalance_timeout_ms: u64::try_from(request.rebalance_timeout_ms).ok(),
+        topics: request.subscribed_topic_names.map(|names| names.iter().map(topic_of).collect()),
+        regex: optional(request.subscribed_topic_regex),
+        assignor: optional(request.server_assignor),
+        owned,
+        cluster: BTreeMap::new(),
+    }
+}
+
+/// What a topic is for the coordinator.
+fn image(router: &Router, name: &TopicName, retry: &TopicName) -> Option<TopicImage> {
+    let name = router.names.canonical(name);
+    if name == *retry {
+        return None;
+    }
+    let place = router.place(&name)?;
+    let id = TopicId(router.id_of(&name, &place).into_bytes());
+    Some(TopicImage { id, partitions: place.partitions() })
+}
+
+/// The assignment to tell, with the member's private partition if it subscribes to the retry topic.
+async fn with_lane(
+    router: &Router,
+    group: &GroupId,
+    retry: &TopicName,
+    key: MemberId,
+    alive: Alive,
+    lane: Option<Uuid>,
+) -> Result<Option<Assignment>, EngineError> {
+    let Some(partitions) = alive.assignment else { return Ok(None) };
+    let mut topics = told(&partitions);
+    let takes_part = router.broker.groups.subscribes(group, &alive.member_id, retry);
+    match lane.filter(|_| takes_part) {
+        Some(lane) => {
+            router.engine.join(group, key).await?;
+            router.names.meet(group);
+            topics.push(TopicPartitions::default().with_topic_id(lane).with_partitions(vec![0]));
+        }
+        // It may have taken part until now: what it held goes back to the group's queue.
+        None => router.engine.leave(group, key),
+    }
+    Ok(Some(Assignment::default().with_topic_partitions(topics)))
+}
+
+fn told(partitions: &BTreeSet<TopicPartition>) -> Vec<TopicPartitions> {
+    let mut topics: Vec<TopicPartitions> = Vec::new();
+    for partition in partitions {
+        let id = Uuid::from_bytes(partition.topic.0);
+        match topics.last_mut().filter(|last| last.topic_id == id) {
+            Some(last) => last.partitions.push(partition.index),
+            None => topics.push(
+                TopicPartitions::default().with_topic_id(id).with_partitions(vec![partition.index]),
+            ),
+        }
+    }
+    topics
+}

@@ -1,0 +1,91 @@
+//! Groups of either kind in the same words, for people.
+
+use uuid::Uuid;
+
+use crate::admin::MemberView;
+use crate::broker::groups::GroupKind;
+use crate::group::{ConsumerMember, MemberDescription, Phase};
+use crate::model::{GroupId, TopicName};
+use crate::route::Router;
+use crate::wire::assignment::{Assignment, Subscription};
+
+/// What is known of a group's membership.
+pub(super) struct Seen {
+    pub(super) kind: GroupKind,
+    pub(super) phase: String,
+    pub(super) generation: i32,
+    pub(super) protocol: Option<String>,
+    /// Everyone, without a slot.
+    pub(super) members: Vec<MemberView>,
+}
+
+impl Seen {
+    /// A group no member ever joined.
+    pub(super) fn empty() -> Self {
+        Self {
+            kind: GroupKind::Classic,
+            phase: Phase::Empty.to_string(),
+            generation: 0,
+            protocol: None,
+            members: Vec::new(),
+        }
+    }
+}
+
+/// One group; none if no member ever joined.
+pub(super) fn seen(router: &Router, group: &GroupId) -> Option<Seen> {
+    let retry = router.names.retry_topic(group);
+    if let Some(seen) = router.broker.groups.describe(group) {
+        return Some(Seen {
+            kind: GroupKind::Classic,
+            phase: seen.phase.to_string(),
+            generation: seen.generation,
+            protocol: seen.protocol,
+            members: seen.members.into_iter().map(|member| classic(member, &retry)).collect(),
+        });
+    }
+    let seen = router.broker.groups.describe_consumer(group)?;
+    let members = seen.state.members.into_iter();
+    Some(Seen {
+        kind: GroupKind::Consumer,
+        phase: seen.phase.to_string(),
+        generation: seen.state.epoch,
+        protocol: Some(seen.assignor),
+        members: members.map(|member| consumer(router, member, &retry)).collect(),
+    })
+}
+
+fn classic(member: MemberDescription, retry: &TopicName) -> MemberView {
+    let subscribed = Subscription::parse(&member.metadata);
+    let assigned = Assignment::parse(&member.assignment).map(|known| known.partitions);
+    let of = assigned.unwrap_or_default().into_iter();
+    MemberView {
+        member_id: member.member_id.to_string(),
+        instance_id: member.instance_id,
+        client_id: member.client_id.to_string(),
+        host: member.client_host,
+        takes_retries: subscribed.is_ok_and(|known| known.topics.contains(retry)),
+        assignment: of.flat_map(|of| names(&of.topic, &of.partitions)).collect(),
+        slot: None,
+    }
+}
+
+fn consumer(router: &Router, member: ConsumerMember, retry: &TopicName) -> MemberView {
+    let named = member.assigned.iter().filter_map(|of| {
+        let topic = router.name_of(Uuid::from_bytes(of.topic.0))?;
+        Some(names(&topic, &of.partitions))
+    });
+    MemberView {
+        assignment: named.flatten().collect(),
+        member_id: member.member_id.to_string(),
+        instance_id: member.instance_id,
+        client_id: member.client_id.to_string(),
+        host: member.client_host,
+        takes_retries: member.topics.contains(retry),
+        slot: None,
+    }
+}
+
+fn names(topic: &TopicName, partitions: &[i32]) -> Vec<String> {
+    partitions.iter().map(|partition| format!("{topic}-{partition}")).collect()
+}
