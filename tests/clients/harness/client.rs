@@ -88,6 +88,7 @@ impl Client {
         let mut child = program
             .command()
             .args([&sidecar.address(), group, &session.as_millis().to_string()])
+            .arg(program.protocol())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)

@@ -23,3 +23,4 @@ mod sidecar;
 mod wait;
 
 scenarios!(java, Java);
+scenarios!(java_848, Java848);

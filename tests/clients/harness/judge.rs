@@ -47,6 +47,15 @@ pub(crate) struct Failed {
     counts: bool,
 }
 
+impl Failed {
+    /// What tells it.
+    pub(crate) fn command(&self) -> String {
+        let Self { tag, place, way, codec, .. } = self;
+        let way = if *way == Way::Value { "value" } else { "reference" };
+        format!("nack {tag} {codec} {place} {way}")
+    }
+}
+
 impl Judge {
     pub(crate) fn new(scene: &Scene) -> Self {
         let (orders, open) = (BTreeMap::new(), BTreeMap::new());
@@ -236,15 +245,6 @@ impl Judge {
 fn queue_nacks(client: &mut Client, failed: &[Failed]) {
     for failed in failed {
         client.run(&failed.command());
-    }
-}
-
-impl Failed {
-    /// Queues its nack.
-    pub(crate) fn command(&self) -> String {
-        let Self { tag, place, way, codec, .. } = self;
-        let way = if *way == Way::Value { "value" } else { "reference" };
-        format!("nack {tag} {codec} {place} {way}")
     }
 }
 

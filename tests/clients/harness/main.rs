@@ -25,3 +25,4 @@ mod sidecar;
 mod wait;
 
 scenarios!(librdkafka, Librdkafka);
+scenarios!(librdkafka_848, Librdkafka848);

@@ -12,15 +12,29 @@ use std::sync::OnceLock;
 pub(crate) enum Program {
     /// `tests/clients/librdkafka`, an example of this crate.
     Librdkafka,
+    /// The same with `group.protocol=consumer` (KIP-848).
+    Librdkafka848,
     /// `tests/clients/java`, a Maven project.
     Java,
+    /// The same with `group.protocol=consumer`.
+    Java848,
 }
 
 impl Program {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Librdkafka => "librdkafka",
+            Self::Librdkafka848 => "librdkafka-848",
             Self::Java => "java",
+            Self::Java848 => "java-848",
+        }
+    }
+
+    /// `group.protocol`.
+    pub(crate) fn protocol(self) -> &'static str {
+        match self {
+            Self::Librdkafka | Self::Java => "classic",
+            Self::Librdkafka848 | Self::Java848 => "consumer",
         }
     }
 
@@ -29,8 +43,10 @@ impl Program {
         static LIBRDKAFKA: OnceLock<PathBuf> = OnceLock::new();
         static JAVA: OnceLock<PathBuf> = OnceLock::new();
         match self {
-            Self::Librdkafka => Command::new(LIBRDKAFKA.get_or_init(build_librdkafka)),
-            Self::Java => java(JAVA.get_or_init(build_java)),
+            Self::Librdkafka | Self::Librdkafka848 => {
+                Command::new(LIBRDKAFKA.get_or_init(build_librdkafka))
+            }
+            Self::Java | Self::Java848 => java(JAVA.get_or_init(build_java)),
         }
     }
 }

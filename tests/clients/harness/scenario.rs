@@ -140,6 +140,7 @@ pub(crate) fn two_members_share_the_retries_through_a_rebalance(program: Program
     judge.rounds_until(&mut [&mut a, &mut b], "both have their share", |_, clients| {
         clients.iter().all(|client| client.owned.len() == 3 && client.owned.contains(&retry))
     });
+    assert_eq!(stage.sidecar.kind_of(&stage.scene.group), program.protocol());
     judge.produce(&mut a, "middle", &failing(24));
     judge.finish(&mut [&mut a, &mut b], &stage.sidecar);
     judge.produce(&mut a, "late", &failing(24));
@@ -208,7 +209,8 @@ fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     });
     let rebalances = (a.rebalances, b.rebalances);
     stop(&mut stage.sidecar);
-    // A producer that finds no broker at all may wait for one before it queues anything.
+    // Java's producer forgets all topics when no broker is left, and then blocks: no answer is
+    // waited for while the sidecar is away.
     for failed in &failed {
         a.send(&failed.command());
     }

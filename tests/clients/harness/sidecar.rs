@@ -20,6 +20,8 @@ pub(crate) const RETRIES_MAX: u32 = 3;
 
 /// Of the topic of orders.
 const PARTITIONS: i32 = 4;
+/// Session of members by KIP-848, who have no word in it: longer than any restart of the sidecar.
+const CONSUMER_SESSION: &str = "8s";
 
 const START_MAX: Duration = Duration::from_secs(20);
 const STOP_MAX: Duration = Duration::from_secs(20);
@@ -54,10 +56,12 @@ impl Sidecar {
              journal: {{ephemeral: accept}}\n\
              {cluster}\n\
              retry: {{max_reconsume_times: {RETRIES_MAX}, levels: {}}}\n\
-             membership: {{session_timeout_min: 1s}}\n\
+             membership: {{session_timeout_min: 1s, consumer_session_timeout: {}, \
+                consumer_heartbeat_interval: 500ms}}\n\
              drain: {{timeout: 200ms}}\n",
             dir.join("data").display(),
             levels.join(" "),
+            CONSUMER_SESSION,
         );
         fs::write(dir.join("config.yaml"), config).unwrap();
         let is_the_cluster = upstream.is_none();
@@ -135,6 +139,16 @@ impl Sidecar {
             ended.is_some()
         });
         assert!(ended.unwrap().success(), "a clean stop ends with 0");
+    }
+
+    /// By which protocol the members of a group speak: what `reprise group describe` says.
+    pub(crate) fn kind_of(&self, group: &str) -> String {
+        let told = Command::new(env!("CARGO_BIN_EXE_reprise"))
+            .args(["group", "describe", group, "--format", "json", "--admin", &self.admin])
+            .output()
+            .unwrap();
+        let seen: Value = serde_json::from_slice(&told.stdout).unwrap();
+        seen["kind"].as_str().unwrap().to_owned()
     }
 
     /// What `reprise retry list` says.

@@ -59,7 +59,7 @@ struct Client {
 #[tokio::main]
 async fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let mut client = Client::start(&args[1], &args[2], &args[3]);
+    let mut client = Client::start(&args[1], &args[2], &args[3], &args[4]);
     println!("{}", json!({ "event": "ready" }));
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap();
@@ -75,16 +75,18 @@ async fn main() {
 }
 
 impl Client {
-    fn start(bootstrap: &str, group: &str, session_ms: &str) -> Self {
-        let consumer = ClientConfig::new()
+    fn start(bootstrap: &str, group: &str, session_ms: &str, protocol: &str) -> Self {
+        let mut config = ClientConfig::new();
+        config
             .set("bootstrap.servers", bootstrap)
             .set("group.id", group)
-            .set("session.timeout.ms", session_ms)
-            .set("heartbeat.interval.ms", "500")
+            .set("group.protocol", protocol)
             .set("enable.auto.commit", "false")
-            .set("auto.offset.reset", "earliest")
-            .create_with_context(Listener)
-            .unwrap();
+            .set("auto.offset.reset", "earliest");
+        if protocol == "classic" {
+            config.set("session.timeout.ms", session_ms).set("heartbeat.interval.ms", "500");
+        }
+        let consumer = config.create_with_context(Listener).unwrap();
         Self {
             bootstrap: bootstrap.to_owned(),
             group: group.to_owned(),

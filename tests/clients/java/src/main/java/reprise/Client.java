@@ -39,7 +39,7 @@ public final class Client {
     private record Sent(String tag, Future<RecordMetadata> future) {}
 
     public static void main(String[] args) throws Exception {
-        Client client = new Client(args[0], args[1], args[2]);
+        Client client = new Client(args[0], args[1], args[2], args[3]);
         say("ready", "");
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -55,15 +55,17 @@ public final class Client {
         }
     }
 
-    private Client(String bootstrap, String group, String sessionMs) {
+    private Client(String bootstrap, String group, String sessionMs, String protocol) {
         this.bootstrap = bootstrap;
         this.group = group;
         Properties config = new Properties();
         config.put("bootstrap.servers", bootstrap);
         config.put("group.id", group);
-        config.put("group.protocol", "classic");
-        config.put("session.timeout.ms", sessionMs);
-        config.put("heartbeat.interval.ms", "500");
+        config.put("group.protocol", protocol);
+        if (protocol.equals("classic")) {
+            config.put("session.timeout.ms", sessionMs);
+            config.put("heartbeat.interval.ms", "500");
+        }
         config.put("enable.auto.commit", "false");
         config.put("auto.offset.reset", "earliest");
         config.put("key.deserializer", ByteArrayDeserializer.class);
