@@ -95,7 +95,8 @@ impl Connection {
     }
 
     async fn serve(&self, read: OwnedReadHalf, write: OwnedWriteHalf) -> Cause {
-        let inbox = Inbox::new(read, self.limits, self.router.clock);
+        let passes = self.router.upstream.is_some();
+        let inbox = Inbox::new(read, self.limits, self.router.clock, passes);
         let mut serving = Serving {
             connection: self,
             inbox,

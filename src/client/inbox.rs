@@ -37,8 +37,10 @@ pub(super) struct Inbox {
     read: OwnedReadHalf,
     buffer: BytesMut,
     limits: Limits,
-    /// Of one frame: less before the first one is whole.
+    /// Of one frame that is read whole: less before the first one is.
     bytes_max: usize,
+    /// Of one frame whose start is not read yet: what only passes costs no memory.
+    start_bytes_max: usize,
     clock: Clock,
     /// When the first byte of the frame in the buffer came.
     begun: Option<Duration>,
@@ -47,10 +49,12 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new(read: OwnedReadHalf, limits: Limits, clock: Clock) -> Self {
+    /// `passes`: some frames may pass.
+    pub(super) fn new(read: OwnedReadHalf, limits: Limits, clock: Clock, passes: bool) -> Self {
         let bytes_max = limits.first_frame_bytes;
+        let start_bytes_max = if passes { limits.frame_bytes } else { bytes_max };
         let buffer = BytesMut::new();
-        Self { read, buffer, limits, bytes_max, clock, begun: None, passing: 0 }
+        Self { read, buffer, limits, bytes_max, start_bytes_max, clock, begun: None, passing: 0 }
     }
 
     /// The next thing among the bytes that are here. `way` judges each frame by its start; of one
@@ -69,7 +73,7 @@ impl Inbox {
                 break;
             }
             let rest = self.buffer.get(end..).unwrap_or_default();
-            let start = match RequestStart::parse(rest, self.bytes_max) {
+            let start = match RequestStart::parse(rest, self.start_bytes_max) {
                 Ok(Some(start)) => start,
                 Ok(None) => break,
                 Err(error) => return Err(self.refuse(&error)),
@@ -85,7 +89,6 @@ impl Inbox {
                 Ok(None) => break,
                 Err(error) => return Err(self.refuse(&error)),
             }
-            self.bytes_max = self.limits.frame_bytes;
             self.passing = start.bytes;
         }
         if end == 0 {
@@ -100,6 +103,7 @@ impl Inbox {
             Ok(Some(frame)) => {
                 self.begun = None;
                 self.bytes_max = self.limits.frame_bytes;
+                self.start_bytes_max = self.limits.frame_bytes;
                 Ok(Sent::Frame(frame))
             }
             Ok(None) => Ok(Sent::Nothing),

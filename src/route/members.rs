@@ -7,21 +7,28 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use kafka_protocol::messages::consumer_group_heartbeat_response::TopicPartitions;
 
-use crate::model::{GroupId, MemberId, MonoMs};
+use crate::group::member_key;
+use crate::model::{GroupId, MemberId, MonoMs, TopicName};
+use crate::wire::assignment::Subscription;
 
 /// Members remembered at most; more than any pod has.
 const MEMBERS_MAX: usize = 100_000;
-/// How long a member may be silent that was not seen joining: Kafka's default session timeout.
-const SESSION_MS: u64 = 45_000;
 
 /// What a member said when it joined, and the last time it was heard of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Known {
-    /// Its metadata for the chosen protocol; empty when it was not seen joining.
-    metadata: Bytes,
+    /// Its metadata for the chosen protocol; `None` when it was not seen joining.
+    metadata: Option<Bytes>,
     session_ms: u64,
     heard: MonoMs,
+    /// What its coordinator last told it to hold (KIP-848).
+    held: Option<Vec<TopicPartitions>>,
+    /// What of ours it was told besides.
+    ours: Vec<TopicName>,
+    /// It is a member by KIP-848: it has an epoch, not a generation.
+    has_epoch: bool,
 }
 
 /// One group.
@@ -33,11 +40,27 @@ struct Group {
     protocol: String,
     /// The whole group's subscriptions by member id, as its leader was told them here.
     led: BTreeMap<MemberId, Bytes>,
+    /// Names of static members that do not say them each time, by member id.
+    keys: BTreeMap<MemberId, MemberId>,
+    /// Who holds a topic of ours that only one member may.
+    claims: BTreeMap<TopicName, MemberId>,
 }
 
 /// All groups that are seen from here.
-#[derive(Debug, Default)]
-pub struct Members(Mutex<BTreeMap<GroupId, Group>>);
+#[derive(Debug)]
+pub struct Members {
+    groups: Mutex<BTreeMap<GroupId, Group>>,
+    /// How long a member may be silent whose session its coordinator alone knows.
+    session_ms: u64,
+}
+
+impl Group {
+    fn remove(&mut self, key: &MemberId) {
+        self.members.remove(key);
+        self.keys.retain(|_, known| known != key);
+        self.claims.retain(|_, holder| holder != key);
+    }
+}
 
 /// A member that has joined.
 #[derive(Clone, Debug)]
@@ -51,6 +74,52 @@ pub(super) struct Joined {
 }
 
 impl Members {
+    /// `session_ms`: how long a member may be silent whose session its coordinator alone knows.
+    pub fn new(session_ms: u64) -> Self {
+        Self { groups: Mutex::default(), session_ms }
+    }
+
+    /// The name of a member that outlives its process, if it is static and has said so.
+    pub(super) fn key_of(
+        &self,
+        group: &GroupId,
+        member: &MemberId,
+        instance_id: Option<&str>,
+    ) -> MemberId {
+        let mut groups = self.lock();
+        if instance_id.is_some() {
+            let key = member_key(member, instance_id);
+            let known = groups.entry(group.clone()).or_default();
+            if known.keys.len() < MEMBERS_MAX {
+                known.keys.insert(member.clone(), key.clone());
+            }
+            return key;
+        }
+        let known = groups.get(group).and_then(|group| group.keys.get(member));
+        known.unwrap_or(member).clone()
+    }
+
+    /// Whether this member is the one here that holds a topic of ours; it is from now on if nobody
+    /// does.
+    pub(super) fn claim(&self, group: &GroupId, key: &MemberId, topic: &TopicName) -> bool {
+        let mut groups = self.lock();
+        let known = groups.entry(group.clone()).or_default();
+        known.claims.entry(topic.clone()).or_insert_with(|| key.clone()) == key
+    }
+
+    /// A member by KIP-848 is told these topics of ours; whether they are others than before.
+    pub(super) fn holds_ours(&self, group: &GroupId, key: &MemberId, ours: &[TopicName]) -> bool {
+        let mut groups = self.lock();
+        let known = groups.get_mut(group).and_then(|group| group.members.get_mut(key));
+        let Some(known) = known else { return false };
+        known.has_epoch = true;
+        if known.ours == ours {
+            return false;
+        }
+        known.ours = ours.to_vec();
+        true
+    }
+
     /// A member's join was answered.
     pub(super) fn joined(&self, group: &GroupId, joined: Joined, now: MonoMs) {
         let mut groups = self.lock();
@@ -60,7 +129,17 @@ impl Members {
         }
         let group = groups.entry(group.clone()).or_default();
         let Joined { key, protocol, metadata, session_ms, led } = joined;
-        group.members.insert(key, Known { metadata, session_ms, heard: now });
+        group.members.insert(
+            key,
+            Known {
+                metadata: Some(metadata),
+                session_ms,
+                heard: now,
+                held: None,
+                ours: Vec::new(),
+                has_epoch: false,
+            },
+        );
         group.protocol = protocol;
         if !led.is_empty() {
             group.led = led;
@@ -74,7 +153,7 @@ impl Members {
 
     /// What a member of this sidecar subscribes to.
     pub(super) fn subscription(&self, group: &GroupId, key: &MemberId) -> Option<Bytes> {
-        self.lock().get(group)?.members.get(key).map(|known| known.metadata.clone())
+        self.lock().get(group)?.members.get(key)?.metadata.clone()
     }
 
     /// What any member subscribes to, as its leader was told here.
@@ -89,18 +168,58 @@ impl Members {
         match groups.get_mut(group).and_then(|group| group.members.get_mut(key)) {
             Some(known) => known.heard = now,
             None if known < MEMBERS_MAX => {
-                let known = Known { metadata: Bytes::new(), session_ms: SESSION_MS, heard: now };
-                groups.entry(group.clone()).or_default().members.insert(key.clone(), known);
+                let group = groups.entry(group.clone()).or_default();
+                let known = Known {
+                    metadata: None,
+                    session_ms: self.session_ms,
+                    heard: now,
+                    held: None,
+                    ours: Vec::new(),
+                    has_epoch: false,
+                };
+                group.members.insert(key.clone(), known);
             }
             None => {}
         }
+    }
+
+    /// A member by KIP-848 says what it subscribes to; one that is heard of.
+    pub(super) fn subscribes(&self, group: &GroupId, key: &MemberId, metadata: Bytes) {
+        if let Some(known) = self.lock().get_mut(group).and_then(|g| g.members.get_mut(key)) {
+            known.metadata = Some(metadata);
+        }
+    }
+
+    /// The topics a member subscribes to; `None`: it has not said so here.
+    pub(super) fn wants(&self, group: &GroupId, key: &MemberId) -> Option<Vec<TopicName>> {
+        let metadata = self.subscription(group, key)?;
+        Some(Subscription::parse(&metadata).map(|known| known.topics).unwrap_or_default())
+    }
+
+    /// A member by KIP-848 is told what to hold.
+    pub(super) fn holds(&self, group: &GroupId, key: &MemberId, topics: Vec<TopicPartitions>) {
+        if let Some(known) = self.lock().get_mut(group).and_then(|g| g.members.get_mut(key)) {
+            known.held = Some(topics);
+        }
+    }
+
+    /// What a member was last told to hold; `None`: nothing, or before a restart.
+    pub(super) fn held(&self, group: &GroupId, key: &MemberId) -> Option<Vec<TopicPartitions>> {
+        self.lock().get(group)?.members.get(key)?.held.clone()
+    }
+
+    /// Whether a member was seen to be one by KIP-848.
+    pub(super) fn has_epoch(&self, group: &GroupId, key: &MemberId) -> bool {
+        let groups = self.lock();
+        let known = groups.get(group).and_then(|group| group.members.get(key));
+        known.is_some_and(|known| known.has_epoch)
     }
 
     /// A member left or was told that it is none.
     pub(super) fn gone(&self, group: &GroupId, key: &MemberId) {
         let mut groups = self.lock();
         let Some(known) = groups.get_mut(group) else { return };
-        known.members.remove(key);
+        known.remove(key);
         if known.members.is_empty() {
             groups.remove(group);
         }
@@ -110,20 +229,20 @@ impl Members {
     pub(super) fn expire(&self, now: MonoMs) -> Vec<(GroupId, MemberId)> {
         let mut silent = Vec::new();
         self.lock().retain(|name, group| {
-            group.members.retain(|key, known| {
-                let stays = now.since(known.heard) <= known.session_ms;
-                if !stays {
-                    silent.push((name.clone(), key.clone()));
-                }
-                stays
-            });
+            let silent_here = group.members.iter();
+            let silent_here = silent_here.filter(|(_, m)| now.since(m.heard) > m.session_ms);
+            let keys: Vec<MemberId> = silent_here.map(|(key, _)| key.clone()).collect();
+            for key in keys {
+                group.remove(&key);
+                silent.push((name.clone(), key));
+            }
             !group.members.is_empty()
         });
         silent
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<GroupId, Group>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -143,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_silent_member_is_gone_after_its_own_session_timeout() {
-        let (members, group) = (Members::default(), GroupId::from("shop"));
+        let (members, group) = (Members::new(45_000), GroupId::from("shop"));
         members.joined(&group, joined("a", 10_000), MonoMs(0));
         members.joined(&group, joined("b", 30_000), MonoMs(0));
         members.heard(&group, &"restarted".into(), MonoMs(0));
@@ -157,7 +276,7 @@ mod tests {
 
     #[test]
     fn whoever_joins_after_the_leader_takes_nothing_from_it() {
-        let (members, group) = (Members::default(), GroupId::from("shop"));
+        let (members, group) = (Members::new(45_000), GroupId::from("shop"));
         let led = BTreeMap::from([(MemberId::from("b"), Bytes::from_static(b"b's topics"))]);
         members.joined(&group, Joined { led, ..joined("a", 10_000) }, MonoMs(0));
         members.joined(&group, joined("b", 10_000), MonoMs(0));
@@ -167,7 +286,7 @@ mod tests {
 
     #[test]
     fn what_a_member_subscribes_to_goes_with_it() {
-        let (members, group) = (Members::default(), GroupId::from("shop"));
+        let (members, group) = (Members::new(45_000), GroupId::from("shop"));
         members.joined(&group, joined("a", 10_000), MonoMs(0));
         assert_eq!(members.protocol(&group), "range");
         assert_eq!(members.subscription(&group, &"a".into()), Some(Bytes::from_static(b"topics")));

@@ -22,6 +22,8 @@ pub struct Names {
 struct Known {
     /// Ids are made from it.
     cluster_id: String,
+    /// It is the real cluster's.
+    is_told: bool,
     by_id: BTreeMap<Uuid, TopicName>,
     /// Behind mangled names.
     groups: BTreeMap<TopicName, GroupId>,
@@ -40,13 +42,19 @@ impl Names {
     /// In front of a cluster ids are made from its own id, so that they are the same through every
     /// sidecar. Told with the first Metadata, before any of our ids is.
     pub fn of_cluster(&self, cluster_id: &str) {
-        if self.read().cluster_id == cluster_id {
+        if self.knows_cluster() && self.read().cluster_id == cluster_id {
             return;
         }
         let mut known = self.write();
+        known.is_told = true;
         cluster_id.clone_into(&mut known.cluster_id);
         let names: Vec<TopicName> = known.by_id.values().chain(&known.listed).cloned().collect();
         known.by_id = names.into_iter().map(|n| (topic_id(cluster_id, n.as_str()), n)).collect();
+    }
+
+    /// Whether the cluster's own id was told.
+    pub(super) fn knows_cluster(&self) -> bool {
+        self.read().is_told
     }
 
     /// The retry topic of a group.

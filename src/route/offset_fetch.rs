@@ -13,8 +13,8 @@ use crate::broker::offsets::Committed;
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, some_text, text, topic_of, wire_topic};
-use crate::upstream::{Link, UpstreamError};
 use crate::route::{Router, code};
+use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
 /// Several groups in one request (KIP-709).
@@ -199,7 +199,8 @@ async fn lane_position(
 ) -> Found {
     let slot = match member {
         Some(member) => {
-            let key = router.broker.groups.key_of(group, member).unwrap_or_else(|| member.clone());
+            let key = router.broker.groups.key_of(group, member);
+            let key = key.unwrap_or_else(|| router.members.key_of(group, member, None));
             router.engine.slot_of(group, key).await.ok().flatten()
         }
         None => None,

@@ -16,6 +16,7 @@ const READ: &[Api] = &[
     Api::LeaveGroup,
     Api::OffsetCommit,
     Api::OffsetFetch,
+    Api::ConsumerGroupHeartbeat,
 ];
 
 /// What is answered here on connections to this node, the leader of our own topics.

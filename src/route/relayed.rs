@@ -5,8 +5,9 @@ use kafka_protocol::protocol::{Encodable, Request};
 use crate::route::conn::Conn;
 use crate::route::refusals::Refusals;
 use crate::route::{
-    AnswerError, Reply, Router, api_versions, describe_cluster, find_coordinator, heartbeat,
-    join_group, leave_group, metadata, offset_commit, offset_fetch, sync_group,
+    AnswerError, Reply, Router, api_versions, consumer_group_heartbeat, describe_cluster,
+    find_coordinator, heartbeat, join_group, leave_group, metadata, offset_commit, offset_fetch,
+    sync_group,
 };
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, decode};
@@ -67,6 +68,12 @@ impl Router {
             }
             Api::OffsetFetch => {
                 self.asked(h, async |r| offset_fetch::relayed(self, conn, link, h, r).await).await
+            }
+            Api::ConsumerGroupHeartbeat => {
+                self.asked(h, async |r| {
+                    consumer_group_heartbeat::relayed(self, conn, link, h, r).await
+                })
+                .await
             }
             // Nothing else is asked of the cluster.
             _ => self.dispatch(conn, head).await,

@@ -111,7 +111,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         broker: Arc::clone(&core.broker),
         engine: core.engine.clone(),
         upstream: config.upstream.as_ref().map(|to| upstream(to, &config)),
-        members: Members::default(),
+        members: Members::new(consumer_session_ms(&config)),
         positions: Positions::default(),
         origins: Origins::default(),
         names,
@@ -360,6 +360,11 @@ fn route_config(config: &Config, cluster_id: &str) -> route::Config {
         frame_bytes_max: size(config.limits.frame_bytes),
         fetch_bytes_max: size(config.limits.frame_bytes),
     }
+}
+
+fn consumer_session_ms(config: &Config) -> u64 {
+    let session = config.membership.consumer_session_timeout;
+    u64::try_from(session.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn upstream(to: &config::Upstream, config: &Config) -> Upstream {

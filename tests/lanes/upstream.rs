@@ -6,5 +6,6 @@
 mod support;
 
 mod assigned;
+mod consumers;
 mod handed;
 mod seen;

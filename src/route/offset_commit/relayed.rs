@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use kafka_protocol::messages::{HeartbeatRequest, OffsetCommitRequest, OffsetCommitResponse};
+use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
+use kafka_protocol::messages::{
+    HeartbeatRequest, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest,
+};
 
 use crate::engine::EngineError;
 use crate::group::member_key;
@@ -17,6 +20,8 @@ use crate::wire::{Api, RequestHead, ResponseError};
 
 /// The first Heartbeat that names the instance (KIP-345).
 const STATIC_MEMBERS_SINCE: i16 = 3;
+/// The first OffsetCommit and OffsetFetch that name a member's epoch (KIP-848).
+const EPOCHS_SINCE: i16 = 9;
 
 /// A partition as a request names it.
 type Named = (TopicName, i32);
@@ -37,7 +42,8 @@ pub(in crate::route) async fn relayed(
     let mut theirs = request.clone();
     theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));
     let (response, refusal) = if theirs.topics.is_empty() {
-        (OffsetCommitResponse::default(), may_commit(link, head, &request).await?)
+        let refusal = may_commit(router, link, head, &request).await?;
+        (OffsetCommitResponse::default(), refusal)
     } else {
         let mut response = link.call(head, &theirs).await?;
         let refusal = first_error(&response);
@@ -93,8 +99,10 @@ fn first_error(response: &OffsetCommitResponse) -> Option<ResponseError> {
 }
 
 /// Nothing of the commit is the cluster's: whether the member is still one is asked by a heartbeat,
-/// which tells its coordinator nothing else. Who commits without a membership may.
+/// which tells its coordinator nothing else. A member by KIP-848 has no such heartbeat: in its name
+/// no offsets are asked for. Who commits without a membership may.
 async fn may_commit(
+    router: &Router,
     link: &mut Link,
     head: &RequestHead,
     request: &OffsetCommitRequest,
@@ -102,16 +110,51 @@ async fn may_commit(
     if request.member_id.is_empty() {
         return Ok(None);
     }
+    let (group, member) = (group_of(&request.group_id), MemberId::new(&request.member_id));
+    let epoch = request.generation_id_or_member_epoch;
+    let key = router.members.key_of(&group, &member, request.group_instance_id.as_deref());
+    if router.members.has_epoch(&group, &key) {
+        return fetch_refusal(link, head, request, epoch).await;
+    }
     let mut beat = HeartbeatRequest::default();
     beat.group_id = request.group_id.clone();
-    beat.generation_id = request.generation_id_or_member_epoch;
+    beat.generation_id = epoch;
     beat.member_id = request.member_id.clone();
     beat.group_instance_id = request.group_instance_id.clone();
     let version = if beat.group_instance_id.is_some() { STATIC_MEMBERS_SINCE } else { 0 };
     let answer = link.call_at(Api::Heartbeat, version, head, &beat).await?;
-    // A commit is taken while the group rebalances, as long as the generation is the member's.
     let refusal = ResponseError::try_from_code(answer.error_code);
-    Ok(refusal.filter(|error| *error != ResponseError::RebalanceInProgress))
+    match refusal {
+        // A commit is taken while the group rebalances, as long as the generation is the member's.
+        Some(ResponseError::RebalanceInProgress) => Ok(None),
+        // After a restart of ours nothing is known of it yet. Only a group by KIP-848 minds an
+        // epoch that cannot be.
+        Some(ResponseError::UnknownMemberId | ResponseError::GroupIdNotFound)
+            if head.version >= EPOCHS_SINCE
+                && fetch_refusal(link, head, request, i32::MAX).await?.is_some() =>
+        {
+            fetch_refusal(link, head, request, epoch).await
+        }
+        refusal => Ok(refusal),
+    }
+}
+
+/// Why a member in that epoch may not read the group's offsets; `None`: it may.
+async fn fetch_refusal(
+    link: &mut Link,
+    head: &RequestHead,
+    request: &OffsetCommitRequest,
+    epoch: i32,
+) -> Result<Option<ResponseError>, UpstreamError> {
+    let mut asked = OffsetFetchRequestGroup::default();
+    asked.group_id = request.group_id.clone();
+    asked.member_id = Some(request.member_id.clone());
+    asked.member_epoch = epoch;
+    asked.topics = Some(Vec::new());
+    let fetch = OffsetFetchRequest::default().with_groups(vec![asked]);
+    let answer = link.call_at(Api::OffsetFetch, EPOCHS_SINCE, head, &fetch).await?;
+    let code = answer.groups.first().map_or(0, |group| group.error_code);
+    Ok(ResponseError::try_from_code(code))
 }
 
 /// What the cluster has stored is what the group has committed. A commit the engine could not note

@@ -18,6 +18,7 @@ pub(in crate::wire) fn of(api: Api) -> Option<&'static Schema> {
         Api::OffsetCommit => &OFFSET_COMMIT,
         Api::OffsetFetch => &OFFSET_FETCH,
         Api::Fetch => &FETCH,
+        Api::ConsumerGroupHeartbeat => &CONSUMER_GROUP_HEARTBEAT,
         _ => return None,
     })
 }
@@ -160,6 +161,24 @@ const JOIN_GROUP: Schema = Schema {
             ],
             &[],
         )),
+    ],
+    tagged: &[],
+};
+
+const CONSUMER_GROUP_HEARTBEAT: Schema = Schema {
+    flexible: 0,
+    fields: &[
+        always(I32),        // throttle_time_ms
+        always(I16),        // error_code
+        always(Kind::Text), // error_message
+        always(Kind::Text), // member_id
+        always(I32),        // member_epoch
+        always(I32),        // heartbeat_interval_ms
+        // assignment: topic_id and partitions of each topic
+        always(Kind::Maybe(&[always(Kind::Structs(
+            &[always(UUID), always(Kind::List(&I32))],
+            &[],
+        ))])),
     ],
     tagged: &[],
 };
@@ -390,6 +409,16 @@ mod tests {
             answer
         });
         walks(Api::Heartbeat, |_| m::HeartbeatResponse::default());
+        walks(Api::ConsumerGroupHeartbeat, |_| {
+            use m::consumer_group_heartbeat_response as r;
+            let mut topic = r::TopicPartitions::default();
+            topic.partitions = vec![1, 2];
+            let mut assignment = r::Assignment::default();
+            assignment.topic_partitions = vec![topic];
+            let mut answer = m::ConsumerGroupHeartbeatResponse::default();
+            answer.assignment = Some(assignment);
+            answer
+        });
         walks(Api::LeaveGroup, |version| {
             let mut answer = m::LeaveGroupResponse::default();
             if version >= 3 {

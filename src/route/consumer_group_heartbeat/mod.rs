@@ -4,6 +4,8 @@
 //! member says it owns, and its partition 0 is appended to every assignment that is told to a
 //! member that subscribes to it: private to each, at the offsets of its slot.
 
+mod relayed;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use kafka_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
@@ -17,6 +19,8 @@ use crate::route::conn::Conn;
 use crate::route::convert::{group_of, some_text, topic_of};
 use crate::route::{Router, code};
 use crate::wire::{RequestHead, ResponseError};
+
+pub(super) use relayed::relayed;
 
 /// Before, a member without an id was given one.
 const OWN_ID_SINCE: i16 = 1;

@@ -1,0 +1,127 @@
+//! `ConsumerGroupHeartbeat` in front of a cluster: its coordinator assigns, and never hears of the
+//! retry topic; the member's private partition is appended to what it is told.
+
+use crate::engine::EngineError;
+use crate::model::{GroupId, MemberId, TopicName};
+use crate::route::conn::Conn;
+use crate::route::convert::{group_of, topic_of};
+use crate::route::{Router, code};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::assignment::Subscription;
+use crate::wire::{Api, RequestHead};
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
+use kafka_protocol::messages::{
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, MetadataRequest,
+};
+
+/// Leaves for good; −2 is a static member that will be back.
+const LEAVES: i32 = -1;
+/// The first Metadata that tells the cluster's id and can be told not to create topics.
+const METADATA: i16 = 4;
+
+pub(in crate::route) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: ConsumerGroupHeartbeatRequest,
+) -> Result<ConsumerGroupHeartbeatResponse, UpstreamError> {
+    let group = group_of(&request.group_id);
+    know_the_cluster(router, link, head).await?;
+    let ours = |name: &TopicName| router.place(&router.names.canonical(name)).is_some();
+    let topics = request.subscribed_topic_names.as_ref();
+    let topics = topics.map(|names| names.iter().map(topic_of).collect::<Vec<TopicName>>());
+    if let Some(names) = &mut request.subscribed_topic_names {
+        names.retain(|name| !ours(&topic_of(name)));
+    }
+    if let Some(owned) = &mut request.topic_partitions {
+        owned.retain(|topic| router.names.name_of(topic.topic_id).is_none_or(|name| !ours(&name)));
+    }
+    let mut response: ConsumerGroupHeartbeatResponse = link.call(head, &request).await?;
+    let member = MemberId::new(response.member_id.as_ref().unwrap_or(&request.member_id));
+    let key = router.members.key_of(&group, &member, request.instance_id.as_deref());
+    match ResponseError::try_from_code(response.error_code) {
+        None if request.member_epoch == LEAVES => router.gone_from(&group, &key),
+        None if request.member_epoch < 0 => {}
+        None => {
+            router.heard_of(conn, &group, &key);
+            if let Some(topics) = topics {
+                let names = topics.iter().map(|name| router.names.canonical(name));
+                let metadata = Subscription::to(names.collect()).to_bytes();
+                router.members.subscribes(&group, &key, metadata);
+            }
+            match with_ours(router, &group, key, response.assignment.take()).await {
+                Ok(assignment) => response.assignment = assignment,
+                Err(error) => {
+                    tracing::warn!(%group, %error, "no lane for a member");
+                    return Ok(super::refused(code::of_commit(&error), &error));
+                }
+            }
+        }
+        Some(ResponseError::UnknownMemberId) => router.gone_from(&group, &key),
+        // A fenced member joins again under its own name.
+        Some(_) => {}
+    }
+    Ok(response)
+}
+
+/// Ids of our topics are made from the cluster's, and a client may heartbeat before it asks for
+/// Metadata.
+async fn know_the_cluster(
+    router: &Router,
+    link: &mut Link,
+    head: &RequestHead,
+) -> Result<(), UpstreamError> {
+    if router.names.knows_cluster() {
+        return Ok(());
+    }
+    let mut request = MetadataRequest::default().with_topics(Some(Vec::new()));
+    request.allow_auto_topic_creation = false;
+    let told = link.call_at(Api::Metadata, METADATA, head, &request).await?;
+    if let Some(cluster_id) = told.cluster_id {
+        router.names.of_cluster(&cluster_id);
+    }
+    Ok(())
+}
+
+/// What the member is told to hold: the coordinator's assignment, its private partition, and of
+/// our other topics those that no other member here holds. Also told when only ours have changed.
+async fn with_ours(
+    router: &Router,
+    group: &GroupId,
+    key: MemberId,
+    told: Option<Assignment>,
+) -> Result<Option<Assignment>, EngineError> {
+    let retry = router.names.retry_topic(group);
+    let had_slot = router.engine.slot_of(group, key.clone()).await?.is_some();
+    let ours = |topic: &TopicName| router.place(topic).is_some();
+    // A client does not repeat its subscription after a restart of the sidecar; its slot is kept.
+    let wanted = router.members.wants(group, &key);
+    let mut wanted =
+        wanted.unwrap_or_else(|| had_slot.then(|| retry.clone()).into_iter().collect());
+    wanted.retain(|topic| {
+        ours(topic) && (*topic == retry || router.members.claim(group, &key, topic))
+    });
+    let takes_part = wanted.contains(&retry);
+    let is_news = router.members.holds_ours(group, &key, &wanted) || takes_part != had_slot;
+    if let Some(told) = &told {
+        router.members.holds(group, &key, told.topic_partitions.clone());
+    }
+    if told.is_none() && !is_news {
+        return Ok(None);
+    }
+    let held = told.map(|told| told.topic_partitions).or_else(|| router.members.held(group, &key));
+    let Some(mut topics) = held else { return Ok(None) };
+    if takes_part {
+        router.engine.join(group, key).await?;
+        router.names.meet(group);
+    } else {
+        router.engine.leave(group, key);
+    }
+    for name in wanted {
+        let id = router.names.topic_id(&name);
+        topics.push(TopicPartitions::default().with_topic_id(id).with_partitions(vec![0]));
+    }
+    Ok(Some(Assignment::default().with_topic_partitions(topics)))
+}
