@@ -87,6 +87,9 @@ async fn know_the_cluster(
 
 /// What the member is told to hold: the coordinator's assignment, its private partition, and of
 /// our other topics those that no other member here holds. Also told when only ours have changed.
+///
+/// **Invariant:** a heartbeat that changes nothing asks nothing of the engine: a slow disk here must
+/// not cost a member its place in the cluster's group.
 async fn with_ours(
     router: &Router,
     group: &GroupId,
@@ -94,17 +97,21 @@ async fn with_ours(
     told: Option<Assignment>,
 ) -> Result<Option<Assignment>, EngineError> {
     let retry = router.names.retry_topic(group);
-    let had_slot = router.engine.slot_of(group, key.clone()).await?.is_some();
-    let ours = |topic: &TopicName| router.place(topic).is_some();
-    // A client does not repeat its subscription after a restart of the sidecar; its slot is kept.
-    let wanted = router.members.wants(group, &key);
-    let mut wanted =
-        wanted.unwrap_or_else(|| had_slot.then(|| retry.clone()).into_iter().collect());
-    wanted.retain(|topic| {
-        ours(topic) && (*topic == retry || router.members.claim(group, &key, topic))
-    });
-    let takes_part = wanted.contains(&retry);
-    let is_news = router.members.holds_ours(group, &key, &wanted) || takes_part != had_slot;
+    let wanted = match router.members.wants(group, &key) {
+        Some(mut wanted) => {
+            wanted.retain(|topic| {
+                let held = *topic == retry || router.members.claim(group, &key, topic);
+                held && router.place(topic).is_some()
+            });
+            wanted
+        }
+        // A client does not repeat its subscription after a restart of the sidecar; what it holds
+        // it goes on holding, and its slot is kept.
+        None if told.is_none() => return Ok(None),
+        None if router.engine.slot_of(group, key.clone()).await?.is_some() => vec![retry.clone()],
+        None => Vec::new(),
+    };
+    let is_news = router.members.holds_ours(group, &key, &wanted);
     if let Some(told) = &told {
         router.members.holds(group, &key, told.topic_partitions.clone());
     }
@@ -113,7 +120,7 @@ async fn with_ours(
     }
     let held = told.map(|told| told.topic_partitions).or_else(|| router.members.held(group, &key));
     let Some(mut topics) = held else { return Ok(None) };
-    if takes_part {
+    if wanted.contains(&retry) {
         router.engine.join(group, key).await?;
         router.names.meet(group);
     } else {

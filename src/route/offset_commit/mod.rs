@@ -14,6 +14,7 @@ use kafka_protocol::messages::offset_commit_response::{
 use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
 
 use crate::broker::offsets::{CommitItem, ItemError};
+use crate::clock::Clock;
 use crate::group::{CommitCheck, member_key};
 use crate::model::{GroupId, LaneOffset, MemberId, TopicName};
 use crate::route::conn::Conn;
@@ -68,8 +69,9 @@ pub(super) async fn answer(
             topic.partitions.iter().map(|asked| part(router, &group, &name, asked)).collect()
         })
         .collect();
-    let lane = in_time(lane_part(router, &group, parts.iter().flatten())).await;
-    let stored = in_time(store(router, &group, parts.iter().flatten())).await;
+    let patience = Patience::begins(&router.clock);
+    let lane = patience.bounds(lane_part(router, &group, parts.iter().flatten())).await;
+    let stored = patience.bounds(store(router, &group, parts.iter().flatten())).await;
     respond(&request, |topic, partition| {
         match parts.get(topic).and_then(|parts| parts.get(partition)) {
             Some(part) => part.code(lane, stored),
@@ -91,12 +93,24 @@ impl Part {
     }
 }
 
-/// A commit that cannot be made durable in time is refused; the client tries again.
-async fn in_time(
-    part: impl Future<Output = Result<(), ResponseError>>,
-) -> Result<(), ResponseError> {
-    let done = tokio::time::timeout(PATIENCE, part).await;
-    done.unwrap_or(Err(ResponseError::CoordinatorNotAvailable))
+/// One commit's patience: whatever it waits for here, it waits so long in all. Heartbeats wait
+/// behind it on the same connection.
+struct Patience<'a> {
+    clock: &'a Clock,
+    began: Duration,
+}
+
+impl<'a> Patience<'a> {
+    fn begins(clock: &'a Clock) -> Self {
+        Self { clock, began: clock.elapsed() }
+    }
+
+    /// A part that cannot be made durable in time is refused; the client tries again.
+    async fn bounds(&self, part: impl Future<Output = Done>) -> Done {
+        let spent = self.clock.elapsed().saturating_sub(self.began);
+        let done = tokio::time::timeout(PATIENCE.saturating_sub(spent), part).await;
+        done.unwrap_or(Err(ResponseError::CoordinatorNotAvailable))
+    }
 }
 
 fn part(

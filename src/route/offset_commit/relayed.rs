@@ -9,11 +9,10 @@ use kafka_protocol::messages::{
 };
 
 use crate::engine::EngineError;
-use crate::group::member_key;
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
-use crate::route::offset_commit::{Part, in_time, lane_part, part, respond, store};
+use crate::route::offset_commit::{Part, Patience, lane_part, part, respond, store};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, ResponseError};
@@ -34,8 +33,10 @@ pub(in crate::route) async fn relayed(
     request: OffsetCommitRequest,
 ) -> Result<OffsetCommitResponse, UpstreamError> {
     let group = group_of(&request.group_id);
+    let patience = Patience::begins(&router.clock);
     // Behind every nack that came before: a commit that passes one is not let through earlier.
-    if let Err(error) = noted(router.engine.origin_commits(&group, Vec::new())).await {
+    let nacks = router.engine.origin_commits(&group, Vec::new());
+    if let Err(error) = patience.bounds(noted(nacks)).await {
         return Ok(respond(&request, |_, _| error.code()));
     }
     let ours = own_parts(router, &group, &request);
@@ -47,7 +48,7 @@ pub(in crate::route) async fn relayed(
     } else {
         let mut response = link.call(head, &theirs).await?;
         let refusal = first_error(&response);
-        stored(router, &group, &theirs, &mut response).await;
+        stored(router, &patience, &group, &theirs, &mut response).await;
         (response, refusal)
     };
     let member = MemberId::new(&request.member_id);
@@ -55,7 +56,8 @@ pub(in crate::route) async fn relayed(
         Some(error) => router.metrics.commit_failed(group.as_str(), &code::name(error)),
         None if member.as_str().is_empty() => {}
         None => {
-            let key = member_key(&member, request.group_instance_id.as_deref());
+            let instance_id = request.group_instance_id.as_deref();
+            let key = router.members.key_of(&group, &member, instance_id);
             router.heard_of(conn, &group, &key);
         }
     }
@@ -63,8 +65,8 @@ pub(in crate::route) async fn relayed(
     let (lane, kept) = match refusal {
         Some(error) => (Err(error), Err(error)),
         None => (
-            in_time(lane_part(router, &group, ours.values())).await,
-            in_time(store(router, &group, ours.values())).await,
+            patience.bounds(lane_part(router, &group, ours.values())).await,
+            patience.bounds(store(router, &group, ours.values())).await,
         ),
     };
     Ok(merge(&request, &response, |named| ours.get(named).map(|part| part.code(lane, kept))))
@@ -161,6 +163,7 @@ async fn fetch_refusal(
 /// is refused although it is stored: the client repeats it.
 async fn stored(
     router: &Router,
+    patience: &Patience<'_>,
     group: &GroupId,
     asked: &OffsetCommitRequest,
     response: &mut OffsetCommitResponse,
@@ -182,7 +185,8 @@ async fn stored(
     if news.is_empty() {
         return;
     }
-    if let Err(error) = noted(router.engine.origin_commits(group, news)).await {
+    let noting = router.engine.origin_commits(group, news);
+    if let Err(error) = patience.bounds(noted(noting)).await {
         for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
             if partition.error_code == 0 {
                 partition.error_code = error.code();
@@ -192,7 +196,7 @@ async fn stored(
 }
 
 async fn noted(noting: impl Future<Output = Result<(), EngineError>>) -> Result<(), ResponseError> {
-    in_time(async { noting.await.map_err(|error| code::of_commit(&error)) }).await
+    noting.await.map_err(|error| code::of_commit(&error))
 }
 
 /// Everything that was asked, in its order, whoever answered it.
