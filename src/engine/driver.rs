@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::engine::batch;
 use crate::engine::command::{Command, NackBatch, NackReply, Reply, Snapshot, TakenRaw};
 use crate::engine::count::count;
 use crate::engine::error::EngineError;
@@ -24,6 +25,9 @@ use crate::retry::{Answer, Fact, Fingerprint, Input, Machine, Output, Policies, 
 const SLEEP_MAX: Duration = Duration::from_mins(1);
 /// What the journal calls this owner of tables.
 pub(super) const OWNER: &str = "retries";
+/// Facts in one group of the log, where nothing binds them together: a reload may move millions
+/// of entries at once, and a group is bounded by the journal.
+const GROUP_FACTS_MAX: usize = 4_096;
 /// Tombstones looked at in one round of housekeeping.
 const SWEEP_MAX: usize = 10_000;
 
@@ -187,6 +191,7 @@ impl Driver {
                 Verdict::Fenced => return Err(EngineError::InvalidProducerEpoch),
             }
         }
+        batch::check(self.machine.store(), &group, &nacks)?;
         let records: Vec<_> = nacks.iter().map(|nack| nack.record.clone()).collect();
         let nacks = nacks.into_iter().map(|nack| nack.nack).collect();
         self.tell_room(self.clock.now(), &group);
@@ -280,7 +285,8 @@ impl Driver {
         (answer, facts)
     }
 
-    /// Appends the facts of one input as one atomic group.
+    /// Appends the facts of one input: those of a nack batch as one atomic group; others, which
+    /// stand each for itself, in groups of bounded size.
     ///
     /// **Invariant:** the machine has applied them already, so after a failure here its state is
     /// ahead of the log: nothing is believed, answered or kept any more until a restart has read
@@ -292,7 +298,11 @@ impl Driver {
         stamp: Option<NewEntry>,
     ) -> Result<(), EngineError> {
         self.usable()?;
-        let appended = self.append(facts, records, stamp);
+        let appended = if records.is_empty() && stamp.is_none() {
+            facts.chunks(GROUP_FACTS_MAX).try_for_each(|facts| self.append(facts, &[], None))
+        } else {
+            self.append(facts, records, stamp)
+        };
         if let Err(error) = &appended {
             tracing::error!(%error, "the retry engine stops acknowledging until a restart");
             self.ahead = Some(error.to_string());

@@ -11,6 +11,17 @@ pub enum EngineError {
     /// Nothing of the batch was taken.
     #[error("{}", bad_nacks(.0))]
     BadNacks(Vec<(usize, BadNack)>),
+    /// What a batch of nacks may bring into the log is more than one group of it holds.
+    #[error(
+        "the batch may bring {bytes} bytes into the log, the most is {most}: nacks by reference \
+         count with the records they name; send fewer in one batch"
+    )]
+    BatchTooLarge {
+        /// Bytes it may bring.
+        bytes: u64,
+        /// The most.
+        most: u64,
+    },
     /// A gap in an idempotent producer's sequence numbers.
     #[error("the producer's sequence number is out of order")]
     OutOfOrderSequence,

@@ -10,6 +10,7 @@
 //!
 //! **Invariant:** a hand-out's fact is durable before its bytes leave.
 
+mod batch;
 mod command;
 mod count;
 mod driver;

@@ -44,6 +44,8 @@ pub fn of_broker(error: &BrokerError) -> ResponseError {
 pub fn of_engine(error: &EngineError) -> ResponseError {
     match error {
         EngineError::BadNacks(_) => ResponseError::InvalidRecord,
+        // Producers split a batch that is refused so (Java).
+        EngineError::BatchTooLarge { .. } => ResponseError::MessageTooLarge,
         EngineError::OutOfOrderSequence => ResponseError::OutOfOrderSequenceNumber,
         EngineError::InvalidProducerEpoch => ResponseError::InvalidProducerEpoch,
         EngineError::DuplicateSequence => ResponseError::DuplicateSequenceNumber,
@@ -67,6 +69,7 @@ pub fn of_commit(error: &EngineError) -> ResponseError {
         EngineError::CommitBeyondHandOut => ResponseError::OffsetOutOfRange,
         EngineError::NoSlot => ResponseError::GroupMaxSizeReached,
         EngineError::BadNacks(_)
+        | EngineError::BatchTooLarge { .. }
         | EngineError::OutOfOrderSequence
         | EngineError::InvalidProducerEpoch
         | EngineError::DuplicateSequence

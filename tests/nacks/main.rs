@@ -9,4 +9,5 @@ mod bad;
 mod batches;
 mod bound;
 mod ladder;
+mod large;
 mod named;

@@ -7,5 +7,7 @@ mod support;
 
 mod bad;
 mod batches;
+mod bound;
 mod ladder;
+mod large;
 mod named;

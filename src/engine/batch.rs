@@ -1,0 +1,41 @@
+//! How much a batch of nacks may bring into the log, known before anything of it is decided: it is
+//! one group there, and a group is bounded.
+
+use crate::engine::command::NackRequest;
+use crate::engine::error::EngineError;
+use crate::engine::store::Store;
+use crate::model::GroupId;
+use crate::retry::{Entries, Named};
+
+/// The most of one batch; a group of the journal holds 256 MiB.
+const BYTES_MAX: u64 = 224 << 20;
+/// Fact and headers of one record at most: 4 KiB of headers, reason, history and hand-outs.
+const OVERHEAD_BYTES: u64 = 8 << 10;
+
+/// Refuses a batch that may not fit: every nack counts with its own record and with the one it
+/// names, which a dead letter carries once more.
+pub(super) fn check(
+    store: &Store,
+    group: &GroupId,
+    nacks: &[NackRequest],
+) -> Result<(), EngineError> {
+    let bytes = nacks.iter().map(|nack| {
+        let own = u64::try_from(nack.record.len()).unwrap_or(u64::MAX);
+        own.saturating_add(named_bytes(store, group, &nack.nack.named))
+            .saturating_add(OVERHEAD_BYTES)
+    });
+    let bytes = bytes.fold(0, u64::saturating_add);
+    if bytes > BYTES_MAX {
+        return Err(EngineError::BatchTooLarge { bytes, most: BYTES_MAX });
+    }
+    Ok(())
+}
+
+fn named_bytes(store: &Store, group: &GroupId, named: &Named) -> u64 {
+    let id = match named {
+        Named::Origin(origin) => store.by_origin(group, origin),
+        Named::Lane(lane) => store.by_lane(group, *lane),
+        Named::Nothing | Named::Unreadable | Named::OtherGroup => None,
+    };
+    id.map_or(0, |id| store.record_bytes(id))
+}
