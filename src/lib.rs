@@ -13,7 +13,10 @@
 //!                                  │       │       ▲
 //!                                  │       │   ┌───┴────┐   ┌───────┐
 //!                                  │       │──▶│ broker │──▶│ group │   pure
-//!                                  └───────┘   └────────┘   └───────┘
+//!                                  │       │   └────────┘   └───────┘
+//!                                  │       │   ┌──────────┐
+//!                                  └───────┘──▶│ upstream │──▶ a real cluster, or none
+//!                                              └──────────┘
 //! ```
 //! Replies are return values; redeliveries are pulled by the next Fetch; nothing calls backwards.
 #![cfg_attr(test, allow(clippy::as_conversions, reason = "tests build small literal values"))]

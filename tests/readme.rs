@@ -44,11 +44,16 @@ fn commands(text: &str) -> Vec<String> {
     blocks(text).into_iter().filter(|(l, _)| shells.contains(l)).flat_map(of).collect()
 }
 
+/// How the cluster behind is named on the command line.
+const UPSTREAM: &str = "upstream.bootstrap=";
+
 /// What has to be true for a command to be tried.
 #[derive(Debug, PartialEq, Eq)]
 enum Shown {
     /// Cargo runs it; this test is part of it, or it serves for ever.
     ByCargo,
+    /// It serves in front of a cluster.
+    InFront,
     /// It asks a running sidecar.
     OfARunningOne,
     /// It needs nothing but files.
@@ -64,6 +69,9 @@ fn sort(line: &str) -> Result<Option<Shown>, String> {
             Ok(Some(Shown::ByCargo))
         }
         ["cargo", "run", "--release", "--example", _] => Ok(Some(Shown::ByCargo)),
+        ["reprise", "serve", "--set", upstream] if upstream.starts_with(UPSTREAM) => {
+            Ok(Some(Shown::InFront))
+        }
         ["reprise", "dlq" | "retry" | "group", ..] => Ok(Some(Shown::OfARunningOne)),
         ["reprise", "config" | "check" | "log", ..] => Ok(Some(Shown::OfFiles)),
         _ => Err(format!("README.md shows a command that this test cannot try: {line}")),
@@ -130,6 +138,63 @@ async fn every_command_it_shows_works() {
     for line in of(Shown::OfFiles) {
         assert_works(line, dir.path());
     }
+}
+
+/// A server by itself, for the test to stand on.
+async fn cluster(dir: &Path) -> Server {
+    let text = format!(
+        "listen: [{{ address: '127.0.0.1:0' }}]\nadmin: {{ address: off }}\n\
+         data_dir: {}\njournal: {{ ephemeral: accept }}\n",
+        dir.join("cluster").display()
+    );
+    Server::start(Config::parse("test", &text, &[], &[]).unwrap().config).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_front_of_a_cluster_an_application_changes_nothing_but_the_address() {
+    let lines = commands(&readme());
+    let line = lines.iter().find(|line| sort(line) == Ok(Some(Shown::InFront))).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = cluster(dir.path()).await;
+    // The brokers it names are not there; everything else is as it is shown.
+    let words = line.split_whitespace().map(|word| match word.strip_prefix(UPSTREAM) {
+        Some(_) => format!("{UPSTREAM}{}", cluster.kafka_addr()),
+        None => word.to_owned(),
+    });
+    let line = words.collect::<Vec<String>>().join(" ")
+        + " --set listen='[{address: \"127.0.0.1:0\"}]' --set admin.address=127.0.0.1:0"
+        + " --set journal.ephemeral=accept --ready-file ready";
+    let binary = Path::new(env!("CARGO_BIN_EXE_reprise")).parent().unwrap().to_owned();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
+    let mut sidecar = Command::new("sh")
+        .args(["-ec", &format!("exec {line}")])
+        .env("PATH", path)
+        .current_dir(dir.path())
+        .spawn()
+        .unwrap();
+    let ready = dir.path().join("ready");
+    let told = tokio::task::spawn_blocking(move || {
+        while !std::fs::read_to_string(&ready).is_ok_and(|told| !told.is_empty()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::fs::read_to_string(&ready).unwrap()
+    });
+    let told = tokio::time::timeout(Duration::from_secs(20), told).await.unwrap().unwrap();
+    let address = told.split_whitespace().next().unwrap().to_owned();
+    let sent = tokio::task::spawn_blocking(move || {
+        let producer: BaseProducer =
+            ClientConfig::new().set("bootstrap.servers", &address).create().unwrap();
+        producer.send(BaseRecord::to("orders").key("k").payload("v")).unwrap();
+        producer.flush(Duration::from_secs(30)).unwrap();
+        fill(&address);
+    });
+    sent.await.unwrap();
+    let topics = cluster.router().broker.topics.list();
+    let names: Vec<String> = topics.iter().map(|topic| topic.name.to_string()).collect();
+    assert_eq!(names, ["orders"], "the record is in the cluster, the nacks are not");
+    sidecar.kill().unwrap();
+    sidecar.wait().unwrap();
+    cluster.shutdown().await;
 }
 
 #[test]

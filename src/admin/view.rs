@@ -51,7 +51,8 @@ pub struct GroupView {
     pub group: String,
     /// `classic` or, by KIP-848, `consumer`.
     pub kind: String,
-    /// `Empty`, `PreparingRebalance`, `CompletingRebalance`, `Reconciling`, `Stable` or `Dead`.
+    /// `Empty`, `PreparingRebalance`, `CompletingRebalance`, `Reconciling`, `Stable` or `Dead`;
+    /// `InCluster` when only the cluster behind knows: then `members` are those connected here.
     pub phase: String,
     /// Its generation, or its epoch.
     pub generation: i32,

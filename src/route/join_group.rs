@@ -90,7 +90,7 @@ pub(super) async fn relayed(
         led: led.map(|m| (MemberId::new(&m.member_id), m.metadata.clone())).collect(),
     };
     router.members.joined(&group, joined, router.clock.now().mono);
-    router.speaks_for(conn, &group, key);
+    router.heard_of(conn, &group, &key);
     Ok(response)
 }
 

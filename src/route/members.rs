@@ -10,7 +10,7 @@ use bytes::Bytes;
 use kafka_protocol::messages::consumer_group_heartbeat_response::TopicPartitions;
 
 use crate::group::member_key;
-use crate::model::{GroupId, MemberId, MonoMs, TopicName};
+use crate::model::{ClientId, GroupId, MemberId, MonoMs, TopicName};
 use crate::wire::assignment::Subscription;
 
 /// Members remembered at most; more than any pod has.
@@ -29,6 +29,23 @@ struct Known {
     ours: Vec<TopicName>,
     /// It is a member by KIP-848: it has an epoch, not a generation.
     has_epoch: bool,
+    /// What it calls itself, and where it is.
+    client: (ClientId, String),
+}
+
+/// A member, for people.
+#[derive(Clone, Debug)]
+pub struct MemberSeen {
+    /// The name that outlives its process.
+    pub key: MemberId,
+    /// What it calls itself.
+    pub client_id: ClientId,
+    /// Its address as text.
+    pub host: String,
+    /// What it subscribes to; `None`: it was not seen joining.
+    pub topics: Option<Vec<TopicName>>,
+    /// It is a member by KIP-848.
+    pub has_epoch: bool,
 }
 
 /// One group.
@@ -52,6 +69,10 @@ pub struct Members {
     groups: Mutex<BTreeMap<GroupId, Group>>,
     /// How long a member may be silent whose session its coordinator alone knows.
     session_ms: u64,
+}
+
+fn topics_of(metadata: &Bytes) -> Vec<TopicName> {
+    Subscription::parse(metadata).map(|known| known.topics).unwrap_or_default()
 }
 
 impl Group {
@@ -138,6 +159,7 @@ impl Members {
                 held: None,
                 ours: Vec::new(),
                 has_epoch: false,
+                client: (ClientId::new(""), String::new()),
             },
         );
         group.protocol = protocol;
@@ -176,6 +198,7 @@ impl Members {
                     held: None,
                     ours: Vec::new(),
                     has_epoch: false,
+                    client: (ClientId::new(""), String::new()),
                 };
                 group.members.insert(key.clone(), known);
             }
@@ -192,8 +215,7 @@ impl Members {
 
     /// The topics a member subscribes to; `None`: it has not said so here.
     pub(super) fn wants(&self, group: &GroupId, key: &MemberId) -> Option<Vec<TopicName>> {
-        let metadata = self.subscription(group, key)?;
-        Some(Subscription::parse(&metadata).map(|known| known.topics).unwrap_or_default())
+        self.subscription(group, key).map(|metadata| topics_of(&metadata))
     }
 
     /// A member by KIP-848 is told what to hold.
@@ -206,6 +228,32 @@ impl Members {
     /// What a member was last told to hold; `None`: nothing, or before a restart.
     pub(super) fn held(&self, group: &GroupId, key: &MemberId) -> Option<Vec<TopicPartitions>> {
         self.lock().get(group)?.members.get(key)?.held.clone()
+    }
+
+    /// Who speaks for a member that is heard of.
+    pub(super) fn speaks(&self, group: &GroupId, key: &MemberId, client: ClientId, host: String) {
+        if let Some(known) = self.lock().get_mut(group).and_then(|g| g.members.get_mut(key)) {
+            known.client = (client, host);
+        }
+    }
+
+    /// Groups with members here.
+    pub fn groups(&self) -> Vec<GroupId> {
+        self.lock().keys().cloned().collect()
+    }
+
+    /// The members of a group that speak through here.
+    pub fn seen(&self, group: &GroupId) -> Vec<MemberSeen> {
+        let groups = self.lock();
+        let members = groups.get(group).into_iter().flat_map(|group| &group.members);
+        let seen = members.map(|(key, known)| MemberSeen {
+            key: key.clone(),
+            client_id: known.client.0.clone(),
+            host: known.client.1.clone(),
+            topics: known.metadata.as_ref().map(topics_of),
+            has_epoch: known.has_epoch,
+        });
+        seen.collect()
     }
 
     /// Whether a member was seen to be one by KIP-848.

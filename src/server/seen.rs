@@ -7,7 +7,11 @@ use crate::broker::groups::GroupKind;
 use crate::group::{ConsumerMember, MemberDescription, Phase};
 use crate::model::{GroupId, TopicName};
 use crate::route::Router;
+use crate::route::members::MemberSeen;
 use crate::wire::assignment::{Assignment, Subscription};
+
+/// The phase of a group that only its coordinator in the cluster knows.
+const IN_CLUSTER: &str = "InCluster";
 
 /// What is known of a group's membership.
 pub(super) struct Seen {
@@ -44,6 +48,9 @@ pub(super) fn seen(router: &Router, group: &GroupId) -> Option<Seen> {
             members: seen.members.into_iter().map(|member| classic(member, &retry)).collect(),
         });
     }
+    if router.upstream.is_some() {
+        return of_cluster(router, group, &retry);
+    }
     let seen = router.broker.groups.describe_consumer(group)?;
     let members = seen.state.members.into_iter();
     Some(Seen {
@@ -52,6 +59,30 @@ pub(super) fn seen(router: &Router, group: &GroupId) -> Option<Seen> {
         generation: seen.state.epoch,
         protocol: Some(seen.assignor),
         members: members.map(|member| consumer(router, member, &retry)).collect(),
+    })
+}
+
+/// A group of the cluster behind: those of its members that speak through here.
+fn of_cluster(router: &Router, group: &GroupId, retry: &TopicName) -> Option<Seen> {
+    let members = router.members.seen(group);
+    if members.is_empty() {
+        return None;
+    }
+    let has_epochs = members.iter().any(|member| member.has_epoch);
+    let view = |member: MemberSeen| MemberView {
+        member_id: member.key.to_string(),
+        client_id: member.client_id.to_string(),
+        host: member.host,
+        // One that was not seen joining may: then it has a slot.
+        takes_retries: member.topics.is_none_or(|topics| topics.contains(retry)),
+        ..MemberView::default()
+    };
+    Some(Seen {
+        kind: if has_epochs { GroupKind::Consumer } else { GroupKind::Classic },
+        phase: IN_CLUSTER.to_owned(),
+        generation: 0,
+        protocol: None,
+        members: members.into_iter().map(view).collect(),
     })
 }
 

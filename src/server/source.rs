@@ -82,6 +82,7 @@ impl Source for AdminSource {
         let mut ids: BTreeSet<GroupId> =
             self.router.broker.groups.list().into_iter().map(|seen| seen.group).collect();
         ids.extend(self.router.broker.offsets.groups());
+        ids.extend(self.router.members.groups());
         ids.extend(self.router.engine.groups().await?.into_iter().map(|group| group.group));
         Ok(ids.iter().map(ToString::to_string).collect())
     }

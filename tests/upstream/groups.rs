@@ -145,6 +145,28 @@ fn a_member_that_is_none_any_more_commits_nothing() {
 }
 
 #[test]
+fn people_see_the_members_that_are_connected_here() {
+    let server = house();
+    let mut ours = Member::new(&server, "shop", TOPICS);
+    let mut alone = Member::new(server.cluster(), "shop", &["orders"]);
+    rebalance(&mut [&mut ours, &mut alone], PARTITIONS);
+    ours.client.nack("shop", "orders-0@1", Rec::new("x"));
+    let seen = server.json("/api/v1/groups/shop");
+    assert_eq!((&seen["phase"], &seen["kind"]), (&"InCluster".into(), &"classic".into()));
+    let members = seen["members"].as_array().unwrap();
+    assert_eq!(members.len(), 1, "{seen}");
+    assert_eq!(members[0]["member_id"], ours.id);
+    assert_eq!(members[0]["client_id"], "test");
+    assert_eq!((&members[0]["takes_retries"], &members[0]["slot"]), (&true.into(), &0.into()));
+    assert_eq!(seen["advice"].as_array().unwrap().len(), 0, "somebody takes them: {seen}");
+    let listed = server.json("/api/v1/groups").to_string();
+    assert!(listed.contains("shop"), "{listed}");
+    ours.leave();
+    let seen = server.json("/api/v1/groups/shop");
+    assert!(seen["advice"][0].as_str().unwrap().contains("has no subscriber"), "{seen}");
+}
+
+#[test]
 fn a_reset_made_at_the_cluster_is_seen() {
     let server = house();
     let mut member = Member::new(&server, "shop", TOPICS);

@@ -88,8 +88,8 @@ async fn know_the_cluster(
 /// What the member is told to hold: the coordinator's assignment, its private partition, and of
 /// our other topics those that no other member here holds. Also told when only ours have changed.
 ///
-/// **Invariant:** a heartbeat that changes nothing asks nothing of the engine: a slow disk here must
-/// not cost a member its place in the cluster's group.
+/// **Invariant:** a heartbeat that changes nothing asks nothing of the engine: a slow disk here
+/// must not cost a member its place in the cluster's group.
 async fn with_ours(
     router: &Router,
     group: &GroupId,
@@ -108,8 +108,10 @@ async fn with_ours(
         // A client does not repeat its subscription after a restart of the sidecar; what it holds
         // it goes on holding, and its slot is kept.
         None if told.is_none() => return Ok(None),
-        None if router.engine.slot_of(group, key.clone()).await?.is_some() => vec![retry.clone()],
-        None => Vec::new(),
+        None => {
+            let slot = router.engine.slot_of(group, key.clone()).await?;
+            slot.map(|_| retry.clone()).into_iter().collect()
+        }
     };
     let is_news = router.members.holds_ours(group, &key, &wanted);
     if let Some(told) = &told {
