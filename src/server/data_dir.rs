@@ -6,14 +6,29 @@ use std::path::Path;
 const TMPFS: i64 = 0x0102_1994;
 const OVERLAYFS: i64 = 0x794c_7630;
 
-/// Embedded, the whole cluster lies there: a volume that goes with the pod is worth a warning.
-pub(super) fn warn_if_ephemeral(dir: &Path) {
-    if let Some(kind) = ephemeral(dir) {
-        tracing::warn!(
-            dir = %dir.display(), kind,
-            "the data directory does not outlive this machine or pod; put it on a real volume"
-        );
+/// The directory does not outlive the pod.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the data directory {dir} is on {kind}, which does not outlive this machine or pod: what fails \
+     would be lost with it. Put it on a real volume, or set journal.ephemeral: accept"
+)]
+pub struct EphemeralError {
+    dir: String,
+    kind: &'static str,
+}
+
+/// By itself, whoever tries it out is warned. In front of a cluster it is refused: the records are
+/// safe there, and here they would not be.
+pub(super) fn check(dir: &Path, in_front: bool) -> Result<(), EphemeralError> {
+    let Some(kind) = ephemeral(dir) else { return Ok(()) };
+    if in_front {
+        return Err(EphemeralError { dir: dir.display().to_string(), kind });
     }
+    tracing::warn!(
+        dir = %dir.display(), kind,
+        "the data directory does not outlive this machine or pod; put it on a real volume"
+    );
+    Ok(())
 }
 
 /// `tmpfs` or `overlay`, where that can be told.

@@ -35,6 +35,7 @@ use crate::route::origins::Origins;
 use crate::route::positions::Positions;
 use crate::route::token::Tokens;
 use crate::route::{self, Router, membership};
+use crate::server::data_dir::EphemeralError;
 use crate::server::pace::Pace;
 use crate::server::probe::JournalProbe;
 use crate::server::source::AdminSource;
@@ -74,6 +75,9 @@ pub enum StartError {
     /// The metrics registry.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    /// Where the data directory lies.
+    #[error(transparent)]
+    Ephemeral(#[from] EphemeralError),
     /// First writes.
     #[error(transparent)]
     Broker(#[from] BrokerError),
@@ -174,7 +178,7 @@ fn core(
     let dir = Path::new(&config.data_dir);
     let disk = RealDisk::open(dir)?;
     if config.journal.ephemeral == Ephemeral::Refuse {
-        data_dir::warn_if_ephemeral(dir);
+        data_dir::check(dir, config.upstream.is_some())?;
     }
     let mut settings = config.journal_config();
     settings.probe = Arc::new(JournalProbe::new(metrics.clone()));

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use reprise::config::{Config, HostPort, Upstream};
+use reprise::config::{Config, Ephemeral, HostPort, Upstream};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -212,6 +212,7 @@ fn prepare(yaml: &str) -> (TempDir, Config) {
     config.membership.session_timeout_min = Duration::from_millis(100);
     config.listen[0].address.port = 0;
     config.admin.address.as_mut().unwrap().port = 0;
+    config.journal.ephemeral = Ephemeral::Accept;
     (dir, config)
 }
 

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kafka_protocol::messages::{ApiVersionsRequest, HeartbeatRequest};
 
+use reprise::config::Config;
+
 use crate::broker::{answer, broker, request};
 use crate::support::batch::plain;
 use crate::support::client::produce_request;
@@ -147,6 +149,30 @@ fn a_broker_that_is_not_there_ends_the_connection_and_the_sidecar_stays_ready() 
     let request = produce_request("retry.shop", 0, nack, -1);
     assert!(server.client().try_call(9, &request).is_none());
     assert!(server.get("/readyz").contains("ready"), "an unready sidecar takes its pod with it");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_data_directory_in_memory_is_refused_in_front_of_a_cluster() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let start = |more: &str| {
+        let text = format!(
+            "listen: [{{address: '127.0.0.1:0'}}]\nadmin: {{address: off}}\ndata_dir: {}\n{more}",
+            dir.path().display()
+        );
+        let config = Config::parse("test", &text, &[], &[]).unwrap().config;
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let server = reprise::server::Server::start(config).await?;
+            server.shutdown().await;
+            Ok::<(), reprise::server::StartError>(())
+        })
+    };
+    let upstream = "upstream: {bootstrap: '127.0.0.1:1'}\n";
+    let refused = start(upstream).unwrap_err().to_string();
+    assert!(refused.contains("is on tmpfs") && refused.contains("journal.ephemeral"), "{refused}");
+    start("").unwrap();
+    start(&format!("{upstream}journal: {{ephemeral: accept}}\n")).unwrap();
 }
 
 #[test]
