@@ -24,7 +24,8 @@ use crate::client::Limits;
 use crate::client::inbox::{Inbox, Sent};
 use crate::route::conn::Conn;
 use crate::route::{Answering, Reply, Router};
-use crate::upstream::{Link, LinkWriter, Turn, UpstreamError};
+use crate::upstream::{Arrived, Link, LinkWriter, Turn, UpstreamError};
+use crate::wire::endpoints::names_brokers;
 use crate::wire::relay::RequestStart;
 use crate::wire::{Api, HeadError, RequestHead};
 
@@ -166,6 +167,8 @@ struct Passing {
     correlation_id: i32,
     api: &'static str,
     began: Duration,
+    /// Of an answer that may name brokers.
+    looked_at: Option<i16>,
 }
 
 /// A connection while it is served.
@@ -225,8 +228,17 @@ impl Serving<'_> {
         let Self { connection, write, due, link, .. } = self;
         let Some(link) = link else { return Ok(()) };
         let router = &connection.router;
-        let arrived = link.reader.arrived(|id| match due.front() {
+        let arrived = link.reader.arrived(|id, whole| match due.front() {
             Some(Due::There(passing)) if passing.correlation_id == id => {
+                match (passing.looked_at, whole) {
+                    (Some(_), None) => return Turn::Later,
+                    (Some(version), Some(frame)) => match names_brokers(version, frame) {
+                        Ok(true) => return Turn::Whole,
+                        Ok(false) => {}
+                        Err(_) => return Turn::Never,
+                    },
+                    (None, _) => {}
+                }
                 let took = router.clock.elapsed().saturating_sub(passing.began);
                 router.metrics.request(passing.api, took.as_secs_f64());
                 due.pop_front();
@@ -235,12 +247,22 @@ impl Serving<'_> {
             Some(Due::Here(_)) => Turn::Later,
             Some(Due::There(_)) | None => Turn::Never,
         });
-        let bytes = arrived.map_err(|error| connection.upstream_lost(&error))?;
-        if bytes.is_empty() {
-            return Ok(());
+        match arrived.map_err(|error| connection.upstream_lost(&error))? {
+            Arrived::Passing(bytes) if bytes.is_empty() => Ok(()),
+            Arrived::Passing(bytes) => {
+                router.metrics.request_bytes(0, bytes_of(&bytes));
+                write.write_all(&bytes).await.map_err(|_| Cause::Io)
+            }
+            Arrived::Whole(frame) => {
+                let Some(Due::There(passing)) = due.pop_front() else { return Err(Cause::Io) };
+                let took = router.clock.elapsed().saturating_sub(passing.began);
+                router.metrics.request(passing.api, took.as_secs_f64());
+                let version = passing.looked_at.unwrap_or_default();
+                let rewritten = router.without_brokers(&connection.conn, version, &frame).await;
+                let frame = rewritten.map_err(|error| connection.upstream_lost(&error))?;
+                connection.send(write, Reply::Frame(frame)).await
+            }
         }
-        router.metrics.request_bytes(0, bytes_of(&bytes));
-        write.write_all(&bytes).await.map_err(|_| Cause::Io)
     }
 
     /// Takes the next request of those already here; false when more has to come.
@@ -256,6 +278,7 @@ impl Serving<'_> {
                     correlation_id: start.correlation_id,
                     api,
                     began,
+                    looked_at: router.may_name_brokers(start.api_key, start.version),
                 }));
             } else {
                 router.metrics.request(api, 0.0);

@@ -11,8 +11,8 @@ use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, EncodeError, RequestHead, ResponseError, encode, encode_at};
 
 /// Later answers name the new leader's address (KIP-951) behind the records, where it is not
-/// rewritten; a client of these versions asks for Metadata instead.
-const PRODUCE_WITHOUT_ENDPOINTS: i16 = 9;
+/// rewritten; a client of this version asks for Metadata instead. (Produce must not be cut: a
+/// transactional producer that sees `transaction.version` 2 adds partitions with Produce 12.)
 const FETCH_WITHOUT_ENDPOINTS: i16 = 15;
 
 pub(super) fn answer(head: &RequestHead) -> Result<Bytes, EncodeError> {
@@ -62,7 +62,6 @@ fn clamp(keys: &mut Vec<ApiVersion>) {
         let Some(api) = Api::from_key(key.api_key) else { return true };
         let (min, max) = api.advertised();
         let max = match api {
-            Api::Produce => PRODUCE_WITHOUT_ENDPOINTS,
             Api::Fetch => FETCH_WITHOUT_ENDPOINTS,
             _ => max,
         };

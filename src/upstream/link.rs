@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::upstream::error::UpstreamError;
+use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::AnswerStart;
 use crate::wire::{Api, RequestHead, decode_answer, encode_request};
 
@@ -46,12 +47,23 @@ pub struct LinkWriter {
     out: BytesMut,
 }
 
+/// What has come from the broker.
+#[derive(Debug)]
+pub enum Arrived {
+    /// To be sent on as it is; perhaps nothing.
+    Passing(BytesMut),
+    /// A whole answer without its length prefix, which is looked at first.
+    Whole(Bytes),
+}
+
 /// Whether an answer that begins to arrive may go to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// It is the one that is due.
     Now,
-    /// Another answer goes first.
+    /// The same, but it is to be rewritten. Only of one that is here whole.
+    Whole,
+    /// Another answer goes first, or more of this one has to come.
     Later,
     /// Nobody asked for it.
     Never,
@@ -117,7 +129,7 @@ impl Link {
                 && reader.buffer.len() >= start.bytes
             {
                 let mut frame = reader.buffer.split_to(start.bytes).freeze();
-                frame.advance(crate::wire::frame::PREFIX_BYTES);
+                frame.advance(PREFIX_BYTES);
                 return Ok(frame);
             }
             reader.fill().await?;
@@ -126,12 +138,13 @@ impl Link {
 }
 
 impl LinkReader {
-    /// What can be forwarded of the bytes already here. `turn` is told of each answer that begins
-    /// and says whether it is due.
+    /// What can be forwarded of the bytes already here. `turn` is told of each answer that begins,
+    /// by its number and, once all of it is here, by its bytes without the length prefix; it says
+    /// whether the answer is due.
     pub fn arrived(
         &mut self,
-        mut turn: impl FnMut(i32) -> Turn,
-    ) -> Result<BytesMut, UpstreamError> {
+        mut turn: impl FnMut(i32, Option<&[u8]>) -> Turn,
+    ) -> Result<Arrived, UpstreamError> {
         let mut end = 0;
         loop {
             let here = self.buffer.len() - end;
@@ -145,13 +158,20 @@ impl LinkReader {
             }
             let rest = self.buffer.get(end..).unwrap_or_default();
             let Some(start) = AnswerStart::parse(rest, PASSING_BYTES_MAX)? else { break };
-            match turn(start.correlation_id) {
+            match turn(start.correlation_id, rest.get(PREFIX_BYTES..start.bytes)) {
                 Turn::Now => self.passing = start.bytes,
+                // What comes before goes first.
+                Turn::Whole if end > 0 => break,
+                Turn::Whole => {
+                    let mut frame = self.buffer.split_to(start.bytes).freeze();
+                    frame.advance(PREFIX_BYTES);
+                    return Ok(Arrived::Whole(frame));
+                }
                 Turn::Later => break,
                 Turn::Never => return Err(UpstreamError::NotDue { found: start.correlation_id }),
             }
         }
-        Ok(self.buffer.split_to(end))
+        Ok(Arrived::Passing(self.buffer.split_to(end)))
     }
 
     /// Reads once. An end of the stream is an error: a broker owes answers or nothing.

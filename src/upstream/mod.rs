@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 pub use error::UpstreamError;
-pub use link::{Link, LinkReader, LinkWriter, Turn};
+pub use link::{Arrived, Link, LinkReader, LinkWriter, Turn};
 use reading::Own;
 pub use view::Address;
 use view::View;

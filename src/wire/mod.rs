@@ -12,6 +12,7 @@ pub mod assignment;
 pub mod batch;
 pub mod call;
 pub mod codec;
+pub mod endpoints;
 pub mod frame;
 pub mod header;
 pub mod idempotence;

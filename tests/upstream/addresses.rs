@@ -1,10 +1,17 @@
 //! Addresses: a client is told ours, never a broker's.
 
+use bytes::BytesMut;
+use kafka_protocol::messages::metadata_response::MetadataResponseBroker;
+use kafka_protocol::messages::produce_response::NodeEndpoint;
 use kafka_protocol::messages::{
     DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest, MetadataResponse,
+    ProduceResponse,
 };
+use kafka_protocol::protocol::Encodable;
 
-use crate::support::client::s;
+use crate::broker::{answer, broker, request};
+use crate::support::batch::plain;
+use crate::support::client::{produce_request, s};
 use crate::support::{Client, Rec, Server};
 
 fn house() -> (Server, Client) {
@@ -104,4 +111,46 @@ fn a_topic_of_the_cluster_by_a_name_of_ours_is_never_shown_nor_read() {
     }
     assert_eq!(server.router().names.clashes(), 1, "it is said once");
     assert_eq!(client.read_all("retry.shop"), [], "nothing waits");
+}
+
+/// A broker that leads nothing any more, and says who does.
+fn moved(mut stream: std::net::TcpStream) {
+    let own = stream.local_addr().unwrap();
+    while let Some(asked) = request(&mut stream) {
+        let body = if asked.frame[..2] == [0, 3] {
+            let mut broker = MetadataResponseBroker::default();
+            (broker.node_id, broker.host) = (1.into(), s(&own.ip().to_string()));
+            broker.port = i32::from(own.port());
+            encoded(&MetadataResponse::default().with_brokers(vec![broker]), 9)
+        } else {
+            let mut node = NodeEndpoint::default();
+            (node.node_id, node.host, node.port) = (5.into(), s("kafka-5.internal"), 9092);
+            encoded(&ProduceResponse::default().with_node_endpoints(vec![node]), 10)
+        };
+        answer(&mut stream, asked.correlation_id, &body);
+    }
+}
+
+/// Tagged fields of the header, then the body.
+fn encoded(answer: &impl Encodable, version: i16) -> Vec<u8> {
+    let mut out = BytesMut::from(&[0][..]);
+    answer.encode(&mut out, version).unwrap();
+    out.to_vec()
+}
+
+#[test]
+fn the_new_leader_an_old_one_names_is_at_its_address_here_too() {
+    let behind = broker(moved);
+    let server = Server::in_front_of(behind, "");
+    let mut client = server.client();
+    let brokers = client.call(9, &MetadataRequest::default()).brokers;
+    assert_eq!(brokers[0].node_id.0, 1);
+    let request = produce_request("orders", 0, plain(&[Rec::new("x")]), -1);
+    let told = client.leader("orders").call(10, &request);
+    let named = &told.node_endpoints[0];
+    assert_eq!(named.node_id.0, 5);
+    assert!(named.host.starts_with("127."), "{}", named.host);
+    assert_ne!(named.port, brokers[0].port, "a port of its own");
+    let again = client.leader("orders").call(10, &request);
+    assert_eq!(again.node_endpoints[0].port, named.port);
 }

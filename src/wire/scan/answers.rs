@@ -18,6 +18,7 @@ pub(in crate::wire) fn of(api: Api) -> Option<&'static Schema> {
         Api::OffsetCommit => &OFFSET_COMMIT,
         Api::OffsetFetch => &OFFSET_FETCH,
         Api::Fetch => &FETCH,
+        Api::Produce => &PRODUCE,
         Api::ConsumerGroupHeartbeat => &CONSUMER_GROUP_HEARTBEAT,
         _ => return None,
     })
@@ -181,6 +182,51 @@ const CONSUMER_GROUP_HEARTBEAT: Schema = Schema {
         ))])),
     ],
     tagged: &[],
+};
+
+/// Since version 10, in which it may name brokers.
+const PRODUCE: Schema = Schema {
+    flexible: 9,
+    fields: &[
+        always(Kind::Structs(
+            &[
+                within(0, 12, Kind::Text), // name
+                since(13, UUID),           // topic_id
+                always(Kind::Structs(
+                    &[
+                        always(I32), // index
+                        always(I16), // error_code
+                        always(I64), // base_offset
+                        always(I64), // log_append_time_ms
+                        always(I64), // log_start_offset
+                        always(Kind::Structs(
+                            &[
+                                always(I32),        // batch_index
+                                always(Kind::Text), // batch_index_error_message
+                            ],
+                            &[],
+                        )),
+                        always(Kind::Text), // error_message
+                    ],
+                    &[Tagged {
+                        tag: 0, // current_leader: leader_id, leader_epoch
+                        versions: (10, i16::MAX),
+                        kind: Kind::Struct(&[always(I32), always(I32)], &[]),
+                    }],
+                )),
+            ],
+            &[],
+        )),
+        always(I32), // throttle_time_ms
+    ],
+    tagged: &[Tagged {
+        tag: 0, // node_endpoints: node_id, host, port, rack
+        versions: (10, i16::MAX),
+        kind: Kind::Structs(
+            &[always(I32), always(Kind::Text), always(I32), always(Kind::Text)],
+            &[],
+        ),
+    }],
 };
 
 /// Version 4 only, in which single records are read back.

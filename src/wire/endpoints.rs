@@ -1,0 +1,123 @@
+//! Addresses behind the records of a Produce answer: since version 10 a broker that is not the
+//! leader any more names the one that is (KIP-951).
+
+use bytes::Bytes;
+use kafka_protocol::messages::ProduceResponse;
+
+use crate::wire::api::Api;
+use crate::wire::call::{AnswerError, decode_answer};
+use crate::wire::reader::{ReadError, Reader};
+use crate::wire::scan::skip_tagged_fields;
+
+/// The first version that may name a broker.
+pub const NAMED_SINCE: i16 = 10;
+/// Topics are told by id.
+const BY_ID_SINCE: i16 = 13;
+
+/// Whether this answer names brokers: a frame without its length prefix, of version
+/// [`NAMED_SINCE`] or later. Nothing is allocated for the many that do not.
+pub fn names_brokers(version: i16, frame: &[u8]) -> Result<bool, ReadError> {
+    let mut reader = Reader::new(frame);
+    reader.int32()?;
+    skip_tagged_fields(&mut reader)?;
+    for _ in 0..count(&mut reader)? {
+        if version >= BY_ID_SINCE {
+            reader.take(16)?;
+        } else {
+            skip(&mut reader)?;
+        }
+        for _ in 0..count(&mut reader)? {
+            // index, error code, base offset, append time, log start
+            reader.take(4 + 2 + 8 + 8 + 8)?;
+            for _ in 0..count(&mut reader)? {
+                reader.int32()?;
+                skip(&mut reader)?;
+                skip_tagged_fields(&mut reader)?;
+            }
+            skip(&mut reader)?;
+            skip_tagged_fields(&mut reader)?;
+        }
+        skip_tagged_fields(&mut reader)?;
+    }
+    // throttle time
+    reader.int32()?;
+    Ok(reader.uvarint()? > 0)
+}
+
+/// An answer that names brokers, to be rewritten.
+pub fn decode(
+    version: i16,
+    correlation_id: i32,
+    frame: &Bytes,
+) -> Result<ProduceResponse, AnswerError> {
+    decode_answer(Api::Produce, version, correlation_id, frame)
+}
+
+/// Elements of a compact array; null is none.
+fn count(reader: &mut Reader<'_>) -> Result<u32, ReadError> {
+    Ok(reader.uvarint()?.saturating_sub(1))
+}
+
+/// A compact text.
+fn skip(reader: &mut Reader<'_>) -> Result<(), ReadError> {
+    let len = count(reader)?;
+    reader.take(usize::try_from(len).unwrap_or(usize::MAX)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use kafka_protocol::messages::produce_response as r;
+    use kafka_protocol::protocol::{Encodable, StrBytes};
+
+    use super::*;
+
+    fn answer(version: i16, endpoints: bool) -> Bytes {
+        let mut error = r::BatchIndexAndErrorMessage::default();
+        error.batch_index_error_message = Some(StrBytes::from_static_str("bad"));
+        let mut partition = r::PartitionProduceResponse::default();
+        partition.error_code = 6;
+        partition.record_errors = vec![error];
+        partition.error_message = Some(StrBytes::from_static_str("not the leader"));
+        partition.current_leader.leader_id = 7.into();
+        let mut topic = r::TopicProduceResponse::default();
+        if version < BY_ID_SINCE {
+            topic.name = StrBytes::from_static_str("orders").into();
+        }
+        topic.partition_responses = vec![partition.clone(), partition];
+        let mut response = ProduceResponse::default();
+        response.responses = vec![topic.clone(), topic];
+        if endpoints {
+            let mut node = r::NodeEndpoint::default();
+            node.node_id = 7.into();
+            node.host = StrBytes::from_static_str("kafka-7");
+            response.node_endpoints = vec![node];
+        }
+        let mut bytes = BytesMut::from(&[0, 0, 0, 9, 0][..]);
+        response.encode(&mut bytes, version).unwrap();
+        bytes.freeze()
+    }
+
+    #[test]
+    fn an_answer_that_names_a_broker_is_told_from_one_that_does_not() {
+        for version in NAMED_SINCE..=13 {
+            for named in [false, true] {
+                let frame = answer(version, named);
+                assert_eq!(names_brokers(version, &frame), Ok(named), "v{version}");
+                let read = decode(version, 9, &frame).unwrap();
+                assert_eq!(read.node_endpoints.len(), usize::from(named));
+                for end in 0..frame.len() - 1 {
+                    // Cut anywhere, it is an error or seen to name somebody; never a panic.
+                    let cut = names_brokers(version, &frame[..end]);
+                    assert_ne!(cut, Ok(false), "v{version} cut at {end}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_count_that_is_made_up_ends_with_the_bytes() {
+        let lie = [0, 0, 0, 9, 0, 0xff, 0xff, 0xff, 0xff, 0x0f];
+        assert_eq!(names_brokers(10, &lie), Err(ReadError::Truncated));
+    }
+}
