@@ -145,7 +145,8 @@ impl Connection {
         let (conn, peer, client) = (self.conn.id, self.conn.peer, self.conn.client());
         match error {
             // How an idle connection ends, or a broker that restarts: no news.
-            UpstreamError::Closed => {
+            // Nor is a broker that cannot be reached: that was said, once.
+            UpstreamError::Closed | UpstreamError::Connect { .. } => {
                 tracing::debug!(conn, %peer, %client, "connection closed: {error}");
             }
             error => tracing::warn!(conn, %peer, %client, "connection closed: {error}"),

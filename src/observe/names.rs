@@ -70,6 +70,8 @@ metrics! {
         "Error codes in answers";
     REQUEST_DURATION Histogram(FAST_S) "reprise_request_duration_seconds" ["api"]
         "From the last byte of a request to its answer, waiting by request included";
+    UPSTREAM_CONNECT_FAILURES Counter "reprise_upstream_connect_failures_total" ["broker"]
+        "Brokers of the cluster that could not be reached";
     REQUEST_BYTES Counter "reprise_request_bytes_total" ["direction"]
         "Bytes of requests in and of answers out";
 

@@ -56,6 +56,7 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
         let segments = u64::try_from(stats.segments).unwrap_or(u64::MAX);
         router.metrics.set_journal_size(stats.bytes, segments, stats.disk_free);
         router.metrics.set_degraded("disk_full", is_full(&journal));
+        router.metrics.set_degraded("name_clash", router.names.clashes() > 0);
         tokio::time::sleep(pace.rest(kept.copied_bytes, kept.more, stats.disk_free)).await;
     }
 }

@@ -19,6 +19,7 @@ use crate::observe::GroupGauges;
 use crate::retry::{Disposition, Entry, State, StateKind};
 use crate::route::Router;
 use crate::server::seen::{Seen, seen};
+use crate::upstream::Upstream;
 use crate::wire::names::dead_letter_stream;
 
 /// Bytes of dead letters read for one page.
@@ -45,6 +46,16 @@ impl Source for AdminSource {
         if is_full(&self.journal) {
             degraded.push(
                 "disk full: new records and retries are refused until there is room".to_owned(),
+            );
+        }
+        if self.router.upstream.as_ref().is_some_and(Upstream::is_lost) {
+            degraded.push("upstream lost: no broker of the cluster can be reached".to_owned());
+        }
+        if self.router.names.clashes() > 0 {
+            degraded.push(
+                "name clash: the cluster has a topic with the name of a retry or dead-letter \
+                 topic; it is never read"
+                    .to_owned(),
             );
         }
         let poisoned = self.journal.poisoned();

@@ -114,7 +114,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let router = Arc::new(Router {
         broker: Arc::clone(&core.broker),
         engine: core.engine.clone(),
-        upstream: config.upstream.as_ref().map(|to| upstream(to, &config)),
+        upstream: config.upstream.as_ref().map(|to| upstream(to, &config, metrics.clone())),
         members: Members::new(consumer_session_ms(&config)),
         positions: Positions::default(),
         origins: Origins::default(),
@@ -371,10 +371,11 @@ fn consumer_session_ms(config: &Config) -> u64 {
     u64::try_from(session.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn upstream(to: &config::Upstream, config: &Config) -> Upstream {
+fn upstream(to: &config::Upstream, config: &Config, metrics: Metrics) -> Upstream {
     let address = |to: &config::HostPort| Address { host: to.host.clone(), port: to.port };
     let bootstrap = to.bootstrap.iter().map(address).collect();
-    Upstream::new(bootstrap, to.connect_timeout, size(config.limits.frame_bytes))
+    let frame_bytes_max = size(config.limits.frame_bytes);
+    Upstream::new(bootstrap, to.connect_timeout, frame_bytes_max, metrics)
 }
 
 /// The same node id at every start of one cluster.

@@ -10,6 +10,7 @@
 //! in each broker's quotas stay what they are without us.
 
 mod error;
+mod health;
 mod link;
 mod reading;
 mod view;
@@ -19,7 +20,9 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
+use crate::observe::Metrics;
 pub use error::UpstreamError;
+use health::Health;
 pub use link::{Arrived, Link, LinkReader, LinkWriter, Turn};
 use reading::Own;
 pub use view::Address;
@@ -34,12 +37,18 @@ pub struct Upstream {
     view: View,
     turn: AtomicUsize,
     own: Own,
+    health: Health,
 }
 
 impl Upstream {
     /// Nothing is dialled before a client comes. `frame_bytes_max` bounds an answer that is read
     /// whole.
-    pub fn new(bootstrap: Vec<Address>, connect_timeout: Duration, frame_bytes_max: usize) -> Self {
+    pub fn new(
+        bootstrap: Vec<Address>,
+        connect_timeout: Duration,
+        frame_bytes_max: usize,
+        metrics: Metrics,
+    ) -> Self {
         Self {
             bootstrap,
             connect_timeout,
@@ -47,6 +56,7 @@ impl Upstream {
             view: View::default(),
             turn: AtomicUsize::new(0),
             own: Own::default(),
+            health: Health::new(metrics),
         }
     }
 
@@ -69,7 +79,21 @@ impl Upstream {
     pub async fn dial(&self, node: Option<i32>) -> Result<Link, UpstreamError> {
         let Some(node) = node else { return self.dial_any().await };
         let address = self.view.address(node).ok_or(UpstreamError::UnknownNode(node))?;
-        self.dial_address(&address).await
+        self.reach(&address).await
+    }
+
+    /// Whether no broker at all could be reached, the last time one was looked for.
+    pub fn is_lost(&self) -> bool {
+        self.health.is_lost()
+    }
+
+    async fn reach(&self, address: &Address) -> Result<Link, UpstreamError> {
+        let dialled = self.dial_address(address).await;
+        match &dialled {
+            Ok(_) => self.health.reached(address),
+            Err(error) => self.health.failed(address, error),
+        }
+        dialled
     }
 
     async fn dial_any(&self) -> Result<Link, UpstreamError> {
@@ -82,14 +106,12 @@ impl Upstream {
             self.bootstrap.iter().filter(|address| !candidates.contains(address)).collect();
         let mut last = UpstreamError::NoBootstrap;
         for address in candidates.iter().chain(known) {
-            match self.dial_address(address).await {
+            match self.reach(address).await {
                 Ok(link) => return Ok(link),
-                Err(error) => {
-                    tracing::debug!(%error, "a broker cannot be reached; the next one is tried");
-                    last = error;
-                }
+                Err(error) => last = error,
             }
         }
+        self.health.nobody();
         Err(last)
     }
 
@@ -111,6 +133,10 @@ mod tests {
 
     use super::*;
 
+    fn metrics() -> Metrics {
+        Metrics::new(10).unwrap()
+    }
+
     fn at(port: u16) -> Address {
         Address { host: "127.0.0.1".to_owned(), port }
     }
@@ -129,14 +155,18 @@ mod tests {
     #[tokio::test]
     async fn any_broker_that_answers_will_do() {
         let (_listener, port) = open().await;
+        let nobody = vec![at(closed().await)];
+        let nobody = Upstream::new(nobody, Duration::from_secs(5), 1 << 20, metrics());
+        assert!(nobody.dial(None).await.is_err() && nobody.is_lost());
         let bootstrap = vec![at(closed().await), at(port)];
-        let upstream = Upstream::new(bootstrap, Duration::from_secs(5), 1 << 20);
+        let upstream = Upstream::new(bootstrap, Duration::from_secs(5), 1 << 20, metrics());
         assert!(upstream.dial(None).await.is_ok());
         upstream.learn_all(vec![(1, at(closed().await)), (2, at(port))]);
         for _ in 0..4 {
             assert!(upstream.dial(None).await.is_ok());
         }
         assert!(upstream.dial(Some(2)).await.is_ok());
+        assert!(!upstream.is_lost());
         let error = upstream.dial(Some(1)).await.unwrap_err();
         assert!(matches!(error, UpstreamError::Connect { .. }), "{error}");
         let error = upstream.dial(Some(7)).await.unwrap_err();
@@ -145,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn brokers_that_left_the_cluster_are_forgotten() {
-        let upstream = Upstream::new(vec![at(1)], Duration::from_secs(5), 1 << 20);
+        let upstream = Upstream::new(vec![at(1)], Duration::from_secs(5), 1 << 20, metrics());
         upstream.learn_all(vec![(1, at(11)), (2, at(12))]);
         upstream.learn(3, at(13));
         assert_eq!(upstream.nodes(), [1, 2, 3]);

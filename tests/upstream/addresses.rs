@@ -110,6 +110,7 @@ fn a_topic_of_the_cluster_by_a_name_of_ours_is_never_shown_nor_read() {
         }
     }
     assert_eq!(server.router().names.clashes(), 1, "it is said once");
+    assert!(server.get("/readyz").contains("name clash"));
     assert_eq!(client.read_all("retry.shop"), [], "nothing waits");
 }
 

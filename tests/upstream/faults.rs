@@ -148,7 +148,11 @@ fn a_broker_that_is_not_there_ends_the_connection_and_the_sidecar_stays_ready() 
     let nack = plain(&[Rec::new("x").header("x-retry-origin", "orders-0@1")]);
     let request = produce_request("retry.shop", 0, nack, -1);
     assert!(server.client().try_call(9, &request).is_none());
-    assert!(server.get("/readyz").contains("ready"), "an unready sidecar takes its pod with it");
+    let ready = server.get("/readyz");
+    assert!(ready.contains("upstream lost"), "an unready sidecar takes its pod with it: {ready}");
+    assert!(server.metric("reprise_degraded{reason=\"upstream_lost\"}") > 0.0);
+    let failures = format!("reprise_upstream_connect_failures_total{{broker=\"{gone}\"}}");
+    assert!(server.metric(&failures) >= 2.0);
 }
 
 #[test]

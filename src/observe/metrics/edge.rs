@@ -86,6 +86,12 @@ impl Metrics {
         }
     }
 
+    /// A broker of the cluster could not be reached.
+    pub fn upstream_connect_failed(&self, broker: &str) {
+        let broker = self.word(&names::UPSTREAM_CONNECT_FAILURES, broker);
+        self.add(&names::UPSTREAM_CONNECT_FAILURES, &[broker], 1);
+    }
+
     /// Whether anything can be served.
     pub fn set_ready(&self, ready: bool) {
         self.set(&names::READY, &[], if ready { 1.0 } else { 0.0 });

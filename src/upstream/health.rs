@@ -1,0 +1,70 @@
+//! Which brokers could not be reached: said once each, counted always.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::observe::Metrics;
+use crate::upstream::{Address, UpstreamError};
+
+/// Addresses remembered at most.
+const ADDRESSES_MAX: usize = 4_096;
+
+/// What dialling has come to.
+#[derive(Debug)]
+pub(super) struct Health {
+    metrics: Metrics,
+    away: Mutex<BTreeSet<Address>>,
+    /// Nobody answers at all.
+    lost: AtomicBool,
+}
+
+impl Health {
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self { metrics, away: Mutex::default(), lost: AtomicBool::new(false) }
+    }
+
+    /// A broker was reached.
+    pub(super) fn reached(&self, address: &Address) {
+        self.set_lost(false);
+        if self.away().remove(address) {
+            tracing::info!(broker = %address, "the broker can be reached again");
+        }
+    }
+
+    /// A broker could not be reached.
+    pub(super) fn failed(&self, address: &Address, error: &UpstreamError) {
+        self.metrics.upstream_connect_failed(&address.to_string());
+        let mut away = self.away();
+        let is_news = away.len() < ADDRESSES_MAX && away.insert(address.clone());
+        drop(away);
+        if is_news {
+            tracing::warn!(%error, "its clients' connections are closed until it answers");
+        } else {
+            tracing::debug!(%error, "still");
+        }
+    }
+
+    /// No broker at all could be reached.
+    pub(super) fn nobody(&self) {
+        self.set_lost(true);
+    }
+
+    /// Whether no broker at all could be reached, the last time one was looked for.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn set_lost(&self, lost: bool) {
+        if self.lost.swap(lost, Ordering::Relaxed) != lost {
+            self.metrics.set_degraded("upstream_lost", lost);
+            if lost {
+                tracing::error!("no broker of the cluster can be reached");
+            }
+        }
+    }
+
+    fn away(&self) -> MutexGuard<'_, BTreeSet<Address>> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

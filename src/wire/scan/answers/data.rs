@@ -1,0 +1,80 @@
+//! Answers that carry records, or take them.
+
+use crate::wire::scan::schema::{I16, I32, I64, Kind, Schema, Tagged, UUID, always, since, within};
+
+/// Since version 10, in which it may name brokers.
+pub(super) const PRODUCE: Schema = Schema {
+    flexible: 9,
+    fields: &[
+        always(Kind::Structs(
+            &[
+                within(0, 12, Kind::Text), // name
+                since(13, UUID),           // topic_id
+                always(Kind::Structs(
+                    &[
+                        always(I32), // index
+                        always(I16), // error_code
+                        always(I64), // base_offset
+                        always(I64), // log_append_time_ms
+                        always(I64), // log_start_offset
+                        always(Kind::Structs(
+                            &[
+                                always(I32),        // batch_index
+                                always(Kind::Text), // batch_index_error_message
+                            ],
+                            &[],
+                        )),
+                        always(Kind::Text), // error_message
+                    ],
+                    &[Tagged {
+                        tag: 0, // current_leader: leader_id, leader_epoch
+                        versions: (10, i16::MAX),
+                        kind: Kind::Struct(&[always(I32), always(I32)], &[]),
+                    }],
+                )),
+            ],
+            &[],
+        )),
+        always(I32), // throttle_time_ms
+    ],
+    tagged: &[Tagged {
+        tag: 0, // node_endpoints: node_id, host, port, rack
+        versions: (10, i16::MAX),
+        kind: Kind::Structs(
+            &[always(I32), always(Kind::Text), always(I32), always(Kind::Text)],
+            &[],
+        ),
+    }],
+};
+
+/// Version 4 only, in which single records are read back.
+pub(super) const FETCH: Schema = Schema {
+    flexible: 12,
+    fields: &[
+        always(I32), // throttle_time_ms
+        always(Kind::Structs(
+            &[
+                always(Kind::Text), // topic
+                always(Kind::Structs(
+                    &[
+                        always(I32), // partition_index
+                        always(I16), // error_code
+                        always(I64), // high_watermark
+                        always(I64), // last_stable_offset
+                        always(Kind::Structs(
+                            &[
+                                always(I64), // producer_id
+                                always(I64), // first_offset
+                            ],
+                            &[],
+                        )),
+                        always(Kind::Blob), // records
+                    ],
+                    &[],
+                )),
+            ],
+            &[],
+        )),
+    ],
+    tagged: &[],
+};

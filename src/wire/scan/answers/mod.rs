@@ -1,0 +1,31 @@
+//! Layouts of the answers that are read on their way from a broker to a client. A broker is
+//! believed no more than a client: its counts are held against its bytes as well.
+
+mod cluster;
+mod data;
+mod groups;
+#[cfg(test)]
+mod tests;
+
+use super::Schema;
+use crate::wire::api::Api;
+
+/// The layout of an answer; `None` for one that is never read here.
+pub(in crate::wire) fn of(api: Api) -> Option<&'static Schema> {
+    Some(match api {
+        Api::ApiVersions => &cluster::API_VERSIONS,
+        Api::Metadata => &cluster::METADATA,
+        Api::FindCoordinator => &cluster::FIND_COORDINATOR,
+        Api::DescribeCluster => &cluster::DESCRIBE_CLUSTER,
+        Api::JoinGroup => &groups::JOIN_GROUP,
+        Api::SyncGroup => &groups::SYNC_GROUP,
+        Api::Heartbeat => &groups::HEARTBEAT,
+        Api::LeaveGroup => &groups::LEAVE_GROUP,
+        Api::OffsetCommit => &groups::OFFSET_COMMIT,
+        Api::OffsetFetch => &groups::OFFSET_FETCH,
+        Api::Fetch => &data::FETCH,
+        Api::Produce => &data::PRODUCE,
+        Api::ConsumerGroupHeartbeat => &groups::CONSUMER_GROUP_HEARTBEAT,
+        _ => return None,
+    })
+}

@@ -1,0 +1,156 @@
+//! Every answer is walked to its last byte, whatever its version.
+
+use bytes::BytesMut;
+use kafka_protocol::messages as m;
+use kafka_protocol::protocol::{Encodable, StrBytes};
+
+use super::*;
+use crate::wire::scan::check;
+
+/// Every version of a fully filled answer is walked to its last byte.
+fn walks<R: Encodable>(api: Api, answer: impl Fn(i16) -> R) {
+    let schema = of(api).unwrap();
+    let (min, max) = api.served();
+    for version in min..=max {
+        let mut bytes = BytesMut::new();
+        answer(version).encode(&mut bytes, version).unwrap();
+        assert_eq!(check(schema, version, &bytes), Ok(bytes.len()), "{api:?} v{version}");
+        for end in 0..bytes.len() {
+            let whole = check(schema, version, &bytes[..end]) == Ok(end);
+            assert!(!whole, "{api:?} v{version} cut at {end} is seen to be cut");
+        }
+    }
+}
+
+fn text(text: &str) -> StrBytes {
+    StrBytes::from_string(text.to_owned())
+}
+
+#[test]
+fn answers_about_the_cluster_are_walked_whole() {
+    walks(Api::ApiVersions, |version| {
+        let mut answer = m::ApiVersionsResponse::default();
+        answer.api_keys.push(m::api_versions_response::ApiVersion::default());
+        if version >= 3 {
+            let mut feature = m::api_versions_response::FinalizedFeatureKey::default();
+            feature.name = text("metadata.version");
+            answer.finalized_features.push(feature);
+            answer.finalized_features_epoch = 7;
+            answer.zk_migration_ready = true;
+        }
+        answer
+    });
+    walks(Api::Metadata, |_| {
+        let mut answer = m::MetadataResponse::default();
+        let mut broker = m::metadata_response::MetadataResponseBroker::default();
+        broker.host = text("kafka-1");
+        answer.brokers.push(broker);
+        answer.cluster_id = Some(text("c"));
+        let mut topic = m::metadata_response::MetadataResponseTopic::default();
+        topic.name = Some(m::TopicName(text("orders")));
+        let mut partition = m::metadata_response::MetadataResponsePartition::default();
+        partition.replica_nodes = vec![1.into(), 2.into()];
+        partition.isr_nodes = vec![1.into()];
+        topic.partitions.push(partition);
+        answer.topics.push(topic);
+        answer
+    });
+    walks(Api::FindCoordinator, |version| {
+        let mut answer = m::FindCoordinatorResponse::default();
+        if version >= 4 {
+            let mut one = m::find_coordinator_response::Coordinator::default();
+            one.key = text("g");
+            one.host = text("kafka-1");
+            answer.coordinators.push(one);
+        } else {
+            answer.host = text("kafka-1");
+        }
+        answer
+    });
+    walks(Api::DescribeCluster, |_| {
+        let mut answer = m::DescribeClusterResponse::default();
+        answer.brokers.push(m::describe_cluster_response::DescribeClusterBroker::default());
+        answer
+    });
+}
+
+#[test]
+fn answers_about_groups_are_walked_whole() {
+    walks(Api::JoinGroup, |_| {
+        let mut answer = m::JoinGroupResponse::default();
+        answer.protocol_name = Some(text("range"));
+        let mut member = m::join_group_response::JoinGroupResponseMember::default();
+        member.member_id = text("m");
+        member.metadata = bytes::Bytes::from_static(b"abc");
+        answer.members.push(member);
+        answer
+    });
+    walks(Api::SyncGroup, |_| {
+        let mut answer = m::SyncGroupResponse::default();
+        answer.assignment = bytes::Bytes::from_static(b"abc");
+        answer
+    });
+    walks(Api::Heartbeat, |_| m::HeartbeatResponse::default());
+    walks(Api::ConsumerGroupHeartbeat, |_| {
+        use m::consumer_group_heartbeat_response as r;
+        let mut topic = r::TopicPartitions::default();
+        topic.partitions = vec![1, 2];
+        let mut assignment = r::Assignment::default();
+        assignment.topic_partitions = vec![topic];
+        let mut answer = m::ConsumerGroupHeartbeatResponse::default();
+        answer.assignment = Some(assignment);
+        answer
+    });
+    walks(Api::LeaveGroup, |version| {
+        let mut answer = m::LeaveGroupResponse::default();
+        if version >= 3 {
+            answer.members.push(m::leave_group_response::MemberResponse::default());
+        }
+        answer
+    });
+    walks(Api::OffsetCommit, |_| {
+        let mut answer = m::OffsetCommitResponse::default();
+        let mut topic = m::offset_commit_response::OffsetCommitResponseTopic::default();
+        topic.partitions.push(m::offset_commit_response::OffsetCommitResponsePartition::default());
+        answer.topics.push(topic);
+        answer
+    });
+    walks(Api::OffsetFetch, |version| {
+        use m::offset_fetch_response as r;
+        let mut answer = m::OffsetFetchResponse::default();
+        if version >= 8 {
+            let mut group = r::OffsetFetchResponseGroup::default();
+            let mut topic = r::OffsetFetchResponseTopics::default();
+            topic.partitions.push(r::OffsetFetchResponsePartitions::default());
+            group.topics.push(topic);
+            answer.groups.push(group);
+        } else {
+            let mut topic = r::OffsetFetchResponseTopic::default();
+            topic.partitions.push(r::OffsetFetchResponsePartition::default());
+            answer.topics.push(topic);
+        }
+        answer
+    });
+}
+
+#[test]
+fn a_fetch_of_version_4_is_walked_whole() {
+    use m::fetch_response as r;
+    let mut partition = r::PartitionData::default();
+    partition.aborted_transactions = Some(vec![r::AbortedTransaction::default()]);
+    partition.records = Some(bytes::Bytes::from_static(b"records"));
+    let mut topic = r::FetchableTopicResponse::default();
+    topic.partitions = vec![partition];
+    let mut answer = m::FetchResponse::default();
+    answer.responses = vec![topic];
+    let mut bytes = BytesMut::new();
+    answer.encode(&mut bytes, 4).unwrap();
+    assert_eq!(check(of(Api::Fetch).unwrap(), 4, &bytes), Ok(bytes.len()));
+}
+
+#[test]
+fn a_count_a_broker_makes_up_is_refused() {
+    let lie = [0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff];
+    assert!(check(of(Api::Metadata).unwrap(), 3, &lie).is_err());
+    assert!(check(of(Api::OffsetCommit).unwrap(), 3, &lie).is_err());
+}
