@@ -73,6 +73,11 @@ const BAD: &[(&str, &str, &str)] = &[
     ("upstream: {bootstrap: x}\n", "1:23", "\"x\" is no address; such as 127.0.0.1:9092"),
     ("upstream: {bootstrap: 'a:1, b:0'}\n", "1:23", "b:0: a broker needs a real port"),
     ("upstream: {bootstrap: []}\n", "1:23", "names no broker"),
+    (
+        "upstream: {bootstrap: a:1}\ntopics: {list: [{name: orders}]}\n",
+        "2:9",
+        "in front of a cluster they are the cluster's",
+    ),
     ("upstream: {connect_timeout: 1s}\n", "1:11", "upstream.bootstrap: is missing"),
     ("upstream:\n", "1:10", "upstream.bootstrap: is missing"),
     ("upstream: {bootstrap: a:1, connect_timeout: 1h}\n", "1:45", "from 10ms to 5m"),

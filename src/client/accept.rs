@@ -1,5 +1,6 @@
 //! Accepts connections within the limits and runs each in a task of its own.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,14 +53,21 @@ pub async fn accept(
     let mut loops = JoinSet::new();
     let sockets = std::mem::take(&mut listener.sockets);
     let listener = Arc::new(listener);
+    let mut doors = BTreeMap::new();
     for socket in sockets {
         loops.spawn(accept_on(acceptor.clone(), Arc::clone(&listener), socket, None, stop.clone()));
     }
     loop {
         tokio::select! {
             Some(OpenDoor { node, reply }) = asked.recv() => {
+                if let Some(distance) = doors.get(&node) {
+                    // Asked twice at once: it is open by now.
+                    reply.send(Some(*distance)).unwrap_or_default();
+                    continue;
+                }
                 let door = listener.open_door(node).await;
                 let distance = door.as_ref().map(|(_, distance)| *distance);
+                doors.extend(distance.map(|distance| (node, distance)));
                 if let Some((socket, distance)) = door {
                     let port = listener.address.port().saturating_add(distance);
                     tracing::info!(listener = listener.name, node, port, "a broker has a port");
@@ -152,8 +160,11 @@ impl Acceptor {
         let token = arrived.or_else(|| self.router.tokens.issue(&listener.scheme));
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let advertised = listener.advertise(token);
-        let conn = Conn::new(id, peer, advertised, token, listener.group.clone())
-            .behind(listener.doors.clone(), node);
+        let conn = Conn::new(id, peer, advertised, token, listener.group.clone()).behind(
+            listener.doors.clone(),
+            node,
+            listener.advertise(None).1,
+        );
         let connection =
             Connection { conn, router: Arc::clone(&self.router), limits, stop: stop.clone() };
         let name = listener.name.clone();

@@ -189,7 +189,8 @@ impl Serving<'_> {
     async fn turn(&mut self) -> Result<(), Cause> {
         self.pass_answers().await?;
         let flushed = self.link.as_ref().is_none_or(|link| link.writer.is_empty());
-        if let Some(frame) = self.held.take_if(|_| self.due.is_empty() && flushed) {
+        let alone = flushed && self.due.is_empty() && self.between_answers();
+        if let Some(frame) = self.held.take_if(|_| alone) {
             return self.take_alone(frame).await;
         }
         let room = self.held.is_none() && flushed && self.due.len() < OVERLAP_MAX;
@@ -197,6 +198,11 @@ impl Serving<'_> {
             return Ok(());
         }
         self.wait(room).await
+    }
+
+    /// No answer of the broker is half forwarded.
+    fn between_answers(&self) -> bool {
+        self.link.as_ref().is_none_or(|link| link.reader.is_between_answers())
     }
 
     /// Waits for bytes or an answer; each branch is cancel-safe.
@@ -207,7 +213,8 @@ impl Serving<'_> {
             Some(link) => (Some(&mut link.reader), Some(&mut link.writer)),
             None => (None, None),
         };
-        let from_here = matches!(due.front(), Some(Due::Here(_)));
+        let between = reader.as_ref().is_none_or(|reader| reader.is_between_answers());
+        let from_here = between && matches!(due.front(), Some(Due::Here(_)));
         tokio::select! {
             biased;
             reply = first_of_here(due), if from_here => {
@@ -349,8 +356,9 @@ impl Serving<'_> {
             let asked = router.ask_rights(conn, self.linked().await?, head, unasked).await;
             asked.map_err(|error| connection.upstream_lost(&error))?;
         }
-        router.read_back(router.origins_ahead(head)).await;
-        Ok(())
+        // A nack that cannot be taken now is not refused: the producer tries again.
+        let read = router.read_back(router.origins_ahead(head)).await;
+        read.map_err(|error| connection.upstream_lost(&error))
     }
 
     async fn pass_on(&mut self, bytes: BytesMut) -> Result<(), Cause> {

@@ -184,6 +184,11 @@ impl Config {
         if self.topics.max_message_bytes > self.limits.frame_bytes {
             root.problem("topics", "max_message_bytes is larger than limits.frame_bytes");
         }
+        if self.upstream.is_some() && !self.topics.list.is_empty() {
+            let says =
+                "list makes topics of this node; in front of a cluster they are the cluster's";
+            root.problem("topics", says);
+        }
         if let Some(admin) = &self.admin.address
             && admin.port != 0
             && self.listen.iter().any(|l| l.address == *admin)

@@ -106,6 +106,10 @@ pub(super) enum Command {
         group: GroupId,
         member: MemberId,
     },
+    Silent {
+        group: GroupId,
+        member: MemberId,
+    },
     SlotOf {
         group: GroupId,
         member: MemberId,

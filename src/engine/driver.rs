@@ -143,6 +143,11 @@ impl Driver {
                     tracing::warn!(%error, "a member's leaving could not be journalled");
                 }
             }
+            Command::Silent { group, member } => {
+                if let Err(error) = self.ask(Input::Silent { group, member }) {
+                    tracing::warn!(%error, "a member's silence could not be journalled");
+                }
+            }
             Command::Policies(policies) => self.policies(policies),
             Command::Keep(reply) => {
                 let kept = self.keep();

@@ -101,6 +101,11 @@ impl Engine {
         self.tell(Command::Leave { group: group.clone(), member });
     }
 
+    /// A member is not heard of: what it has open returns to the queue, its slot stays its own.
+    pub fn silent(&self, group: &GroupId, member: MemberId) {
+        self.tell(Command::Silent { group: group.clone(), member });
+    }
+
     /// Other rules from now on.
     pub fn policies(&self, policies: Policies) {
         self.tell(Command::Policies(policies));

@@ -83,6 +83,14 @@ pub enum Input {
         /// Who.
         member: MemberId,
     },
+    /// A member is not heard of, and nobody has said that it is gone: what it has open returns to
+    /// the queue, its slot stays its own. Not answered.
+    Silent {
+        /// Which group.
+        group: GroupId,
+        /// Who.
+        member: MemberId,
+    },
     /// A kept dead letter was deleted: its origin may be forgotten. Not answered.
     DeadLetterGone {
         /// Which.

@@ -71,6 +71,7 @@ impl<S: Entries> Machine<S> {
             }
             Input::Join { token, group, member } => self.on_join(token, &group, member),
             Input::Leave { group, member } => self.on_member_lost(&group, &member),
+            Input::Silent { group, member } => self.on_member_silent(&group, &member),
             Input::DeadLetterGone { id } => self.on_dead_letter_gone(id),
             Input::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
             Input::Policies(policies) => {

@@ -8,7 +8,7 @@ use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 
 use crate::upstream::{Link, UpstreamError};
-use crate::wire::{Api, EncodeError, RequestHead, ResponseError, encode, encode_at};
+use crate::wire::{Api, EncodeError, RequestHead, ResponseError, decode_answer, encode, encode_at};
 
 /// Later answers name the new leader's address (KIP-951) behind the records, where it is not
 /// rewritten; a client of this version asks for Metadata instead. (Produce must not be cut: a
@@ -27,15 +27,22 @@ pub(super) fn unsupported(correlation_id: i32) -> Result<Bytes, EncodeError> {
 }
 
 /// The same in front of a cluster: what its broker serves, and of what is read on the way only
-/// versions that can be read.
+/// versions that can be read. A broker that is older than the client answers in version 0.
 pub(super) async fn relayed(
     link: &mut Link,
     head: &RequestHead,
     request: ApiVersionsRequest,
-) -> Result<ApiVersionsResponse, UpstreamError> {
-    let mut response = link.call(head, &request).await?;
+) -> Result<Bytes, UpstreamError> {
+    let answer = link.call_unread(head, &request).await?;
+    let error = answer.get(4..6).and_then(|code| code.first_chunk::<2>());
+    let unsupported = ResponseError::UnsupportedVersion.code().to_be_bytes();
+    if head.version > 0 && error == Some(&unsupported) {
+        return unsupported_relayed(link, head.correlation_id).await;
+    }
+    let mut response: ApiVersionsResponse =
+        decode_answer(head.api, head.version, head.correlation_id, &answer)?;
     clamp(&mut response.api_keys);
-    Ok(response)
+    Ok(encode(head, &response)?)
 }
 
 /// The answer to a version we do not know, in front of a cluster.
@@ -51,7 +58,8 @@ pub(super) async fn unsupported_relayed(
         client_id: None,
         body: Bytes::new(),
     };
-    let mut response = relayed(link, &head, ApiVersionsRequest::default()).await?;
+    let mut response = link.call(&head, &ApiVersionsRequest::default()).await?;
+    clamp(&mut response.api_keys);
     response.error_code = ResponseError::UnsupportedVersion.code();
     Ok(encode_at(Api::ApiVersions, 0, correlation_id, &response)?)
 }

@@ -26,6 +26,8 @@ pub struct Conn {
     pub node: Option<i32>,
     /// Where the cluster's brokers are found, in front of a cluster.
     doors: Option<Arc<Doors>>,
+    /// The listener's own port, as clients are told it: doors lie behind it.
+    doors_from: u16,
     client: Mutex<ClientId>,
     members: Mutex<BTreeMap<GroupId, MemberId>>,
     /// Whether the cluster lets this connection READ a group, where it was asked.
@@ -51,6 +53,7 @@ impl Conn {
             group,
             node: None,
             doors: None,
+            doors_from: 0,
             client: Mutex::new(ClientId::new("")),
             members: Mutex::default(),
             rights: Mutex::default(),
@@ -59,16 +62,15 @@ impl Conn {
     }
 
     /// The same in front of a cluster: meant for `node`, its brokers behind `doors`.
-    pub fn behind(self, doors: Option<Arc<Doors>>, node: Option<i32>) -> Self {
-        Self { node, doors, ..self }
+    pub fn behind(self, doors: Option<Arc<Doors>>, node: Option<i32>, doors_from: u16) -> Self {
+        Self { node, doors, doors_from, ..self }
     }
 
     /// What a client is told instead of the address of that broker; `None`: there is no port for
     /// it, and its real address is never told.
     pub(super) async fn address_of(&self, node: i32) -> Option<(String, u16)> {
         let distance = self.doors.as_ref()?.distance(node).await?;
-        let (host, port) = &self.advertised;
-        Some((host.clone(), port.checked_add(distance)?))
+        Some((self.advertised.0.clone(), self.doors_from.checked_add(distance)?))
     }
 
     /// What the client called itself in its last request.
@@ -90,7 +92,8 @@ impl Conn {
         self.rights.lock().unwrap_or_else(PoisonError::into_inner).get(group).copied()
     }
 
-    pub(super) fn learn_right(&self, group: &GroupId, may: bool) {
+    /// What the cluster has said of that.
+    pub fn learn_right(&self, group: &GroupId, may: bool) {
         self.rights.lock().unwrap_or_else(PoisonError::into_inner).insert(group.clone(), may);
     }
 

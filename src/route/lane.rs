@@ -63,7 +63,7 @@ impl Router {
 pub(super) fn without_ours(router: &Router, metadata: &Bytes) -> Bytes {
     match Subscription::parse(metadata) {
         Ok(mut subscription) if subscription.owned.is_some() => {
-            subscription.strip_owned(|topic| router.names.is_ours(topic));
+            subscription.strip_owned(|topic| router.is_own(&TopicName::new(topic)));
             subscription.to_bytes()
         }
         // Not a consumer's, or nothing owned: as it came.

@@ -13,6 +13,9 @@ use crate::group::member_key;
 use crate::model::{ClientId, GroupId, MemberId, MonoMs, TopicName};
 use crate::wire::assignment::Subscription;
 
+/// A member that was not heard of for so long is gone: longer than a coordinator is away, or than
+/// the others of a group take to join.
+const GONE_MS: u64 = 30 * 60 * 1000;
 /// Members remembered at most; more than any pod has.
 const MEMBERS_MAX: usize = 100_000;
 
@@ -31,6 +34,17 @@ struct Known {
     has_epoch: bool,
     /// What it calls itself, and where it is.
     client: (ClientId, String),
+    /// It was not heard of for its session timeout, and this was said.
+    is_silent: bool,
+}
+
+/// A member that is not heard of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unheard {
+    /// For its session timeout: its coordinator may be away, or it waits for others to join.
+    Silent,
+    /// For so long that it is gone, whatever happened.
+    Gone,
 }
 
 /// A member, for people.
@@ -160,6 +174,7 @@ impl Members {
                 ours: Vec::new(),
                 has_epoch: false,
                 client: (ClientId::new(""), String::new()),
+                is_silent: false,
             },
         );
         group.protocol = protocol;
@@ -188,7 +203,7 @@ impl Members {
         let mut groups = self.lock();
         let known: usize = groups.values().map(|group| group.members.len()).sum();
         match groups.get_mut(group).and_then(|group| group.members.get_mut(key)) {
-            Some(known) => known.heard = now,
+            Some(known) => (known.heard, known.is_silent) = (now, false),
             None if known < MEMBERS_MAX => {
                 let group = groups.entry(group.clone()).or_default();
                 let known = Known {
@@ -199,6 +214,7 @@ impl Members {
                     ours: Vec::new(),
                     has_epoch: false,
                     client: (ClientId::new(""), String::new()),
+                    is_silent: false,
                 };
                 group.members.insert(key.clone(), known);
             }
@@ -273,20 +289,31 @@ impl Members {
         }
     }
 
-    /// Takes out who was not heard of for its session timeout.
-    pub(super) fn expire(&self, now: MonoMs) -> Vec<(GroupId, MemberId)> {
-        let mut silent = Vec::new();
+    /// Members that were not heard of for their session timeout, told once; and those that were
+    /// not for so long that they are taken out.
+    pub(super) fn unheard(&self, now: MonoMs) -> Vec<(GroupId, MemberId, Unheard)> {
+        let mut unheard = Vec::new();
         self.lock().retain(|name, group| {
-            let silent_here = group.members.iter();
-            let silent_here = silent_here.filter(|(_, m)| now.since(m.heard) > m.session_ms);
-            let keys: Vec<MemberId> = silent_here.map(|(key, _)| key.clone()).collect();
-            for key in keys {
+            let mut gone = Vec::new();
+            for (key, known) in &mut group.members {
+                let quiet_ms = now.since(known.heard);
+                let word = if quiet_ms > known.session_ms.max(GONE_MS) {
+                    gone.push(key.clone());
+                    Unheard::Gone
+                } else if quiet_ms > known.session_ms && !known.is_silent {
+                    known.is_silent = true;
+                    Unheard::Silent
+                } else {
+                    continue;
+                };
+                unheard.push((name.clone(), key.clone(), word));
+            }
+            for key in gone {
                 group.remove(&key);
-                silent.push((name.clone(), key));
             }
             !group.members.is_empty()
         });
-        silent
+        unheard
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<GroupId, Group>> {
@@ -309,17 +336,33 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_member_is_gone_after_its_own_session_timeout() {
+    fn a_member_is_silent_after_its_own_session_timeout_and_gone_much_later() {
         let (members, group) = (Members::new(45_000), GroupId::from("shop"));
+        let told = |at: u64| -> Vec<(String, Unheard)> {
+            let unheard = members.unheard(MonoMs(at)).into_iter();
+            unheard.map(|(_, key, word)| (key.to_string(), word)).collect()
+        };
         members.joined(&group, joined("a", 10_000), MonoMs(0));
         members.joined(&group, joined("b", 30_000), MonoMs(0));
         members.heard(&group, &"restarted".into(), MonoMs(0));
-        assert_eq!(members.expire(MonoMs(10_000)), []);
-        assert_eq!(members.expire(MonoMs(10_001)), [(group.clone(), "a".into())]);
+        assert_eq!(told(10_000), []);
+        assert_eq!(told(10_001), [("a".to_owned(), Unheard::Silent)]);
+        assert_eq!(told(10_002), [], "told once");
+        members.heard(&group, &"a".into(), MonoMs(20_000));
         members.heard(&group, &"b".into(), MonoMs(30_000));
-        assert_eq!(members.expire(MonoMs(30_001)), []);
-        assert_eq!(members.expire(MonoMs(45_001)), [(group.clone(), "restarted".into())]);
-        assert!(members.subscription(&group, &"b".into()).is_some(), "it was heard of since");
+        assert_eq!(told(30_001), [("a".to_owned(), Unheard::Silent)], "heard of meanwhile");
+        assert_eq!(told(45_001), [("restarted".to_owned(), Unheard::Silent)]);
+        let gone = GONE_MS + 20_001;
+        assert_eq!(
+            told(gone),
+            [
+                ("a".to_owned(), Unheard::Gone),
+                ("b".to_owned(), Unheard::Silent),
+                ("restarted".to_owned(), Unheard::Gone),
+            ]
+        );
+        assert!(members.subscription(&group, &"b".into()).is_some());
+        assert_eq!(members.subscription(&group, &"a".into()), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::group::GoneCause;
 use crate::observe::Metrics;
 use crate::route::Router;
+use crate::route::members::Unheard;
 
 /// How often silent members of the cluster's groups are looked for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -33,17 +34,38 @@ pub async fn run(engine: Engine, metrics: Metrics, mut events: UnboundedReceiver
     }
 }
 
-/// In front of a cluster nobody tells us who is gone: a member that is not heard of for its session
-/// timeout is. One long-lived task, spawned by the server.
+/// In front of a cluster nobody tells us who is gone: members are missed when they are not heard
+/// of. One long-lived task, spawned by the server.
 pub async fn watch(router: Arc<Router>) {
     if router.upstream.is_none() {
         return;
     }
+    remembered(&router).await;
     loop {
         tokio::time::sleep(LOOK).await;
-        for (group, member) in router.members.expire(router.clock.now().mono) {
-            tracing::info!(%group, %member, "a member is no longer heard of");
-            router.engine.leave(&group, member);
+        for (group, member, unheard) in router.members.unheard(router.clock.now().mono) {
+            tracing::info!(%group, %member, ?unheard, "a member is not heard of");
+            match unheard {
+                Unheard::Silent => router.engine.silent(&group, member),
+                Unheard::Gone => router.engine.leave(&group, member),
+            }
+        }
+    }
+}
+
+/// Who held a slot before a restart is missed like anybody else.
+async fn remembered(router: &Router) {
+    let groups = match router.engine.groups().await {
+        Ok(groups) => groups,
+        Err(error) => {
+            tracing::warn!(%error, "members of before the start are not known");
+            return;
+        }
+    };
+    let now = router.clock.now().mono;
+    for group in groups {
+        for member in group.slots.iter().filter_map(|slot| slot.member.as_ref()) {
+            router.members.heard(&group.group, member, now);
         }
     }
 }

@@ -3,6 +3,8 @@
 //! A retry topic always has a position, never −1: a client told −1 would run its reset policy, and
 //! `latest` skips what waits. A caller without a slot gets the snapshot's position 0.
 
+use std::time::Duration;
+
 use kafka_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic, OffsetFetchResponseTopics,
@@ -19,6 +21,9 @@ use crate::wire::{RequestHead, ResponseError};
 
 /// Several groups in one request (KIP-709).
 const BATCHED_SINCE: i16 = 8;
+
+/// How long an answer of the cluster waits for the engine to note its offsets.
+const NOTING: Duration = Duration::from_secs(5);
 
 /// One answered partition.
 struct Found {
@@ -168,7 +173,7 @@ fn keep(
     topic: &TopicName,
     partitions: &[i32],
 ) -> bool {
-    let is_ours = router.place(&router.names.canonical(topic)).is_some();
+    let is_ours = router.is_own(&router.names.canonical(topic));
     if is_ours {
         ours.push((topic.clone(), partitions.to_vec()));
     }
@@ -178,14 +183,17 @@ fn keep(
 /// Offsets the cluster holds: the engine hears of those that are new.
 async fn seen(router: &Router, group: &GroupId, topic: &TopicName, known: Vec<(i32, i64)>) {
     let news = known.into_iter().filter(|(partition, offset)| {
-        *offset >= 0 && router.positions.see(group, topic, *partition, *offset)
+        *offset >= 0 && router.positions.is_news(group, topic, *partition, *offset)
     });
     let news: Vec<_> = news.map(|(p, offset)| (topic.clone(), p, offset)).collect();
     if news.is_empty() {
         return;
     }
-    if let Err(error) = router.engine.origin_commits(group, news).await {
-        tracing::warn!(%group, %error, "a committed offset could not be noted");
+    let noting = router.engine.origin_commits(group, news.clone());
+    match tokio::time::timeout(NOTING, noting).await {
+        Ok(Ok(())) => router.positions.see(group, news),
+        Ok(Err(error)) => tracing::warn!(%group, %error, "a committed offset is not noted"),
+        Err(_) => tracing::warn!(%group, "a committed offset is not noted in time"),
     }
 }
 

@@ -8,9 +8,10 @@ use lru::LruCache;
 
 use crate::model::Origin;
 use crate::route::Router;
+use crate::upstream::UpstreamError;
 use crate::wire::batch::RawRecord;
 
-/// How long one record may take to be read back.
+/// How long all records of one Produce may take to be read back.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Records remembered at most.
 const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
@@ -57,23 +58,22 @@ impl Origins {
 }
 
 impl Router {
-    /// Reads back what is not at hand of these records; one that cannot be read stays away, and
-    /// the nack that names it is refused.
-    pub async fn read_back(&self, origins: Vec<Origin>) {
-        let Some(upstream) = &self.upstream else { return };
-        for origin in origins {
-            if self.origins.get(&origin).is_some() {
-                continue;
-            }
-            match tokio::time::timeout(PATIENCE, upstream.read_record(&origin)).await {
-                Ok(Ok(Some(record))) => self.origins.put(origin, record),
-                Ok(Ok(None)) => {}
-                Ok(Err(error)) => {
-                    tracing::warn!(%origin, %error, "a failed record cannot be read back");
+    /// Reads back what is not at hand of these records. One that is not there stays away, and the
+    /// nack that names it is refused; an error means that it may be there another time.
+    pub async fn read_back(&self, origins: Vec<Origin>) -> Result<(), UpstreamError> {
+        let Some(upstream) = &self.upstream else { return Ok(()) };
+        let reading = async {
+            for origin in origins {
+                if self.origins.get(&origin).is_none()
+                    && let Some(record) = upstream.read_record(&origin).await?
+                {
+                    self.origins.put(origin, record);
                 }
-                Err(_) => tracing::warn!(%origin, "a failed record cannot be read back in time"),
             }
-        }
+            Ok(())
+        };
+        let read = tokio::time::timeout(PATIENCE, reading).await;
+        read.unwrap_or(Err(UpstreamError::TooSlow))
     }
 }
 

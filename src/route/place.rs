@@ -38,12 +38,19 @@ impl Router {
                 }
             };
         }
-        self.broker.topics.find(name).map(Place::Local)
+        // In front of a cluster there are no topics of this one.
+        let local = self.upstream.is_none().then(|| self.broker.topics.find(name)).flatten();
+        local.map(Place::Local)
+    }
+
+    /// Whether a retry or dead-letter topic is meant.
+    pub(super) fn is_own(&self, name: &TopicName) -> bool {
+        matches!(self.place(name), Some(Place::Retry(_) | Place::DeadLetters(_)))
     }
 
     /// The place of a name, for this client: what the cluster does not let it READ is refused.
     pub(super) fn place_for(&self, conn: &Conn, name: &TopicName) -> Result<Place, ResponseError> {
-        let denied = |group| conn.may_read(&group) == Some(false);
+        let denied = |group| conn.may_read(&group) != Some(true);
         if self.upstream.is_some() && self.names.group_of(name).is_some_and(denied) {
             return Err(ResponseError::TopicAuthorizationFailed);
         }

@@ -33,15 +33,24 @@ impl Positions {
         self.lock().get(&(group.clone(), topic.clone(), partition)).copied()
     }
 
-    /// Remembers an offset; whether it is another one than before.
-    pub(super) fn see(
+    /// Whether an offset is another one than before. It is remembered by [`Positions::see`], once
+    /// the engine knows.
+    pub(super) fn is_news(
         &self,
         group: &GroupId,
         topic: &TopicName,
         partition: i32,
         offset: i64,
     ) -> bool {
-        self.lock().put((group.clone(), topic.clone(), partition), offset) != Some(offset)
+        self.committed(group, topic, partition) != Some(offset)
+    }
+
+    /// Remembers offsets.
+    pub(super) fn see(&self, group: &GroupId, offsets: Vec<(TopicName, i32, i64)>) {
+        let mut known = self.lock();
+        for (topic, partition, offset) in offsets {
+            known.put((group.clone(), topic, partition), offset);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, LruCache<Key, i64>> {
@@ -58,9 +67,12 @@ mod tests {
         let (positions, group, topic) =
             (Positions::default(), GroupId::from("shop"), TopicName::from("orders"));
         assert_eq!(positions.committed(&group, &topic, 0), None);
-        assert!(positions.see(&group, &topic, 0, 7));
-        assert!(!positions.see(&group, &topic, 0, 7), "nothing new");
-        assert!(positions.see(&group, &topic, 0, 3), "a reset is news");
+        assert!(positions.is_news(&group, &topic, 0, 7));
+        assert!(positions.is_news(&group, &topic, 0, 7), "until it is seen");
+        positions.see(&group, vec![(topic.clone(), 0, 7)]);
+        assert!(!positions.is_news(&group, &topic, 0, 7), "nothing new");
+        assert!(positions.is_news(&group, &topic, 0, 3), "a reset is news");
+        positions.see(&group, vec![(topic.clone(), 0, 3)]);
         assert_eq!(positions.committed(&group, &topic, 0), Some(3));
         assert_eq!(positions.committed(&group, &topic, 1), None);
     }

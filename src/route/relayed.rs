@@ -37,9 +37,7 @@ impl Router {
     ) -> Result<Reply, AnswerError> {
         let h = &head;
         match head.api {
-            Api::ApiVersions => {
-                self.asked(h, async |r| api_versions::relayed(link, h, r).await).await
-            }
+            Api::ApiVersions => Ok(Reply::Frame(api_versions::relayed(link, h, decode(h)?).await?)),
             Api::Metadata => {
                 self.asked(h, async |r| metadata::relayed(self, conn, link, h, r).await).await
             }

@@ -36,6 +36,9 @@ pub enum UpstreamError {
         /// The number in the answer.
         found: i32,
     },
+    /// It takes longer than anybody waits.
+    #[error("the broker does not answer in time")]
+    TooSlow,
     /// An answer that cannot be read.
     #[error(transparent)]
     Answer(#[from] AnswerError),

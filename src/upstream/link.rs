@@ -79,15 +79,6 @@ impl Link {
         }
     }
 
-    /// Sends a request that was read whole and waits for its answer: a frame without its length
-    /// prefix. Nothing else may be due.
-    pub async fn forward(&mut self, frame: &Bytes) -> Result<Bytes, UpstreamError> {
-        let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-        self.writer.half.write_all(&len.to_be_bytes()).await?;
-        self.writer.half.write_all(frame).await?;
-        self.answer().await
-    }
-
     /// Asks on the client's behalf, in the words of `head`: same version, same client id.
     pub async fn call<Req>(
         &mut self,
@@ -99,6 +90,18 @@ impl Link {
         Req::Response: Decodable,
     {
         self.call_at(head.api, head.version, head, request).await
+    }
+
+    /// The same; the answer is not read.
+    pub async fn call_unread<Req: Request>(
+        &mut self,
+        head: &RequestHead,
+        request: &Req,
+    ) -> Result<Bytes, UpstreamError> {
+        let client = head.client_id.as_ref().map(crate::model::ClientId::as_str);
+        let frame = encode_request(head.api, head.version, head.correlation_id, client, request)?;
+        self.writer.half.write_all(&frame).await?;
+        self.answer().await
     }
 
     /// The same for another API than the client asked for.
@@ -172,6 +175,11 @@ impl LinkReader {
             }
         }
         Ok(Arrived::Passing(self.buffer.split_to(end)))
+    }
+
+    /// Whether no answer is half forwarded: nothing else may be sent to the client in between.
+    pub fn is_between_answers(&self) -> bool {
+        self.passing == 0
     }
 
     /// Reads once. An end of the stream is an error: a broker owes answers or nothing.

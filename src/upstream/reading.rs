@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{FetchRequest, FetchResponse, MetadataRequest, MetadataResponse};
 use kafka_protocol::protocol::StrBytes;
@@ -27,6 +28,18 @@ const RECORD_BYTES_MAX: usize = 64 << 20;
 const FETCH_BYTES: i32 = 1 << 20;
 const FETCH_WAIT_MS: i32 = 500;
 
+/// A leader that has moved is asked for again, this often in all.
+const ASKED_MAX: usize = 3;
+
+/// What a leader has to say of an origin.
+enum Found {
+    Record(RawRecord),
+    /// It is not there, or not for us.
+    Nothing,
+    /// Somebody else leads the partition.
+    Moved,
+}
+
 /// Leaders remembered at most; one that is forgotten is asked for again.
 const LEADERS_MAX: usize = 10_000;
 
@@ -43,15 +56,30 @@ struct State {
 
 impl Upstream {
     /// The record at `origin`; `None`: it is not there any more, or not readable without the
-    /// client's credentials.
+    /// client's credentials. An error may be another time.
     pub async fn read_record(&self, origin: &Origin) -> Result<Option<RawRecord>, UpstreamError> {
+        for _ in 0..ASKED_MAX {
+            match self.ask_for(origin).await {
+                Ok(Found::Moved) => {}
+                Ok(Found::Record(record)) => return Ok(Some(record)),
+                // To close is how a broker treats those it does not know.
+                Ok(Found::Nothing) | Err(UpstreamError::Closed | UpstreamError::Io(_)) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn ask_for(&self, origin: &Origin) -> Result<Found, UpstreamError> {
         let mut own = self.own.0.lock().await;
         let partition = (origin.topic.clone(), origin.partition);
         let leader = match own.leaders.remove(&partition) {
             Some(leader) => leader,
             None => match self.leader(origin).await? {
                 Some(leader) => leader,
-                None => return Ok(None),
+                None => return Ok(Found::Nothing),
             },
         };
         let mut link = match own.links.remove(&leader) {
@@ -62,7 +90,7 @@ impl Upstream {
         let answer = link.call(&head(Api::Fetch, FETCH), &fetch(origin)).await?;
         own.links.insert(leader, link);
         let found = found(&answer, origin);
-        if found.is_some() && own.leaders.len() < LEADERS_MAX {
+        if matches!(found, Found::Record(_)) && own.leaders.len() < LEADERS_MAX {
             own.leaders.insert(partition, leader);
         }
         Ok(found)
@@ -113,12 +141,24 @@ fn fetch(origin: &Origin) -> FetchRequest {
     request
 }
 
-fn found(answer: &FetchResponse, origin: &Origin) -> Option<RawRecord> {
-    let partition = answer.responses.first()?.partitions.first()?;
-    if let Some(error) = ResponseError::try_from_code(partition.error_code) {
-        tracing::warn!(%origin, %error, "a failed record cannot be read back from the cluster");
-        return None;
+fn found(answer: &FetchResponse, origin: &Origin) -> Found {
+    let partition = answer.responses.first().and_then(|topic| topic.partitions.first());
+    let Some(partition) = partition else { return Found::Nothing };
+    match ResponseError::try_from_code(partition.error_code) {
+        None => record_in(partition, origin).map_or(Found::Nothing, Found::Record),
+        Some(
+            ResponseError::NotLeaderOrFollower
+            | ResponseError::LeaderNotAvailable
+            | ResponseError::FencedLeaderEpoch,
+        ) => Found::Moved,
+        Some(error) => {
+            tracing::warn!(%origin, %error, "a failed record cannot be read back");
+            Found::Nothing
+        }
     }
+}
+
+fn record_in(partition: &PartitionData, origin: &Origin) -> Option<RawRecord> {
     let mut records = partition.records.clone()?;
     while !records.is_empty() {
         let batch = Batch::parse(&records).ok()?;

@@ -186,6 +186,7 @@ fn a_nack_answered_is_a_nack_kept_even_if_the_process_dies_at_once() {
 fn a_commit_waits_for_every_nack_that_reached_the_sidecar_before_it() {
     let (server, mut member) = shop("retry: {levels: 1h}");
     let conn = Conn::new(0, server.addr(), ("here".to_owned(), 1), None, None);
+    conn.learn_right(&"shop".into(), true);
     let mut waiting = Vec::new();
     for batch in 0..10 {
         let of = |n: i32| Rec::new("x").header("x-retry-origin", format!("orders-0@{n}"));

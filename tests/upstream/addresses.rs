@@ -38,6 +38,18 @@ fn each_broker_has_an_address_here_and_this_node_is_one_more() {
 }
 
 #[test]
+fn clients_that_come_all_at_once_are_told_one_port_for_a_broker() {
+    let (server, _) = house();
+    let beside = server.beside();
+    let ports: Vec<i32> = std::thread::scope(|scope| {
+        let ask = || beside.client().call(9, &MetadataRequest::default()).brokers[0].port;
+        let asking: Vec<_> = (0..20).map(|_| scope.spawn(ask)).collect();
+        asking.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    assert!(ports.iter().all(|port| *port == ports[0]), "{ports:?}");
+}
+
+#[test]
 fn a_coordinator_is_a_broker_at_its_address_here() {
     let (server, mut client) = house();
     let brokers = client.call(9, &MetadataRequest::default()).brokers;

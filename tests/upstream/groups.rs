@@ -145,6 +145,47 @@ fn a_member_that_is_none_any_more_commits_nothing() {
 }
 
 #[test]
+fn who_is_no_member_acknowledges_nothing() {
+    let server = house();
+    let mut member = Member::new(&server, "shop", TOPICS);
+    member.join(PARTITIONS);
+    member.client.nack("shop", "orders-0@1", Rec::new("x"));
+    let retry = member.retry_once();
+    let mut stranger = Member::new(&server, "shop", &[]);
+    stranger.generation = -1;
+    let unknown = ResponseError::UnknownMemberId.code();
+    assert_eq!(stranger.commit("retry.shop", 0, retry.offset + 1), unknown);
+    let mut empty = stranger.commit_request("orders", 0, 1, "");
+    empty.topics[0].partitions.clear();
+    empty.topics.extend(stranger.commit_request("retry.shop", 0, retry.offset + 1, "").topics);
+    let told = stranger.client.call(9, &empty);
+    assert_eq!(told.topics[1].partitions[0].error_code, unknown);
+    assert_eq!(member.retries()[0].offset, retry.offset, "it is still the member's");
+}
+
+#[test]
+fn what_a_member_had_that_died_with_the_sidecar_comes_to_the_next_one() {
+    let server = Server::with(
+        "retry: {levels: 20ms}\n\
+         membership: {consumer_session_timeout: 1s, consumer_heartbeat_interval: 500ms}",
+    );
+    server.client().create("orders", 4);
+    let mut old = Member::new(&server, "shop", TOPICS);
+    old.session_ms = 1_000;
+    old.join(PARTITIONS);
+    old.client.nack("shop", "orders-0@1", Rec::new("x"));
+    assert_eq!(old.retry_once().text(), "x");
+    let again = server.killed();
+    let mut new = Member::new(&again, "shop", TOPICS);
+    until("the cluster misses the old member", || {
+        new = Member::new(&again, "shop", TOPICS);
+        new.join(PARTITIONS);
+        orders(&new) == 4
+    });
+    assert_eq!(new.retry_once().text(), "x");
+}
+
+#[test]
 fn people_see_the_members_that_are_connected_here() {
     let server = house();
     let mut ours = Member::new(&server, "shop", TOPICS);

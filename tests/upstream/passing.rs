@@ -98,6 +98,63 @@ fn what_passes_and_what_is_read_keep_their_order_on_one_connection() {
     assert_eq!(told.error_code, 0);
 }
 
+/// Sends half of an answer of 300 KB, then the rest once told to.
+fn halves(told: std::sync::Arc<std::sync::Barrier>) -> impl Fn(TcpStream) + Clone + Send {
+    move |mut stream| {
+        let asked = request(&mut stream).unwrap();
+        let body = vec![9; 300_000];
+        let len = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+        let frame = [&len[..], &asked.correlation_id.to_be_bytes(), &body].concat();
+        std::io::Write::write_all(&mut stream, &frame[..150_000]).unwrap();
+        told.wait();
+        std::io::Write::write_all(&mut stream, &frame[150_000..]).unwrap();
+        while let Some(asked) = request(&mut stream) {
+            answer(&mut stream, asked.correlation_id, &[0, 0, 0, 0, 0, 0]);
+        }
+    }
+}
+
+#[test]
+fn what_is_read_waits_for_the_rest_of_an_answer_that_passes() {
+    let told = std::sync::Arc::new(std::sync::Barrier::new(2));
+    let server = Server::in_front_of(broker(halves(told.clone())), "");
+    let mut client = server.client();
+    client.raw(&unknown(1, b"ask"));
+    let versions = client.send(0, &ApiVersionsRequest::default());
+    // Half of it has come through: the request behind it must not be taken for done.
+    let mut half = vec![0; 100_000];
+    std::io::Read::read_exact(&mut client.writer(), &mut half).unwrap();
+    told.wait();
+    let mut rest = vec![0; 200_008];
+    std::io::Read::read_exact(&mut client.writer(), &mut rest).unwrap();
+    assert!(rest.iter().all(|byte| *byte == 9), "nothing is in between");
+    assert_eq!(client.receive::<ApiVersionsRequest>(versions).error_code, 0);
+}
+
+/// Serves ApiVersions 0 only, as a broker that is older than its client.
+fn old(mut stream: TcpStream) {
+    while let Some(asked) = request(&mut stream) {
+        let error = if asked.frame[3] == 0 { 0 } else { 35 };
+        // one key: Metadata 0 to 99
+        let body = [0, error, 0, 0, 0, 1, 0, 3, 0, 0, 0, 99];
+        answer(&mut stream, asked.correlation_id, &body);
+    }
+}
+
+#[test]
+fn a_client_newer_than_the_broker_is_told_so_and_may_ask_again() {
+    let server = Server::in_front_of(broker(old), "");
+    for version in 1..=4_i16 {
+        let mut client = server.client();
+        let _answered = client.send(version, &ApiVersionsRequest::default());
+        let told = client.frame().unwrap();
+        assert_eq!(told[4..6], [0, 35], "v{version}: UNSUPPORTED_VERSION, in version 0");
+        assert_eq!(told[6..16], [0, 0, 0, 1, 0, 3, 0, 0, 0, 13], "and what may be asked");
+        let again = client.call(0, &ApiVersionsRequest::default());
+        assert_eq!((again.error_code, again.api_keys.len()), (0, 1));
+    }
+}
+
 #[test]
 fn versions_are_those_of_the_broker_cut_to_what_is_read_on_the_way() {
     let server = Server::start();

@@ -11,11 +11,22 @@ const LOST_BACK_OFF_MS_MAX: u64 = 30_000;
 impl<S: Entries> Machine<S> {
     pub(in crate::retry) fn on_member_lost(&mut self, group: &GroupId, member: &MemberId) {
         let Some(record) = self.slot_of(group, member) else { return };
+        self.all_lost(group, &record);
+        self.record_slot(group, SlotRecord { member: None, ..record });
+    }
+
+    /// It may be heard of again, at the same offsets: the slot is not given to anybody else.
+    pub(in crate::retry) fn on_member_silent(&mut self, group: &GroupId, member: &MemberId) {
+        if let Some(record) = self.slot_of(group, member) {
+            self.all_lost(group, &record);
+        }
+    }
+
+    fn all_lost(&mut self, group: &GroupId, record: &SlotRecord) {
         let first = LaneOffset { slot: record.slot, sequence: 0 };
         for id in self.store.inflight(group, first, usize::MAX) {
             self.hand_out_lost(id, Evidence::MemberLost);
         }
-        self.record_slot(group, SlotRecord { member: None, ..record });
     }
 
     /// Back to the group's queue after a back-off. The failure count and the disposition stay.

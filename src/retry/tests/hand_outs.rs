@@ -30,6 +30,24 @@ fn an_open_hand_out_is_served_again_as_it_is() {
 }
 
 #[test]
+fn a_silent_member_keeps_its_slot_and_loses_what_it_had_open() {
+    let mut rig = Rig::new(Policy::default());
+    let (a, b) = (rig.join("a"), rig.join("b"));
+    rig.nack(fail(1)).unwrap();
+    rig.advance(10_000);
+    assert_eq!(rig.take(a.next).len(), 1);
+    let silent = Input::Silent { group: "shop".into(), member: "a".into() };
+    assert_eq!(rig.send(silent), None);
+    rig.advance(1_000);
+    assert_eq!(rig.take(b.next).len(), 1, "somebody else has it after the back-off");
+    assert_eq!(rig.join("c").slot, Slot(2), "its slot is nobody else's");
+    assert_eq!(rig.join("a").slot, a.slot, "and its own when it is heard of again");
+    rig.nack(fail(2)).unwrap();
+    rig.advance(10_000);
+    assert_eq!(rig.take(after(a.next)).len(), 1, "at the offsets it was at");
+}
+
+#[test]
 fn an_entry_goes_to_exactly_one_member() {
     let mut rig = Rig::new(Policy::default());
     let (a, b) = (rig.join("a"), rig.join("b"));

@@ -42,8 +42,10 @@ pub(in crate::route) async fn relayed(
     let ours = own_parts(router, &group, &request);
     let mut theirs = request.clone();
     theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));
-    let (response, refusal) = if theirs.topics.is_empty() {
-        let refusal = may_commit(router, link, head, &request).await?;
+    // A topic without partitions would be answered by nothing, which is no permission.
+    let asks_nothing = theirs.topics.iter().all(|topic| topic.partitions.is_empty());
+    let (response, refusal) = if asks_nothing {
+        let refusal = may_commit(router, conn, link, head, &request).await?;
         (OffsetCommitResponse::default(), refusal)
     } else {
         let mut response = link.call(head, &theirs).await?;
@@ -64,6 +66,11 @@ pub(in crate::route) async fn relayed(
     // Offsets of dead letters are kept here: nothing of ours appears in the cluster.
     let (lane, kept) = match refusal {
         Some(error) => (Err(error), Err(error)),
+        // Nobody but a member is ever handed anything there.
+        None if request.member_id.is_empty() => (
+            Err(ResponseError::UnknownMemberId),
+            patience.bounds(store(router, &group, ours.values())).await,
+        ),
         None => (
             patience.bounds(lane_part(router, &group, ours.values())).await,
             patience.bounds(store(router, &group, ours.values())).await,
@@ -73,7 +80,7 @@ pub(in crate::route) async fn relayed(
 }
 
 fn is_ours(router: &Router, topic: &TopicName) -> bool {
-    router.place(&router.names.canonical(topic)).is_some()
+    router.is_own(&router.names.canonical(topic))
 }
 
 /// What the request says of topics of ours.
@@ -102,17 +109,22 @@ fn first_error(response: &OffsetCommitResponse) -> Option<ResponseError> {
 
 /// Nothing of the commit is the cluster's: whether the member is still one is asked by a heartbeat,
 /// which tells its coordinator nothing else. A member by KIP-848 has no such heartbeat: in its name
-/// no offsets are asked for. Who commits without a membership may.
+/// no offsets are asked for. Who commits without a membership needs READ.
 async fn may_commit(
     router: &Router,
+    conn: &Conn,
     link: &mut Link,
     head: &RequestHead,
     request: &OffsetCommitRequest,
 ) -> Result<Option<ResponseError>, UpstreamError> {
-    if request.member_id.is_empty() {
-        return Ok(None);
-    }
     let (group, member) = (group_of(&request.group_id), MemberId::new(&request.member_id));
+    if request.member_id.is_empty() {
+        if conn.may_read(&group).is_none() {
+            router.ask_rights(conn, link, head, [group.clone()].into()).await?;
+        }
+        let denied = conn.may_read(&group) != Some(true);
+        return Ok(denied.then_some(ResponseError::GroupAuthorizationFailed));
+    }
     let epoch = request.generation_id_or_member_epoch;
     let key = router.members.key_of(&group, &member, request.group_instance_id.as_deref());
     if router.members.has_epoch(&group, &key) {
@@ -177,7 +189,7 @@ async fn stored(
             let (index, offset) = (partition.partition_index, partition.committed_offset);
             let mut answer = answers.iter().filter(|answer| answer.partition_index == index);
             let is_stored = answer.next().is_some_and(|answer| answer.error_code == 0);
-            if is_stored && router.positions.see(group, &name, index, offset) {
+            if is_stored && router.positions.is_news(group, &name, index, offset) {
                 news.push((name.clone(), index, offset));
             }
         }
@@ -185,8 +197,12 @@ async fn stored(
     if news.is_empty() {
         return;
     }
-    let noting = router.engine.origin_commits(group, news);
-    if let Err(error) = patience.bounds(noted(noting)).await {
+    let noting = router.engine.origin_commits(group, news.clone());
+    let noted = patience.bounds(noted(noting)).await;
+    if noted.is_ok() {
+        router.positions.see(group, news);
+    }
+    if let Err(error) = noted {
         for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
             if partition.error_code == 0 {
                 partition.error_code = error.code();

@@ -40,6 +40,7 @@ impl Router {
                 let mark::Named::Origin(origin) = asked.named else { continue };
                 if let Named::Origin(origin) = nack::name(self, group, origin)
                     && asked.by_reference
+                    && !self.is_own(&origin.topic)
                     && self.origins.get(&origin).is_none()
                 {
                     wanted.push(origin);

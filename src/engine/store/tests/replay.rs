@@ -121,6 +121,7 @@ impl World {
             }
             4 => Input::Join { token, group, member },
             5 if self.rng.bool() => Input::Leave { group, member },
+            5 if self.rng.bool() => Input::Silent { group, member },
             6 | 7 => {
                 let next = self.machine.slot_view(&group, lane.slot).map(|view| view.next);
                 Input::Take { token, group, from: next.unwrap_or(lane), max: 2 }
