@@ -28,6 +28,7 @@ pub mod observe;
 pub mod group;
 pub mod journal;
 pub mod retry;
+pub mod socket;
 pub mod wire;
 
 pub mod broker;

@@ -1,0 +1,110 @@
+//! The client's side: whom we trust to be a broker, and what we show it.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::{TlsConnector, TlsStream};
+
+use crate::socket::error::{ConnectError, unusable};
+use crate::socket::halves::under_tls;
+use crate::socket::pem::{FileProblem, authorities, certificates, private_key};
+use crate::socket::validity::valid_until;
+use crate::socket::{ReadHalf, ValidUntil, WriteHalf};
+
+/// Trust and identity, ready for handshakes with brokers.
+#[derive(Clone)]
+pub struct ClientTls {
+    config: Arc<ClientConfig>,
+    until: Option<ValidUntil>,
+    /// Where the authorities come from, for people.
+    roots: Arc<str>,
+}
+
+impl ClientTls {
+    /// Reads the files: the authorities of brokers (`None`: those the system trusts), and our own
+    /// certificate with its key, where brokers ask for one.
+    pub fn load(
+        ca: Option<&Path>,
+        identity: Option<(&Path, &Path)>,
+    ) -> Result<Self, Vec<FileProblem>> {
+        let roots = match ca {
+            Some(path) => authorities("ca", path),
+            None => of_the_system(),
+        };
+        let chain = identity.map(|(path, _)| certificates("certificate", path)).transpose();
+        let secret = identity.map(|(_, path)| private_key("key", path)).transpose();
+        let (roots, chain, secret) = match (roots, chain, secret) {
+            (Ok(roots), Ok(chain), Ok(secret)) => (roots, chain, secret),
+            (roots, chain, secret) => {
+                let problems = [roots.err(), chain.err(), secret.err()];
+                return Err(problems.into_iter().flatten().collect());
+            }
+        };
+        let until = chain.as_ref().and_then(|chain| valid_until(chain.first()?));
+        let (certificate, key) = identity.unwrap_or((Path::new(""), Path::new("")));
+        let failed = |error| vec![unusable("key", certificate, key, &error)];
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(failed)?
+            .with_root_certificates(roots);
+        let config = match (chain, secret) {
+            (Some(chain), Some(secret)) => {
+                config.with_client_auth_cert(chain, secret).map_err(failed)?
+            }
+            _ => config.with_no_client_auth(),
+        };
+        let roots = ca.map_or_else(|| "the system's store".to_owned(), shown);
+        Ok(Self { config: Arc::new(config), until, roots: roots.into() })
+    }
+
+    /// Until when our own certificate is valid, where there is one.
+    pub fn valid_until(&self) -> Option<&ValidUntil> {
+        self.until.as_ref()
+    }
+
+    /// The handshake with the broker that is to be `host`, a name or an address. A name is sent
+    /// along (SNI).
+    pub async fn connect(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> Result<(ReadHalf, WriteHalf), ConnectError> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| ConnectError::Name { host: host.to_owned() })?;
+        let connected = TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await;
+        connected
+            .map(|stream| under_tls(TlsStream::Client(stream)))
+            .map_err(|error| ConnectError::of(error, host, &self.roots))
+    }
+}
+
+fn shown(path: &Path) -> String {
+    format!("upstream.tls.ca ({})", path.display())
+}
+
+/// The authorities the system trusts; `SSL_CERT_FILE` and `SSL_CERT_DIR` are heard.
+fn of_the_system() -> Result<RootCertStore, FileProblem> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added > 0 {
+        return Ok(roots);
+    }
+    let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
+    let says = format!(
+        "is not given and the system has no certificates of authorities{why}; give the file with \
+         the certificate of the authority that signed the brokers'"
+    );
+    Err(FileProblem { key: "ca", says })
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientTls").field("roots", &self.roots).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,249 @@
+//! The two halves of a connection. An enum: bytes that pass in plain text pay one branch for TLS.
+
+use std::io;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio_rustls::TlsStream;
+
+/// The half that reads.
+#[derive(Debug)]
+pub enum ReadHalf {
+    /// As it comes.
+    Plain(OwnedReadHalf),
+    /// Deciphered.
+    Tls(tokio::io::ReadHalf<TlsStream<TcpStream>>),
+}
+
+/// The half that writes.
+#[derive(Debug)]
+pub enum WriteHalf {
+    /// As it is.
+    Plain(OwnedWriteHalf),
+    /// Enciphered.
+    Tls {
+        /// Keeps what the system did not take.
+        half: tokio::io::WriteHalf<TlsStream<TcpStream>>,
+        /// Whether it may have kept something.
+        owes: bool,
+    },
+}
+
+/// A connection without TLS.
+pub fn plain(stream: TcpStream) -> (ReadHalf, WriteHalf) {
+    let (read, write) = stream.into_split();
+    (ReadHalf::Plain(read), WriteHalf::Plain(write))
+}
+
+/// One whose handshake is done.
+pub(super) fn under_tls(stream: TlsStream<TcpStream>) -> (ReadHalf, WriteHalf) {
+    let (read, write) = tokio::io::split(stream);
+    (ReadHalf::Tls(read), WriteHalf::Tls { half: write, owes: false })
+}
+
+impl ReadHalf {
+    /// Reads once behind what `buffer` holds; 0 = the end. Cancel-safe.
+    pub async fn read_buf(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
+        match self {
+            Self::Plain(half) => half.read_buf(buffer).await,
+            Self::Tls(half) => match half.read_buf(buffer).await {
+                // Closed without a word of TLS, as many clients do. What that may hide is the end
+                // of a frame, and a frame says its length.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+                read => read,
+            },
+        }
+    }
+}
+
+impl WriteHalf {
+    /// Writes all of `bytes` and hands them to the system.
+    pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(half) => half.write_all(bytes).await,
+            Self::Tls { half, owes } => {
+                *owes = true;
+                half.write_all(bytes).await?;
+                half.flush().await?;
+                *owes = false;
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes some of `bytes` and takes that off its front; true: something was written.
+    /// Cancel-safe: [`WriteHalf::owes`] says whether some of what was taken waits here.
+    pub async fn write_buf(&mut self, bytes: &mut BytesMut) -> io::Result<bool> {
+        match self {
+            Self::Plain(half) => half.write_buf(bytes).await.map(|n| n > 0),
+            Self::Tls { half, owes } => {
+                if !bytes.is_empty() {
+                    *owes = true;
+                    if half.write_buf(bytes).await? == 0 {
+                        return Ok(false);
+                    }
+                }
+                if bytes.is_empty() && *owes {
+                    half.flush().await?;
+                    *owes = false;
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Whether bytes that were taken may still wait here: then [`WriteHalf::write_buf`] goes on,
+    /// also with nothing more to write.
+    pub fn owes(&self) -> bool {
+        matches!(self, Self::Tls { owes: true, .. })
+    }
+
+    /// Says goodbye as TLS asks: what came before is then known to be whole.
+    pub async fn close(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Tls { half, .. } => half.shutdown().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+    use tokio::net::TcpSocket;
+
+    use super::*;
+    use crate::socket::{ClientTls, ServerTls};
+
+    /// Longer than anything here takes; only a broken build comes near it.
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const PIECE: [u8; 1024] = [7; 1024];
+
+    /// A client's and a server's connection to each other.
+    async fn pair() -> ((ReadHalf, WriteHalf), (ReadHalf, WriteHalf)) {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let (certificate, key) = (dir.path().join("a.pem"), dir.path().join("a.key"));
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let server = ServerTls::load(&certificate, &key, None).unwrap();
+        let client = ClientTls::load(Some(&certificate), None).unwrap();
+        let (listens, connects) = (narrow(), narrow());
+        listens.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let listener = listens.listen(1).unwrap();
+        let stream = connects.connect(listener.local_addr().unwrap()).await.unwrap();
+        let accepted = async { server.accept(listener.accept().await.unwrap().0).await.unwrap() };
+        let connected = async { client.connect("localhost", stream).await.unwrap() };
+        tokio::join!(connected, accepted)
+    }
+
+    #[tokio::test]
+    async fn a_read_or_write_that_is_dropped_loses_nothing_and_repeats_nothing() {
+        let ((_open, mut write), (mut read, _also)) = pair().await;
+        let sent: Vec<u8> = (0..4_000_000_usize).map(|i| u8::try_from(i % 251).unwrap()).collect();
+        let (mut left, mut got) = (BytesMut::from(&sent[..]), BytesMut::new());
+        let (mut written, mut turn) = (0_u32, 0_u32);
+        let all = async {
+            while got.len() < sent.len() {
+                turn += 1;
+                if got.capacity() - got.len() < 16 << 10 {
+                    got.reserve(128 << 10);
+                }
+                let more = !left.is_empty() || write.owes();
+                // Whichever is polled second is often dropped while it is under way.
+                if turn % 3 == 0 {
+                    tokio::select! { biased;
+                        n = read.read_buf(&mut got) => assert!(n.unwrap() > 0),
+                        some = write.write_buf(&mut left), if more => assert!(some.unwrap()),
+                    }
+                } else {
+                    tokio::select! { biased;
+                        some = write.write_buf(&mut left), if more => {
+                            assert!(some.unwrap());
+                            written += 1;
+                        }
+                        n = read.read_buf(&mut got) => assert!(n.unwrap() > 0),
+                    }
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, all).await.unwrap();
+        assert!(got == sent, "not a byte is another");
+        assert!(written > 1 && !write.owes());
+    }
+
+    /// The system keeps much less than TLS does.
+    fn narrow() -> TcpSocket {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_send_buffer_size(4096).unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket
+    }
+
+    /// Polls once.
+    fn at_once<F: Future>(future: F) -> Option<F::Output> {
+        tokio::task::unconstrained(future).now_or_never()
+    }
+
+    #[tokio::test]
+    async fn what_was_taken_of_a_write_that_was_dropped_is_owed() {
+        let ((_open, mut write), (mut read, _also)) = pair().await;
+        let mut taken = 0;
+        loop {
+            let mut piece = BytesMut::from(&PIECE[..]);
+            let done = at_once(write.write_buf(&mut piece)).is_some();
+            taken += PIECE.len() - piece.len();
+            if !done {
+                break;
+            }
+        }
+        let (mut nothing, mut got) = (BytesMut::new(), BytesMut::new());
+        let rest = async {
+            while got.len() < taken {
+                tokio::select! {
+                    some = write.write_buf(&mut nothing), if write.owes() => assert!(some.unwrap()),
+                    n = read.read_buf(&mut got) => assert!(n.unwrap() > 0),
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, rest).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_whole_write_is_done_when_the_system_has_all_of_it() {
+        let ((_open, mut write), (mut read, _also)) = pair().await;
+        let (sent, mut got) = (vec![7; 256 << 10], BytesMut::new());
+        let reading = async {
+            while got.len() < sent.len() {
+                assert!(read.read_buf(&mut got).await.unwrap() > 0);
+            }
+        };
+        let both = async { tokio::join!(write.write_all(&sent), reading) };
+        tokio::time::timeout(PATIENCE, both).await.unwrap().0.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_was_written_has_left_and_a_goodbye_is_the_end() {
+        let ((_open, mut write), (mut read, _also)) = pair().await;
+        write.write_all(b"all of it").await.unwrap();
+        let mut got = BytesMut::new();
+        read.read_buf(&mut got).await.unwrap();
+        assert_eq!(&got[..], b"all of it");
+        write.close().await.unwrap();
+        assert_eq!(read.read_buf(&mut got).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_goes_without_a_goodbye_is_the_end_too() {
+        let (mut client, (mut read, mut write)) = pair().await;
+        // What the server says by itself after a handshake is read with this.
+        write.write_all(b"x").await.unwrap();
+        client.0.read_buf(&mut BytesMut::new()).await.unwrap();
+        drop(client);
+        assert_eq!(read.read_buf(&mut BytesMut::new()).await.unwrap(), 0);
+    }
+}

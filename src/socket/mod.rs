@@ -1,0 +1,22 @@
+//! A connection over TCP, plain or under TLS, in halves; certificates and keys from PEM files.
+//!
+//! ```text
+//! listener ─▶ ServerTls::accept ─┐
+//!                                ├─▶ ReadHalf, WriteHalf ◀─ plain
+//! broker ◀─ ClientTls::connect ──┘
+//! ```
+//! **Invariant:** the name a broker is reached by is always checked against its certificate.
+
+mod client_tls;
+mod error;
+mod halves;
+mod pem;
+mod server_tls;
+mod validity;
+
+pub use client_tls::ClientTls;
+pub use error::{AcceptError, ConnectError, refused_by_peer};
+pub use halves::{ReadHalf, WriteHalf, plain};
+pub use pem::FileProblem;
+pub use server_tls::ServerTls;
+pub use validity::ValidUntil;
