@@ -11,14 +11,19 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 /// Longer than anything here takes; only a broken build comes near it.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// An ApiVersions request, version 0, correlation id 7, no client id.
 const API_VERSIONS: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff];
+
+const LISTEN: &str = "listen:\n  - address: 127.0.0.1:0\n";
 
 struct Sidecar {
     dir: TempDir,
@@ -29,8 +34,12 @@ struct Sidecar {
 
 impl Sidecar {
     fn start() -> Self {
+        Self::start_with(LISTEN, "retry:\n  max_reconsume_times: 3\n")
+    }
+
+    fn start_with(listen: &str, more: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        write_config(&dir, "retry:\n  max_reconsume_times: 3\n");
+        write(&dir, listen, more);
         let ready = dir.path().join("ready");
         let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
         command.args(["serve", "-c"]).arg(dir.path().join("config.yaml"));
@@ -74,9 +83,13 @@ impl Drop for Sidecar {
 }
 
 fn write_config(dir: &TempDir, more: &str) {
+    write(dir, LISTEN, more);
+}
+
+fn write(dir: &TempDir, listen: &str, more: &str) {
     let data: PathBuf = dir.path().join("data");
     let text = format!(
-        "data_dir: {}\njournal: {{ephemeral: accept}}\nlisten:\n  - address: 127.0.0.1:0\n\
+        "data_dir: {}\njournal: {{ephemeral: accept}}\n{listen}\
          admin:\n  address: 127.0.0.1:0\ndrain:\n  timeout: 1m\n{more}",
         data.display()
     );
@@ -135,6 +148,55 @@ fn a_second_signal_stops_at_once() {
     sidecar.signal("INT");
     assert_eq!(sidecar.ended(), 0);
     assert!(!is_answered(&mut client));
+}
+
+#[test]
+fn sighup_reads_certificates_again_and_a_broken_one_leaves_the_old_in_force() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (dir.path().join("a.pem"), dir.path().join("a.key"));
+    let write = |made: &rcgen::CertifiedKey<rcgen::KeyPair>| {
+        fs::write(&certificate, made.cert.pem()).unwrap();
+        fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    };
+    let (old, new) = (made(), made());
+    write(&old);
+    let listen = format!(
+        "listen: [{{address: '127.0.0.1:0', tls: {{certificate: {}, key: {}}}}}]\n",
+        certificate.display(),
+        key.display()
+    );
+    let sidecar = Sidecar::start_with(&listen, "");
+    assert!(trusts(sidecar.kafka, &old) && !trusts(sidecar.kafka, &new));
+    fs::write(&certificate, "nothing").unwrap();
+    sidecar.signal("HUP");
+    let failed = "reprise_config_last_reload_successful 0";
+    eventually(|| sidecar.get("/metrics").contains(failed).then_some(()));
+    assert!(trusts(sidecar.kafka, &old));
+    write(&new);
+    sidecar.signal("HUP");
+    eventually(|| trusts(sidecar.kafka, &new).then_some(()));
+}
+
+/// Whether a client that trusts this certificate alone finishes its handshake.
+fn trusts(addr: SocketAddr, made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> bool {
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = "localhost".try_into().unwrap();
+    let mut session = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    while session.is_handshaking() {
+        if session.complete_io(&mut stream).is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 #[test]

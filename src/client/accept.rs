@@ -168,8 +168,9 @@ impl Acceptor {
         let connection =
             Connection { conn, router: Arc::clone(&self.router), limits, stop: stop.clone() };
         let name = listener.name.clone();
+        let tls = listener.tls.as_ref().map(|tls| tls.borrow().clone());
         connections.spawn(async move {
-            let cause = connection.run(stream).await;
+            let cause = connection.run(stream, tls).await;
             tracing::debug!(conn = id, %peer, ?cause, "connection closed");
             metrics.disconnected(&name, cause.word());
             drop(seat);

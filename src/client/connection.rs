@@ -15,15 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 
 use crate::client::Limits;
 use crate::client::inbox::{Inbox, Sent};
 use crate::route::conn::Conn;
 use crate::route::{Answering, Reply, Router};
+use crate::socket::{AcceptError, ReadHalf, ServerTls, WriteHalf, plain};
 use crate::upstream::{Arrived, Link, LinkWriter, Turn, UpstreamError};
 use crate::wire::endpoints::names_brokers;
 use crate::wire::relay::RequestStart;
@@ -32,6 +31,8 @@ use crate::wire::{Api, HeadError, RequestHead};
 /// Requests of one connection that may wait for their answer at once
 /// (librdkafka's largest `max.in.flight` that keeps order is 5; Go clients send more).
 const OVERLAP_MAX: usize = 64;
+/// How long a client that reads nothing more may hold up the goodbye of TLS.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +43,10 @@ pub(super) enum Cause {
     Stop,
     /// Nothing came for `limits.idle`.
     Idle,
-    /// A request was not whole within `limits.handshake`.
+    /// A request or a TLS handshake was not whole within `limits.handshake`.
     Slow,
+    /// No TLS handshake on a listener that wants one, or a failed one.
+    Tls,
     /// Bytes that are no Kafka request.
     Protocol,
     /// A read or write failed.
@@ -64,6 +67,7 @@ impl Cause {
             Self::Stop => "stop",
             Self::Idle => "idle",
             Self::Slow => "slow",
+            Self::Tls => "tls",
             Self::Protocol => "protocol",
             Self::Io => "io",
             Self::Limit => "limit",
@@ -83,33 +87,51 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Serves the connection to its end.
-    pub(super) async fn run(self, stream: TcpStream) -> Cause {
-        if stream.set_nodelay(true).is_err() {
-            return Cause::Io;
-        }
-        let (read, write) = stream.into_split();
+    pub(super) async fn run(self, stream: TcpStream, tls: Option<ServerTls>) -> Cause {
         let mut stop = self.stop.clone();
-        tokio::select! {
-            cause = self.serve(read, write) => cause,
-            _ = stop.wait_for(|stop| *stop) => Cause::Stop,
-        }
-    }
-
-    async fn serve(&self, read: OwnedReadHalf, write: OwnedWriteHalf) -> Cause {
+        let opened = tokio::select! {
+            opened = self.open(stream, tls) => opened,
+            _ = stop.wait_for(|stop| *stop) => Err(Cause::Stop),
+        };
+        let (read, write) = match opened {
+            Ok(halves) => halves,
+            Err(cause) => return cause,
+        };
         let passes = self.router.upstream.is_some();
-        let inbox = Inbox::new(read, self.limits, self.router.clock, passes);
         let mut serving = Serving {
-            connection: self,
-            inbox,
+            connection: &self,
+            inbox: Inbox::new(read, self.conn.peer, self.limits, self.router.clock, passes),
             write,
             due: VecDeque::new(),
             held: None,
             link: None,
         };
-        loop {
-            if let Err(cause) = serving.turn().await {
-                return cause;
+        let cause = tokio::select! {
+            cause = serving.serve() => cause,
+            _ = stop.wait_for(|stop| *stop) => Cause::Stop,
+        };
+        // Nobody waits for it: the client may have gone.
+        drop(tokio::time::timeout(GOODBYE, serving.write.close()).await);
+        cause
+    }
+
+    /// The halves of the connection, after the handshake where the listener is under TLS.
+    async fn open(
+        &self,
+        stream: TcpStream,
+        tls: Option<ServerTls>,
+    ) -> Result<(ReadHalf, WriteHalf), Cause> {
+        stream.set_nodelay(true).map_err(|_| Cause::Io)?;
+        let Some(tls) = tls else { return Ok(plain(stream)) };
+        match tokio::time::timeout(self.limits.handshake, tls.accept(stream)).await {
+            Ok(Ok(halves)) => Ok(halves),
+            Ok(Err(AcceptError::Closed)) => Err(Cause::Client),
+            Ok(Err(error)) => {
+                let (conn, peer) = (self.conn.id, self.conn.peer);
+                tracing::warn!(conn, %peer, "connection closed: {error}");
+                Err(Cause::Tls)
             }
+            Err(_) => Err(Cause::Slow),
         }
     }
 
@@ -126,7 +148,7 @@ impl Connection {
         Err(Cause::Protocol)
     }
 
-    async fn send(&self, write: &mut OwnedWriteHalf, reply: Reply) -> Result<(), Cause> {
+    async fn send(&self, write: &mut WriteHalf, reply: Reply) -> Result<(), Cause> {
         match reply {
             Reply::Nothing => Ok(()),
             Reply::Frame(frame) => {
@@ -176,7 +198,7 @@ struct Passing {
 struct Serving<'a> {
     connection: &'a Connection,
     inbox: Inbox,
-    write: OwnedWriteHalf,
+    write: WriteHalf,
     due: VecDeque<Due<'a>>,
     /// A request that waits until nothing else is due.
     held: Option<Bytes>,
@@ -185,6 +207,15 @@ struct Serving<'a> {
 }
 
 impl Serving<'_> {
+    /// Goes on until the connection has a reason to end.
+    async fn serve(&mut self) -> Cause {
+        loop {
+            if let Err(cause) = self.turn().await {
+                return cause;
+            }
+        }
+    }
+
     /// Does all that can be done now, then waits for whatever comes first.
     async fn turn(&mut self) -> Result<(), Cause> {
         self.pass_answers().await?;

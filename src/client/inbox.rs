@@ -3,16 +3,16 @@
 //! announced, and not at all for a frame that passes.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::AsyncReadExt;
-use tokio::net::tcp::OwnedReadHalf;
 
 use crate::client::Limits;
 use crate::client::connection::Cause;
 use crate::clock::Clock;
 use crate::route::passthrough::Way;
+use crate::socket::ReadHalf;
 use crate::wire::relay::{RequestStart, StartError};
 use crate::wire::split;
 
@@ -34,7 +34,8 @@ pub(super) enum Sent {
 
 /// The reading half of a client's connection.
 pub(super) struct Inbox {
-    read: OwnedReadHalf,
+    read: ReadHalf,
+    peer: SocketAddr,
     buffer: BytesMut,
     limits: Limits,
     /// Of one frame that is read whole: less before the first one is.
@@ -50,11 +51,27 @@ pub(super) struct Inbox {
 
 impl Inbox {
     /// `passes`: some frames may pass.
-    pub(super) fn new(read: OwnedReadHalf, limits: Limits, clock: Clock, passes: bool) -> Self {
+    pub(super) fn new(
+        read: ReadHalf,
+        peer: SocketAddr,
+        limits: Limits,
+        clock: Clock,
+        passes: bool,
+    ) -> Self {
         let bytes_max = limits.first_frame_bytes;
         let start_bytes_max = if passes { limits.frame_bytes } else { bytes_max };
         let buffer = BytesMut::new();
-        Self { read, buffer, limits, bytes_max, start_bytes_max, clock, begun: None, passing: 0 }
+        Self {
+            read,
+            peer,
+            buffer,
+            limits,
+            bytes_max,
+            start_bytes_max,
+            clock,
+            begun: None,
+            passing: 0,
+        }
     }
 
     /// The next thing among the bytes that are here. `way` judges each frame by its start; of one
@@ -138,9 +155,7 @@ impl Inbox {
     }
 
     fn refuse(&self, error: &StartError) -> Cause {
-        let peer = self.read.peer_addr();
-        let peer = peer.map_or_else(|_| "gone".to_owned(), |peer| peer.to_string());
-        tracing::warn!(%peer, "connection closed: {error}");
+        tracing::warn!(peer = %self.peer, "connection closed: {error}");
         Cause::Protocol
     }
 }

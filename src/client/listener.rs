@@ -4,10 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::model::GroupId;
 use crate::route::doors::Doors;
 use crate::route::token::{Token, TokenScheme};
+use crate::socket::ServerTls;
 
 /// Token ports of a loopback listener where 127/8 is not available.
 const TOKEN_PORTS: u16 = 64;
@@ -17,7 +19,7 @@ const DOORS: u16 = 100;
 const HAS_LOOPBACK_NET: bool = cfg!(target_os = "linux");
 
 /// What the configuration says of a listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ListenerSpec {
     /// Host name or address to bind.
     pub host: String,
@@ -27,6 +29,8 @@ pub struct ListenerSpec {
     pub advertised: Option<(String, u16)>,
     /// All its clients belong to this group.
     pub group: Option<GroupId>,
+    /// As last read from the files; `None`: plain text.
+    pub tls: Option<watch::Receiver<ServerTls>>,
 }
 
 /// Why a listener cannot be opened.
@@ -54,12 +58,15 @@ pub struct Listener {
     pub(super) group: Option<GroupId>,
     /// Ports of the brokers behind, in front of a cluster.
     pub(super) doors: Option<Arc<Doors>>,
+    /// What new connections are shown.
+    pub(super) tls: Option<watch::Receiver<ServerTls>>,
 }
 
 impl Listener {
     /// Binds what `spec` says. A loopback listener on Linux binds the wildcard address, because
     /// its clients arrive at addresses of their own in 127/8; connections from elsewhere are
-    /// dropped before a byte is read.
+    /// dropped before a byte is read. Under TLS they are told ports instead, because a
+    /// certificate is for one name.
     pub async fn bind(spec: &ListenerSpec) -> Result<Self, BindError> {
         let wanted = format!("{}:{}", spec.host, spec.port);
         let failed = |cause| BindError { address: wanted.clone(), cause };
@@ -69,7 +76,8 @@ impl Listener {
             .next()
             .ok_or_else(|| failed(std::io::ErrorKind::AddrNotAvailable.into()))?;
         let tokens = first.ip().is_loopback() && first.is_ipv4() && spec.advertised.is_none();
-        let loopback_only = tokens && HAS_LOOPBACK_NET;
+        let addresses = HAS_LOOPBACK_NET && spec.tls.is_none();
+        let loopback_only = tokens && addresses;
         let bind = if loopback_only {
             SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), first.port())
         } else {
@@ -78,7 +86,7 @@ impl Listener {
         let socket = TcpListener::bind(bind).await.map_err(failed)?;
         let port = socket.local_addr().map_err(failed)?.port();
         let mut sockets = vec![socket];
-        let scheme = match (tokens, HAS_LOOPBACK_NET) {
+        let scheme = match (tokens, addresses) {
             (false, _) => TokenScheme::None,
             (true, true) => TokenScheme::Addresses,
             (true, false) => TokenScheme::Ports(token_ports(first.ip(), port, &mut sockets).await),
@@ -96,11 +104,17 @@ impl Listener {
             advertised,
             group: spec.group.clone(),
             doors: None,
+            tls: spec.tls.clone(),
         })
     }
 
-    /// The same in front of a cluster: each broker gets a port of its own when it is first named.
-    pub fn with_doors(self, doors: Doors) -> Self {
+    /// The same in front of a cluster: each broker gets a port of its own when it is first named,
+    /// told as its distance from the listener's. A token port would shift it, so there are none.
+    pub fn with_doors(mut self, doors: Doors) -> Self {
+        if let TokenScheme::Ports(_) = self.scheme {
+            self.sockets.truncate(1);
+            self.scheme = TokenScheme::None;
+        }
         Self { doors: Some(Arc::new(doors)), ..self }
     }
 
@@ -109,13 +123,9 @@ impl Listener {
     pub(super) async fn open_door(&self, node: i32) -> Option<(TcpListener, u16)> {
         let ip = if self.loopback_only { Ipv4Addr::UNSPECIFIED.into() } else { self.address.ip() };
         let own = self.address.port();
-        let first = match &self.scheme {
-            TokenScheme::Ports(_) => TOKEN_PORTS + 1,
-            TokenScheme::Addresses | TokenScheme::None => 1,
-        };
         let wish = u16::try_from(node.rem_euclid(i32::from(DOORS))).unwrap_or(0);
         for step in 0..DOORS {
-            let distance = first + (wish + step) % DOORS;
+            let distance = 1 + (wish + step) % DOORS;
             let Some(port) = own.checked_add(distance) else { continue };
             match TcpListener::bind((ip, port)).await {
                 Ok(socket) => return Some((socket, distance)),
@@ -169,7 +179,8 @@ mod tests {
     use super::*;
 
     async fn bound(host: &str, advertised: Option<(String, u16)>) -> Listener {
-        let spec = ListenerSpec { host: host.to_owned(), port: 0, advertised, group: None };
+        let host = host.to_owned();
+        let spec = ListenerSpec { host, port: 0, advertised, group: None, tls: None };
         Listener::bind(&spec).await.unwrap()
     }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Config, ConfigError, LaneChoice, Retry};
+use super::{Config, ConfigError, LaneChoice, Listener, ListenerTls, Retry, UpstreamTls};
 use crate::group::{ClassicConfig, ConsumerConfig};
 use crate::journal;
 use crate::retry::{LevelTable, Policies, Policy};
+use crate::socket::{ClientTls, FileProblem, ServerTls};
 use crate::wire::names::Templates;
 
 impl Config {
@@ -54,6 +55,22 @@ impl Config {
         }
     }
 
+    /// What each listener shows its clients, as the files hold it now; `None` = plain text.
+    pub fn listener_tls(&self) -> Result<Vec<Option<ServerTls>>, ConfigError> {
+        let load = |(index, listener): (usize, &Listener)| {
+            let loaded = listener.tls.as_ref().map(ListenerTls::load).transpose();
+            loaded.map_err(|problems| of_files(&format!("listen[{index}].tls"), &problems))
+        };
+        self.listen.iter().enumerate().map(load).collect()
+    }
+
+    /// Whom to trust to be a broker, as the files hold it now; `None` = plain text.
+    pub fn upstream_tls(&self) -> Result<Option<ClientTls>, ConfigError> {
+        let tls = self.upstream.as_ref().and_then(|upstream| upstream.tls.as_ref());
+        let loaded = tls.map(UpstreamTls::load).transpose();
+        loaded.map_err(|problems| of_files("upstream.tls", &problems))
+    }
+
     /// The commit log, without a probe.
     pub fn journal_config(&self) -> journal::Config {
         let defaults = journal::Config::default();
@@ -61,6 +78,11 @@ impl Config {
         let segment_bytes = segment_bytes.unwrap_or(defaults.segment_bytes);
         journal::Config { segment_bytes, ..defaults }
     }
+}
+
+fn of_files(part: &str, problems: &[FileProblem]) -> ConfigError {
+    let line = |problem: &FileProblem| format!("{part}.{}: {}", problem.key, problem.says);
+    ConfigError::all(problems.iter().map(line).collect())
 }
 
 fn policy(retry: &Retry) -> Policy {

@@ -24,8 +24,8 @@ use serde::Serialize;
 
 pub use parts::{
     Admin, DeadLetters, Drain, Durability, Ephemeral, GroupRule, HostPort, Journal, LaneChoice,
-    Limits, Listener, Log, Membership, MetricsBound, Names, Payloads, Retry, Topic, Topics,
-    Upstream,
+    Limits, Listener, ListenerTls, Log, Membership, MetricsBound, Names, Payloads, Retry, Topic,
+    Topics, Upstream, UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{NotReloadable, Reload};

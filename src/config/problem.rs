@@ -33,6 +33,11 @@ impl ConfigError {
         Self { lines: vec![says.into()] }
     }
 
+    /// Problems without a place, one sentence each.
+    pub(super) fn all(lines: Vec<String>) -> Self {
+        Self { lines }
+    }
+
     /// One that the parser met at `at`.
     pub(super) fn syntax(name: &str, text: &str, at: At, says: &str) -> Self {
         Self { lines: vec![snippet(name, text, at, says)] }

@@ -34,9 +34,18 @@ impl Config {
 }
 
 fn reloadable(key: &str) -> bool {
-    RELOADABLE.iter().any(|part| {
-        key.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    })
+    let part = RELOADABLE.iter().any(|part| {
+        let rest = key.strip_prefix(part);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    });
+    part || names_a_tls_file(key)
+}
+
+/// Which files hold certificates may change; that there is TLS, or none, may not.
+fn names_a_tls_file(key: &str) -> bool {
+    let listener = key.strip_prefix("listen[").and_then(|rest| rest.split_once(']'));
+    let listener = listener.is_some_and(|(_, below)| below.starts_with(".tls."));
+    listener || key.starts_with("upstream.tls.")
 }
 
 fn differences(path: &str, old: &Value, new: &Value, out: &mut Vec<String>) {
@@ -53,6 +62,11 @@ fn differences(path: &str, old: &Value, new: &Value, out: &mut Vec<String>) {
                 differences(&below, &side(a), &side(b), out);
             }
         }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (index, (old, new)) in a.iter().zip(b).enumerate() {
+                differences(&format!("{path}[{index}]"), old, new, out);
+            }
+        }
         _ if old != new => out.push(path.to_owned()),
         _ => {}
     }
@@ -61,6 +75,25 @@ fn differences(path: &str, old: &Value, new: &Value, out: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ListenerTls;
+
+    #[test]
+    fn files_of_certificates_may_change_and_whether_there_is_tls_may_not() {
+        let mut old = Config::default();
+        old.listen[0].tls = Some(ListenerTls { key: "a".to_owned(), ..ListenerTls::default() });
+        let mut new = old.clone();
+        new.listen[0].tls.as_mut().unwrap().client_ca = Some("ca".to_owned());
+        new.listen[0].tls.as_mut().unwrap().key = "b".to_owned();
+        let reload = Config::reload_from(&old, new.clone()).unwrap();
+        assert_eq!(reload.changed, ["listen[0].tls.client_ca", "listen[0].tls.key"]);
+        new.listen[0].address.port = 1;
+        let refused = Config::reload_from(&old, new.clone()).unwrap_err();
+        assert_eq!(refused, [NotReloadable("listen[0].address".to_owned())]);
+        new = old.clone();
+        new.listen[0].tls = None;
+        let refused = Config::reload_from(&old, new).unwrap_err();
+        assert_eq!(refused, [NotReloadable("listen[0].tls".to_owned())]);
+    }
 
     #[test]
     fn rules_may_change_while_running_and_addresses_may_not() {

@@ -11,11 +11,10 @@ use super::raw;
 use super::units::{duration_text, parse_duration, parse_size, size_text};
 
 /// Keys the design knows and this build does not have: refused, but not as a slip of the finger.
-const NOT_IN_THIS_BUILD: [&str; 32] = [
+const NOT_IN_THIS_BUILD: [&str; 29] = [
     "backoff",
     "breaker",
     "brokers",
-    "ca",
     "consumers_only",
     "headers",
     "mask",
@@ -36,10 +35,8 @@ const NOT_IN_THIS_BUILD: [&str; 32] = [
     "seek_back_limit",
     "share",
     "timeout_level",
-    "tls",
     "transactions",
     "upstream_topic",
-    "verify",
     "virtual",
     "in_place",
     "fleet",

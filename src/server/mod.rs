@@ -6,6 +6,7 @@
 //!           thread     its own checkpoint
 //! ```
 
+mod certificates;
 mod data_dir;
 mod housekeeping;
 mod pace;
@@ -24,13 +25,15 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::client::{Acceptor, Limits};
-use crate::config::Config;
+use crate::config::{Config, ConfigError, NotReloadable};
 use crate::engine::Engine;
 use crate::journal::Journal;
 use crate::route::Router;
 
 pub use process::{Load, ServeError, serve};
 pub use start::StartError;
+
+use certificates::{Certificates, InUse};
 
 /// How often a drain looks whether the last client has left.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
@@ -42,6 +45,7 @@ pub struct Server {
     acceptor: Acceptor,
     limits: watch::Sender<Limits>,
     config: watch::Sender<Config>,
+    certificates: InUse,
     engine: Engine,
     journal: Journal,
     stop: watch::Sender<bool>,
@@ -49,6 +53,17 @@ pub struct Server {
     threads: Vec<ThreadHandle<()>>,
     listening: Vec<(String, SocketAddr)>,
     admin: Option<SocketAddr>,
+}
+
+/// Why a new configuration is not taken; the running one stays whole.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// What differs and needs a restart.
+    #[error("some keys cannot change while running")]
+    Keys(Vec<NotReloadable>),
+    /// A certificate or a key.
+    #[error(transparent)]
+    Files(#[from] ConfigError),
 }
 
 impl Server {
@@ -83,10 +98,12 @@ impl Server {
         &self.router
     }
 
-    /// Takes a new configuration, as far as it can change while running.
-    pub fn reload(&self, new: Config) -> Result<Vec<String>, Vec<crate::config::NotReloadable>> {
+    /// Takes a new configuration, as far as it can change while running, and reads certificates
+    /// and keys again.
+    pub fn reload(&self, new: Config) -> Result<Vec<String>, ReloadError> {
         let old = self.config.borrow().clone();
-        let reload = Config::reload_from(&old, new)?;
+        let reload = Config::reload_from(&old, new).map_err(ReloadError::Keys)?;
+        self.certificates.replace(Certificates::read(&reload.config)?);
         let policies = reload.config.policies();
         *self.router.policies.write().unwrap_or_else(PoisonError::into_inner) = policies.clone();
         self.engine.policies(policies);

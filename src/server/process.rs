@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::config::{Config, ConfigError, Loaded};
 use crate::journal::OpenError;
 use crate::observe::{LogHandle, TraceError, start_log};
-use crate::server::{Server, StartError};
+use crate::server::{ReloadError, Server, StartError};
 
 /// Reads the configuration, once more for each reload.
 pub trait Load {
@@ -58,9 +58,7 @@ impl ServeError {
 pub fn serve(load: &impl Load, ready_file: Option<&Path>) -> Result<(), ServeError> {
     let loaded = load.load()?;
     let log = start_log(loaded.config.log.format, &loaded.config.log.filter)?;
-    for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
-    }
+    warn(&loaded);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().build().map_err(ServeError::System)?;
     let ended = runtime.block_on(async {
@@ -100,6 +98,12 @@ async fn run(
     Ok(())
 }
 
+fn warn(loaded: &Loaded) {
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+}
+
 async fn either(a: &mut Signal, b: &mut Signal) {
     tokio::select! {
         _ = a.recv() => {}
@@ -119,7 +123,10 @@ fn announce(server: &Server) {
 
 fn reload(server: &Server, loaded: Result<Loaded, ConfigError>, log: &LogHandle) {
     let config: Config = match loaded {
-        Ok(loaded) => loaded.config,
+        Ok(loaded) => {
+            warn(&loaded);
+            loaded.config
+        }
         Err(error) => {
             server.router().metrics.set_reload_ok(false);
             tracing::error!(%error, "the new configuration is not valid; the running one stays");
@@ -135,7 +142,11 @@ fn reload(server: &Server, loaded: Result<Loaded, ConfigError>, log: &LogHandle)
             server.router().metrics.set_reload_ok(true);
             tracing::info!(?changed, "configuration reloaded");
         }
-        Err(keys) => {
+        Err(ReloadError::Files(error)) => {
+            server.router().metrics.set_reload_ok(false);
+            tracing::error!(%error, "the old certificates and the old configuration stay");
+        }
+        Err(ReloadError::Keys(keys)) => {
             server.router().metrics.set_reload_ok(false);
             for key in keys {
                 let key = key.0;

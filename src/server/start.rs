@@ -35,6 +35,7 @@ use crate::route::origins::Origins;
 use crate::route::positions::Positions;
 use crate::route::token::Tokens;
 use crate::route::{self, Router, membership};
+use crate::server::certificates::{Certificates, InUse};
 use crate::server::data_dir::EphemeralError;
 use crate::server::pace::Pace;
 use crate::server::probe::JournalProbe;
@@ -104,6 +105,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let clock = Clock::start();
     let metrics = Metrics::new(config.metrics.max_groups)?;
     let templates = Templates::new(&config.names.retry, &config.names.dead_letters)?;
+    let certificates = Certificates::read(&config)?.put_to_use();
     let core = core(&config, &templates, clock, &metrics)?;
     core.broker.started().await?;
     make_topics(&core.broker, &config).await?;
@@ -114,7 +116,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let router = Arc::new(Router {
         broker: Arc::clone(&core.broker),
         engine: core.engine.clone(),
-        upstream: config.upstream.as_ref().map(|to| upstream(to, &config, metrics.clone())),
+        upstream: upstream(&config, &certificates, &metrics),
         members: Members::new(consumer_session_ms(&config)),
         positions: Positions::default(),
         origins: Origins::default(),
@@ -142,7 +144,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let pace = Pace { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(core.journal.clone(), router.clone(), pace);
     tasks.spawn(until(stopped.clone(), upkeep));
-    let listening = listen(&config, &acceptor, &stopped, &mut tasks).await?;
+    let listening = listen(&config, &certificates, &acceptor, &stopped, &mut tasks).await?;
     let source = AdminSource {
         router: Arc::clone(&router),
         acceptor: acceptor.clone(),
@@ -157,6 +159,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         acceptor,
         limits,
         config: config_sent,
+        certificates,
         engine: core.engine,
         journal: core.journal,
         stop,
@@ -256,17 +259,19 @@ async fn until(mut stop: watch::Receiver<bool>, task: impl Future<Output = ()>) 
 
 async fn listen(
     config: &Config,
+    certificates: &InUse,
     acceptor: &Acceptor,
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
 ) -> Result<Vec<(String, SocketAddr)>, StartError> {
     let mut listening = Vec::new();
-    for listener in &config.listen {
+    for (index, listener) in config.listen.iter().enumerate() {
         let spec = ListenerSpec {
             host: listener.address.host.clone(),
             port: listener.address.port,
             advertised: listener.advertised.as_ref().map(|to| (to.host.clone(), to.port)),
             group: listener.group.as_deref().map(GroupId::new),
+            tls: certificates.listener(index),
         };
         let (doors, asked) = Doors::new();
         let mut listener = Listener::bind(&spec).await?;
@@ -371,11 +376,13 @@ fn consumer_session_ms(config: &Config) -> u64 {
     u64::try_from(session.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn upstream(to: &config::Upstream, config: &Config, metrics: Metrics) -> Upstream {
+fn upstream(config: &Config, certificates: &InUse, metrics: &Metrics) -> Option<Upstream> {
+    let to = config.upstream.as_ref()?;
     let address = |to: &config::HostPort| Address { host: to.host.clone(), port: to.port };
     let bootstrap = to.bootstrap.iter().map(address).collect();
     let frame_bytes_max = size(config.limits.frame_bytes);
-    Upstream::new(bootstrap, to.connect_timeout, frame_bytes_max, metrics)
+    let upstream = Upstream::new(bootstrap, to.connect_timeout, frame_bytes_max, metrics.clone());
+    Some(upstream.with_tls(certificates.upstream()))
 }
 
 /// The same node id at every start of one cluster.

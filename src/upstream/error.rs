@@ -1,5 +1,8 @@
 //! What goes wrong between here and a broker.
 
+use std::io;
+
+use crate::socket::{ConnectError, refused_by_peer};
 use crate::wire::relay::StartError;
 use crate::wire::{AnswerError, EncodeError};
 
@@ -13,8 +16,22 @@ pub enum UpstreamError {
         /// Where it should be.
         address: String,
         /// What the system says.
-        cause: std::io::Error,
+        cause: io::Error,
     },
+    /// No TLS: most often a certificate that is not good.
+    #[error("no TLS with the broker at {address}: {cause}")]
+    Handshake {
+        /// Where it is.
+        address: String,
+        /// What is wrong.
+        cause: ConnectError,
+    },
+    /// It breaks off TLS: our certificate is not good, or missing.
+    #[error("the broker ends the connection: {0}")]
+    Refused(ConnectError),
+    /// It answers in TLS.
+    #[error("the broker wants TLS on this port: set upstream.tls, or name its plaintext port")]
+    WantsTls,
     /// There is nobody to ask.
     #[error("upstream.bootstrap names no broker")]
     NoBootstrap,
@@ -26,7 +43,7 @@ pub enum UpstreamError {
     Closed,
     /// A read or write failed.
     #[error("the connection to the broker broke: {0}")]
-    Io(#[from] std::io::Error),
+    Io(#[from] io::Error),
     /// Bytes that are no Kafka answer.
     #[error("the broker's bytes are no Kafka answer: {0}")]
     Start(#[from] StartError),
@@ -45,4 +62,11 @@ pub enum UpstreamError {
     /// A request that cannot be written: our own mistake.
     #[error(transparent)]
     Encode(#[from] EncodeError),
+}
+
+impl UpstreamError {
+    /// A read failed.
+    pub(super) fn broken(error: io::Error) -> Self {
+        refused_by_peer(&error).map_or_else(|| Self::Io(error), Self::Refused)
+    }
 }

@@ -5,10 +5,8 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::protocol::{Decodable, Request};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
+use crate::socket::{ReadHalf, WriteHalf};
 use crate::upstream::error::UpstreamError;
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::AnswerStart;
@@ -20,6 +18,9 @@ const READ_BYTES: usize = 128 << 10;
 const READ_BYTES_MIN: usize = 16 << 10;
 /// A frame that only passes may be this long: Kafka's own bound of a message.
 const PASSING_BYTES_MAX: usize = 0x7fff_ffff;
+
+/// How an alert of TLS begins.
+const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 /// A connection to a broker.
 #[derive(Debug)]
@@ -34,8 +35,10 @@ pub struct Link {
 /// The half that reads.
 #[derive(Debug)]
 pub struct LinkReader {
-    half: OwnedReadHalf,
+    half: ReadHalf,
     buffer: BytesMut,
+    /// Whether an answer has begun to come.
+    answered: bool,
     /// Bytes of the answer being forwarded that are still to come.
     passing: usize,
 }
@@ -43,7 +46,7 @@ pub struct LinkReader {
 /// The half that writes.
 #[derive(Debug)]
 pub struct LinkWriter {
-    half: OwnedWriteHalf,
+    half: WriteHalf,
     out: BytesMut,
 }
 
@@ -70,10 +73,10 @@ pub enum Turn {
 }
 
 impl Link {
-    pub(super) fn new(stream: TcpStream, frame_bytes_max: usize) -> Self {
-        let (read, write) = stream.into_split();
+    pub(super) fn new((read, write): (ReadHalf, WriteHalf), frame_bytes_max: usize) -> Self {
+        let buffer = BytesMut::new();
         Self {
-            reader: LinkReader { half: read, buffer: BytesMut::new(), passing: 0 },
+            reader: LinkReader { half: read, buffer, answered: false, passing: 0 },
             writer: LinkWriter { half: write, out: BytesMut::new() },
             frame_bytes_max,
         }
@@ -187,10 +190,21 @@ impl LinkReader {
         if self.buffer.capacity() - self.buffer.len() < READ_BYTES_MIN {
             self.buffer.reserve(READ_BYTES);
         }
-        match self.half.read_buf(&mut self.buffer).await? {
+        match self.half.read_buf(&mut self.buffer).await.map_err(UpstreamError::broken)? {
             0 => Err(UpstreamError::Closed),
+            _ if !self.answered => self.begin(),
             _ => Ok(()),
         }
+    }
+
+    /// The first answer is never so long that its length looks like an alert of TLS, which is what
+    /// a broker sends that wants TLS.
+    fn begin(&mut self) -> Result<(), UpstreamError> {
+        self.answered = self.buffer.len() >= TLS_ALERT.len();
+        if self.buffer.starts_with(&TLS_ALERT) {
+            return Err(UpstreamError::WantsTls);
+        }
+        Ok(())
     }
 }
 
@@ -206,14 +220,12 @@ impl LinkWriter {
 
     /// Whether everything is sent.
     pub fn is_empty(&self) -> bool {
-        self.out.is_empty()
+        self.out.is_empty() && !self.half.owes()
     }
 
     /// Sends some of it. Cancel-safe: what is not sent stays.
     pub async fn flush(&mut self) -> Result<(), UpstreamError> {
-        match self.half.write_buf(&mut self.out).await? {
-            0 => Err(UpstreamError::Closed),
-            _ => Ok(()),
-        }
+        let sent = self.half.write_buf(&mut self.out).await?;
+        sent.then_some(()).ok_or(UpstreamError::Closed)
     }
 }

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use crate::observe::Metrics;
 pub use error::UpstreamError;
@@ -28,12 +29,16 @@ use reading::Own;
 pub use view::Address;
 use view::View;
 
+use crate::socket::{ClientTls, ReadHalf, WriteHalf, plain};
+
 /// The cluster in front of which this sidecar stands.
 #[derive(Debug)]
 pub struct Upstream {
     bootstrap: Vec<Address>,
     connect_timeout: Duration,
     frame_bytes_max: usize,
+    /// As last read from the files; `None`: plain text.
+    tls: Option<watch::Receiver<ClientTls>>,
     view: View,
     turn: AtomicUsize,
     own: Own,
@@ -53,11 +58,17 @@ impl Upstream {
             bootstrap,
             connect_timeout,
             frame_bytes_max,
+            tls: None,
             view: View::default(),
             turn: AtomicUsize::new(0),
             own: Own::default(),
             health: Health::new(metrics),
         }
+    }
+
+    /// The same under TLS; what is received last holds for new connections.
+    pub fn with_tls(self, tls: Option<watch::Receiver<ClientTls>>) -> Self {
+        Self { tls, ..self }
     }
 
     /// Every broker of the cluster, as one of them says; those it does not name are gone.
@@ -116,14 +127,25 @@ impl Upstream {
     }
 
     async fn dial_address(&self, address: &Address) -> Result<Link, UpstreamError> {
+        let halves = tokio::time::timeout(self.connect_timeout, self.open(address));
+        let late = |_| UpstreamError::Connect {
+            address: address.to_string(),
+            cause: std::io::ErrorKind::TimedOut.into(),
+        };
+        Ok(Link::new(halves.await.map_err(late)??, self.frame_bytes_max))
+    }
+
+    async fn open(&self, address: &Address) -> Result<(ReadHalf, WriteHalf), UpstreamError> {
         let failed = |cause| UpstreamError::Connect { address: address.to_string(), cause };
         let connecting = TcpStream::connect((address.host.as_str(), address.port));
-        let stream = tokio::time::timeout(self.connect_timeout, connecting)
-            .await
-            .map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?
-            .map_err(failed)?;
+        let stream = connecting.await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        Ok(Link::new(stream, self.frame_bytes_max))
+        let Some(tls) = self.tls.as_ref().map(|tls| tls.borrow().clone()) else {
+            return Ok(plain(stream));
+        };
+        tls.connect(&address.host, stream)
+            .await
+            .map_err(|cause| UpstreamError::Handshake { address: address.to_string(), cause })
     }
 }
 

@@ -19,6 +19,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
 use super::batch::{Got, Rec, plain, unpack};
+use super::secure::{Stream, Trust};
 use super::{PATIENCE, in_front};
 
 /// Text in a request.
@@ -28,8 +29,10 @@ pub fn s<T: From<StrBytes>>(text: &str) -> T {
 
 /// One connection.
 pub struct Client {
-    stream: TcpStream,
+    pub stream: Stream,
     next: i32,
+    /// How connections of this client object are made.
+    trust: Option<Trust>,
     /// The connection to the cluster's broker, where the sidecar stands in front of one.
     broker: Option<Box<Self>>,
     /// What the client calls itself.
@@ -46,10 +49,17 @@ pub struct Sent {
 
 impl Client {
     pub fn connect(addr: SocketAddr) -> Self {
-        let stream = TcpStream::connect(addr).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { stream, next: 1, broker: None, id: "test".to_owned() }
+        Self::over(Stream::connect(addr), None)
+    }
+
+    /// Under TLS, to the server that is to be `host`.
+    pub fn secure(addr: SocketAddr, host: &str, trust: &Trust) -> std::io::Result<Self> {
+        let stream = Stream::secure(addr, host, trust)?;
+        Ok(Self::over(stream, Some(trust.clone())))
+    }
+
+    fn over(stream: Stream, trust: Option<Trust>) -> Self {
+        Self { stream, next: 1, trust, broker: None, id: "test".to_owned() }
     }
 
     /// Another connection of the same client object: to the address Metadata tells.
@@ -72,10 +82,15 @@ impl Client {
         self.broker.as_mut().unwrap()
     }
 
-    fn connect_to(&self, broker: &MetadataResponseBroker) -> Self {
+    pub fn connect_to(&self, broker: &MetadataResponseBroker) -> Self {
         let port = u16::try_from(broker.port).unwrap();
         let ip: std::net::IpAddr = broker.host.parse().unwrap();
-        Self { id: self.id.clone(), ..Self::connect(SocketAddr::new(ip, port)) }
+        let addr = SocketAddr::new(ip, port);
+        let connected = match &self.trust {
+            None => Self::connect(addr),
+            Some(trust) => Self::secure(addr, &broker.host, trust).unwrap(),
+        };
+        Self { id: self.id.clone(), ..connected }
     }
 
     /// Sends a request and reads its answer, which must be whole and nothing more.
@@ -122,7 +137,7 @@ impl Client {
 
     /// Another hand on the same connection, to write while somebody reads.
     pub fn writer(&self) -> TcpStream {
-        self.stream.try_clone().unwrap()
+        self.stream.tcp().try_clone().unwrap()
     }
 
     /// Bytes as they are, to a peer that may have closed already.
@@ -143,12 +158,13 @@ impl Client {
 
     /// Whether nothing has come yet.
     pub fn is_silent(&mut self) -> bool {
-        self.stream.set_nonblocking(true).unwrap();
+        let tcp = self.stream.tcp();
+        tcp.set_nonblocking(true).unwrap();
         let silent = matches!(
-            self.stream.peek(&mut [0]),
+            tcp.peek(&mut [0]),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock
         );
-        self.stream.set_nonblocking(false).unwrap();
+        tcp.set_nonblocking(false).unwrap();
         silent
     }
 

@@ -8,6 +8,7 @@ pub mod batch;
 pub mod client;
 pub mod consumer;
 pub mod member;
+pub mod secure;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,6 +24,7 @@ pub use batch::{Got, Rec};
 pub use client::Client;
 pub use consumer::{Consumer, settle};
 pub use member::{Member, rebalance};
+pub use secure::{Stream, Trust};
 
 /// Longer than anything a test waits for; only a broken build comes near it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -135,6 +137,16 @@ impl Server {
         let config = self.config.clone();
         let again = self.runtime.block_on(reprise::server::Server::start(config)).unwrap();
         self.running = Some(again);
+    }
+
+    /// What a SIGHUP does with a changed file of settings.
+    pub fn reload(
+        &self,
+        change: impl FnOnce(&mut Config),
+    ) -> Result<Vec<String>, reprise::server::ReloadError> {
+        let mut config = self.config.clone();
+        change(&mut config);
+        self.server().reload(config)
     }
 
     /// The same with other settings.

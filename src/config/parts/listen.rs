@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
+use super::ListenerTls;
 use crate::config::node::Value;
 use crate::config::section::{Section, text};
 
@@ -28,12 +29,15 @@ pub struct Listener {
     /// The one group whose members use this listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// What clients are shown; `None` = plain text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ListenerTls>,
 }
 
 impl Default for Listener {
     fn default() -> Self {
         let address = HostPort { host: "127.0.0.1".to_owned(), port: 9092 };
-        Self { address, advertised: None, group: None }
+        Self { address, advertised: None, group: None, tls: None }
     }
 }
 
@@ -54,6 +58,7 @@ impl Listener {
             item.take("address", &mut listener.address, host_port);
             item.take("advertised", &mut listener.advertised, |v| host_port(v).map(Some));
             item.take("group", &mut listener.group, |v| text(v).map(Some));
+            listener.tls = ListenerTls::read(&mut item);
             if !item.has("address") {
                 item.problem("address", "is missing; such as 127.0.0.1:9092");
             }

@@ -6,6 +6,7 @@ mod limits;
 mod listen;
 mod process;
 mod retry;
+mod tls;
 mod topics;
 mod upstream;
 
@@ -15,6 +16,7 @@ pub use limits::Limits;
 pub use listen::{HostPort, Listener};
 pub use process::{Drain, Ephemeral, Journal, Log, MetricsBound, Names};
 pub use retry::{DeadLetters, LaneChoice, Retry};
+pub use tls::{ListenerTls, UpstreamTls};
 pub use topics::{Durability, Topic, Topics};
 pub use upstream::Upstream;
 

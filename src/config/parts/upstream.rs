@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{HostPort, MS, SECOND};
+use super::{HostPort, MS, SECOND, UpstreamTls};
 use crate::config::node::Value;
 use crate::config::section::{Section, duration};
 use crate::config::units::ser_duration;
@@ -17,11 +17,14 @@ pub struct Upstream {
     /// How long a connection to a broker may take to be made.
     #[serde(serialize_with = "ser_duration")]
     pub connect_timeout: Duration,
+    /// Whom to trust; `None` = plain text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<UpstreamTls>,
 }
 
 impl Default for Upstream {
     fn default() -> Self {
-        Self { bootstrap: Vec::new(), connect_timeout: Duration::from_secs(10) }
+        Self { bootstrap: Vec::new(), connect_timeout: Duration::from_secs(10), tls: None }
     }
 }
 
@@ -37,6 +40,7 @@ impl Upstream {
             s.problem("bootstrap", "is missing; name one broker or more, such as kafka-1:9092");
         }
         s.take("connect_timeout", &mut upstream.connect_timeout, duration(MS * 10..=SECOND * 300));
+        upstream.tls = UpstreamTls::read(&mut s);
         s.finish();
         Some(upstream)
     }

@@ -1,0 +1,166 @@
+//! Clients under TLS: who is let in, what the others are told.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use kafka_protocol::messages::{ApiVersionsRequest, MetadataRequest};
+use tokio_rustls::rustls::{HandshakeKind, ProtocolVersion};
+
+use crate::authority::{Authority, HOST, OLD};
+use crate::heard::{hear, heard, listen};
+use crate::support::{Client, Rec, Server, Stream, Trust, until};
+
+/// A sidecar that shows a good certificate; `more` keys of `tls`.
+fn server(authority: &Authority, more: &str) -> Server {
+    listen();
+    Server::with(&authority.signs("server", &[HOST]).listen(more))
+}
+
+fn secure(server: &Server, trust: &Trust) -> Client {
+    Client::secure(server.addr(), HOST, trust).unwrap()
+}
+
+fn asks(client: &mut Client) -> Option<i16> {
+    client.try_call(3, &ApiVersionsRequest::default()).map(|told| told.error_code)
+}
+
+/// Connections that ended for this cause.
+fn ended(server: &Server, cause: &str) -> f64 {
+    server.metric(&format!("reprise_client_disconnects_total{{cause=\"{cause}\"}}"))
+}
+
+#[test]
+fn a_client_speaks_through_and_finds_every_address_it_is_told() {
+    let authority = Authority::new();
+    let server = server(&authority, "");
+    let mut client = secure(&server, &authority.trust());
+    assert_eq!(client.stream.session().protocol_version(), Some(ProtocolVersion::TLSv1_3));
+    client.create("orders", 1);
+    client.put("orders", 0, &[Rec::new("x")]);
+    assert_eq!(client.nack("shop", "orders-0@0", Rec::new("x")).error_code, 0);
+    // The name that was verified is the name that is told, at a port of this client's own.
+    let told = client.call(9, &MetadataRequest::default());
+    let broker = &told.brokers[0];
+    assert_eq!(broker.host.as_str(), HOST);
+    assert_ne!(broker.port, i32::from(server.addr().port()));
+    assert_eq!(client.another().read_all("orders").len(), 1);
+}
+
+#[test]
+fn a_client_of_tls_1_2_speaks_through() {
+    let authority = Authority::new();
+    let server = server(&authority, "");
+    let mut client = secure(&server, &authority.client(OLD, None));
+    assert_eq!(client.stream.session().protocol_version(), Some(ProtocolVersion::TLSv1_2));
+    assert_eq!(asks(&mut client), Some(0));
+}
+
+#[test]
+fn a_client_that_comes_again_needs_no_whole_handshake() {
+    let authority = Authority::new();
+    let server = server(&authority, "");
+    let trust = authority.trust();
+    let mut first = secure(&server, &trust);
+    assert_eq!(asks(&mut first), Some(0));
+    let mut again = secure(&server, &trust);
+    assert_eq!(asks(&mut again), Some(0));
+    let kinds = [&first, &again].map(|client| client.stream.session().handshake_kind());
+    assert_eq!(kinds, [Some(HandshakeKind::Full), Some(HandshakeKind::Resumed)]);
+}
+
+#[test]
+fn where_clients_must_show_a_certificate_only_those_with_a_good_one_are_served() {
+    let (authority, strangers) = (Authority::new(), Authority::new());
+    let server = server(&authority, &format!(", client_ca: {}", authority.ca().display()));
+    let shop = authority.signs("shop", &["shop"]);
+    assert_eq!(asks(&mut secure(&server, &authority.showing(&shop))), Some(0));
+    let stranger = strangers.signs("stranger", &["shop"]);
+    let old = authority.signed_long_ago();
+    for (trust, words) in [
+        (authority.trust(), "shows no certificate and this listener has tls.client_ca"),
+        (authority.showing(&stranger), "the peer's certificate is refused: "),
+        (authority.showing(&old), "the peer's certificate is refused: "),
+    ] {
+        let before = ended(&server, "tls");
+        // In TLS 1.3 the client hears of it when it reads.
+        let mut client = secure(&server, &trust);
+        let peer = client.stream.tcp().local_addr().unwrap().to_string();
+        let refused = client.stream.read(&mut [0]).unwrap_err().to_string();
+        assert!(refused.contains("alert"), "{refused}");
+        hear(&[&format!("peer={peer}"), " WARN ", words]);
+        until("it is counted", || ended(&server, "tls") > before);
+    }
+}
+
+#[test]
+fn a_client_without_tls_is_closed_unanswered_and_the_log_says_why() {
+    let authority = Authority::new();
+    let server = server(&authority, "");
+    let mut client = server.client();
+    let peer = client.stream.tcp().local_addr().unwrap().to_string();
+    assert_eq!(asks(&mut client), None, "not a byte that looks like a length");
+    hear(&[
+        &format!("peer={peer}"),
+        " WARN ",
+        "the peer does not speak TLS and this listener does",
+    ]);
+    assert_eq!((ended(&server, "tls"), ended(&server, "protocol")), (1.0, 0.0));
+}
+
+#[test]
+fn a_client_with_tls_on_a_plaintext_listener_is_closed_and_the_log_says_why() {
+    listen();
+    let server = Server::start();
+    let mut stream = Stream::connect(server.addr());
+    let peer = stream.tcp().local_addr().unwrap().to_string();
+    stream.write_all(&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    hear(&[&format!("peer={peer}"), " WARN ", "begins a TLS handshake on a plaintext listener"]);
+    until("it is counted", || ended(&server, "protocol") >= 1.0);
+}
+
+#[test]
+fn a_handshake_that_does_not_end_is_cut_off_at_the_limit() {
+    let authority = Authority::new();
+    let made = authority.signs("server", &[HOST]).listen("");
+    let server = Server::with(&format!("{made}limits: {{handshake: 100ms}}\n"));
+    for bytes in [&b""[..], &[0x16, 3, 1, 2, 0, 1]] {
+        let before = ended(&server, "slow");
+        let mut stream = Stream::connect(server.addr());
+        stream.write_all(bytes).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        until("it is counted", || ended(&server, "slow") > before);
+    }
+}
+
+#[test]
+fn a_port_check_is_no_failure() {
+    let authority = Authority::new();
+    let server = server(&authority, "");
+    let peer = TcpStream::connect(server.addr()).unwrap().local_addr().unwrap();
+    until("it is counted", || ended(&server, "client") >= 1.0);
+    assert_eq!(heard(&[&format!("peer={peer}"), " WARN "]), Vec::<String>::new());
+}
+
+#[test]
+fn a_client_that_does_not_trust_the_certificate_is_named() {
+    let (authority, strangers) = (Authority::new(), Authority::new());
+    let server = server(&authority, "");
+    assert!(Client::secure(server.addr(), HOST, &strangers.trust()).is_err());
+    let port = server.addr().port();
+    assert!(
+        Stream::secure(([127, 0, 0, 1], port).into(), "localhost", &authority.trust()).is_err()
+    );
+    until("both are counted", || ended(&server, "tls") >= 2.0);
+    hear(&["UnknownCA", "does it trust the authority of this listener's certificate"]);
+}
+
+#[test]
+fn a_connection_that_the_sidecar_ends_is_ended_as_tls_asks() {
+    let authority = Authority::new();
+    let mut server = server(&authority, "");
+    let mut client = secure(&server, &authority.trust());
+    assert_eq!(asks(&mut client), Some(0));
+    server.stop();
+    assert_eq!(client.stream.read(&mut [0]).unwrap(), 0, "an end, not a break");
+}

@@ -1,0 +1,14 @@
+//! TLS on both sides: who is let in, who is trusted, what is said when not, what a reload changes.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod authority;
+mod files;
+mod heard;
+mod listeners;
+mod refused;
+mod reload;
+mod upstreams;
