@@ -73,9 +73,10 @@ impl Server {
     }
 
     /// A cluster by itself, whatever the test binary: to be stopped while a sidecar stands before
-    /// it.
+    /// it, and started again at the same address.
     pub fn alone() -> Self {
-        let (dir, config) = prepare(BEHIND);
+        let (dir, mut config) = prepare(BEHIND);
+        config.listen[0].address.port = kept_port();
         Self::over(dir, config, None)
     }
 
@@ -126,10 +127,8 @@ impl Server {
         self.start_again();
     }
 
-    /// Stops cleanly; the next start is at the same address.
     pub fn stop(&mut self) {
         let running = self.running.take().unwrap();
-        self.config.listen[0].address.port = running.kafka_addr().port();
         self.runtime.block_on(running.shutdown());
     }
 
@@ -226,6 +225,17 @@ fn prepare(yaml: &str) -> (TempDir, Config) {
     config.admin.address.as_mut().unwrap().port = 0;
     config.journal.ephemeral = Ephemeral::Accept;
     (dir, config)
+}
+
+/// Below the range from which systems take the ports of outgoing connections: nobody else gets it
+/// between two starts.
+fn kept_port() -> u16 {
+    loop {
+        let port = fastrand::u16(12_000..32_000);
+        if std::net::TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 fn upstream(addr: SocketAddr) -> Upstream {

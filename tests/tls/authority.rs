@@ -128,7 +128,8 @@ impl Made {
     pub(crate) fn listen(&self, more: &str) -> String {
         let (certificate, key) = (self.certificate.display(), self.key.display());
         format!(
-            "listen: [{{address: '{HOST}:0', tls: {{certificate: {certificate}, key: {key}{more}}}}}]\n\
+            "listen: [{{address: '{HOST}:0', \
+             tls: {{certificate: {certificate}, key: {key}{more}}}}}]\n\
              retry: {{levels: 20ms}}\n"
         )
     }

@@ -50,8 +50,11 @@ pub enum ScanError {
         remaining: usize,
     },
     /// More elements than any client sends.
-    #[error("a message holds more elements than any honest one")]
-    TooManyItems,
+    #[error("a message holds more than {most} elements")]
+    TooManyItems {
+        /// The most that are read.
+        most: usize,
+    },
     /// More tagged fields than any client sends.
     #[error("{count} tagged fields in one place; at most {TAGGED_FIELDS_MAX} are read")]
     TooManyTaggedFields {

@@ -26,6 +26,7 @@ pub(in crate::wire) fn check_within(
         version,
         flexible: schema.is_flexible(version),
         items_left: items_max,
+        items_max,
     };
     walk.structure(schema.fields, schema.tagged)?;
     Ok(body.len() - walk.reader.remaining())
@@ -47,6 +48,7 @@ struct Walk<'a> {
     version: i16,
     flexible: bool,
     items_left: usize,
+    items_max: usize,
 }
 
 impl Walk<'_> {
@@ -134,7 +136,9 @@ impl Walk<'_> {
     }
 
     fn spend(&mut self, items: usize) -> Result<(), ScanError> {
-        self.items_left = self.items_left.checked_sub(items).ok_or(ScanError::TooManyItems)?;
+        let most = self.items_max;
+        let left = self.items_left.checked_sub(items);
+        self.items_left = left.ok_or(ScanError::TooManyItems { most })?;
         Ok(())
     }
 
