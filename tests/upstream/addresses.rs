@@ -4,8 +4,8 @@ use bytes::BytesMut;
 use kafka_protocol::messages::metadata_response::MetadataResponseBroker;
 use kafka_protocol::messages::produce_response::NodeEndpoint;
 use kafka_protocol::messages::{
-    DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest, MetadataResponse,
-    ProduceResponse,
+    ApiVersionsRequest, DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest,
+    MetadataResponse, ProduceResponse,
 };
 use kafka_protocol::protocol::Encodable;
 
@@ -40,13 +40,23 @@ fn each_broker_has_an_address_here_and_this_node_is_one_more() {
 #[test]
 fn clients_that_come_all_at_once_are_told_one_port_for_a_broker() {
     let (server, _) = house();
-    let beside = server.beside();
-    let ports: Vec<i32> = std::thread::scope(|scope| {
-        let ask = || beside.client().call(9, &MetadataRequest::default()).brokers[0].port;
-        let asking: Vec<_> = (0..20).map(|_| scope.spawn(ask)).collect();
-        asking.into_iter().map(|asked| asked.join().unwrap()).collect()
-    });
-    assert!(ports.iter().all(|port| *port == ports[0]), "{ports:?}");
+    // Each time with a sidecar that has opened none yet.
+    for _ in 0..8 {
+        let beside = server.beside();
+        let together = std::sync::Barrier::new(40);
+        let ports: Vec<i32> = std::thread::scope(|scope| {
+            let ask = || {
+                let mut client = beside.client();
+                // The connection to the cluster is made before all ask at once.
+                client.call(0, &ApiVersionsRequest::default());
+                together.wait();
+                client.call(9, &MetadataRequest::default()).brokers[0].port
+            };
+            let asking: Vec<_> = (0..40).map(|_| scope.spawn(ask)).collect();
+            asking.into_iter().map(|asked| asked.join().unwrap()).collect()
+        });
+        assert!(ports.iter().all(|port| *port == ports[0]), "{ports:?}");
+    }
 }
 
 #[test]
