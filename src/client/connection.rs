@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -194,6 +194,13 @@ struct Passing {
     looked_at: Option<i16>,
 }
 
+impl Passing {
+    fn answered(&self, router: &Router) {
+        let took = router.clock.elapsed().saturating_sub(self.began);
+        router.metrics.request(self.api, took.as_secs_f64());
+    }
+}
+
 /// A connection while it is served.
 struct Serving<'a> {
     connection: &'a Connection,
@@ -238,13 +245,13 @@ impl Serving<'_> {
 
     /// Waits for bytes or an answer; each branch is cancel-safe.
     async fn wait(&mut self, room: bool) -> Result<(), Cause> {
+        let between = self.between_answers();
         let Self { connection, inbox, write, due, link, .. } = self;
         let idle = due.is_empty();
         let (reader, writer) = match link {
             Some(link) => (Some(&mut link.reader), Some(&mut link.writer)),
             None => (None, None),
         };
-        let between = reader.as_ref().is_none_or(|reader| reader.is_between_answers());
         let from_here = between && matches!(due.front(), Some(Due::Here(_)));
         tokio::select! {
             biased;
@@ -278,8 +285,7 @@ impl Serving<'_> {
                     },
                     (None, _) => {}
                 }
-                let took = router.clock.elapsed().saturating_sub(passing.began);
-                router.metrics.request(passing.api, took.as_secs_f64());
+                passing.answered(router);
                 due.pop_front();
                 Turn::Now
             }
@@ -294,8 +300,7 @@ impl Serving<'_> {
             }
             Arrived::Whole(frame) => {
                 let Some(Due::There(passing)) = due.pop_front() else { return Err(Cause::Io) };
-                let took = router.clock.elapsed().saturating_sub(passing.began);
-                router.metrics.request(passing.api, took.as_secs_f64());
+                passing.answered(router);
                 let version = passing.looked_at.unwrap_or_default();
                 let rewritten = router.without_brokers(&connection.conn, version, &frame).await;
                 let frame = rewritten.map_err(|error| connection.upstream_lost(&error))?;
@@ -327,7 +332,7 @@ impl Serving<'_> {
             Sent::Nothing => Ok(false),
             Sent::Passing(bytes) => {
                 router.metrics.request_bytes(bytes_of(&bytes), 0);
-                self.pass_on(bytes).await?;
+                self.linked().await?.writer.push(bytes);
                 Ok(true)
             }
             Sent::Frame(frame) => {
@@ -390,11 +395,6 @@ impl Serving<'_> {
         // A nack that cannot be taken now is not refused: the producer tries again.
         let read = router.read_back(router.origins_ahead(head)).await;
         read.map_err(|error| connection.upstream_lost(&error))
-    }
-
-    async fn pass_on(&mut self, bytes: BytesMut) -> Result<(), Cause> {
-        self.linked().await?.writer.push(bytes);
-        Ok(())
     }
 
     /// The connection to the broker, made now if there is none.

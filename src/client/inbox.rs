@@ -12,14 +12,9 @@ use crate::client::Limits;
 use crate::client::connection::Cause;
 use crate::clock::Clock;
 use crate::route::passthrough::Way;
-use crate::socket::ReadHalf;
+use crate::socket::{READ_BYTES, ReadHalf};
 use crate::wire::relay::{RequestStart, StartError};
 use crate::wire::split;
-
-/// Bytes asked for in one read.
-const READ_BYTES: usize = 128 << 10;
-/// Room left in the buffer below which the next read gets a fresh one.
-const READ_BYTES_MIN: usize = 16 << 10;
 
 /// The next thing a client has sent.
 #[derive(Debug, PartialEq, Eq)]
@@ -142,11 +137,9 @@ impl Inbox {
         } else {
             (Duration::MAX, Cause::Idle)
         };
-        if self.buffer.capacity() - self.buffer.len() < READ_BYTES_MIN {
-            self.buffer.reserve(READ_BYTES.min(self.limits.frame_bytes));
-        }
-        let read = tokio::time::timeout(patience, self.read.read_buf(&mut self.buffer)).await;
-        match read {
+        let room = READ_BYTES.min(self.limits.frame_bytes);
+        let read = self.read.fill(&mut self.buffer, room);
+        match tokio::time::timeout(patience, read).await {
             Err(_) => Err(cause),
             Ok(Ok(0)) => Err(Cause::Client),
             Ok(Ok(_)) => Ok(()),

@@ -8,6 +8,11 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::TlsStream;
 
+/// Bytes asked for in one read.
+pub const READ_BYTES: usize = 128 << 10;
+/// Room left in a buffer below which the next read gets a fresh one.
+const ROOM_BYTES_MIN: usize = 16 << 10;
+
 /// The half that reads.
 #[derive(Debug)]
 pub enum ReadHalf {
@@ -44,6 +49,14 @@ pub(super) fn under_tls(stream: TlsStream<TcpStream>) -> (ReadHalf, WriteHalf) {
 }
 
 impl ReadHalf {
+    /// As [`ReadHalf::read_buf`], into a fresh buffer of `bytes` where little room is left.
+    pub async fn fill(&mut self, buffer: &mut BytesMut, bytes: usize) -> io::Result<usize> {
+        if buffer.capacity() - buffer.len() < ROOM_BYTES_MIN {
+            buffer.reserve(bytes);
+        }
+        self.read_buf(buffer).await
+    }
+
     /// Reads once behind what `buffer` holds; 0 = the end. Cancel-safe.
     pub async fn read_buf(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
         match self {
@@ -150,14 +163,11 @@ mod tests {
         let all = async {
             while got.len() < sent.len() {
                 turn += 1;
-                if got.capacity() - got.len() < 16 << 10 {
-                    got.reserve(128 << 10);
-                }
                 let more = !left.is_empty() || write.owes();
                 // Whichever is polled second is often dropped while it is under way.
                 if turn % 3 == 0 {
                     tokio::select! { biased;
-                        n = read.read_buf(&mut got) => assert!(n.unwrap() > 0),
+                        n = read.fill(&mut got, READ_BYTES) => assert!(n.unwrap() > 0),
                         some = write.write_buf(&mut left), if more => assert!(some.unwrap()),
                     }
                 } else {
@@ -166,7 +176,7 @@ mod tests {
                             assert!(some.unwrap());
                             written += 1;
                         }
-                        n = read.read_buf(&mut got) => assert!(n.unwrap() > 0),
+                        n = read.fill(&mut got, READ_BYTES) => assert!(n.unwrap() > 0),
                     }
                 }
             }

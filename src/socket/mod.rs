@@ -16,7 +16,7 @@ mod validity;
 
 pub use client_tls::ClientTls;
 pub use error::{AcceptError, ConnectError, refused_by_peer};
-pub use halves::{ReadHalf, WriteHalf, plain};
+pub use halves::{READ_BYTES, ReadHalf, WriteHalf, plain};
 pub use pem::FileProblem;
 pub use server_tls::ServerTls;
 pub use validity::ValidUntil;

@@ -6,16 +6,12 @@
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::protocol::{Decodable, Request};
 
-use crate::socket::{ReadHalf, WriteHalf};
+use crate::socket::{READ_BYTES, ReadHalf, WriteHalf};
 use crate::upstream::error::UpstreamError;
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::AnswerStart;
 use crate::wire::{Api, RequestHead, decode_answer, encode_request};
 
-/// Bytes of one read from a broker, and the most that waits for a slow client.
-const READ_BYTES: usize = 128 << 10;
-/// Room left in the buffer below which the next read gets a fresh one.
-const READ_BYTES_MIN: usize = 16 << 10;
 /// A frame that only passes may be this long: Kafka's own bound of a message.
 const PASSING_BYTES_MAX: usize = 0x7fff_ffff;
 
@@ -101,10 +97,7 @@ impl Link {
         head: &RequestHead,
         request: &Req,
     ) -> Result<Bytes, UpstreamError> {
-        let client = head.client_id.as_ref().map(crate::model::ClientId::as_str);
-        let frame = encode_request(head.api, head.version, head.correlation_id, client, request)?;
-        self.writer.half.write_all(&frame).await?;
-        self.answer().await
+        self.ask(head.api, head.version, head, request).await
     }
 
     /// The same for another API than the client asked for.
@@ -119,24 +112,27 @@ impl Link {
         Req: Request,
         Req::Response: Decodable,
     {
-        let id = head.correlation_id;
-        let client = head.client_id.as_ref().map(crate::model::ClientId::as_str);
-        let frame = encode_request(api, version, id, client, request)?;
-        self.writer.half.write_all(&frame).await?;
-        let answer = self.answer().await?;
-        Ok(decode_answer(api, version, id, &answer)?)
+        let answer = self.ask(api, version, head, request).await?;
+        Ok(decode_answer(api, version, head.correlation_id, &answer)?)
     }
 
-    /// The next whole answer, without its length prefix.
-    async fn answer(&mut self) -> Result<Bytes, UpstreamError> {
+    /// The answer, whole and without its length prefix.
+    async fn ask<Req: Request>(
+        &mut self,
+        api: Api,
+        version: i16,
+        head: &RequestHead,
+        request: &Req,
+    ) -> Result<Bytes, UpstreamError> {
+        let client = head.client_id.as_ref().map(crate::model::ClientId::as_str);
+        let frame = encode_request(api, version, head.correlation_id, client, request)?;
+        self.writer.half.write_all(&frame).await?;
         loop {
             let reader = &mut self.reader;
             if let Some(start) = AnswerStart::parse(&reader.buffer, self.frame_bytes_max)?
                 && reader.buffer.len() >= start.bytes
             {
-                let mut frame = reader.buffer.split_to(start.bytes).freeze();
-                frame.advance(PREFIX_BYTES);
-                return Ok(frame);
+                return Ok(reader.take_whole(&start));
             }
             reader.fill().await?;
         }
@@ -168,16 +164,19 @@ impl LinkReader {
                 Turn::Now => self.passing = start.bytes,
                 // What comes before goes first.
                 Turn::Whole if end > 0 => break,
-                Turn::Whole => {
-                    let mut frame = self.buffer.split_to(start.bytes).freeze();
-                    frame.advance(PREFIX_BYTES);
-                    return Ok(Arrived::Whole(frame));
-                }
+                Turn::Whole => return Ok(Arrived::Whole(self.take_whole(&start))),
                 Turn::Later => break,
                 Turn::Never => return Err(UpstreamError::NotDue { found: start.correlation_id }),
             }
         }
         Ok(Arrived::Passing(self.buffer.split_to(end)))
+    }
+
+    /// The answer that begins the buffer, which is here whole, without its length prefix.
+    fn take_whole(&mut self, start: &AnswerStart) -> Bytes {
+        let mut frame = self.buffer.split_to(start.bytes).freeze();
+        frame.advance(PREFIX_BYTES);
+        frame
     }
 
     /// Whether no answer is half forwarded: nothing else may be sent to the client in between.
@@ -187,10 +186,8 @@ impl LinkReader {
 
     /// Reads once. An end of the stream is an error: a broker owes answers or nothing.
     pub async fn fill(&mut self) -> Result<(), UpstreamError> {
-        if self.buffer.capacity() - self.buffer.len() < READ_BYTES_MIN {
-            self.buffer.reserve(READ_BYTES);
-        }
-        match self.half.read_buf(&mut self.buffer).await.map_err(UpstreamError::broken)? {
+        let read = self.half.fill(&mut self.buffer, READ_BYTES).await;
+        match read.map_err(UpstreamError::broken)? {
             0 => Err(UpstreamError::Closed),
             _ if !self.answered => self.begin(),
             _ => Ok(()),
