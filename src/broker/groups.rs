@@ -144,7 +144,7 @@ impl Groups {
         let kept = record::read(&entry.head)?;
         let machine =
             Machine::restored(self.inner.classic, self.inner.consumer, self.now(), kept.state);
-        self.lock().cells.insert(group, Cell::restored(machine, kept.at));
+        self.lock().cells.insert(group, Cell::new(machine, kept.at));
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use crate::engine::error::EngineError;
 use crate::engine::render::{LaneRecord, Render};
 use crate::engine::view::{DeadLetter, EntryView, GroupView};
 use crate::engine::wakes::Wakes;
-use crate::journal::Journal;
+use crate::journal::{Bounds, Journal};
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, TopicName};
 use crate::retry::Policies;
 
@@ -161,6 +161,11 @@ impl Engine {
         self.ask_durably(|reply| Command::Groups { reply }).await
     }
 
+    /// What a group's dead letters take in the log; `None`: there are none.
+    pub fn dead_letter_bounds(&self, group: &GroupId) -> Option<Bounds> {
+        self.render.dead_letters(&self.journal, group).map(|(_, bounds)| bounds)
+    }
+
     /// The dead letters of a group from an offset on, for people.
     pub fn dead_letters(
         &self,
@@ -168,9 +173,8 @@ impl Engine {
         from: i64,
         bytes_max: usize,
     ) -> Result<Vec<DeadLetter>, EngineError> {
-        let name = self.render.dead_letter_stream(group);
-        let Some(stream) = self.journal.stream_find(&name) else { return Ok(Vec::new()) };
-        let Some(bounds) = self.journal.stream_bounds(stream) else { return Ok(Vec::new()) };
+        let known = self.render.dead_letters(&self.journal, group);
+        let Some((stream, bounds)) = known else { return Ok(Vec::new()) };
         let from = from.max(bounds.start);
         if from >= bounds.visible_end {
             return Ok(Vec::new());

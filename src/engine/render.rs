@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::engine::command::TakenEntry;
 use crate::engine::error::EngineError;
-use crate::journal::Journal;
+use crate::journal::{Bounds, Journal, StreamId};
 use crate::model::GroupId;
 use crate::retry::{Disposition, Entry};
 use crate::wire::batch::{LEADER_EPOCH, RawRecord, build_batch, rebase};
@@ -53,6 +53,16 @@ impl Render {
     /// The journal's name for the stream of a group's dead letters; `broker` reads it.
     pub(super) fn dead_letter_stream(&self, group: &GroupId) -> String {
         dead_letter_stream(&self.templates.dlq_topic(group))
+    }
+
+    /// The stream of a group's dead letters and what it holds; `None`: there are none.
+    pub(super) fn dead_letters(
+        &self,
+        journal: &Journal,
+        group: &GroupId,
+    ) -> Option<(StreamId, Bounds)> {
+        let stream = journal.stream_find(&self.dead_letter_stream(group))?;
+        Some((stream, journal.stream_bounds(stream)?))
     }
 
     /// Reads a hand-out's bytes and sets our headers.

@@ -25,9 +25,7 @@ enum Level {
 
 /// Bytes that the dead letters of a group take in the log; what the bound counts.
 pub(super) fn dead_letter_bytes(journal: &Journal, render: &Render, group: &GroupId) -> u64 {
-    let stream = journal.stream_find(&render.dead_letter_stream(group));
-    let bounds = stream.and_then(|stream| journal.stream_bounds(stream));
-    bounds.map_or(0, |bounds| bounds.bytes)
+    render.dead_letters(journal, group).map_or(0, |(_, bounds)| bounds.bytes)
 }
 
 /// What to tell the machine of a group; nothing when it has no bound.

@@ -38,7 +38,7 @@ use member::Member;
 pub use state::{ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState, KnownTopic};
 
 /// The epoch of a heartbeat that joins.
-const JOINS: i32 = 0;
+pub const JOINS: i32 = 0;
 /// The epoch of a static member that leaves its place to its next process; −1 leaves for good.
 const LEAVES_FOR_A_WHILE: i32 = -2;
 

@@ -17,7 +17,7 @@ mod state;
 pub use classic::Classic;
 pub use config::{ClassicConfig, ConsumerConfig};
 pub use consumer::{
-    Consumer, ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState, KnownTopic,
+    Consumer, ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState, JOINS, KnownTopic,
 };
 pub use error::GroupError;
 pub use input::{

@@ -20,7 +20,6 @@ use crate::retry::{Disposition, Entry, State, StateKind};
 use crate::route::Router;
 use crate::server::seen::{Seen, seen};
 use crate::upstream::Upstream;
-use crate::wire::names::dead_letter_stream;
 
 /// Bytes of dead letters read for one page.
 const PAGE_BYTES_MAX: usize = 8 << 20;
@@ -212,9 +211,7 @@ impl AdminSource {
 
     /// Dead letters kept and their bytes.
     fn dead(&self, group: &GroupId) -> (u64, u64) {
-        let name = self.router.names.dead_letter_topic(group);
-        let stream = self.journal.stream_find(&dead_letter_stream(&name));
-        let bounds = stream.and_then(|stream| self.journal.stream_bounds(stream));
+        let bounds = self.router.engine.dead_letter_bounds(group);
         bounds.map_or((0, 0), |b| (u64::try_from(b.visible_end - b.start).unwrap_or(0), b.bytes))
     }
 

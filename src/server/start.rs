@@ -117,7 +117,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         broker: Arc::clone(&core.broker),
         engine: core.engine.clone(),
         upstream: upstream(&config, &certificates, &metrics),
-        members: Members::new(consumer_session_ms(&config)),
+        members: Members::new(config.consumer().session_timeout_ms),
         positions: Positions::default(),
         origins: Origins::default(),
         names,
@@ -369,11 +369,6 @@ fn route_config(config: &Config, cluster_id: &str) -> route::Config {
         frame_bytes_max: size(config.limits.frame_bytes),
         fetch_bytes_max: size(config.limits.frame_bytes),
     }
-}
-
-fn consumer_session_ms(config: &Config) -> u64 {
-    let session = config.membership.consumer_session_timeout;
-    u64::try_from(session.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn upstream(config: &Config, certificates: &InUse, metrics: &Metrics) -> Option<Upstream> {

@@ -38,10 +38,6 @@ impl Cell {
         Self { machine, before: None, waiting, unkept: None, kept_seq: 0, kept_at: at }
     }
 
-    pub(super) fn restored(machine: Machine, at: WallMs) -> Self {
-        Self::new(machine, at)
-    }
-
     /// An empty group becomes one of the other kind; any other stays what it is.
     pub(super) fn turn_into(&mut self, machine: Machine) {
         if self.machine.is_empty() && self.machine.kind() != machine.kind() {

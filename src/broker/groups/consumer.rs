@@ -2,12 +2,10 @@
 
 use crate::broker::groups::{GroupKind, Groups};
 use crate::group::{
-    Alive, Answer, Consumer, ConsumerDescription, ConsumerHeartbeat, GroupError, Input, TopicImage,
+    Alive, Answer, Consumer, ConsumerDescription, ConsumerHeartbeat, GroupError, Input, JOINS,
+    TopicImage,
 };
 use crate::model::{GroupId, MemberId, TopicName};
-
-/// The epoch of a heartbeat that joins.
-const JOINS: i32 = 0;
 
 impl Groups {
     /// `ConsumerGroupHeartbeat`: answers when what it tells is durable. `image` says what a topic
