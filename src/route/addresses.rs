@@ -19,8 +19,7 @@ pub(super) struct Real<'a> {
 impl Real<'_> {
     /// Its address; `None` for none a connection can be made to.
     pub(super) fn address(&self) -> Option<(i32, Address)> {
-        let port = u16::try_from(self.port).ok().filter(|port| *port != 0)?;
-        Some((self.node, Address { host: self.host.to_string(), port }))
+        Address::of_wire(self.host, self.port).map(|address| (self.node, address))
     }
 }
 

@@ -89,6 +89,25 @@ fn topics_of(metadata: &Bytes) -> Vec<TopicName> {
     Subscription::parse(metadata).map(|known| known.topics).unwrap_or_default()
 }
 
+impl Known {
+    fn new(metadata: Option<Bytes>, session_ms: u64, now: MonoMs) -> Self {
+        Self {
+            metadata,
+            session_ms,
+            heard: now,
+            held: None,
+            ours: Vec::new(),
+            has_epoch: false,
+            client: (ClientId::new(""), String::new()),
+            is_silent: false,
+        }
+    }
+}
+
+fn is_full(groups: &BTreeMap<GroupId, Group>) -> bool {
+    groups.values().map(|group| group.members.len()).sum::<usize>() >= MEMBERS_MAX
+}
+
 impl Group {
     fn remove(&mut self, key: &MemberId) {
         self.members.remove(key);
@@ -144,39 +163,24 @@ impl Members {
 
     /// A member by KIP-848 is told these topics of ours; whether they are others than before.
     pub(super) fn holds_ours(&self, group: &GroupId, key: &MemberId, ours: &[TopicName]) -> bool {
-        let mut groups = self.lock();
-        let known = groups.get_mut(group).and_then(|group| group.members.get_mut(key));
-        let Some(known) = known else { return false };
-        known.has_epoch = true;
-        if known.ours == ours {
-            return false;
-        }
-        known.ours = ours.to_vec();
-        true
+        let is_news = self.with(group, key, |known| {
+            known.has_epoch = true;
+            let is_news = known.ours != ours;
+            known.ours = ours.to_vec();
+            is_news
+        });
+        is_news == Some(true)
     }
 
     /// A member's join was answered.
     pub(super) fn joined(&self, group: &GroupId, joined: Joined, now: MonoMs) {
         let mut groups = self.lock();
-        let known: usize = groups.values().map(|group| group.members.len()).sum();
-        if known >= MEMBERS_MAX {
+        if is_full(&groups) {
             return;
         }
         let group = groups.entry(group.clone()).or_default();
         let Joined { key, protocol, metadata, session_ms, led } = joined;
-        group.members.insert(
-            key,
-            Known {
-                metadata: Some(metadata),
-                session_ms,
-                heard: now,
-                held: None,
-                ours: Vec::new(),
-                has_epoch: false,
-                client: (ClientId::new(""), String::new()),
-                is_silent: false,
-            },
-        );
+        group.members.insert(key, Known::new(Some(metadata), session_ms, now));
         group.protocol = protocol;
         if !led.is_empty() {
             group.led = led;
@@ -201,32 +205,17 @@ impl Members {
     /// A member was heard of; one that was not seen joining is known from now on.
     pub(super) fn heard(&self, group: &GroupId, key: &MemberId, now: MonoMs) {
         let mut groups = self.lock();
-        let known: usize = groups.values().map(|group| group.members.len()).sum();
-        match groups.get_mut(group).and_then(|group| group.members.get_mut(key)) {
-            Some(known) => (known.heard, known.is_silent) = (now, false),
-            None if known < MEMBERS_MAX => {
-                let group = groups.entry(group.clone()).or_default();
-                let known = Known {
-                    metadata: None,
-                    session_ms: self.session_ms,
-                    heard: now,
-                    held: None,
-                    ours: Vec::new(),
-                    has_epoch: false,
-                    client: (ClientId::new(""), String::new()),
-                    is_silent: false,
-                };
-                group.members.insert(key.clone(), known);
-            }
-            None => {}
+        if let Some(known) = groups.get_mut(group).and_then(|group| group.members.get_mut(key)) {
+            (known.heard, known.is_silent) = (now, false);
+        } else if !is_full(&groups) {
+            let known = Known::new(None, self.session_ms, now);
+            groups.entry(group.clone()).or_default().members.insert(key.clone(), known);
         }
     }
 
     /// A member by KIP-848 says what it subscribes to; one that is heard of.
     pub(super) fn subscribes(&self, group: &GroupId, key: &MemberId, metadata: Bytes) {
-        if let Some(known) = self.lock().get_mut(group).and_then(|g| g.members.get_mut(key)) {
-            known.metadata = Some(metadata);
-        }
+        self.with(group, key, |known| known.metadata = Some(metadata));
     }
 
     /// The topics a member subscribes to; `None`: it has not said so here.
@@ -236,9 +225,7 @@ impl Members {
 
     /// A member by KIP-848 is told what to hold.
     pub(super) fn holds(&self, group: &GroupId, key: &MemberId, topics: Vec<TopicPartitions>) {
-        if let Some(known) = self.lock().get_mut(group).and_then(|g| g.members.get_mut(key)) {
-            known.held = Some(topics);
-        }
+        self.with(group, key, |known| known.held = Some(topics));
     }
 
     /// What a member was last told to hold; `None`: nothing, or before a restart.
@@ -248,9 +235,7 @@ impl Members {
 
     /// Who speaks for a member that is heard of.
     pub(super) fn speaks(&self, group: &GroupId, key: &MemberId, client: ClientId, host: String) {
-        if let Some(known) = self.lock().get_mut(group).and_then(|g| g.members.get_mut(key)) {
-            known.client = (client, host);
-        }
+        self.with(group, key, |known| known.client = (client, host));
     }
 
     /// Groups with members here.
@@ -314,6 +299,16 @@ impl Members {
             !group.members.is_empty()
         });
         unheard
+    }
+
+    /// `None`: no such member is known.
+    fn with<T>(
+        &self,
+        group: &GroupId,
+        key: &MemberId,
+        f: impl FnOnce(&mut Known) -> T,
+    ) -> Option<T> {
+        self.lock().get_mut(group)?.members.get_mut(key).map(f)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<GroupId, Group>> {

@@ -113,15 +113,14 @@ fn own(router: &Router, topic: &MetadataRequestTopic) -> Option<(Option<TopicNam
         Some(name) if !name.as_str().is_empty() => router.names.canonical(name),
         _ => router.names.name_of(topic.topic_id)?,
     };
-    let place = router.place(&name)?;
-    (!matches!(place, Place::Local(_))).then_some((asked, name))
+    router.is_own(&name).then_some((asked, name))
 }
 
 /// Topics of the cluster that are called like ours are never shown: ours are.
 fn shadowed(router: &Router, response: &mut MetadataResponse) {
     response.topics.retain(|topic| {
         let Some(name) = topic.name.as_ref().map(topic_of) else { return true };
-        let ours = router.place(&name).is_some();
+        let ours = router.is_own(&name);
         if ours && topic.error_code == 0 {
             router.names.clash(&name);
         }

@@ -130,13 +130,12 @@ pub(super) async fn relayed(
             topics.retain(|t| !keep(router, &mut ours, &topic_of(&t.name), &t.partition_indexes));
         }
         let mut response = link.call(head, &request).await?;
-        for topic in response.topics.iter().filter(|_| response.error_code == 0) {
-            let name = topic_of(&topic.name);
-            let known = topic.partitions.iter();
-            let known = known.filter(|p| p.error_code == 0);
-            let known = known.map(|p| (p.partition_index, p.committed_offset));
-            seen(router, &group, &name, known.collect()).await;
-        }
+        let told = response.topics.iter().filter(|_| response.error_code == 0);
+        let told = told.flat_map(|topic| {
+            let known = topic.partitions.iter().filter(|p| p.error_code == 0);
+            known.map(|p| (topic_of(&topic.name), p.partition_index, p.committed_offset))
+        });
+        seen(router, &group, told.collect()).await;
         let found = find(router, conn, &group, None, Some(ours)).await;
         response.topics.extend(found.into_iter().map(single));
         return Ok(response);
@@ -153,11 +152,11 @@ pub(super) async fn relayed(
     let mut response = link.call(head, &request).await?;
     for answer in response.groups.iter_mut().filter(|answer| answer.error_code == 0) {
         let group = group_of(&answer.group_id);
-        for topic in &answer.topics {
+        let told = answer.topics.iter().flat_map(|topic| {
             let known = topic.partitions.iter().filter(|p| p.error_code == 0);
-            let known = known.map(|p| (p.partition_index, p.committed_offset));
-            seen(router, &group, &topic_of(&topic.name), known.collect()).await;
-        }
+            known.map(|p| (topic_of(&topic.name), p.partition_index, p.committed_offset))
+        });
+        seen(router, &group, told.collect()).await;
         let Some(at) = ours_of.iter().position(|(of, ..)| *of == group) else { continue };
         let (group, member, ours) = ours_of.swap_remove(at);
         let found = find(router, conn, &group, member, Some(ours)).await;
@@ -181,17 +180,13 @@ fn keep(
 }
 
 /// Offsets the cluster holds: the engine hears of those that are new.
-async fn seen(router: &Router, group: &GroupId, topic: &TopicName, known: Vec<(i32, i64)>) {
-    let news = known.into_iter().filter(|(partition, offset)| {
+async fn seen(router: &Router, group: &GroupId, mut told: Vec<(TopicName, i32, i64)>) {
+    told.retain(|(topic, partition, offset)| {
         *offset >= 0 && router.positions.is_news(group, topic, *partition, *offset)
     });
-    let news: Vec<_> = news.map(|(p, offset)| (topic.clone(), p, offset)).collect();
-    if news.is_empty() {
-        return;
-    }
-    let noting = router.engine.origin_commits(group, news.clone());
+    let noting = router.note(group, told);
     match tokio::time::timeout(NOTING, noting).await {
-        Ok(Ok(())) => router.positions.see(group, news),
+        Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%group, %error, "a committed offset is not noted"),
         Err(_) => tracing::warn!(%group, "a committed offset is not noted in time"),
     }

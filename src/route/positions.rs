@@ -5,7 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
+use crate::engine::EngineError;
 use crate::model::{GroupId, TopicName};
+use crate::route::Router;
 
 /// Partitions remembered at most; one that is forgotten counts as not known.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
@@ -46,7 +48,7 @@ impl Positions {
     }
 
     /// Remembers offsets.
-    pub(super) fn see(&self, group: &GroupId, offsets: Vec<(TopicName, i32, i64)>) {
+    fn see(&self, group: &GroupId, offsets: Vec<(TopicName, i32, i64)>) {
         let mut known = self.lock();
         for (topic, partition, offset) in offsets {
             known.put((group.clone(), topic, partition), offset);
@@ -55,6 +57,22 @@ impl Positions {
 
     fn lock(&self) -> MutexGuard<'_, LruCache<Key, i64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Router {
+    /// The engine hears of committed offsets, then they are remembered.
+    pub(super) async fn note(
+        &self,
+        group: &GroupId,
+        news: Vec<(TopicName, i32, i64)>,
+    ) -> Result<(), EngineError> {
+        if news.is_empty() {
+            return Ok(());
+        }
+        self.engine.origin_commits(group, news.clone()).await?;
+        self.positions.see(group, news);
+        Ok(())
     }
 }
 

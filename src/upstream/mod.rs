@@ -81,11 +81,6 @@ impl Upstream {
         self.view.insert(node, address);
     }
 
-    /// The brokers known so far, by node id.
-    pub fn nodes(&self) -> Vec<i32> {
-        self.view.nodes()
-    }
-
     /// Connects to that broker; `None`: to any that answers, in turn.
     pub async fn dial(&self, node: Option<i32>) -> Result<Link, UpstreamError> {
         let Some(node) = node else { return self.dial_any().await };
@@ -200,9 +195,9 @@ mod tests {
         let upstream = Upstream::new(vec![at(1)], Duration::from_secs(5), 1 << 20, metrics());
         upstream.learn_all(vec![(1, at(11)), (2, at(12))]);
         upstream.learn(3, at(13));
-        assert_eq!(upstream.nodes(), [1, 2, 3]);
+        assert_eq!(upstream.view.nodes(), [1, 2, 3]);
         upstream.learn_all(vec![(2, at(22))]);
-        assert_eq!(upstream.nodes(), [2]);
+        assert_eq!(upstream.view.nodes(), [2]);
         assert_eq!(upstream.view.address(2), Some(at(22)));
     }
 }

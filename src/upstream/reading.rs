@@ -105,8 +105,9 @@ impl Upstream {
         let mut link = self.dial(None).await?;
         let answer: MetadataResponse = link.call(&head(Api::Metadata, METADATA), &request).await?;
         for broker in &answer.brokers {
-            let port = u16::try_from(broker.port).unwrap_or(0);
-            self.learn(broker.node_id.0, Address { host: broker.host.to_string(), port });
+            if let Some(address) = Address::of_wire(&broker.host, broker.port) {
+                self.learn(broker.node_id.0, address);
+            }
         }
         let partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
         let mut wanted = partitions.filter(|p| p.partition_index == origin.partition);

@@ -16,6 +16,14 @@ pub struct Address {
     pub port: u16,
 }
 
+impl Address {
+    /// As a broker is named on the wire; `None`: no connection can be made to that port.
+    pub fn of_wire(host: &str, port: i32) -> Option<Self> {
+        let port = u16::try_from(port).ok().filter(|port| *port != 0)?;
+        Some(Self { host: host.to_owned(), port })
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
@@ -39,6 +47,7 @@ impl View {
         self.read().values().cloned().collect()
     }
 
+    #[cfg(test)]
     pub(super) fn nodes(&self) -> Vec<i32> {
         self.read().keys().copied().collect()
     }

@@ -1,6 +1,12 @@
 //! `ConsumerGroupHeartbeat` in front of a cluster: its coordinator assigns, and never hears of the
 //! retry topic; the member's private partition is appended to what it is told.
 
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
+use kafka_protocol::messages::{
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, MetadataRequest,
+};
+
 use crate::engine::EngineError;
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
@@ -9,11 +15,6 @@ use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::assignment::Subscription;
 use crate::wire::{Api, RequestHead};
-use kafka_protocol::ResponseError;
-use kafka_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
-use kafka_protocol::messages::{
-    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, MetadataRequest,
-};
 
 /// Leaves for good; −2 is a static member that will be back.
 const LEAVES: i32 = -1;
@@ -29,7 +30,7 @@ pub(in crate::route) async fn relayed(
 ) -> Result<ConsumerGroupHeartbeatResponse, UpstreamError> {
     let group = group_of(&request.group_id);
     know_the_cluster(router, link, head).await?;
-    let ours = |name: &TopicName| router.place(&router.names.canonical(name)).is_some();
+    let ours = |name: &TopicName| router.is_own(&router.names.canonical(name));
     let topics = request.subscribed_topic_names.as_ref();
     let topics = topics.map(|names| names.iter().map(topic_of).collect::<Vec<TopicName>>());
     if let Some(names) = &mut request.subscribed_topic_names {
@@ -101,7 +102,7 @@ async fn with_ours(
         Some(mut wanted) => {
             wanted.retain(|topic| {
                 let held = *topic == retry || router.members.claim(group, &key, topic);
-                held && router.place(topic).is_some()
+                held && router.is_own(topic)
             });
             wanted
         }

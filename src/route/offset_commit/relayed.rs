@@ -194,14 +194,7 @@ async fn stored(
             }
         }
     }
-    if news.is_empty() {
-        return;
-    }
-    let noting = router.engine.origin_commits(group, news.clone());
-    let noted = patience.bounds(noted(noting)).await;
-    if noted.is_ok() {
-        router.positions.see(group, news);
-    }
+    let noted = patience.bounds(noted(router.note(group, news))).await;
     if let Err(error) = noted {
         for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
             if partition.error_code == 0 {
