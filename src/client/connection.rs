@@ -363,7 +363,7 @@ impl Serving<'_> {
     async fn take_alone(&mut self, frame: Bytes) -> Result<(), Cause> {
         let connection = self.connection;
         let Connection { router, conn, .. } = connection;
-        let reply = match RequestHead::parse(&frame) {
+        let reply = match RequestHead::parse(&frame).and_then(|head| router.taken(head)) {
             Ok(head) => {
                 conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
                 if router.asks(head.api) {

@@ -92,6 +92,15 @@ pub(super) enum Command {
         up_to: LaneOffset,
         reply: Reply<usize>,
     },
+    HandedOut {
+        group: GroupId,
+        up_to: LaneOffset,
+        reply: Reply<()>,
+    },
+    Aborted {
+        group: GroupId,
+        up_to: LaneOffset,
+    },
     OriginCommits {
         group: GroupId,
         offsets: Vec<(TopicName, i32, i64)>,

@@ -148,6 +148,11 @@ impl Driver {
                     tracing::warn!(%error, "a member's silence could not be journalled");
                 }
             }
+            Command::Aborted { group, up_to } => {
+                if let Err(error) = self.ask(Input::Aborted { group, up_to }) {
+                    tracing::warn!(%error, "an aborted transaction could not be journalled");
+                }
+            }
             Command::Policies(policies) => self.policies(policies),
             Command::Keep(reply) => {
                 let kept = self.keep();
@@ -163,6 +168,11 @@ impl Driver {
             Command::SlotOf { group, member, reply } => {
                 let slot = self.machine.member_slot(&group, &member);
                 self.send(reply, Ok(slot));
+            }
+            Command::HandedOut { group, up_to, reply } => {
+                let slot = self.machine.slot_view(&group, up_to.slot);
+                let known = slot.is_some_and(|slot| up_to <= slot.next);
+                self.send(reply, known.then_some(()).ok_or(EngineError::CommitBeyondHandOut));
             }
             Command::Page { group, after, limit, reply } => {
                 let entries = self.machine.store().page_entries(&group, after, limit);

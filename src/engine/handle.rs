@@ -69,6 +69,21 @@ impl Engine {
         self.ask_durably(|reply| Command::LaneCommit { group, up_to, reply }).await
     }
 
+    /// Whether a commit of the lane up to `up_to` could be taken; an error says why not.
+    pub async fn may_commit_lane(
+        &self,
+        group: &GroupId,
+        up_to: LaneOffset,
+    ) -> Result<(), EngineError> {
+        let group = group.clone();
+        self.ask_durably(|reply| Command::HandedOut { group, up_to, reply }).await
+    }
+
+    /// The transaction that was to acknowledge a slot's hand-outs below `up_to` was aborted.
+    pub fn lane_aborted(&self, group: &GroupId, up_to: LaneOffset) {
+        self.tell(Command::Aborted { group: group.clone(), up_to });
+    }
+
     /// Tells the group's committed offsets of real partitions. On return every nack that came
     /// before is durable, so a commit that passes it may be accepted.
     pub async fn origin_commits(

@@ -84,6 +84,8 @@ pub enum Evidence {
     Rescheduled,
     /// The dead letters have room for a held record again, or are not kept any more.
     HeldEnded,
+    /// The transaction that was to acknowledge the hand-out was aborted.
+    Aborted,
 }
 
 impl Evidence {
@@ -112,6 +114,7 @@ impl Evidence {
             Self::DeadLetterGone => "dead_letter_gone",
             Self::Rescheduled => "rescheduled",
             Self::HeldEnded => "held_ended",
+            Self::Aborted => "aborted",
         }
     }
 }

@@ -54,6 +54,14 @@ pub enum Input {
         /// The committed offset: the first one not acknowledged.
         up_to: LaneOffset,
     },
+    /// The transaction that was to acknowledge a slot's inflight entries below `up_to` was aborted:
+    /// they are free to be handed out again. Not answered.
+    Aborted {
+        /// Whose lane.
+        group: GroupId,
+        /// The offset it would have committed.
+        up_to: LaneOffset,
+    },
     /// The group's committed offset of a real partition is now this. Tell it for every commit and
     /// reset, and once for each known offset after a restart. Not answered.
     OriginCommit {

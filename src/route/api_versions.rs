@@ -81,7 +81,8 @@ fn clamp(keys: &mut Vec<ApiVersion>) {
 
 fn list() -> ApiVersionsResponse {
     let mut response = ApiVersionsResponse::default();
-    response.api_keys = Api::ALL.iter().map(|api| advertised(*api)).collect();
+    let served = Api::ALL.iter().filter(|api| api.is_served_alone());
+    response.api_keys = served.map(|api| advertised(*api)).collect();
     response
 }
 

@@ -11,6 +11,7 @@ use crate::broker::error::BrokerError;
 use crate::broker::settings::{TopicSettings, TopicSpec};
 use crate::route::convert::{some_text, text, topic_of};
 use crate::route::{Router, code};
+use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
 /// `ConfigSource` of DescribeConfigs and CreateTopics: set on the topic, or the default.
@@ -47,6 +48,26 @@ pub(super) async fn answer(
         response.topics.push(result);
     }
     response
+}
+
+/// The same in front of a cluster: its topics are its own, names of ours need no making.
+pub(super) async fn relayed(
+    router: &Router,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: CreateTopicsRequest,
+) -> Result<CreateTopicsResponse, UpstreamError> {
+    let is_own =
+        |asked: &CreatableTopic| router.is_own(&router.names.canonical(&topic_of(&asked.name)));
+    let (ours, theirs): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut request.topics).into_iter().partition(is_own);
+    let mine = request.clone().with_topics(ours);
+    request.topics = theirs;
+    let asks = mine.topics.is_empty() || !request.topics.is_empty();
+    let mut response =
+        if asks { link.call(head, &request).await? } else { CreateTopicsResponse::default() };
+    response.topics.extend(answer(router, head, mine).await.topics);
+    Ok(response)
 }
 
 struct Made {

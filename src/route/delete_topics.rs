@@ -1,7 +1,7 @@
 //! DeleteTopics 1–6: by name, or by id since v6. Retry and dead-letter topics cannot be deleted.
 
 use kafka_protocol::messages::delete_topics_response::DeletableTopicResult;
-use kafka_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
+use kafka_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse, TopicName as WireTopic};
 use uuid::Uuid;
 
 use crate::broker::error::BrokerError;
@@ -9,6 +9,7 @@ use crate::model::TopicName;
 use crate::route::convert::{some_text, topic_of, wire_topic};
 use crate::route::place::Place;
 use crate::route::{Router, code};
+use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
 /// Topics may be named by id, and an error has words.
@@ -39,6 +40,35 @@ pub(super) async fn answer(
         response.responses.push(result);
     }
     response
+}
+
+/// The same in front of a cluster: its topics are its own, ours cannot be deleted.
+pub(super) async fn relayed(
+    router: &Router,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: DeleteTopicsRequest,
+) -> Result<DeleteTopicsResponse, UpstreamError> {
+    let is_own = |name: Option<&WireTopic>, id: Uuid| {
+        let asked = name.map_or_else(|| TopicName::new(""), topic_of);
+        router.named(&asked, id).is_ok_and(|name| router.is_own(&name))
+    };
+    let mut ours = DeleteTopicsRequest::default();
+    let named = std::mem::take(&mut request.topic_names).into_iter();
+    (ours.topic_names, request.topic_names) =
+        named.partition(|name| is_own(Some(name), Uuid::nil()));
+    let asked = std::mem::take(&mut request.topics).into_iter();
+    (ours.topics, request.topics) =
+        asked.partition(|topic| is_own(topic.name.as_ref(), topic.topic_id));
+    let nothing_ours = ours.topics.is_empty() && ours.topic_names.is_empty();
+    let theirs = !request.topics.is_empty() || !request.topic_names.is_empty();
+    let mut response = if theirs || nothing_ours {
+        link.call(head, &request).await?
+    } else {
+        DeleteTopicsResponse::default()
+    };
+    response.responses.extend(answer(router, head, ours).await.responses);
+    Ok(response)
 }
 
 async fn delete(router: &Router, name: Option<TopicName>, id: Uuid) -> Result<(), BrokerError> {

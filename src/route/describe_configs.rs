@@ -11,7 +11,8 @@ use crate::route::Router;
 use crate::route::convert::{some_text, text};
 use crate::route::create_topics::{SOURCE_DEFAULT, SOURCE_TOPIC};
 use crate::route::place::Place;
-use crate::wire::ResponseError;
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::{RequestHead, ResponseError};
 
 /// `ConfigResource.Type`.
 const TOPIC: i8 = 2;
@@ -25,6 +26,29 @@ pub(super) fn answer(router: &Router, request: DescribeConfigsRequest) -> Descri
     let mut response = DescribeConfigsResponse::default();
     response.results = request.resources.iter().map(|asked| describe(router, asked)).collect();
     response
+}
+
+/// The same in front of a cluster: its topics and brokers are its own, ours and this node are here.
+pub(super) async fn relayed(
+    router: &Router,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: DescribeConfigsRequest,
+) -> Result<DescribeConfigsResponse, UpstreamError> {
+    let node = router.config.node_id.to_string();
+    let is_ours = |asked: &DescribeConfigsResource| match asked.resource_type {
+        TOPIC => router.is_own(&router.names.canonical(&TopicName::new(&asked.resource_name))),
+        BROKER => *asked.resource_name == *node,
+        _ => false,
+    };
+    let resources = std::mem::take(&mut request.resources).into_iter();
+    let (ours, theirs): (Vec<_>, Vec<_>) = resources.partition(is_ours);
+    request.resources = theirs;
+    let asks = ours.is_empty() || !request.resources.is_empty();
+    let mut response =
+        if asks { link.call(head, &request).await? } else { DescribeConfigsResponse::default() };
+    response.results.extend(ours.iter().map(|asked| describe(router, asked)));
+    Ok(response)
 }
 
 fn describe(router: &Router, asked: &DescribeConfigsResource) -> DescribeConfigsResult {

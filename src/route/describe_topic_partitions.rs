@@ -12,8 +12,9 @@ use kafka_protocol::messages::{
 use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::convert::{topic_of, wire_topic};
-use crate::wire::ResponseError;
+use crate::upstream::{Link, UpstreamError};
 use crate::wire::batch::LEADER_EPOCH;
+use crate::wire::{RequestHead, ResponseError};
 
 /// `max.request.partition.size.limit` of Kafka.
 const PARTITIONS_MAX: i32 = 2000;
@@ -52,6 +53,38 @@ pub(super) fn answer(
         }
     }
     response
+}
+
+/// The same in front of a cluster: its topics are its own, ours follow on the last page.
+pub(super) async fn relayed(
+    router: &Router,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: DescribeTopicPartitionsRequest,
+) -> Result<DescribeTopicPartitionsResponse, UpstreamError> {
+    let all = request.topics.is_empty();
+    let is_own = |name: &TopicName| router.is_own(&router.names.canonical(name));
+    let asked = std::mem::take(&mut request.topics).into_iter();
+    let (ours, theirs): (Vec<_>, Vec<_>) = asked.partition(|topic| is_own(&topic_of(&topic.name)));
+    request.topics = theirs;
+    let mut response = if all || !request.topics.is_empty() {
+        link.call(head, &request).await?
+    } else {
+        DescribeTopicPartitionsResponse::default()
+    };
+    // Topics of the cluster that are called like ours are never shown: ours are.
+    response
+        .topics
+        .retain(|topic| !topic.name.as_ref().is_some_and(|name| is_own(&topic_of(name))));
+    if response.next_cursor.is_none() {
+        let names: Vec<TopicName> = if all {
+            router.names.listed()
+        } else {
+            ours.iter().map(|topic| topic_of(&topic.name)).collect()
+        };
+        response.topics.extend(names.iter().map(|name| describe(router, name, 0, 1).0));
+    }
+    Ok(response)
 }
 
 fn cursor(name: &TopicName, partition: i32) -> Cursor {

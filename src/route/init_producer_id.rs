@@ -1,10 +1,12 @@
-//! InitProducerId 0–5: a fresh id for idempotent producers. Transactional ids are refused.
+//! InitProducerId 0–5: a fresh id for idempotent producers. By itself this node has no transactions.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse, ProducerId};
 
 use crate::route::Router;
 use crate::route::code;
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::RequestHead;
 
 pub(super) async fn answer(
     router: &Router,
@@ -29,4 +31,22 @@ pub(super) async fn answer(
         Err(error) => response.error_code = code::of_broker(&error).code(),
     }
     response
+}
+
+/// The same in front of a cluster, which has the transactions: whoever begins anew has aborted what
+/// was open under its transactional id.
+pub(super) async fn relayed(
+    router: &Router,
+    link: &mut Link,
+    head: &RequestHead,
+    request: InitProducerIdRequest,
+) -> Result<InitProducerIdResponse, UpstreamError> {
+    let response = link.call(head, &request).await?;
+    if let Some(id) = request.transactional_id
+        && response.error_code == 0
+        && let Some(held) = router.transactions.take(&id)
+    {
+        held.abort(router);
+    }
+    Ok(response)
 }

@@ -1,6 +1,7 @@
 //! One file per API. This one holds only the router's parts and the `match`.
 #![expect(clippy::needless_pass_by_value, reason = "a handler is given its request for good")]
 
+mod add_partitions_to_txn;
 mod addresses;
 mod api_versions;
 pub mod code;
@@ -13,8 +14,10 @@ mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
+mod describe_log_dirs;
 mod describe_topic_partitions;
 pub mod doors;
+mod end_txn;
 mod fetch;
 mod find_coordinator;
 mod heartbeat;
@@ -24,6 +27,7 @@ mod lane;
 mod leave_group;
 mod list_groups;
 mod list_offsets;
+mod list_transactions;
 pub mod members;
 pub mod membership;
 mod metadata;
@@ -42,6 +46,8 @@ pub mod rights;
 mod spread;
 mod sync_group;
 pub mod token;
+pub mod transactions;
+mod txn_offset_commit;
 
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
@@ -62,6 +68,7 @@ use crate::route::origins::Origins;
 use crate::route::positions::Positions;
 use crate::route::refusals::Refusals;
 use crate::route::token::Tokens;
+use crate::route::transactions::Transactions;
 use crate::upstream::{Upstream, UpstreamError};
 use crate::wire::api::Api;
 use crate::wire::header::RequestHead;
@@ -95,6 +102,8 @@ pub struct Router {
     pub members: Members,
     /// Committed offsets of the cluster's groups.
     pub positions: Positions,
+    /// What transactions of the cluster will commit of our topics.
+    pub transactions: Transactions,
     /// Records of the cluster that nacks named without their bytes.
     pub origins: Origins,
     /// Names this sidecar keeps for itself.
@@ -222,6 +231,17 @@ impl Router {
             Api::InitProducerId => {
                 self.with(&head, async |r| init_producer_id::answer(self, r).await).await?
             }
+            Api::ConsumerGroupHeartbeat => {
+                let with = async |r| consumer_group_heartbeat::answer(self, conn, &head, r).await;
+                self.with(&head, with).await?
+            }
+            _ => self.inspect(conn, head).await?,
+        })
+    }
+
+    /// What tools ask.
+    async fn inspect(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
+        Ok(match head.api {
             Api::CreateTopics => {
                 self.with(&head, async |r| create_topics::answer(self, &head, r).await).await?
             }
@@ -237,10 +257,6 @@ impl Router {
             Api::DescribeTopicPartitions => {
                 self.with(&head, async |r| describe_topic_partitions::answer(self, r)).await?
             }
-            Api::ConsumerGroupHeartbeat => {
-                let with = async |r| consumer_group_heartbeat::answer(self, conn, &head, r).await;
-                self.with(&head, with).await?
-            }
             Api::ConsumerGroupDescribe => {
                 self.with(&head, async |r| consumer_group_describe::answer(self, &head, r)).await?
             }
@@ -248,6 +264,14 @@ impl Router {
             Api::DescribeGroups => {
                 self.with(&head, async |r| describe_groups::answer(self, &head, r)).await?
             }
+            Api::ListTransactions => {
+                self.with(&head, async |r| list_transactions::answer(r)).await?
+            }
+            Api::DescribeLogDirs => {
+                self.with(&head, async |r| describe_log_dirs::answer(r)).await?
+            }
+            // Only a cluster behind this node has it (`Router::taken`).
+            api => Reply::Close(format!("{} is not served here", api.name())),
         })
     }
 

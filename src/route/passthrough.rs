@@ -2,9 +2,10 @@
 
 use crate::route::Router;
 use crate::route::conn::Conn;
-use crate::wire::Api;
+use crate::wire::{Api, HeadError, RequestHead};
 
-/// What is read on every connection: addresses of brokers, and what groups agree on.
+/// What is read on every connection: addresses of brokers, what groups agree on, and what may name
+/// topics of ours.
 const READ: &[Api] = &[
     Api::ApiVersions,
     Api::Metadata,
@@ -17,10 +18,27 @@ const READ: &[Api] = &[
     Api::OffsetCommit,
     Api::OffsetFetch,
     Api::ConsumerGroupHeartbeat,
+    Api::InitProducerId,
+    Api::AddPartitionsToTxn,
+    Api::TxnOffsetCommit,
+    Api::EndTxn,
+    Api::CreateTopics,
+    Api::DeleteTopics,
+    Api::DescribeConfigs,
+    Api::DescribeTopicPartitions,
 ];
 
-/// What is answered here on connections to this node, the leader of our own topics.
-const OWN: &[Api] = &[Api::Produce, Api::Fetch, Api::ListOffsets, Api::OffsetForLeaderEpoch];
+/// What is answered here on connections to this node: it leads our own topics, and has no groups,
+/// transactions or partitions of the cluster, which tools ask every broker for.
+const OWN: &[Api] = &[
+    Api::Produce,
+    Api::Fetch,
+    Api::ListOffsets,
+    Api::OffsetForLeaderEpoch,
+    Api::ListGroups,
+    Api::ListTransactions,
+    Api::DescribeLogDirs,
+];
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +60,16 @@ impl Router {
             Some(api) if conn.node.is_none() && OWN.contains(&api) => Way::Answer,
             _ => Way::Pass,
         }
+    }
+
+    /// A request that is read here; by itself this node does not know what it only reads on its
+    /// way to a cluster.
+    pub fn taken(&self, head: RequestHead) -> Result<RequestHead, HeadError> {
+        if self.upstream.is_some() || head.api.is_served_alone() {
+            return Ok(head);
+        }
+        let RequestHead { api_key, version, correlation_id, .. } = head;
+        Err(HeadError::UnknownApi { api_key, version, correlation_id })
     }
 
     /// Whether the broker is asked before a request of this API is answered.

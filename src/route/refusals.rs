@@ -42,6 +42,18 @@ refusals! {
         it.topics.iter().for_each(|topic| seen(topic.error_code));
     };
     ListGroupsResponse: |it, seen| seen(it.error_code);
+    ListTransactionsResponse: |it, seen| seen(it.error_code);
+    DescribeLogDirsResponse: |it, seen| seen(it.error_code);
+    EndTxnResponse: |it, seen| seen(it.error_code);
+    AddPartitionsToTxnResponse: |it, seen| {
+        let partitions = it.results_by_topic_v3_and_below.iter();
+        let partitions = partitions.flat_map(|topic| &topic.results_by_partition);
+        partitions.for_each(|partition| seen(partition.partition_error_code));
+    };
+    TxnOffsetCommitResponse: |it, seen| {
+        let partitions = it.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.for_each(|partition| seen(partition.error_code));
+    };
     DescribeGroupsResponse: |it, seen| it.groups.iter().for_each(|group| seen(group.error_code));
     ConsumerGroupHeartbeatResponse: |it, seen| seen(it.error_code);
     ConsumerGroupDescribeResponse: |it, seen| {

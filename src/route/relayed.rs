@@ -5,9 +5,10 @@ use kafka_protocol::protocol::{Encodable, Request};
 use crate::route::conn::Conn;
 use crate::route::refusals::Refusals;
 use crate::route::{
-    AnswerError, Reply, Router, api_versions, consumer_group_heartbeat, describe_cluster,
-    find_coordinator, heartbeat, join_group, leave_group, metadata, offset_commit, offset_fetch,
-    sync_group,
+    AnswerError, Reply, Router, add_partitions_to_txn, api_versions, consumer_group_heartbeat,
+    create_topics, delete_topics, describe_cluster, describe_configs, describe_topic_partitions,
+    end_txn, find_coordinator, heartbeat, init_producer_id, join_group, leave_group, metadata,
+    offset_commit, offset_fetch, sync_group, txn_offset_commit,
 };
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, decode};
@@ -72,6 +73,31 @@ impl Router {
                     consumer_group_heartbeat::relayed(self, conn, link, h, r).await
                 })
                 .await
+            }
+            Api::InitProducerId => {
+                self.asked(h, async |r| init_producer_id::relayed(self, link, h, r).await).await
+            }
+            Api::AddPartitionsToTxn => {
+                let with = async |r| add_partitions_to_txn::relayed(self, conn, link, h, r).await;
+                self.asked(h, with).await
+            }
+            Api::TxnOffsetCommit => {
+                self.asked(h, async |r| txn_offset_commit::relayed(self, conn, link, h, r).await)
+                    .await
+            }
+            Api::EndTxn => self.asked(h, async |r| end_txn::relayed(self, link, h, r).await).await,
+            Api::CreateTopics => {
+                self.asked(h, async |r| create_topics::relayed(self, link, h, r).await).await
+            }
+            Api::DeleteTopics => {
+                self.asked(h, async |r| delete_topics::relayed(self, link, h, r).await).await
+            }
+            Api::DescribeConfigs => {
+                self.asked(h, async |r| describe_configs::relayed(self, link, h, r).await).await
+            }
+            Api::DescribeTopicPartitions => {
+                let with = async |r| describe_topic_partitions::relayed(self, link, h, r).await;
+                self.asked(h, with).await
             }
             // Nothing else is asked of the cluster.
             _ => self.dispatch(conn, head).await,

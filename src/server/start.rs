@@ -34,6 +34,7 @@ use crate::route::names::Names;
 use crate::route::origins::Origins;
 use crate::route::positions::Positions;
 use crate::route::token::Tokens;
+use crate::route::transactions::Transactions;
 use crate::route::{self, Router, membership};
 use crate::server::certificates::{Certificates, InUse};
 use crate::server::data_dir::EphemeralError;
@@ -119,6 +120,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         upstream: upstream(&config, &certificates, &metrics),
         members: Members::new(config.consumer().session_timeout_ms),
         positions: Positions::default(),
+        transactions: Transactions::default(),
         origins: Origins::default(),
         names,
         tokens: Tokens::new(token_seed()),

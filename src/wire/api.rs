@@ -39,7 +39,7 @@ where
 
 macro_rules! apis {
     ($($api:ident $request:ident $min:literal..=$max:literal $schema:path;)*) => {
-        /// An API this build serves. What is not here is not advertised.
+        /// An API this build reads. What is not here is not advertised, or only passes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Api {
             $(
@@ -92,12 +92,31 @@ apis! {
         scan::consumer::CONSUMER_GROUP_DESCRIBE;
     DescribeTopicPartitions DescribeTopicPartitionsRequest 0..=0
         scan::cluster::DESCRIBE_TOPIC_PARTITIONS;
+    AddPartitionsToTxn AddPartitionsToTxnRequest 0..=3 scan::transactions::ADD_PARTITIONS;
+    TxnOffsetCommit TxnOffsetCommitRequest 0..=5 scan::transactions::TXN_OFFSET_COMMIT;
+    EndTxn EndTxnRequest 0..=5 scan::transactions::END_TXN;
+    ListTransactions ListTransactionsRequest 0..=2 scan::transactions::LIST;
+    DescribeLogDirs DescribeLogDirsRequest 1..=4 scan::topics::DESCRIBE_LOG_DIRS;
 }
+
+/// What is only read on its way to a real cluster: by itself this node has none of it.
+const ONLY_IN_FRONT: &[Api] = &[
+    Api::AddPartitionsToTxn,
+    Api::TxnOffsetCommit,
+    Api::EndTxn,
+    Api::ListTransactions,
+    Api::DescribeLogDirs,
+];
 
 impl Api {
     /// The API of a key on the wire; `None` for one we do not serve.
     pub fn from_key(key: i16) -> Option<Self> {
         Self::ALL.iter().copied().find(|api| api.key() == key)
+    }
+
+    /// Whether a cluster of this node alone serves it.
+    pub fn is_served_alone(self) -> bool {
+        !ONLY_IN_FRONT.contains(&self)
     }
 
     /// Its key on the wire.
@@ -155,8 +174,8 @@ mod tests {
             assert_eq!(Api::from_key(api.key()), Some(api));
             assert!(names.insert(api.name()));
         }
-        assert_eq!(names.len(), 23);
-        for key in [-1, 24, 25, 28, 67, 76, 88, i16::MAX] {
+        assert_eq!(names.len(), 28);
+        for key in [-1, 25, 27, 67, 76, 88, i16::MAX] {
             assert_eq!(Api::from_key(key), None, "{key}");
         }
     }

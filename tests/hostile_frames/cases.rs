@@ -3,12 +3,14 @@
 use std::fmt::Debug;
 
 use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
 use kafka_protocol::messages::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
 };
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_log_dirs_request::DescribableLogDirTopic;
 use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
@@ -26,6 +28,9 @@ use kafka_protocol::messages::offset_for_leader_epoch_request::{
 };
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
+use kafka_protocol::messages::txn_offset_commit_request::{
+    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+};
 use kafka_protocol::messages::*;
 use kafka_protocol::protocol::{Encodable, Request, StrBytes};
 use reprise::wire::{self, Api, RequestHead};
@@ -90,6 +95,7 @@ pub(crate) fn cases() -> Vec<Case> {
     all.extend(consumer_cases());
     all.extend(offset_cases());
     all.extend(topic_cases());
+    all.extend(transaction_cases());
     all
 }
 
@@ -346,6 +352,46 @@ fn topic_cases() -> Vec<Case> {
             (resource.resource_type, resource.resource_name) = (2, s());
             resource.configuration_keys = Some(vec![s()]);
             r.resources.push(resource);
+        }),
+        case(|_, r: &mut DescribeLogDirsRequest| {
+            let mut topic = DescribableLogDirTopic::default();
+            (topic.topic, topic.partitions) = (s(), vec![1, 2]);
+            r.topics = Some(vec![topic]);
+        }),
+    ]
+}
+
+/// Inside a transaction, and about them.
+fn transaction_cases() -> Vec<Case> {
+    vec![
+        case(|_, r: &mut AddPartitionsToTxnRequest| {
+            let mut topic = AddPartitionsToTxnTopic::default();
+            (topic.name, topic.partitions) = (s(), vec![1, 2]);
+            r.v3_and_below_transactional_id = s();
+            r.v3_and_below_topics.push(topic);
+        }),
+        case(|v, r: &mut TxnOffsetCommitRequest| {
+            (r.transactional_id, r.group_id, r.producer_id) = (s(), s(), 7.into());
+            if v >= 3 {
+                (r.generation_id, r.member_id, r.group_instance_id) = (3, s(), Some(s()));
+            }
+            let mut partition = TxnOffsetCommitRequestPartition::default();
+            (partition.committed_offset, partition.committed_metadata) = (9, Some(s()));
+            let mut topic = TxnOffsetCommitRequestTopic::default();
+            (topic.name, topic.partitions) = (s(), vec![partition]);
+            r.topics.push(topic);
+        }),
+        case(|_, r: &mut EndTxnRequest| {
+            (r.transactional_id, r.producer_id, r.committed) = (s(), 7.into(), true);
+        }),
+        case(|v, r: &mut ListTransactionsRequest| {
+            (r.state_filters, r.producer_id_filters) = (vec![s()], vec![7.into()]);
+            if v >= 1 {
+                r.duration_filter = 5;
+            }
+            if v >= 2 {
+                r.transactional_id_pattern = Some(s());
+            }
         }),
     ]
 }

@@ -80,6 +80,14 @@ impl Server {
         Self::over(dir, config, None)
     }
 
+    /// The same, reached through whatever listens at `addr`.
+    pub fn alone_as(addr: SocketAddr) -> Self {
+        let (dir, mut config) = prepare(BEHIND);
+        config.listen[0].advertised =
+            Some(HostPort { host: addr.ip().to_string(), port: addr.port() });
+        Self::over(dir, config, None)
+    }
+
     /// In front of whatever listens there.
     pub fn in_front_of(addr: SocketAddr, yaml: &str) -> Self {
         let (dir, mut config) = prepare(yaml);

@@ -25,14 +25,20 @@ pub(crate) fn broker(script: impl Fn(TcpStream) + Clone + Send + 'static) -> Soc
 
 /// The next request; `None` when the connection has ended.
 pub(crate) fn request(stream: &mut TcpStream) -> Option<Request> {
-    let mut len = [0; 4];
-    stream.read_exact(&mut len).ok()?;
-    let mut frame = vec![0; usize::try_from(i32::from_be_bytes(len)).unwrap()];
-    stream.read_exact(&mut frame).ok()?;
+    let frame = frame(stream)?;
     Some(Request {
         correlation_id: i32::from_be_bytes([frame[4], frame[5], frame[6], frame[7]]),
         frame,
     })
+}
+
+/// The next frame, request or answer, without its length.
+pub(crate) fn frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut len = [0; 4];
+    stream.read_exact(&mut len).ok()?;
+    let mut frame = vec![0; usize::try_from(i32::from_be_bytes(len)).unwrap()];
+    stream.read_exact(&mut frame).ok()?;
+    Some(frame)
 }
 
 /// Sends an answer: correlation id and what follows.

@@ -13,3 +13,5 @@ mod faults;
 mod groups;
 mod passing;
 mod rights;
+mod tools;
+mod transactions;

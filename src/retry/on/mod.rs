@@ -1,5 +1,6 @@
 //! One file per evidence: what it does to entries and slots.
 
+mod aborted;
 mod expiry;
 mod held;
 mod join;

@@ -226,3 +226,20 @@ fn an_empty_answer_says_when_the_next_one_is_due() {
     assert_eq!((entries.len(), position, next), (0, lane(0, 0), lane(0, 0)));
     assert_eq!(next_due, Some(rig.now.wall.plus(10_000)));
 }
+
+#[test]
+fn an_aborted_transaction_frees_what_it_would_have_acknowledged_and_charges_nothing() {
+    let mut rig = Rig::new(Policy::default());
+    let (first, entry) = rig.inflight(1);
+    rig.nack(fail(2)).unwrap();
+    rig.advance(10_000);
+    let second = rig.take(after(first));
+    assert_eq!(second.len(), 1);
+    let aborted = Input::Aborted { group: "shop".into(), up_to: after(first) };
+    assert_eq!(rig.send(aborted), None);
+    let again = rig.take(after(second[0].0));
+    assert_eq!(again.len(), 1, "at once, and only what lies below");
+    assert_eq!(again[0].1.id, entry.id);
+    assert_eq!((again[0].1.reconsume_times, again[0].1.losses), (entry.reconsume_times, 0));
+    assert_eq!(again[0].1.handouts, 2);
+}

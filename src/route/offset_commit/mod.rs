@@ -22,7 +22,7 @@ use crate::route::convert::{group_of, topic_of};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
-pub(super) use relayed::relayed;
+pub(super) use relayed::{Named, is_ours, may_commit, noted, own_parts, relayed};
 
 /// How long a commit waits for the nacks it passes and for the disk (docs/semantics.md).
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -31,7 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 type Done = Result<(), ResponseError>;
 
 /// What one partition of the request is.
-enum Part {
+#[derive(Clone, Debug)]
+pub(super) enum Part {
     /// An ordinary offset.
     Store(CommitItem),
     /// An offset of the group's lane.
@@ -95,18 +96,18 @@ impl Part {
 
 /// One commit's patience: whatever it waits for here, it waits so long in all. Heartbeats wait
 /// behind it on the same connection.
-struct Patience<'a> {
+pub(super) struct Patience<'a> {
     clock: &'a Clock,
     began: Duration,
 }
 
 impl<'a> Patience<'a> {
-    fn begins(clock: &'a Clock) -> Self {
+    pub(super) fn begins(clock: &'a Clock) -> Self {
         Self { clock, began: clock.elapsed() }
     }
 
     /// A part that cannot be made durable in time is refused; the client tries again.
-    async fn bounds(&self, part: impl Future<Output = Done>) -> Done {
+    pub(super) async fn bounds(&self, part: impl Future<Output = Done>) -> Done {
         let spent = self.clock.elapsed().saturating_sub(self.began);
         let done = tokio::time::timeout(PATIENCE.saturating_sub(spent), part).await;
         done.unwrap_or(Err(ResponseError::CoordinatorNotAvailable))
@@ -148,7 +149,7 @@ fn part(
 }
 
 /// Acknowledges hand-outs of the group's lane.
-async fn lane_part(
+pub(super) async fn lane_part(
     router: &Router,
     group: &GroupId,
     parts: impl Iterator<Item = &Part>,
@@ -168,7 +169,7 @@ async fn lane_part(
 }
 
 /// Stores ordinary offsets, behind every nack that came before.
-async fn store(
+pub(super) async fn store(
     router: &Router,
     group: &GroupId,
     parts: impl Iterator<Item = &Part>,

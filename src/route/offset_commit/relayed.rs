@@ -21,9 +21,11 @@ use crate::wire::{Api, RequestHead, ResponseError};
 const STATIC_MEMBERS_SINCE: i16 = 3;
 /// The first OffsetCommit and OffsetFetch that name a member's epoch (KIP-848).
 const EPOCHS_SINCE: i16 = 9;
+/// The first TxnOffsetCommit that only brokers have which serve those.
+const TXN_EPOCHS_SINCE: i16 = 5;
 
 /// A partition as a request names it.
-type Named = (TopicName, i32);
+pub(in crate::route) type Named = (TopicName, i32);
 
 pub(in crate::route) async fn relayed(
     router: &Router,
@@ -79,12 +81,12 @@ pub(in crate::route) async fn relayed(
     Ok(merge(&request, &response, |named| ours.get(named).map(|part| part.code(lane, kept))))
 }
 
-fn is_ours(router: &Router, topic: &TopicName) -> bool {
+pub(in crate::route) fn is_ours(router: &Router, topic: &TopicName) -> bool {
     router.is_own(&router.names.canonical(topic))
 }
 
 /// What the request says of topics of ours.
-fn own_parts(
+pub(in crate::route) fn own_parts(
     router: &Router,
     group: &GroupId,
     request: &OffsetCommitRequest,
@@ -110,7 +112,7 @@ fn first_error(response: &OffsetCommitResponse) -> Option<ResponseError> {
 /// Nothing of the commit is the cluster's: whether the member is still one is asked by a heartbeat,
 /// which tells its coordinator nothing else. A member by KIP-848 has no such heartbeat: in its name
 /// no offsets are asked for. Who commits without a membership needs READ.
-async fn may_commit(
+pub(in crate::route) async fn may_commit(
     router: &Router,
     conn: &Conn,
     link: &mut Link,
@@ -144,12 +146,20 @@ async fn may_commit(
         // After a restart of ours nothing is known of it yet. Only a group by KIP-848 minds an
         // epoch that cannot be.
         Some(ResponseError::UnknownMemberId | ResponseError::GroupIdNotFound)
-            if head.version >= EPOCHS_SINCE
+            if knows_epochs(head)
                 && fetch_refusal(link, head, request, i32::MAX).await?.is_some() =>
         {
             fetch_refusal(link, head, request, epoch).await
         }
         refusal => Ok(refusal),
+    }
+}
+
+/// Whether the broker that serves this request has heard of members' epochs.
+fn knows_epochs(head: &RequestHead) -> bool {
+    match head.api {
+        Api::TxnOffsetCommit => head.version >= TXN_EPOCHS_SINCE,
+        _ => head.version >= EPOCHS_SINCE,
     }
 }
 
@@ -204,7 +214,9 @@ async fn stored(
     }
 }
 
-async fn noted(noting: impl Future<Output = Result<(), EngineError>>) -> Result<(), ResponseError> {
+pub(in crate::route) async fn noted(
+    noting: impl Future<Output = Result<(), EngineError>>,
+) -> Result<(), ResponseError> {
     noting.await.map_err(|error| code::of_commit(&error))
 }
 

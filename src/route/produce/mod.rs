@@ -30,6 +30,10 @@ const ALL: i16 = -1;
 const LEADER: i16 = 1;
 const NONE: i16 = 0;
 
+/// What to do instead of a nack inside a transaction.
+pub(super) const NOT_TRANSACTIONAL: &str = "retry and dead-letter topics take no part in \
+    transactions; produce outside, with a producer that has no transactional.id";
+
 /// What one partition's batches came to.
 pub(super) struct Outcome {
     error: Option<ResponseError>,
@@ -77,7 +81,7 @@ pub(super) fn begin<'a>(
     head: &RequestHead,
 ) -> Result<Begun<'a>, DecodeError> {
     let request = decode::<ProduceRequest>(head)?;
-    let refusal = refusal(&request);
+    let refusal = refusal(router, &request);
     Ok(Begun { acks: request.acks, topics: append(router, conn, request, refusal) })
 }
 
@@ -103,12 +107,19 @@ impl Begun<'_> {
 }
 
 /// A reason to refuse the request whole.
-fn refusal(request: &ProduceRequest) -> Option<(ResponseError, &'static str)> {
-    if request.transactional_id.is_some() {
-        return Some((
-            ResponseError::TransactionalIdAuthorizationFailed,
-            "transactions are not served here; produce without transactional.id",
-        ));
+fn refusal(router: &Router, request: &ProduceRequest) -> Option<(ResponseError, &'static str)> {
+    match request.transactional_id {
+        // The cluster has transactions; topics of ours take no part in them.
+        Some(_) if router.upstream.is_some() => {
+            return Some((ResponseError::InvalidTxnState, NOT_TRANSACTIONAL));
+        }
+        Some(_) => {
+            return Some((
+                ResponseError::TransactionalIdAuthorizationFailed,
+                "transactions are not served here; produce without transactional.id",
+            ));
+        }
+        None => {}
     }
     (!matches!(request.acks, ALL | LEADER | NONE))
         .then_some((ResponseError::InvalidRequiredAcks, "acks must be all, 1 or 0"))

@@ -9,7 +9,7 @@ use crate::model::{GroupId, LaneOffset, Origin};
 use crate::retry::{self, Nack, Named, Reporter, Want};
 use crate::route::conn::Conn;
 use crate::route::place::Place;
-use crate::route::produce::{Outcome, Waiting, done, one_batch};
+use crate::route::produce::{NOT_TRANSACTIONAL, Outcome, Waiting, done, one_batch};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 use crate::wire::batch::{Batch, RecordView, records};
@@ -25,8 +25,7 @@ pub(super) fn begin<'a>(
     bytes: Bytes,
 ) -> Waiting<'a> {
     let bytes_max = router.broker.topics.defaults().max_message_bytes;
-    let transactional = "retry topics take no part in transactions; produce the nack outside";
-    let request = one_batch(bytes, bytes_max, transactional)
+    let request = one_batch(bytes, bytes_max, NOT_TRANSACTIONAL)
         .and_then(|batch| read(router, conn, group, &batch));
     let sent = match request {
         Ok(request) => router.engine.nacks(request),

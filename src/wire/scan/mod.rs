@@ -13,6 +13,7 @@ pub(in crate::wire) mod groups;
 pub(in crate::wire) mod offsets;
 mod schema;
 pub(in crate::wire) mod topics;
+pub(in crate::wire) mod transactions;
 mod walk;
 
 pub(in crate::wire) use schema::Schema;

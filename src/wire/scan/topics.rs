@@ -1,4 +1,4 @@
-//! Layouts: `CreateTopics`, `DeleteTopics`, `DescribeConfigs`.
+//! Layouts: `CreateTopics`, `DeleteTopics`, `DescribeConfigs`, `DescribeLogDirs`.
 
 use super::schema::{BOOL, I8, I16, I32, Kind, Schema, UUID, always, since, within};
 
@@ -47,5 +47,12 @@ pub(in crate::wire) const DESCRIBE_CONFIGS: Schema = Schema {
         always(BOOL),   // include_synonyms
         since(3, BOOL), // include_documentation
     ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const DESCRIBE_LOG_DIRS: Schema = Schema {
+    flexible: 2,
+    // topics: topic, partitions
+    fields: &[always(Kind::Structs(&[always(Kind::Text), always(Kind::List(&I32))], &[]))],
     tagged: &[],
 };

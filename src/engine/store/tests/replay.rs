@@ -100,7 +100,7 @@ impl World {
         let lane = LaneOffset { slot: Slot(self.rng.u16(..3)), sequence: self.rng.u64(..30) };
         let offset = self.rng.i64(0..25);
         let member = ["m1", "m2", "m3"][self.rng.usize(..3)].into();
-        let input = match self.rng.u8(..13) {
+        let input = match self.rng.u8(..14) {
             0..4 => {
                 let named = match self.rng.u8(..6) {
                     0 => Named::Nothing,
@@ -129,6 +129,9 @@ impl World {
             8 => {
                 let next = self.machine.slot_view(&group, lane.slot).map(|view| view.next);
                 Input::LaneCommit { token, group, up_to: next.unwrap_or(lane) }
+            }
+            13 => {
+                Input::Aborted { group, up_to: LaneOffset { sequence: lane.sequence + 1, ..lane } }
             }
             9 => Input::OriginCommit { group, topic: "t".into(), partition: 0, offset },
             10 => self.delete_a_dead_letter(&group),

@@ -6,6 +6,8 @@ mod data;
 mod groups;
 #[cfg(test)]
 mod tests;
+mod topics;
+mod transactions;
 
 use super::Schema;
 use crate::wire::api::Api;
@@ -26,6 +28,14 @@ pub(in crate::wire) fn of(api: Api) -> Option<&'static Schema> {
         Api::Fetch => &data::FETCH,
         Api::Produce => &data::PRODUCE,
         Api::ConsumerGroupHeartbeat => &groups::CONSUMER_GROUP_HEARTBEAT,
+        Api::CreateTopics => &topics::CREATE_TOPICS,
+        Api::DeleteTopics => &topics::DELETE_TOPICS,
+        Api::DescribeConfigs => &topics::DESCRIBE_CONFIGS,
+        Api::DescribeTopicPartitions => &topics::DESCRIBE_TOPIC_PARTITIONS,
+        Api::AddPartitionsToTxn => &transactions::ADD_PARTITIONS,
+        Api::TxnOffsetCommit => &transactions::TXN_OFFSET_COMMIT,
+        Api::EndTxn => &transactions::END_TXN,
+        Api::InitProducerId => &transactions::INIT_PRODUCER_ID,
         _ => return None,
     })
 }

@@ -154,3 +154,72 @@ fn a_count_a_broker_makes_up_is_refused() {
     assert!(check(of(Api::Metadata).unwrap(), 3, &lie).is_err());
     assert!(check(of(Api::OffsetCommit).unwrap(), 3, &lie).is_err());
 }
+
+#[test]
+fn answers_about_topics_are_walked_whole() {
+    walks(Api::CreateTopics, |version| {
+        use m::create_topics_response as r;
+        let mut topic = r::CreatableTopicResult::default();
+        topic.error_message = Some(text("no"));
+        if version >= 5 {
+            topic.topic_config_error_code = 29;
+            topic.configs = Some(vec![r::CreatableTopicConfigs::default()]);
+        }
+        let mut answer = m::CreateTopicsResponse::default();
+        answer.topics.push(topic);
+        answer
+    });
+    walks(Api::DeleteTopics, |_| {
+        let mut topic = m::delete_topics_response::DeletableTopicResult::default();
+        topic.name = Some(m::TopicName(text("orders")));
+        let mut answer = m::DeleteTopicsResponse::default();
+        answer.responses.push(topic);
+        answer
+    });
+    walks(Api::DescribeConfigs, |_| {
+        use m::describe_configs_response as r;
+        let mut config = r::DescribeConfigsResourceResult::default();
+        config.value = Some(text("1"));
+        config.synonyms.push(r::DescribeConfigsSynonym::default());
+        let mut result = r::DescribeConfigsResult::default();
+        result.configs.push(config);
+        let mut answer = m::DescribeConfigsResponse::default();
+        answer.results.push(result);
+        answer
+    });
+    walks(Api::DescribeTopicPartitions, |_| {
+        use m::describe_topic_partitions_response as r;
+        let mut partition = r::DescribeTopicPartitionsResponsePartition::default();
+        partition.replica_nodes = vec![1.into(), 2.into()];
+        partition.last_known_elr = Some(vec![1.into()]);
+        let mut topic = r::DescribeTopicPartitionsResponseTopic::default();
+        topic.name = Some(m::TopicName(text("orders")));
+        topic.partitions.push(partition);
+        let mut answer = m::DescribeTopicPartitionsResponse::default();
+        answer.topics.push(topic);
+        answer.next_cursor = Some(r::Cursor::default());
+        answer
+    });
+}
+
+#[test]
+fn answers_inside_a_transaction_are_walked_whole() {
+    walks(Api::AddPartitionsToTxn, |_| {
+        use m::add_partitions_to_txn_response as r;
+        let mut topic = r::AddPartitionsToTxnTopicResult::default();
+        topic.results_by_partition.push(r::AddPartitionsToTxnPartitionResult::default());
+        let mut answer = m::AddPartitionsToTxnResponse::default();
+        answer.results_by_topic_v3_and_below.push(topic);
+        answer
+    });
+    walks(Api::TxnOffsetCommit, |_| {
+        use m::txn_offset_commit_response as r;
+        let mut topic = r::TxnOffsetCommitResponseTopic::default();
+        topic.partitions.push(r::TxnOffsetCommitResponsePartition::default());
+        let mut answer = m::TxnOffsetCommitResponse::default();
+        answer.topics.push(topic);
+        answer
+    });
+    walks(Api::EndTxn, |_| m::EndTxnResponse::default());
+    walks(Api::InitProducerId, |_| m::InitProducerIdResponse::default());
+}

@@ -1,0 +1,67 @@
+//! Layouts: `AddPartitionsToTxn`, `TxnOffsetCommit`, `EndTxn`, `ListTransactions`.
+
+use super::schema::{BOOL, I16, I32, I64, Kind, Schema, always, since};
+
+/// Clients ask in versions 0–3; later ones are between brokers.
+pub(in crate::wire) const ADD_PARTITIONS: Schema = Schema {
+    flexible: 3,
+    fields: &[
+        always(Kind::Text), // transactional_id
+        always(I64),        // producer_id
+        always(I16),        // producer_epoch
+        // topics: name, partitions
+        always(Kind::Structs(&[always(Kind::Text), always(Kind::List(&I32))], &[])),
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const TXN_OFFSET_COMMIT: Schema = Schema {
+    flexible: 3,
+    fields: &[
+        always(Kind::Text),   // transactional_id
+        always(Kind::Text),   // group_id
+        always(I64),          // producer_id
+        always(I16),          // producer_epoch
+        since(3, I32),        // generation_id
+        since(3, Kind::Text), // member_id
+        since(3, Kind::Text), // group_instance_id
+        always(Kind::Structs(
+            &[
+                always(Kind::Text), // name
+                always(Kind::Structs(
+                    &[
+                        always(I32),        // partition_index
+                        always(I64),        // committed_offset
+                        since(2, I32),      // committed_leader_epoch
+                        always(Kind::Text), // committed_metadata
+                    ],
+                    &[],
+                )),
+            ],
+            &[],
+        )),
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const END_TXN: Schema = Schema {
+    flexible: 3,
+    fields: &[
+        always(Kind::Text), // transactional_id
+        always(I64),        // producer_id
+        always(I16),        // producer_epoch
+        always(BOOL),       // committed
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const LIST: Schema = Schema {
+    flexible: 0,
+    fields: &[
+        always(Kind::List(&Kind::Text)), // state_filters
+        always(Kind::List(&I64)),        // producer_id_filters
+        since(1, I64),                   // duration_filter
+        since(2, Kind::Text),            // transactional_id_pattern
+    ],
+    tagged: &[],
+};

@@ -1,0 +1,153 @@
+//! What tools ask of a cluster that may name topics of ours, and what they ask every broker for.
+
+use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
+use kafka_protocol::messages::{
+    CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest, DescribeLogDirsRequest,
+    DescribeTopicPartitionsRequest, ListGroupsRequest, ListTransactionsRequest, MetadataRequest,
+};
+use reprise::wire::ResponseError;
+use uuid::Uuid;
+
+use crate::support::client::s;
+use crate::support::{Client, Member, Rec, Server};
+
+const INVALID: fn() -> i16 = || ResponseError::InvalidTopicException.code();
+
+/// A cluster with `orders`, and a group with a retry.
+fn house() -> Server {
+    let server = Server::start();
+    let mut client = server.client();
+    client.create("orders", 3);
+    client.nack("shop", "orders-0@0", Rec::new("x"));
+    server
+}
+
+fn topics_of(client: &mut Client) -> Vec<String> {
+    let all = client.call(9, &MetadataRequest::default().with_topics(None)).topics;
+    all.iter().map(|topic| topic.name.as_ref().unwrap().to_string()).collect()
+}
+
+#[test]
+fn topics_are_made_and_deleted_in_the_cluster_and_ours_are_neither() {
+    let server = house();
+    let mut client = server.client();
+    let topic = |name: &str| {
+        let mut topic = CreatableTopic::default();
+        (topic.name, topic.num_partitions, topic.replication_factor) = (s(name), 1, 1);
+        topic
+    };
+    for names in [&["retry.new", "payments", "dlq.new"][..], &["retry.new"]] {
+        let topics = names.iter().map(|name| topic(name)).collect();
+        let told = client.call(7, &CreateTopicsRequest::default().with_topics(topics));
+        assert_eq!(told.topics.len(), names.len());
+        for one in &told.topics {
+            let ours = one.name.as_str() != "payments";
+            assert_eq!(one.error_code, if ours { INVALID() } else { 0 }, "{}", one.name.as_str());
+        }
+    }
+    let mut cluster = Client::connect(server.cluster().addr());
+    assert_eq!(topics_of(&mut cluster), ["orders", "payments"]);
+
+    let mut by_name = DeleteTopicsRequest::default();
+    by_name.topic_names = vec![s("retry.shop"), s("payments")];
+    let told = client.call(5, &by_name);
+    let code = |name: &str| {
+        let mut found = told.responses.iter().filter(|r| r.name.as_ref().unwrap().as_str() == name);
+        found.next().unwrap().error_code
+    };
+    assert_eq!((code("payments"), code("retry.shop")), (0, INVALID()));
+    let ours = client.metadata(12, &["retry.shop"]).topics[0].topic_id;
+    let theirs = client.metadata(12, &["orders"]).topics[0].topic_id;
+    let mut by_id = DeleteTopicsRequest::default();
+    by_id.topics = [ours, theirs]
+        .map(|id| {
+            let mut one = DeleteTopicState::default();
+            one.topic_id = id;
+            one
+        })
+        .to_vec();
+    let told = client.call(6, &by_id);
+    let code = |id: Uuid| told.responses.iter().find(|r| r.topic_id == id).unwrap().error_code;
+    assert_eq!((code(theirs), code(ours)), (0, INVALID()));
+    assert!(topics_of(&mut cluster).is_empty());
+}
+
+#[test]
+fn settings_of_ours_and_of_this_node_are_told_beside_the_cluster_s() {
+    let server = house();
+    let mut client = server.client();
+    let resource = |kind: i8, name: &str| {
+        let mut asked = DescribeConfigsResource::default();
+        (asked.resource_type, asked.resource_name) = (kind, s(name));
+        asked.configuration_keys = None;
+        asked
+    };
+    let node = server.node_id().to_string();
+    for version in 1..=4 {
+        let mut request = DescribeConfigsRequest::default();
+        request.resources =
+            vec![resource(2, "retry.shop"), resource(2, "orders"), resource(4, &node)];
+        let told = client.call(version, &request);
+        assert_eq!(told.results.len(), 3);
+        for name in ["orders", "retry.shop", &node] {
+            let one = told.results.iter().find(|one| one.resource_name.as_str() == name).unwrap();
+            assert_eq!(one.error_code, 0, "{name}");
+            assert!(!one.configs.is_empty(), "{name}");
+        }
+        request.resources.truncate(1);
+        assert_eq!(client.call(version, &request).results.len(), 1);
+    }
+}
+
+#[test]
+fn topics_are_described_page_by_page_and_ours_on_the_last_one() {
+    let server = house();
+    let mut client = server.client();
+    let mut request = DescribeTopicPartitionsRequest::default();
+    request.response_partition_limit = 2;
+    let first = client.call(0, &request);
+    let cursor = first.next_cursor.unwrap();
+    assert_eq!(first.topics.len(), 1);
+    let mut next = Cursor::default();
+    next.topic_name = cursor.topic_name;
+    next.partition_index = cursor.partition_index;
+    request.cursor = Some(next);
+    let last = client.call(0, &request);
+    let names: Vec<&str> = last.topics.iter().map(|t| t.name.as_ref().unwrap().as_str()).collect();
+    assert_eq!(names, ["orders", "dlq.shop", "retry.shop"]);
+    assert!(last.next_cursor.is_none());
+    assert_eq!(last.topics[2].partitions[0].leader_id.0, server.node_id());
+    assert_ne!(last.topics[0].partitions[0].leader_id.0, server.node_id());
+
+    let mut one = TopicRequest::default();
+    one.name = s("retry.shop");
+    let mut by_name = DescribeTopicPartitionsRequest::default();
+    (by_name.topics, by_name.response_partition_limit) = (vec![one], 100);
+    let told = client.call(0, &by_name);
+    assert_eq!((told.topics.len(), told.topics[0].error_code), (1, 0));
+}
+
+#[test]
+fn what_every_broker_is_asked_for_this_node_has_none_of() {
+    let server = house();
+    let mut member = Member::new(&server, "shop", &["orders"]);
+    member.join(&[("orders", 3)]);
+    // Offsets of dead letters are kept here; that makes no group of ours.
+    member.client.nack("shop", "orders-0@1", Rec::new("x"));
+    assert_eq!(member.commit("dlq.shop", 0, 0), 0);
+    let mut client = server.client();
+    assert!(client.call(4, &ListGroupsRequest::default()).groups.is_empty());
+    let groups = client.leader("orders").call(4, &ListGroupsRequest::default()).groups;
+    assert_eq!(groups.len(), 1, "the broker's own door has its groups");
+    for version in 0..=2 {
+        let told = client.call(version, &ListTransactionsRequest::default());
+        assert_eq!((told.error_code, told.transaction_states.len()), (0, 0));
+    }
+    for version in 1..=4 {
+        let told = client.call(version, &DescribeLogDirsRequest::default());
+        assert_eq!((told.results.len(), told.results[0].topics.len()), (1, 0));
+    }
+}

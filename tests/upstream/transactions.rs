@@ -1,0 +1,294 @@
+//! Offsets inside a transaction: the cluster's are the cluster's, ours wait here for its end. The
+//! cluster is a sidecar by itself behind a program that has the transactions.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+use kafka_protocol::messages::txn_offset_commit_request::{
+    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::txn_offset_commit_response::{
+    TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+};
+use kafka_protocol::messages::{
+    AddPartitionsToTxnRequest, EndTxnRequest, EndTxnResponse, InitProducerIdRequest,
+    InitProducerIdResponse, RequestHeader, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+};
+use kafka_protocol::protocol::{Decodable, Encodable, Request as Api};
+use reprise::wire::ResponseError;
+
+use crate::broker::{Request, answer, broker, frame, request};
+use crate::support::batch::plain;
+use crate::support::client::{produce_request, s};
+use crate::support::{Got, Member, Rec, Server};
+
+const TOPICS: &[&str] = &["orders", "retry.shop"];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+
+/// What the cluster's coordinators were told, and what they say.
+#[derive(Default)]
+struct Told {
+    /// Topics of each TxnOffsetCommit.
+    committed: Vec<Vec<String>>,
+    /// Whether each EndTxn was to commit.
+    ended: Vec<bool>,
+    /// Errors of the next ones; then none.
+    end_errors: VecDeque<ResponseError>,
+    commit_error: Option<ResponseError>,
+}
+
+struct House {
+    sidecar: Server,
+    _cluster: Server,
+    told: Arc<Mutex<Told>>,
+}
+
+impl House {
+    fn new() -> Self {
+        let behind = Arc::new(OnceLock::new());
+        let told = Arc::new(Mutex::new(Told::default()));
+        let addr = {
+            let (behind, told) = (Arc::clone(&behind), Arc::clone(&told));
+            broker(move |stream| coordinate(stream, *behind.get().unwrap(), &told))
+        };
+        let cluster = Server::alone_as(addr);
+        behind.set(cluster.addr()).unwrap();
+        let sidecar = Server::in_front_of(addr, "retry: {levels: 20ms}");
+        sidecar.client().create("orders", 1);
+        Self { sidecar, _cluster: cluster, told }
+    }
+
+    /// A member that was handed one retry.
+    fn with_retry(&self) -> (Member, Got) {
+        let mut member = Member::new(&self.sidecar, "shop", TOPICS);
+        member.join(PARTITIONS);
+        member.client.put("orders", 0, &[Rec::new("x")]);
+        member.client.nack("shop", "orders-0@0", Rec::new("x"));
+        let retry = member.retry_once();
+        (member, retry)
+    }
+
+    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.told.lock().unwrap()
+    }
+}
+
+/// Answers what transactions ask, passes everything else on.
+fn coordinate(mut stream: TcpStream, cluster: SocketAddr, told: &Mutex<Told>) {
+    let mut behind = TcpStream::connect(cluster).unwrap();
+    while let Some(asked) = request(&mut stream) {
+        match i16::from_be_bytes([asked.frame[0], asked.frame[1]]) {
+            TxnOffsetCommitRequest::KEY => reply(&mut stream, &asked, |r| committed(told, &r)),
+            EndTxnRequest::KEY => reply(&mut stream, &asked, |r| ended(told, &r)),
+            InitProducerIdRequest::KEY => {
+                reply(&mut stream, &asked, |_: InitProducerIdRequest| {
+                    let mut answer = InitProducerIdResponse::default();
+                    (answer.producer_id, answer.producer_epoch) = (7.into(), 1);
+                    answer
+                });
+            }
+            AddPartitionsToTxnRequest::KEY => panic!("nothing of ours may be told"),
+            _ => {
+                let len = u32::try_from(asked.frame.len()).unwrap().to_be_bytes();
+                behind.write_all(&[&len[..], &asked.frame].concat()).unwrap();
+                let Some(told) = frame(&mut behind) else { return };
+                answer(&mut stream, asked.correlation_id, &told[4..]);
+            }
+        }
+    }
+}
+
+fn reply<R: Api>(stream: &mut TcpStream, asked: &Request, with: impl FnOnce(R) -> R::Response)
+where
+    R::Response: Encodable,
+{
+    let mut bytes = Bytes::copy_from_slice(&asked.frame);
+    let version = i16::from_be_bytes([bytes[2], bytes[3]]);
+    RequestHeader::decode(&mut bytes, R::header_version(version)).unwrap();
+    let mut out = BytesMut::new();
+    if R::header_version(version) >= 2 {
+        out.extend_from_slice(&[0]);
+    }
+    with(R::decode(&mut bytes, version).unwrap()).encode(&mut out, version).unwrap();
+    answer(stream, asked.correlation_id, &out);
+}
+
+fn committed(told: &Mutex<Told>, asked: &TxnOffsetCommitRequest) -> TxnOffsetCommitResponse {
+    let mut told = told.lock().unwrap();
+    told.committed.push(asked.topics.iter().map(|topic| topic.name.to_string()).collect());
+    let mut response = TxnOffsetCommitResponse::default();
+    for topic in &asked.topics {
+        let mut result = TxnOffsetCommitResponseTopic::default();
+        result.name = topic.name.clone();
+        for partition in &topic.partitions {
+            let mut one = TxnOffsetCommitResponsePartition::default();
+            one.partition_index = partition.partition_index;
+            one.error_code = told.commit_error.map_or(0, |error| error.code());
+            result.partitions.push(one);
+        }
+        response.topics.push(result);
+    }
+    response
+}
+
+fn ended(told: &Mutex<Told>, asked: &EndTxnRequest) -> EndTxnResponse {
+    let mut told = told.lock().unwrap();
+    told.ended.push(asked.committed);
+    let mut response = EndTxnResponse::default();
+    response.error_code = told.end_errors.pop_front().map_or(0, |error| error.code());
+    (response.producer_id, response.producer_epoch) = (7.into(), asked.producer_epoch + 1);
+    response
+}
+
+/// The error codes of a TxnOffsetCommit, in the order asked.
+fn commit(member: &mut Member, version: i16, offsets: &[(&str, i64)]) -> Vec<i16> {
+    let mut request = TxnOffsetCommitRequest::default();
+    (request.transactional_id, request.group_id) = (s("pay"), s(&member.group));
+    (request.producer_id, request.producer_epoch) = (7.into(), 0);
+    if version >= 3 {
+        (request.member_id, request.generation_id) = (s(&member.id), member.generation);
+    }
+    for (topic, offset) in offsets {
+        let mut partition = TxnOffsetCommitRequestPartition::default();
+        partition.committed_offset = *offset;
+        let mut one = TxnOffsetCommitRequestTopic::default();
+        (one.name, one.partitions) = (s(topic), vec![partition]);
+        request.topics.push(one);
+    }
+    let answer = member.client.call(version, &request);
+    let names: Vec<String> = answer.topics.iter().map(|topic| topic.name.to_string()).collect();
+    assert_eq!(names, offsets.iter().map(|(topic, _)| *topic).collect::<Vec<_>>());
+    answer.topics.iter().map(|topic| topic.partitions[0].error_code).collect()
+}
+
+fn end(member: &mut Member, version: i16, committed: bool) -> EndTxnResponse {
+    let mut request = EndTxnRequest::default();
+    (request.transactional_id, request.committed) = (s("pay"), committed);
+    (request.producer_id, request.producer_epoch) = (7.into(), 0);
+    member.client.call(version, &request)
+}
+
+#[test]
+fn a_transaction_acknowledges_retries_when_it_is_committed_and_not_before() {
+    for version in 0..=5 {
+        let house = House::new();
+        let (mut member, retry) = house.with_retry();
+        let offsets = [("orders", 1), ("retry.shop", retry.offset + 1)];
+        assert_eq!(commit(&mut member, version, &offsets), [0, 0], "v{version}");
+        assert_eq!(house.told().committed, [["orders"]], "nothing of ours is told");
+        assert_eq!(member.position(), retry.offset, "not acknowledged yet");
+        assert_eq!(end(&mut member, version, true).error_code, 0);
+        assert_eq!(member.position(), retry.offset + 1, "v{version}");
+        assert_eq!(house.told().ended, [true]);
+    }
+}
+
+#[test]
+fn an_aborted_transaction_gives_its_retries_back_uncharged() {
+    let house = House::new();
+    let (mut member, retry) = house.with_retry();
+    let offsets = [("orders", 1), ("retry.shop", retry.offset + 1)];
+    assert_eq!(commit(&mut member, 3, &offsets), [0, 0]);
+    assert_eq!(end(&mut member, 3, false).error_code, 0);
+    let again = member.retry_once();
+    assert_eq!((again.text(), again.offset), ("x".to_owned(), retry.offset + 1));
+    assert_eq!(again.reconsume_times(), retry.reconsume_times());
+}
+
+#[test]
+fn whoever_begins_anew_has_aborted_what_was_open() {
+    let house = House::new();
+    let (mut member, retry) = house.with_retry();
+    assert_eq!(commit(&mut member, 3, &[("retry.shop", retry.offset + 1)]), [0]);
+    let mut init = InitProducerIdRequest::default();
+    init.transactional_id = Some(s("pay"));
+    assert_eq!(member.client.call(2, &init).error_code, 0);
+    assert_eq!(member.retry_once().offset, retry.offset + 1);
+    assert_eq!(end(&mut member, 3, true).error_code, 0);
+    assert_eq!(member.position(), retry.offset + 1, "nothing was left to commit");
+}
+
+#[test]
+fn an_end_that_is_not_known_yet_is_asked_again_and_one_that_is_fenced_aborts() {
+    let house = House::new();
+    let (mut member, retry) = house.with_retry();
+    assert_eq!(commit(&mut member, 3, &[("retry.shop", retry.offset + 1)]), [0]);
+    let later = ResponseError::ConcurrentTransactions;
+    house.told().end_errors.push_back(later);
+    assert_eq!(end(&mut member, 3, true).error_code, later.code());
+    assert_eq!(member.position(), retry.offset);
+    assert_eq!(end(&mut member, 3, true).error_code, 0);
+    assert_eq!(member.position(), retry.offset + 1);
+    let house = House::new();
+    let (mut member, retry) = house.with_retry();
+    assert_eq!(commit(&mut member, 3, &[("retry.shop", retry.offset + 1)]), [0]);
+    house.told().end_errors.push_back(ResponseError::ProducerFenced);
+    assert_eq!(end(&mut member, 3, true).error_code, ResponseError::ProducerFenced.code());
+    assert_eq!(member.retry_once().offset, retry.offset + 1, "handed out anew");
+}
+
+#[test]
+fn a_transaction_that_is_all_ours_is_aborted_there_and_committed_here() {
+    let house = House::new();
+    let (mut member, retry) = house.with_retry();
+    assert_eq!(commit(&mut member, 5, &[("retry.shop", retry.offset + 1)]), [0]);
+    assert!(house.told().committed.is_empty(), "there is nothing to tell");
+    // KIP-890: a commit of a transaction that never began.
+    house.told().end_errors.push_back(ResponseError::InvalidTxnState);
+    let ended = end(&mut member, 5, true);
+    assert_eq!((ended.error_code, ended.producer_epoch), (0, 1), "and the producer's next epoch");
+    assert_eq!(house.told().ended, [true, false]);
+    assert_eq!(member.position(), retry.offset + 1);
+}
+
+#[test]
+fn what_the_cluster_refuses_of_a_commit_is_refused_of_ours_too() {
+    let house = House::new();
+    let (mut member, retry) = house.with_retry();
+    house.told().commit_error = Some(ResponseError::IllegalGeneration);
+    let refused = ResponseError::IllegalGeneration.code();
+    let offsets = [("orders", 1), ("retry.shop", retry.offset + 1)];
+    assert_eq!(commit(&mut member, 3, &offsets), [refused; 2]);
+    // All ours: the coordinator of the group is asked.
+    member.generation += 1;
+    assert_eq!(commit(&mut member, 3, &offsets[1..]), [refused]);
+    member.generation -= 1;
+    // Beyond what was handed out.
+    let far = [("retry.shop", retry.offset + 2)];
+    assert_eq!(commit(&mut member, 3, &far), [ResponseError::OffsetOutOfRange.code()]);
+    assert_eq!(end(&mut member, 3, true).error_code, 0);
+    assert_eq!(member.position(), retry.offset, "nothing was held");
+}
+
+#[test]
+fn topics_of_ours_take_no_part_in_transactions() {
+    let house = House::new();
+    let mut client = house.sidecar.client();
+    let topic = |name: &str| {
+        let mut topic = AddPartitionsToTxnTopic::default();
+        (topic.name, topic.partitions) = (s(name), vec![0]);
+        topic
+    };
+    for version in 0..=3 {
+        let mut request = AddPartitionsToTxnRequest::default();
+        request.v3_and_below_transactional_id = s("pay");
+        request.v3_and_below_topics = vec![topic("orders"), topic("retry.shop")];
+        let answer = client.call(version, &request);
+        let codes = answer.results_by_topic_v3_and_below.iter();
+        let codes = codes.map(|topic| topic.results_by_partition[0].partition_error_code);
+        assert_eq!(
+            codes.collect::<Vec<_>>(),
+            [ResponseError::OperationNotAttempted.code(), ResponseError::InvalidTxnState.code()]
+        );
+    }
+    let mut request = produce_request("retry.shop", 0, plain(&[Rec::new("x")]), -1);
+    request.transactional_id = Some(s("pay"));
+    let answer = client.call(9, &request);
+    let told = &answer.responses[0].partition_responses[0];
+    assert_eq!(told.error_code, ResponseError::InvalidTxnState.code());
+    assert!(told.error_message.as_ref().unwrap().contains("no transactional.id"));
+}
