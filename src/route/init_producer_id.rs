@@ -1,4 +1,4 @@
-//! InitProducerId 0–5: a fresh id for idempotent producers. By itself this node has no transactions.
+//! InitProducerId 0–5: a fresh id for idempotent producers. This node alone has no transactions.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse, ProducerId};
