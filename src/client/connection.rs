@@ -14,15 +14,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::client::Limits;
-use crate::client::inbox::{Inbox, Sent};
+use crate::client::inbox::{Frame, Inbox, Sent};
 use crate::route::conn::Conn;
 use crate::route::{Answering, Reply, Router};
-use crate::socket::{AcceptError, ReadHalf, ServerTls, WriteHalf, plain};
+use crate::socket::{AcceptError, Admission, Intake, ReadHalf, ServerTls, WriteHalf, plain};
 use crate::upstream::{Arrived, Link, LinkWriter, Turn, UpstreamError};
 use crate::wire::endpoints::names_brokers;
 use crate::wire::relay::RequestStart;
@@ -100,7 +99,13 @@ impl Connection {
         let passes = self.router.upstream.is_some();
         let mut serving = Serving {
             connection: &self,
-            inbox: Inbox::new(read, self.conn.peer, self.limits, self.router.clock, passes),
+            inbox: Inbox::new(
+                Intake::new(read, &self.router.budget),
+                self.conn.peer,
+                self.limits,
+                self.router.clock,
+                passes,
+            ),
             write,
             due: VecDeque::new(),
             held: None,
@@ -148,11 +153,57 @@ impl Connection {
         Err(Cause::Protocol)
     }
 
+    /// The answer to a request, with the broker's help where it is needed.
+    async fn answer(&self, link: &mut Option<Link>, frame: Frame) -> Result<Reply, Cause> {
+        let Self { router, conn, .. } = self;
+        match RequestHead::parse(&frame.bytes).and_then(|head| router.taken(head)) {
+            Ok(head) => {
+                conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
+                if router.asks(head.api) {
+                    return Ok(router.answer_with(conn, self.linked(link).await?, head).await);
+                }
+                self.prepare(link, &head).await?;
+                Ok(router.answer(conn, head).await)
+            }
+            Err(error) if router.upstream.is_some() => {
+                let link = self.linked(link).await?;
+                self.refuse(&error, Some(link)).await
+            }
+            Err(error) => self.refuse(&error, None).await,
+        }
+    }
+
+    /// What has to be known before a request to this node can be answered.
+    async fn prepare(&self, link: &mut Option<Link>, head: &RequestHead) -> Result<(), Cause> {
+        let Self { router, conn, .. } = self;
+        let unasked = router.unasked(conn, head);
+        if !unasked.is_empty() {
+            let asked = router.ask_rights(conn, self.linked(link).await?, head, unasked).await;
+            asked.map_err(|error| self.upstream_lost(&error))?;
+        }
+        // A nack that cannot be taken now is not refused: the producer tries again.
+        let read = router.read_back(router.origins_ahead(head)).await;
+        read.map_err(|error| self.upstream_lost(&error))
+    }
+
+    /// The connection to the broker, made now if there is none.
+    async fn linked<'a>(&self, link: &'a mut Option<Link>) -> Result<&'a mut Link, Cause> {
+        let known = if let Some(known) = link.take() {
+            known
+        } else {
+            let Some(upstream) = &self.router.upstream else { return Err(Cause::Io) };
+            let dialled = upstream.dial(self.conn.node).await;
+            dialled.map_err(|error| self.upstream_lost(&error))?
+        };
+        Ok(link.insert(known))
+    }
+
     async fn send(&self, write: &mut WriteHalf, reply: Reply) -> Result<(), Cause> {
         match reply {
             Reply::Nothing => Ok(()),
             Reply::Frame(frame) => {
                 self.router.metrics.request_bytes(0, bytes_of(&frame));
+                let _unsent = self.router.budget.charge(frame.len());
                 write.write_all(&frame).await.map_err(|_| Cause::Io)
             }
             Reply::Close(why) => {
@@ -208,7 +259,7 @@ struct Serving<'a> {
     write: WriteHalf,
     due: VecDeque<Due<'a>>,
     /// A request that waits until nothing else is due.
-    held: Option<Bytes>,
+    held: Option<Frame>,
     /// The connection to the broker, from the first request that needs it.
     link: Option<Link>,
 }
@@ -265,7 +316,9 @@ impl Serving<'_> {
                 Some(reader) => reader.fill().await,
                 None => std::future::pending().await,
             } }, if !from_here => came.map_err(|error| connection.upstream_lost(&error)),
-            came = inbox.fill(idle), if room => came,
+            came = async {
+                if room { inbox.fill(idle).await } else { Err(inbox.gone().await) }
+            } => came,
         }
     }
 
@@ -336,7 +389,7 @@ impl Serving<'_> {
                 Ok(true)
             }
             Sent::Frame(frame) => {
-                router.metrics.request_bytes(bytes_of(&frame), 0);
+                router.metrics.request_bytes(bytes_of(&frame.bytes), 0);
                 self.take(frame);
                 Ok(true)
             }
@@ -344,71 +397,47 @@ impl Serving<'_> {
     }
 
     /// A request that is answered here: a Produce at once, anything else when its turn has come.
-    fn take(&mut self, frame: Bytes) {
+    fn take(&mut self, frame: Frame) {
         let Connection { router, conn, .. } = self.connection;
-        match RequestHead::parse(&frame) {
+        match RequestHead::parse(&frame.bytes) {
             Ok(head)
                 if head.api == Api::Produce
                     && router.unasked(conn, &head).is_empty()
                     && router.origins_ahead(&head).is_empty() =>
             {
                 conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
-                self.due.push_back(Due::Here(router.answer(conn, head)));
+                let answering = router.answer(conn, head);
+                self.due.push_back(Due::Here(with_room(answering, frame.room)));
             }
             _ => self.held = Some(frame),
         }
     }
 
-    /// A request that is answered while nothing else is due.
-    async fn take_alone(&mut self, frame: Bytes) -> Result<(), Cause> {
-        let connection = self.connection;
-        let Connection { router, conn, .. } = connection;
-        let reply = match RequestHead::parse(&frame).and_then(|head| router.taken(head)) {
-            Ok(head) => {
-                conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
-                if router.asks(head.api) {
-                    let link = self.linked().await?;
-                    router.answer_with(conn, link, head).await
-                } else {
-                    self.prepare(&head).await?;
-                    router.answer(conn, head).await
-                }
-            }
-            Err(error) if router.upstream.is_some() => {
-                let link = self.linked().await?;
-                connection.refuse(&error, Some(link)).await?
-            }
-            Err(error) => connection.refuse(&error, None).await?,
+    /// A request that is answered while nothing else is due. A client that goes meanwhile is not
+    /// waited for longer than for `Limits::handshake`: a broker that hangs would keep it for ever.
+    async fn take_alone(&mut self, frame: Frame) -> Result<(), Cause> {
+        let Self { connection, inbox, write, link, .. } = self;
+        let reply = tokio::select! {
+            reply = connection.answer(link, frame) => reply?,
+            cause = inbox.gone() => return Err(cause),
         };
-        connection.send(&mut self.write, reply).await
-    }
-
-    /// What has to be known before a request to this node can be answered.
-    async fn prepare(&mut self, head: &RequestHead) -> Result<(), Cause> {
-        let connection = self.connection;
-        let Connection { router, conn, .. } = connection;
-        let unasked = router.unasked(conn, head);
-        if !unasked.is_empty() {
-            let asked = router.ask_rights(conn, self.linked().await?, head, unasked).await;
-            asked.map_err(|error| connection.upstream_lost(&error))?;
-        }
-        // A nack that cannot be taken now is not refused: the producer tries again.
-        let read = router.read_back(router.origins_ahead(head)).await;
-        read.map_err(|error| connection.upstream_lost(&error))
+        connection.send(write, reply).await
     }
 
     /// The connection to the broker, made now if there is none.
     async fn linked(&mut self) -> Result<&mut Link, Cause> {
-        let connection = self.connection;
-        let link = if let Some(link) = self.link.take() {
-            link
-        } else {
-            let Some(upstream) = &connection.router.upstream else { return Err(Cause::Io) };
-            let dialled = upstream.dial(connection.conn.node).await;
-            dialled.map_err(|error| connection.upstream_lost(&error))?
-        };
-        Ok(self.link.insert(link))
+        self.connection.linked(&mut self.link).await
     }
+}
+
+/// The room a large request takes is free again when it is answered.
+fn with_room(answering: Answering<'_>, room: Option<Admission>) -> Answering<'_> {
+    let Some(room) = room else { return answering };
+    Box::pin(async move {
+        let reply = answering.await;
+        drop(room);
+        reply
+    })
 }
 
 /// The answer of the first request, which is answered here.

@@ -12,26 +12,34 @@ use crate::client::Limits;
 use crate::client::connection::Cause;
 use crate::clock::Clock;
 use crate::route::passthrough::Way;
-use crate::socket::{READ_BYTES, ReadHalf};
+use crate::socket::{Admission, Intake, READ_BYTES, READ_BYTES_MIN};
 use crate::wire::relay::{RequestStart, StartError};
 use crate::wire::split;
 
 /// The next thing a client has sent.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Sent {
-    /// A whole frame without its length prefix, to be answered here.
-    Frame(Bytes),
+    /// A whole frame, to be answered here.
+    Frame(Frame),
     /// Bytes that pass: the rest of a frame, whole ones, the beginning of one.
     Passing(BytesMut),
     /// More has to come.
     Nothing,
 }
 
+/// A request that is answered here.
+#[derive(Debug)]
+pub(super) struct Frame {
+    /// Without its length prefix.
+    pub(super) bytes: Bytes,
+    /// The room it takes, if it is large, until it is answered.
+    pub(super) room: Option<Admission>,
+}
+
 /// The reading half of a client's connection.
 pub(super) struct Inbox {
-    read: ReadHalf,
+    intake: Intake,
     peer: SocketAddr,
-    buffer: BytesMut,
     limits: Limits,
     /// Of one frame that is read whole: less before the first one is.
     bytes_max: usize,
@@ -42,12 +50,15 @@ pub(super) struct Inbox {
     begun: Option<Duration>,
     /// Bytes of the frame being passed on that are still to come.
     passing: usize,
+    /// Bytes of the frame that is read whole and is not all here yet.
+    awaited: usize,
+    room: Option<Admission>,
 }
 
 impl Inbox {
     /// `passes`: some frames may pass.
     pub(super) fn new(
-        read: ReadHalf,
+        intake: Intake,
         peer: SocketAddr,
         limits: Limits,
         clock: Clock,
@@ -55,17 +66,17 @@ impl Inbox {
     ) -> Self {
         let bytes_max = limits.first_frame_bytes;
         let start_bytes_max = if passes { limits.frame_bytes } else { bytes_max };
-        let buffer = BytesMut::new();
         Self {
-            read,
+            intake,
             peer,
-            buffer,
             limits,
             bytes_max,
             start_bytes_max,
             clock,
             begun: None,
             passing: 0,
+            awaited: 0,
+            room: None,
         }
     }
 
@@ -78,13 +89,13 @@ impl Inbox {
     ) -> Result<Sent, Cause> {
         let mut end = 0;
         loop {
-            let here = self.passing.min(self.buffer.len() - end);
+            let here = self.passing.min(self.intake.buffer.len() - end);
             self.passing -= here;
             end += here;
             if self.passing > 0 {
                 break;
             }
-            let rest = self.buffer.get(end..).unwrap_or_default();
+            let rest = self.intake.buffer.get(end..).unwrap_or_default();
             let start = match RequestStart::parse(rest, self.start_bytes_max) {
                 Ok(Some(start)) => start,
                 Ok(None) => break,
@@ -94,6 +105,7 @@ impl Inbox {
                 if end > 0 {
                     break;
                 }
+                self.awaited = start.bytes;
                 return self.whole();
             }
             match start.is_answered(rest) {
@@ -107,16 +119,17 @@ impl Inbox {
             return Ok(Sent::Nothing);
         }
         self.begun = None;
-        Ok(Sent::Passing(self.buffer.split_to(end)))
+        Ok(Sent::Passing(self.intake.buffer.split_to(end)))
     }
 
     fn whole(&mut self) -> Result<Sent, Cause> {
-        match split(&mut self.buffer, self.bytes_max) {
+        match split(&mut self.intake.buffer, self.bytes_max) {
             Ok(Some(frame)) => {
                 self.begun = None;
                 self.bytes_max = self.limits.frame_bytes;
                 self.start_bytes_max = self.limits.frame_bytes;
-                Ok(Sent::Frame(frame))
+                self.awaited = 0;
+                Ok(Sent::Frame(Frame { bytes: frame, room: self.room.take() }))
             }
             Ok(None) => Ok(Sent::Nothing),
             Err(error) => Err(self.refuse(&StartError::Frame(error))),
@@ -126,7 +139,12 @@ impl Inbox {
     /// Reads once. `idle`: nobody waits for an answer on this connection, so silence counts
     /// against `limits.idle`. Cancel-safe: what was read stays in the buffer.
     pub(super) async fn fill(&mut self, idle: bool) -> Result<(), Cause> {
-        let (patience, cause) = if !self.buffer.is_empty() {
+        if self.awaited > READ_BYTES && self.room.is_none() {
+            self.room = self.intake.budget().admit(self.awaited).await;
+            // Until then it was not the client that took its time.
+            self.begun = None;
+        }
+        let (patience, cause) = if !self.intake.buffer.is_empty() {
             let now = self.clock.elapsed();
             let taken = now.saturating_sub(*self.begun.get_or_insert(now));
             (self.limits.handshake.saturating_sub(taken), Cause::Slow)
@@ -137,14 +155,29 @@ impl Inbox {
         } else {
             (Duration::MAX, Cause::Idle)
         };
-        let room = READ_BYTES.min(self.limits.frame_bytes);
-        let read = self.read.fill(&mut self.buffer, room);
-        match tokio::time::timeout(patience, read).await {
+        match tokio::time::timeout(patience, self.intake.fill()).await {
             Err(_) => Err(cause),
             Ok(Ok(0)) => Err(Cause::Client),
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(of_io(&error)),
         }
+    }
+
+    /// Ends a while after the client has gone: what it asked for last is done if it can be, and
+    /// not waited for if it cannot. Cancel-safe: what comes meanwhile stays in the buffer.
+    pub(super) async fn gone(&mut self) -> Cause {
+        let cause = loop {
+            if self.intake.buffer.len() >= READ_BYTES_MIN {
+                return std::future::pending().await;
+            }
+            match self.intake.fill().await {
+                Ok(0) => break Cause::Client,
+                Ok(_) => {}
+                Err(error) => break of_io(&error),
+            }
+        };
+        tokio::time::sleep(self.limits.handshake).await;
+        cause
     }
 
     fn refuse(&self, error: &StartError) -> Cause {

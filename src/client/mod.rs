@@ -29,6 +29,7 @@ pub struct Limits {
     pub first_frame_bytes: usize,
     /// A connection that sends nothing for so long is closed (Kafka: `connections.max.idle.ms`).
     pub idle: Duration,
-    /// A request that has begun must be whole within this.
+    /// A request that has begun must be whole within this; one whose client has gone is worked on
+    /// for so long.
     pub handshake: Duration,
 }

@@ -69,6 +69,7 @@ use crate::route::positions::Positions;
 use crate::route::refusals::Refusals;
 use crate::route::token::Tokens;
 use crate::route::transactions::Transactions;
+use crate::socket::Budget;
 use crate::upstream::{Upstream, UpstreamError};
 use crate::wire::api::Api;
 use crate::wire::header::RequestHead;
@@ -110,6 +111,8 @@ pub struct Router {
     pub names: Names,
     /// Which client object speaks for which member.
     pub tokens: Tokens,
+    /// What all connections may keep in memory.
+    pub budget: Budget,
     /// Counters.
     pub metrics: Metrics,
     /// Time.

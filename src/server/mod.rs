@@ -108,6 +108,7 @@ impl Server {
         *self.router.policies.write().unwrap_or_else(PoisonError::into_inner) = policies.clone();
         self.engine.policies(policies);
         self.limits.send_replace(start::limits(&reload.config));
+        self.router.budget.resize(start::memory(&reload.config));
         self.config.send_replace(reload.config);
         Ok(reload.changed)
     }

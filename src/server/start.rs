@@ -42,6 +42,7 @@ use crate::server::pace::Pace;
 use crate::server::probe::JournalProbe;
 use crate::server::source::AdminSource;
 use crate::server::{Server, data_dir, housekeeping};
+use crate::socket::Budget;
 use crate::upstream::{Address, Upstream};
 use crate::wire::names::{TemplateError, Templates};
 
@@ -110,20 +111,19 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let core = core(&config, &templates, clock, &metrics)?;
     core.broker.started().await?;
     make_topics(&core.broker, &config).await?;
-    let names = Names::new(templates, core.broker.cluster_id());
-    for group in &core.groups_of_retries {
-        names.meet(group);
-    }
+    let names = names(templates, &core);
+    let budget = Budget::new(memory(&config));
     let router = Arc::new(Router {
         broker: Arc::clone(&core.broker),
         engine: core.engine.clone(),
-        upstream: upstream(&config, &certificates, &metrics),
+        upstream: upstream(&config, &certificates, &budget, &metrics),
         members: Members::new(config.consumer().session_timeout_ms),
         positions: Positions::default(),
         transactions: Transactions::default(),
         origins: Origins::default(),
         names,
         tokens: Tokens::new(token_seed()),
+        budget,
         metrics: metrics.clone(),
         clock,
         config: route_config(&config, core.broker.cluster_id()),
@@ -351,6 +351,19 @@ fn durability(config: &Config) -> Durability {
     }
 }
 
+fn names(templates: Templates, core: &Core) -> Names {
+    let names = Names::new(templates, core.broker.cluster_id());
+    for group in &core.groups_of_retries {
+        names.meet(group);
+    }
+    names
+}
+
+/// What all connections may keep.
+pub(super) fn memory(config: &Config) -> usize {
+    size(config.limits.memory_bytes)
+}
+
 pub(super) fn limits(config: &Config) -> Limits {
     let limits = &config.limits;
     Limits {
@@ -373,12 +386,18 @@ fn route_config(config: &Config, cluster_id: &str) -> route::Config {
     }
 }
 
-fn upstream(config: &Config, certificates: &InUse, metrics: &Metrics) -> Option<Upstream> {
+fn upstream(
+    config: &Config,
+    certificates: &InUse,
+    budget: &Budget,
+    metrics: &Metrics,
+) -> Option<Upstream> {
     let to = config.upstream.as_ref()?;
     let address = |to: &config::HostPort| Address { host: to.host.clone(), port: to.port };
     let bootstrap = to.bootstrap.iter().map(address).collect();
     let frame_bytes_max = size(config.limits.frame_bytes);
-    let upstream = Upstream::new(bootstrap, to.connect_timeout, frame_bytes_max, metrics.clone());
+    let (wait, budget) = (to.connect_timeout, budget.clone());
+    let upstream = Upstream::new(bootstrap, wait, frame_bytes_max, budget, metrics.clone());
     Some(upstream.with_tls(certificates.upstream()))
 }
 

@@ -8,10 +8,8 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::TlsStream;
 
-/// Bytes asked for in one read.
+/// Bytes asked for in one read at most.
 pub const READ_BYTES: usize = 128 << 10;
-/// Room left in a buffer below which the next read gets a fresh one.
-const ROOM_BYTES_MIN: usize = 16 << 10;
 
 /// The half that reads.
 #[derive(Debug)]
@@ -49,14 +47,6 @@ pub(super) fn under_tls(stream: TlsStream<TcpStream>) -> (ReadHalf, WriteHalf) {
 }
 
 impl ReadHalf {
-    /// As [`ReadHalf::read_buf`], into a fresh buffer of `bytes` where little room is left.
-    pub async fn fill(&mut self, buffer: &mut BytesMut, bytes: usize) -> io::Result<usize> {
-        if buffer.capacity() - buffer.len() < ROOM_BYTES_MIN {
-            buffer.reserve(bytes);
-        }
-        self.read_buf(buffer).await
-    }
-
     /// Reads once behind what `buffer` holds; 0 = the end. Cancel-safe.
     pub async fn read_buf(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
         match self {
@@ -167,7 +157,7 @@ mod tests {
                 // Whichever is polled second is often dropped while it is under way.
                 if turn % 3 == 0 {
                     tokio::select! { biased;
-                        n = read.fill(&mut got, READ_BYTES) => assert!(n.unwrap() > 0),
+                        n = read.read_buf(&mut got) => assert!(n.unwrap() > 0),
                         some = write.write_buf(&mut left), if more => assert!(some.unwrap()),
                     }
                 } else {
@@ -176,7 +166,7 @@ mod tests {
                             assert!(some.unwrap());
                             written += 1;
                         }
-                        n = read.fill(&mut got, READ_BYTES) => assert!(n.unwrap() > 0),
+                        n = read.read_buf(&mut got) => assert!(n.unwrap() > 0),
                     }
                 }
             }

@@ -7,16 +7,20 @@
 //! ```
 //! **Invariant:** the name a broker is reached by is always checked against its certificate.
 
+mod budget;
 mod client_tls;
 mod error;
 mod halves;
+mod intake;
 mod pem;
 mod server_tls;
 mod validity;
 
+pub use budget::{Admission, Budget, Charge, READ_BYTES_MIN};
 pub use client_tls::ClientTls;
 pub use error::{AcceptError, ConnectError, refused_by_peer};
 pub use halves::{READ_BYTES, ReadHalf, WriteHalf, plain};
+pub use intake::Intake;
 pub use pem::FileProblem;
 pub use server_tls::ServerTls;
 pub use validity::ValidUntil;

@@ -6,7 +6,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::protocol::{Decodable, Request};
 
-use crate::socket::{READ_BYTES, ReadHalf, WriteHalf};
+use crate::socket::{Budget, Intake, ReadHalf, WriteHalf};
 use crate::upstream::error::UpstreamError;
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::AnswerStart;
@@ -31,8 +31,7 @@ pub struct Link {
 /// The half that reads.
 #[derive(Debug)]
 pub struct LinkReader {
-    half: ReadHalf,
-    buffer: BytesMut,
+    intake: Intake,
     /// Whether an answer has begun to come.
     answered: bool,
     /// Bytes of the answer being forwarded that are still to come.
@@ -69,10 +68,14 @@ pub enum Turn {
 }
 
 impl Link {
-    pub(super) fn new((read, write): (ReadHalf, WriteHalf), frame_bytes_max: usize) -> Self {
-        let buffer = BytesMut::new();
+    pub(super) fn new(
+        (read, write): (ReadHalf, WriteHalf),
+        frame_bytes_max: usize,
+        budget: &Budget,
+    ) -> Self {
+        let intake = Intake::new(read, budget);
         Self {
-            reader: LinkReader { half: read, buffer, answered: false, passing: 0 },
+            reader: LinkReader { intake, answered: false, passing: 0 },
             writer: LinkWriter { half: write, out: BytesMut::new() },
             frame_bytes_max,
         }
@@ -129,8 +132,8 @@ impl Link {
         self.writer.half.write_all(&frame).await?;
         loop {
             let reader = &mut self.reader;
-            if let Some(start) = AnswerStart::parse(&reader.buffer, self.frame_bytes_max)?
-                && reader.buffer.len() >= start.bytes
+            if let Some(start) = AnswerStart::parse(&reader.intake.buffer, self.frame_bytes_max)?
+                && reader.intake.buffer.len() >= start.bytes
             {
                 return Ok(reader.take_whole(&start));
             }
@@ -149,7 +152,7 @@ impl LinkReader {
     ) -> Result<Arrived, UpstreamError> {
         let mut end = 0;
         loop {
-            let here = self.buffer.len() - end;
+            let here = self.intake.buffer.len() - end;
             if self.passing > 0 {
                 let passed = self.passing.min(here);
                 self.passing -= passed;
@@ -158,7 +161,7 @@ impl LinkReader {
                     break;
                 }
             }
-            let rest = self.buffer.get(end..).unwrap_or_default();
+            let rest = self.intake.buffer.get(end..).unwrap_or_default();
             let Some(start) = AnswerStart::parse(rest, PASSING_BYTES_MAX)? else { break };
             match turn(start.correlation_id, rest.get(PREFIX_BYTES..start.bytes)) {
                 Turn::Now => self.passing = start.bytes,
@@ -169,12 +172,12 @@ impl LinkReader {
                 Turn::Never => return Err(UpstreamError::NotDue { found: start.correlation_id }),
             }
         }
-        Ok(Arrived::Passing(self.buffer.split_to(end)))
+        Ok(Arrived::Passing(self.intake.buffer.split_to(end)))
     }
 
     /// The answer that begins the buffer, which is here whole, without its length prefix.
     fn take_whole(&mut self, start: &AnswerStart) -> Bytes {
-        let mut frame = self.buffer.split_to(start.bytes).freeze();
+        let mut frame = self.intake.buffer.split_to(start.bytes).freeze();
         frame.advance(PREFIX_BYTES);
         frame
     }
@@ -186,8 +189,7 @@ impl LinkReader {
 
     /// Reads once. An end of the stream is an error: a broker owes answers or nothing.
     pub async fn fill(&mut self) -> Result<(), UpstreamError> {
-        let read = self.half.fill(&mut self.buffer, READ_BYTES).await;
-        match read.map_err(UpstreamError::broken)? {
+        match self.intake.fill().await.map_err(UpstreamError::broken)? {
             0 => Err(UpstreamError::Closed),
             _ if !self.answered => self.begin(),
             _ => Ok(()),
@@ -197,8 +199,8 @@ impl LinkReader {
     /// The first answer is never so long that its length looks like an alert of TLS, which is what
     /// a broker sends that wants TLS.
     fn begin(&mut self) -> Result<(), UpstreamError> {
-        self.answered = self.buffer.len() >= TLS_ALERT.len();
-        if self.buffer.starts_with(&TLS_ALERT) {
+        self.answered = self.intake.buffer.len() >= TLS_ALERT.len();
+        if self.intake.buffer.starts_with(&TLS_ALERT) {
             return Err(UpstreamError::WantsTls);
         }
         Ok(())

@@ -29,7 +29,7 @@ use reading::Own;
 pub use view::Address;
 use view::View;
 
-use crate::socket::{ClientTls, ReadHalf, WriteHalf, plain};
+use crate::socket::{Budget, ClientTls, ReadHalf, WriteHalf, plain};
 
 /// The cluster in front of which this sidecar stands.
 #[derive(Debug)]
@@ -39,6 +39,7 @@ pub struct Upstream {
     frame_bytes_max: usize,
     /// As last read from the files; `None`: plain text.
     tls: Option<watch::Receiver<ClientTls>>,
+    budget: Budget,
     view: View,
     turn: AtomicUsize,
     own: Own,
@@ -52,6 +53,7 @@ impl Upstream {
         bootstrap: Vec<Address>,
         connect_timeout: Duration,
         frame_bytes_max: usize,
+        budget: Budget,
         metrics: Metrics,
     ) -> Self {
         Self {
@@ -59,6 +61,7 @@ impl Upstream {
             connect_timeout,
             frame_bytes_max,
             tls: None,
+            budget,
             view: View::default(),
             turn: AtomicUsize::new(0),
             own: Own::default(),
@@ -127,7 +130,7 @@ impl Upstream {
             address: address.to_string(),
             cause: std::io::ErrorKind::TimedOut.into(),
         };
-        Ok(Link::new(halves.await.map_err(late)??, self.frame_bytes_max))
+        Ok(Link::new(halves.await.map_err(late)??, self.frame_bytes_max, &self.budget))
     }
 
     async fn open(&self, address: &Address) -> Result<(ReadHalf, WriteHalf), UpstreamError> {
@@ -154,6 +157,10 @@ mod tests {
         Metrics::new(10).unwrap()
     }
 
+    fn budget() -> Budget {
+        Budget::new(1 << 26)
+    }
+
     fn at(port: u16) -> Address {
         Address { host: "127.0.0.1".to_owned(), port }
     }
@@ -173,10 +180,11 @@ mod tests {
     async fn any_broker_that_answers_will_do() {
         let (_listener, port) = open().await;
         let nobody = vec![at(closed().await)];
-        let nobody = Upstream::new(nobody, Duration::from_secs(5), 1 << 20, metrics());
+        let nobody = Upstream::new(nobody, Duration::from_secs(5), 1 << 20, budget(), metrics());
         assert!(nobody.dial(None).await.is_err() && nobody.is_lost());
         let bootstrap = vec![at(closed().await), at(port)];
-        let upstream = Upstream::new(bootstrap, Duration::from_secs(5), 1 << 20, metrics());
+        let upstream =
+            Upstream::new(bootstrap, Duration::from_secs(5), 1 << 20, budget(), metrics());
         assert!(upstream.dial(None).await.is_ok());
         upstream.learn_all(vec![(1, at(closed().await)), (2, at(port))]);
         for _ in 0..4 {
@@ -192,7 +200,8 @@ mod tests {
 
     #[tokio::test]
     async fn brokers_that_left_the_cluster_are_forgotten() {
-        let upstream = Upstream::new(vec![at(1)], Duration::from_secs(5), 1 << 20, metrics());
+        let upstream =
+            Upstream::new(vec![at(1)], Duration::from_secs(5), 1 << 20, budget(), metrics());
         upstream.learn_all(vec![(1, at(11)), (2, at(12))]);
         upstream.learn(3, at(13));
         assert_eq!(upstream.view.nodes(), [1, 2, 3]);

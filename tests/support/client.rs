@@ -107,21 +107,27 @@ impl Client {
 
     pub fn send<R: Request>(&mut self, version: i16, request: &R) -> Sent {
         let correlation_id = self.next;
+        let frame = self.encoded(version, request);
         self.next += 1;
+        self.raw(&frame);
+        Sent { correlation_id, version }
+    }
+
+    /// The bytes of the next request.
+    pub fn encoded<R: Request>(&self, version: i16, request: &R) -> BytesMut {
         let mut out = BytesMut::new();
         out.put_i32(0);
         RequestHeader::default()
             .with_request_api_key(R::KEY)
             .with_request_api_version(version)
-            .with_correlation_id(correlation_id)
+            .with_correlation_id(self.next)
             .with_client_id(Some(s(&self.id)))
             .encode(&mut out, R::header_version(version))
             .unwrap();
         request.encode(&mut out, version).unwrap();
         let len = i32::try_from(out.len() - 4).unwrap();
         out[..4].copy_from_slice(&len.to_be_bytes());
-        self.raw(&out);
-        Sent { correlation_id, version }
+        out
     }
 
     pub fn receive<R: Request>(&mut self, sent: Sent) -> R::Response {

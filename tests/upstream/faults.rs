@@ -6,13 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kafka_protocol::messages::{ApiVersionsRequest, HeartbeatRequest};
+use kafka_protocol::protocol::Request as _;
 
 use reprise::config::Config;
 
 use crate::broker::{answer, broker, request};
 use crate::support::batch::plain;
 use crate::support::client::produce_request;
-use crate::support::{Client, Rec, Server, until};
+use crate::support::{Client, PATIENCE, Rec, Server, until};
+
+/// One that only passes.
+const UNKNOWN_API: i16 = 901;
 
 /// The first `bad` connections are treated badly, later ones answer ApiVersions with an empty list.
 fn in_front_of(
@@ -194,4 +198,23 @@ fn a_cluster_that_comes_back_is_found_again() {
     assert_eq!(client.metadata(9, &["orders"]).topics[0].error_code, 0);
     client.put("orders", 0, &[Rec::new("after")]);
     assert_eq!(client.read_all("orders").len(), 2);
+}
+
+#[test]
+fn a_client_that_goes_while_its_broker_hangs_is_not_waited_for() {
+    let (gone, seen) = std::sync::mpsc::channel();
+    let addr = broker(move |mut stream| {
+        request(&mut stream);
+        // Nothing is ever answered; whoever asked hangs up.
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        gone.send(()).unwrap();
+    });
+    let server = Server::in_front_of(addr, "limits: {handshake: 100ms}");
+    for api in [ApiVersionsRequest::KEY, UNKNOWN_API] {
+        let mut client = server.client();
+        let [high, low] = api.to_be_bytes();
+        client.raw(&[0, 0, 0, 10, high, low, 0, 0, 0, 0, 0, 7, 0xff, 0xff]);
+        drop(client);
+        seen.recv_timeout(PATIENCE).unwrap();
+    }
 }

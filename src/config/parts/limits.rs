@@ -21,6 +21,9 @@ pub struct Limits {
     /// Largest first request of a connection, in bytes: nobody is known before it.
     #[serde(serialize_with = "ser_size")]
     pub preauth_frame_bytes: u64,
+    /// What all connections together may keep in memory, in bytes.
+    #[serde(serialize_with = "ser_size")]
+    pub memory_bytes: u64,
     /// A connection without a request for this long is closed (`connections.max.idle.ms`).
     #[serde(serialize_with = "ser_duration")]
     pub idle: Duration,
@@ -36,6 +39,7 @@ impl Default for Limits {
             per_ip: 2000,
             frame_bytes: 100 * MIB,
             preauth_frame_bytes: 512 * KIB,
+            memory_bytes: 64 * MIB,
             idle: SECOND * 600,
             handshake: SECOND * 30,
         }
@@ -49,6 +53,7 @@ impl Limits {
         s.take("per_ip", &mut limits.per_ip, int(1..=1_000_000));
         s.take("frame_bytes", &mut limits.frame_bytes, size(64 * KIB..=GIB));
         s.take("preauth_frame_bytes", &mut limits.preauth_frame_bytes, size(4 * KIB..=GIB));
+        s.take("memory_bytes", &mut limits.memory_bytes, size(8 * MIB..=1024 * GIB));
         s.take("idle", &mut limits.idle, duration(SECOND..=DAY));
         s.take("handshake", &mut limits.handshake, duration(MS * 100..=SECOND * 600));
         if limits.frame_bytes < limits.preauth_frame_bytes {

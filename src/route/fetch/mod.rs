@@ -2,6 +2,7 @@
 //!
 //! Exactly the requested partitions are answered; the session id is always 0, so clients send whole
 //! requests (KIP-227). At least one whole batch comes first even when it is over the byte limits.
+//! When memory is short, answers are smaller than asked for.
 
 mod lane;
 mod plan;
@@ -38,14 +39,15 @@ pub(super) async fn answer(router: &Router, conn: &Conn, request: FetchRequest) 
         return response;
     }
     let mut planned = plan::plan(router, conn, &request);
-    let bytes_max =
+    let wanted =
         usize::try_from(request.max_bytes).unwrap_or(0).clamp(1, router.config.fetch_bytes_max);
-    let bytes_min = usize::try_from(request.min_bytes).unwrap_or(0).min(bytes_max);
     let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0).min(WAIT_MS_MAX);
     let deadline = router.clock.now().mono.plus(wait_ms);
     loop {
         let waker = Arc::new(Notify::new());
         watch(router, &planned, &waker);
+        let bytes_max = router.budget.answer_bytes(wanted);
+        let bytes_min = usize::try_from(request.min_bytes).unwrap_or(0).min(bytes_max);
         let gathered = gather(router, &planned, bytes_max).await;
         let left_ms = deadline.since(router.clock.now().mono);
         if gathered.at_once || gathered.bytes >= bytes_min || left_ms == 0 {

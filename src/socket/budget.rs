@@ -1,0 +1,193 @@
+//! One budget for what all connections keep in memory (`limits.memory_bytes`). Nothing is refused
+//! for want of memory: buffers get smaller, and what is large waits its turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::READ_BYTES;
+
+/// The smallest buffer, however little is left.
+pub const READ_BYTES_MIN: usize = 4 << 10;
+/// A read takes this part of what is left. It is small so that a thousand peers that read nothing
+/// leave enough for the one that does: each takes 1/512 of what the others left.
+const READ_PART: usize = 512;
+/// An answer made here takes this part of what is left.
+const ANSWER_PART: usize = 16;
+/// Permits are counted in so many bytes.
+const PERMIT_BYTES: usize = 1 << 10;
+
+/// Shared by all connections. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Budget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    bytes: AtomicUsize,
+    used: AtomicUsize,
+    /// For requests larger than a buffer: half of the budget, first come, first served.
+    large: Arc<Semaphore>,
+    /// Permits of it in all.
+    permits: AtomicUsize,
+}
+
+/// Bytes that are taken until this is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    budget: Budget,
+    bytes: usize,
+}
+
+/// Room for one large request, until this is dropped.
+#[derive(Debug)]
+pub struct Admission {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Budget {
+    /// `bytes` for everybody.
+    pub fn new(bytes: usize) -> Self {
+        let permits = permits(bytes);
+        Self(Arc::new(Shared {
+            bytes: AtomicUsize::new(bytes),
+            used: AtomicUsize::new(0),
+            large: Arc::new(Semaphore::new(permits)),
+            permits: AtomicUsize::new(permits),
+        }))
+    }
+
+    /// Another size from now on; what is taken stays taken.
+    pub fn resize(&self, bytes: usize) {
+        self.0.bytes.store(bytes, Ordering::Relaxed);
+        let now = permits(bytes);
+        let before = self.0.permits.swap(now, Ordering::Relaxed);
+        if now > before {
+            self.0.large.add_permits(now - before);
+        } else {
+            self.0.large.forget_permits(before - now);
+        }
+    }
+
+    /// Bytes that are taken.
+    pub fn used(&self) -> usize {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// How large the next buffer to read into may be.
+    pub fn read_bytes(&self) -> usize {
+        (self.left() / READ_PART).clamp(READ_BYTES_MIN, READ_BYTES)
+    }
+
+    /// How large an answer of at most `wanted` bytes may be.
+    pub fn answer_bytes(&self, wanted: usize) -> usize {
+        wanted.min((self.left() / ANSWER_PART).max(READ_BYTES_MIN))
+    }
+
+    /// Takes bytes, whether or not they are left.
+    pub fn charge(&self, bytes: usize) -> Charge {
+        self.0.used.fetch_add(bytes, Ordering::Relaxed);
+        Charge { budget: self.clone(), bytes }
+    }
+
+    /// Waits for the turn of a request of so many bytes; one over half the budget has all of it to
+    /// itself. `None` only if nobody can be let in any more.
+    pub async fn admit(&self, bytes: usize) -> Option<Admission> {
+        let all = self.0.permits.load(Ordering::Relaxed);
+        let wanted = bytes.div_ceil(PERMIT_BYTES).min(all);
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let permit = Arc::clone(&self.0.large).acquire_many_owned(wanted).await.ok()?;
+        Some(Admission { _permit: permit })
+    }
+
+    fn left(&self) -> usize {
+        self.0.bytes.load(Ordering::Relaxed).saturating_sub(self.used())
+    }
+}
+
+/// `Semaphore::MAX_PERMITS` is far beyond what a request may ask for at once.
+fn permits(bytes: usize) -> usize {
+    (bytes / 2 / PERMIT_BYTES).clamp(1, 0x0fff_ffff)
+}
+
+impl Charge {
+    /// How much is taken.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes this much instead.
+    pub fn set(&mut self, bytes: usize) {
+        let used = &self.budget.0.used;
+        if bytes >= self.bytes {
+            used.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+        } else {
+            used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.0.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn a_thousand_that_keep_what_they_read_stay_within_it_and_leave_enough_for_more() {
+        let budget = Budget::new(64 * MIB);
+        assert_eq!(budget.read_bytes(), READ_BYTES);
+        let charges: Vec<Charge> = (0..1000).map(|_| budget.charge(budget.read_bytes())).collect();
+        assert!(budget.used() < 64 * MIB, "{}", budget.used());
+        assert!(budget.read_bytes() >= 16 << 10, "{}", budget.read_bytes());
+        drop(charges);
+        assert_eq!((budget.used(), budget.read_bytes()), (0, READ_BYTES));
+    }
+
+    #[test]
+    fn answers_get_smaller_too_and_never_nothing() {
+        let budget = Budget::new(64 * MIB);
+        assert_eq!(budget.answer_bytes(100 * MIB), 4 * MIB);
+        let mut charge = budget.charge(0);
+        charge.set(60 * MIB);
+        assert_eq!(budget.answer_bytes(100 * MIB), MIB / 4);
+        charge.set(100 * MIB);
+        assert_eq!((budget.answer_bytes(MIB), budget.read_bytes()), (4096, 4096));
+        charge.set(MIB);
+        assert_eq!(budget.used(), MIB);
+    }
+
+    #[test]
+    fn large_requests_share_half_of_it_in_turn() {
+        let budget = Budget::new(64 * MIB);
+        let first = budget.admit(20 * MIB).now_or_never().flatten();
+        let second = budget.admit(12 * MIB).now_or_never().flatten();
+        assert!(first.is_some() && second.is_some());
+        assert!(budget.admit(MIB).now_or_never().is_none());
+        drop(second);
+        assert!(budget.admit(1000 * MIB).now_or_never().is_none(), "it waits for all of it");
+        drop(first);
+        assert!(budget.admit(1000 * MIB).now_or_never().flatten().is_some());
+    }
+
+    #[test]
+    fn another_size_holds_at_once() {
+        let budget = Budget::new(64 * MIB);
+        budget.resize(4 * MIB);
+        assert_eq!(budget.read_bytes(), 8 << 10);
+        assert!(budget.admit(2 * MIB).now_or_never().flatten().is_some());
+        let all = budget.admit(2 * MIB).now_or_never().flatten();
+        assert!(all.is_some() && budget.admit(1).now_or_never().is_none());
+        budget.resize(8 * MIB);
+        assert!(budget.admit(2 * MIB).now_or_never().flatten().is_some());
+    }
+}
