@@ -116,7 +116,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let router = Arc::new(Router {
         broker: Arc::clone(&core.broker),
         engine: core.engine.clone(),
-        upstream: upstream(&config, &certificates, &metrics),
+        upstream: upstream(&config, &certificates, &metrics, clock),
         members: Members::new(config.consumer().session_timeout_ms),
         positions: Positions::default(),
         origins: Origins::default(),
@@ -371,13 +371,19 @@ fn route_config(config: &Config, cluster_id: &str) -> route::Config {
     }
 }
 
-fn upstream(config: &Config, certificates: &InUse, metrics: &Metrics) -> Option<Upstream> {
+fn upstream(
+    config: &Config,
+    certificates: &InUse,
+    metrics: &Metrics,
+    clock: Clock,
+) -> Option<Upstream> {
     let to = config.upstream.as_ref()?;
     let address = |to: &config::HostPort| Address { host: to.host.clone(), port: to.port };
     let bootstrap = to.bootstrap.iter().map(address).collect();
     let frame_bytes_max = size(config.limits.frame_bytes);
     let upstream = Upstream::new(bootstrap, to.connect_timeout, frame_bytes_max, metrics.clone());
-    Some(upstream.with_tls(certificates.upstream()))
+    let credentials = to.sasl.as_ref().map(config::UpstreamSasl::credentials);
+    Some(upstream.with_tls(certificates.upstream()).with_credentials(credentials, clock))
 }
 
 /// The same node id at every start of one cluster.

@@ -9,7 +9,10 @@ mod support;
 
 mod addresses;
 mod broker;
+mod door;
 mod faults;
 mod groups;
+mod kafka;
 mod passing;
 mod rights;
+mod sasl;
