@@ -81,7 +81,40 @@ const BAD: &[(&str, &str, &str)] = &[
     ("upstream: {connect_timeout: 1s}\n", "1:11", "upstream.bootstrap: is missing"),
     ("upstream:\n", "1:10", "upstream.bootstrap: is missing"),
     ("upstream: {bootstrap: a:1, connect_timeout: 1h}\n", "1:45", "from 10ms to 5m"),
-    ("upstream: {bootstrap: a:1, sasl: {}}\n", "1:28", "this build does not have it"),
+    ("upstream: {bootstrap: a:1, sasl: {}}\n", "1:34", "sasl.mechanism: is missing; one of"),
+    ("upstream: {bootstrap: a:1, sasl: {mechanism: MD5}}\n", "1:46", "one of PLAIN, SCRAM-SHA"),
+    ("upstream: {bootstrap: a:1, sasl: {mechanism: PLAIN}}\n", "1:34", "sasl.username: is missing"),
+    (
+        "upstream: {bootstrap: a:1, sasl: {mechanism: PLAIN, username: u}}\n",
+        "1:34",
+        "sasl.password_file: is missing",
+    ),
+    (
+        "upstream: {bootstrap: a:1, sasl: {mechanism: PLAIN, username: u, password: hush}}\n",
+        "1:76",
+        "sasl.password: a secret does not belong here",
+    ),
+    (
+        "upstream: {bootstrap: a:1, sasl: {mechanism: PLAIN, username: u, password_file: no}}\n",
+        "1:81",
+        "sasl.password_file: no cannot be read",
+    ),
+    (
+        "upstream: {bootstrap: a:1, sasl: {mechanism: PLAIN, username: u, token_file: no}}\n",
+        "1:78",
+        "sasl.token_file: is for OAUTHBEARER",
+    ),
+    (
+        "upstream: {bootstrap: a:1, sasl: {mechanism: OAUTHBEARER, username: u}}\n",
+        "1:69",
+        "sasl.username: is of no use with OAUTHBEARER",
+    ),
+    (
+        "upstream: {bootstrap: a:1, sasl: {mechanism: OAUTHBEARER}}\n",
+        "1:34",
+        "sasl.token_file: is missing",
+    ),
+    ("listen:\n- address: a:1\n  sasl: {}\n", "3:3", "this build does not have it"),
     ("upstream: {bootstrap: a:1, tls: {skip: 1}}\n", "1:34", "known here: ca, certificate, key"),
     ("upstream: {bootstrap: a:1, tls: {verify: false}}\n", "1:42", "are always verified"),
     ("upstream: {bootstrap: a:1, tls: {key: k}}\n", "1:33", "tls.certificate: is missing"),
@@ -205,6 +238,41 @@ fn a_whole_scalar_may_come_from_the_environment_whatever_its_type() {
     assert_eq!(config.retry.max_reconsume_times, 4);
     let part = Config::parse("t", "data_dir: a-${env:DIR}\n", &env, &[]).unwrap().config;
     assert_eq!(part.data_dir, "a-${env:DIR}", "only whole scalars");
+}
+
+#[test]
+fn a_password_comes_from_the_environment_or_a_file_and_is_never_shown() {
+    let text = "upstream: {bootstrap: 'localhost:1,[::1]:2', \
+                sasl: {mechanism: PLAIN, username: u, password: '${env:SECRET}'}}\n";
+    let env = pairs(&[("SECRET", "0123")]);
+    let loaded = Config::parse("t", text, &env, &[]).unwrap();
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    let shown = loaded.config.to_yaml().unwrap();
+    assert!(shown.contains("password: '********'"), "{shown}");
+    let all = format!("{shown}{:?}{}", loaded.config, serde_json::json!(loaded.config));
+    assert!(!all.contains("0123"), "{all}");
+    let again = Config::parse("t", &shown, &env, &[]).unwrap_err().to_string();
+    assert!(again.contains("a secret does not belong here"), "{again}");
+    let flag = ["upstream.sasl.password=hush".to_owned()];
+    let refused = Config::parse("t", text, &env, &flag).unwrap_err().to_string();
+    assert!(refused.contains("a secret does not belong here"), "{refused}");
+    let empty = Config::parse("t", text, &pairs(&[("SECRET", "")]), &[]).unwrap_err().to_string();
+    assert!(empty.contains("environment variable is empty"), "{empty}");
+}
+
+#[test]
+fn a_password_in_plain_text_to_another_machine_is_a_warning() {
+    let warned = |sasl: &str| {
+        let text = format!(
+            "upstream: {{bootstrap: 'localhost:1, kafka-1:2', sasl: {{{sasl}, username: u, \
+             password: '${{env:P}}'}}}}\n"
+        );
+        Config::parse("t", &text, &pairs(&[("P", "x")]), &[]).unwrap().warnings
+    };
+    let said = warned("mechanism: PLAIN");
+    assert!(said.len() == 1 && said[0].contains("upstream.sasl.mechanism"), "{said:?}");
+    assert!(said[0].contains("in plain text"), "{said:?}");
+    assert!(warned("mechanism: SCRAM-SHA-512").is_empty());
 }
 
 #[test]

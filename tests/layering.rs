@@ -36,6 +36,8 @@ const FENCES: &[(&str, &[&str])] = &[
     ("serde_yaml", &["config/raw.rs"]),
     ("prometheus", &["observe", "admin"]),
     ("lru", &["journal", "route"]),
+    ("hmac", &["upstream/sasl/scram.rs"]),
+    ("pbkdf2", &["upstream/sasl/scram.rs"]),
     ("tokio_rustls", &["socket"]),
     ("rustls_native_certs", &["socket"]),
     ("redb", &["journal"]),

@@ -25,7 +25,7 @@ use serde::Serialize;
 pub use parts::{
     Admin, DeadLetters, Drain, Durability, Ephemeral, GroupRule, HostPort, Journal, LaneChoice,
     Limits, Listener, ListenerTls, Log, Membership, MetricsBound, Names, Payloads, Retry, Topic,
-    Topics, Upstream, UpstreamTls,
+    Topics, Upstream, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{NotReloadable, Reload};

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Config;
+use crate::upstream::Secret;
 
 /// Dotted keys (with all below them) that a reload may change.
 const RELOADABLE: [&str; 4] = ["retry", "groups", "limits", "log.filter"];
@@ -27,10 +28,18 @@ impl Config {
         let mut changed = Vec::new();
         let tree = |config: &Self| serde_json::to_value(config).unwrap_or(Value::Null);
         differences("", &tree(old), &tree(&new), &mut changed);
+        if password(old) != password(&new) {
+            // A tree shows a mask in its place.
+            changed.push("upstream.sasl.password".to_owned());
+        }
         let refused: Vec<NotReloadable> =
             changed.iter().filter(|key| !reloadable(key)).cloned().map(NotReloadable).collect();
         if refused.is_empty() { Ok(Reload { config: new, changed }) } else { Err(refused) }
     }
+}
+
+fn password(config: &Config) -> Option<&Secret> {
+    config.upstream.as_ref()?.sasl.as_ref()?.password.as_ref()
 }
 
 fn reloadable(key: &str) -> bool {
@@ -93,6 +102,19 @@ mod tests {
         new.listen[0].tls = None;
         let refused = Config::reload_from(&old, new).unwrap_err();
         assert_eq!(refused, [NotReloadable("listen[0].tls".to_owned())]);
+    }
+
+    #[test]
+    fn another_password_is_seen_behind_its_mask() {
+        let of = |password: &str| {
+            let text = "upstream: {bootstrap: a:1, sasl: {mechanism: SCRAM-SHA-256, username: u, \
+                        password: '${env:P}'}}\n";
+            let env = [("P".to_owned(), password.to_owned())];
+            Config::parse("t", text, &env, &[]).unwrap().config
+        };
+        assert_eq!(Config::reload_from(&of("a"), of("a")).unwrap().changed, [""; 0]);
+        let refused = Config::reload_from(&of("a"), of("b")).unwrap_err();
+        assert_eq!(refused, [NotReloadable("upstream.sasl.password".to_owned())]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::node::{Entry, Node, Place, Value};
 use super::problem::{Problem, nearest};
 use super::raw;
 use super::units::{duration_text, parse_duration, parse_size, size_text};
+use crate::upstream::Secret;
 
 /// Keys the design knows and this build does not have: refused, but not as a slip of the finger.
 const NOT_IN_THIS_BUILD: [&str; 29] = [
@@ -114,6 +115,26 @@ impl<'a> Section<'a> {
         match result {
             Ok(value) => *out = value,
             Err(says) => self.refuse(&node.place, &self.at(key), &says),
+        }
+    }
+
+    /// Reads a secret, which is never written where others may read it: only as `${env:NAME}`.
+    /// What is found instead is not shown.
+    pub(super) fn secret(&mut self, key: &'static str, out: &mut Option<Secret>) {
+        let Some(node) = self.value(key) else { return };
+        match &node.value {
+            Value::FromEnv(text) if !text.is_empty() => *out = Some(Secret::new(text)),
+            Value::FromEnv(_) => {
+                self.refuse(&node.place, &self.at(key), "the environment variable is empty");
+            }
+            _ => {
+                let says = format!(
+                    "a secret does not belong here; name a file that holds it ({key}_file), or \
+                     write ${{env:NAME}} into the configuration file to take it from the \
+                     environment"
+                );
+                self.refuse(&node.place, &self.at(key), &says);
+            }
         }
     }
 

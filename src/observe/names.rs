@@ -72,6 +72,8 @@ metrics! {
         "From the last byte of a request to its answer, waiting by request included";
     UPSTREAM_CONNECT_FAILURES Counter "reprise_upstream_connect_failures_total" ["broker"]
         "Brokers of the cluster that could not be reached";
+    UPSTREAM_CREDENTIALS_REFUSED Counter "reprise_upstream_credentials_refused_total" ["broker"]
+        "Attempts of the sidecar to authenticate itself that a broker refused";
     REQUEST_BYTES Counter "reprise_request_bytes_total" ["direction"]
         "Bytes of requests in and of answers out";
 

@@ -116,7 +116,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let router = Arc::new(Router {
         broker: Arc::clone(&core.broker),
         engine: core.engine.clone(),
-        upstream: upstream(&config, &certificates, &budget, &metrics),
+        upstream: upstream(&config, &certificates, &budget, &metrics, clock),
         members: Members::new(config.consumer().session_timeout_ms),
         positions: Positions::default(),
         transactions: Transactions::default(),
@@ -391,6 +391,7 @@ fn upstream(
     certificates: &InUse,
     budget: &Budget,
     metrics: &Metrics,
+    clock: Clock,
 ) -> Option<Upstream> {
     let to = config.upstream.as_ref()?;
     let address = |to: &config::HostPort| Address { host: to.host.clone(), port: to.port };
@@ -398,7 +399,8 @@ fn upstream(
     let frame_bytes_max = size(config.limits.frame_bytes);
     let (wait, budget) = (to.connect_timeout, budget.clone());
     let upstream = Upstream::new(bootstrap, wait, frame_bytes_max, budget, metrics.clone());
-    Some(upstream.with_tls(certificates.upstream()))
+    let credentials = to.sasl.as_ref().map(config::UpstreamSasl::credentials);
+    Some(upstream.with_tls(certificates.upstream()).with_credentials(credentials, clock))
 }
 
 /// The same node id at every start of one cluster.

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::socket::{ConnectError, refused_by_peer};
+use crate::upstream::sasl::SaslError;
 use crate::wire::relay::StartError;
 use crate::wire::{AnswerError, EncodeError};
 
@@ -32,6 +33,14 @@ pub enum UpstreamError {
     /// It answers in TLS.
     #[error("the broker wants TLS on this port: set upstream.tls, or name its plaintext port")]
     WantsTls,
+    /// Our own credentials are not taken.
+    #[error("{address} does not let this sidecar in: {cause}")]
+    Sasl {
+        /// The broker.
+        address: String,
+        /// Why, and what to do.
+        cause: SaslError,
+    },
     /// There is nobody to ask.
     #[error("upstream.bootstrap names no broker")]
     NoBootstrap,

@@ -16,7 +16,7 @@ use crate::wire::{Api, RequestHead, decode_answer, encode_request};
 const PASSING_BYTES_MAX: usize = 0x7fff_ffff;
 
 /// How an alert of TLS begins.
-const TLS_ALERT: [u8; 2] = [0x15, 0x03];
+pub(super) const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 /// A connection to a broker.
 #[derive(Debug)]

@@ -7,12 +7,17 @@
 //! coordinators
 //! ```
 //! A client's own bytes travel on its own link, so its credentials, its transactions and its place
-//! in each broker's quotas stay what they are without us.
+//! in each broker's quotas stay what they are without us. What the sidecar asks for itself it asks
+//! on links of its own, with credentials of its own.
 
+mod backoff;
 mod error;
 mod health;
 mod link;
+mod own;
 mod reading;
+mod sasl;
+mod topic;
 mod view;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,15 +26,24 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use crate::clock::Clock;
 use crate::observe::Metrics;
 pub use error::UpstreamError;
 use health::Health;
 pub use link::{Arrived, Link, LinkReader, LinkWriter, Turn};
-use reading::Own;
+use own::Identity;
+pub use own::OwnLinks;
+use reading::Reading;
+pub use sasl::{Credentials, Mechanism, SaslError, ScramError, Secret, SecretError, SecretPlace};
+pub use topic::TopicSeen;
 pub use view::Address;
 use view::View;
 
 use crate::socket::{Budget, ClientTls, ReadHalf, WriteHalf, plain};
+
+type Halves = (ReadHalf, WriteHalf);
+/// A connection, and how long our credentials are good for on it.
+type Dialled = (Link, Option<Duration>);
 
 /// The cluster in front of which this sidecar stands.
 #[derive(Debug)]
@@ -42,8 +56,10 @@ pub struct Upstream {
     budget: Budget,
     view: View,
     turn: AtomicUsize,
-    own: Own,
+    reading: Reading,
+    identity: Identity,
     health: Health,
+    metrics: Metrics,
 }
 
 impl Upstream {
@@ -64,9 +80,16 @@ impl Upstream {
             budget,
             view: View::default(),
             turn: AtomicUsize::new(0),
-            own: Own::default(),
-            health: Health::new(metrics),
+            reading: Reading::default(),
+            identity: Identity::new(None, Clock::start()),
+            health: Health::new(metrics.clone()),
+            metrics,
         }
+    }
+
+    /// The same with credentials for the connections of our own; `clock` says when sessions end.
+    pub fn with_credentials(self, credentials: Option<Credentials>, clock: Clock) -> Self {
+        Self { identity: Identity::new(credentials, clock), ..self }
     }
 
     /// The same under TLS; what is received last holds for new connections.
@@ -84,11 +107,10 @@ impl Upstream {
         self.view.insert(node, address);
     }
 
-    /// Connects to that broker; `None`: to any that answers, in turn.
+    /// Connects to that broker; `None`: to any that answers, in turn. For a client, who says there
+    /// who it is.
     pub async fn dial(&self, node: Option<i32>) -> Result<Link, UpstreamError> {
-        let Some(node) = node else { return self.dial_any().await };
-        let address = self.view.address(node).ok_or(UpstreamError::UnknownNode(node))?;
-        self.reach(&address).await
+        Ok(self.dial_as(node, false).await?.0)
     }
 
     /// Whether no broker at all could be reached, the last time one was looked for.
@@ -96,16 +118,25 @@ impl Upstream {
         self.health.is_lost()
     }
 
-    async fn reach(&self, address: &Address) -> Result<Link, UpstreamError> {
+    /// `own`: with our credentials. Besides the link, how long they are good for.
+    async fn dial_as(&self, node: Option<i32>, own: bool) -> Result<Dialled, UpstreamError> {
+        let Some(node) = node else { return self.dial_any(own).await };
+        let address = self.view.address(node).ok_or(UpstreamError::UnknownNode(node))?;
+        self.reach(&address, own).await
+    }
+
+    async fn reach(&self, address: &Address, own: bool) -> Result<Dialled, UpstreamError> {
         let dialled = self.dial_address(address).await;
         match &dialled {
             Ok(_) => self.health.reached(address),
             Err(error) => self.health.failed(address, error),
         }
-        dialled
+        let mut halves = dialled?;
+        let session = if own { self.identify(address, &mut halves).await? } else { None };
+        Ok((Link::new(halves, self.frame_bytes_max, &self.budget), session))
     }
 
-    async fn dial_any(&self) -> Result<Link, UpstreamError> {
+    async fn dial_any(&self, own: bool) -> Result<Dialled, UpstreamError> {
         let mut candidates = self.view.addresses();
         if !candidates.is_empty() {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed) % candidates.len();
@@ -115,25 +146,35 @@ impl Upstream {
             self.bootstrap.iter().filter(|address| !candidates.contains(address)).collect();
         let mut last = UpstreamError::NoBootstrap;
         for address in candidates.iter().chain(known) {
-            match self.reach(address).await {
-                Ok(link) => return Ok(link),
+            match self.reach(address, own).await {
+                Ok(dialled) => return Ok(dialled),
+                // The next one would refuse us too.
+                Err(error @ UpstreamError::Sasl { .. }) => return Err(error),
                 Err(error) => last = error,
             }
         }
-        self.health.nobody();
+        let is_reachable = !matches!(
+            last,
+            UpstreamError::Connect { .. }
+                | UpstreamError::Handshake { .. }
+                | UpstreamError::NoBootstrap
+        );
+        if !is_reachable {
+            self.health.nobody();
+        }
         Err(last)
     }
 
-    async fn dial_address(&self, address: &Address) -> Result<Link, UpstreamError> {
+    async fn dial_address(&self, address: &Address) -> Result<Halves, UpstreamError> {
         let halves = tokio::time::timeout(self.connect_timeout, self.open(address));
         let late = |_| UpstreamError::Connect {
             address: address.to_string(),
             cause: std::io::ErrorKind::TimedOut.into(),
         };
-        Ok(Link::new(halves.await.map_err(late)??, self.frame_bytes_max, &self.budget))
+        halves.await.map_err(late)?
     }
 
-    async fn open(&self, address: &Address) -> Result<(ReadHalf, WriteHalf), UpstreamError> {
+    async fn open(&self, address: &Address) -> Result<Halves, UpstreamError> {
         let failed = |cause| UpstreamError::Connect { address: address.to_string(), cause };
         let connecting = TcpStream::connect((address.host.as_str(), address.port));
         let stream = connecting.await.map_err(failed)?;

@@ -3,23 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
-use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::messages::{FetchRequest, FetchResponse, MetadataRequest, MetadataResponse};
+use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use kafka_protocol::protocol::StrBytes;
 use tokio::sync::Mutex;
 
-use crate::model::{ClientId, Origin, TopicName};
-use crate::upstream::{Address, Link, Upstream, UpstreamError};
+use crate::model::{Origin, TopicName};
+use crate::upstream::{OwnLinks, Upstream, UpstreamError};
 use crate::wire::batch::{Batch, RawRecord, find_record};
-use crate::wire::{Api, RequestHead, ResponseError};
+use crate::wire::{Api, ResponseError};
 
-/// What we call ourselves to brokers.
-const CLIENT_ID: &str = "reprise";
-/// The first Metadata that can be told not to create topics; Kafka 2.1 and 4.x both serve it.
-const METADATA: i16 = 4;
 /// The oldest Fetch of Kafka 4.x, served since 1.0.
 const FETCH: i16 = 4;
 /// A batch is answered whole even when it is larger; it unpacks to at most this.
@@ -45,18 +39,17 @@ const LEADERS_MAX: usize = 10_000;
 
 /// Our own connections and what we have asked for.
 #[derive(Debug, Default)]
-pub(super) struct Own(Mutex<State>);
+pub(super) struct Reading(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By node id; one that breaks is dropped.
-    links: BTreeMap<i32, Link>,
+    links: OwnLinks,
     leaders: BTreeMap<(TopicName, i32), i32>,
 }
 
 impl Upstream {
-    /// The record at `origin`; `None`: it is not there any more, or not readable without the
-    /// client's credentials. An error may be another time.
+    /// The record at `origin`, read on a connection of our own with our own credentials; `None`:
+    /// it is not there any more, or not for us. An error may be another time.
     pub async fn read_record(&self, origin: &Origin) -> Result<Option<RawRecord>, UpstreamError> {
         for _ in 0..ASKED_MAX {
             match self.ask_for(origin).await {
@@ -73,56 +66,33 @@ impl Upstream {
     }
 
     async fn ask_for(&self, origin: &Origin) -> Result<Found, UpstreamError> {
-        let mut own = self.own.0.lock().await;
+        let mut reading = self.reading.0.lock().await;
         let partition = (origin.topic.clone(), origin.partition);
-        let leader = match own.leaders.remove(&partition) {
+        let State { links, leaders } = &mut *reading;
+        // Whatever ends this before its answer is whole takes the leader with it.
+        let leader = match leaders.remove(&partition) {
             Some(leader) => leader,
-            None => match self.leader(origin).await? {
+            None => match self.leader(links, origin).await? {
                 Some(leader) => leader,
                 None => return Ok(Found::Nothing),
             },
         };
-        let mut link = match own.links.remove(&leader) {
-            Some(link) => link,
-            None => self.dial(Some(leader)).await?,
-        };
-        // Whatever ends this before its answer is whole takes connection and leader with it.
-        let answer = link.call(&head(Api::Fetch, FETCH), &fetch(origin)).await?;
-        own.links.insert(leader, link);
+        let answer = links.call(self, Some(leader), (Api::Fetch, FETCH), &fetch(origin)).await?;
         let found = found(&answer, origin);
-        if matches!(found, Found::Record(_)) && own.leaders.len() < LEADERS_MAX {
-            own.leaders.insert(partition, leader);
+        if matches!(found, Found::Record(_)) && leaders.len() < LEADERS_MAX {
+            leaders.insert(partition, leader);
         }
         Ok(found)
     }
 
-    async fn leader(&self, origin: &Origin) -> Result<Option<i32>, UpstreamError> {
-        let mut topic = MetadataRequestTopic::default();
-        topic.name = Some(wire_text(origin.topic.as_str()).into());
-        let mut request = MetadataRequest::default();
-        request.topics = Some(vec![topic]);
-        request.allow_auto_topic_creation = false;
-        let mut link = self.dial(None).await?;
-        let answer: MetadataResponse = link.call(&head(Api::Metadata, METADATA), &request).await?;
-        for broker in &answer.brokers {
-            if let Some(address) = Address::of_wire(&broker.host, broker.port) {
-                self.learn(broker.node_id.0, address);
-            }
-        }
-        let partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
-        let mut wanted = partitions.filter(|p| p.partition_index == origin.partition);
-        Ok(wanted.next().map(|partition| partition.leader_id.0).filter(|leader| *leader >= 0))
-    }
-}
-
-fn head(api: Api, version: i16) -> RequestHead {
-    RequestHead {
-        api,
-        api_key: api.key(),
-        version,
-        correlation_id: 1,
-        client_id: Some(ClientId::new(CLIENT_ID)),
-        body: Bytes::new(),
+    async fn leader(
+        &self,
+        links: &mut OwnLinks,
+        origin: &Origin,
+    ) -> Result<Option<i32>, UpstreamError> {
+        let seen = self.see_topic(links, &origin.topic).await?;
+        let index = usize::try_from(origin.partition).ok();
+        Ok(index.and_then(|index| seen.leaders.get(index).copied().flatten()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Brokers remembered at most: the largest clusters have a few hundred.
@@ -21,6 +22,12 @@ impl Address {
     pub fn of_wire(host: &str, port: i32) -> Option<Self> {
         let port = u16::try_from(port).ok().filter(|port| *port != 0)?;
         Some(Self { host: host.to_owned(), port })
+    }
+
+    /// Whether bytes sent there stay on this machine, as far as its name tells.
+    pub fn is_loopback(&self) -> bool {
+        let address = self.host.parse::<IpAddr>();
+        address.map_or_else(|_| self.host == "localhost", |address| address.is_loopback())
     }
 }
 

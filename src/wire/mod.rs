@@ -20,6 +20,7 @@ pub mod mark;
 pub mod names;
 mod reader;
 pub mod relay;
+pub mod sasl;
 pub mod scan;
 
 pub use api::Api;

@@ -88,10 +88,11 @@ impl Server {
         Self::over(dir, config, None)
     }
 
-    /// In front of whatever listens there.
+    /// In front of whatever listens there, with credentials where the configuration has some.
     pub fn in_front_of(addr: SocketAddr, yaml: &str) -> Self {
         let (dir, mut config) = prepare(yaml);
-        config.upstream = Some(upstream(addr));
+        let sasl = config.upstream.take().and_then(|given| given.sasl);
+        config.upstream = Some(Upstream { sasl, ..upstream(addr) });
         Self::over(dir, config, None)
     }
 

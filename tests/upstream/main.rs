@@ -9,9 +9,12 @@ mod support;
 
 mod addresses;
 mod broker;
+mod door;
 mod faults;
 mod groups;
+mod kafka;
 mod passing;
 mod rights;
+mod sasl;
 mod tools;
 mod transactions;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{HostPort, MS, SECOND, UpstreamTls};
+use super::{HostPort, MS, SECOND, UpstreamSasl, UpstreamTls};
 use crate::config::node::Value;
 use crate::config::section::{Section, duration};
 use crate::config::units::ser_duration;
+use crate::upstream::Address;
 
 /// The real cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,11 +21,15 @@ pub struct Upstream {
     /// Whom to trust; `None` = plain text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<UpstreamTls>,
+    /// Who the sidecar is on connections of its own; `None` = nobody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sasl: Option<UpstreamSasl>,
 }
 
 impl Default for Upstream {
     fn default() -> Self {
-        Self { bootstrap: Vec::new(), connect_timeout: Duration::from_secs(10), tls: None }
+        let connect_timeout = Duration::from_secs(10);
+        Self { bootstrap: Vec::new(), connect_timeout, tls: None, sasl: None }
     }
 }
 
@@ -41,8 +46,23 @@ impl Upstream {
         }
         s.take("connect_timeout", &mut upstream.connect_timeout, duration(MS * 10..=SECOND * 300));
         upstream.tls = UpstreamTls::read(&mut s);
+        upstream.sasl = UpstreamSasl::read(&mut s);
+        if upstream.sends_secret_in_the_clear() {
+            s.warn(
+                "sasl.mechanism",
+                "sends the secret in plain text, and tls is not set: whoever is on the way reads \
+                 it; set upstream.tls, or use SCRAM-SHA-256 or SCRAM-SHA-512",
+            );
+        }
         s.finish();
         Some(upstream)
+    }
+
+    /// To a broker that is not on this machine.
+    fn sends_secret_in_the_clear(&self) -> bool {
+        let sends = self.sasl.as_ref().is_some_and(|sasl| sasl.mechanism.sends_secret());
+        let away = |to: &HostPort| !Address { host: to.host.clone(), port: to.port }.is_loopback();
+        sends && self.tls.is_none() && self.bootstrap.iter().any(away)
     }
 }
 

@@ -92,6 +92,12 @@ impl Metrics {
         self.add(&names::UPSTREAM_CONNECT_FAILURES, &[broker], 1);
     }
 
+    /// A broker refused our own credentials.
+    pub fn upstream_credentials_refused(&self, broker: &str) {
+        let broker = self.word(&names::UPSTREAM_CREDENTIALS_REFUSED, broker);
+        self.add(&names::UPSTREAM_CREDENTIALS_REFUSED, &[broker], 1);
+    }
+
     /// Whether anything can be served.
     pub fn set_ready(&self, ready: bool) {
         self.set(&names::READY, &[], if ready { 1.0 } else { 0.0 });

@@ -1,0 +1,71 @@
+//! What the cluster says of one of its topics, asked on our own behalf.
+
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{MetadataRequest, MetadataResponse};
+use kafka_protocol::protocol::StrBytes;
+
+use crate::model::TopicName;
+use crate::upstream::{Address, OwnLinks, Upstream, UpstreamError};
+use crate::wire::{Api, ResponseError};
+
+/// The first Metadata that can be told not to create topics; Kafka 2.1 and 4.x both serve it.
+const METADATA: i16 = 4;
+/// Partitions looked at: more than any topic has.
+const PARTITIONS_MAX: usize = 100_000;
+
+/// One topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicSeen {
+    /// Why there is nothing to say of it.
+    pub error: Option<ResponseError>,
+    /// The broker that takes changes of topics.
+    pub controller: Option<i32>,
+    /// The leader of each partition, from 0 on; `None`: it has none now.
+    pub leaders: Vec<Option<i32>>,
+}
+
+impl Upstream {
+    /// Asks for a topic; brokers named in the answer can be dialled afterwards. It is not created.
+    pub async fn see_topic(
+        &self,
+        links: &mut OwnLinks,
+        topic: &TopicName,
+    ) -> Result<TopicSeen, UpstreamError> {
+        let mut asked = MetadataRequestTopic::default();
+        asked.name = Some(StrBytes::from_string(topic.as_str().to_owned()).into());
+        let mut request = MetadataRequest::default();
+        request.topics = Some(vec![asked]);
+        request.allow_auto_topic_creation = false;
+        let answer: MetadataResponse =
+            links.call(self, None, (Api::Metadata, METADATA), &request).await?;
+        for broker in &answer.brokers {
+            if let Some(address) = Address::of_wire(&broker.host, broker.port) {
+                self.learn(broker.node_id.0, address);
+            }
+        }
+        Ok(seen(&answer))
+    }
+}
+
+fn seen(answer: &MetadataResponse) -> TopicSeen {
+    let mut seen = TopicSeen {
+        controller: Some(answer.controller_id.0).filter(|node| *node >= 0),
+        ..TopicSeen::default()
+    };
+    let Some(topic) = answer.topics.first() else {
+        seen.error = Some(ResponseError::UnknownTopicOrPartition);
+        return seen;
+    };
+    seen.error = ResponseError::try_from_code(topic.error_code);
+    for partition in topic.partitions.iter().take(PARTITIONS_MAX) {
+        let Ok(index) = usize::try_from(partition.partition_index) else { continue };
+        if index < topic.partitions.len() && index < PARTITIONS_MAX {
+            let leaders = seen.leaders.len().max(index + 1);
+            seen.leaders.resize(leaders, None);
+            if let Some(leader) = seen.leaders.get_mut(index) {
+                *leader = Some(partition.leader_id.0).filter(|node| *node >= 0);
+            }
+        }
+    }
+    seen
+}
