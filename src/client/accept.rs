@@ -11,7 +11,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::client::Limits;
-use crate::client::connection::{Cause, Connection};
+use crate::client::cause::Cause;
+use crate::client::connection::Connection;
 use crate::client::listener::Listener;
 use crate::client::seats::Seats;
 use crate::route::Router;

@@ -18,11 +18,14 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::client::Limits;
+use crate::client::cause::Cause;
+use crate::client::due::{Aside, Due, Passing, first_of_here, with_room};
 use crate::client::inbox::{Frame, Inbox, Sent};
 use crate::route::conn::Conn;
-use crate::route::{Answering, Reply, Router};
-use crate::socket::{AcceptError, Admission, Intake, ReadHalf, ServerTls, WriteHalf, plain};
-use crate::upstream::{Arrived, Link, LinkWriter, Turn, UpstreamError};
+use crate::route::voices::Voice;
+use crate::route::{Reply, Router};
+use crate::socket::{AcceptError, Intake, ReadHalf, ServerTls, WriteHalf, plain};
+use crate::upstream::{Arrived, Link, LinkWriter, Question, Turn, UpstreamError};
 use crate::wire::endpoints::names_brokers;
 use crate::wire::relay::RequestStart;
 use crate::wire::{Api, HeadError, RequestHead};
@@ -32,49 +35,6 @@ use crate::wire::{Api, HeadError, RequestHead};
 const OVERLAP_MAX: usize = 64;
 /// How long a client that reads nothing more may hold up the goodbye of TLS.
 const GOODBYE: Duration = Duration::from_secs(1);
-
-/// Why a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// The client closed it.
-    Client,
-    /// The sidecar stops.
-    Stop,
-    /// Nothing came for `limits.idle`.
-    Idle,
-    /// A request or a TLS handshake was not whole within `limits.handshake`.
-    Slow,
-    /// No TLS handshake on a listener that wants one, or a failed one.
-    Tls,
-    /// Bytes that are no Kafka request.
-    Protocol,
-    /// A read or write failed.
-    Io,
-    /// Over a limit before anything was read.
-    Limit,
-    /// Not from this host.
-    NotLoopback,
-    /// The broker behind cannot be reached or has gone.
-    Upstream,
-}
-
-impl Cause {
-    /// The value of the metric's label.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Stop => "stop",
-            Self::Idle => "idle",
-            Self::Slow => "slow",
-            Self::Tls => "tls",
-            Self::Protocol => "protocol",
-            Self::Io => "io",
-            Self::Limit => "limit",
-            Self::NotLoopback => "not_loopback",
-            Self::Upstream => "upstream",
-        }
-    }
-}
 
 /// One accepted connection.
 pub(super) struct Connection {
@@ -110,6 +70,10 @@ impl Connection {
             due: VecDeque::new(),
             held: None,
             link: None,
+            voice: None,
+            question: None,
+            asked: 0,
+            in_sasl: false,
         };
         let cause = tokio::select! {
             cause = serving.serve() => cause,
@@ -181,8 +145,12 @@ impl Connection {
             let asked = router.ask_rights(conn, self.linked(link).await?, head, unasked).await;
             asked.map_err(|error| self.upstream_lost(&error))?;
         }
+        let wanted = router.origins_ahead(head);
+        if wanted.is_empty() {
+            return Ok(());
+        }
         // A nack that cannot be taken now is not refused: the producer tries again.
-        let read = router.read_back(router.origins_ahead(head)).await;
+        let read = router.read_back(conn, self.linked(link).await?, head, wanted).await;
         read.map_err(|error| self.upstream_lost(&error))
     }
 
@@ -228,30 +196,6 @@ impl Connection {
     }
 }
 
-/// An answer that is due, in the order of the requests.
-enum Due<'a> {
-    /// From here.
-    Here(Answering<'a>),
-    /// From the broker.
-    There(Passing),
-}
-
-/// A request whose answer only passes.
-struct Passing {
-    correlation_id: i32,
-    api: &'static str,
-    began: Duration,
-    /// Of an answer that may name brokers.
-    looked_at: Option<i16>,
-}
-
-impl Passing {
-    fn answered(&self, router: &Router) {
-        let took = router.clock.elapsed().saturating_sub(self.began);
-        router.metrics.request(self.api, took.as_secs_f64());
-    }
-}
-
 /// A connection while it is served.
 struct Serving<'a> {
     connection: &'a Connection,
@@ -262,6 +206,14 @@ struct Serving<'a> {
     held: Option<Frame>,
     /// The connection to the broker, from the first request that needs it.
     link: Option<Link>,
+    /// Questions of ours for its broker.
+    voice: Option<Voice>,
+    /// The next one.
+    question: Option<Question>,
+    /// How many were asked.
+    asked: i32,
+    /// The client is saying who it is, again (KIP-368): the broker hears of nothing else.
+    in_sasl: bool,
 }
 
 impl Serving<'_> {
@@ -276,17 +228,39 @@ impl Serving<'_> {
 
     /// Does all that can be done now, then waits for whatever comes first.
     async fn turn(&mut self) -> Result<(), Cause> {
-        self.pass_answers().await?;
+        while self.pass_answers().await? {}
         let flushed = self.link.as_ref().is_none_or(|link| link.writer.is_empty());
         let alone = flushed && self.due.is_empty() && self.between_answers();
         if let Some(frame) = self.held.take_if(|_| alone) {
             return self.take_alone(frame).await;
         }
         let room = self.held.is_none() && flushed && self.due.len() < OVERLAP_MAX;
+        if room && self.inbox.is_between_requests() && self.ask_aside()? {
+            return Ok(());
+        }
         if room && self.take_next().await? {
             return Ok(());
         }
         self.wait(room).await
+    }
+
+    /// Asks the broker what somebody else wants to know; false when there is nothing to ask.
+    fn ask_aside(&mut self) -> Result<bool, Cause> {
+        let connection = self.connection;
+        if self.in_sasl {
+            return Ok(false);
+        }
+        let (Some(link), Some(question)) = (&mut self.link, self.question.take()) else {
+            return Ok(false);
+        };
+        self.asked = self.asked.wrapping_add(1);
+        let (correlation_id, version) = (self.asked, connection.conn.fetch_version());
+        let client = connection.conn.client();
+        let frame = question.frame(version, correlation_id, client.as_str());
+        let frame = frame.map_err(|error| connection.upstream_lost(&error))?;
+        link.writer.push(frame.into());
+        self.due.push_back(Due::Aside(Aside { correlation_id, version, question }));
+        Ok(true)
     }
 
     /// No answer of the broker is half forwarded.
@@ -297,7 +271,7 @@ impl Serving<'_> {
     /// Waits for bytes or an answer; each branch is cancel-safe.
     async fn wait(&mut self, room: bool) -> Result<(), Cause> {
         let between = self.between_answers();
-        let Self { connection, inbox, write, due, link, .. } = self;
+        let Self { connection, inbox, write, due, link, voice, question, .. } = self;
         let idle = due.is_empty();
         let (reader, writer) = match link {
             Some(link) => (Some(&mut link.reader), Some(&mut link.writer)),
@@ -316,16 +290,20 @@ impl Serving<'_> {
                 Some(reader) => reader.fill().await,
                 None => std::future::pending().await,
             } }, if !from_here => came.map_err(|error| connection.upstream_lost(&error)),
+            asked = next_question(voice), if question.is_none() => {
+                *question = asked;
+                Ok(())
+            }
             came = async {
                 if room { inbox.fill(idle).await } else { Err(inbox.gone().await) }
             } => came,
         }
     }
 
-    /// Sends on what a broker has answered, as far as it is due.
-    async fn pass_answers(&mut self) -> Result<(), Cause> {
-        let Self { connection, write, due, link, .. } = self;
-        let Some(link) = link else { return Ok(()) };
+    /// Sends on what a broker has answered, as far as it is due; true: there may be more.
+    async fn pass_answers(&mut self) -> Result<bool, Cause> {
+        let Self { connection, write, due, link, voice, .. } = self;
+        let Some(link) = link else { return Ok(false) };
         let router = &connection.router;
         let arrived = link.reader.arrived(|id, whole| match due.front() {
             Some(Due::There(passing)) if passing.correlation_id == id => {
@@ -339,35 +317,57 @@ impl Serving<'_> {
                     (None, _) => {}
                 }
                 passing.answered(router);
+                // Whoever was answered a Fetch is known to the broker.
+                if passing.api == Api::Fetch.name() && voice.is_none() {
+                    *voice = router.voice(&connection.conn);
+                }
                 due.pop_front();
                 Turn::Now
             }
+            Some(Due::Aside(aside)) if aside.correlation_id == id => {
+                if whole.is_some() {
+                    Turn::Whole
+                } else {
+                    Turn::Later
+                }
+            }
             Some(Due::Here(_)) => Turn::Later,
-            Some(Due::There(_)) | None => Turn::Never,
+            Some(Due::There(_) | Due::Aside(_)) | None => Turn::Never,
         });
         match arrived.map_err(|error| connection.upstream_lost(&error))? {
-            Arrived::Passing(bytes) if bytes.is_empty() => Ok(()),
+            Arrived::Passing(bytes) if bytes.is_empty() => Ok(false),
             Arrived::Passing(bytes) => {
                 router.metrics.request_bytes(0, bytes_of(&bytes));
-                write.write_all(&bytes).await.map_err(|_| Cause::Io)
+                write.write_all(&bytes).await.map_err(|_| Cause::Io)?;
+                Ok(true)
             }
             Arrived::Whole(frame) => {
-                let Some(Due::There(passing)) = due.pop_front() else { return Err(Cause::Io) };
+                let passing = match due.pop_front() {
+                    Some(Due::There(passing)) => passing,
+                    Some(Due::Aside(Aside { correlation_id, version, question })) => {
+                        let told = question.answered(version, correlation_id, &frame);
+                        told.map_err(|error| connection.upstream_lost(&error))?;
+                        return Ok(true);
+                    }
+                    _ => return Err(Cause::Io),
+                };
                 passing.answered(router);
                 let version = passing.looked_at.unwrap_or_default();
                 let rewritten = router.without_brokers(&connection.conn, version, &frame).await;
                 let frame = rewritten.map_err(|error| connection.upstream_lost(&error))?;
-                connection.send(write, Reply::Frame(frame)).await
+                connection.send(write, Reply::Frame(frame)).await?;
+                Ok(true)
             }
         }
     }
 
     /// Takes the next request of those already here; false when more has to come.
     async fn take_next(&mut self) -> Result<bool, Cause> {
-        let Self { connection, inbox, due, .. } = self;
+        let Self { connection, inbox, due, in_sasl, .. } = self;
         let Connection { router, conn, .. } = connection;
         let way = |start: &RequestStart| router.way(conn, start.api_key);
         let passes = |start: &RequestStart, answered: bool| {
+            *in_sasl = is_sasl(start.api_key);
             let api = Api::from_key(start.api_key).map_or("other", Api::name);
             if answered {
                 let began = router.clock.elapsed();
@@ -430,21 +430,15 @@ impl Serving<'_> {
     }
 }
 
-/// The room a large request takes is free again when it is answered.
-fn with_room(answering: Answering<'_>, room: Option<Admission>) -> Answering<'_> {
-    let Some(room) = room else { return answering };
-    Box::pin(async move {
-        let reply = answering.await;
-        drop(room);
-        reply
-    })
+/// SaslHandshake and SaslAuthenticate.
+fn is_sasl(api_key: i16) -> bool {
+    matches!(api_key, 17 | 36)
 }
 
-/// The answer of the first request, which is answered here.
-async fn first_of_here(due: &mut VecDeque<Due<'_>>) -> Reply {
-    match due.front_mut() {
-        Some(Due::Here(answering)) => answering.await,
-        _ => std::future::pending().await,
+async fn next_question(voice: &mut Option<Voice>) -> Option<Question> {
+    match voice {
+        Some(voice) => voice.question().await,
+        None => std::future::pending().await,
     }
 }
 

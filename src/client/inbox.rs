@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use crate::client::Limits;
-use crate::client::connection::Cause;
+use crate::client::cause::Cause;
 use crate::clock::Clock;
 use crate::route::passthrough::Way;
 use crate::socket::{Admission, Intake, READ_BYTES, READ_BYTES_MIN};
@@ -161,6 +161,11 @@ impl Inbox {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(of_io(&error)),
         }
+    }
+
+    /// No request is half passed on: another may go in between.
+    pub(super) fn is_between_requests(&self) -> bool {
+        self.passing == 0
     }
 
     /// Ends a while after the client has gone: what it asked for last is done if it can be, and

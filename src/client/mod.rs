@@ -6,7 +6,9 @@
 //! ```
 
 mod accept;
+mod cause;
 mod connection;
+mod due;
 mod inbox;
 mod listener;
 mod seats;

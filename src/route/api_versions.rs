@@ -7,6 +7,7 @@ use bytes::Bytes;
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 
+use crate::route::conn::Conn;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, EncodeError, RequestHead, ResponseError, decode_answer, encode, encode_at};
 
@@ -29,6 +30,7 @@ pub(super) fn unsupported(correlation_id: i32) -> Result<Bytes, EncodeError> {
 /// The same in front of a cluster: what its broker serves, and of what is read on the way only
 /// versions that can be read. A broker that is older than the client answers in version 0.
 pub(super) async fn relayed(
+    conn: &Conn,
     link: &mut Link,
     head: &RequestHead,
     request: ApiVersionsRequest,
@@ -41,6 +43,7 @@ pub(super) async fn relayed(
     }
     let mut response: ApiVersionsResponse =
         decode_answer(head.api, head.version, head.correlation_id, &answer)?;
+    conn.learn_versions(&response.api_keys);
     clamp(&mut response.api_keys);
     Ok(encode(head, &response)?)
 }

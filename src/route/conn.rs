@@ -2,11 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use kafka_protocol::messages::api_versions_response::ApiVersion;
 
 use crate::model::{ClientId, GroupId, MemberId};
 use crate::route::doors::Doors;
 use crate::route::token::Token;
+use crate::upstream::{FETCH_ANY_REPLICA, FETCH_ANYWHERE};
+use crate::wire::Api;
 
 /// One connection. Requests on it are answered in order.
 #[derive(Debug)]
@@ -28,6 +33,8 @@ pub struct Conn {
     doors: Option<Arc<Doors>>,
     /// The listener's own port, as clients are told it: doors lie behind it.
     doors_from: u16,
+    /// The Fetch in which its broker can be asked for a record.
+    fetch_version: AtomicI16,
     client: Mutex<ClientId>,
     members: Mutex<BTreeMap<GroupId, MemberId>>,
     /// Whether the cluster lets this connection READ a group, where it was asked.
@@ -54,6 +61,7 @@ impl Conn {
             node: None,
             doors: None,
             doors_from: 0,
+            fetch_version: AtomicI16::new(FETCH_ANYWHERE),
             client: Mutex::new(ClientId::new("")),
             members: Mutex::default(),
             rights: Mutex::default(),
@@ -71,6 +79,19 @@ impl Conn {
     pub(super) async fn address_of(&self, node: i32) -> Option<(String, u16)> {
         let distance = self.doors.as_ref()?.distance(node).await?;
         Some((self.advertised.0.clone(), self.doors_from.checked_add(distance)?))
+    }
+
+    /// What its broker serves, as far as it matters here.
+    pub(super) fn learn_versions(&self, keys: &[ApiVersion]) {
+        let fetch = keys.iter().find(|key| key.api_key == Api::Fetch.key());
+        if fetch.is_some_and(|fetch| fetch.max_version >= FETCH_ANY_REPLICA) {
+            self.fetch_version.store(FETCH_ANY_REPLICA, Ordering::Relaxed);
+        }
+    }
+
+    /// The version of a Fetch for a single record.
+    pub fn fetch_version(&self) -> i16 {
+        self.fetch_version.load(Ordering::Relaxed)
     }
 
     /// What the client called itself in its last request.

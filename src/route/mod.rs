@@ -48,6 +48,7 @@ mod sync_group;
 pub mod token;
 pub mod transactions;
 mod txn_offset_commit;
+pub mod voices;
 
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
@@ -69,6 +70,7 @@ use crate::route::positions::Positions;
 use crate::route::refusals::Refusals;
 use crate::route::token::Tokens;
 use crate::route::transactions::Transactions;
+use crate::route::voices::Voices;
 use crate::socket::Budget;
 use crate::upstream::{Upstream, UpstreamError};
 use crate::wire::api::Api;
@@ -111,6 +113,8 @@ pub struct Router {
     pub names: Names,
     /// Which client object speaks for which member.
     pub tokens: Tokens,
+    /// Connections on which brokers are asked in a member's name.
+    pub voices: Voices,
     /// What all connections may keep in memory.
     pub budget: Budget,
     /// Counters.

@@ -5,14 +5,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lru::LruCache;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::model::Origin;
+use crate::model::{GroupId, Origin};
 use crate::route::Router;
-use crate::upstream::UpstreamError;
+use crate::route::conn::Conn;
+use crate::upstream::{Found, Link, Question, UpstreamError};
+use crate::wire::RequestHead;
 use crate::wire::batch::RawRecord;
 
 /// How long all records of one Produce may take to be read back.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a member's connection may take: its client's long poll goes first, 500 ms by default.
+const VOICE_PATIENCE: Duration = Duration::from_millis(1500);
 /// Records remembered at most.
 const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Bytes of records remembered at most, beyond the largest one.
@@ -60,12 +65,17 @@ impl Origins {
 impl Router {
     /// Reads back what is not at hand of these records. One that is not there stays away, and the
     /// nack that names it is refused; an error means that it may be there another time.
-    pub async fn read_back(&self, origins: Vec<Origin>) -> Result<(), UpstreamError> {
-        let Some(upstream) = &self.upstream else { return Ok(()) };
+    pub async fn read_back(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        head: &RequestHead,
+        wanted: Vec<(GroupId, Origin)>,
+    ) -> Result<(), UpstreamError> {
         let reading = async {
-            for origin in origins {
+            for (group, origin) in wanted {
                 if self.origins.get(&origin).is_none()
-                    && let Some(record) = upstream.read_record(&origin).await?
+                    && let Some(record) = self.read(conn, link, head, &group, &origin).await?
                 {
                     self.origins.put(origin, record);
                 }
@@ -75,6 +85,43 @@ impl Router {
         let read = tokio::time::timeout(PATIENCE, reading).await;
         read.unwrap_or(Err(UpstreamError::TooSlow))
     }
+
+    /// Asked in turn: the broker this client has authenticated at, the leader in the name of a
+    /// member of the group, the leader with our own credentials. That last one only when the
+    /// cluster lets the client READ the topic: nobody learns through us what is not for him.
+    async fn read(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        head: &RequestHead,
+        group: &GroupId,
+        origin: &Origin,
+    ) -> Result<Option<RawRecord>, UpstreamError> {
+        let Some(upstream) = &self.upstream else { return Ok(None) };
+        let may = match link.read_record(conn.fetch_version(), head, origin).await? {
+            Found::Record(record) => return Ok(Some(record)),
+            Found::Gone => return Ok(None),
+            Found::Denied => false,
+            Found::Elsewhere => true,
+        };
+        if let Some(leader) = upstream.leader_for(link, head, origin).await? {
+            for voice in self.voices_of(group, leader) {
+                match ask(&voice, origin).await {
+                    Some(Found::Record(record)) => return Ok(Some(record)),
+                    Some(Found::Gone) => return Ok(None),
+                    Some(Found::Denied | Found::Elsewhere) | None => {}
+                }
+            }
+        }
+        if may { upstream.read_record(origin).await } else { Ok(None) }
+    }
+}
+
+/// What the broker at the other end of a member's connection says; `None`: it cannot be asked now.
+async fn ask(voice: &mpsc::Sender<Question>, origin: &Origin) -> Option<Found> {
+    let (reply, answer) = oneshot::channel();
+    voice.try_send(Question { origin: origin.clone(), reply }).ok()?;
+    tokio::time::timeout(VOICE_PATIENCE, answer).await.ok()?.ok()
 }
 
 #[cfg(test)]

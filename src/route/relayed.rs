@@ -38,7 +38,9 @@ impl Router {
     ) -> Result<Reply, AnswerError> {
         let h = &head;
         match head.api {
-            Api::ApiVersions => Ok(Reply::Frame(api_versions::relayed(link, h, decode(h)?).await?)),
+            Api::ApiVersions => {
+                Ok(Reply::Frame(api_versions::relayed(conn, link, h, decode(h)?).await?))
+            }
             Api::Metadata => {
                 self.asked(h, async |r| metadata::relayed(self, conn, link, h, r).await).await
             }

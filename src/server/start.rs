@@ -35,6 +35,7 @@ use crate::route::origins::Origins;
 use crate::route::positions::Positions;
 use crate::route::token::Tokens;
 use crate::route::transactions::Transactions;
+use crate::route::voices::Voices;
 use crate::route::{self, Router, membership};
 use crate::server::certificates::{Certificates, InUse};
 use crate::server::data_dir::EphemeralError;
@@ -123,6 +124,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         origins: Origins::default(),
         names,
         tokens: Tokens::new(token_seed()),
+        voices: Voices::default(),
         budget,
         metrics: metrics.clone(),
         clock,

@@ -4,9 +4,9 @@ use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{MetadataRequest, MetadataResponse};
 use kafka_protocol::protocol::StrBytes;
 
-use crate::model::TopicName;
-use crate::upstream::{Address, OwnLinks, Upstream, UpstreamError};
-use crate::wire::{Api, ResponseError};
+use crate::model::{Origin, TopicName};
+use crate::upstream::{Address, Link, OwnLinks, Upstream, UpstreamError};
+use crate::wire::{Api, RequestHead, ResponseError};
 
 /// The first Metadata that can be told not to create topics; Kafka 2.1 and 4.x both serve it.
 const METADATA: i16 = 4;
@@ -31,20 +31,50 @@ impl Upstream {
         links: &mut OwnLinks,
         topic: &TopicName,
     ) -> Result<TopicSeen, UpstreamError> {
-        let mut asked = MetadataRequestTopic::default();
-        asked.name = Some(StrBytes::from_string(topic.as_str().to_owned()).into());
-        let mut request = MetadataRequest::default();
-        request.topics = Some(vec![asked]);
-        request.allow_auto_topic_creation = false;
+        let request = request(topic);
         let answer: MetadataResponse =
             links.call(self, None, (Api::Metadata, METADATA), &request).await?;
+        self.learn_from(&answer);
+        Ok(seen(&answer))
+    }
+
+    /// The broker that leads a partition, asked on a client's own connection.
+    pub async fn leader_for(
+        &self,
+        link: &mut Link,
+        head: &RequestHead,
+        origin: &Origin,
+    ) -> Result<Option<i32>, UpstreamError> {
+        let request = request(&origin.topic);
+        let answer = link.call_at(Api::Metadata, METADATA, head, &request).await?;
+        self.learn_from(&answer);
+        Ok(seen(&answer).leader(origin.partition))
+    }
+
+    fn learn_from(&self, answer: &MetadataResponse) {
         for broker in &answer.brokers {
             if let Some(address) = Address::of_wire(&broker.host, broker.port) {
                 self.learn(broker.node_id.0, address);
             }
         }
-        Ok(seen(&answer))
     }
+}
+
+impl TopicSeen {
+    /// The leader of a partition; `None`: it has none now, or there is no such partition.
+    pub fn leader(&self, partition: i32) -> Option<i32> {
+        let index = usize::try_from(partition).ok()?;
+        self.leaders.get(index).copied().flatten()
+    }
+}
+
+fn request(topic: &TopicName) -> MetadataRequest {
+    let mut asked = MetadataRequestTopic::default();
+    asked.name = Some(StrBytes::from_string(topic.as_str().to_owned()).into());
+    let mut request = MetadataRequest::default();
+    request.topics = Some(vec![asked]);
+    request.allow_auto_topic_creation = false;
+    request
 }
 
 fn seen(answer: &MetadataResponse) -> TopicSeen {

@@ -18,3 +18,4 @@ mod rights;
 mod sasl;
 mod tools;
 mod transactions;
+mod voices;

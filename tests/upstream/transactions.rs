@@ -2,7 +2,6 @@
 //! cluster is a sidecar by itself behind a program that has the transactions.
 
 use std::collections::VecDeque;
-use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -21,7 +20,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Encodable, Request as Api};
 use reprise::wire::ResponseError;
 
-use crate::broker::{Request, answer, broker, frame, request};
+use crate::broker::{Request, answer, broker, pass, request};
 use crate::support::batch::plain;
 use crate::support::client::{produce_request, s};
 use crate::support::{Got, Member, Rec, Server};
@@ -93,10 +92,8 @@ fn coordinate(mut stream: TcpStream, cluster: SocketAddr, told: &Mutex<Told>) {
             }
             AddPartitionsToTxnRequest::KEY => panic!("nothing of ours may be told"),
             _ => {
-                let len = u32::try_from(asked.frame.len()).unwrap().to_be_bytes();
-                behind.write_all(&[&len[..], &asked.frame].concat()).unwrap();
-                let Some(told) = frame(&mut behind) else { return };
-                answer(&mut stream, asked.correlation_id, &told[4..]);
+                let Some(told) = pass(&asked, &mut behind) else { return };
+                answer(&mut stream, asked.correlation_id, &told);
             }
         }
     }

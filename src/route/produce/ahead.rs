@@ -15,7 +15,7 @@ use crate::wire::{Api, RequestHead, decode};
 impl Router {
     /// Origins this Produce names without their bytes, which are not at hand. What is wrong with
     /// the request is found out, and told, when it is taken.
-    pub fn origins_ahead(&self, head: &RequestHead) -> Vec<Origin> {
+    pub fn origins_ahead(&self, head: &RequestHead) -> Vec<(GroupId, Origin)> {
         if self.upstream.is_none() || head.api != Api::Produce {
             return Vec::new();
         }
@@ -31,7 +31,7 @@ impl Router {
         wanted
     }
 
-    fn named_in(&self, group: &GroupId, bytes: bytes::Bytes, wanted: &mut Vec<Origin>) {
+    fn named_in(&self, group: &GroupId, bytes: bytes::Bytes, wanted: &mut Vec<(GroupId, Origin)>) {
         let bytes_max = self.broker.topics.defaults().max_message_bytes;
         for batch in batches(bytes, bytes_max).map_while(Result::ok) {
             let Ok(records) = records(&batch, nack::UNPACKED_BYTES_MAX) else { return };
@@ -43,7 +43,7 @@ impl Router {
                     && !self.is_own(&origin.topic)
                     && self.origins.get(&origin).is_none()
                 {
-                    wanted.push(origin);
+                    wanted.push((group.clone(), origin));
                 }
             }
         }

@@ -51,16 +51,19 @@ pub(super) const PRODUCE: Schema = Schema {
 pub(super) const FETCH: Schema = Schema {
     flexible: 12,
     fields: &[
-        always(I32), // throttle_time_ms
+        always(I32),   // throttle_time_ms
+        since(7, I16), // error_code
+        since(7, I32), // session_id
         always(Kind::Structs(
             &[
                 always(Kind::Text), // topic
                 always(Kind::Structs(
                     &[
-                        always(I32), // partition_index
-                        always(I16), // error_code
-                        always(I64), // high_watermark
-                        always(I64), // last_stable_offset
+                        always(I32),   // partition_index
+                        always(I16),   // error_code
+                        always(I64),   // high_watermark
+                        always(I64),   // last_stable_offset
+                        since(5, I64), // log_start_offset
                         always(Kind::Structs(
                             &[
                                 always(I64), // producer_id
@@ -68,6 +71,7 @@ pub(super) const FETCH: Schema = Schema {
                             ],
                             &[],
                         )),
+                        since(11, I32),     // preferred_read_replica
                         always(Kind::Blob), // records
                     ],
                     &[],

@@ -134,7 +134,7 @@ fn answers_about_groups_are_walked_whole() {
 }
 
 #[test]
-fn a_fetch_of_version_4_is_walked_whole() {
+fn a_fetch_of_versions_that_are_read_is_walked_whole() {
     use m::fetch_response as r;
     let mut partition = r::PartitionData::default();
     partition.aborted_transactions = Some(vec![r::AbortedTransaction::default()]);
@@ -143,9 +143,11 @@ fn a_fetch_of_version_4_is_walked_whole() {
     topic.partitions = vec![partition];
     let mut answer = m::FetchResponse::default();
     answer.responses = vec![topic];
-    let mut bytes = BytesMut::new();
-    answer.encode(&mut bytes, 4).unwrap();
-    assert_eq!(check(of(Api::Fetch).unwrap(), 4, &bytes), Ok(bytes.len()));
+    for version in 4..=11 {
+        let mut bytes = BytesMut::new();
+        answer.encode(&mut bytes, version).unwrap();
+        assert_eq!(check(of(Api::Fetch).unwrap(), version, &bytes), Ok(bytes.len()), "{version}");
+    }
 }
 
 #[test]

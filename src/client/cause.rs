@@ -1,0 +1,44 @@
+//! Why a connection ended, as its metric tells.
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The client closed it.
+    Client,
+    /// The sidecar stops.
+    Stop,
+    /// Nothing came for `limits.idle`.
+    Idle,
+    /// A request or a TLS handshake was not whole within `limits.handshake`.
+    Slow,
+    /// No TLS handshake on a listener that wants one, or a failed one.
+    Tls,
+    /// Bytes that are no Kafka request.
+    Protocol,
+    /// A read or write failed.
+    Io,
+    /// Over a limit before anything was read.
+    Limit,
+    /// Not from this host.
+    NotLoopback,
+    /// The broker behind cannot be reached or has gone.
+    Upstream,
+}
+
+impl Cause {
+    /// The value of the metric's label.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Stop => "stop",
+            Self::Idle => "idle",
+            Self::Slow => "slow",
+            Self::Tls => "tls",
+            Self::Protocol => "protocol",
+            Self::Io => "io",
+            Self::Limit => "limit",
+            Self::NotLoopback => "not_loopback",
+            Self::Upstream => "upstream",
+        }
+    }
+}

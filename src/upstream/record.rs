@@ -1,0 +1,135 @@
+//! One record asked of one broker: the bytes of an origin that a nack names by reference.
+
+use bytes::Bytes;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::fetch_response::PartitionData;
+use kafka_protocol::messages::{FetchRequest, FetchResponse};
+use kafka_protocol::protocol::StrBytes;
+use tokio::sync::oneshot;
+
+use crate::model::Origin;
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::batch::{Batch, RawRecord, find_record};
+use crate::wire::{Api, RequestHead, ResponseError, decode_answer, encode_request};
+
+/// The oldest Fetch of Kafka 4.x, served since 1.0.
+pub const FETCH_ANYWHERE: i16 = 4;
+/// Since then any replica answers, not only the leader (KIP-392).
+pub const FETCH_ANY_REPLICA: i16 = 11;
+/// A batch is answered whole even when it is larger; it unpacks to at most this.
+const RECORD_BYTES_MAX: usize = 64 << 20;
+/// Asked of one partition.
+const FETCH_BYTES: i32 = 1 << 20;
+const FETCH_WAIT_MS: i32 = 500;
+
+/// What a broker has to say of an origin.
+#[derive(Debug)]
+pub enum Found {
+    /// The record.
+    Record(RawRecord),
+    /// It is not there any more, or never was.
+    Gone,
+    /// Not for who asked.
+    Denied,
+    /// Another broker has the partition; whoever asked may read it.
+    Elsewhere,
+}
+
+/// A record somebody wants, to be asked for on a client's connection.
+#[derive(Debug)]
+pub struct Question {
+    /// Which.
+    pub origin: Origin,
+    /// Who waits; gone when the connection ends first.
+    pub reply: oneshot::Sender<Found>,
+}
+
+impl Question {
+    /// The request, as a frame.
+    pub fn frame(
+        &self,
+        version: i16,
+        correlation_id: i32,
+        client_id: &str,
+    ) -> Result<Bytes, UpstreamError> {
+        let request = fetch(&self.origin);
+        Ok(encode_request(Api::Fetch, version, correlation_id, Some(client_id), &request)?)
+    }
+
+    /// Tells what the broker has answered: a whole frame without its length prefix.
+    pub fn answered(
+        self,
+        version: i16,
+        correlation_id: i32,
+        frame: &Bytes,
+    ) -> Result<(), UpstreamError> {
+        let answer = decode_answer(Api::Fetch, version, correlation_id, frame)?;
+        // Whoever asked may have given up.
+        drop(self.reply.send(found(&answer, &self.origin)));
+        Ok(())
+    }
+}
+
+impl Link {
+    /// Asks this broker for a record, in the words of `head`.
+    pub async fn read_record(
+        &mut self,
+        version: i16,
+        head: &RequestHead,
+        origin: &Origin,
+    ) -> Result<Found, UpstreamError> {
+        let answer = self.call_at(Api::Fetch, version, head, &fetch(origin)).await?;
+        Ok(found(&answer, origin))
+    }
+}
+
+pub(super) fn fetch(origin: &Origin) -> FetchRequest {
+    let mut partition = FetchPartition::default();
+    partition.partition = origin.partition;
+    partition.fetch_offset = origin.offset;
+    partition.partition_max_bytes = FETCH_BYTES;
+    let mut topic = FetchTopic::default();
+    topic.topic = StrBytes::from_string(origin.topic.as_str().to_owned()).into();
+    topic.partitions = vec![partition];
+    let mut request = FetchRequest::default();
+    request.max_wait_ms = FETCH_WAIT_MS;
+    request.min_bytes = 1;
+    request.max_bytes = FETCH_BYTES;
+    // No session (KIP-227).
+    request.session_epoch = -1;
+    request.topics = vec![topic];
+    request
+}
+
+pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> Found {
+    let partition = answer.responses.first().and_then(|topic| topic.partitions.first());
+    let Some(partition) = partition else { return Found::Gone };
+    match ResponseError::try_from_code(partition.error_code) {
+        None => record_in(partition, origin).map_or(Found::Gone, Found::Record),
+        Some(ResponseError::TopicAuthorizationFailed) => Found::Denied,
+        Some(
+            ResponseError::NotLeaderOrFollower
+            | ResponseError::LeaderNotAvailable
+            | ResponseError::FencedLeaderEpoch
+            | ResponseError::OffsetNotAvailable
+            | ResponseError::KafkaStorageError,
+        ) => Found::Elsewhere,
+        Some(error) => {
+            tracing::warn!(%origin, %error, "a failed record cannot be read back");
+            Found::Gone
+        }
+    }
+}
+
+fn record_in(partition: &PartitionData, origin: &Origin) -> Option<RawRecord> {
+    let mut records = partition.records.clone()?;
+    while !records.is_empty() {
+        let batch = Batch::parse(&records).ok()?;
+        if batch.header.last_offset() >= origin.offset {
+            batch.check_crc().ok()?;
+            return find_record(&batch, origin.offset, RECORD_BYTES_MAX).ok().flatten();
+        }
+        records = records.slice(batch.bytes.len()..);
+    }
+    None
+}

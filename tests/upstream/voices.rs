@@ -1,0 +1,212 @@
+//! A nack by reference where the record's leader wants to know who asks: it is asked on a
+//! connection of the group's own member. The cluster is a sidecar by itself behind two programs
+//! that play its brokers: the first coordinates, the second leads.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::{
+    ApiVersionsRequest, FetchRequest, FetchResponse, MetadataRequest, MetadataResponse,
+    RequestHeader,
+};
+use kafka_protocol::protocol::{Decodable, Encodable, Request as Api};
+use reprise::wire::ResponseError;
+
+use crate::broker::{Request, answer, broker, pass, request};
+use crate::support::batch::plain;
+use crate::support::client::fetch_request;
+use crate::support::{Client, Member, Rec, Server};
+
+const MEMBER: &str = "the-member";
+
+/// Where the brokers are, and what they do with who asks.
+struct Cluster {
+    first: SocketAddr,
+    second: SocketAddr,
+    behind: SocketAddr,
+    /// What is said to whoever else fetches.
+    refusal: Mutex<ResponseError>,
+    /// Whether the second one answers reprise itself.
+    knows_reprise: bool,
+    /// Who fetched from the second one.
+    fetched: Mutex<Vec<String>>,
+}
+
+struct House {
+    sidecar: Server,
+    _behind: Server,
+    cluster: Arc<Cluster>,
+}
+
+impl House {
+    fn new(refusal: ResponseError, knows_reprise: bool) -> Self {
+        let cluster: Arc<OnceLock<Arc<Cluster>>> = Arc::default();
+        let play = |leads: bool| {
+            let cluster = Arc::clone(&cluster);
+            broker(move |stream| serve(stream, leads, cluster.wait()))
+        };
+        let (first, second) = (play(false), play(true));
+        let behind = Server::alone_as(first);
+        let made = Arc::new(Cluster {
+            first,
+            second,
+            behind: behind.addr(),
+            refusal: Mutex::new(refusal),
+            knows_reprise,
+            fetched: Mutex::default(),
+        });
+        assert!(cluster.set(Arc::clone(&made)).is_ok());
+        let sidecar = Server::in_front_of(first, "retry: {levels: 20ms}");
+        sidecar.client().create("orders", 1);
+        // Straight to the cluster: its only partition is written there.
+        Client::connect(made.behind).put("orders", 0, &[Rec::new("zero"), Rec::new("one")]);
+        Self { sidecar, _behind: behind, cluster: made }
+    }
+
+    /// A member with a connection to the leader, on which it fetches.
+    fn with_member(&self) -> (Member, Client) {
+        let mut member = Member::new(&self.sidecar, "shop", &["orders", "retry.shop"]);
+        member.client.id = MEMBER.into();
+        member.join(&[("orders", 1), ("retry.shop", 1)]);
+        let brokers = member.client.call(9, &MetadataRequest::default()).brokers;
+        let mut leader = member.client.connect_to(&brokers[1]);
+        leader.call(3, &ApiVersionsRequest::default());
+        assert_eq!(fetched(&mut leader, 0), "zero");
+        (member, leader)
+    }
+
+    /// Nacks by reference, as a client object that is no member.
+    fn nack(&self, offset: i64) -> i16 {
+        let record = Rec::new("").header("x-retry-by-reference", "true");
+        let record = record.header("x-retry-origin", format!("orders-0@{offset}"));
+        let mut client = self.sidecar.client();
+        client.call(3, &ApiVersionsRequest::default());
+        client.produce("retry.shop", 0, plain(&[record])).error_code
+    }
+
+    fn fetched_by(&self, who: &str) -> usize {
+        self.cluster.fetched.lock().unwrap().iter().filter(|client| *client == who).count()
+    }
+}
+
+fn fetched(leader: &mut Client, offset: i64) -> String {
+    let answer = leader.call(11, &fetch_request("orders", 0, offset, 0));
+    let records = answer.responses[0].partitions[0].records.clone().unwrap();
+    let got = crate::support::batch::unpack(&records);
+    got.iter().find(|record| record.offset == offset).unwrap().text()
+}
+
+fn serve(mut stream: TcpStream, leads: bool, cluster: &Cluster) {
+    let mut behind = TcpStream::connect(cluster.behind).unwrap();
+    while let Some(asked) = request(&mut stream) {
+        let key = i16::from_be_bytes([asked.frame[0], asked.frame[1]]);
+        let told = match key {
+            FetchRequest::KEY => {
+                let client = header(&asked).0.client_id.unwrap_or_default().to_string();
+                if client == "reprise" && !cluster.knows_reprise {
+                    return;
+                }
+                if leads && [MEMBER, "reprise"].contains(&client.as_str()) {
+                    cluster.fetched.lock().unwrap().push(client);
+                    pass(&asked, &mut behind)
+                } else {
+                    pass(&asked, &mut behind).map(|told| refused(cluster, &asked, &told))
+                }
+            }
+            MetadataRequest::KEY => pass(&asked, &mut behind)
+                .map(|told| changed::<MetadataRequest>(&asked, &told, |all| two(cluster, all))),
+            _ => pass(&asked, &mut behind),
+        };
+        let Some(told) = told else { return };
+        answer(&mut stream, asked.correlation_id, &told);
+    }
+}
+
+fn refused(cluster: &Cluster, asked: &Request, told: &[u8]) -> Vec<u8> {
+    let code = cluster.refusal.lock().unwrap().code();
+    changed::<FetchRequest>(asked, told, |answer: &mut FetchResponse| {
+        let partition = &mut answer.responses[0].partitions[0];
+        (partition.error_code, partition.records) = (code, Some(Bytes::new()));
+    })
+}
+
+/// Two brokers, of which the second leads everything.
+fn two(cluster: &Cluster, answer: &mut MetadataResponse) {
+    let mut second = answer.brokers[0].clone();
+    second.node_id.0 += 1;
+    second.port = cluster.second.port().into();
+    answer.brokers[0].port = cluster.first.port().into();
+    for partition in answer.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+        partition.leader_id = second.node_id;
+    }
+    answer.brokers.push(second);
+}
+
+/// The header of a request, and its version.
+fn header(asked: &Request) -> (RequestHeader, i16) {
+    let mut bytes = Bytes::copy_from_slice(&asked.frame);
+    let version = i16::from_be_bytes([bytes[2], bytes[3]]);
+    (RequestHeader::decode(&mut bytes, 1).unwrap(), version)
+}
+
+fn changed<R: Api>(asked: &Request, told: &[u8], change: impl FnOnce(&mut R::Response)) -> Vec<u8>
+where
+    R::Response: Encodable + Decodable,
+{
+    let version = header(asked).1;
+    let head = usize::from(R::header_version(version) >= 2);
+    let mut bytes = Bytes::copy_from_slice(&told[head..]);
+    let mut answer = R::Response::decode(&mut bytes, version).unwrap();
+    change(&mut answer);
+    let mut out = BytesMut::from(&told[..head]);
+    answer.encode(&mut out, version).unwrap();
+    out.to_vec()
+}
+
+#[test]
+fn the_leader_is_asked_in_the_name_of_a_member_and_the_member_does_not_notice() {
+    let elsewhere = ResponseError::NotLeaderOrFollower;
+    for refusal in [elsewhere, ResponseError::TopicAuthorizationFailed] {
+        let house = House::new(refusal, false);
+        let (mut member, mut leader) = house.with_member();
+        assert_eq!(house.nack(1), 0, "{refusal}");
+        assert_eq!(member.retry_once().text(), "one");
+        assert_eq!(house.fetched_by(MEMBER), 2, "its own Fetch, and one in its name");
+        assert_eq!(fetched(&mut leader, 1), "one", "and its connection goes on");
+    }
+}
+
+#[test]
+fn a_question_waits_for_what_the_member_itself_has_asked() {
+    let house = House::new(ResponseError::NotLeaderOrFollower, false);
+    let (mut member, mut leader) = house.with_member();
+    // A long poll at the end of the log.
+    let polling = leader.send(11, &fetch_request("orders", 0, 2, 300));
+    assert_eq!(house.nack(0), 0);
+    let polled = leader.receive::<FetchRequest>(polling);
+    assert_eq!(polled.responses[0].partitions[0].error_code, 0);
+    assert_eq!(member.retry_once().text(), "zero");
+}
+
+#[test]
+fn without_a_member_s_connection_the_nack_is_refused() {
+    let house = House::new(ResponseError::NotLeaderOrFollower, false);
+    assert_eq!(house.nack(1), ResponseError::InvalidRecord.code());
+    let (member, leader) = house.with_member();
+    drop(leader);
+    crate::support::until("its connection is not asked any more", || {
+        house.nack(1) == ResponseError::InvalidRecord.code()
+    });
+    drop(member);
+}
+
+#[test]
+fn our_own_connection_reads_only_what_the_client_may_read() {
+    let house = House::new(ResponseError::NotLeaderOrFollower, true);
+    assert_eq!(house.nack(1), 0);
+    assert_eq!(house.fetched_by("reprise"), 1);
+    *house.cluster.refusal.lock().unwrap() = ResponseError::TopicAuthorizationFailed;
+    assert_eq!(house.nack(0), ResponseError::InvalidRecord.code());
+    assert_eq!(house.fetched_by("reprise"), 1, "it was not even asked");
+}
