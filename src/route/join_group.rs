@@ -45,7 +45,7 @@ pub(super) async fn answer(
             .into_iter()
             .map(|protocol| Protocol {
                 name: protocol.name.to_string(),
-                metadata: lane::without_ours(router, &protocol.metadata),
+                metadata: lane::without_ours(router, &protocol.name, &protocol.metadata),
             })
             .collect(),
         require_known_member_id: head.version >= KNOWN_MEMBER_SINCE,
@@ -71,7 +71,7 @@ pub(super) async fn relayed(
 ) -> Result<JoinGroupResponse, UpstreamError> {
     let group = group_of(&request.group_id);
     for protocol in &mut request.protocols {
-        protocol.metadata = lane::without_ours(router, &protocol.metadata);
+        protocol.metadata = lane::without_ours(router, &protocol.name, &protocol.metadata);
     }
     let response = link.call(head, &request).await?;
     if response.error_code != 0 {

@@ -10,6 +10,9 @@ use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::wire::assignment::Subscription;
 
+/// Assignors whose user data is what a member was last given.
+const STICKY: &[&str] = &["sticky", "cooperative-sticky"];
+
 impl Router {
     /// Remembers which member of `group` speaks on this connection.
     pub(super) fn speaks_for(&self, conn: &Conn, group: &GroupId, member: MemberId) {
@@ -59,16 +62,18 @@ impl Router {
     }
 }
 
-/// The metadata of a JoinGroup without partitions of ours among the owned ones: they never count.
-pub(super) fn without_ours(router: &Router, metadata: &Bytes) -> Bytes {
-    match Subscription::parse(metadata) {
-        Ok(mut subscription) if subscription.owned.is_some() => {
-            subscription.strip_owned(|topic| router.is_own(&TopicName::new(topic)));
-            subscription.to_bytes()
-        }
-        // Not a consumer's, or nothing owned: as it came.
-        _ => metadata.clone(),
+/// The metadata of a JoinGroup without partitions of ours among those the member holds or was last
+/// given: they never count.
+pub(super) fn without_ours(router: &Router, assignor: &str, metadata: &Bytes) -> Bytes {
+    let Ok(mut subscription) = Subscription::parse(metadata) else { return metadata.clone() };
+    let before = subscription.clone();
+    let is_own = |topic: &str| router.is_own(&TopicName::new(topic));
+    subscription.strip_owned(is_own);
+    if STICKY.contains(&assignor) {
+        subscription.strip_remembered(is_own);
     }
+    // Nothing of ours: as it came.
+    if subscription == before { metadata.clone() } else { subscription.to_bytes() }
 }
 
 /// Whether a member's subscription names that topic.

@@ -15,6 +15,8 @@ use crate::wire::reader::{ReadError, Reader, length};
 
 /// The first version with owned partitions (KIP-429).
 const OWNED_SINCE: i16 = 1;
+/// Of the generation behind a sticky assignor's memory, since its version 1.
+const GENERATION_BYTES: usize = 4;
 
 /// Partitions of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +83,26 @@ impl Subscription {
     pub fn strip_owned(&mut self, drops: impl Fn(&str) -> bool) {
         if let Some(owned) = &mut self.owned {
             owned.retain(|entry| !drops(entry.topic.as_str()));
+        }
+    }
+
+    /// The same in what a sticky assignor remembers in its user data: what the member was last
+    /// given, and in which generation. Bytes that read as anything else stay.
+    pub fn strip_remembered(&mut self, drops: impl Fn(&str) -> bool) {
+        let Some(data) = &self.user_data else { return };
+        let mut r = Reader::new(data);
+        let Ok(mut given) = topic_partitions(&mut r) else { return };
+        let generation = r.rest();
+        if !matches!(generation.len(), 0 | GENERATION_BYTES) {
+            return;
+        }
+        let before = given.len();
+        given.retain(|entry| !drops(entry.topic.as_str()));
+        if given.len() < before {
+            let mut out = BytesMut::new();
+            put_topic_partitions(&mut out, &given);
+            out.put_slice(generation);
+            self.user_data = Some(out.freeze());
         }
     }
 
@@ -298,6 +320,38 @@ mod tests {
         assert_eq!(seen.owned_partitions.len(), 1);
         assert_eq!((seen.topics.len(), seen.generation_id), (2, 7));
         assert_eq!(seen.rack_id.as_deref(), Some("rack"));
+    }
+
+    #[test]
+    fn what_a_sticky_assignor_remembers_is_stripped_and_other_user_data_stays() {
+        let entry = |topic: &str| TopicPartitions { topic: topic.into(), partitions: vec![0, 3] };
+        let remembered = |topics: &[&str], behind: &[u8]| {
+            let mut out = BytesMut::new();
+            let all: Vec<_> = topics.iter().map(|topic| entry(topic)).collect();
+            put_topic_partitions(&mut out, &all);
+            out.put_slice(behind);
+            Some(out.freeze())
+        };
+        let stripped = |data: Option<Bytes>| {
+            let mut of = Subscription::to(vec!["orders".into()]);
+            of.user_data = data;
+            of.strip_remembered(|topic| topic == "retry.g");
+            of.user_data
+        };
+        for generation in [&[][..], &[0, 0, 0, 9]] {
+            assert_eq!(
+                stripped(remembered(&["orders", "retry.g"], generation)),
+                remembered(&["orders"], generation)
+            );
+        }
+        for other in [
+            None,
+            Some(Bytes::from_static(&[0, 0, 0, 9])),
+            remembered(&["retry.g"], &[1]),
+            Some(Bytes::from_static(b"not a list of topics")),
+        ] {
+            assert_eq!(stripped(other.clone()), other);
+        }
     }
 
     #[test]
