@@ -26,7 +26,7 @@ use crate::route::voices::Voice;
 use crate::route::{Reply, Router};
 use crate::socket::{AcceptError, Intake, ReadHalf, ServerTls, WriteHalf, plain};
 use crate::upstream::{Arrived, Link, LinkWriter, Question, Turn, UpstreamError};
-use crate::wire::endpoints::names_brokers;
+use crate::wire::endpoints::Naming;
 use crate::wire::relay::RequestStart;
 use crate::wire::{Api, HeadError, RequestHead};
 
@@ -308,8 +308,8 @@ impl Serving<'_> {
         let arrived = link.reader.arrived(|id, whole| match due.front() {
             Some(Due::There(passing)) if passing.correlation_id == id => {
                 match (passing.looked_at, whole) {
-                    (Some(_), None) => return Turn::Later,
-                    (Some(version), Some(frame)) => match names_brokers(version, frame) {
+                    (Some(_), None) => return Turn::Gather,
+                    (Some(naming), Some(frame)) => match naming.names_brokers(frame) {
                         Ok(true) => return Turn::Whole,
                         Ok(false) => {}
                         Err(_) => return Turn::Never,
@@ -328,7 +328,7 @@ impl Serving<'_> {
                 if whole.is_some() {
                     Turn::Whole
                 } else {
-                    Turn::Later
+                    Turn::Gather
                 }
             }
             Some(Due::Here(_)) => Turn::Later,
@@ -352,8 +352,8 @@ impl Serving<'_> {
                     _ => return Err(Cause::Io),
                 };
                 passing.answered(router);
-                let version = passing.looked_at.unwrap_or_default();
-                let rewritten = router.without_brokers(&connection.conn, version, &frame).await;
+                let Some(naming) = passing.looked_at else { return Err(Cause::Io) };
+                let rewritten = router.without_brokers(&connection.conn, naming, &frame).await;
                 let frame = rewritten.map_err(|error| connection.upstream_lost(&error))?;
                 connection.send(write, Reply::Frame(frame)).await?;
                 Ok(true)
@@ -375,7 +375,7 @@ impl Serving<'_> {
                     correlation_id: start.correlation_id,
                     api,
                     began,
-                    looked_at: router.may_name_brokers(start.api_key, start.version),
+                    looked_at: Naming::of(start.api_key, start.version),
                 }));
             } else {
                 router.metrics.request(api, 0.0);

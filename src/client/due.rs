@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::route::{Answering, Reply, Router};
 use crate::socket::Admission;
 use crate::upstream::Question;
+use crate::wire::endpoints::Naming;
 
 /// An answer that is due, in the order of the requests.
 pub(super) enum Due<'a> {
@@ -23,7 +24,7 @@ pub(super) struct Passing {
     pub(super) api: &'static str,
     pub(super) began: Duration,
     /// Of an answer that may name brokers.
-    pub(super) looked_at: Option<i16>,
+    pub(super) looked_at: Option<Naming>,
 }
 
 /// A question of ours that was asked in this client's name.

@@ -1,13 +1,14 @@
 //! Addresses of brokers in what a cluster answers: learned, and never passed on as they are.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::protocol::StrBytes;
 
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::convert::text;
 use crate::upstream::{Address, UpstreamError};
-use crate::wire::{Api, encode_at, endpoints};
+use crate::wire::endpoints::{Naming, produce, share};
+use crate::wire::{AnswerError, Api, encode_at};
 
 /// A broker as the cluster names it.
 pub(super) struct Real<'a> {
@@ -36,21 +37,40 @@ pub(super) async fn replace(
 }
 
 impl Router {
-    /// The version of an answer that passes and may name brokers; `None`: it names none.
-    pub fn may_name_brokers(&self, api_key: i16, version: i16) -> Option<i16> {
-        let may = api_key == Api::Produce.key() && version >= endpoints::NAMED_SINCE;
-        may.then_some(version)
-    }
-
     /// Such an answer as a frame to send on, with addresses clients reach the brokers by.
     pub async fn without_brokers(
+        &self,
+        conn: &Conn,
+        naming: Naming,
+        frame: &Bytes,
+    ) -> Result<Bytes, UpstreamError> {
+        match naming {
+            Naming::Produce(version) => self.of_produce(conn, version, frame).await,
+            Naming::ShareFetch(_) | Naming::ShareAcknowledge(_) => {
+                let place = share::find(naming, frame).map_err(AnswerError::from)?;
+                let mut nodes = Vec::new();
+                for mut node in share::nodes(place, frame).map_err(AnswerError::from)? {
+                    let host = text(&node.host);
+                    let real = Real { node: node.id, host: &host, port: node.port };
+                    if let Some((host, port)) = replace(self, conn, &real).await {
+                        (node.host, node.port) = (host, port);
+                        nodes.push(node);
+                    }
+                }
+                let bytes = share::replaced(place, frame, &nodes).map_err(AnswerError::from)?;
+                Ok(framed(&bytes))
+            }
+        }
+    }
+
+    async fn of_produce(
         &self,
         conn: &Conn,
         version: i16,
         frame: &Bytes,
     ) -> Result<Bytes, UpstreamError> {
         let correlation_id = frame.first_chunk().map_or(0, |id| i32::from_be_bytes(*id));
-        let mut response = endpoints::decode(version, correlation_id, frame)?;
+        let mut response = produce::decode(version, correlation_id, frame)?;
         for mut node in std::mem::take(&mut response.node_endpoints) {
             let real = Real { node: node.node_id.0, host: &node.host, port: node.port };
             if let Some((host, port)) = replace(self, conn, &real).await {
@@ -60,4 +80,12 @@ impl Router {
         }
         Ok(encode_at(Api::Produce, version, correlation_id, &response)?)
     }
+}
+
+/// With its length before it.
+fn framed(bytes: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(bytes.len() + 4);
+    out.put_i32(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
+    out.put_slice(bytes);
+    out.freeze()
 }

@@ -9,6 +9,7 @@ use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 
 use crate::route::conn::Conn;
 use crate::upstream::{Link, UpstreamError};
+use crate::wire::endpoints;
 use crate::wire::{Api, EncodeError, RequestHead, ResponseError, decode_answer, encode, encode_at};
 
 /// Later answers name the new leader's address (KIP-951) behind the records, where it is not
@@ -70,7 +71,11 @@ pub(super) async fn unsupported_relayed(
 /// Keys we do not know stay as they are: their frames only pass.
 fn clamp(keys: &mut Vec<ApiVersion>) {
     keys.retain_mut(|key| {
-        let Some(api) = Api::from_key(key.api_key) else { return true };
+        let known = endpoints::version_max(key.api_key).unwrap_or(i16::MAX);
+        key.max_version = key.max_version.min(known);
+        let Some(api) = Api::from_key(key.api_key) else {
+            return key.min_version <= key.max_version;
+        };
         let (min, max) = api.advertised();
         let max = match api {
             Api::Fetch => FETCH_WITHOUT_ENDPOINTS,

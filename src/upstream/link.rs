@@ -36,6 +36,8 @@ pub struct LinkReader {
     answered: bool,
     /// Bytes of the answer being forwarded that are still to come.
     passing: usize,
+    /// Of an answer that is read whole.
+    whole_bytes_max: usize,
 }
 
 /// The half that writes.
@@ -61,8 +63,10 @@ pub enum Turn {
     Now,
     /// The same, but it is to be rewritten. Only of one that is here whole.
     Whole,
-    /// Another answer goes first, or more of this one has to come.
+    /// Another answer goes first.
     Later,
+    /// It is to be looked at when all of it is here.
+    Gather,
     /// Nobody asked for it.
     Never,
 }
@@ -75,7 +79,12 @@ impl Link {
     ) -> Self {
         let intake = Intake::new(read, budget);
         Self {
-            reader: LinkReader { intake, answered: false, passing: 0 },
+            reader: LinkReader {
+                intake,
+                answered: false,
+                passing: 0,
+                whole_bytes_max: frame_bytes_max,
+            },
             writer: LinkWriter { half: write, out: BytesMut::new() },
             frame_bytes_max,
         }
@@ -169,6 +178,11 @@ impl LinkReader {
                 Turn::Whole if end > 0 => break,
                 Turn::Whole => return Ok(Arrived::Whole(self.take_whole(&start))),
                 Turn::Later => break,
+                // Memory is bounded here as for any frame that is read whole.
+                Turn::Gather => {
+                    AnswerStart::parse(rest, self.whole_bytes_max)?;
+                    break;
+                }
                 Turn::Never => return Err(UpstreamError::NotDue { found: start.correlation_id }),
             }
         }

@@ -5,7 +5,8 @@ use kafka_protocol::messages::metadata_response::MetadataResponseBroker;
 use kafka_protocol::messages::produce_response::NodeEndpoint;
 use kafka_protocol::messages::{
     ApiVersionsRequest, DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest,
-    MetadataResponse, ProduceResponse,
+    MetadataResponse, ProduceResponse, ShareAcknowledgeRequest, ShareAcknowledgeResponse,
+    ShareFetchRequest, ShareFetchResponse, share_acknowledge_response, share_fetch_response,
 };
 use kafka_protocol::protocol::Encodable;
 
@@ -176,4 +177,48 @@ fn the_new_leader_an_old_one_names_is_at_its_address_here_too() {
     assert_ne!(named.port, brokers[0].port, "a port of its own");
     let again = client.leader("orders").call(10, &request);
     assert_eq!(again.node_endpoints[0].port, named.port);
+}
+
+/// The same of consumers of a share group; ApiVersions tells what is to come.
+fn moved_share(mut stream: std::net::TcpStream) {
+    while let Some(asked) = request(&mut stream) {
+        let body = match asked.frame[1] {
+            18 => vec![0, 0, 0, 0, 0, 1, 0, 78, 0, 1, 0, 9],
+            78 => {
+                let mut node = share_fetch_response::NodeEndpoint::default();
+                (node.node_id, node.host, node.port) = (7.into(), s("127.0.0.1"), 9);
+                let mut partition = share_fetch_response::PartitionData::default();
+                partition.records = Some(vec![7; 300_000].into());
+                let mut topic = share_fetch_response::ShareFetchableTopicResponse::default();
+                topic.partitions = vec![partition];
+                let mut told = ShareFetchResponse::default();
+                (told.responses, told.node_endpoints) = (vec![topic], vec![node]);
+                encoded(&told, 1)
+            }
+            _ => {
+                let mut node = share_acknowledge_response::NodeEndpoint::default();
+                (node.node_id, node.host, node.port) = (7.into(), s("127.0.0.1"), 9);
+                let told = ShareAcknowledgeResponse::default().with_node_endpoints(vec![node]);
+                encoded(&told, 1)
+            }
+        };
+        answer(&mut stream, asked.correlation_id, &body);
+    }
+}
+
+#[test]
+fn a_share_group_s_new_leader_is_at_its_address_here_too() {
+    let server = Server::in_front_of(broker(moved_share), "");
+    let mut client = server.client();
+    let versions = client.call(0, &ApiVersionsRequest::default());
+    assert_eq!(versions.api_keys[0].max_version, 2, "no layout that is not known here");
+    let told = client.call(1, &ShareFetchRequest::default());
+    let records = told.responses[0].partitions[0].records.as_ref().unwrap();
+    assert_eq!(records.len(), 300_000);
+    let fetched = &told.node_endpoints[0];
+    let told = client.call(1, &ShareAcknowledgeRequest::default());
+    let acknowledged = &told.node_endpoints[0];
+    assert_eq!((acknowledged.node_id, acknowledged.port), (fetched.node_id, fetched.port));
+    assert_ne!(fetched.port, 9);
+    assert!(fetched.host.starts_with("127.") && fetched.host.as_str() != "127.0.0.1");
 }

@@ -1,11 +1,11 @@
-//! Addresses behind the records of a Produce answer: since version 10 a broker that is not the
-//! leader any more names the one that is (KIP-951).
+//! Addresses in the answer to a Produce, since version 10 (KIP-951).
 
 use bytes::Bytes;
 use kafka_protocol::messages::ProduceResponse;
 
 use crate::wire::api::Api;
 use crate::wire::call::{AnswerError, decode_answer};
+use crate::wire::endpoints::share::{count, skip};
 use crate::wire::reader::{ReadError, Reader};
 use crate::wire::scan::skip_tagged_fields;
 
@@ -51,17 +51,6 @@ pub fn decode(
     frame: &Bytes,
 ) -> Result<ProduceResponse, AnswerError> {
     decode_answer(Api::Produce, version, correlation_id, frame)
-}
-
-/// Elements of a compact array; null is none.
-fn count(reader: &mut Reader<'_>) -> Result<u32, ReadError> {
-    Ok(reader.uvarint()?.saturating_sub(1))
-}
-
-/// A compact text.
-fn skip(reader: &mut Reader<'_>) -> Result<(), ReadError> {
-    let len = count(reader)?;
-    reader.take(usize::try_from(len).unwrap_or(usize::MAX)).map(drop)
 }
 
 #[cfg(test)]

@@ -1,0 +1,246 @@
+//! Addresses in the answers to ShareFetch 1–2 and ShareAcknowledge 1–2: the last field but the
+//! tagged ones. They are replaced without decoding what comes before, records among it.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::wire::endpoints::Naming;
+use crate::wire::reader::{ReadError, Reader};
+use crate::wire::scan::skip_tagged_fields;
+
+/// Version 2 brought RENEW (KIP-1222).
+pub const VERSION_MAX: i16 = 2;
+/// Since then a ShareAcknowledge tells how long the records are locked.
+const LOCK_TIMEOUT_SINCE: i16 = 2;
+
+/// Where the addresses are in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The first byte of their number.
+    at: usize,
+    /// How many there are.
+    pub count: u32,
+}
+
+/// One broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its id.
+    pub id: i32,
+    /// Where it is.
+    pub host: String,
+    /// Its port.
+    pub port: i32,
+    /// As it came: length and text.
+    rack: Bytes,
+}
+
+/// Walks an answer, without its length prefix, to its addresses.
+pub fn find(naming: Naming, frame: &[u8]) -> Result<Place, ReadError> {
+    let mut reader = Reader::new(frame);
+    let (fetches, version) = match naming {
+        Naming::ShareFetch(version) => (true, version),
+        Naming::ShareAcknowledge(version) | Naming::Produce(version) => (false, version),
+    };
+    // correlation id
+    reader.int32()?;
+    skip_tagged_fields(&mut reader)?;
+    // throttle time, error code
+    reader.take(4 + 2)?;
+    skip(&mut reader)?;
+    if fetches || version >= LOCK_TIMEOUT_SINCE {
+        reader.int32()?;
+    }
+    for _ in 0..count(&mut reader)? {
+        // topic id
+        reader.take(16)?;
+        for _ in 0..count(&mut reader)? {
+            partition(&mut reader, fetches)?;
+        }
+        skip_tagged_fields(&mut reader)?;
+    }
+    let at = frame.len() - reader.rest().len();
+    Ok(Place { at, count: count(&mut reader)? })
+}
+
+fn partition(reader: &mut Reader<'_>, fetches: bool) -> Result<(), ReadError> {
+    // index, error code
+    reader.take(4 + 2)?;
+    skip(reader)?;
+    if fetches {
+        // acknowledge error code
+        reader.take(2)?;
+        skip(reader)?;
+    }
+    // leader id and epoch
+    reader.take(4 + 4)?;
+    skip_tagged_fields(reader)?;
+    if fetches {
+        // records
+        skip(reader)?;
+        for _ in 0..count(reader)? {
+            // first and last offset, delivery count
+            reader.take(8 + 8 + 2)?;
+            skip_tagged_fields(reader)?;
+        }
+    }
+    skip_tagged_fields(reader)
+}
+
+/// The brokers named there.
+pub fn nodes(place: Place, frame: &Bytes) -> Result<Vec<Node>, ReadError> {
+    read(place, frame).map(|(nodes, _)| nodes)
+}
+
+/// The same answer with other brokers.
+pub fn replaced(place: Place, frame: &Bytes, nodes: &[Node]) -> Result<Bytes, ReadError> {
+    let (_, behind) = read(place, frame)?;
+    let before = frame.get(..place.at).ok_or(ReadError::Truncated)?;
+    let mut out = BytesMut::with_capacity(frame.len() + 64 * nodes.len());
+    out.put_slice(before);
+    put_uvarint(&mut out, nodes.len() + 1);
+    for node in nodes {
+        out.put_i32(node.id);
+        put_uvarint(&mut out, node.host.len() + 1);
+        out.put_slice(node.host.as_bytes());
+        out.put_i32(node.port);
+        out.put_slice(&node.rack);
+        out.put_u8(0);
+    }
+    out.put_slice(behind);
+    Ok(out.freeze())
+}
+
+fn read(place: Place, frame: &Bytes) -> Result<(Vec<Node>, &[u8]), ReadError> {
+    let mut reader = Reader::new(frame.get(place.at..).ok_or(ReadError::Truncated)?);
+    let mut nodes = Vec::new();
+    for _ in 0..count(&mut reader)? {
+        let id = reader.int32()?;
+        let len = count(&mut reader)?;
+        let host = reader.take(usize::try_from(len).unwrap_or(usize::MAX))?;
+        let host = String::from_utf8_lossy(host).into_owned();
+        let port = reader.int32()?;
+        let rack = reader.rest();
+        skip(&mut reader)?;
+        let rack = rack.get(..rack.len() - reader.rest().len()).unwrap_or_default();
+        skip_tagged_fields(&mut reader)?;
+        nodes.push(Node { id, host, port, rack: Bytes::copy_from_slice(rack) });
+    }
+    Ok((nodes, reader.rest()))
+}
+
+fn put_uvarint(out: &mut BytesMut, mut value: usize) {
+    while value >= 0x80 {
+        out.put_u8(u8::try_from(value & 0x7f).unwrap_or(0) | 0x80);
+        value >>= 7;
+    }
+    out.put_u8(u8::try_from(value).unwrap_or(0));
+}
+
+/// Elements of a compact array; null is none.
+pub(super) fn count(reader: &mut Reader<'_>) -> Result<u32, ReadError> {
+    Ok(reader.uvarint()?.saturating_sub(1))
+}
+
+/// A compact text, or bytes.
+pub(super) fn skip(reader: &mut Reader<'_>) -> Result<(), ReadError> {
+    let len = count(reader)?;
+    reader.take(usize::try_from(len).unwrap_or(usize::MAX)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::{
+        ShareAcknowledgeResponse, ShareFetchResponse, share_acknowledge_response as a,
+        share_fetch_response as f,
+    };
+    use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
+
+    use super::*;
+
+    fn fetched(named: bool) -> ShareFetchResponse {
+        let mut partition = f::PartitionData::default();
+        partition.error_message = Some(StrBytes::from_static_str("not the leader"));
+        partition.records = Some(Bytes::from(vec![7; 300]));
+        partition.acquired_records = vec![f::AcquiredRecords::default(); 2];
+        let mut topic = f::ShareFetchableTopicResponse::default();
+        topic.partitions = vec![partition.clone(), partition];
+        let mut answer = ShareFetchResponse::default();
+        answer.responses = vec![topic.clone(), topic];
+        if named {
+            let mut node = f::NodeEndpoint::default();
+            (node.node_id, node.port) = (7.into(), 9092);
+            node.host = StrBytes::from_static_str("kafka-7");
+            node.rack = Some(StrBytes::from_static_str("r"));
+            answer.node_endpoints = vec![node.clone(), node];
+        }
+        answer
+    }
+
+    fn acknowledged(named: bool) -> ShareAcknowledgeResponse {
+        let mut topic = a::ShareAcknowledgeTopicResponse::default();
+        topic.partitions = vec![a::PartitionData::default(); 2];
+        let mut answer = ShareAcknowledgeResponse::default();
+        answer.error_message = Some(StrBytes::from_static_str("x"));
+        answer.responses = vec![topic];
+        if named {
+            let mut node = a::NodeEndpoint::default();
+            node.host = StrBytes::from_static_str("kafka-7");
+            answer.node_endpoints = vec![node];
+        }
+        answer
+    }
+
+    fn frame(answer: &impl Encodable) -> Bytes {
+        let mut bytes = BytesMut::from(&[0, 0, 0, 9, 0][..]);
+        answer.encode(&mut bytes, 1).unwrap();
+        bytes.freeze()
+    }
+
+    #[test]
+    fn an_answer_that_names_brokers_is_told_from_one_that_does_not() {
+        for named in [false, true] {
+            for (naming, frame) in [
+                (Naming::ShareFetch(1), frame(&fetched(named))),
+                (Naming::ShareAcknowledge(1), frame(&acknowledged(named))),
+            ] {
+                assert_eq!(naming.names_brokers(&frame), Ok(named), "{naming:?}");
+                for end in 0..frame.len() - 2 {
+                    let cut = naming.names_brokers(&frame[..end]);
+                    assert!(cut.is_err() || named, "{naming:?} cut at {end}");
+                }
+            }
+        }
+        // Version 2 of an acknowledgement has the lock's timeout behind its message.
+        let mut longer = BytesMut::from(&frame(&acknowledged(true))[..]);
+        let at = 5 + 4 + 2 + 2;
+        let rest = longer.split_off(at);
+        longer.put_i32(30_000);
+        longer.put_slice(&rest);
+        assert_eq!(Naming::ShareAcknowledge(2).names_brokers(&longer), Ok(true));
+    }
+
+    #[test]
+    fn brokers_are_replaced_and_everything_else_stays() {
+        let (naming, answer) = (Naming::ShareFetch(1), fetched(true));
+        let before = frame(&answer);
+        let place = find(naming, &before).unwrap();
+        let mut all = nodes(place, &before).unwrap();
+        assert_eq!((all.len(), all[0].host.as_str(), all[0].port), (2, "kafka-7", 9092));
+        assert_eq!(replaced(place, &before, &all).unwrap(), before, "nothing changed");
+        all.pop();
+        (all[0].host, all[0].port) = ("127.64.0.1".to_owned(), 9093);
+        let mut after = replaced(place, &before, &all).unwrap().slice(5..);
+        let seen = ShareFetchResponse::decode(&mut after, 1).unwrap();
+        assert!(after.is_empty());
+        assert_eq!(seen.responses, answer.responses);
+        let node = &seen.node_endpoints[0];
+        assert_eq!((node.node_id.0, node.host.as_str(), node.port), (7, "127.64.0.1", 9093));
+        assert_eq!((seen.node_endpoints.len(), node.rack.as_deref()), (1, Some("r")));
+    }
+
+    #[test]
+    fn counts_that_are_made_up_end_with_the_bytes() {
+        let lie = [0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f];
+        assert_eq!(find(Naming::ShareAcknowledge(1), &lie), Err(ReadError::Truncated));
+    }
+}
