@@ -37,10 +37,11 @@ use crate::route::token::Tokens;
 use crate::route::{self, Router, membership};
 use crate::server::certificates::{Certificates, InUse};
 use crate::server::data_dir::EphemeralError;
+use crate::server::forwarding::Board;
 use crate::server::pace::Pace;
 use crate::server::probe::JournalProbe;
 use crate::server::source::AdminSource;
-use crate::server::{Server, data_dir, housekeeping};
+use crate::server::{Server, data_dir, forwarding, housekeeping};
 use crate::upstream::{Address, Upstream};
 use crate::wire::names::{TemplateError, Templates};
 
@@ -127,8 +128,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         config: route_config(&config, core.broker.cluster_id()),
         policies: RwLock::new(config.policies()),
     });
-    let driver = core.driver;
-    let driver = spawn("retry-engine", move || driver.run())?;
+    let driver = spawn("retry-engine", move || core.driver.run())?;
     let (limits, limits_seen) = watch::channel(limits(&config));
     let (stop, stopped) = watch::channel(false);
     let acceptor = Acceptor::new(Arc::clone(&router), limits_seen);
@@ -141,6 +141,8 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         membership::run(core.engine.clone(), metrics.clone(), core.events),
     ));
     tasks.spawn(until(stopped.clone(), membership::watch(Arc::clone(&router))));
+    let board = Board::default();
+    tasks.spawn(until(stopped.clone(), forwarding::begin(&router, &board)));
     let pace = Pace { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(core.journal.clone(), router.clone(), pace);
     tasks.spawn(until(stopped.clone(), upkeep));
@@ -151,6 +153,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         journal: core.journal.clone(),
         config: config_seen,
         listening: listening.iter().map(|(name, _)| name.clone()).collect(),
+        board,
     };
     let admin = open_admin(&config, source, metrics.clone(), stopped, &mut tasks).await?;
     metrics.set_ready(true);

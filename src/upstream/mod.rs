@@ -14,11 +14,13 @@ mod backoff;
 mod error;
 mod health;
 mod link;
+mod outcome;
 mod own;
 mod reading;
 mod sasl;
 mod topic;
 mod view;
+mod writer;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,9 +30,11 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::observe::Metrics;
+pub use backoff::Failures;
 pub use error::UpstreamError;
 use health::Health;
 pub use link::{Arrived, Link, LinkReader, LinkWriter, Turn};
+pub use outcome::{Kind, WriteError};
 use own::Identity;
 pub use own::OwnLinks;
 use reading::Reading;
@@ -38,6 +42,7 @@ pub use sasl::{Credentials, Mechanism, SaslError, ScramError, Secret, SecretErro
 pub use topic::TopicSeen;
 pub use view::Address;
 use view::View;
+pub use writer::TopicWriter;
 
 use crate::socket::{ClientTls, ReadHalf, WriteHalf, plain};
 

@@ -122,3 +122,20 @@ pub(super) const DESCRIBE_CLUSTER: Schema = Schema {
     ],
     tagged: &[],
 };
+
+/// To version 4, in which topics are made for the sidecar itself.
+pub(super) const CREATE_TOPICS: Schema = Schema {
+    flexible: 5,
+    fields: &[
+        since(2, I32), // throttle_time_ms
+        always(Kind::Structs(
+            &[
+                always(Kind::Text),   // name
+                always(I16),          // error_code
+                since(1, Kind::Text), // error_message
+            ],
+            &[],
+        )),
+    ],
+    tagged: &[],
+};

@@ -25,6 +25,8 @@ pub(in crate::wire) fn of(api: Api) -> Option<&'static Schema> {
         Api::OffsetFetch => &groups::OFFSET_FETCH,
         Api::Fetch => &data::FETCH,
         Api::Produce => &data::PRODUCE,
+        Api::InitProducerId => &data::INIT_PRODUCER_ID,
+        Api::CreateTopics => &cluster::CREATE_TOPICS,
         Api::ConsumerGroupHeartbeat => &groups::CONSUMER_GROUP_HEARTBEAT,
         _ => return None,
     })

@@ -134,6 +134,31 @@ fn answers_about_groups_are_walked_whole() {
 }
 
 #[test]
+fn answers_to_what_the_sidecar_produces_itself_are_walked_whole() {
+    use m::produce_response as r;
+    walks(Api::Produce, |version| {
+        let mut partition = r::PartitionProduceResponse::default();
+        if version >= 8 {
+            partition.record_errors.push(r::BatchIndexAndErrorMessage::default());
+            partition.error_message = Some(text("why"));
+        }
+        let mut topic = r::TopicProduceResponse::default();
+        topic.partition_responses.push(partition);
+        let mut answer = m::ProduceResponse::default();
+        answer.responses.push(topic);
+        answer
+    });
+    walks(Api::InitProducerId, |_| m::InitProducerIdResponse::default());
+    let mut topic = m::create_topics_response::CreatableTopicResult::default();
+    topic.error_message = Some(text("why"));
+    let mut answer = m::CreateTopicsResponse::default();
+    answer.topics.push(topic);
+    let mut bytes = BytesMut::new();
+    answer.encode(&mut bytes, 4).unwrap();
+    assert_eq!(check(of(Api::CreateTopics).unwrap(), 4, &bytes), Ok(bytes.len()));
+}
+
+#[test]
 fn a_fetch_of_version_4_is_walked_whole() {
     use m::fetch_response as r;
     let mut partition = r::PartitionData::default();
