@@ -152,6 +152,27 @@ const BAD: &[(&str, &str, &str)] = &[
     ("retry: {levels: 10}\n", "1:17", "expected delays"),
     ("retry: {dead_letters: {max_bytes: 10KiB}}\n", "1:35", "from 1MiB to 1024TiB"),
     ("retry: {dead_letters: {max_bytes: lots}}\n", "1:35", "or unlimited"),
+    (
+        "retry: {dead_letters: {upstream_topic: failed}}\n",
+        "1:8",
+        "names a topic of the cluster behind, and there is none: set upstream.bootstrap",
+    ),
+    (
+        "upstream: {bootstrap: a:1}\ngroups: [{match: a, dead_letters: {upstream_topic: x y}}]\n",
+        "2:9",
+        "\"x y\" is no topic name",
+    ),
+    (
+        "upstream: {bootstrap: a:1}\nretry: {dead_letters: {upstream_topic: 'dlq.{group}'}}\n",
+        "2:8",
+        "this sidecar serves itself, and what the cluster has by such a name is never read",
+    ),
+    (
+        "upstream: {bootstrap: a:1}\nretry: {dead_letters: {upstream_topic: x, keep: false}}\n",
+        "2:40",
+        "leave keep at true",
+    ),
+    ("retry: {dead_letters: {upstream_topic: 3.5}}\n", "1:40", "or off"),
     ("retry: {lane: virtual}\n", "1:15", "one of auto, retry-topic, off"),
     ("groups: [{levels: 1s}]\n", "1:10", "match: is missing"),
     ("groups: [{match: a}, {match: a}]\n", "1:30", "an earlier rule"),
@@ -273,6 +294,20 @@ fn a_password_in_plain_text_to_another_machine_is_a_warning() {
     assert!(said.len() == 1 && said[0].contains("upstream.sasl.mechanism"), "{said:?}");
     assert!(said[0].contains("in plain text"), "{said:?}");
     assert!(warned("mechanism: SCRAM-SHA-512").is_empty());
+}
+
+#[test]
+fn a_group_may_have_a_dead_letter_topic_of_its_own_in_the_cluster_or_none() {
+    let text = "upstream: {bootstrap: a:1}\nretry: {dead_letters: {upstream_topic: 'dl.{group}'}}\n\
+                groups:\n- {match: shop}\n- {match: own, dead_letters: {upstream_topic: failed}}\n\
+                - {match: none, dead_letters: {upstream_topic: off}}\n";
+    let config = good(text);
+    let topics = config.groups.iter().map(|rule| rule.retry.dead_letters.upstream_topic.as_deref());
+    assert_eq!(topics.collect::<Vec<_>>(), [Some("dl.{group}"), Some("failed"), None]);
+    assert_eq!(good(&config.to_yaml().unwrap()), config);
+    let policies = config.policies();
+    assert_eq!(policies.of(&"none".into()).dead_letters_topic, None);
+    assert_eq!(policies.of(&"any".into()).dead_letters_topic.as_deref(), Some("dl.{group}"));
 }
 
 #[test]

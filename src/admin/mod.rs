@@ -26,8 +26,8 @@ use answer::{Refusal, json_answer, text_answer};
 
 pub use source::{Source, Unavailable};
 pub use view::{
-    DeadLetter, GroupView, LevelView, MemberView, OffsetView, Overview, PolicyView, Readiness,
-    RetryView,
+    DeadLetter, ForwardView, GroupView, LevelView, MemberView, OffsetView, Overview, PolicyView,
+    Readiness, RetryView,
 };
 
 /// Everything there is, for whoever asks for something else.

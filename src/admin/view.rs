@@ -80,10 +80,25 @@ pub struct GroupView {
     pub dead_letters: u64,
     /// Their bytes.
     pub dead_letter_bytes: u64,
+    /// Their way to the cluster; absent when they stay here.
+    pub forward: Option<ForwardView>,
     /// Committed offsets.
     pub offsets: Vec<OffsetView>,
     /// What the operator should know, a sentence each; [`GroupView::advise`] adds to it.
     pub advice: Vec<String>,
+}
+
+/// Dead letters on their way to the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ForwardView {
+    /// The topic there.
+    pub topic: String,
+    /// Not taken yet.
+    pub pending: u64,
+    /// Refused for what they are; kept here.
+    pub refused: u64,
+    /// Why nothing moves; absent while it does.
+    pub trouble: Option<String>,
 }
 
 /// One member of a group.
@@ -224,6 +239,7 @@ impl GroupView {
             self.advice.push("exhausted records are dropped: dead_letters.keep is off".to_owned());
         }
         self.advice.extend(self.room());
+        self.advice.extend(self.forward.as_ref().and_then(ForwardView::advice));
     }
 
     /// What there is to say of the room for dead letters.
@@ -248,6 +264,25 @@ impl GroupView {
              dead_letters.max_bytes). Raise the bound and reload (SIGHUP): they become dead \
              letters at once; with dead_letters.keep off they are dropped"
         ))
+    }
+}
+
+impl ForwardView {
+    fn advice(&self) -> Option<String> {
+        let Self { topic, pending, refused, trouble } = self;
+        if let Some(trouble) = trouble {
+            return Some(format!(
+                "{pending} dead letters wait here for {topic} of the cluster: {trouble}. They are \
+                 kept, and sent as soon as it takes them"
+            ));
+        }
+        (*refused > 0).then(|| {
+            format!(
+                "{topic} of the cluster refuses {refused} dead letters for what they are; they are \
+                 kept here, and those behind them go on. They are tried again every 10 minutes: \
+                 look at max.message.bytes of the topic"
+            )
+        })
     }
 }
 
@@ -285,6 +320,22 @@ mod tests {
         };
         group.advise();
         group.advice.join("; ")
+    }
+
+    #[test]
+    fn dead_letters_that_do_not_reach_the_cluster_are_told_of_with_the_reason() {
+        let told = |trouble: Option<&str>, refused| {
+            let (topic, trouble) = ("failed".to_owned(), trouble.map(str::to_owned));
+            let forward = Some(ForwardView { topic, pending: 3, refused, trouble });
+            let policy = PolicyView { keep_dead_letters: true, ..PolicyView::default() };
+            let mut group = GroupView { policy, forward, ..GroupView::default() };
+            group.advise();
+            group.advice.join("; ")
+        };
+        assert_eq!(told(None, 0), "");
+        let waits = told(Some("nobody answers"), 0);
+        assert!(waits.starts_with("3 dead letters wait here for failed of the cluster: nobody"));
+        assert!(told(None, 2).starts_with("failed of the cluster refuses 2 dead letters"));
     }
 
     #[test]

@@ -189,11 +189,34 @@ impl Config {
                 "list makes topics of this node; in front of a cluster they are the cluster's";
             root.problem("topics", says);
         }
+        self.check_dead_letter_topics(root);
         if let Some(admin) = &self.admin.address
             && admin.port != 0
             && self.listen.iter().any(|l| l.address == *admin)
         {
             root.problem("admin", "address is also a listener's; give it one of its own");
+        }
+    }
+}
+
+impl Config {
+    /// Dead letters go to a cluster only where there is one, and under names it can have.
+    fn check_dead_letter_topics(&self, root: &Section<'_>) {
+        let templates = self.templates();
+        let rules = self.groups.iter().map(|rule| ("groups", &rule.retry));
+        for (key, retry) in std::iter::once(("retry", &self.retry)).chain(rules) {
+            let Some(topic) = &retry.dead_letters.upstream_topic else { continue };
+            if key == "groups" && retry.dead_letters == self.retry.dead_letters {
+                continue;
+            }
+            if self.upstream.is_none() {
+                let says = "dead_letters.upstream_topic names a topic of the cluster behind, and \
+                            there is none: set upstream.bootstrap, or read the dead letters from \
+                            this node's own topic";
+                root.problem(key, says);
+            } else if let Err(error) = templates.check_cluster_topic(topic) {
+                root.problem(key, &format!("dead_letters.upstream_topic: {error}"));
+            }
         }
     }
 }

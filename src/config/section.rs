@@ -12,7 +12,7 @@ use super::units::{duration_text, parse_duration, parse_size, size_text};
 use crate::upstream::Secret;
 
 /// Keys the design knows and this build does not have: refused, but not as a slip of the finger.
-const NOT_IN_THIS_BUILD: [&str; 29] = [
+const NOT_IN_THIS_BUILD: [&str; 28] = [
     "backoff",
     "breaker",
     "brokers",
@@ -37,7 +37,6 @@ const NOT_IN_THIS_BUILD: [&str; 29] = [
     "share",
     "timeout_level",
     "transactions",
-    "upstream_topic",
     "virtual",
     "in_place",
     "fleet",

@@ -139,6 +139,12 @@ pub(super) enum Command {
     Groups {
         reply: Reply<Vec<GroupView>>,
     },
+    /// Dead letters that the cluster has taken may go.
+    Discard {
+        topic: TopicName,
+        up_to: i64,
+        reply: Reply<u64>,
+    },
     Policies(crate::retry::Policies),
     /// Housekeeping: forget silent producers, release what is gone, make a checkpoint.
     Keep(Reply<()>),

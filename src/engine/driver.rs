@@ -153,6 +153,10 @@ impl Driver {
                     tracing::warn!(%error, "an aborted transaction could not be journalled");
                 }
             }
+            Command::Discard { topic, up_to, reply } => {
+                let gone = self.discard(&topic, up_to);
+                self.send(reply, gone);
+            }
             Command::Policies(policies) => self.policies(policies),
             Command::Keep(reply) => {
                 let kept = self.keep();
@@ -260,7 +264,7 @@ impl Driver {
     }
 
     /// Whether what the machine decides may be believed.
-    fn usable(&self) -> Result<(), EngineError> {
+    pub(super) fn usable(&self) -> Result<(), EngineError> {
         if let Some(why) = &self.ahead {
             return Err(EngineError::Ahead(why.clone()));
         }
@@ -274,7 +278,7 @@ impl Driver {
     }
 
     /// Tells the machine, journals what it decides.
-    fn ask(&mut self, input: Input) -> Result<Option<Answer>, EngineError> {
+    pub(super) fn ask(&mut self, input: Input) -> Result<Option<Answer>, EngineError> {
         self.usable()?;
         let (answer, facts) = self.handle(input);
         self.persist(&facts, &[], None)?;

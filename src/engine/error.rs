@@ -58,6 +58,9 @@ pub enum EngineError {
     /// The look-up tables beside the log failed; the log itself has everything.
     #[error("the retry tables failed: {0}; restart reprise, they are rebuilt from the log")]
     Tables(String),
+    /// How far dead letters have gone to the cluster is written in a way no build has.
+    #[error("the mark of forwarded dead letters cannot be read; run `reprise log verify`")]
+    Mark,
     /// The engine's thread has ended.
     #[error("the retry engine has stopped; restart reprise, nothing acknowledged is lost")]
     Stopped,

@@ -203,7 +203,7 @@ impl Engine {
     }
 
     /// Sends at once; the returned future waits for the answer and its durability.
-    fn ask_durably<T, C: FnOnce(Reply<T>) -> Command>(
+    pub(super) fn ask_durably<T, C: FnOnce(Reply<T>) -> Command>(
         &self,
         command: C,
     ) -> impl Future<Output = Result<T, EngineError>> + use<T, C> {

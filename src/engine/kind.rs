@@ -14,3 +14,5 @@ pub(super) const STAMP: Kind = Kind(67);
 pub(super) const SLOT: Kind = Kind(68);
 /// The delay tables last checked against: head = fact; one key.
 pub(super) const TABLES: Kind = Kind(69);
+/// How far the dead letters of a topic have gone to the cluster: head = the mark; key: the topic.
+pub(super) const FORWARDED: Kind = Kind(70);

@@ -13,11 +13,13 @@
 mod batch;
 mod command;
 mod count;
+mod discard;
 mod driver;
 mod error;
 mod facts;
 mod handle;
 mod kind;
+mod outbox;
 mod recover;
 mod render;
 mod room;
@@ -30,6 +32,7 @@ pub use command::{LaneSlot, NackBatch, NackReply, NackRequest, Producer, TakenEn
 pub use driver::Driver;
 pub use error::EngineError;
 pub use handle::{Engine, Taken};
+pub use outbox::{Forwarded, Letters, REFUSED_MAX};
 pub use recover::{Parts, Replay};
 
 pub use render::{LaneRecord, dead_letter_headers};

@@ -24,6 +24,9 @@ pub struct Policy {
     pub keep_dead_letters: bool,
     /// What the kept ones may take; beyond it exhausted records are held. `None`: no bound.
     pub dead_letters_bytes_max: Option<u64>,
+    /// The topic of the real cluster they are sent to, a template; `None`: they stay here. The
+    /// machine has nothing to do with it.
+    pub dead_letters_topic: Option<Arc<str>>,
     /// The group has a retry topic; otherwise nothing of it is retried.
     pub lane: bool,
 }
@@ -43,6 +46,7 @@ impl Default for Policy {
             consume_timeout_ms: CONSUME_TIMEOUT_MS,
             keep_dead_letters: true,
             dead_letters_bytes_max: None,
+            dead_letters_topic: None,
             lane: true,
         }
     }

@@ -58,6 +58,7 @@ pub fn of_engine(error: &EngineError) -> ResponseError {
         | EngineError::PayloadLost(_)
         | EngineError::Ahead(_)
         | EngineError::Tables(_)
+        | EngineError::Mark
         | EngineError::Stopped => ResponseError::KafkaStorageError,
     }
 }
@@ -80,6 +81,7 @@ pub fn of_commit(error: &EngineError) -> ResponseError {
         | EngineError::PayloadLost(_)
         | EngineError::Ahead(_)
         | EngineError::Tables(_)
+        | EngineError::Mark
         | EngineError::Stopped => ResponseError::CoordinatorNotAvailable,
     }
 }

@@ -8,6 +8,7 @@
 
 mod certificates;
 mod data_dir;
+mod forwarding;
 mod housekeeping;
 mod pace;
 mod probe;

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
 use crate::admin::{
-    DeadLetter, GroupView, LevelView, OffsetView, Overview, PolicyView, Readiness, RetryView,
-    Source, Unavailable,
+    DeadLetter, ForwardView, GroupView, LevelView, OffsetView, Overview, PolicyView, Readiness,
+    RetryView, Source, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::Config;
@@ -18,6 +18,7 @@ use crate::model::{EntryId, GroupId, TopicName, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::{Disposition, Entry, State, StateKind};
 use crate::route::Router;
+use crate::server::forwarding::Board;
 use crate::server::seen::{Seen, seen};
 use crate::upstream::Upstream;
 
@@ -31,6 +32,7 @@ pub(super) struct AdminSource {
     pub(super) journal: Journal,
     pub(super) config: watch::Receiver<Config>,
     pub(super) listening: Vec<String>,
+    pub(super) board: Board,
 }
 
 impl From<EngineError> for Unavailable {
@@ -56,6 +58,13 @@ impl Source for AdminSource {
                  topic; it is never read"
                     .to_owned(),
             );
+        }
+        match self.board.troubled() {
+            0 => {}
+            groups => degraded.push(format!(
+                "dead letters waiting: those of {groups} groups cannot be sent to the cluster; \
+                 they are kept here, and `reprise group describe` says why"
+            )),
         }
         let poisoned = self.journal.poisoned();
         degraded.extend(poisoned.as_ref().map(ToString::to_string));
@@ -190,6 +199,7 @@ impl AdminSource {
             members: number(members),
             dead,
             dead_bytes,
+            forward: self.board.of(id).map(|standing| (standing.pending, standing.refused)),
             ..GroupGauges::default()
         };
         let Some(known) = known else { return gauge };
@@ -243,6 +253,12 @@ impl AdminSource {
             held: retries.map_or(0, |known| known.counts.of(StateKind::Held)),
             dead_letters,
             dead_letter_bytes,
+            forward: self.board.of(group).map(|standing| ForwardView {
+                topic: standing.topic.to_string(),
+                pending: standing.pending,
+                refused: standing.refused,
+                trouble: standing.trouble,
+            }),
             offsets: self.offsets(group),
             ..GroupView::default()
         };

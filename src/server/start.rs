@@ -39,10 +39,11 @@ use crate::route::voices::Voices;
 use crate::route::{self, Router, membership};
 use crate::server::certificates::{Certificates, InUse};
 use crate::server::data_dir::EphemeralError;
+use crate::server::forwarding::Board;
 use crate::server::pace::Pace;
 use crate::server::probe::JournalProbe;
 use crate::server::source::AdminSource;
-use crate::server::{Server, data_dir, housekeeping};
+use crate::server::{Server, data_dir, forwarding, housekeeping};
 use crate::socket::Budget;
 use crate::upstream::{Address, Upstream};
 use crate::wire::names::{TemplateError, Templates};
@@ -112,27 +113,8 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let core = core(&config, &templates, clock, &metrics)?;
     core.broker.started().await?;
     make_topics(&core.broker, &config).await?;
-    let names = names(templates, &core);
-    let budget = Budget::new(memory(&config));
-    let router = Arc::new(Router {
-        broker: Arc::clone(&core.broker),
-        engine: core.engine.clone(),
-        upstream: upstream(&config, &certificates, &budget, &metrics, clock),
-        members: Members::new(config.consumer().session_timeout_ms),
-        positions: Positions::default(),
-        transactions: Transactions::default(),
-        origins: Origins::default(),
-        names,
-        tokens: Tokens::new(token_seed()),
-        voices: Voices::default(),
-        budget,
-        metrics: metrics.clone(),
-        clock,
-        config: route_config(&config, core.broker.cluster_id()),
-        policies: RwLock::new(config.policies()),
-    });
-    let driver = core.driver;
-    let driver = spawn("retry-engine", move || driver.run())?;
+    let router = Arc::new(router(&config, templates, &core, &certificates, &metrics, clock));
+    let driver = spawn("retry-engine", move || core.driver.run())?;
     let (limits, limits_seen) = watch::channel(limits(&config));
     let (stop, stopped) = watch::channel(false);
     let acceptor = Acceptor::new(Arc::clone(&router), limits_seen);
@@ -145,6 +127,8 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         membership::run(core.engine.clone(), metrics.clone(), core.events),
     ));
     tasks.spawn(until(stopped.clone(), membership::watch(Arc::clone(&router))));
+    let board = Board::default();
+    tasks.spawn(until(stopped.clone(), forwarding::begin(&router, &board)));
     let pace = Pace { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(core.journal.clone(), router.clone(), pace);
     tasks.spawn(until(stopped.clone(), upkeep));
@@ -155,6 +139,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         journal: core.journal.clone(),
         config: config_seen,
         listening: listening.iter().map(|(name, _)| name.clone()).collect(),
+        board,
     };
     let admin = open_admin(&config, source, metrics.clone(), stopped, &mut tasks).await?;
     metrics.set_ready(true);
@@ -350,6 +335,34 @@ fn durability(config: &Config) -> Durability {
     match config.topics.durability {
         ConfigDurability::Fsync => Durability::Fsync,
         ConfigDurability::Os => Durability::Os,
+    }
+}
+
+fn router(
+    config: &Config,
+    templates: Templates,
+    core: &Core,
+    certificates: &InUse,
+    metrics: &Metrics,
+    clock: Clock,
+) -> Router {
+    let budget = Budget::new(memory(config));
+    Router {
+        broker: Arc::clone(&core.broker),
+        engine: core.engine.clone(),
+        upstream: upstream(config, certificates, &budget, metrics, clock),
+        members: Members::new(config.consumer().session_timeout_ms),
+        positions: Positions::default(),
+        transactions: Transactions::default(),
+        origins: Origins::default(),
+        names: names(templates, core),
+        tokens: Tokens::new(token_seed()),
+        voices: Voices::default(),
+        budget,
+        metrics: metrics.clone(),
+        clock,
+        config: route_config(config, core.broker.cluster_id()),
+        policies: RwLock::new(config.policies()),
     }
 }
 

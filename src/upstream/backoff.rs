@@ -6,18 +6,18 @@ use uuid::Uuid;
 
 /// Attempts that failed one after another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Failures(u32);
+pub struct Failures(u32);
 
 impl Failures {
     /// One more; how long to wait before the next attempt.
-    pub(super) fn add(&mut self, first: Duration, most: Duration) -> Duration {
+    pub fn add(&mut self, first: Duration, most: Duration) -> Duration {
         let pause = pause(self.0, first, most, chance());
         self.0 = self.0.saturating_add(1);
         pause
     }
 
     /// How many.
-    pub(super) fn count(self) -> u32 {
+    pub fn count(self) -> u32 {
         self.0
     }
 }

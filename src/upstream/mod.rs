@@ -14,12 +14,14 @@ mod backoff;
 mod error;
 mod health;
 mod link;
+mod outcome;
 mod own;
 mod reading;
 mod record;
 mod sasl;
 mod topic;
 mod view;
+mod writer;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -29,9 +31,11 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::observe::Metrics;
+pub use backoff::Failures;
 pub use error::UpstreamError;
 use health::Health;
 pub use link::{Arrived, Link, LinkReader, LinkWriter, Turn};
+pub use outcome::{Kind, WriteError};
 use own::Identity;
 pub use own::OwnLinks;
 use reading::Reading;
@@ -40,6 +44,7 @@ pub use sasl::{Credentials, Mechanism, SaslError, ScramError, Secret, SecretErro
 pub use topic::TopicSeen;
 pub use view::Address;
 use view::View;
+pub use writer::TopicWriter;
 
 use crate::socket::{Budget, ClientTls, ReadHalf, WriteHalf, plain};
 

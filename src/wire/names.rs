@@ -1,11 +1,15 @@
 //! Names of topics: legality, the retry and dead-letter topics of a group, topic ids.
 
+mod cluster_topic;
+
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::model::{GroupId, TopicName};
+
+pub use cluster_topic::ClusterTopicError;
 
 /// Kafka's limit on topic names, in bytes.
 pub const TOPIC_BYTES_MAX: usize = 249;
@@ -180,6 +184,11 @@ pub fn shown_dlq(group: &GroupId) -> String {
 /// it. Part of the format on disk.
 pub fn dead_letter_stream(topic: &TopicName) -> String {
     format!("d/{topic}")
+}
+
+/// The dead-letter topic behind a stream of the journal; `None`: the stream is another's.
+pub fn dead_letter_topic(stream: &str) -> Option<TopicName> {
+    stream.strip_prefix("d/").map(TopicName::new)
 }
 
 /// Whether Kafka accepts the name: 1 to 249 bytes of `a-z A-Z 0-9 . _ -`, neither `.` nor `..`.

@@ -61,6 +61,7 @@ pub fn policies(rules: &Rules) -> Policies {
     let text: Vec<String> = rules.levels_ms.iter().map(|ms| format!("{ms}ms")).collect();
     let (levels, _) = LevelTable::parse(&text.join(" ")).unwrap();
     let keeps = Policy {
+        dead_letters_topic: None,
         max_reconsume_times: rules.max,
         levels: Arc::new(levels),
         consume_timeout_ms: u64::try_from(CONSUME_TIMEOUT_MS).unwrap(),

@@ -1,20 +1,29 @@
 //! A broker that is a whole cluster: topics, records, who is let in, and what goes wrong. It
 //! answers what the sidecar asks on its own behalf, and writes down what was asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::{Buf, Bytes};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
+use kafka_protocol::messages::create_topics_response::CreatableTopicResult;
 use kafka_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
-use kafka_protocol::messages::{ApiVersionsResponse, MetadataRequest, MetadataResponse};
+use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
+use kafka_protocol::messages::{
+    ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse, HeartbeatResponse,
+    InitProducerIdRequest, InitProducerIdResponse, MetadataRequest, MetadataResponse,
+    ProduceRequest, ProduceResponse,
+};
+use reprise::wire::batch::Batch;
 use reprise::wire::{RequestHead, decode, encode};
 
 use crate::broker::{Request, answer, broker, request};
 use crate::door::{Door, Guest};
+use crate::support::Got;
+use crate::support::batch::unpack;
 use crate::support::client::s;
 
 /// The cluster.
@@ -37,7 +46,43 @@ pub(crate) struct State {
     pub(crate) closes: usize,
     /// Every word of a token that was sent.
     pub(crate) tokens: usize,
+    /// What it has taken, in order.
+    pub(crate) taken: Vec<Taken>,
+    /// Batches it had already.
+    pub(crate) known_again: usize,
+    /// What becomes of the next Produces.
+    pub(crate) faults: VecDeque<Fault>,
+    /// Larger batches are refused.
+    pub(crate) batch_bytes_max: Option<usize>,
+    /// Nobody may make topics.
+    pub(crate) no_topics: bool,
+    /// Nobody gets a producer id.
+    pub(crate) no_ids: bool,
+    /// Settings of the topics made.
+    pub(crate) made: Vec<(String, i32, i16, Vec<String>)>,
+    /// The next sequence number, by topic, partition and producer.
+    sequences: BTreeMap<(String, i32, i64), i32>,
+    next_id: i64,
     addr: Option<SocketAddr>,
+}
+
+/// A record as it lies in the cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    pub(crate) record: Got,
+}
+
+/// What becomes of a Produce.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// Answered with this error; nothing is taken.
+    Error(i16),
+    /// Taken, and the connection is closed instead of an answer.
+    Lost,
+    /// Taken, and nothing is ever said again.
+    Silence,
 }
 
 impl Kafka {
@@ -55,6 +100,13 @@ impl Kafka {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
+    }
+
+    /// Values of the records of a topic, in order.
+    pub(crate) fn values(&self, topic: &str) -> Vec<String> {
+        let state = self.state();
+        let of = state.taken.iter().filter(|taken| taken.topic == topic);
+        of.map(|taken| taken.record.text()).collect()
     }
 
     /// How often this API was asked for.
@@ -95,7 +147,8 @@ fn respond(request: &Request, guest: &mut Guest, state: &Mutex<State>) -> Option
             let told = guest.authenticate(state.door.as_ref()?, version, body);
             return Some(if flexible { [&[0][..], &told].concat() } else { told });
         }
-        18 => {}
+        // 12: the rights of a client, who is no guest of ours.
+        18 | 12 => {}
         _ if state.door.is_some() && !guest.is_in => return None,
         _ => {}
     }
@@ -103,9 +156,110 @@ fn respond(request: &Request, guest: &mut Guest, state: &Mutex<State>) -> Option
     let frame = match key {
         18 => encode(&head, &versions(&state)),
         3 => encode(&head, &metadata(&state, &decode(&head).unwrap())),
+        12 => {
+            let mut told = HeartbeatResponse::default();
+            told.error_code = 25;
+            encode(&head, &told)
+        }
+        0 => {
+            let fault = state.faults.pop_front();
+            let told = produce(&mut state, fault, &decode(&head).unwrap());
+            drop(state);
+            match fault {
+                Some(Fault::Lost) => return None,
+                Some(Fault::Silence) => loop {
+                    std::thread::park();
+                },
+                _ => encode(&head, &told),
+            }
+        }
+        19 => encode(&head, &create(&mut state, &decode(&head).unwrap())),
+        22 => {
+            let mut told = InitProducerIdResponse::default();
+            state.next_id += 1;
+            let asked: InitProducerIdRequest = decode(&head).unwrap();
+            if asked.transactional_id.is_some() {
+                told.error_code = 42;
+            } else if state.no_ids {
+                told.error_code = 31;
+            } else {
+                told.producer_id = state.next_id.into();
+            }
+            encode(&head, &told)
+        }
         _ => return None,
     };
     Some(frame.unwrap()[8..].to_vec())
+}
+
+fn produce(state: &mut State, fault: Option<Fault>, asked: &ProduceRequest) -> ProduceResponse {
+    assert_eq!(asked.acks, -1, "all replicas are to have it");
+    assert_eq!(asked.transactional_id, None);
+    let mut answer = ProduceResponse::default();
+    for asked in &asked.topic_data {
+        let mut topic = TopicProduceResponse::default();
+        topic.name = asked.name.clone();
+        for data in &asked.partition_data {
+            let mut told = PartitionProduceResponse::default();
+            told.index = data.index;
+            told.error_code = match fault {
+                Some(Fault::Error(code)) => code,
+                _ => append(state, &asked.name, data.index, data.records.as_ref().unwrap()),
+            };
+            topic.partition_responses.push(told);
+        }
+        answer.responses.push(topic);
+    }
+    answer
+}
+
+/// Takes a batch, once for each sequence number; the error code.
+fn append(state: &mut State, topic: &str, partition: i32, bytes: &Bytes) -> i16 {
+    if state.topics.get(topic).is_none_or(|partitions| partition >= *partitions) {
+        return 3;
+    }
+    let batch = Batch::parse(bytes).unwrap();
+    batch.check_crc().unwrap();
+    let header = &batch.header;
+    if state.batch_bytes_max.is_some_and(|most| bytes.len() > most) {
+        return 10;
+    }
+    if header.producer_id >= 0 {
+        let place = (topic.to_owned(), partition, header.producer_id);
+        let next = state.sequences.get(&place).copied().unwrap_or(0);
+        if header.last_sequence() + 1 == next {
+            state.known_again += 1;
+            return 0;
+        }
+        if header.base_sequence != next {
+            return 45;
+        }
+        state.sequences.insert(place, header.last_sequence() + 1);
+    }
+    let records = unpack(bytes).into_iter();
+    let topic = topic.to_owned();
+    state.taken.extend(records.map(|record| Taken { topic: topic.clone(), partition, record }));
+    0
+}
+
+fn create(state: &mut State, asked: &CreateTopicsRequest) -> CreateTopicsResponse {
+    let mut answer = CreateTopicsResponse::default();
+    for wanted in &asked.topics {
+        let mut told = CreatableTopicResult::default();
+        told.name = wanted.name.clone();
+        if state.no_topics {
+            told.error_code = 29;
+        } else {
+            let name = wanted.name.to_string();
+            let configs = wanted.configs.iter();
+            let configs = configs.map(|c| format!("{}={}", c.name, c.value.as_ref().unwrap()));
+            let (partitions, replicas) = (wanted.num_partitions, wanted.replication_factor);
+            state.made.push((name.clone(), partitions, replicas, configs.collect()));
+            state.topics.insert(name, partitions);
+        }
+        answer.topics.push(told);
+    }
+    answer
 }
 
 fn versions(state: &State) -> ApiVersionsResponse {

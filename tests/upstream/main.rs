@@ -11,6 +11,7 @@ mod addresses;
 mod broker;
 mod door;
 mod faults;
+mod forwarding;
 mod groups;
 mod kafka;
 mod passing;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{HOUR, MIB, SECOND, TIB};
 use crate::config::node::Value;
-use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size};
+use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size, text};
 use crate::config::units::{ser_duration, ser_size_limit};
 use crate::retry::{CONSUME_TIMEOUT_MS, DEFAULT_LEVELS, LevelTable, MAX_RECONSUME_TIMES, Policy};
 
@@ -32,6 +32,9 @@ pub struct DeadLetters {
     /// records are held.
     #[serde(serialize_with = "ser_size_limit")]
     pub max_bytes: Option<u64>,
+    /// The topic of the cluster behind that they are sent to, a template; `None` = they stay.
+    #[serde(serialize_with = "topic_or_off")]
+    pub upstream_topic: Option<String>,
 }
 
 /// The rules of retrying, for all groups or for one rule of `groups`.
@@ -57,7 +60,7 @@ impl Default for Retry {
             max_reconsume_times: MAX_RECONSUME_TIMES,
             lane: LaneChoice::Auto,
             consume_timeout: Duration::from_millis(CONSUME_TIMEOUT_MS),
-            dead_letters: DeadLetters { keep: true, max_bytes: None },
+            dead_letters: DeadLetters { keep: true, max_bytes: None, upstream_topic: None },
         }
     }
 }
@@ -86,9 +89,28 @@ impl Retry {
         let ours = &mut self.dead_letters;
         dead.take("keep", &mut ours.keep, boolean);
         dead.take("max_bytes", &mut ours.max_bytes, or_unlimited(size(MIB..=1024 * TIB)));
+        dead.take("upstream_topic", &mut ours.upstream_topic, |value| match value {
+            Value::Bool(false) => Ok(None),
+            Value::Text(word) if word == "off" => Ok(None),
+            other => text(other).map(Some).map_err(|says| format!("{says}, or off")),
+        });
+        let dropped = ours.upstream_topic.is_some() && !ours.keep;
+        if dropped {
+            let key = if dead.has("upstream_topic") { "upstream_topic" } else { "keep" };
+            dead.problem(
+                key,
+                "with keep: false exhausted records are dropped, and none reaches \
+                 upstream_topic; leave keep at true: they go from here once the cluster has them",
+            );
+        }
         dead.finish();
         self
     }
+}
+
+#[expect(clippy::ref_option, reason = "the shape serde asks for")]
+fn topic_or_off<S: serde::Serializer>(topic: &Option<String>, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(topic.as_deref().unwrap_or("off"))
 }
 
 /// Text as `RocketMQ` writes it, or a list of delays.

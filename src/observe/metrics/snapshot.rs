@@ -32,10 +32,12 @@ pub struct GroupGauges {
     pub dead_bytes: u64,
     /// Unix seconds of the oldest of them; 0 = none.
     pub dead_oldest_s: f64,
+    /// Dead letters the cluster has not taken yet, and those it refuses; `None`: they stay here.
+    pub forward: Option<(u64, u64)>,
 }
 
 /// The families a snapshot replaces.
-const FAMILIES: [&Def; 10] = [
+const FAMILIES: [&Def; 12] = [
     &names::GROUP_MEMBERS,
     &names::RECORDS_INFLIGHT,
     &names::INFLIGHT_OLDEST,
@@ -46,6 +48,8 @@ const FAMILIES: [&Def; 10] = [
     &names::DLQ_RECORDS,
     &names::DLQ_BYTES,
     &names::DLQ_OLDEST,
+    &names::DLQ_FORWARD_PENDING,
+    &names::DLQ_FORWARD_REFUSED,
 ];
 
 impl Metrics {
@@ -67,6 +71,10 @@ impl Metrics {
                 (&names::DLQ_BYTES, state.dead_bytes),
             ] {
                 self.plus(def, &[group], float(value));
+            }
+            if let Some((pending, refused)) = state.forward {
+                self.plus(&names::DLQ_FORWARD_PENDING, &[group], float(pending));
+                self.plus(&names::DLQ_FORWARD_REFUSED, &[group], float(refused));
             }
             for (level, n) in &state.waiting {
                 self.plus(&names::RECORDS_WAITING, &[group, &level_label(*level)], float(*n));

@@ -36,7 +36,7 @@ pub fn build_batch(
     extra_headers: &[(&'static str, String)],
 ) -> Bytes {
     let headers = record.headers.with(extra_headers);
-    let body = record_body(record, &headers);
+    let body = record_body(record, &headers, 0, 0);
     let mut out = begin(
         base_offset,
         HEADER_BYTES + 10 + body.len(),
@@ -44,12 +44,50 @@ pub fn build_batch(
             attributes: plain_attributes(record.timestamp_type),
             last_offset_delta: 0,
             timestamp_ms: record.timestamp_ms,
+            timestamp_ms_max: record.timestamp_ms,
+            stamp: None,
             count: 1,
         },
     );
     put_varint(&mut out, i64::try_from(body.len()).unwrap_or(i64::MAX));
     out.put_slice(&body);
     finish(out)
+}
+
+/// Who produces a batch, for a broker to know a repeated one by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerStamp {
+    /// As the cluster gave it.
+    pub id: i64,
+    /// As the cluster gave it.
+    pub epoch: i16,
+    /// The number of the first record in its partition.
+    pub sequence: i32,
+}
+
+/// A batch to be produced to a cluster: uncompressed, the records' own timestamps as producer's
+/// ones (a broker takes no others), their headers as they are. `None`: no records.
+pub fn produce_batch(records: &[RawRecord], stamp: Option<ProducerStamp>) -> Option<Bytes> {
+    let first = records.first()?;
+    let latest_ms = records.iter().map(|record| record.timestamp_ms).max()?;
+    let count = i32::try_from(records.len()).ok()?;
+    let plain = Plain {
+        attributes: plain_attributes(TimestampType::CreateTime),
+        last_offset_delta: count.saturating_sub(1),
+        timestamp_ms: first.timestamp_ms,
+        timestamp_ms_max: latest_ms,
+        stamp,
+        count,
+    };
+    let bytes: usize = records.iter().map(|record| 48 + record.payload_bytes()).sum();
+    let mut out = begin(0, HEADER_BYTES + bytes, &plain);
+    for (offset, record) in (0..).zip(records) {
+        let delta_ms = record.timestamp_ms.saturating_sub(first.timestamp_ms);
+        let body = record_body(record, &record.headers, delta_ms, offset);
+        put_varint(&mut out, i64::try_from(body.len()).unwrap_or(i64::MAX));
+        out.put_slice(&body);
+    }
+    Some(finish(out))
 }
 
 /// A batch without records over `base_offset..=base_offset + last_offset_delta`: what Kafka's log
@@ -62,6 +100,8 @@ pub fn empty_batch(base_offset: i64, last_offset_delta: i32) -> Bytes {
             attributes: plain_attributes(TimestampType::CreateTime),
             last_offset_delta,
             timestamp_ms: -1,
+            timestamp_ms_max: -1,
+            stamp: None,
             count: 0,
         },
     ))
@@ -72,6 +112,8 @@ struct Plain {
     attributes: i16,
     last_offset_delta: i32,
     timestamp_ms: i64,
+    timestamp_ms_max: i64,
+    stamp: Option<ProducerStamp>,
     count: i32,
 }
 
@@ -85,10 +127,12 @@ fn begin(base_offset: i64, capacity: usize, plain: &Plain) -> BytesMut {
     out.put_i16(plain.attributes);
     out.put_i32(plain.last_offset_delta);
     out.put_i64(plain.timestamp_ms);
-    out.put_i64(plain.timestamp_ms);
-    out.put_i64(-1); // producer id
-    out.put_i16(-1); // producer epoch
-    out.put_i32(-1); // base sequence
+    out.put_i64(plain.timestamp_ms_max);
+    let none = ProducerStamp { id: -1, epoch: -1, sequence: -1 };
+    let stamp = plain.stamp.unwrap_or(none);
+    out.put_i64(stamp.id);
+    out.put_i16(stamp.epoch);
+    out.put_i32(stamp.sequence);
     out.put_i32(plain.count);
     out
 }
@@ -102,11 +146,11 @@ fn finish(mut out: BytesMut) -> Bytes {
     out.freeze()
 }
 
-fn record_body(record: &RawRecord, headers: &Headers) -> BytesMut {
+fn record_body(record: &RawRecord, headers: &Headers, delta_ms: i64, offset: i64) -> BytesMut {
     let mut body = BytesMut::with_capacity(32 + record.payload_bytes() + headers.raw().len());
     body.put_i8(0); // attributes
-    put_varint(&mut body, 0); // timestamp delta
-    put_varint(&mut body, 0); // offset delta
+    put_varint(&mut body, delta_ms);
+    put_varint(&mut body, offset);
     for part in [&record.key, &record.value] {
         match part {
             None => put_varint(&mut body, -1),

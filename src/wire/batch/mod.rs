@@ -11,7 +11,10 @@ mod records;
 #[cfg(test)]
 mod tests;
 
-pub use build::{LEADER_EPOCH, build_batch, empty_batch, rebase, set_log_append_time};
+pub use build::{
+    LEADER_EPOCH, ProducerStamp, build_batch, empty_batch, produce_batch, rebase,
+    set_log_append_time,
+};
 pub use header::{BatchHeader, Codec, HEADER_BYTES, TimestampType, crc_of};
 pub use headers::{Header, Headers};
 pub use produce::{Batch, BatchError, Batches, batches};

@@ -332,3 +332,32 @@ fn damaged_batches_never_pass_and_never_panic() {
         }
     }
 }
+
+#[test]
+fn a_batch_to_be_produced_is_read_back_whole_by_us_and_by_another_decoder() {
+    let encoded = encoded(Compression::None, <[u8]>::to_vec);
+    let source = Batch::parse(&encoded).unwrap();
+    let mut wanted: Vec<RawRecord> =
+        records(&source, MAX).unwrap().map(|record| record.unwrap().into_raw()).collect();
+    // Out of order, far apart, and by a broker's clock.
+    wanted[1].timestamp_ms = 5;
+    wanted[2].timestamp_type = TimestampType::LogAppendTime;
+    let stamp = ProducerStamp { id: 9, epoch: 2, sequence: 77 };
+    let built = produce_batch(&wanted, Some(stamp)).unwrap();
+    let batch = Batch::parse(&built).unwrap();
+    batch.check_crc().unwrap();
+    let header = &batch.header;
+    assert_eq!((header.producer_id, header.producer_epoch, header.base_sequence), (9, 2, 77));
+    assert_eq!((header.last_offset(), header.last_sequence()), (2, 79));
+    assert_eq!(header.max_timestamp_ms, wanted[2].timestamp_ms);
+    wanted[2].timestamp_type = TimestampType::CreateTime;
+    let read: Vec<RawRecord> =
+        records(&batch, MAX).unwrap().map(|record| record.unwrap().into_raw()).collect();
+    assert_eq!(read, wanted);
+    let set = RecordBatchDecoder::decode(&mut built.clone()).unwrap();
+    let theirs: Vec<(i64, i64)> = set.records.iter().map(|r| (r.offset, r.timestamp)).collect();
+    assert_eq!(theirs, [0, 1, 2].map(|n| (n, wanted[usize::try_from(n).unwrap()].timestamp_ms)));
+    let plain = produce_batch(&wanted[..1], None).unwrap();
+    assert_eq!(Batch::parse(&plain).unwrap().header.producer_id, -1);
+    assert_eq!(produce_batch(&[], None), None);
+}

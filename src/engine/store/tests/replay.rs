@@ -52,6 +52,7 @@ struct World {
 fn policies() -> Policies {
     let (levels, _) = LevelTable::parse("1ms 2ms 3ms 20ms").unwrap();
     let keeps = Policy {
+        dead_letters_topic: None,
         max_reconsume_times: 2,
         levels: Arc::new(levels),
         consume_timeout_ms: 40,

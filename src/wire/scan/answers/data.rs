@@ -2,7 +2,7 @@
 
 use crate::wire::scan::schema::{I16, I32, I64, Kind, Schema, Tagged, UUID, always, since, within};
 
-/// Since version 10, in which it may name brokers.
+/// Since version 3; since 10 it may name brokers.
 pub(super) const PRODUCE: Schema = Schema {
     flexible: 9,
     fields: &[
@@ -12,19 +12,22 @@ pub(super) const PRODUCE: Schema = Schema {
                 since(13, UUID),           // topic_id
                 always(Kind::Structs(
                     &[
-                        always(I32), // index
-                        always(I16), // error_code
-                        always(I64), // base_offset
-                        always(I64), // log_append_time_ms
-                        always(I64), // log_start_offset
-                        always(Kind::Structs(
-                            &[
-                                always(I32),        // batch_index
-                                always(Kind::Text), // batch_index_error_message
-                            ],
-                            &[],
-                        )),
-                        always(Kind::Text), // error_message
+                        always(I32),   // index
+                        always(I16),   // error_code
+                        always(I64),   // base_offset
+                        always(I64),   // log_append_time_ms
+                        since(5, I64), // log_start_offset
+                        since(
+                            8,
+                            Kind::Structs(
+                                &[
+                                    always(I32),        // batch_index
+                                    always(Kind::Text), // batch_index_error_message
+                                ],
+                                &[],
+                            ),
+                        ),
+                        since(8, Kind::Text), // error_message
                     ],
                     &[Tagged {
                         tag: 0, // current_leader: leader_id, leader_epoch

@@ -134,6 +134,23 @@ fn answers_about_groups_are_walked_whole() {
 }
 
 #[test]
+fn answers_to_what_the_sidecar_produces_itself_are_walked_whole() {
+    use m::produce_response as r;
+    walks(Api::Produce, |version| {
+        let mut partition = r::PartitionProduceResponse::default();
+        if version >= 8 {
+            partition.record_errors.push(r::BatchIndexAndErrorMessage::default());
+            partition.error_message = Some(text("why"));
+        }
+        let mut topic = r::TopicProduceResponse::default();
+        topic.partition_responses.push(partition);
+        let mut answer = m::ProduceResponse::default();
+        answer.responses.push(topic);
+        answer
+    });
+}
+
+#[test]
 fn a_fetch_of_versions_that_are_read_is_walked_whole() {
     use m::fetch_response as r;
     let mut partition = r::PartitionData::default();

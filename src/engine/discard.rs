@@ -1,0 +1,73 @@
+//! Dead letters leave the log once the real cluster has taken them.
+
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::journal::StreamBatch;
+use crate::model::{EntryId, Now, TopicName};
+use crate::retry::{Entries, Fact, Input, State, decode_fact};
+use crate::wire::names::dead_letter_stream;
+
+/// Bytes of dead letters looked at in one go: others get their turn.
+const LOOK_BYTES_MAX: usize = 1 << 20;
+
+impl Driver {
+    /// Lets dead letters before `up_to` go, from the front to the first whose record is still to
+    /// be remembered. How many went.
+    ///
+    /// The machine forgets first: a crash in between leaves a dead letter that nobody knows any
+    /// more and that goes with the next look.
+    pub(super) fn discard(&mut self, topic: &TopicName, up_to: i64) -> Result<u64, EngineError> {
+        self.usable()?;
+        let Some(stream) = self.journal.stream_find(&dead_letter_stream(topic)) else {
+            return Ok(0);
+        };
+        let Some(bounds) = self.journal.stream_bounds(stream) else { return Ok(0) };
+        if bounds.start >= up_to.min(bounds.visible_end) {
+            return Ok(0);
+        }
+        let now = self.clock.now();
+        // Mostly the first has to stay: then no more is read.
+        let first = self.journal.stream_read(stream, bounds.start, 1)?;
+        if !first.iter().all(|batch| self.may_go(batch, up_to, now)) {
+            return Ok(0);
+        }
+        let mut to = bounds.start;
+        for batch in self.journal.stream_read(stream, bounds.start, LOOK_BYTES_MAX)? {
+            if !self.may_go(&batch, up_to, now) {
+                break;
+            }
+            if let Some(id) = entry_of(&batch) {
+                self.ask(Input::DeadLetterGone { id })?;
+            }
+            to = end_of(&batch);
+        }
+        let start = self.journal.stream_trim(stream, to)?;
+        Ok(u64::try_from(start - bounds.start).unwrap_or(0))
+    }
+
+    /// As any settled record: the consume timeout after its end and the commit that passed it.
+    fn may_go(&self, batch: &StreamBatch, up_to: i64, now: Now) -> bool {
+        if end_of(batch) > up_to {
+            return false;
+        }
+        let Some(entry) = entry_of(batch).and_then(|id| self.machine.store().get(id)) else {
+            return true;
+        };
+        let State::Dead { at } = entry.state else { return false };
+        let passed = if entry.remembered_origin().is_some() { entry.passed } else { Some(at) };
+        let timeout_ms = self.machine.policy(&entry.group).consume_timeout_ms;
+        passed.is_some_and(|passed| at.max(passed).plus(timeout_ms) <= now.wall)
+    }
+}
+
+fn end_of(batch: &StreamBatch) -> i64 {
+    batch.base_offset.saturating_add(i64::from(batch.records))
+}
+
+/// The entry whose end a batch is; `None`: a client produced it to the topic.
+fn entry_of(batch: &StreamBatch) -> Option<EntryId> {
+    match decode_fact(&batch.head) {
+        Ok(Fact::Entry { entry, .. }) => Some(entry.id),
+        _ => None,
+    }
+}

@@ -1,0 +1,177 @@
+//! Dead letters on their way to the real cluster: how far they have gone is journalled by topic.
+//!
+//! A dead letter is durable here before anybody sends it on. What lies behind the mark has not been
+//! taken by the cluster and is kept, whatever else may be discarded; what lies before it has, but
+//! for those the cluster refuses for what they are, which are written down by offset.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::command::Command;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::engine::kind;
+use crate::engine::view::DeadLetter;
+use crate::journal::{Bounds, NewEntry};
+use crate::model::TopicName;
+use crate::wire::names::{dead_letter_stream, dead_letter_topic};
+
+/// The version byte of a stored mark.
+const VERSION: u8 = 1;
+/// Refused dead letters written down for one topic; more, and nothing more of it is sent: then it
+/// is not the records, it is the topic.
+pub const REFUSED_MAX: usize = 256;
+/// Characters of a reason that are kept.
+const REASON_MAX: usize = 200;
+
+/// How far the dead letters of one topic have gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forwarded {
+    /// The first that has not been sent, or not been settled.
+    pub next: i64,
+    /// Earlier ones that the cluster refused, and why.
+    pub refused: BTreeMap<i64, String>,
+}
+
+/// Dead letters from an offset on.
+#[derive(Clone, Debug, Default)]
+pub struct Letters {
+    /// In order.
+    pub letters: Vec<DeadLetter>,
+    /// Offsets of batches that cannot be read.
+    pub unreadable: Vec<i64>,
+    /// One past the last offset looked at.
+    pub end: i64,
+}
+
+impl Forwarded {
+    /// One is refused; its reason is cut to a line.
+    pub fn refuse(&mut self, offset: i64, reason: &str) {
+        self.refused.insert(offset, reason.chars().take(REASON_MAX).collect());
+    }
+
+    /// Whether no more refusals are written down.
+    pub fn is_full(&self) -> bool {
+        self.refused.len() >= REFUSED_MAX
+    }
+
+    /// Everything before this offset has been taken by the cluster.
+    pub fn taken_up_to(&self) -> i64 {
+        self.refused.keys().next().copied().unwrap_or(self.next).min(self.next)
+    }
+
+    fn to_bytes(&self) -> Bytes {
+        // Writing plain data to a growing buffer cannot fail.
+        postcard::to_extend(self, vec![VERSION]).map(Bytes::from).unwrap_or_default()
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (version, rest) = bytes.split_first()?;
+        match postcard::take_from_bytes(rest) {
+            Ok((forwarded, [])) if *version == VERSION => Some(forwarded),
+            _ => None,
+        }
+    }
+}
+
+impl Engine {
+    /// Every topic that has, or had, dead letters here, and what it holds now.
+    pub fn dead_letter_topics(&self) -> Vec<(TopicName, Bounds)> {
+        let streams = self.journal.stream_list().into_iter();
+        let known = streams.filter_map(|(name, stream)| {
+            Some((dead_letter_topic(&name)?, self.journal.stream_bounds(stream)?))
+        });
+        known.collect()
+    }
+
+    /// How far those of a topic have gone.
+    pub fn forwarded(&self, topic: &TopicName) -> Result<Forwarded, EngineError> {
+        let key = topic.as_str().as_bytes();
+        let Some(at) = self.journal.keyed_get(kind::FORWARDED, key)? else {
+            return Ok(Forwarded::default());
+        };
+        Forwarded::parse(&self.journal.read(at)?.head).ok_or(EngineError::Mark)
+    }
+
+    /// They have gone further; durable on return.
+    pub async fn set_forwarded(
+        &self,
+        topic: &TopicName,
+        forwarded: &Forwarded,
+    ) -> Result<(), EngineError> {
+        let key = Bytes::copy_from_slice(topic.as_str().as_bytes());
+        let entry = NewEntry::keyed(kind::FORWARDED, key, forwarded.to_bytes(), Bytes::new());
+        // It lets dead letters go: a full disk must not keep it from that.
+        let seq = self.journal.append_reserved(vec![entry])?.seq();
+        Ok(self.journal.durable(seq).await?)
+    }
+
+    /// Dead letters of a topic from an offset on; bytes beyond `bytes_max` only for the first
+    /// batch.
+    pub fn letters(
+        &self,
+        topic: &TopicName,
+        from: i64,
+        bytes_max: usize,
+    ) -> Result<Letters, EngineError> {
+        let none = Letters { end: from, ..Letters::default() };
+        let Some(stream) = self.journal.stream_find(&dead_letter_stream(topic)) else {
+            return Ok(none);
+        };
+        let Some(bounds) = self.journal.stream_bounds(stream) else { return Ok(none) };
+        let from = from.max(bounds.start);
+        if from >= bounds.visible_end {
+            return Ok(Letters { end: from, ..none });
+        }
+        let batches = self.journal.stream_read(stream, from, bytes_max)?;
+        let mut found = none;
+        for batch in &batches {
+            let letters = DeadLetter::of_batch(batch);
+            if letters.is_empty() && batch.records > 0 {
+                found.unreadable.push(batch.base_offset);
+            }
+            found.letters.extend(letters.into_iter().filter(|letter| letter.offset >= from));
+            found.end = batch.base_offset + i64::from(batch.records);
+        }
+        Ok(found)
+    }
+
+    /// Lets go of what the cluster has taken, from the front on: each as soon as its record is
+    /// remembered no longer than any settled one. How many went.
+    pub async fn discard_forwarded(
+        &self,
+        topic: &TopicName,
+        up_to: i64,
+    ) -> Result<u64, EngineError> {
+        let topic = topic.clone();
+        self.ask_durably(|reply| Command::Discard { topic, up_to, reply }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_of_version_1_is_read_for_ever() {
+        let mut mark = Forwarded { next: 812, ..Forwarded::default() };
+        mark.refuse(7, "large");
+        let bytes = b"\x01\xd8\x0c\x01\x0e\x05large";
+        assert_eq!(mark.to_bytes()[..], bytes[..]);
+        assert_eq!(Forwarded::parse(bytes), Some(mark));
+        for bad in [&b""[..], b"\x02\xd8\x0c\x00", b"\x01\xd8", b"\x01\xd8\x0c\x00\x00"] {
+            assert_eq!(Forwarded::parse(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_holds_back_what_may_be_let_go() {
+        let mut mark = Forwarded { next: 10, ..Forwarded::default() };
+        assert_eq!(mark.taken_up_to(), 10);
+        mark.refuse(4, &"x".repeat(1000));
+        assert_eq!(mark.taken_up_to(), 4);
+        assert_eq!(mark.refused[&4].len(), REASON_MAX);
+    }
+}

@@ -1,0 +1,177 @@
+//! The dead letters of one topic on their way: the mark, the parcel under way, and the pause after
+//! what did not work.
+
+use std::time::Duration;
+
+use crate::engine::Forwarded;
+use crate::model::{GroupId, TopicName};
+use crate::server::forwarding::parcel::Parcel;
+use crate::upstream::{Failures, WriteError};
+
+/// Between two attempts that fail.
+const PAUSE_FIRST: Duration = Duration::from_millis(500);
+const PAUSE_MOST: Duration = Duration::from_secs(30);
+/// What was refused is tried again after this: a topic may take more by then.
+const REFUSED_AGAIN: Duration = Duration::from_mins(10);
+/// Between two looks at what may leave the log, when nothing did.
+const DISCARD_AGAIN: Duration = Duration::from_secs(5);
+
+/// One topic of dead letters here.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// Whose they are.
+    pub(super) group: GroupId,
+    /// Where they go.
+    pub(super) topic: TopicName,
+    pub(super) mark: Forwarded,
+    pub(super) parcel: Option<Parcel>,
+    failures: Failures,
+    again_at: Duration,
+    refused_at: Duration,
+    discard_at: Duration,
+    trouble: Option<String>,
+}
+
+impl Lane {
+    /// With what is known of it from the log; what was refused is tried at once. `next`: the
+    /// offset of the next dead letter. After a repair of the log it may lie before the mark, and
+    /// then nothing from there on has been sent.
+    pub(super) fn new(group: GroupId, topic: TopicName, mut mark: Forwarded, next: i64) -> Self {
+        mark.next = mark.next.min(next);
+        mark.refused.retain(|offset, _| *offset < next);
+        Self {
+            group,
+            topic,
+            mark,
+            parcel: None,
+            failures: Failures::default(),
+            again_at: Duration::ZERO,
+            refused_at: Duration::ZERO,
+            discard_at: Duration::ZERO,
+            trouble: None,
+        }
+    }
+
+    /// Whether an attempt may be made.
+    pub(super) fn may_try(&self, now: Duration) -> bool {
+        self.again_at <= now
+    }
+
+    /// Whether what was refused is to be tried again.
+    pub(super) fn is_refused_due(&self, now: Duration) -> bool {
+        !self.mark.refused.is_empty() && self.refused_at <= now
+    }
+
+    /// Some were refused, or refused again: not soon another time.
+    pub(super) fn were_refused(&mut self, now: Duration) {
+        self.refused_at = now.saturating_add(REFUSED_AGAIN);
+    }
+
+    /// Whether to look at what may leave the log.
+    pub(super) fn is_discard_due(&self, now: Duration) -> bool {
+        self.discard_at <= now
+    }
+
+    /// So many left.
+    pub(super) fn discarded(&mut self, gone: u64, now: Duration) {
+        let pause = if gone == 0 { DISCARD_AGAIN } else { Duration::ZERO };
+        self.discard_at = now.saturating_add(pause);
+    }
+
+    /// What is in the way, if anything.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// An attempt worked.
+    pub(super) fn worked(&mut self) {
+        self.failures = Failures::default();
+        self.again_at = Duration::ZERO;
+        if self.trouble.take().is_some() {
+            tracing::info!(group = %self.group, topic = %self.topic, "dead letters go on");
+        }
+    }
+
+    /// It did not: the next one is made after a pause. Said once for each reason.
+    pub(super) fn failed(&mut self, error: &WriteError, now: Duration) {
+        let pause = self.failures.add(PAUSE_FIRST, PAUSE_MOST);
+        let says = match &self.trouble {
+            Some(said) if error.is_pause() => said.clone(),
+            _ => error.to_string(),
+        };
+        self.stop(says, now.saturating_add(pause));
+    }
+
+    /// The cluster refuses so many that the topic must be to blame.
+    pub(super) fn is_full(&mut self, now: Duration) {
+        let says = format!(
+            "the cluster refuses {} dead letters: nothing more is sent to {} before that changes; \
+             check what the topic takes (max.message.bytes, cleanup.policy, timestamps)",
+            self.mark.refused.len(),
+            self.topic
+        );
+        self.stop(says, now.saturating_add(PAUSE_MOST));
+    }
+
+    fn stop(&mut self, says: String, again_at: Duration) {
+        self.again_at = again_at;
+        let (group, topic) = (&self.group, &self.topic);
+        if self.trouble.as_ref() == Some(&says) {
+            tracing::debug!(%group, %topic, %says, "dead letters still wait");
+        } else {
+            tracing::warn!(
+                %group, %topic, %says,
+                "dead letters cannot be sent to the cluster; they are kept here and tried again"
+            );
+        }
+        self.trouble = Some(says);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::UpstreamError;
+
+    fn lane(next: i64) -> Lane {
+        let mut mark = Forwarded { next: 10, ..Forwarded::default() };
+        mark.refuse(3, "large");
+        mark.refuse(8, "large");
+        Lane::new("shop".into(), "failed.shop".into(), mark, next)
+    }
+
+    #[test]
+    fn dead_letters_that_take_the_place_of_lost_ones_are_sent() {
+        assert_eq!(lane(10).mark.next, 10);
+        let repaired = lane(5).mark;
+        assert_eq!((repaired.next, repaired.refused.len()), (5, 1));
+    }
+
+    #[test]
+    fn after_a_failure_there_is_a_pause_that_grows_and_success_ends_it() {
+        let at = Duration::from_millis;
+        let mut lane = lane(10);
+        let error = WriteError::Upstream(UpstreamError::Closed);
+        assert!(lane.may_try(at(0)));
+        lane.failed(&error, at(0));
+        assert!(!lane.may_try(at(374)) && lane.may_try(at(500)));
+        lane.failed(&error, at(500));
+        assert!(!lane.may_try(at(1_249)) && lane.may_try(at(1_500)));
+        assert!(lane.trouble().unwrap().contains("closed the connection"));
+        for _ in 0..20 {
+            lane.failed(&error, at(0));
+        }
+        assert!(lane.may_try(at(30_000)), "30 s at most");
+        lane.worked();
+        assert!(lane.may_try(at(0)) && lane.trouble().is_none());
+    }
+
+    #[test]
+    fn what_was_refused_is_tried_at_the_start_and_then_now_and_then() {
+        let mut lane = lane(10);
+        assert!(lane.is_refused_due(Duration::ZERO));
+        lane.were_refused(Duration::ZERO);
+        assert!(!lane.is_refused_due(Duration::from_secs(599)));
+        assert!(lane.is_refused_due(Duration::from_mins(10)));
+    }
+}

@@ -1,0 +1,275 @@
+//! Sends dead letters to the real cluster (`retry.dead_letters.upstream_topic`).
+//!
+//! ```text
+//! dead letter, durable here ──▶ parcel ──▶ Produce, acks=all ──▶ mark, durable here ──▶ discarded
+//!                                 ▲  not taken: after a pause, the same again │
+//!                                 └───────────────────────────────────────────┘
+//! ```
+//! **Invariant:** the mark passes a dead letter only when every replica in sync of the cluster has
+//! it, or when it is written down as refused; only what the mark has passed is ever discarded.
+
+mod board;
+mod lane;
+mod parcel;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+pub(super) use board::{Board, Standing};
+use lane::Lane;
+use parcel::{Parcel, partition_of};
+
+use crate::engine::{DeadLetter, EngineError, REFUSED_MAX};
+use crate::journal::Bounds;
+use crate::model::{GroupId, TopicName};
+use crate::route::Router;
+use crate::upstream::{Kind, TopicWriter, Upstream, WriteError};
+use crate::wire::names::Templates;
+
+/// Between two rounds with nothing to do.
+const REST: Duration = Duration::from_millis(500);
+/// Dead letters sent together: below the smallest usual `max.message.bytes`, 1 MiB. One larger
+/// than this goes alone.
+const PARCEL_BYTES: usize = 512 << 10;
+
+/// What runs for as long as the server does.
+struct Forwarder {
+    router: Arc<Router>,
+    board: Board,
+    writer: TopicWriter,
+    lanes: BTreeMap<TopicName, Lane>,
+}
+
+/// What ended an attempt.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Here(#[from] EngineError),
+    #[error(transparent)]
+    There(#[from] WriteError),
+}
+
+/// Reads how far all have gone, before there are new ones; what is returned runs for as long as the
+/// server does. Without a cluster there is nothing to do.
+pub(super) fn begin(router: &Arc<Router>, board: &Board) -> impl Future<Output = ()> + use<> {
+    let mut forwarder = Forwarder {
+        router: Arc::clone(router),
+        board: board.clone(),
+        writer: TopicWriter::default(),
+        lanes: BTreeMap::new(),
+    };
+    for (source, bounds) in router.engine.dead_letter_topics() {
+        let lane = forwarder.lane(&source, bounds);
+        forwarder.lanes.extend(lane.map(|lane| (source, lane)));
+    }
+    async move {
+        while forwarder.router.upstream.is_some() {
+            if !forwarder.round().await {
+                tokio::time::sleep(REST).await;
+            }
+        }
+    }
+}
+
+impl Forwarder {
+    /// Every topic once; whether anything moved.
+    async fn round(&mut self) -> bool {
+        let mut moved = false;
+        let mut standings = BTreeMap::new();
+        let topics = self.router.engine.dead_letter_topics();
+        for (source, bounds) in topics {
+            let Some(mut lane) = self.lane(&source, bounds) else { continue };
+            match self.step(&source, bounds, &mut lane).await {
+                Ok(step_moved) => moved |= step_moved,
+                Err(Trouble::There(error)) => {
+                    let metrics = &self.router.metrics;
+                    metrics.dead_letters_not_forwarded(lane.group.as_str(), &error.word());
+                    lane.failed(&error, self.router.clock.elapsed());
+                }
+                Err(Trouble::Here(error)) => {
+                    tracing::error!(topic = %source, %error, "dead letters cannot be forwarded");
+                }
+            }
+            standings.insert(lane.group.clone(), standing(&lane, bounds));
+            self.lanes.insert(source, lane);
+        }
+        self.board.replace(standings);
+        self.router.metrics.set_degraded("dead_letters_waiting", self.board.troubled() > 0);
+        moved
+    }
+
+    /// What is known of a topic, if what lies in it is to be sent anywhere.
+    fn lane(&mut self, source: &TopicName, bounds: Bounds) -> Option<Lane> {
+        let known = self.lanes.remove(source);
+        let group = match &known {
+            Some(lane) => lane.group.clone(),
+            None if bounds.start < bounds.next => self.group_of(source, bounds)?,
+            None => return None,
+        };
+        let policies = self.router.policies.read().unwrap_or_else(PoisonError::into_inner);
+        let template = policies.of(&group).dead_letters_topic.clone();
+        drop(policies);
+        let topic = Templates::cluster_topic(&template?, &group);
+        match known {
+            Some(lane) if lane.topic == topic => Some(lane),
+            _ => match self.router.engine.forwarded(source) {
+                Ok(mark) => Some(Lane::new(group, topic, mark, bounds.next)),
+                Err(error) => {
+                    tracing::error!(topic = %source, %error, "dead letters cannot be forwarded");
+                    None
+                }
+            },
+        }
+    }
+
+    /// Whose dead letters lie there: as the first of them says, or as the topic is called.
+    fn group_of(&self, source: &TopicName, bounds: Bounds) -> Option<GroupId> {
+        let first = self.router.engine.letters(source, bounds.start, 1).ok()?;
+        let told = first.letters.into_iter().find_map(|letter| Some(letter.entry?.group));
+        told.or_else(|| self.router.names.group_of(source))
+    }
+
+    /// The next thing to do for a topic; whether there may be more at once.
+    async fn step(
+        &mut self,
+        source: &TopicName,
+        bounds: Bounds,
+        lane: &mut Lane,
+    ) -> Result<bool, Trouble> {
+        let router = Arc::clone(&self.router);
+        let Some(upstream) = &router.upstream else { return Ok(false) };
+        let now = router.clock.elapsed();
+        let mut moved = false;
+        if lane.may_try(now) {
+            if lane.is_refused_due(now) {
+                self.try_refused(upstream, source, lane).await?;
+                lane.were_refused(now);
+            }
+            if lane.mark.next.max(bounds.start) < bounds.visible_end {
+                if lane.mark.is_full() {
+                    lane.is_full(now);
+                } else {
+                    self.send(upstream, source, lane).await?;
+                    moved = true;
+                }
+            }
+        }
+        let taken = lane.mark.taken_up_to();
+        if bounds.start < taken.min(bounds.visible_end) && lane.is_discard_due(now) {
+            let gone = router.engine.discard_forwarded(source, taken).await?;
+            lane.discarded(gone, now);
+            moved |= gone > 0;
+        }
+        Ok(moved)
+    }
+
+    /// Sends the parcel under way, or the next one.
+    async fn send(
+        &mut self,
+        upstream: &Upstream,
+        source: &TopicName,
+        lane: &mut Lane,
+    ) -> Result<(), Trouble> {
+        let router = Arc::clone(&self.router);
+        let letters = router.engine.letters(source, lane.mark.next, PARCEL_BYTES)?;
+        let mut parcel = lane.parcel.take().unwrap_or_else(|| Parcel::new(&letters));
+        let sent = self.send_parcel(upstream, lane, &mut parcel, &letters.letters).await;
+        if let Err(error) = sent {
+            lane.parcel = Some(parcel);
+            return Err(error.into());
+        }
+        let mut mark = lane.mark.clone();
+        mark.next = parcel.end;
+        for (offset, why) in &parcel.refused {
+            let (group, topic) = (&lane.group, &lane.topic);
+            tracing::warn!(
+                %group, %topic, offset, %why,
+                "the cluster does not take this dead letter; it is kept here and tried again now \
+                 and then, and the next ones go on"
+            );
+            router.metrics.dead_letters_not_forwarded(group.as_str(), "Refused");
+            mark.refuse(*offset, why);
+        }
+        router.engine.set_forwarded(source, &mark).await?;
+        lane.mark = mark;
+        if !parcel.refused.is_empty() {
+            lane.were_refused(router.clock.elapsed());
+        }
+        router.metrics.dead_letters_forwarded(lane.group.as_str(), parcel.count_taken());
+        lane.worked();
+        Ok(())
+    }
+
+    async fn send_parcel(
+        &mut self,
+        upstream: &Upstream,
+        lane: &Lane,
+        parcel: &mut Parcel,
+        letters: &[DeadLetter],
+    ) -> Result<(), WriteError> {
+        let topic = &lane.topic;
+        let partitions = self.writer.partitions(upstream, topic).await?;
+        while let Some(piece) = parcel.next(letters, partitions) {
+            if parcel.refused.len() + lane.mark.refused.len() >= REFUSED_MAX {
+                parcel.cut(letters);
+                break;
+            }
+            let partition = piece.partition;
+            match self.writer.write(upstream, topic, partition, &piece.records).await {
+                Ok(()) => parcel.taken(&piece),
+                Err(error) if error.kind() == Kind::Refused => {
+                    parcel.refuse(&piece, &error.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// What was refused may be taken by now.
+    async fn try_refused(
+        &mut self,
+        upstream: &Upstream,
+        source: &TopicName,
+        lane: &mut Lane,
+    ) -> Result<(), Trouble> {
+        let router = Arc::clone(&self.router);
+        let partitions = self.writer.partitions(upstream, &lane.topic).await?;
+        let mut mark = lane.mark.clone();
+        for offset in lane.mark.refused.keys() {
+            let letters = router.engine.letters(source, *offset, 1)?.letters;
+            let Some(letter) = letters.into_iter().find(|letter| letter.offset == *offset) else {
+                continue;
+            };
+            let partition = partition_of(&letter, partitions);
+            let records = [letter.record];
+            match self.writer.write(upstream, &lane.topic, partition, &records).await {
+                Ok(()) => {
+                    mark.refused.remove(offset);
+                }
+                Err(error) if error.kind() == Kind::Refused => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let taken = lane.mark.refused.len() - mark.refused.len();
+        if taken > 0 {
+            router.engine.set_forwarded(source, &mark).await?;
+            lane.mark = mark;
+            let taken = u64::try_from(taken).unwrap_or(u64::MAX);
+            router.metrics.dead_letters_forwarded(lane.group.as_str(), taken);
+            lane.worked();
+        }
+        Ok(())
+    }
+}
+
+fn standing(lane: &Lane, bounds: Bounds) -> Standing {
+    let pending = bounds.visible_end.saturating_sub(lane.mark.next.max(bounds.start));
+    Standing {
+        topic: lane.topic.clone(),
+        pending: u64::try_from(pending).unwrap_or(0),
+        refused: u64::try_from(lane.mark.refused.len()).unwrap_or(u64::MAX),
+        trouble: lane.trouble().map(str::to_owned),
+    }
+}

@@ -1,0 +1,196 @@
+//! Consecutive dead letters that are sent together: which of them are settled, and what is sent
+//! next. Attempts that are repeated are repeated exactly, so that a broker can know them again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::engine::{DeadLetter, Letters};
+use crate::wire::batch::RawRecord;
+
+/// Dead letters from the mark on.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    /// One past the last of them.
+    pub(super) end: i64,
+    /// Taken by the cluster, or refused.
+    settled: BTreeSet<i64>,
+    /// The cluster refused several at once: one of them is to blame.
+    is_alone: bool,
+    /// Refused, and why.
+    pub(super) refused: BTreeMap<i64, String>,
+}
+
+/// What is sent next: all for one partition.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) partition: i32,
+    pub(super) offsets: Vec<i64>,
+    pub(super) records: Vec<RawRecord>,
+}
+
+impl Parcel {
+    /// Up to `end`; what cannot be read is refused here already.
+    pub(super) fn new(letters: &Letters) -> Self {
+        let why = "its bytes cannot be read; run `reprise log verify`";
+        let refused = letters.unreadable.iter().map(|offset| (*offset, why.to_owned()));
+        Self {
+            end: letters.end,
+            settled: BTreeSet::new(),
+            is_alone: false,
+            refused: refused.collect(),
+        }
+    }
+
+    /// The next piece of `letters`, which are those of this parcel; `None`: all is settled.
+    pub(super) fn next(&self, letters: &[DeadLetter], partitions: i32) -> Option<Piece> {
+        let mut open = letters
+            .iter()
+            .filter(|letter| letter.offset < self.end && !self.settled.contains(&letter.offset));
+        let first = open.next()?;
+        let partition = partition_of(first, partitions);
+        let more = open.filter(|_| !self.is_alone);
+        let more = more.filter(|letter| partition_of(letter, partitions) == partition);
+        let all: Vec<&DeadLetter> = std::iter::once(first).chain(more).collect();
+        Some(Piece {
+            partition,
+            offsets: all.iter().map(|letter| letter.offset).collect(),
+            records: all.into_iter().map(|letter| letter.record.clone()).collect(),
+        })
+    }
+
+    /// The cluster has them.
+    pub(super) fn taken(&mut self, piece: &Piece) {
+        self.settled.extend(&piece.offsets);
+    }
+
+    /// The cluster does not take them: each is tried alone, one that is alone is written down.
+    pub(super) fn refuse(&mut self, piece: &Piece, why: &str) {
+        match piece.offsets.as_slice() {
+            [offset] => {
+                self.settled.insert(*offset);
+                self.refused.insert(*offset, why.to_owned());
+            }
+            _ => self.is_alone = true,
+        }
+    }
+
+    /// Ends before the first that is not settled: what lies behind is for another parcel.
+    pub(super) fn cut(&mut self, letters: &[DeadLetter]) {
+        let mut open = letters.iter().map(|letter| letter.offset);
+        let open = open.find(|offset| !self.settled.contains(offset));
+        self.end = open.unwrap_or(self.end).min(self.end);
+        self.settled.retain(|offset| *offset < self.end);
+    }
+
+    /// How many the cluster has taken.
+    pub(super) fn count_taken(&self) -> u64 {
+        let taken = self.settled.iter().filter(|offset| !self.refused.contains_key(offset));
+        u64::try_from(taken.count()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A record with a key goes where Kafka's own producers put that key; one without goes round. The
+/// same at every attempt.
+pub(super) fn partition_of(letter: &DeadLetter, partitions: i32) -> i32 {
+    let partitions = partitions.max(1);
+    match &letter.record.key {
+        Some(key) => (murmur2(key) & i32::MAX) % partitions,
+        None => i32::try_from(letter.offset % i64::from(partitions)).unwrap_or(0),
+    }
+}
+
+/// The hash of Kafka's default partitioner.
+fn murmur2(data: &[u8]) -> i32 {
+    const M: u32 = 0x5bd1_e995;
+    let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+    let mut h = 0x9747_b28c_u32 ^ len;
+    let (words, rest) = data.as_chunks::<4>();
+    for word in words {
+        let mut k = u32::from_le_bytes(*word).wrapping_mul(M);
+        k ^= k >> 24;
+        h = h.wrapping_mul(M) ^ k.wrapping_mul(M);
+    }
+    if !rest.is_empty() {
+        for (byte, shift) in rest.iter().zip([0, 8, 16]) {
+            h ^= u32::from(*byte) << shift;
+        }
+        h = h.wrapping_mul(M);
+    }
+    h ^= h >> 13;
+    h = h.wrapping_mul(M);
+    h ^= h >> 15;
+    h.cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::wire::batch::{Headers, TimestampType};
+
+    fn letter(offset: i64, key: Option<&'static str>) -> DeadLetter {
+        let record = RawRecord {
+            timestamp_ms: 1,
+            timestamp_type: TimestampType::CreateTime,
+            key: key.map(Bytes::from),
+            value: None,
+            headers: Headers::default(),
+        };
+        DeadLetter { offset, entry: None, record }
+    }
+
+    fn letters(keys: &[Option<&'static str>]) -> Letters {
+        let letters = (10..).zip(keys).map(|(offset, key)| letter(offset, *key));
+        let end = 10 + i64::try_from(keys.len()).unwrap();
+        Letters { letters: letters.collect(), end, ..Letters::default() }
+    }
+
+    #[test]
+    fn keys_go_where_kafka_s_own_producers_put_them() {
+        // From Kafka's own tests of Utils.murmur2.
+        for (text, hash) in [
+            ("21", -973_932_308),
+            ("foobar", -790_332_482),
+            ("a-little-bit-long-string", -985_981_536),
+            ("a-little-bit-longer-string", -1_486_304_829),
+            ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
+            ("abc", 479_470_107),
+        ] {
+            assert_eq!(murmur2(text.as_bytes()), hash, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_partition_gets_one_piece_and_an_attempt_is_repeated_exactly() {
+        let all = letters(&[None, None, None, None]);
+        let mut parcel = Parcel::new(&all);
+        let first = parcel.next(&all.letters, 2).unwrap();
+        assert_eq!((first.partition, first.offsets.as_slice()), (0, &[10, 12][..]));
+        // More have come since: they are for the next parcel.
+        let more = letters(&[None, None, None, None, None, None]);
+        assert_eq!(parcel.next(&more.letters, 2), Some(first));
+        let first = parcel.next(&more.letters, 2).unwrap();
+        parcel.taken(&first);
+        assert_eq!(parcel.next(&more.letters, 2).unwrap().offsets, [11, 13]);
+    }
+
+    #[test]
+    fn of_several_that_are_refused_only_the_one_to_blame_is_written_down() {
+        let all = letters(&[None, None, None]);
+        let mut parcel = Parcel::new(&all);
+        let mut sent = Vec::new();
+        while let Some(piece) = parcel.next(&all.letters, 1) {
+            sent.push(piece.offsets.clone());
+            if piece.offsets.contains(&11) {
+                parcel.refuse(&piece, "large");
+            } else {
+                parcel.taken(&piece);
+            }
+        }
+        assert_eq!(sent, [vec![10, 11, 12], vec![10], vec![11], vec![12]]);
+        parcel.settled.remove(&12);
+        parcel.cut(&all.letters);
+        assert_eq!((parcel.end, parcel.count_taken()), (12, 1));
+        assert_eq!(parcel.refused.into_iter().collect::<Vec<_>>(), [(11, "large".to_owned())]);
+    }
+}

@@ -1,0 +1,287 @@
+//! Writes records of our own into topics of the cluster: acks=all, idempotent where we may be.
+//!
+//! A write whose answer is lost is to be repeated with the same records: the broker then knows it
+//! by its sequence numbers. After a restart it does not, and the records are there twice.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::{
+    CreateTopicsRequest, CreateTopicsResponse, InitProducerIdRequest, InitProducerIdResponse,
+    ProduceRequest, ProduceResponse,
+};
+use kafka_protocol::protocol::StrBytes;
+
+use crate::model::TopicName;
+use crate::upstream::outcome::{Kind, WriteError, kind_of};
+use crate::upstream::{OwnLinks, TopicSeen, Upstream, UpstreamError};
+use crate::wire::batch::{ProducerStamp, RawRecord, produce_batch};
+use crate::wire::{Api, ResponseError};
+
+/// The oldest Produce of Kafka 4.x, and the first that takes headers.
+const PRODUCE: i16 = 3;
+const INIT_PRODUCER_ID: i16 = 0;
+/// The first that may leave partitions or replicas to the cluster (Kafka 2.4).
+const CREATE_TOPICS: i16 = 4;
+/// All replicas in sync.
+const ACKS_ALL: i16 = -1;
+/// How long a broker may wait for its replicas, or for a topic to be made.
+const BROKER_WAIT_MS: i32 = 10_000;
+/// Longer than a broker may wait, and a connection may take to be made.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// A topic of ours has one partition, as the dead letters here; its order is theirs.
+const PARTITIONS: i32 = 1;
+/// As many replicas as the cluster's own default.
+const REPLICAS: i16 = -1;
+/// Dead letters wait for people, however long it takes.
+const CONFIGS: [(&str, &str); 2] = [("cleanup.policy", "delete"), ("retention.ms", "-1")];
+/// Sequence numbers of a producer go round here.
+const SEQUENCES: i64 = 1 << 31;
+
+/// Writes for one task, one thing at a time.
+#[derive(Debug)]
+pub struct TopicWriter {
+    /// How long all of one write may take.
+    patience: Duration,
+    links: OwnLinks,
+    topics: BTreeMap<TopicName, TopicSeen>,
+    producer: Producer,
+    /// The next sequence number of each partition.
+    sequences: BTreeMap<(TopicName, i32), i32>,
+}
+
+/// What the cluster knows us by as a producer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Producer {
+    #[default]
+    Unasked,
+    Known {
+        id: i64,
+        epoch: i16,
+    },
+    /// It gives us no id.
+    Nobody,
+}
+
+impl Default for TopicWriter {
+    fn default() -> Self {
+        Self::patient(PATIENCE)
+    }
+}
+
+impl TopicWriter {
+    /// All of one write may take so long.
+    pub fn patient(patience: Duration) -> Self {
+        Self {
+            patience,
+            links: OwnLinks::default(),
+            topics: BTreeMap::new(),
+            producer: Producer::default(),
+            sequences: BTreeMap::new(),
+        }
+    }
+
+    /// How many partitions the topic has; it is made if there is none.
+    pub async fn partitions(
+        &mut self,
+        upstream: &Upstream,
+        topic: &TopicName,
+    ) -> Result<i32, WriteError> {
+        let seen = tokio::time::timeout(self.patience, self.seen(upstream, topic));
+        let seen = seen.await.map_err(|_| UpstreamError::TooSlow)??;
+        Ok(i32::try_from(seen.leaders.len()).unwrap_or(i32::MAX))
+    }
+
+    /// Writes the records as one batch; every replica in sync has them on return.
+    pub async fn write(
+        &mut self,
+        upstream: &Upstream,
+        topic: &TopicName,
+        partition: i32,
+        records: &[RawRecord],
+    ) -> Result<(), WriteError> {
+        let patience = self.patience;
+        let written = self.try_write(upstream, topic, partition, records);
+        let written = tokio::time::timeout(patience, written).await;
+        let written = written.unwrap_or_else(|_| Err(UpstreamError::TooSlow.into()));
+        if let Err(error) = &written
+            && error.kind() != Kind::Refused
+        {
+            // The leader may be another one by now.
+            self.topics.remove(topic);
+        }
+        if written.as_ref().is_err_and(|error| error.kind() == Kind::Forgotten) {
+            self.producer = Producer::Unasked;
+            self.sequences.clear();
+        }
+        written
+    }
+
+    async fn try_write(
+        &mut self,
+        upstream: &Upstream,
+        topic: &TopicName,
+        partition: i32,
+        records: &[RawRecord],
+    ) -> Result<(), WriteError> {
+        let no_leader =
+            || WriteError::Topic { topic: topic.clone(), error: ResponseError::LeaderNotAvailable };
+        let seen = self.seen(upstream, topic).await?;
+        let index = usize::try_from(partition).ok();
+        let leader = index.and_then(|index| seen.leaders.get(index).copied().flatten());
+        let leader = leader.ok_or_else(no_leader)?;
+        let place = (topic.clone(), partition);
+        let stamp = self.stamp(upstream, &place).await?;
+        let Some(batch) = produce_batch(records, stamp) else { return Ok(()) };
+        let mut data = PartitionProduceData::default();
+        data.index = partition;
+        data.records = Some(batch);
+        let mut part = TopicProduceData::default();
+        part.name = wire_text(topic.as_str()).into();
+        part.partition_data = vec![data];
+        let mut request = ProduceRequest::default();
+        request.transactional_id = None;
+        request.acks = ACKS_ALL;
+        request.timeout_ms = BROKER_WAIT_MS;
+        request.topic_data = vec![part];
+        let answer: ProduceResponse =
+            self.links.call(upstream, Some(leader), (Api::Produce, PRODUCE), &request).await?;
+        let told = answer.responses.first().and_then(|topic| topic.partition_responses.first());
+        let told = told.filter(|told| told.index == partition).ok_or(WriteError::NoAnswer)?;
+        match ResponseError::try_from_code(told.error_code) {
+            // The broker has them from an attempt whose answer was lost.
+            None | Some(ResponseError::DuplicateSequenceNumber) => {
+                self.count(place, stamp, records.len());
+                Ok(())
+            }
+            Some(error) => Err(WriteError::Topic { topic: topic.clone(), error }),
+        }
+    }
+
+    /// What the cluster says of a topic, made now if it is not there.
+    async fn seen(
+        &mut self,
+        upstream: &Upstream,
+        topic: &TopicName,
+    ) -> Result<TopicSeen, WriteError> {
+        if let Some(seen) = self.topics.get(topic) {
+            return Ok(seen.clone());
+        }
+        let mut seen = upstream.see_topic(&mut self.links, topic).await?;
+        if seen.error == Some(ResponseError::UnknownTopicOrPartition) {
+            self.create(upstream, topic, seen.controller).await?;
+            seen = upstream.see_topic(&mut self.links, topic).await?;
+        }
+        if let Some(error) = seen.error {
+            return Err(WriteError::Topic { topic: topic.clone(), error });
+        }
+        if seen.leaders.is_empty() {
+            let error = ResponseError::LeaderNotAvailable;
+            return Err(WriteError::Topic { topic: topic.clone(), error });
+        }
+        self.topics.insert(topic.clone(), seen.clone());
+        Ok(seen)
+    }
+
+    async fn create(
+        &mut self,
+        upstream: &Upstream,
+        topic: &TopicName,
+        controller: Option<i32>,
+    ) -> Result<(), WriteError> {
+        let mut wanted = CreatableTopic::default();
+        wanted.name = wire_text(topic.as_str()).into();
+        wanted.num_partitions = PARTITIONS;
+        wanted.replication_factor = REPLICAS;
+        wanted.configs = CONFIGS
+            .iter()
+            .map(|(name, value)| {
+                let mut config = CreatableTopicConfig::default();
+                config.name = wire_text(name);
+                config.value = Some(wire_text(value));
+                config
+            })
+            .collect();
+        let mut request = CreateTopicsRequest::default();
+        request.topics = vec![wanted];
+        request.timeout_ms = BROKER_WAIT_MS;
+        let api = (Api::CreateTopics, CREATE_TOPICS);
+        let answer: CreateTopicsResponse =
+            self.links.call(upstream, controller, api, &request).await?;
+        let told = answer.topics.first().ok_or(WriteError::NoAnswer)?;
+        match ResponseError::try_from_code(told.error_code) {
+            None => {
+                tracing::info!(%topic, "a topic for dead letters was made in the cluster");
+                Ok(())
+            }
+            Some(ResponseError::TopicAlreadyExists) => Ok(()),
+            Some(error) => {
+                let says = told.error_message.as_ref().map(ToString::to_string);
+                let says = says.unwrap_or_else(|| error.to_string());
+                Err(WriteError::NotMade { topic: topic.clone(), error, says })
+            }
+        }
+    }
+
+    /// What the next batch for a partition is known by; `None`: by nothing.
+    async fn stamp(
+        &mut self,
+        upstream: &Upstream,
+        place: &(TopicName, i32),
+    ) -> Result<Option<ProducerStamp>, WriteError> {
+        if self.producer == Producer::Unasked {
+            let mut request = InitProducerIdRequest::default();
+            request.transactional_id = None;
+            request.transaction_timeout_ms = BROKER_WAIT_MS;
+            let api = (Api::InitProducerId, INIT_PRODUCER_ID);
+            let told: InitProducerIdResponse =
+                self.links.call(upstream, None, api, &request).await?;
+            self.producer = match ResponseError::try_from_code(told.error_code) {
+                None => Producer::Known { id: told.producer_id.0, epoch: told.producer_epoch },
+                Some(error) if kind_of(error) == Kind::Denied => {
+                    tracing::warn!(
+                        %error,
+                        "the cluster gives this sidecar no producer id: a dead letter whose \
+                         acknowledgement is lost is sent a second time"
+                    );
+                    Producer::Nobody
+                }
+                Some(error) => return Err(WriteError::ProducerId(error)),
+            };
+        }
+        let sequence = self.sequences.get(place).copied().unwrap_or(0);
+        Ok(match self.producer {
+            Producer::Known { id, epoch } => Some(ProducerStamp { id, epoch, sequence }),
+            Producer::Unasked | Producer::Nobody => None,
+        })
+    }
+
+    fn count(&mut self, place: (TopicName, i32), stamp: Option<ProducerStamp>, records: usize) {
+        if let Some(stamp) = stamp {
+            self.sequences.insert(place, sequence_after(stamp.sequence, records));
+        }
+    }
+}
+
+fn sequence_after(sequence: i32, records: usize) -> i32 {
+    let next = i64::from(sequence).saturating_add(i64::try_from(records).unwrap_or(0));
+    i32::try_from(next % SEQUENCES).unwrap_or(0)
+}
+
+fn wire_text(text: &str) -> StrBytes {
+    StrBytes::from_string(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequence_numbers_go_round_as_in_kafka() {
+        assert_eq!(sequence_after(0, 3), 3);
+        assert_eq!(sequence_after(i32::MAX, 1), 0);
+        assert_eq!(sequence_after(i32::MAX - 1, 3), 1);
+    }
+}

@@ -1,0 +1,90 @@
+//! The topic of the real cluster that a group's dead letters are sent to.
+
+use super::{GROUP, Template, TemplateError, Templates, is_legal_topic};
+use crate::model::{GroupId, TopicName};
+
+/// Why dead letters cannot be sent to a topic of that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterTopicError {
+    /// No name.
+    #[error("{template:?} is no topic name: a-z A-Z 0-9 . _ - only, at most 249 bytes")]
+    Illegal {
+        /// As configured.
+        template: String,
+    },
+    /// Not a good template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// We serve that name ourselves.
+    #[error(
+        "{template:?} names retry or dead-letter topics that this sidecar serves itself, and what \
+         the cluster has by such a name is never read through it; choose another name here, such \
+         as {OTHER:?}, or change names.dead_letters"
+    )]
+    Ours {
+        /// As configured.
+        template: String,
+    },
+}
+
+/// A name that clashes with nothing by default.
+const OTHER: &str = "dead-letters.{group}";
+
+impl Templates {
+    /// Whether `template`, in which `{group}` may stand once, can name topics of the cluster.
+    pub fn check_cluster_topic(&self, template: &str) -> Result<(), ClusterTopicError> {
+        let owned = || template.to_owned();
+        let is_ours = if template.contains(GROUP) {
+            // The bare group may be any name, ours too.
+            let parsed = Template::parse(template)?;
+            parsed.overlaps(&self.retry) || parsed.overlaps(&self.dlq)
+        } else if is_legal_topic(template) {
+            self.owned(template).is_some()
+        } else {
+            return Err(ClusterTopicError::Illegal { template: owned() });
+        };
+        if is_ours { Err(ClusterTopicError::Ours { template: owned() }) } else { Ok(()) }
+    }
+
+    /// The topic of a group by a checked template; a group that is no legal name, or too long a
+    /// one, is mangled as it is in names of ours.
+    pub fn cluster_topic(template: &str, group: &GroupId) -> TopicName {
+        match Template::parse(template) {
+            Ok(parsed) => Self { retry: parsed.clone(), dlq: parsed }.retry_topic(group),
+            Err(_) => TopicName::new(template),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_the_sidecar_serves_itself_are_refused() {
+        let ours = Templates::default();
+        for bad in ["dlq.{group}", "retry.{group}", "dlq.shop", "{group}.dead", "dlq.{group}.x"] {
+            let refused = ours.check_cluster_topic(bad);
+            assert!(matches!(refused, Err(ClusterTopicError::Ours { .. })), "{bad}: {refused:?}");
+        }
+        for good in ["dead-letters.{group}", "failed", "x.{group}.dlq"] {
+            assert_eq!(ours.check_cluster_topic(good), Ok(()), "{good}");
+        }
+        for bad in ["", "a b", "{group}", "a{group}{group}", "ä.{group}", "%DLQ%{group}"] {
+            assert!(ours.check_cluster_topic(bad).is_err(), "{bad}");
+        }
+        let others = Templates::new("retry.{group}", "here.{group}").unwrap();
+        assert_eq!(others.check_cluster_topic("dlq.{group}"), Ok(()));
+    }
+
+    #[test]
+    fn every_group_has_a_legal_topic_and_no_other_group_s() {
+        let topic = |group: &str| Templates::cluster_topic("dead-letters.{group}", &group.into());
+        assert_eq!(topic("shop"), "dead-letters.shop".into());
+        assert_eq!(Templates::cluster_topic("failed", &"shop".into()), "failed".into());
+        let groups = ["a b", "a/b", "a_b", &"g".repeat(240), &"g".repeat(241)];
+        let topics: std::collections::BTreeSet<_> = groups.map(topic).into_iter().collect();
+        assert_eq!(topics.len(), groups.len());
+        assert!(topics.iter().all(|topic| is_legal_topic(topic.as_str())), "{topics:?}");
+    }
+}

@@ -1,0 +1,303 @@
+//! `dead_letters.upstream_topic`: dead letters reach the cluster, whatever it does meanwhile.
+
+use std::time::Duration;
+
+use kafka_protocol::messages::ProduceRequest;
+use reprise::model::TopicName;
+use reprise::observe::Metrics;
+use reprise::upstream::{Address, Kind, TopicWriter, Upstream};
+use reprise::wire::batch::{Headers, RawRecord, TimestampType};
+use tokio::runtime::Runtime;
+
+use crate::door::Door;
+use crate::kafka::{Fault, Kafka, State};
+use crate::support::batch::plain;
+use crate::support::client::produce_request;
+use crate::support::{Client, Rec, Server, until};
+
+const YAML: &str = "upstream: {bootstrap: 'a:1'}\n\
+    retry: {consume_timeout: 1s, dead_letters: {upstream_topic: 'failed.{group}'}}\n\
+    groups: [{match: local, dead_letters: {upstream_topic: off}}]\n";
+const TOPIC: &str = "failed.shop";
+
+fn shop() -> (Kafka, Server, Client) {
+    let kafka = Kafka::start(State::default());
+    let server = Server::in_front_of(kafka.addr, YAML);
+    let client = server.client();
+    (kafka, server, client)
+}
+
+/// Asks for the dead letters at once; without an origin, so that nothing has to be committed.
+fn letter(value: &str) -> Rec {
+    Rec::new(value).header("x-retry-level", "-1")
+}
+
+fn send(client: &mut Client, group: &str, records: &[Rec]) {
+    let request: ProduceRequest = produce_request(&format!("retry.{group}"), 0, plain(records), -1);
+    let answer = client.call(9, &request);
+    let told = &answer.responses[0].partition_responses[0];
+    assert_eq!(told.error_code, 0, "{:?}", told.error_message);
+}
+
+fn advice(server: &Server) -> String {
+    server.json("/api/v1/groups/shop")["advice"].to_string()
+}
+
+/// A whole number, as it is written.
+fn value(server: &Server, series: &str) -> u64 {
+    server.metric(series).to_string().parse().unwrap()
+}
+
+fn gauge(server: &Server, name: &str) -> u64 {
+    value(server, &format!("reprise_dlq_{name}{{group=\"shop\"}}"))
+}
+
+fn arrive(kafka: &Kafka, values: &[&str]) {
+    until("they arrive", || kafka.values(TOPIC).len() >= values.len());
+    assert_eq!(kafka.values(TOPIC), values);
+}
+
+#[test]
+fn a_dead_letter_reaches_the_topic_made_for_it_and_leaves_the_log() {
+    let (kafka, server, mut client) = shop();
+    let origin = letter("x").header("x-retry-origin", "orders-3@812").header("trace", "t");
+    send(&mut client, "shop", &[letter("one"), letter("two")]);
+    arrive(&kafka, &["one", "two"]);
+    assert_eq!(
+        kafka.state().made,
+        [(
+            TOPIC.to_owned(),
+            1,
+            -1,
+            vec!["cleanup.policy=delete".to_owned(), "retention.ms=-1".to_owned()]
+        )]
+    );
+    until("they leave the log", || gauge(&server, "records") == 0);
+    send(&mut client, "shop", &[origin]);
+    until("the third arrives", || kafka.state().taken.len() == 3);
+    let taken = kafka.state().taken[2].clone();
+    assert_eq!((taken.partition, taken.topic.as_str()), (0, TOPIC));
+    for (name, value) in [
+        ("ORIGIN_MESSAGE_ID", "orders-3@812"),
+        ("__dlq.errors.group", "shop"),
+        ("x-retry-disposition", "explicit_dlq"),
+        ("trace", "t"),
+    ] {
+        assert_eq!(taken.record.header(name).as_deref(), Some(value), "{name}");
+    }
+    until("it is counted", || gauge(&server, "forwarded_total") == 3);
+    assert_eq!(gauge(&server, "forward_pending"), 0);
+    let group = server.json("/api/v1/groups/shop");
+    assert_eq!(group["forward"]["topic"], TOPIC);
+    assert_eq!(group["dead_letters"], 1, "its origin is not committed: it is remembered");
+}
+
+#[test]
+fn a_group_without_a_topic_in_the_cluster_keeps_its_dead_letters() {
+    let (kafka, server, mut client) = shop();
+    send(&mut client, "local", &[letter("stays")]);
+    send(&mut client, "shop", &[letter("goes")]);
+    arrive(&kafka, &["goes"]);
+    assert_eq!(server.json("/api/v1/groups/local")["dead_letters"], 1);
+    assert_eq!(kafka.state().topics.keys().collect::<Vec<_>>(), [TOPIC]);
+}
+
+#[test]
+fn while_the_cluster_is_away_they_wait_say_so_and_go_when_it_is_back() {
+    let (kafka, mut server, mut client) = shop();
+    send(&mut client, "shop", &[letter("before")]);
+    arrive(&kafka, &["before"]);
+    kafka.state().closes = usize::MAX;
+    send(&mut client, "shop", &[letter("meanwhile")]);
+    until("it is said", || advice(&server).contains("1 dead letters wait here for failed.shop"));
+    until("so does readiness", || server.get("/readyz").contains("dead letters waiting"));
+    let degraded = "reprise_degraded{reason=\"dead_letters_waiting\"}";
+    until("and its gauge", || value(&server, degraded) == 1);
+    assert_eq!(gauge(&server, "forward_pending"), 1);
+    assert!(gauge(&server, "records") >= 1, "it is kept");
+    let failures = "forward_failures_total{error=\"Connection\",group=\"shop\"}";
+    assert!(value(&server, &format!("reprise_dlq_{failures}")) >= 1);
+    server.restart();
+    until("it is still said", || advice(&server).contains("1 dead letters wait"));
+    kafka.state().closes = 0;
+    arrive(&kafka, &["before", "meanwhile"]);
+    until("nothing is in the way", || value(&server, degraded) == 0);
+}
+
+#[test]
+fn errors_of_the_cluster_are_waited_out() {
+    let (kafka, _server, mut client) = shop();
+    // Not the leader, replicas missing, timed out, not authorised, unknown topic.
+    kafka.state().faults = [6, 19, 7, 29, 3].map(Fault::Error).into();
+    send(&mut client, "shop", &[letter("patient")]);
+    arrive(&kafka, &["patient"]);
+    assert!(kafka.state().faults.is_empty());
+}
+
+#[test]
+fn a_topic_that_may_not_be_made_is_asked_of_people() {
+    let (kafka, server, mut client) = shop();
+    kafka.state().no_topics = true;
+    send(&mut client, "shop", &[letter("one")]);
+    until("it is said", || advice(&server).contains("create it, or allow the user"));
+    assert_eq!(kafka.asked(0), 0);
+    kafka.state().topics.insert(TOPIC.to_owned(), 3);
+    until("it arrives", || kafka.values(TOPIC) == ["one"]);
+    assert!(kafka.state().made.is_empty());
+}
+
+#[test]
+fn a_lost_answer_is_no_second_dead_letter_while_the_sidecar_lives() {
+    let (kafka, server, mut client) = shop();
+    kafka.state().faults = [Fault::Lost, Fault::Lost, Fault::Error(19)].into();
+    send(&mut client, "shop", &[letter("one"), letter("two")]);
+    until("it is counted", || gauge(&server, "forwarded_total") == 2);
+    assert_eq!(kafka.values(TOPIC), ["one", "two"]);
+    assert!(kafka.state().known_again >= 1);
+    // A cluster that forgets the producer gives it a new id.
+    kafka.state().faults = [Fault::Error(59)].into();
+    send(&mut client, "shop", &[letter("three")]);
+    arrive(&kafka, &["one", "two", "three"]);
+    assert_eq!(kafka.asked(22), 2);
+}
+
+#[test]
+fn without_a_producer_id_they_are_sent_all_the_same() {
+    let (kafka, _server, mut client) = shop();
+    kafka.state().no_ids = true;
+    kafka.state().faults = [Fault::Lost].into();
+    send(&mut client, "shop", &[letter("one")]);
+    until("they arrive", || kafka.values(TOPIC).len() == 2);
+    assert_eq!(kafka.values(TOPIC), ["one", "one"], "twice, and never not at all");
+}
+
+#[test]
+fn killed_before_it_knew_it_is_sent_again_by_the_next_start() {
+    let (kafka, server, mut client) = shop();
+    kafka.state().faults = [Fault::Silence].into();
+    send(&mut client, "shop", &[letter("one")]);
+    arrive(&kafka, &["one"]);
+    let again = server.killed();
+    until("it is sent again", || kafka.values(TOPIC) == ["one", "one"]);
+    until("and is done", || gauge(&again, "forwarded_total") == 1);
+    // What was acknowledged to the sidecar is not sent a second time by any later start.
+    let third = again.killed();
+    send(&mut third.client(), "shop", &[letter("two")]);
+    arrive(&kafka, &["one", "one", "two"]);
+}
+
+#[test]
+fn one_that_is_too_large_is_kept_and_said_and_the_next_ones_go_on() {
+    let (kafka, mut server, mut client) = shop();
+    kafka.state().batch_bytes_max = Some(20_000);
+    let large = "x".repeat(30_000);
+    let sent = [letter("one"), letter(&large), letter("two")];
+    send(&mut client, "shop", &sent);
+    arrive(&kafka, &["one", "two"]);
+    until("it is said", || advice(&server).contains("failed.shop of the cluster refuses 1 dead"));
+    assert_eq!(gauge(&server, "forward_refused"), 1);
+    let refused = "forward_failures_total{error=\"Refused\",group=\"shop\"}";
+    assert_eq!(value(&server, &format!("reprise_dlq_{refused}")), 1);
+    // It stays, and is tried again at a start.
+    until("what lies before it leaves", || gauge(&server, "records") == 2);
+    kafka.state().batch_bytes_max = None;
+    server.restart();
+    arrive(&kafka, &["one", "two", &large]);
+    until("nothing is left", || gauge(&server, "records") == 0);
+    assert_eq!(gauge(&server, "forward_refused"), 0);
+}
+
+#[test]
+fn what_has_reached_the_cluster_makes_room_for_what_is_held() {
+    let kafka = Kafka::start(State::default());
+    let yaml = YAML.replace("dead_letters: {up", "dead_letters: {max_bytes: 1MiB, up");
+    let server = Server::in_front_of(kafka.addr, &yaml);
+    let mut client = server.client();
+    kafka.state().no_topics = true;
+    for value in ["a", "b", "c"] {
+        send(&mut client, "shop", &[letter(&value.repeat(400_000))]);
+    }
+    assert_eq!(server.json("/api/v1/groups/shop")["held"], 1);
+    kafka.state().no_topics = false;
+    until("the one held arrives", || kafka.values(TOPIC).len() == 3);
+    let firsts: String = kafka.values(TOPIC).iter().map(|value| &value[..1]).collect();
+    assert_eq!(firsts, "abc");
+}
+
+#[test]
+fn a_topic_that_refuses_everything_stops_the_sending_and_loses_nothing() {
+    let (kafka, server, mut client) = shop();
+    kafka.state().batch_bytes_max = Some(0);
+    for _ in 0..3 {
+        let letters: Vec<Rec> = (0..100).map(|n| letter(&n.to_string())).collect();
+        send(&mut client, "shop", &letters);
+    }
+    until("it stops", || advice(&server).contains("nothing more is sent to failed.shop"));
+    assert_eq!(gauge(&server, "forward_refused"), 256);
+    assert_eq!(gauge(&server, "forward_pending"), 44);
+    assert_eq!(gauge(&server, "records"), 300);
+}
+
+#[test]
+fn partitions_are_chosen_by_key_as_kafka_s_producers_do() {
+    let (kafka, _server, mut client) = shop();
+    kafka.state().topics.insert(TOPIC.to_owned(), 4);
+    let letters: Vec<Rec> =
+        (0..8).map(|n| Rec { key: Some("k".into()), ..letter(&n.to_string()) }).collect();
+    send(&mut client, "shop", &letters);
+    arrive(&kafka, &["0", "1", "2", "3", "4", "5", "6", "7"]);
+    let partitions: Vec<i32> = kafka.state().taken.iter().map(|taken| taken.partition).collect();
+    assert!(partitions.iter().all(|partition| *partition == partitions[0]), "{partitions:?}");
+    let letters: Vec<Rec> = (0..8).map(|n| Rec { key: None, ..letter(&n.to_string()) }).collect();
+    send(&mut client, "shop", &letters);
+    until("they arrive", || kafka.values(TOPIC).len() == 16);
+    let mut seen: Vec<i32> = kafka.state().taken[8..].iter().map(|t| t.partition).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [0, 0, 1, 1, 2, 2, 3, 3]);
+}
+
+#[test]
+fn our_own_credentials_open_the_way() {
+    let kafka = Kafka::behind(Door::of("SCRAM-SHA-256"));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("password");
+    std::fs::write(&file, "wrong").unwrap();
+    let sasl = format!(
+        "upstream: {{bootstrap: 'a:1', sasl: {{mechanism: SCRAM-SHA-256, username: side, \
+         password_file: {}}}}}\n",
+        file.display()
+    );
+    let yaml = YAML.replace("upstream: {bootstrap: 'a:1'}\n", &sasl);
+    let server = Server::in_front_of(kafka.addr, &yaml);
+    send(&mut server.client(), "shop", &[letter("one")]);
+    until("it is said", || advice(&server).contains("check upstream.sasl"));
+    std::fs::write(&file, "car").unwrap();
+    arrive(&kafka, &["one"]);
+}
+
+#[test]
+fn a_write_without_an_answer_ends_and_its_repetition_is_known() {
+    let kafka = Kafka::start(State::default());
+    kafka.state().faults = [Fault::Silence].into();
+    let bootstrap = Address { host: kafka.addr.ip().to_string(), port: kafka.addr.port() };
+    let metrics = Metrics::new(10).unwrap();
+    let (budget, wait) = (reprise::socket::Budget::new(1 << 26), Duration::from_secs(10));
+    let upstream = Upstream::new(vec![bootstrap], wait, 1 << 20, budget, metrics);
+    let mut writer = TopicWriter::patient(Duration::from_millis(500));
+    let topic = TopicName::new("failed");
+    let record = RawRecord {
+        timestamp_ms: 1,
+        timestamp_type: TimestampType::LogAppendTime,
+        key: None,
+        value: Some("v".into()),
+        headers: Headers::default(),
+    };
+    let records = [record];
+    Runtime::new().unwrap().block_on(async {
+        let late = writer.write(&upstream, &topic, 0, &records).await.unwrap_err();
+        assert_eq!((late.kind(), late.word().as_str()), (Kind::Later, "TooSlow"));
+        writer.write(&upstream, &topic, 0, &records).await.unwrap();
+        writer.write(&upstream, &topic, 0, &records).await.unwrap();
+    });
+    assert_eq!((kafka.values("failed").len(), kafka.state().known_again), (2, 1));
+}
