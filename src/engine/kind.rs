@@ -14,3 +14,6 @@ pub(super) const STAMP: Kind = Kind(67);
 pub(super) const SLOT: Kind = Kind(68);
 /// The delay tables last checked against: head = fact; one key.
 pub(super) const TABLES: Kind = Kind(69);
+/// Which entries of another sidecar were brought here; key: a page of its
+/// entries, that sidecar.
+pub(super) const BROUGHT: Kind = Kind(70);

@@ -312,6 +312,7 @@ fn retry_view(entry: &Entry, group: Option<&engine::GroupView>, now: WallMs) -> 
             ("inflight", entry.last_level, member)
         }
         State::Held { .. } => ("held", None, None),
+        State::Exported { level, .. } => ("exported", level, None),
         State::Committed { .. } | State::Dead { .. } | State::Discarded { .. } => {
             ("settled", None, None)
         }

@@ -1,7 +1,9 @@
 //! One file per evidence: what it does to entries and slots.
 
 mod expiry;
+mod export;
 mod held;
+mod import;
 mod join;
 mod lane_commit;
 mod member_lost;
