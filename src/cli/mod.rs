@@ -3,8 +3,10 @@
 mod config;
 mod dlq;
 mod exit;
+mod export;
 mod group;
 mod http;
+mod import;
 mod log;
 mod retry;
 mod serve;

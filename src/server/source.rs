@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
 use crate::admin::{
-    DeadLetter, GroupView, LevelView, OffsetView, Overview, PolicyView, Readiness, RetryView,
-    Source, Unavailable,
+    Brought, DeadLetter, Drain, ExportCounts, GroupView, LevelView, OffsetView, Overview,
+    PolicyView, Portable, Readiness, RetryView, Source, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::Config;
@@ -16,7 +16,7 @@ use crate::group::member_key;
 use crate::journal::{AppendError, Journal};
 use crate::model::{EntryId, GroupId, TopicName, WallMs};
 use crate::observe::GroupGauges;
-use crate::retry::{Disposition, Entry, State, StateKind};
+use crate::retry::{Disposition, Entry, ExportStep, State, StateKind};
 use crate::route::Router;
 use crate::server::seen::{Seen, seen};
 use crate::upstream::Upstream;
@@ -24,13 +24,15 @@ use crate::upstream::Upstream;
 /// Bytes of dead letters read for one page.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
-/// Reads everything, changes nothing.
+/// Reads everything; changes what `server/moving.rs` does.
 pub(super) struct AdminSource {
     pub(super) router: Arc<Router>,
     pub(super) acceptor: Acceptor,
     pub(super) journal: Journal,
     pub(super) config: watch::Receiver<Config>,
     pub(super) listening: Vec<String>,
+    /// Whether the server was told to drain.
+    pub(super) draining: watch::Receiver<bool>,
 }
 
 impl From<EngineError> for Unavailable {
@@ -83,6 +85,7 @@ impl Source for AdminSource {
             held: of(StateKind::Held),
             inflight: of(StateKind::Inflight),
             parked,
+            exported: of(StateKind::Exported),
             dead_letters: groups.iter().map(|group| self.dead(&group.group).0).sum(),
             journal_bytes: self.journal.stats().bytes,
         })
@@ -161,6 +164,35 @@ impl Source for AdminSource {
         Ok(found.map(|letter| dead_letter(&id, letter)))
     }
 
+    async fn drain(&self) -> Result<Drain, Unavailable> {
+        self.pending().await
+    }
+
+    fn cluster_id(&self) -> String {
+        self.router.broker.cluster_id().to_owned()
+    }
+
+    async fn portable(
+        &self,
+        group: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Portable>, Unavailable> {
+        self.carried(&GroupId::new(group), after, limit).await
+    }
+
+    async fn export(&self, step: ExportStep, ids: Vec<u64>) -> Result<ExportCounts, Unavailable> {
+        self.step(step, ids).await
+    }
+
+    async fn import(
+        &self,
+        source: String,
+        entries: Vec<Portable>,
+    ) -> Result<Vec<Brought>, Unavailable> {
+        self.bring(source, entries).await
+    }
+
     async fn gauges(&self) -> Result<Vec<GroupGauges>, Unavailable> {
         let now = self.router.clock.now().wall;
         let retries = self.router.engine.groups().await?;
@@ -210,7 +242,7 @@ impl AdminSource {
     }
 
     /// Dead letters kept and their bytes.
-    fn dead(&self, group: &GroupId) -> (u64, u64) {
+    pub(super) fn dead(&self, group: &GroupId) -> (u64, u64) {
         let bounds = self.router.engine.dead_letter_bounds(group);
         bounds.map_or((0, 0), |b| (u64::try_from(b.visible_end - b.start).unwrap_or(0), b.bytes))
     }
@@ -241,6 +273,7 @@ impl AdminSource {
             inflight: retries.map_or(0, |known| known.counts.of(StateKind::Inflight)),
             parked: if taker { 0 } else { due },
             held: retries.map_or(0, |known| known.counts.of(StateKind::Held)),
+            exported: retries.map_or(0, |known| known.counts.of(StateKind::Exported)),
             dead_letters,
             dead_letter_bytes,
             offsets: self.offsets(group),
@@ -329,12 +362,20 @@ fn retry_view(entry: &Entry, group: Option<&engine::GroupView>, now: WallMs) -> 
         reconsume_times: entry.reconsume_times,
         max_reconsume_times: entry.max_reconsume_times,
         level,
-        due_ms: entry.due().map(|due| due.0),
+        due_ms: due(entry).map(|due| due.0),
         first_failed_ms: entry.first_failed.map(|at| at.0),
         last_failed_ms: entry.last_failed.map(|at| at.0),
         disposition: disposition.map(|word| word.as_str().to_owned()),
         reason: entry.reason.clone(),
         member,
+    }
+}
+
+/// When it comes back, here or elsewhere.
+fn due(entry: &Entry) -> Option<WallMs> {
+    match entry.state {
+        State::Exported { due, .. } => Some(due),
+        _ => entry.due(),
     }
 }
 
@@ -370,6 +411,6 @@ fn dead_letter(group: &GroupId, letter: engine::DeadLetter) -> DeadLetter {
     }
 }
 
-fn number(count: usize) -> u64 {
+pub(super) fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }

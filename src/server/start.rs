@@ -127,8 +127,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         config: route_config(&config, core.broker.cluster_id()),
         policies: RwLock::new(config.policies()),
     });
-    let driver = core.driver;
-    let driver = spawn("retry-engine", move || driver.run())?;
+    let driver = spawn("retry-engine", || core.driver.run())?;
     let (limits, limits_seen) = watch::channel(limits(&config));
     let (stop, stopped) = watch::channel(false);
     let acceptor = Acceptor::new(Arc::clone(&router), limits_seen);
@@ -145,12 +144,14 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let upkeep = housekeeping::run(core.journal.clone(), router.clone(), pace);
     tasks.spawn(until(stopped.clone(), upkeep));
     let listening = listen(&config, &certificates, &acceptor, &stopped, &mut tasks).await?;
+    let (draining, told_to_drain) = watch::channel(false);
     let source = AdminSource {
         router: Arc::clone(&router),
         acceptor: acceptor.clone(),
         journal: core.journal.clone(),
         config: config_seen,
         listening: listening.iter().map(|(name, _)| name.clone()).collect(),
+        draining: told_to_drain,
     };
     let admin = open_admin(&config, source, metrics.clone(), stopped, &mut tasks).await?;
     metrics.set_ready(true);
@@ -163,6 +164,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         engine: core.engine,
         journal: core.journal,
         stop,
+        draining,
         tasks,
         threads: vec![driver, core.writer],
         listening,
