@@ -59,6 +59,13 @@ impl Source for AdminSource {
                     .to_owned(),
             );
         }
+        if self.router.node_clash() {
+            degraded.push(format!(
+                "node id clash: a broker of the cluster has the id {}; retry and dead-letter \
+                 topics have no leader until node_id is another one",
+                self.router.config.node_id
+            ));
+        }
         let poisoned = self.journal.poisoned();
         degraded.extend(poisoned.as_ref().map(ToString::to_string));
         Readiness { started: true, ready: poisoned.is_none(), degraded }

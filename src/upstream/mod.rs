@@ -81,6 +81,11 @@ impl Upstream {
         self.view.insert(node, address);
     }
 
+    /// Whether the cluster has named a broker of that id.
+    pub fn has_broker(&self, node: i32) -> bool {
+        self.view.address(node).is_some()
+    }
+
     /// Connects to that broker; `None`: to any that answers, in turn.
     pub async fn dial(&self, node: Option<i32>) -> Result<Link, UpstreamError> {
         let Some(node) = node else { return self.dial_any().await };
