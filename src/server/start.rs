@@ -17,11 +17,9 @@ use crate::broker::groups::Groups;
 use crate::broker::offsets::Offsets;
 use crate::broker::settings::{TopicSettings, TopicSpec};
 use crate::broker::topics::Topics;
-use crate::client::{Acceptor, BindError, Limits, Listener, ListenerSpec, accept};
+use crate::client::{Acceptor, BindError, Limits, Listener, accept};
 use crate::clock::Clock;
-use crate::config::{
-    self, Config, ConfigError, Durability as ConfigDurability, Ephemeral, Payloads,
-};
+use crate::config::{Config, ConfigError, Durability as ConfigDurability, Ephemeral, Payloads};
 use crate::engine::{Driver, Engine, Parts, Replay};
 use crate::journal::{
     Durability, Journal, OpenError, ReadError, RealDisk, Recovery, TablesError, Writer,
@@ -41,7 +39,6 @@ use crate::server::pace::Pace;
 use crate::server::probe::JournalProbe;
 use crate::server::source::AdminSource;
 use crate::server::{Server, data_dir, housekeeping};
-use crate::upstream::{Address, Upstream};
 use crate::wire::names::{TemplateError, Templates};
 
 /// Node ids made from the cluster id lie at 2^30 and above: clear of any real broker's.
@@ -116,7 +113,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let router = Arc::new(Router {
         broker: Arc::clone(&core.broker),
         engine: core.engine.clone(),
-        upstream: upstream(&config, &certificates, &metrics),
+        upstream: config.cluster(certificates.upstream(), &metrics),
         members: Members::new(config.consumer().session_timeout_ms),
         positions: Positions::default(),
         origins: Origins::default(),
@@ -267,14 +264,8 @@ async fn listen(
     tasks: &mut JoinSet<()>,
 ) -> Result<Vec<(String, SocketAddr)>, StartError> {
     let mut listening = Vec::new();
-    for (index, listener) in config.listen.iter().enumerate() {
-        let spec = ListenerSpec {
-            host: listener.address.host.clone(),
-            port: listener.address.port,
-            advertised: listener.advertised.as_ref().map(|to| (to.host.clone(), to.port)),
-            group: listener.group.as_deref().map(GroupId::new),
-            tls: certificates.listener(index),
-        };
+    let specs = (0..).map_while(|index| config.listener(index, certificates.listener(index)));
+    for spec in specs {
         let (doors, asked) = Doors::new();
         let mut listener = Listener::bind(&spec).await?;
         if config.upstream.is_some() {
@@ -371,15 +362,6 @@ fn route_config(config: &Config, cluster_id: &str) -> route::Config {
         frame_bytes_max: size(config.limits.frame_bytes),
         fetch_bytes_max: size(config.limits.frame_bytes),
     }
-}
-
-fn upstream(config: &Config, certificates: &InUse, metrics: &Metrics) -> Option<Upstream> {
-    let to = config.upstream.as_ref()?;
-    let address = |to: &config::HostPort| Address { host: to.host.clone(), port: to.port };
-    let bootstrap = to.bootstrap.iter().map(address).collect();
-    let frame_bytes_max = size(config.limits.frame_bytes);
-    let upstream = Upstream::new(bootstrap, to.connect_timeout, frame_bytes_max, metrics.clone());
-    Some(upstream.with_tls(certificates.upstream()))
 }
 
 /// The same node id at every start of one cluster.

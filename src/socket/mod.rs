@@ -14,7 +14,7 @@ mod pem;
 mod server_tls;
 mod validity;
 
-pub use client_tls::ClientTls;
+pub use client_tls::{ClientTls, PeerSeen};
 pub use error::{AcceptError, ConnectError, refused_by_peer};
 pub use halves::{READ_BYTES, ReadHalf, WriteHalf, plain};
 pub use pem::FileProblem;

@@ -13,6 +13,7 @@ mod error;
 mod health;
 mod link;
 mod reading;
+mod survey;
 mod view;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,10 +27,11 @@ pub use error::UpstreamError;
 use health::Health;
 pub use link::{Arrived, Link, LinkReader, LinkWriter, Turn};
 use reading::Own;
+pub use survey::{BrokerSeen, ClusterSeen, Login, Reached, Served, Survey};
 pub use view::Address;
 use view::View;
 
-use crate::socket::{ClientTls, ReadHalf, WriteHalf, plain};
+use crate::socket::{ClientTls, ConnectError, ReadHalf, WriteHalf, plain};
 
 /// The cluster in front of which this sidecar stands.
 #[derive(Debug)]
@@ -136,17 +138,26 @@ impl Upstream {
     }
 
     async fn open(&self, address: &Address) -> Result<(ReadHalf, WriteHalf), UpstreamError> {
-        let failed = |cause| UpstreamError::Connect { address: address.to_string(), cause };
-        let connecting = TcpStream::connect((address.host.as_str(), address.port));
-        let stream = connecting.await.map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
-        let Some(tls) = self.tls.as_ref().map(|tls| tls.borrow().clone()) else {
-            return Ok(plain(stream));
-        };
-        tls.connect(&address.host, stream)
-            .await
-            .map_err(|cause| UpstreamError::Handshake { address: address.to_string(), cause })
+        let stream = connect(address).await?;
+        let Some(tls) = self.tls() else { return Ok(plain(stream)) };
+        tls.connect(&address.host, stream).await.map_err(|cause| no_tls(address, cause))
     }
+
+    fn tls(&self) -> Option<ClientTls> {
+        self.tls.as_ref().map(|tls| tls.borrow().clone())
+    }
+}
+
+async fn connect(address: &Address) -> Result<TcpStream, UpstreamError> {
+    let failed = |cause| UpstreamError::Connect { address: address.to_string(), cause };
+    let connecting = TcpStream::connect((address.host.as_str(), address.port));
+    let stream = connecting.await.map_err(failed)?;
+    stream.set_nodelay(true).map_err(failed)?;
+    Ok(stream)
+}
+
+fn no_tls(address: &Address, cause: ConnectError) -> UpstreamError {
+    UpstreamError::Handshake { address: address.to_string(), cause }
 }
 
 #[cfg(test)]

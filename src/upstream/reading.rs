@@ -17,9 +17,9 @@ use crate::wire::batch::{Batch, RawRecord, find_record};
 use crate::wire::{Api, RequestHead, ResponseError};
 
 /// What we call ourselves to brokers.
-const CLIENT_ID: &str = "reprise";
+pub(super) const CLIENT_ID: &str = "reprise";
 /// The first Metadata that can be told not to create topics; Kafka 2.1 and 4.x both serve it.
-const METADATA: i16 = 4;
+pub(super) const METADATA: i16 = 4;
 /// The oldest Fetch of Kafka 4.x, served since 1.0.
 const FETCH: i16 = 4;
 /// A batch is answered whole even when it is larger; it unpacks to at most this.
@@ -115,7 +115,7 @@ impl Upstream {
     }
 }
 
-fn head(api: Api, version: i16) -> RequestHead {
+pub(super) fn head(api: Api, version: i16) -> RequestHead {
     RequestHead {
         api,
         api_key: api.key(),
