@@ -6,10 +6,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Output};
 
 use reprise::admin::{
-    self, DeadLetter, GroupView, MemberView, Options, Overview, PolicyView, Readiness, RetryView,
-    Source, Unavailable,
+    self, Brought, DeadLetter, Drain, ExportCounts, GroupView, MemberView, Options, Overview,
+    PolicyView, Portable, Readiness, RetryView, Source, Unavailable,
 };
 use reprise::observe::{GroupGauges, Metrics};
+use reprise::retry::ExportStep;
 use serde_json::Value;
 
 /// Two groups, five retries in the first, three dead letters in each.
@@ -95,6 +96,26 @@ impl Source for Fake {
     ) -> Result<Option<DeadLetter>, Unavailable> {
         Ok(self.dead_letters(group, None, 9).await?.into_iter().find(|d| d.offset == offset))
     }
+    async fn drain(&self) -> Result<Drain, Unavailable> {
+        Ok(Drain { pending: 5, ..Drain::default() })
+    }
+    fn cluster_id(&self) -> String {
+        "here".into()
+    }
+    async fn portable(
+        &self,
+        _: &str,
+        _: Option<u64>,
+        _: usize,
+    ) -> Result<Vec<Portable>, Unavailable> {
+        Ok(Vec::new())
+    }
+    async fn export(&self, _: ExportStep, ids: Vec<u64>) -> Result<ExportCounts, Unavailable> {
+        Ok(ExportCounts { left: ids, ..ExportCounts::default() })
+    }
+    async fn import(&self, _: String, entries: Vec<Portable>) -> Result<Vec<Brought>, Unavailable> {
+        Ok(vec![Brought::Imported; entries.len()])
+    }
     async fn gauges(&self) -> Result<Vec<GroupGauges>, Unavailable> {
         Ok(vec![GroupGauges { group: "shop".into(), parked: 2, ..GroupGauges::default() }])
     }
@@ -161,6 +182,7 @@ fn probes_and_figures_answer_and_unready_is_503_only_when_nothing_can_be_served(
         assert_eq!(json(at, "/version")["name"], "reprise");
         assert_eq!(json(at, "/config")["node_id"], 1);
         assert_eq!(json(at, "/api/v1/overview")["groups"], 2);
+        assert_eq!(json(at, "/drain")["pending"], 5);
         let (_, metrics) = get(at, "/metrics");
         assert!(metrics.contains("reprise_ready 1"), "{metrics}");
         assert!(metrics.contains(r#"reprise_records_parked{group="shop"} 2"#), "{metrics}");
@@ -230,6 +252,56 @@ fn what_is_not_there_not_allowed_or_not_understood_is_said() {
         }
         let foreign = "GET /config HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
         assert_eq!(raw(at, foreign).0, 403);
+    });
+}
+
+fn post(address: SocketAddr, path: &str, headers: &str, body: &str) -> (u16, String) {
+    let length = body.len();
+    raw(
+        address,
+        &format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\nConnection: close\r\n{headers}\r\n{body}"
+        ),
+    )
+}
+
+#[test]
+fn a_change_is_a_post_of_what_is_understood_from_no_page_of_elsewhere() {
+    with_admin(Fake::default(), Options { show_payloads: true, ..Options::default() }, |at| {
+        let (export, import) = ("/api/v1/retries/export", "/api/v1/retries/import");
+        let step = r#"{"source":"here","step":"begin","ids":[7]}"#;
+        let (status, answer) = post(at, export, "", step);
+        assert_eq!((status, answer.contains(r#""left":[7]"#)), (200, true), "{answer}");
+        let foreign = "Sec-Fetch-Site: cross-site\r\n";
+        assert_eq!(post(at, export, foreign, step).0, 403);
+        assert_eq!(post(at, export, "Origin: http://evil.example\r\n", step).0, 403);
+        for (bad, status) in [
+            ("", 400),
+            ("[]", 422),
+            (r#"{"source":"here","step":"now","ids":[]}"#, 422),
+            (r#"{"source":"here","step":"end","ids":[-1]}"#, 422),
+            (r#"{"source":"there","step":"end","ids":[1]}"#, 409),
+        ] {
+            assert_eq!(post(at, export, "", bad).0, status, "{bad}");
+        }
+        let many = format!(r#"{{"source":"here","step":"end","ids":[1{}]}}"#, ",1".repeat(1000));
+        assert_eq!(post(at, export, "", &many).0, 400);
+        assert_eq!(post(at, import, "", r#"{"source":"there","entries":[]}"#).0, 200);
+        for (bad, status) in [
+            (r#"{"source":"here","entries":[]}"#, 409),
+            (r#"{"source":"","entries":[]}"#, 400),
+            (r#"{"source":"there","entries":[{"id":1}]}"#, 422),
+        ] {
+            assert_eq!(post(at, import, "", bad).0, status, "{bad}");
+        }
+        assert_eq!(get(at, import).0, 405);
+        assert_eq!(get(at, export).0, 400, "of which group?");
+        assert_eq!(get(at, "/api/v1/retries/export?group=shop").0, 200);
+    });
+    with_admin(Fake::default(), Options::default(), |at| {
+        let (status, said) = get(at, "/api/v1/retries/export?group=shop");
+        assert_eq!((status, said.contains("admin.payloads")), (403, true), "{said}");
     });
 }
 

@@ -132,6 +132,7 @@ fn sigterm_goes_on_serving_new_connections_too_until_the_last_client_has_left() 
         late = TcpStream::connect(sidecar.kafka).unwrap();
     }
     assert!(is_answered(&mut late) && is_answered(&mut first));
+    assert!(sidecar.get("/drain").contains("\"draining\":true"));
     assert!(sidecar.child.try_wait().unwrap().is_none(), "two clients are still here");
     drop((first, late));
     assert_eq!(sidecar.ended(), 0);

@@ -1,5 +1,6 @@
 //! Who may read groups and records: a page from elsewhere in a browser may not (DNS rebinding),
-//! and callers from other hosts need the token when there is one.
+//! and callers from other hosts need the token when there is one. Who may change anything: callers
+//! on this host, and those with the token.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +10,7 @@ use super::Options;
 use super::answer::Refusal;
 
 /// Paths anyone may ask: probes and figures hold no record.
-const OPEN: [&str; 6] = ["/", "/livez", "/readyz", "/startupz", "/metrics", "/version"];
+const OPEN: [&str; 7] = ["/", "/livez", "/readyz", "/startupz", "/metrics", "/version", "/drain"];
 
 /// Judges one request.
 pub(super) fn judge(
@@ -30,10 +31,8 @@ pub(super) fn judge(
             format!("the host {host:?} is not served here; use the address or localhost"),
         ));
     }
-    let near = peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback());
-    let Some(token) = options.token.as_deref().filter(|_| !near) else { return Ok(()) };
-    let given = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-    if given.is_some_and(|given| same(given.trim().as_bytes(), token.as_bytes())) {
+    let near = peer.is_none_or(is_near);
+    if near || options.token.is_none() || has_token(options, headers) {
         return Ok(());
     }
     Err(Refusal::new(
@@ -41,6 +40,44 @@ pub(super) fn judge(
         "callers from other hosts must send Authorization: Bearer and the token of \
          admin.token_file",
     ))
+}
+
+/// Judges a request that may change something, once [`judge`] let it pass.
+pub(super) fn judge_change(
+    options: &Options,
+    changes: bool,
+    headers: &HeaderMap,
+    peer: Option<SocketAddr>,
+) -> Result<(), Refusal> {
+    if !changes {
+        return Ok(());
+    }
+    // A browser says which page a request comes from; what is no browser says neither.
+    let site = headers.get("sec-fetch-site");
+    if site.is_some_and(|site| site != "same-origin" && site != "none")
+        || site.is_none() && headers.contains_key(header::ORIGIN)
+    {
+        return Err(Refusal::new(StatusCode::FORBIDDEN, "a page from elsewhere changes nothing"));
+    }
+    if peer.is_some_and(is_near) || has_token(options, headers) {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        StatusCode::FORBIDDEN,
+        "changes are taken from this host, and from callers with Authorization: Bearer and the \
+         token of admin.token_file",
+    ))
+}
+
+fn is_near(peer: SocketAddr) -> bool {
+    peer.ip().to_canonical().is_loopback()
+}
+
+fn has_token(options: &Options, headers: &HeaderMap) -> bool {
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let given = given.and_then(|value| value.strip_prefix("Bearer "));
+    let (Some(given), Some(token)) = (given, options.token.as_deref()) else { return false };
+    same(given.trim().as_bytes(), token.as_bytes())
 }
 
 /// `localhost`, any address, or a name that was configured.
@@ -85,6 +122,30 @@ mod tests {
             assert_eq!(status(&options, "/api/v1/groups", &[("host", host)], near), 403, "{host}");
             assert_eq!(status(&options, "/readyz", &[("host", host)], near), 200, "{host}");
         }
+    }
+
+    #[test]
+    fn changes_are_taken_from_this_host_or_with_the_token_and_from_no_page_of_elsewhere() {
+        let secret = Options { token: Some("t0ken".into()), ..Options::default() };
+        let (near, far) = ("127.0.0.1:1", "10.0.0.7:1");
+        let may = |options: &Options, name: Option<(&'static str, &str)>, peer: &str| {
+            let pair = name.map(|(name, value)| {
+                (header::HeaderName::from_static(name), value.parse().unwrap())
+            });
+            let headers = HeaderMap::from_iter(pair);
+            judge_change(options, true, &headers, Some(peer.parse().unwrap())).is_ok()
+        };
+        assert!(may(&Options::default(), None, near) && !may(&Options::default(), None, far));
+        let bearer = Some(("authorization", "Bearer t0ken"));
+        assert!(may(&secret, bearer, far) && !may(&Options::default(), bearer, far));
+        assert!(!may(&secret, None, far) && may(&secret, None, near));
+        for (site, taken) in [("same-origin", true), ("none", true), ("cross-site", false)] {
+            assert_eq!(may(&secret, Some(("sec-fetch-site", site)), near), taken, "{site}");
+        }
+        assert!(!may(&secret, Some(("origin", "http://evil.example")), near));
+        let (options, nothing) = (Options::default(), HeaderMap::new());
+        assert!(judge_change(&options, true, &nothing, None).is_err(), "nobody knows who asks");
+        assert!(judge_change(&options, false, &nothing, None).is_ok());
     }
 
     #[test]

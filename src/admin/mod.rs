@@ -1,10 +1,13 @@
-//! HTTP: probes, metrics, JSON API. Every route reads; none changes anything.
+//! HTTP: probes, metrics, JSON API. A GET only reads; what changes anything is a POST.
 
 mod answer;
 mod api;
+mod base64;
 mod guard;
+mod moving;
 mod page;
 mod payload;
+mod portable;
 mod source;
 mod view;
 
@@ -13,35 +16,41 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::observe::Metrics;
 use answer::{Refusal, json_answer, text_answer};
 
+pub use base64::Base64;
+pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
 pub use source::{Source, Unavailable};
 pub use view::{
-    DeadLetter, ForwardView, GroupView, LevelView, MemberView, OffsetView, Overview, PolicyView,
-    Readiness, RetryView,
+    DeadLetter, Drain, DrainGroup, ForwardView, GroupView, LevelView, MemberView, OffsetView,
+    Overview, PolicyView, Readiness, RetryView,
 };
 
 /// Everything there is, for whoever asks for something else.
-const ROUTES: [&str; 12] = [
+const ROUTES: [&str; 16] = [
     "/livez",
     "/readyz",
     "/startupz",
     "/metrics",
     "/version",
     "/config",
+    "/drain",
     "/api/v1/overview",
     "/api/v1/groups?group=&limit=&after=",
     "/api/v1/groups/{group}",
     "/api/v1/retries?group=&topic=&reason=&state=&limit=&after=",
+    "/api/v1/retries/export?group=&topic=&reason=&state=&limit=&after=",
+    "POST /api/v1/retries/export",
+    "POST /api/v1/retries/import",
     "/api/v1/dead-letters?group=&topic=&reason=&limit=&after=",
     "/api/v1/dead-letters/{group}/{offset}",
 ];
@@ -86,10 +95,16 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/metrics", get(metrics_text::<S>))
         .route("/version", get(version))
         .route("/config", get(config::<S>))
+        .route("/drain", get(drain::<S>))
         .route("/api/v1/overview", get(api::overview::<S>))
         .route("/api/v1/groups", get(api::groups::<S>))
         .route("/api/v1/groups/{group}", get(api::group::<S>))
         .route("/api/v1/retries", get(api::retries::<S>))
+        .route("/api/v1/retries/export", get(moving::export::<S>).post(moving::step::<S>))
+        .route(
+            "/api/v1/retries/import",
+            post(moving::import::<S>).layer(DefaultBodyLimit::max(moving::IMPORT_BYTES_MAX)),
+        )
         .route("/api/v1/dead-letters", get(api::dead_letters::<S>))
         .route("/api/v1/dead-letters/{group}/{offset}", get(api::dead_letter::<S>))
         .fallback(unknown)
@@ -104,7 +119,11 @@ async fn guarded<S: Source>(
     next: Next,
 ) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
-    match guard::judge(&admin.options, request.uri().path(), request.headers(), peer) {
+    let (path, headers) = (request.uri().path(), request.headers());
+    let changes = !request.method().is_safe();
+    let judged = guard::judge(&admin.options, path, headers, peer)
+        .and_then(|()| guard::judge_change(&admin.options, changes, headers, peer));
+    match judged {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     }
@@ -153,14 +172,16 @@ async fn config<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
     json_answer(StatusCode::OK, &admin.source.config())
 }
 
+async fn drain<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Result<Response, Refusal> {
+    Ok(json_answer(StatusCode::OK, &admin.source.drain().await?))
+}
+
 async fn unknown(request: Request) -> Response {
     let says = format!("there is no {} here", request.uri().path());
     json_answer(StatusCode::NOT_FOUND, &json!({ "error": says, "routes": ROUTES }))
 }
 
 async fn not_allowed(method: Method) -> Response {
-    let says = format!("{method} is not served here: every route only reads, with GET");
-    let mut response = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, says).into_response();
-    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("GET, HEAD"));
-    response
+    let says = format!("{method} is not served here; what is, is listed at /");
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, says).into_response()
 }

@@ -2,15 +2,17 @@
 
 use std::future::Future;
 
-use super::view::{DeadLetter, GroupView, Overview, Readiness, RetryView};
+use super::portable::{Brought, ExportCounts, Portable};
+use super::view::{DeadLetter, Drain, GroupView, Overview, Readiness, RetryView};
 use crate::observe::GroupGauges;
+use crate::retry::ExportStep;
 
 /// The part that was asked does not answer (any more).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(pub String);
 
-/// Reads the state of the sidecar; never changes it.
+/// Reads the state of the sidecar; `export` and `import` alone change it.
 ///
 /// Lists are asked for piece by piece: `after` is the last item of the piece before, the answer
 /// holds at most `limit` items and fewer only at the end.
@@ -55,6 +57,35 @@ pub trait Source: Send + Sync + 'static {
         group: &str,
         offset: i64,
     ) -> impl Future<Output = Result<Option<DeadLetter>, Unavailable>> + Send;
+
+    /// What is pending, and whether the sidecar is on its way out.
+    fn drain(&self) -> impl Future<Output = Result<Drain, Unavailable>> + Send;
+
+    /// The cluster id of this sidecar: with the number of an entry its identity anywhere.
+    fn cluster_id(&self) -> String;
+
+    /// Entries of a group that wait or are set aside, with their bytes, by id, those after the id
+    /// `after`. Bounded in bytes too: only no entry at all is the end.
+    fn portable(
+        &self,
+        group: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<Portable>, Unavailable>> + Send;
+
+    /// A step of moving entries to another sidecar; durable on return.
+    fn export(
+        &self,
+        step: ExportStep,
+        ids: Vec<u64>,
+    ) -> impl Future<Output = Result<ExportCounts, Unavailable>> + Send;
+
+    /// Takes entries of the sidecar `source`, one outcome each; durable on return.
+    fn import(
+        &self,
+        source: String,
+        entries: Vec<Portable>,
+    ) -> impl Future<Output = Result<Vec<Brought>, Unavailable>> + Send;
 
     /// The gauges of every group, read at each scrape.
     fn gauges(&self) -> impl Future<Output = Result<Vec<GroupGauges>, Unavailable>> + Send;

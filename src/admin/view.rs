@@ -38,10 +38,52 @@ pub struct Overview {
     pub inflight: u64,
     /// Due retries with no subscriber, in all groups.
     pub parked: u64,
+    /// Retries set aside for another sidecar, in all groups.
+    pub exported: u64,
     /// Dead letters kept, in all groups.
     pub dead_letters: u64,
     /// Bytes of the journal on disk.
     pub journal_bytes: u64,
+}
+
+/// What is pending before a sidecar goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Drain {
+    /// It was told to stop and serves until the last client has left.
+    pub draining: bool,
+    /// Open client connections.
+    pub connections: u64,
+    /// Failed records that lie here and nowhere else: waiting, handed out, held or set aside.
+    pub pending: u64,
+    /// Dead letters that lie here and nowhere else.
+    pub dead_letters: u64,
+    /// When the next one comes back, Unix ms; absent when none waits.
+    pub next_due_ms: Option<i64>,
+    /// Groups with something pending or dead letters, by name; at most 1000.
+    pub groups: Vec<DrainGroup>,
+    /// Such groups that are not listed.
+    pub more_groups: u64,
+}
+
+/// The part of one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DrainGroup {
+    /// Its id.
+    pub group: String,
+    /// Retries whose delay runs, that are due, or that are parked.
+    pub waiting: u64,
+    /// Those of them that are due with no subscriber here.
+    pub parked: u64,
+    /// Retries handed out and not settled.
+    pub inflight: u64,
+    /// Exhausted records held until the dead letters have room.
+    pub held: u64,
+    /// Retries set aside for another sidecar.
+    pub exported: u64,
+    /// Dead letters kept.
+    pub dead_letters: u64,
+    /// When its next one comes back, Unix ms; absent when none waits.
+    pub next_due_ms: Option<i64>,
 }
 
 /// One consumer group.
@@ -76,6 +118,8 @@ pub struct GroupView {
     pub parked: u64,
     /// Exhausted records held until the dead letters have room.
     pub held: u64,
+    /// Retries set aside for another sidecar.
+    pub exported: u64,
     /// Dead letters kept.
     pub dead_letters: u64,
     /// Their bytes.
@@ -166,7 +210,7 @@ pub struct RetryView {
     pub group: String,
     /// `<topic>-<partition>@<offset>` of the record as produced; absent when it has none.
     pub origin: Option<String>,
-    /// `waiting`, `ready`, `inflight`, `parked` or `held`.
+    /// `waiting`, `ready`, `inflight`, `parked`, `held` or `exported`.
     pub state: String,
     /// Failures charged so far.
     pub reconsume_times: u32,
@@ -237,6 +281,14 @@ impl GroupView {
         }
         if !self.policy.keep_dead_letters {
             self.advice.push("exhausted records are dropped: dead_letters.keep is off".to_owned());
+        }
+        if self.exported > 0 {
+            let records = if self.exported == 1 { "record is" } else { "records are" };
+            self.advice.push(format!(
+                "{} failed {records} set aside for another sidecar and delivered to nobody here: \
+                 `reprise retry export --end` when they are there, `--undo` to keep them",
+                self.exported
+            ));
         }
         self.advice.extend(self.room());
         self.advice.extend(self.forward.as_ref().and_then(ForwardView::advice));

@@ -1,18 +1,12 @@
-//! `check`, `config show` and `config sample`.
+//! `config show` and `config sample`.
 
 use std::io::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::exit::{Exit, Failure, complain};
+use super::exit::{Exit, Failure};
 use super::serve::ConfigSource;
 use crate::config::SAMPLE;
-
-#[derive(Debug, Args)]
-pub(super) struct CheckArgs {
-    #[command(flatten)]
-    source: ConfigSource,
-}
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
@@ -35,15 +29,6 @@ pub(super) struct ShowArgs {
 enum Written {
     Yaml,
     Json,
-}
-
-pub(super) fn check(args: &CheckArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let loaded = args.source.load()?;
-    for warning in &loaded.warnings {
-        complain(&format!("warning: {warning}"));
-    }
-    writeln!(out, "{}: ok", args.source.name())?;
-    Ok(())
 }
 
 pub(super) fn run(command: &ConfigCommand, out: &mut dyn Write) -> Result<(), Failure> {

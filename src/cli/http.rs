@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client for GETs to the admin port.
+//! A small HTTP/1.1 client for the admin port.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -30,9 +30,18 @@ pub(super) struct AdminAt {
 impl AdminAt {
     /// GETs a path and reads JSON; anything but 200 is a failure with the sidecar's own sentence.
     pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.ask("GET", path, &[])
+    }
+
+    /// POSTs JSON and reads JSON, alike.
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.ask("POST", path, body.to_string().as_bytes())
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<Value, Failure> {
         let admin = self.admin.strip_prefix("http://").unwrap_or(&self.admin);
         let admin = admin.trim_end_matches('/');
-        let answer = self.exchange(admin, path)?;
+        let answer = self.exchange(admin, method, path, body)?;
         let strange = || {
             let says = format!("{admin} does not answer like a reprise admin port; see --admin");
             Failure::new(Exit::Failed, says)
@@ -44,7 +53,7 @@ impl AdminAt {
         }
         let exit = match status {
             404 => Exit::NothingMatched,
-            401 | 403 => Exit::Refused,
+            401 | 403 | 409 => Exit::Refused,
             400 => Exit::Usage,
             _ => Exit::Failed,
         };
@@ -52,7 +61,13 @@ impl AdminAt {
         Err(Failure::new(exit, says))
     }
 
-    fn exchange(&self, admin: &str, path: &str) -> Result<Vec<u8>, Failure> {
+    fn exchange(
+        &self,
+        admin: &str,
+        method: &str,
+        path: &str,
+        body: &[u8],
+    ) -> Result<Vec<u8>, Failure> {
         let token = match &self.token_file {
             None => String::new(),
             Some(file) => {
@@ -64,11 +79,17 @@ impl AdminAt {
             }
         };
         let mut socket = connect(admin)?;
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n{token}\r\n");
+        let what = match body.len() {
+            0 => String::new(),
+            n => format!("Content-Type: application/json\r\nContent-Length: {n}\r\n"),
+        };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n{token}{what}\r\n"
+        );
         let mut answer = Vec::new();
         socket
             .write_all(request.as_bytes())
+            .and_then(|()| socket.write_all(body))
             .and_then(|()| socket.take(ANSWER_BYTES_MAX).read_to_end(&mut answer))
             .map_err(|e| Failure::new(Exit::Failed, format!("{admin} stopped answering: {e}")))?;
         Ok(answer)

@@ -1,10 +1,13 @@
 //! One file per subcommand: flags in, data on stdout, everything else on stderr, an exit code out.
 
+mod check;
 mod config;
 mod dlq;
 mod exit;
+mod export;
 mod group;
 mod http;
+mod import;
 mod log;
 mod retry;
 mod serve;
@@ -20,7 +23,8 @@ use clap::{Parser, Subcommand};
 pub use exit::Exit;
 pub use serve::ServeArgs;
 
-use config::{CheckArgs, ConfigCommand};
+use check::CheckArgs;
+use config::ConfigCommand;
 use dlq::DlqCommand;
 use exit::Failure;
 use group::GroupCommand;
@@ -45,7 +49,7 @@ struct Cli {
 enum Command {
     /// Run the sidecar.
     Serve(ServeArgs),
-    /// Tell whether a configuration is valid; every problem at once.
+    /// Tell whether a configuration is valid; with --connect whether it would work here.
     Check(CheckArgs),
     /// Show the configuration in force, or the shipped file.
     #[command(subcommand)]
@@ -88,7 +92,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Next {
     let out = &mut std::io::stdout().lock();
     let result = match cli.command {
         Command::Serve(args) => return Next::Serve(args),
-        Command::Check(args) => config::check(&args, out),
+        Command::Check(args) => check::run(&args, out),
         Command::Config(command) => config::run(&command, out),
         Command::Dlq(command) => dlq::run(&command, out),
         Command::Retry(command) => retry::run(&command, out),

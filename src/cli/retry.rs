@@ -1,10 +1,12 @@
-//! `retry list`.
+//! `retry list`, `retry export` and `retry import`.
 
 use std::io::Write;
 
 use clap::{Args, Subcommand};
 
 use super::exit::Failure;
+use super::export::{self, ExportArgs};
+use super::import::{self, ImportArgs};
 use super::show::{Column, Filter, Reading, cell, moment};
 
 const COLUMNS: [Column; 9] = [
@@ -23,6 +25,10 @@ const COLUMNS: [Column; 9] = [
 pub(super) enum RetryCommand {
     /// Failed records on their way back.
     List(ListArgs),
+    /// Write what waits, records included, as JSON lines; and take it off a sidecar that goes.
+    Export(ExportArgs),
+    /// Bring what another sidecar has exported; counts and due times are kept.
+    Import(ImportArgs),
 }
 
 #[derive(Debug, Args)]
@@ -30,14 +36,18 @@ pub(super) struct ListArgs {
     #[command(flatten)]
     filter: Filter,
     /// Only this state.
-    #[arg(long, value_parser = ["waiting", "ready", "inflight", "parked", "held"])]
+    #[arg(long, value_parser = ["waiting", "ready", "inflight", "parked", "held", "exported"])]
     state: Option<String>,
     #[command(flatten)]
     reading: Reading,
 }
 
 pub(super) fn run(command: &RetryCommand, out: &mut dyn Write) -> Result<(), Failure> {
-    let RetryCommand::List(ListArgs { filter, state, reading }) = command;
+    let ListArgs { filter, state, reading } = match command {
+        RetryCommand::List(args) => args,
+        RetryCommand::Export(args) => return export::run(args, out),
+        RetryCommand::Import(args) => return import::run(args, out),
+    };
     let mut query = filter.query();
     query.extend(state.clone().map(|state| ("state", state)));
     reading.list(out, "/api/v1/retries", &query, filter.limit, &COLUMNS)

@@ -102,27 +102,37 @@ impl Reading {
         query: &[(&str, String)],
         limit: u64,
     ) -> Result<Vec<Value>, Failure> {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut items: Vec<Value> = Vec::new();
-        let mut after: Option<String> = None;
-        while items.len() < limit {
-            let page = PAGE.min(limit - items.len());
-            let mut url = format!("{path}?limit={page}");
-            let after_pair = after.iter().map(|after| ("after", after));
-            for (name, value) in query.iter().map(|(n, v)| (*n, v)).chain(after_pair) {
-                url.extend(["&", name, "=", &encoded(value)]);
-            }
-            let mut answer = self.at.get(&url)?;
-            if let Some(Value::Array(more)) = answer.get_mut("items").map(Value::take) {
-                items.extend(more);
-            }
-            after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
-            if after.is_none() {
-                break;
-            }
-        }
-        Ok(items)
+        items(&self.at, path, query, limit)
     }
+}
+
+/// The whole list at `path`, at most `limit` items.
+pub(super) fn items(
+    at: &AdminAt,
+    path: &str,
+    query: &[(&str, String)],
+    limit: u64,
+) -> Result<Vec<Value>, Failure> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut items: Vec<Value> = Vec::new();
+    let mut after: Option<String> = None;
+    while items.len() < limit {
+        let page = PAGE.min(limit - items.len());
+        let mut url = format!("{path}?limit={page}");
+        let after_pair = after.iter().map(|after| ("after", after));
+        for (name, value) in query.iter().map(|(n, v)| (*n, v)).chain(after_pair) {
+            url.extend(["&", name, "=", &encoded(value)]);
+        }
+        let mut answer = at.get(&url)?;
+        if let Some(Value::Array(more)) = answer.get_mut("items").map(Value::take) {
+            items.extend(more);
+        }
+        after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(items)
 }
 
 /// Writes items as a table under the titles of `columns`, as one JSON array or a line each.

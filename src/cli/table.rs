@@ -32,15 +32,16 @@ pub(super) fn render(titles: &[&str], rows: &[Vec<String>]) -> String {
 
 /// One line, no control characters (records come from anywhere; a terminal obeys escapes).
 pub(super) fn clean(cell: &str) -> String {
-    let mut out: String = cell
-        .chars()
-        .take(CELL_CHARS_MAX)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect();
+    let mut out = defused(&cell.chars().take(CELL_CHARS_MAX).collect::<String>());
     if cell.chars().nth(CELL_CHARS_MAX).is_some() {
         out.push('…');
     }
     out
+}
+
+/// The same, of any length.
+pub(super) fn defused(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

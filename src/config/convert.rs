@@ -3,11 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Config, ConfigError, LaneChoice, Listener, ListenerTls, Retry, UpstreamTls};
+use super::{
+    Config, ConfigError, HostPort, LaneChoice, Listener, ListenerTls, Retry, UpstreamSasl,
+    UpstreamTls,
+};
+use tokio::sync::watch;
+
+use crate::client::ListenerSpec;
+use crate::clock::Clock;
 use crate::group::{ClassicConfig, ConsumerConfig};
 use crate::journal;
+use crate::model::GroupId;
+use crate::observe::Metrics;
 use crate::retry::{LevelTable, Policies, Policy};
-use crate::socket::{ClientTls, FileProblem, ServerTls};
+use crate::socket::{Budget, ClientTls, FileProblem, ServerTls};
+use crate::upstream::{Address, Upstream};
 use crate::wire::names::Templates;
 
 impl Config {
@@ -69,6 +79,40 @@ impl Config {
         let tls = self.upstream.as_ref().and_then(|upstream| upstream.tls.as_ref());
         let loaded = tls.map(UpstreamTls::load).transpose();
         loaded.map_err(|problems| of_files("upstream.tls", &problems))
+    }
+
+    /// The cluster to stand in front of; new connections trust what `tls` receives last.
+    pub fn cluster(
+        &self,
+        tls: Option<watch::Receiver<ClientTls>>,
+        budget: &Budget,
+        metrics: &Metrics,
+        clock: Clock,
+    ) -> Option<Upstream> {
+        let to = self.upstream.as_ref()?;
+        let address = |to: &HostPort| Address { host: to.host.clone(), port: to.port };
+        let bootstrap = to.bootstrap.iter().map(address).collect();
+        let frame_bytes_max = usize::try_from(self.limits.frame_bytes).unwrap_or(usize::MAX);
+        let (timeout, budget) = (to.connect_timeout, budget.clone());
+        let upstream = Upstream::new(bootstrap, timeout, frame_bytes_max, budget, metrics.clone());
+        let credentials = to.sasl.as_ref().map(UpstreamSasl::credentials);
+        Some(upstream.with_tls(tls).with_credentials(credentials, clock))
+    }
+
+    /// Where each listener is to be opened, in the order of the configuration.
+    pub fn listener(
+        &self,
+        index: usize,
+        tls: Option<watch::Receiver<ServerTls>>,
+    ) -> Option<ListenerSpec> {
+        let listener = self.listen.get(index)?;
+        Some(ListenerSpec {
+            host: listener.address.host.clone(),
+            port: listener.address.port,
+            advertised: listener.advertised.as_ref().map(|to| (to.host.clone(), to.port)),
+            group: listener.group.as_deref().map(GroupId::new),
+            tls,
+        })
     }
 
     /// The commit log, without a probe.

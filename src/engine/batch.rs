@@ -1,7 +1,7 @@
 //! How much a batch of nacks may bring into the log, known before anything of it is decided: it is
 //! one group there, and a group is bounded.
 
-use crate::engine::command::NackRequest;
+use crate::engine::command::{ImportRequest, NackRequest};
 use crate::engine::error::EngineError;
 use crate::engine::store::Store;
 use crate::model::GroupId;
@@ -24,7 +24,18 @@ pub(super) fn check(
         own.saturating_add(named_bytes(store, group, &nack.nack.named))
             .saturating_add(OVERHEAD_BYTES)
     });
-    let bytes = bytes.fold(0, u64::saturating_add);
+    judge(bytes.fold(0, u64::saturating_add))
+}
+
+/// The same for entries of another sidecar, each with its own record.
+pub(super) fn check_imports(entries: &[ImportRequest]) -> Result<(), EngineError> {
+    let bytes = entries.iter().map(|entry| {
+        u64::try_from(entry.record.len()).unwrap_or(u64::MAX).saturating_add(OVERHEAD_BYTES)
+    });
+    judge(bytes.fold(0, u64::saturating_add))
+}
+
+fn judge(bytes: u64) -> Result<(), EngineError> {
     if bytes > BYTES_MAX {
         return Err(EngineError::BatchTooLarge { bytes, most: BYTES_MAX });
     }

@@ -6,7 +6,9 @@ use tokio::sync::oneshot;
 use crate::engine::error::EngineError;
 use crate::engine::view::{EntryView, GroupView};
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, TopicName};
-use crate::retry::{Nack, NackOutcome, Reporter, SlotView};
+use crate::retry::{
+    ExportOutcome, ExportStep, Import, ImportOutcome, Nack, NackOutcome, Reporter, SlotView,
+};
 
 /// A reply and the sequence that must be durable before it is believed.
 pub(super) type Reply<T> = oneshot::Sender<Result<(T, u64), EngineError>>;
@@ -45,6 +47,28 @@ pub struct NackBatch {
     pub producer: Option<Producer>,
     /// One per record, in order.
     pub nacks: Vec<NackRequest>,
+}
+
+/// One entry of another sidecar.
+#[derive(Clone, Debug)]
+pub struct ImportRequest {
+    /// Its number there.
+    pub id: u64,
+    /// What is known of it.
+    pub import: Import,
+    /// Its record's stored form (`wire::batch::RawRecord`).
+    pub record: Bytes,
+}
+
+/// Entries of one group, brought from another sidecar.
+#[derive(Clone, Debug)]
+pub struct ImportBatch {
+    /// Whose.
+    pub group: GroupId,
+    /// The cluster id of the other sidecar: with the number an entry's identity.
+    pub source: String,
+    /// In any order.
+    pub entries: Vec<ImportRequest>,
 }
 
 /// What became of a nack batch.
@@ -145,6 +169,19 @@ pub(super) enum Command {
         up_to: i64,
         reply: Reply<u64>,
     },
+    /// Entries that wait or are set aside, by id, with the place of their bytes.
+    Portable {
+        group: GroupId,
+        after: Option<EntryId>,
+        limit: usize,
+        reply: Reply<Vec<TakenEntry>>,
+    },
+    Export {
+        step: ExportStep,
+        ids: Vec<EntryId>,
+        reply: Reply<Vec<ExportOutcome>>,
+    },
+    Import(ImportBatch, Reply<Vec<ImportOutcome>>),
     Policies(crate::retry::Policies),
     /// Housekeeping: forget silent producers, release what is gone, make a checkpoint.
     Keep(Reply<()>),

@@ -45,7 +45,8 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact, now: WallMs) {
 
 /// The fact that ended the entry, not a later note on it.
 fn settles(entry: &Entry, evidence: Evidence) -> bool {
-    entry.is_settled() && !matches!(evidence, Evidence::OriginCommit | Evidence::Reset)
+    let is_note = matches!(evidence, Evidence::OriginCommit | Evidence::Reset);
+    entry.is_settled() && !is_note && evidence != Evidence::ExportEnded
 }
 
 /// Exact delays and back-offs count as level 0.

@@ -19,7 +19,7 @@ use crate::engine::wakes::Wakes;
 use crate::journal::{Journal, NewEntry};
 use crate::model::{GroupId, Now};
 use crate::observe::Metrics;
-use crate::retry::{Answer, Fact, Fingerprint, Input, Machine, Output, Policies, Token};
+use crate::retry::{Answer, Fact, Fingerprint, Input, Machine, Output, Token};
 
 /// A thread that waits this long looks at the clock again, whatever the machine says.
 const SLEEP_MAX: Duration = Duration::from_mins(1);
@@ -85,7 +85,7 @@ impl Driver {
     /// Journals what the start itself decided (clock, delay tables) and tells what is committed.
     pub(super) fn settle(&mut self, seeds: Vec<Input>) {
         let (_, facts) = self.drain();
-        let mut settled = self.persist(&facts, &[], None);
+        let mut settled = self.persist(&facts, &[], Vec::new());
         for seed in seeds {
             settled = settled.and(self.ask(seed).map(|_| ()));
         }
@@ -139,30 +139,39 @@ impl Driver {
                 self.send(reply, answer);
             }
             Command::Leave { group, member } => {
-                if let Err(error) = self.ask(Input::Leave { group, member }) {
-                    tracing::warn!(%error, "a member's leaving could not be journalled");
-                }
+                self.hear(Input::Leave { group, member }, "a member's leaving");
             }
             Command::Silent { group, member } => {
-                if let Err(error) = self.ask(Input::Silent { group, member }) {
-                    tracing::warn!(%error, "a member's silence could not be journalled");
-                }
+                self.hear(Input::Silent { group, member }, "a member's silence");
             }
             Command::Aborted { group, up_to } => {
-                if let Err(error) = self.ask(Input::Aborted { group, up_to }) {
-                    tracing::warn!(%error, "an aborted transaction could not be journalled");
-                }
+                self.hear(Input::Aborted { group, up_to }, "an aborted transaction");
             }
             Command::Discard { topic, up_to, reply } => {
                 let gone = self.discard(&topic, up_to);
                 self.send(reply, gone);
             }
-            Command::Policies(policies) => self.policies(policies),
+            Command::Policies(policies) => self.hear(Input::Policies(policies), "new rules"),
+            Command::Export { step, ids, reply } => {
+                let answer = self.export(step, ids);
+                self.send(reply, answer);
+            }
+            Command::Import(batch, reply) => {
+                let answer = self.import(batch);
+                self.send(reply, answer);
+            }
             Command::Keep(reply) => {
                 let kept = self.keep();
                 self.send(reply, kept);
             }
             query => self.query(query),
+        }
+    }
+
+    /// News nobody waits for an answer to.
+    fn hear(&mut self, news: Input, what: &str) {
+        if let Err(error) = self.ask(news) {
+            tracing::warn!(%error, "{what} could not be journalled");
         }
     }
 
@@ -185,6 +194,10 @@ impl Driver {
             Command::Waiting { group, from, limit, reply } => {
                 let (total, entries) = self.machine.store().waiting(&group, from, limit);
                 self.send(reply, Ok(Snapshot { total, entries }));
+            }
+            Command::Portable { group, after, limit, reply } => {
+                let entries = self.machine.store().portable(&group, after, limit);
+                self.send(reply, Ok(entries));
             }
             Command::Groups { reply } => {
                 let now = self.clock.now().wall;
@@ -220,6 +233,7 @@ impl Driver {
             Some(Answer::Nacked(outcomes)) => {
                 let now = self.clock.now().wall;
                 let stamp = producer.map(|producer| self.stamps.record(&group, producer, now));
+                let stamp = stamp.into_iter().collect();
                 self.persist(&facts, &records, stamp)?;
                 self.see_room(&group);
                 Ok(NackReply::Taken(outcomes))
@@ -271,21 +285,15 @@ impl Driver {
         self.machine.store().failed().map_or(Ok(()), |why| Err(EngineError::Tables(why)))
     }
 
-    fn policies(&mut self, policies: Policies) {
-        if let Err(error) = self.ask(Input::Policies(policies)) {
-            tracing::warn!(%error, "the new rules could not be journalled");
-        }
-    }
-
     /// Tells the machine, journals what it decides.
     pub(super) fn ask(&mut self, input: Input) -> Result<Option<Answer>, EngineError> {
         self.usable()?;
         let (answer, facts) = self.handle(input);
-        self.persist(&facts, &[], None)?;
+        self.persist(&facts, &[], Vec::new())?;
         Ok(answer)
     }
 
-    fn handle(&mut self, input: Input) -> (Option<Answer>, Vec<Fact>) {
+    pub(super) fn handle(&mut self, input: Input) -> (Option<Answer>, Vec<Fact>) {
         let now = self.clock.now();
         self.machine.handle(now, input);
         self.drain()
@@ -304,23 +312,25 @@ impl Driver {
         (answer, facts)
     }
 
-    /// Appends the facts of one input: those of a nack batch as one atomic group; others, which
-    /// stand each for itself, in groups of bounded size.
+    /// Appends the facts of one input: those with records, or with entries more that must not be
+    /// parted from them, as one atomic group; others, which stand each for itself, in groups of
+    /// bounded size.
     ///
     /// **Invariant:** the machine has applied them already, so after a failure here its state is
     /// ahead of the log: nothing is believed, answered or kept any more until a restart has read
     /// the log again.
-    fn persist(
+    pub(super) fn persist(
         &mut self,
         facts: &[Fact],
         records: &[bytes::Bytes],
-        stamp: Option<NewEntry>,
+        more: Vec<NewEntry>,
     ) -> Result<(), EngineError> {
         self.usable()?;
-        let appended = if records.is_empty() && stamp.is_none() {
-            facts.chunks(GROUP_FACTS_MAX).try_for_each(|facts| self.append(facts, &[], None))
+        let appended = if records.is_empty() && more.is_empty() {
+            let mut groups = facts.chunks(GROUP_FACTS_MAX);
+            groups.try_for_each(|facts| self.append(facts, &[], Vec::new()))
         } else {
-            self.append(facts, records, stamp)
+            self.append(facts, records, more)
         };
         if let Err(error) = &appended {
             tracing::error!(%error, "the retry engine stops acknowledging until a restart");
@@ -333,9 +343,9 @@ impl Driver {
         &mut self,
         facts: &[Fact],
         records: &[bytes::Bytes],
-        stamp: Option<NewEntry>,
+        more: Vec<NewEntry>,
     ) -> Result<(), EngineError> {
-        let mut entries = Vec::with_capacity(facts.len() + 1);
+        let mut entries = Vec::with_capacity(facts.len() + more.len());
         for fact in facts {
             let store = self.machine.store();
             entries.push(new_entry(
@@ -348,7 +358,7 @@ impl Driver {
             )?);
         }
         let counted = entries.len();
-        entries.extend(stamp);
+        entries.extend(more);
         if entries.is_empty() {
             return Ok(());
         }
@@ -373,7 +383,7 @@ impl Driver {
             }
             self.machine.handle_timeout(now);
             let (_, facts) = self.drain();
-            if let Err(error) = self.persist(&facts, &[], None) {
+            if let Err(error) = self.persist(&facts, &[], Vec::new()) {
                 tracing::error!(%error, "a timeout could not be journalled");
             }
             for group in &looks {

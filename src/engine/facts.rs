@@ -29,7 +29,7 @@ impl Unwritten {
         self.0.extend(bodies.filter(|(_, body)| !body.is_empty()));
     }
 
-    fn body(&self, seq: u64) -> Option<Bytes> {
+    pub(super) fn body(&self, seq: u64) -> Option<Bytes> {
         self.0.get(&seq).cloned()
     }
 }

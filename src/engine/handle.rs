@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use tokio::sync::{Notify, oneshot};
 
 use crate::engine::command::{
-    Command, LaneSlot, NackBatch, NackReply, Reply, Snapshot, TakenEntry,
+    Command, ImportBatch, LaneSlot, NackBatch, NackReply, Reply, Snapshot, TakenEntry,
 };
 use crate::engine::error::EngineError;
 use crate::engine::render::{LaneRecord, Render};
@@ -14,7 +14,8 @@ use crate::engine::view::{DeadLetter, EntryView, GroupView};
 use crate::engine::wakes::Wakes;
 use crate::journal::{Bounds, Journal};
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, TopicName};
-use crate::retry::Policies;
+use crate::retry::{Entry, ExportOutcome, ExportStep, ImportOutcome, Policies};
+use crate::wire::batch::RawRecord;
 
 /// Asks the driver. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -174,6 +175,44 @@ impl Engine {
     /// Every group the engine knows, for people and metrics.
     pub async fn groups(&self) -> Result<Vec<GroupView>, EngineError> {
         self.ask_durably(|reply| Command::Groups { reply }).await
+    }
+
+    /// Entries of a group that wait or are set aside, by id, with their records: at most `limit`,
+    /// and no more than one beyond `bytes_max`.
+    pub async fn portable(
+        &self,
+        group: &GroupId,
+        after: Option<EntryId>,
+        limit: usize,
+        bytes_max: u64,
+    ) -> Result<Vec<(Entry, RawRecord)>, EngineError> {
+        let group = group.clone();
+        let located =
+            self.ask_durably(|reply| Command::Portable { group, after, limit, reply }).await?;
+        let (mut found, mut bytes) = (Vec::new(), 0_u64);
+        for TakenEntry { entry, payload, .. } in located {
+            let Some(at) = payload else { return Err(EngineError::PayloadLost(entry.id)) };
+            bytes = bytes.saturating_add(u64::from(at.len));
+            if bytes > bytes_max && !found.is_empty() {
+                break;
+            }
+            found.push((entry, RawRecord::parse(&self.journal.read(at)?.body)?));
+        }
+        Ok(found)
+    }
+
+    /// A step of moving entries to another sidecar; durable on return.
+    pub async fn export(
+        &self,
+        step: ExportStep,
+        ids: Vec<EntryId>,
+    ) -> Result<Vec<ExportOutcome>, EngineError> {
+        self.ask_durably(|reply| Command::Export { step, ids, reply }).await
+    }
+
+    /// Takes entries of another sidecar; durable on return.
+    pub async fn import(&self, batch: ImportBatch) -> Result<Vec<ImportOutcome>, EngineError> {
+        self.ask_durably(|reply| Command::Import(batch, reply)).await
     }
 
     /// What a group's dead letters take in the log; `None`: there are none.

@@ -16,3 +16,6 @@ pub(super) const SLOT: Kind = Kind(68);
 pub(super) const TABLES: Kind = Kind(69);
 /// How far the dead letters of a topic have gone to the cluster: head = the mark; key: the topic.
 pub(super) const FORWARDED: Kind = Kind(70);
+/// Which entries of another sidecar were brought here; key: a page of its
+/// entries, that sidecar.
+pub(super) const BROUGHT: Kind = Kind(71);

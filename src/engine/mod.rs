@@ -11,6 +11,7 @@
 //! **Invariant:** a hand-out's fact is durable before its bytes leave.
 
 mod batch;
+mod brought;
 mod command;
 mod count;
 mod discard;
@@ -28,7 +29,9 @@ mod store;
 mod view;
 mod wakes;
 
-pub use command::{LaneSlot, NackBatch, NackReply, NackRequest, Producer, TakenEntry};
+pub use command::{
+    ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest, Producer, TakenEntry,
+};
 pub use driver::Driver;
 pub use error::EngineError;
 pub use handle::{Engine, Taken};

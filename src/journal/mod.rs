@@ -30,6 +30,7 @@ mod index_file;
 mod keyed;
 mod live;
 mod mem_disk;
+mod place;
 mod probe;
 mod progress;
 mod read;
@@ -55,6 +56,7 @@ pub use entry::{
 pub use error::{AppendError, JournalError, OpenError, Poisoned, ReadError, TablesError};
 pub use handle::{Housekeeper, Journal};
 pub use mem_disk::MemDisk;
+pub use place::{Place, ephemeral};
 pub use probe::{Flushed, NoProbe, Probe};
 pub use real_disk::RealDisk;
 pub use repair::{Quarantined, repair};

@@ -87,6 +87,9 @@ mod tests {
                 assert!(record.member.is_some(), "what is inflight is with a member");
                 assert!(entry.expires.is_some(), "no hand-out stays open for ever");
             }
+            if entry.state.kind() == StateKind::Exported {
+                assert_eq!(entry.expires, None, "what is set aside waits for an operator");
+            }
             if entry.superseded {
                 assert_eq!(
                     entry.state.kind(),

@@ -85,7 +85,7 @@ pub enum State {
         /// When.
         at: WallMs,
     },
-    /// Exhausted in a group that keeps no dead letters.
+    /// Exhausted in a group that keeps no dead letters, or moved to another sidecar.
     Discarded {
         /// When.
         at: WallMs,
@@ -98,6 +98,18 @@ pub enum State {
         disposition: Disposition,
         /// Its end is one failure more.
         charged: bool,
+    },
+    /// Set aside for another sidecar: not handed out here until an operator ends it or gives it
+    /// back.
+    Exported {
+        /// When.
+        since: WallMs,
+        /// When it may be handed out, there or, given back, here.
+        due: WallMs,
+        /// The delay that led to `due`, in milliseconds.
+        delay_ms: u64,
+        /// Level in the delay table, as in [`State::Waiting`].
+        level: Option<u32>,
     },
 }
 
@@ -117,6 +129,8 @@ pub enum StateKind {
     Discarded,
     /// See [`State::Held`].
     Held,
+    /// See [`State::Exported`].
+    Exported,
 }
 
 /// Why a record is in its last state. The order is stored: append only.
@@ -176,6 +190,7 @@ impl State {
             Self::Dead { .. } => StateKind::Dead,
             Self::Discarded { .. } => StateKind::Discarded,
             Self::Held { .. } => StateKind::Held,
+            Self::Exported { .. } => StateKind::Exported,
         }
     }
 }
@@ -241,6 +256,12 @@ impl Entry {
     pub(super) fn handed_out(&mut self, lane: LaneOffset) {
         self.handouts = self.handouts.saturating_add(1);
         push_bounded(&mut self.lanes, lane, LANES_KEPT);
+    }
+
+    /// Keeps the latest of a list of failures that comes from elsewhere.
+    pub(super) fn remember(&mut self, history: Vec<(WallMs, Disposition)>) {
+        let surplus = history.len().saturating_sub(HISTORY_KEPT);
+        self.history = history.into_iter().skip(surplus).collect();
     }
 
     /// Puts down what the application said with a failure.

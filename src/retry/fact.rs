@@ -53,8 +53,8 @@ pub struct Cause {
     pub evidence: Evidence,
     /// When the machine saw it.
     pub at: WallMs,
-    /// Who brought it; `None` for time and for the machine's own doings. The text they gave is in
-    /// the entry.
+    /// Who brought it; `None` for time, for the machine's own doings and for operators. The text
+    /// they gave is in the entry.
     pub by: Option<Reporter>,
 }
 
@@ -84,6 +84,14 @@ pub enum Evidence {
     Rescheduled,
     /// The dead letters have room for a held record again, or are not kept any more.
     HeldEnded,
+    /// An operator set it aside for another sidecar.
+    Exported,
+    /// An operator says that the other sidecar has it.
+    ExportEnded,
+    /// An operator gave it back: it stays here.
+    ExportUndone,
+    /// An operator brought it from another sidecar.
+    Imported,
     /// The transaction that was to acknowledge the hand-out was aborted.
     Aborted,
 }
@@ -114,6 +122,10 @@ impl Evidence {
             Self::DeadLetterGone => "dead_letter_gone",
             Self::Rescheduled => "rescheduled",
             Self::HeldEnded => "held_ended",
+            Self::Exported => "exported",
+            Self::ExportEnded => "export_ended",
+            Self::ExportUndone => "export_undone",
+            Self::Imported => "imported",
             Self::Aborted => "aborted",
         }
     }

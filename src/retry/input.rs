@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClientId, EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName};
-use crate::retry::Policies;
+use crate::model::{ClientId, EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName, WallMs};
+use crate::retry::{Disposition, Policies};
 
 /// Ties an answer to its question; the engine chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,6 +112,24 @@ pub enum Input {
         /// Bytes, as the bound counts them.
         bytes: u64,
     },
+    /// An operator moves entries to another sidecar. Answered by `Answer::Exported`.
+    Export {
+        /// For the answer.
+        token: Token,
+        /// What becomes of them.
+        step: ExportStep,
+        /// Which.
+        ids: Vec<EntryId>,
+    },
+    /// An operator brings entries from another sidecar. Answered by `Answer::Imported`.
+    Import {
+        /// For the answer.
+        token: Token,
+        /// Whose.
+        group: GroupId,
+        /// In the order of their bytes.
+        imports: Vec<Import>,
+    },
     /// The configuration was read anew. Not answered.
     Policies(Policies),
 }
@@ -155,6 +173,48 @@ pub struct Want {
     pub level: Option<i32>,
     /// An exact delay; goes before a level that is not below 0.
     pub delay_ms: Option<u64>,
+}
+
+/// One step of moving entries away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportStep {
+    /// What waits is set aside: nobody gets it here.
+    Begin,
+    /// What was set aside is the other sidecar's now.
+    End,
+    /// What was set aside waits here again.
+    Undo,
+}
+
+/// An entry of another sidecar that waits, without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// Where the record was produced.
+    pub origin: Option<Origin>,
+    /// The group's committed offset has passed the origin.
+    pub passed: bool,
+    /// When it may be handed out.
+    pub due: WallMs,
+    /// The delay that led to `due`, in milliseconds.
+    pub delay_ms: u64,
+    /// Level in the delay table; `None` for an exact delay or a back-off.
+    pub level: Option<u32>,
+    /// Failures charged so far.
+    pub reconsume_times: u32,
+    /// The limit that was in force at its last failure.
+    pub max_reconsume_times: u32,
+    /// Times its bytes left for a member.
+    pub handouts: u32,
+    /// Time of the first failure.
+    pub first_failed: Option<WallMs>,
+    /// Time of the last failure.
+    pub last_failed: Option<WallMs>,
+    /// Why it waits.
+    pub disposition: Option<Disposition>,
+    /// The application's text.
+    pub reason: Option<String>,
+    /// Its last failures, latest last.
+    pub history: Vec<(WallMs, Disposition)>,
 }
 
 /// Where the bytes of a new entry would come from.

@@ -75,6 +75,8 @@ impl<S: Entries> Machine<S> {
             Input::Silent { group, member } => self.on_member_silent(&group, &member),
             Input::DeadLetterGone { id } => self.on_dead_letter_gone(id),
             Input::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
+            Input::Export { token, step, ids } => self.on_export(token, step, &ids),
+            Input::Import { token, group, imports } => self.on_import(token, &group, imports),
             Input::Policies(policies) => {
                 self.policies = policies;
                 self.room.hasten_all(now.wall);

@@ -9,7 +9,8 @@
 //!     ▲                     │ failed
 //!     │ due                 ▼
 //!     └────────────── Waiting (due) ── limit reached, or "do not retry" ──▶ Dead | Discarded
-//!                           └─── no room for dead letters ──▶ Held ──▲ room
+//!                           ├─── no room for dead letters ──▶ Held ──▲ room
+//!                           └─── an operator ──▶ Exported ──▶ Discarded, or back
 //! ```
 
 mod btree;
@@ -36,9 +37,11 @@ pub use codec::{CodecError, FACT_VERSION, decode_fact, encode_fact};
 pub use entries::{Counts, Entries, Marks, SlotRecord};
 pub use entry::{Disposition, Entry, State, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
-pub use input::{Bytes, Input, Nack, Named, Reporter, Token, Want};
+pub use input::{Bytes, ExportStep, Import, Input, Nack, Named, Reporter, Token, Want};
 pub use level::{DEFAULT_LEVELS, DELAY_MS_MAX, LevelError, LevelTable, LevelWarning, Next};
 pub use machine::{INFLIGHT_MAX, Machine, TAKE_MAX};
-pub use output::{Answer, BadNack, NackOutcome, Output, SlotView};
+pub use output::{
+    Answer, BadImport, BadNack, ExportOutcome, ImportOutcome, NackOutcome, Output, SlotView,
+};
 pub use policy::{CONSUME_TIMEOUT_MS, MAX_RECONSUME_TIMES, Policies, Policy};
 pub use verdict::{Named as NamedBy, Seen, Verdict, judge};

@@ -54,6 +54,46 @@ pub enum Answer {
     Slot(SlotView),
     /// All 65 536 slots of the group are held.
     NoSlot,
+    /// What a step of an export came to; one outcome each, in order.
+    Exported(Vec<ExportOutcome>),
+    /// What an import came to; one outcome each, in order.
+    Imported(Vec<ImportOutcome>),
+}
+
+/// What a step of an export did to one entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportOutcome {
+    /// The step was taken now.
+    Done,
+    /// It was so before.
+    Already,
+    /// It does not stand where the step begins: it is as it was.
+    Left,
+}
+
+/// What became of one entry that was brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportOutcome {
+    /// It waits here now.
+    Imported {
+        /// Its number here.
+        id: EntryId,
+    },
+    /// It is here, or was before: nothing changed.
+    Known,
+    /// It cannot be taken: nothing changed.
+    Refused(BadImport),
+}
+
+/// Why an entry cannot be brought here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadImport {
+    /// Nobody would ever get it.
+    #[error("the group has no retry topic here (lane: off)")]
+    NoLane,
+    /// Beyond every horizon.
+    #[error("its delay is longer than 366 days")]
+    DelayTooLong,
 }
 
 /// A slot as a member sees it.

@@ -56,6 +56,8 @@ pub(super) async fn relayed(
             response.brokers.push(broker);
         }
     }
-    response.brokers.push(node(router, conn));
+    if !router.node_clash() {
+        response.brokers.push(node(router, conn));
+    }
     Ok(response)
 }

@@ -18,8 +18,8 @@ use crate::route::convert::{text, topic_of, wire_topic};
 use crate::route::place::Place;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
-use crate::wire::RequestHead;
 use crate::wire::batch::LEADER_EPOCH;
+use crate::wire::{RequestHead, ResponseError};
 
 /// Before, an empty list asked for all topics; since, no list does.
 const NONE_IS_ALL_SINCE: i16 = 1;
@@ -90,6 +90,7 @@ pub(super) async fn relayed(
         router.names.of_cluster(cluster_id);
     }
     shadowed(router, &mut response);
+    readdress(router, conn, &mut response).await;
     if all {
         let names = router.names.listed().into_iter();
         ours.extend(names.map(|name| (Some(name.clone()), name)));
@@ -99,10 +100,12 @@ pub(super) async fn relayed(
             let mut topic = found(router, &name, &place);
             // A client that asked by the RocketMQ spelling looks for its own words in the answer.
             topic.name = asked.as_ref().map(wire_topic).or(topic.name);
+            if router.node_clash() {
+                topic.partitions.iter_mut().for_each(leaderless);
+            }
             response.topics.push(topic);
         }
     }
-    readdress(router, conn, &mut response).await;
     Ok(response)
 }
 
@@ -143,7 +146,16 @@ async fn readdress(router: &Router, conn: &Conn, response: &mut MetadataResponse
             response.brokers.push(broker);
         }
     }
-    response.brokers.push(node(router, conn));
+    if !router.node_clash() {
+        response.brokers.push(node(router, conn));
+    }
+}
+
+/// Nobody leads it at the moment: clients wait and ask again.
+fn leaderless(partition: &mut MetadataResponsePartition) {
+    partition.error_code = ResponseError::LeaderNotAvailable.code();
+    partition.leader_id = BrokerId(-1);
+    partition.isr_nodes.clear();
 }
 
 fn node(router: &Router, conn: &Conn) -> MetadataResponseBroker {

@@ -163,6 +163,11 @@ impl AnswerError {
 }
 
 impl Router {
+    /// A broker of the cluster has our node id. It keeps it: then our topics have no leader.
+    pub fn node_clash(&self) -> bool {
+        self.upstream.as_ref().is_some_and(|upstream| upstream.has_broker(self.config.node_id))
+    }
+
     /// Answers one request. What a Produce appends is appended when this returns; the future only
     /// waits until it is safe. Any other request does all its work in the future.
     pub fn answer<'a>(&'a self, conn: &'a Conn, head: RequestHead) -> Answering<'a> {

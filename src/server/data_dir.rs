@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-/// Linux file system magics (statfs(2)) of what does not outlive a pod.
-const TMPFS: i64 = 0x0102_1994;
-const OVERLAYFS: i64 = 0x794c_7630;
+use crate::journal::ephemeral;
 
 /// The directory does not outlive the pod.
 #[derive(Debug, thiserror::Error)]
@@ -29,25 +27,4 @@ pub(super) fn check(dir: &Path, in_front: bool) -> Result<(), EphemeralError> {
         "the data directory does not outlive this machine or pod; put it on a real volume"
     );
     Ok(())
-}
-
-/// `tmpfs` or `overlay`, where that can be told.
-#[cfg(target_os = "linux")]
-#[cfg_attr(
-    target_pointer_width = "64",
-    expect(clippy::useless_conversion, reason = "the kernel's word is narrower on other machines")
-)]
-fn ephemeral(dir: &Path) -> Option<&'static str> {
-    let stat = rustix::fs::statfs(dir).ok()?;
-    match i64::try_from(stat.f_type).ok()? {
-        TMPFS => Some("tmpfs"),
-        OVERLAYFS => Some("overlay"),
-        _ => None,
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn ephemeral(_dir: &Path) -> Option<&'static str> {
-    let _ = (TMPFS, OVERLAYFS);
-    None
 }

@@ -36,6 +36,7 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
     let mut housekeeper = journal.housekeeper();
     let mut rounds: u32 = 0;
     let mut quiet = false;
+    let mut clash_told = false;
     loop {
         rounds = rounds.wrapping_add(1);
         let (back, kept) = match round(housekeeper, &journal, &router, rounds).await {
@@ -57,6 +58,17 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
         router.metrics.set_journal_size(stats.bytes, segments, stats.disk_free);
         router.metrics.set_degraded("disk_full", is_full(&journal));
         router.metrics.set_degraded("name_clash", router.names.clashes() > 0);
+        let node_clash = router.node_clash();
+        router.metrics.set_degraded("node_id_clash", node_clash);
+        if node_clash && !std::mem::replace(&mut clash_told, node_clash) {
+            let node_id = router.config.node_id;
+            tracing::error!(
+                node_id,
+                "a broker of the cluster has this sidecar's node id: it is reached by its clients, \
+                 and retry and dead-letter topics have no leader; set node_id to a number no \
+                 broker has, or to auto, and restart"
+            );
+        }
         tokio::time::sleep(pace.rest(kept.copied_bytes, kept.more, stats.disk_free)).await;
     }
 }

@@ -10,6 +10,7 @@ mod certificates;
 mod data_dir;
 mod forwarding;
 mod housekeeping;
+mod moving;
 mod pace;
 mod probe;
 mod process;
@@ -50,6 +51,7 @@ pub struct Server {
     engine: Engine,
     journal: Journal,
     stop: watch::Sender<bool>,
+    draining: watch::Sender<bool>,
     tasks: JoinSet<()>,
     threads: Vec<ThreadHandle<()>>,
     listening: Vec<(String, SocketAddr)>,
@@ -117,6 +119,7 @@ impl Server {
     /// Goes on serving, new connections included, until the last client has left or
     /// `drain.timeout` is over.
     pub async fn drain(&self) {
+        self.draining.send_replace(true);
         let timeout = self.config.borrow().drain.timeout;
         let left = async {
             while self.acceptor.connections() > 0 {

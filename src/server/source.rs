@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
 use crate::admin::{
-    DeadLetter, ForwardView, GroupView, LevelView, OffsetView, Overview, PolicyView, Readiness,
-    RetryView, Source, Unavailable,
+    Brought, DeadLetter, Drain, ExportCounts, ForwardView, GroupView, LevelView, OffsetView,
+    Overview, PolicyView, Portable, Readiness, RetryView, Source, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::Config;
@@ -16,7 +16,7 @@ use crate::group::member_key;
 use crate::journal::{AppendError, Journal};
 use crate::model::{EntryId, GroupId, TopicName, WallMs};
 use crate::observe::GroupGauges;
-use crate::retry::{Disposition, Entry, State, StateKind};
+use crate::retry::{Disposition, Entry, ExportStep, State, StateKind};
 use crate::route::Router;
 use crate::server::forwarding::Board;
 use crate::server::seen::{Seen, seen};
@@ -25,7 +25,7 @@ use crate::upstream::Upstream;
 /// Bytes of dead letters read for one page.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
-/// Reads everything, changes nothing.
+/// Reads everything; changes what `server/moving.rs` does.
 pub(super) struct AdminSource {
     pub(super) router: Arc<Router>,
     pub(super) acceptor: Acceptor,
@@ -33,6 +33,8 @@ pub(super) struct AdminSource {
     pub(super) config: watch::Receiver<Config>,
     pub(super) listening: Vec<String>,
     pub(super) board: Board,
+    /// Whether the server was told to drain.
+    pub(super) draining: watch::Receiver<bool>,
 }
 
 impl From<EngineError> for Unavailable {
@@ -66,6 +68,13 @@ impl Source for AdminSource {
                  they are kept here, and `reprise group describe` says why"
             )),
         }
+        if self.router.node_clash() {
+            degraded.push(format!(
+                "node id clash: a broker of the cluster has the id {}; retry and dead-letter \
+                 topics have no leader until node_id is another one",
+                self.router.config.node_id
+            ));
+        }
         let poisoned = self.journal.poisoned();
         degraded.extend(poisoned.as_ref().map(ToString::to_string));
         Readiness { started: true, ready: poisoned.is_none(), degraded }
@@ -92,6 +101,7 @@ impl Source for AdminSource {
             held: of(StateKind::Held),
             inflight: of(StateKind::Inflight),
             parked,
+            exported: of(StateKind::Exported),
             dead_letters: groups.iter().map(|group| self.dead(&group.group).0).sum(),
             journal_bytes: self.journal.stats().bytes,
         })
@@ -170,6 +180,35 @@ impl Source for AdminSource {
         Ok(found.map(|letter| dead_letter(&id, letter)))
     }
 
+    async fn drain(&self) -> Result<Drain, Unavailable> {
+        self.pending().await
+    }
+
+    fn cluster_id(&self) -> String {
+        self.router.broker.cluster_id().to_owned()
+    }
+
+    async fn portable(
+        &self,
+        group: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Portable>, Unavailable> {
+        self.carried(&GroupId::new(group), after, limit).await
+    }
+
+    async fn export(&self, step: ExportStep, ids: Vec<u64>) -> Result<ExportCounts, Unavailable> {
+        self.step(step, ids).await
+    }
+
+    async fn import(
+        &self,
+        source: String,
+        entries: Vec<Portable>,
+    ) -> Result<Vec<Brought>, Unavailable> {
+        self.bring(source, entries).await
+    }
+
     async fn gauges(&self) -> Result<Vec<GroupGauges>, Unavailable> {
         let now = self.router.clock.now().wall;
         let retries = self.router.engine.groups().await?;
@@ -220,7 +259,7 @@ impl AdminSource {
     }
 
     /// Dead letters kept and their bytes.
-    fn dead(&self, group: &GroupId) -> (u64, u64) {
+    pub(super) fn dead(&self, group: &GroupId) -> (u64, u64) {
         let bounds = self.router.engine.dead_letter_bounds(group);
         bounds.map_or((0, 0), |b| (u64::try_from(b.visible_end - b.start).unwrap_or(0), b.bytes))
     }
@@ -251,6 +290,7 @@ impl AdminSource {
             inflight: retries.map_or(0, |known| known.counts.of(StateKind::Inflight)),
             parked: if taker { 0 } else { due },
             held: retries.map_or(0, |known| known.counts.of(StateKind::Held)),
+            exported: retries.map_or(0, |known| known.counts.of(StateKind::Exported)),
             dead_letters,
             dead_letter_bytes,
             forward: self.board.of(group).map(|standing| ForwardView {
@@ -328,6 +368,7 @@ fn retry_view(entry: &Entry, group: Option<&engine::GroupView>, now: WallMs) -> 
             ("inflight", entry.last_level, member)
         }
         State::Held { .. } => ("held", None, None),
+        State::Exported { level, .. } => ("exported", level, None),
         State::Committed { .. } | State::Dead { .. } | State::Discarded { .. } => {
             ("settled", None, None)
         }
@@ -344,12 +385,20 @@ fn retry_view(entry: &Entry, group: Option<&engine::GroupView>, now: WallMs) -> 
         reconsume_times: entry.reconsume_times,
         max_reconsume_times: entry.max_reconsume_times,
         level,
-        due_ms: entry.due().map(|due| due.0),
+        due_ms: due(entry).map(|due| due.0),
         first_failed_ms: entry.first_failed.map(|at| at.0),
         last_failed_ms: entry.last_failed.map(|at| at.0),
         disposition: disposition.map(|word| word.as_str().to_owned()),
         reason: entry.reason.clone(),
         member,
+    }
+}
+
+/// When it comes back, here or elsewhere.
+fn due(entry: &Entry) -> Option<WallMs> {
+    match entry.state {
+        State::Exported { due, .. } => Some(due),
+        _ => entry.due(),
     }
 }
 
@@ -385,6 +434,6 @@ fn dead_letter(group: &GroupId, letter: engine::DeadLetter) -> DeadLetter {
     }
 }
 
-fn number(count: usize) -> u64 {
+pub(super) fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }

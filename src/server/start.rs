@@ -17,11 +17,9 @@ use crate::broker::groups::Groups;
 use crate::broker::offsets::Offsets;
 use crate::broker::settings::{TopicSettings, TopicSpec};
 use crate::broker::topics::Topics;
-use crate::client::{Acceptor, BindError, Limits, Listener, ListenerSpec, accept};
+use crate::client::{Acceptor, BindError, Limits, Listener, accept};
 use crate::clock::Clock;
-use crate::config::{
-    self, Config, ConfigError, Durability as ConfigDurability, Ephemeral, Payloads,
-};
+use crate::config::{Config, ConfigError, Durability as ConfigDurability, Ephemeral, Payloads};
 use crate::engine::{Driver, Engine, Parts, Replay};
 use crate::journal::{
     Durability, Journal, OpenError, ReadError, RealDisk, Recovery, TablesError, Writer,
@@ -45,7 +43,6 @@ use crate::server::probe::JournalProbe;
 use crate::server::source::AdminSource;
 use crate::server::{Server, data_dir, forwarding, housekeeping};
 use crate::socket::Budget;
-use crate::upstream::{Address, Upstream};
 use crate::wire::names::{TemplateError, Templates};
 
 /// Node ids made from the cluster id lie at 2^30 and above: clear of any real broker's.
@@ -133,6 +130,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let upkeep = housekeeping::run(core.journal.clone(), router.clone(), pace);
     tasks.spawn(until(stopped.clone(), upkeep));
     let listening = listen(&config, &certificates, &acceptor, &stopped, &mut tasks).await?;
+    let (draining, told_to_drain) = watch::channel(false);
     let source = AdminSource {
         router: Arc::clone(&router),
         acceptor: acceptor.clone(),
@@ -140,6 +138,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         config: config_seen,
         listening: listening.iter().map(|(name, _)| name.clone()).collect(),
         board,
+        draining: told_to_drain,
     };
     let admin = open_admin(&config, source, metrics.clone(), stopped, &mut tasks).await?;
     metrics.set_ready(true);
@@ -152,6 +151,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         engine: core.engine,
         journal: core.journal,
         stop,
+        draining,
         tasks,
         threads: vec![driver, core.writer],
         listening,
@@ -254,14 +254,8 @@ async fn listen(
     tasks: &mut JoinSet<()>,
 ) -> Result<Vec<(String, SocketAddr)>, StartError> {
     let mut listening = Vec::new();
-    for (index, listener) in config.listen.iter().enumerate() {
-        let spec = ListenerSpec {
-            host: listener.address.host.clone(),
-            port: listener.address.port,
-            advertised: listener.advertised.as_ref().map(|to| (to.host.clone(), to.port)),
-            group: listener.group.as_deref().map(GroupId::new),
-            tls: certificates.listener(index),
-        };
+    let specs = (0..).map_while(|index| config.listener(index, certificates.listener(index)));
+    for spec in specs {
         let (doors, asked) = Doors::new();
         let mut listener = Listener::bind(&spec).await?;
         if config.upstream.is_some() {
@@ -350,7 +344,7 @@ fn router(
     Router {
         broker: Arc::clone(&core.broker),
         engine: core.engine.clone(),
-        upstream: upstream(config, certificates, &budget, metrics, clock),
+        upstream: config.cluster(certificates.upstream(), &budget, metrics, clock),
         members: Members::new(config.consumer().session_timeout_ms),
         positions: Positions::default(),
         transactions: Transactions::default(),
@@ -399,23 +393,6 @@ fn route_config(config: &Config, cluster_id: &str) -> route::Config {
         frame_bytes_max: size(config.limits.frame_bytes),
         fetch_bytes_max: size(config.limits.frame_bytes),
     }
-}
-
-fn upstream(
-    config: &Config,
-    certificates: &InUse,
-    budget: &Budget,
-    metrics: &Metrics,
-    clock: Clock,
-) -> Option<Upstream> {
-    let to = config.upstream.as_ref()?;
-    let address = |to: &config::HostPort| Address { host: to.host.clone(), port: to.port };
-    let bootstrap = to.bootstrap.iter().map(address).collect();
-    let frame_bytes_max = size(config.limits.frame_bytes);
-    let (wait, budget) = (to.connect_timeout, budget.clone());
-    let upstream = Upstream::new(bootstrap, wait, frame_bytes_max, budget, metrics.clone());
-    let credentials = to.sasl.as_ref().map(config::UpstreamSasl::credentials);
-    Some(upstream.with_tls(certificates.upstream()).with_credentials(credentials, clock))
 }
 
 /// The same node id at every start of one cluster.

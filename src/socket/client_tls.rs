@@ -7,14 +7,25 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use tokio_rustls::{TlsConnector, TlsStream};
+use tokio_rustls::rustls::{ClientConfig, ProtocolVersion, RootCertStore};
+use tokio_rustls::{TlsConnector, TlsStream, client};
 
 use crate::socket::error::{ConnectError, unusable};
 use crate::socket::halves::under_tls;
 use crate::socket::pem::{FileProblem, authorities, certificates, private_key};
-use crate::socket::validity::valid_until;
+use crate::socket::validity::{subject, valid_until};
 use crate::socket::{ReadHalf, ValidUntil, WriteHalf};
+
+/// A broker under TLS, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerSeen {
+    /// `TLS 1.3` or `TLS 1.2`.
+    pub version: &'static str,
+    /// Whose certificate it shows, such as `CN=kafka-1`; may be empty.
+    pub subject: String,
+    /// Until when that is valid, where it can be read.
+    pub until: Option<ValidUntil>,
+}
 
 /// Trust and identity, ready for handshakes with brokers.
 #[derive(Clone)]
@@ -74,12 +85,38 @@ impl ClientTls {
         host: &str,
         stream: TcpStream,
     ) -> Result<(ReadHalf, WriteHalf), ConnectError> {
+        Ok(under_tls(TlsStream::Client(self.handshake(host, stream).await?)))
+    }
+
+    /// The same, with what there is to see of the broker.
+    pub async fn look(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> Result<((ReadHalf, WriteHalf), PeerSeen), ConnectError> {
+        let stream = self.handshake(host, stream).await?;
+        let session = stream.get_ref().1;
+        let shown = session.peer_certificates().and_then(<[_]>::first);
+        let seen = PeerSeen {
+            version: match session.protocol_version() {
+                Some(ProtocolVersion::TLSv1_3) => "TLS 1.3",
+                _ => "TLS 1.2",
+            },
+            subject: shown.and_then(|shown| subject(shown)).unwrap_or_default(),
+            until: shown.and_then(|shown| valid_until(shown)),
+        };
+        Ok((under_tls(TlsStream::Client(stream)), seen))
+    }
+
+    async fn handshake(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> Result<client::TlsStream<TcpStream>, ConnectError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| ConnectError::Name { host: host.to_owned() })?;
         let connected = TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await;
-        connected
-            .map(|stream| under_tls(TlsStream::Client(stream)))
-            .map_err(|error| ConnectError::of(error, host, &self.roots))
+        connected.map_err(|error| ConnectError::of(error, host, &self.roots))
     }
 }
 

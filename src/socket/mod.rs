@@ -17,7 +17,7 @@ mod server_tls;
 mod validity;
 
 pub use budget::{Admission, Budget, Charge, READ_BYTES_MIN};
-pub use client_tls::ClientTls;
+pub use client_tls::{ClientTls, PeerSeen};
 pub use error::{AcceptError, ConnectError, refused_by_peer};
 pub use halves::{READ_BYTES, ReadHalf, WriteHalf, plain};
 pub use intake::Intake;

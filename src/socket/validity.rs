@@ -1,5 +1,5 @@
-//! Until when a certificate is valid: the one field of X.509 that is of interest before anybody
-//! connects. DER is walked by its lengths; what does not fit gives no answer.
+//! Until when a certificate is valid, and whose it is: the fields of X.509 that are of interest to
+//! people. DER is walked by its lengths; what does not fit gives no answer.
 
 use crate::model::WallMs;
 
@@ -8,7 +8,18 @@ const INTEGER: u8 = 0x02;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const OBJECT_ID: u8 = 0x06;
 const VERSION: u8 = 0xa0;
+/// Parts of a name people know (RFC 4519): their object ids and what they are called.
+const NAME_PARTS: [([u8; 3], &str); 6] = [
+    ([0x55, 4, 3], "CN"),
+    ([0x55, 4, 11], "OU"),
+    ([0x55, 4, 10], "O"),
+    ([0x55, 4, 7], "L"),
+    ([0x55, 4, 8], "ST"),
+    ([0x55, 4, 6], "C"),
+];
 /// Two digits of a year in `UTCTime` below this are of this century (RFC 5280, 4.1.2.5.1).
 const CENTURY_TURN: i64 = 50;
 
@@ -23,6 +34,32 @@ pub struct ValidUntil {
 
 /// `notAfter` of a certificate in DER.
 pub(super) fn valid_until(certificate: &[u8]) -> Option<ValidUntil> {
+    let (validity, _) = expect(from_validity(certificate)?, SEQUENCE)?;
+    let (_, _, not_after) = element(validity)?;
+    let (tag, text, _) = element(not_after)?;
+    moment(tag, text)
+}
+
+/// The subject of a certificate in DER, such as `CN=kafka-1, O=Example`; empty where the names lie
+/// in its extensions alone.
+pub(super) fn subject(certificate: &[u8]) -> Option<String> {
+    let (_, rest) = expect(from_validity(certificate)?, SEQUENCE)?;
+    let (mut parts, _) = expect(rest, SEQUENCE)?;
+    let mut subject = Vec::new();
+    while !parts.is_empty() {
+        let (set, rest) = expect(parts, SET)?;
+        let (part, _) = expect(set, SEQUENCE)?;
+        let (id, text) = expect(part, OBJECT_ID)?;
+        let (_, text, _) = element(text)?;
+        let known = NAME_PARTS.iter().find(|(known, _)| known == id);
+        subject.extend(known.map(|(_, name)| format!("{name}={}", String::from_utf8_lossy(text))));
+        parts = rest;
+    }
+    Some(subject.join(", "))
+}
+
+/// What of a certificate in DER begins with its validity.
+fn from_validity(certificate: &[u8]) -> Option<&[u8]> {
     let (certificate, _) = expect(certificate, SEQUENCE)?;
     let (mut body, _) = expect(certificate, SEQUENCE)?;
     if let Some((_, rest)) = expect(body, VERSION) {
@@ -32,10 +69,7 @@ pub(super) fn valid_until(certificate: &[u8]) -> Option<ValidUntil> {
     for tag in [INTEGER, SEQUENCE, SEQUENCE] {
         body = expect(body, tag)?.1;
     }
-    let (validity, _) = expect(body, SEQUENCE)?;
-    let (_, _, not_after) = element(validity)?;
-    let (tag, text, _) = element(not_after)?;
-    moment(tag, text)
+    Some(body)
 }
 
 /// The content of the first element, which must have this tag, and what follows it.
@@ -116,17 +150,29 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_says_whose_it_is() {
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        let key = rcgen::KeyPair::generate().unwrap();
+        assert_eq!(subject(params.self_signed(&key).unwrap().der()).as_deref(), Some(""));
+        params.distinguished_name.push(rcgen::DnType::CommonName, "kafka-1");
+        params.distinguished_name.push(rcgen::DnType::OrganizationName, "Exämple");
+        let found = subject(params.self_signed(&key).unwrap().der());
+        assert_eq!(found.as_deref(), Some("CN=kafka-1, O=Exämple"));
+    }
+
+    #[test]
     fn bytes_that_are_no_certificate_give_no_answer() {
         let whole = made((2030, 1, 1));
         for end in 0..whole.len() {
-            assert_eq!(valid_until(&whole[..end]), None);
+            assert_eq!((valid_until(&whole[..end]), subject(&whole[..end])), (None, None));
         }
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..20_000 {
             let mut damaged = whole.clone();
             let at = random.usize(..200);
             damaged[at] = random.u8(..);
-            let _may_be_anything = valid_until(&damaged);
+            let _may_be_anything = (valid_until(&damaged), subject(&damaged));
         }
         assert_eq!(moment(UTC_TIME, b"991332000000Z"), None);
         assert_eq!(moment(UTC_TIME, b"9912310000Z"), None);

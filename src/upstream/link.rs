@@ -138,7 +138,12 @@ impl Link {
     ) -> Result<Bytes, UpstreamError> {
         let client = head.client_id.as_ref().map(crate::model::ClientId::as_str);
         let frame = encode_request(api, version, head.correlation_id, client, request)?;
-        self.writer.half.write_all(&frame).await?;
+        self.exchange(&frame).await
+    }
+
+    /// The answer to a request that is a frame already.
+    pub(super) async fn exchange(&mut self, frame: &[u8]) -> Result<Bytes, UpstreamError> {
+        self.writer.half.write_all(frame).await?;
         loop {
             let reader = &mut self.reader;
             if let Some(start) = AnswerStart::parse(&reader.intake.buffer, self.frame_bytes_max)?

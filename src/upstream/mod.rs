@@ -19,6 +19,7 @@ mod own;
 mod reading;
 mod record;
 mod sasl;
+mod survey;
 mod topic;
 mod view;
 mod writer;
@@ -41,12 +42,13 @@ pub use own::OwnLinks;
 use reading::Reading;
 pub use record::{FETCH_ANY_REPLICA, FETCH_ANYWHERE, Found, Question};
 pub use sasl::{Credentials, Mechanism, SaslError, ScramError, Secret, SecretError, SecretPlace};
+pub use survey::{BrokerSeen, ClusterSeen, Login, Reached, Served, Survey};
 pub use topic::TopicSeen;
 pub use view::Address;
 use view::View;
 pub use writer::TopicWriter;
 
-use crate::socket::{Budget, ClientTls, ReadHalf, WriteHalf, plain};
+use crate::socket::{Budget, ClientTls, ConnectError, ReadHalf, WriteHalf, plain};
 
 type Halves = (ReadHalf, WriteHalf);
 /// A connection, and how long our credentials are good for on it.
@@ -112,6 +114,11 @@ impl Upstream {
     /// Where one broker is.
     pub fn learn(&self, node: i32, address: Address) {
         self.view.insert(node, address);
+    }
+
+    /// Whether the cluster has named a broker of that id.
+    pub fn has_broker(&self, node: i32) -> bool {
+        self.view.address(node).is_some()
     }
 
     /// Connects to that broker; `None`: to any that answers, in turn. For a client, who says there
@@ -182,17 +189,26 @@ impl Upstream {
     }
 
     async fn open(&self, address: &Address) -> Result<Halves, UpstreamError> {
-        let failed = |cause| UpstreamError::Connect { address: address.to_string(), cause };
-        let connecting = TcpStream::connect((address.host.as_str(), address.port));
-        let stream = connecting.await.map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
-        let Some(tls) = self.tls.as_ref().map(|tls| tls.borrow().clone()) else {
-            return Ok(plain(stream));
-        };
-        tls.connect(&address.host, stream)
-            .await
-            .map_err(|cause| UpstreamError::Handshake { address: address.to_string(), cause })
+        let stream = connect(address).await?;
+        let Some(tls) = self.tls() else { return Ok(plain(stream)) };
+        tls.connect(&address.host, stream).await.map_err(|cause| no_tls(address, cause))
     }
+
+    fn tls(&self) -> Option<ClientTls> {
+        self.tls.as_ref().map(|tls| tls.borrow().clone())
+    }
+}
+
+async fn connect(address: &Address) -> Result<TcpStream, UpstreamError> {
+    let failed = |cause| UpstreamError::Connect { address: address.to_string(), cause };
+    let connecting = TcpStream::connect((address.host.as_str(), address.port));
+    let stream = connecting.await.map_err(failed)?;
+    stream.set_nodelay(true).map_err(failed)?;
+    Ok(stream)
+}
+
+fn no_tls(address: &Address, cause: ConnectError) -> UpstreamError {
+    UpstreamError::Handshake { address: address.to_string(), cause }
 }
 
 #[cfg(test)]

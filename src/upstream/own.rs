@@ -148,7 +148,7 @@ impl OwnLinks {
     }
 }
 
-fn head(api: Api, version: i16) -> RequestHead {
+pub(super) fn head(api: Api, version: i16) -> RequestHead {
     RequestHead {
         api,
         api_key: api.key(),
@@ -175,6 +175,11 @@ impl Upstream {
     /// Whether the session of a connection goes on for a while.
     fn is_fresh(&self, own: &OwnLink) -> bool {
         own.until.is_none_or(|until| self.identity.clock.elapsed() < until)
+    }
+
+    /// Whether the configuration has some.
+    pub(super) fn has_credentials(&self) -> bool {
+        self.identity.credentials.is_some()
     }
 
     /// Shows our credentials. How long they are good for, where that is bounded.

@@ -9,7 +9,7 @@ use crate::upstream::{Address, Link, OwnLinks, Upstream, UpstreamError};
 use crate::wire::{Api, RequestHead, ResponseError};
 
 /// The first Metadata that can be told not to create topics; Kafka 2.1 and 4.x both serve it.
-const METADATA: i16 = 4;
+pub(super) const METADATA: i16 = 4;
 /// Partitions looked at: more than any topic has.
 const PARTITIONS_MAX: usize = 100_000;
 

@@ -23,6 +23,7 @@ impl Model {
                 State::Dead { at } => Stands::Dead(at.0),
                 State::Discarded { at } => Stands::Discarded(at.0),
                 State::Held { since, charged, .. } => Stands::Held(since.0, charged),
+                State::Exported { .. } => return Some(format!("entry {id} is set aside")),
             };
             let found = Record {
                 group: entry.group.clone(),

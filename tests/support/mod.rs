@@ -187,9 +187,19 @@ impl Server {
         Client::connect(self.addr())
     }
 
+    /// Where the admin port is.
+    pub fn admin(&self) -> SocketAddr {
+        self.server().admin_addr().unwrap()
+    }
+
+    /// Runs what has to be asked inside.
+    pub fn run<T>(&self, question: impl Future<Output = T>) -> T {
+        self.runtime.block_on(question)
+    }
+
     /// GET on the admin port: the body of a 200.
     pub fn get(&self, path: &str) -> String {
-        let admin = self.server().admin_addr().unwrap();
+        let admin = self.admin();
         let mut stream = TcpStream::connect(admin).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");

@@ -13,7 +13,7 @@ use kafka_protocol::protocol::Encodable;
 use crate::broker::{answer, broker, request};
 use crate::support::batch::plain;
 use crate::support::client::{produce_request, s};
-use crate::support::{Client, Rec, Server};
+use crate::support::{Client, Rec, Server, until};
 
 fn house() -> (Server, Client) {
     let server = Server::start();
@@ -135,6 +135,28 @@ fn a_topic_of_the_cluster_by_a_name_of_ours_is_never_shown_nor_read() {
     assert_eq!(server.router().names.clashes(), 1, "it is said once");
     assert!(server.get("/readyz").contains("name clash"));
     assert_eq!(client.read_all("retry.shop"), [], "nothing waits");
+}
+
+#[test]
+fn a_broker_with_our_node_id_keeps_it_and_our_topics_have_no_leader() {
+    let cluster = Server::start();
+    let behind = cluster.cluster();
+    let yaml = format!("node_id: {}", behind.node_id());
+    let server = Server::in_front_of(behind.addr(), &yaml);
+    assert_eq!(server.node_id(), behind.node_id());
+    let mut client = server.client();
+    client.create("orders", 1);
+    client.put("orders", 0, &[Rec::new("x")]);
+    assert_eq!(client.read_all("orders").len(), 1, "the cluster's own topics go on");
+    let told = client.metadata(9, &["retry.shop"]);
+    assert_eq!(told.brokers.len(), 1, "one broker of that id");
+    let partition = &told.topics[0].partitions[0];
+    assert_eq!((partition.error_code, partition.leader_id.0), (5, -1), "LEADER_NOT_AVAILABLE");
+    let described = client.call(0, &DescribeClusterRequest::default());
+    assert_eq!(described.brokers.len(), 1);
+    let ready = server.get("/readyz");
+    assert!(ready.contains("node id clash"), "{ready}");
+    until("the gauge", || server.metric("reprise_degraded{reason=\"node_id_clash\"}") > 0.0);
 }
 
 /// A broker that leads nothing any more, and says who does.

@@ -41,13 +41,6 @@ pub(crate) fn frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// Has another broker answer: what follows the number of the request.
-pub(crate) fn pass(asked: &Request, behind: &mut TcpStream) -> Option<Vec<u8>> {
-    let len = u32::try_from(asked.frame.len()).unwrap().to_be_bytes();
-    behind.write_all(&[&len[..], &asked.frame].concat()).ok()?;
-    frame(behind).map(|told| told[4..].to_vec())
-}
-
 /// Sends an answer: correlation id and what follows.
 pub(crate) fn answer(stream: &mut TcpStream, correlation_id: i32, rest: &[u8]) {
     let len = i32::try_from(rest.len() + 4).unwrap();

@@ -15,6 +15,7 @@ mod forwarding;
 mod groups;
 mod kafka;
 mod passing;
+mod relay;
 mod rights;
 mod sasl;
 mod tools;

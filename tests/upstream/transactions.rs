@@ -20,7 +20,8 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Encodable, Request as Api};
 use reprise::wire::ResponseError;
 
-use crate::broker::{Request, answer, broker, pass, request};
+use crate::broker::{Request, answer, broker, request};
+use crate::relay::pass;
 use crate::support::batch::plain;
 use crate::support::client::{produce_request, s};
 use crate::support::{Got, Member, Rec, Server};

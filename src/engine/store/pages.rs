@@ -8,6 +8,9 @@ use crate::engine::store::key::{self, Key};
 use crate::model::{EntryId, GroupId, LaneOffset, Slot};
 use crate::retry::{Entries, Entry, StateKind};
 
+/// Entries read at once while filtering.
+const PAGE: usize = 256;
+
 impl Store {
     /// Hand-outs with the place of their bytes.
     pub(in crate::engine) fn located(&self, taken: Vec<(LaneOffset, Entry)>) -> Vec<TakenEntry> {
@@ -47,6 +50,29 @@ impl Store {
         let nowhere = LaneOffset { slot: Slot(0), sequence: 0 };
         let entries = ids.into_iter().filter_map(|id| self.get(id));
         (total, entries.map(|entry| self.locate(nowhere, entry)).collect())
+    }
+
+    /// Entries of a group that wait or are set aside, with an id above `after`, by id. Their lane
+    /// offset means nothing.
+    pub(in crate::engine) fn portable(
+        &self,
+        group: &GroupId,
+        mut after: Option<EntryId>,
+        limit: usize,
+    ) -> Vec<TakenEntry> {
+        let nowhere = LaneOffset { slot: Slot(0), sequence: 0 };
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let page = self.page_entries(group, after, PAGE);
+            let Some(last) = page.last() else { break };
+            after = Some(last.id);
+            let portable = page.into_iter().filter(|entry| {
+                matches!(entry.state.kind(), StateKind::Waiting | StateKind::Exported)
+            });
+            let room = limit.saturating_sub(found.len());
+            found.extend(portable.take(room).map(|entry| self.locate(nowhere, entry)));
+        }
+        found
     }
 
     /// Every group with an entry or a slot, in order.

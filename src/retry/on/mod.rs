@@ -2,7 +2,9 @@
 
 mod aborted;
 mod expiry;
+mod export;
 mod held;
+mod import;
 mod join;
 mod lane_commit;
 mod member_lost;

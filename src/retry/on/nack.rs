@@ -71,8 +71,9 @@ impl<S: Entries> Machine<S> {
 
     fn seen(&self, entry: &Entry) -> Seen {
         match entry.state {
-            // held: in the queue for the dead letters, as one waits in the group's
-            State::Waiting { .. } | State::Held { .. } => Seen::Waiting,
+            // held: in the queue for the dead letters, as one waits in the group's; exported: in
+            // another sidecar's
+            State::Waiting { .. } | State::Held { .. } | State::Exported { .. } => Seen::Waiting,
             State::Inflight { .. } => Seen::Inflight,
             State::Committed { at } => {
                 let counted_until = at.plus(self.policy(&entry.group).consume_timeout_ms);

@@ -48,12 +48,18 @@ impl<S: Entries> Machine<S> {
 
     /// `min(stored due, now + delay)`, with the table's present delay where it has the level and
     /// the stored one where it has not or where the level's delay grew.
-    fn closer(&self, entry: &Entry, due: WallMs, delay_ms: u64, level: Option<u32>) -> State {
+    pub(in crate::retry) fn closer(
+        &self,
+        entry: &Entry,
+        due: WallMs,
+        delay_ms: u64,
+        level: Option<u32>,
+    ) -> State {
         let present = level.and_then(|level| self.policy(&entry.group).levels.get(level));
         let shorter_ms = present.map_or(delay_ms, |present_ms| present_ms.min(delay_ms));
         let latest = self.wall().plus(shorter_ms);
         if due <= latest {
-            return entry.state;
+            return State::Waiting { due, delay_ms, level };
         }
         State::Waiting { due: latest, delay_ms: shorter_ms, level }
     }

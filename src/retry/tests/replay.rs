@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::model::EntryId;
-use crate::retry::{DEFAULT_LEVELS, Fingerprint, State, decode_fact, encode_fact};
+use crate::retry::{
+    DEFAULT_LEVELS, ExportStep, Fingerprint, Import, State, decode_fact, encode_fact,
+};
 
 const SEEDS: u64 = 200;
 const STEPS: usize = 60;
@@ -86,16 +88,36 @@ impl Script {
                 let id = EntryId(self.rng.u64(0..12));
                 self.rig.send(Input::DeadLetterGone { id });
             }
-            15 | 16 => {
+            15 => {
                 let bytes = self.rng.u64(0..60_000);
                 self.rig.send(Input::DeadLetterBytes { group: shop(), bytes });
             }
+            16 => self.move_about(),
             _ => {
                 let ms = self.rng.choice([1, 900, 10_000, 60_000, 1_000_000]).unwrap();
                 self.rig.advance(ms);
             }
         }
         self.judge_facts();
+    }
+
+    /// An operator sets entries aside, ends or undoes that, or brings some.
+    fn move_about(&mut self) {
+        let steps = [ExportStep::Begin, ExportStep::Begin, ExportStep::End, ExportStep::Undo];
+        if let Some(step) = self.rng.choice(steps).filter(|_| self.rng.u8(0..4) > 0) {
+            let ids = (0..self.rng.u64(1..12)).map(EntryId).collect();
+            self.rig.send(Input::Export { token: Token(5), step, ids });
+            return;
+        }
+        let now = self.rig.now.wall;
+        let import = |rng: &mut fastrand::Rng| Import {
+            passed: rng.bool(),
+            due: now.plus(rng.u64(0..20_000)),
+            reconsume_times: rng.u32(0..6),
+            ..exports::brought(rng.bool().then(|| rng.i64(0..12)))
+        };
+        let imports = (0..self.rng.u8(1..4)).map(|_| import(&mut self.rng)).collect();
+        self.rig.send(Input::Import { token: Token(6), group: shop(), imports });
     }
 
     /// A restart, with the wall clock moved, or a reload; both with other rules.
@@ -127,6 +149,11 @@ impl Script {
                     assert!(entry.reconsume_times <= before.reconsume_times + 1);
                     assert!(entry.handouts >= before.handouts);
                     assert_eq!(entry.origin, before.origin);
+                    if let (State::Exported { .. }, State::Exported { .. }) =
+                        (before.state, entry.state)
+                    {
+                        assert_eq!(entry.state, before.state, "set aside for as long as it takes");
+                    }
                     if let State::Held { .. } = entry.state {
                         assert_eq!(entry.reconsume_times, before.reconsume_times);
                         assert_eq!(entry.handouts, before.handouts, "held ones stay");
@@ -156,6 +183,8 @@ impl Script {
         assert_eq!(replayed.store(), self.rig.machine.store());
         let end = self.rig.machine.fingerprint();
         self.rig.send(Input::Policies(Policies::default()));
+        let ids = end.entries.keys().copied().collect();
+        self.rig.send(Input::Export { token: Token(7), step: ExportStep::Undo, ids });
         let slot = self.rig.join("last").slot;
         for _ in 0..30 {
             self.rig.advance(7_200_000);
@@ -165,7 +194,8 @@ impl Script {
             self.rig.lane_commit(next);
         }
         let counts = self.rig.machine.counts(&shop());
-        let pending = [StateKind::Waiting, StateKind::Inflight, StateKind::Held];
+        let pending =
+            [StateKind::Waiting, StateKind::Inflight, StateKind::Held, StateKind::Exported];
         let pending: u64 = pending.into_iter().map(|kind| counts.of(kind)).sum();
         assert_eq!(pending, 0, "whatever happened, every retry is delivered in the end");
         end
@@ -192,7 +222,7 @@ fn replaying_the_journal_gives_the_live_state_back() {
         eprintln!("seed {seed}");
         kinds.extend(run(seed).entries.values().map(|entry| entry.state.kind()));
     }
-    assert_eq!(kinds.len(), 6, "the scripts reach every state: {kinds:?}");
+    assert_eq!(kinds.len(), 7, "the scripts reach every state: {kinds:?}");
 }
 
 #[test]

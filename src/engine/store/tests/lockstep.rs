@@ -78,7 +78,7 @@ impl Script {
 
     fn change(&mut self, entry: &mut Entry) {
         let at = self.wall();
-        entry.state = match self.rng.u8(..9) {
+        entry.state = match self.rng.u8(..10) {
             0..3 => State::Waiting { due: at, delay_ms: 1, level: Some(self.rng.u32(..4)) },
             3 => State::Waiting { due: at, delay_ms: 1, level: None },
             4 | 5 => {
@@ -88,6 +88,7 @@ impl Script {
             }
             6 => State::Committed { at },
             7 => State::Held { since: at, disposition: Disposition::MaxAttempts, charged: true },
+            8 => State::Exported { since: at, due: at, delay_ms: 1, level: None },
             _ => State::Dead { at },
         };
         if entry.lanes.len() > 5 {

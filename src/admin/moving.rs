@@ -1,0 +1,156 @@
+//! Moving what waits from one sidecar to another: read with the bytes, set aside, ended, brought.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query as FromQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Admin;
+use super::answer::{Refusal, json_answer};
+use super::page::Query;
+use super::portable::Portable;
+use super::source::Source;
+use super::view::GroupView;
+use crate::retry::ExportStep;
+
+/// Largest body of entries that are brought: the largest record a frame may hold, in base64, and
+/// its fact.
+pub(super) const IMPORT_BYTES_MAX: usize = 160 << 20;
+/// Entries or numbers of entries in one request.
+const ENTRIES_MAX: usize = 1000;
+/// Longest name of another sidecar, in bytes; a cluster id has 22.
+const SOURCE_BYTES_MAX: usize = 64;
+
+type Answer = Result<Response, Refusal>;
+
+/// A step of an export, and of which entries.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ask {
+    /// The cluster id of the sidecar whose numbers these are.
+    source: String,
+    step: Step,
+    ids: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Step {
+    Begin,
+    End,
+    Undo,
+}
+
+/// Entries that are brought.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Load {
+    /// The cluster id of the sidecar they come from.
+    source: String,
+    entries: Vec<Portable>,
+}
+
+/// Entries of one group that wait or are set aside, with their bytes. Changes nothing.
+pub(super) async fn export<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: Result<FromQuery<Query>, QueryRejection>,
+) -> Answer {
+    let FromQuery(query) = asked.map_err(|e| Refusal::bad(e.body_text()))?;
+    let group = query.group.as_deref().ok_or_else(|| Refusal::bad("group is missing"))?;
+    if !admin.options.show_payloads {
+        return Err(Refusal::new(
+            StatusCode::FORBIDDEN,
+            "admin.payloads is hide, and an export is made of the records themselves: restart \
+             with --set admin.payloads=show",
+        ));
+    }
+    let after = match query.after.as_deref().map(str::parse) {
+        None => None,
+        Some(Ok(after)) => Some(after),
+        Some(Err(_)) => return Err(Refusal::bad("after is not what an answer gave as next")),
+    };
+    let piece = admin.source.portable(group, after, query.limit()?).await?;
+    let next = piece.last().map(|last| last.id.to_string());
+    let admitted = piece.into_iter().filter(|entry| {
+        let topic = entry.origin.as_deref().map_or("", GroupView::topic_of);
+        let reason = entry.disposition.map(crate::retry::Disposition::as_str);
+        query.admits(topic, reason, Some(&entry.state))
+    });
+    let items: Vec<Portable> = admitted.collect();
+    let source = admin.source.cluster_id();
+    Ok(json_answer(StatusCode::OK, &json!({ "source": source, "items": items, "next": next })))
+}
+
+/// Sets aside what waits, ends what is set aside, or gives it back.
+pub(super) async fn step<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: Result<Json<Ask>, JsonRejection>,
+) -> Answer {
+    let Json(Ask { source, step, ids }) = asked.map_err(|error| unreadable(&error))?;
+    if ids.len() > ENTRIES_MAX {
+        return Err(too_many());
+    }
+    let here = admin.source.cluster_id();
+    if source != here {
+        return Err(conflict(format!(
+            "these are entries of the sidecar {source:?}, and this one is {here:?}: its numbers \
+             mean other records"
+        )));
+    }
+    let step = match step {
+        Step::Begin => ExportStep::Begin,
+        Step::End => ExportStep::End,
+        Step::Undo => ExportStep::Undo,
+    };
+    Ok(json_answer(StatusCode::OK, &admin.source.export(step, ids).await?))
+}
+
+/// Takes entries of another sidecar.
+pub(super) async fn import<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: Result<Json<Load>, JsonRejection>,
+) -> Answer {
+    let Json(Load { source, entries }) = asked.map_err(|error| unreadable(&error))?;
+    if entries.len() > ENTRIES_MAX {
+        return Err(too_many());
+    }
+    if source.is_empty() || source.len() > SOURCE_BYTES_MAX {
+        return Err(Refusal::bad("source is the cluster id of the sidecar they come from"));
+    }
+    let here = admin.source.cluster_id();
+    if source == here {
+        return Err(conflict(
+            "these entries come from this very sidecar; what was set aside is given back by \
+             `reprise retry export --undo`"
+                .to_owned(),
+        ));
+    }
+    let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
+    let brought = admin.source.import(source, entries).await?;
+    let line = |(id, brought)| {
+        let mut line = json!(brought);
+        if let Value::Object(fields) = &mut line {
+            fields.insert("id".to_owned(), json!(id));
+        }
+        line
+    };
+    let outcomes: Vec<Value> = ids.into_iter().zip(brought).map(line).collect();
+    Ok(json_answer(StatusCode::OK, &json!({ "target": here, "outcomes": outcomes })))
+}
+
+fn unreadable(rejection: &JsonRejection) -> Refusal {
+    Refusal::new(rejection.status(), rejection.body_text())
+}
+
+fn too_many() -> Refusal {
+    Refusal::bad(format!("at most {ENTRIES_MAX} entries in one request"))
+}
+
+fn conflict(says: String) -> Refusal {
+    Refusal::new(StatusCode::CONFLICT, says)
+}

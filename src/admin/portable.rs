@@ -1,0 +1,91 @@
+//! An entry with its bytes, as it travels from one sidecar to another: a line of JSON.
+//!
+//! **Invariant:** key, value and headers come back byte for byte: duplicate header keys, keys that
+//! are not UTF-8, nulls and order included.
+
+use serde::{Deserialize, Serialize};
+
+use super::base64::Base64;
+use crate::retry::Disposition;
+
+/// A failed record that waits, whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Portable {
+    /// Its number in the sidecar it comes from.
+    pub id: u64,
+    /// Its group.
+    pub group: String,
+    /// `<topic>-<partition>@<offset>` of the record as produced; `null` when it has none.
+    pub origin: Option<String>,
+    /// `waiting`, or `exported`: set aside.
+    pub state: String,
+    /// The group's committed offset has passed the origin.
+    pub passed: bool,
+    /// When it may be handed out, Unix ms.
+    pub due_ms: i64,
+    /// The delay that led to that.
+    pub delay_ms: u64,
+    /// Level in the delay table; `null` for exact delays and back-offs.
+    pub level: Option<u32>,
+    /// Failures charged so far.
+    pub reconsume_times: u32,
+    /// The limit in force at its last failure.
+    pub max_reconsume_times: u32,
+    /// Times its bytes left for a member.
+    pub handouts: u32,
+    /// First failure, Unix ms.
+    pub first_failed_ms: Option<i64>,
+    /// Last failure, Unix ms.
+    pub last_failed_ms: Option<i64>,
+    /// Why it waits.
+    pub disposition: Option<Disposition>,
+    /// What the application said.
+    pub reason: Option<String>,
+    /// Its last failures, latest last: Unix ms and why.
+    pub history: Vec<(i64, Disposition)>,
+    /// The record.
+    pub record: PortableRecord,
+}
+
+/// A record, exact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortableRecord {
+    /// Its timestamp, Unix ms.
+    pub timestamp_ms: i64,
+    /// Whether that is the time a broker appended it.
+    pub log_append_time: bool,
+    /// Its key.
+    pub key: Option<Base64>,
+    /// Its value; `null` = a tombstone.
+    pub value: Option<Base64>,
+    /// Its headers in order: key and value of each.
+    pub headers: Vec<(Base64, Option<Base64>)>,
+}
+
+/// What a step of an export came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ExportCounts {
+    /// Entries of which the step was taken now.
+    pub done: u64,
+    /// Entries of which it had been taken.
+    pub already: u64,
+    /// Entries that do not stand where the step begins; they are as they were.
+    pub left: Vec<u64>,
+}
+
+/// What became of one entry that was brought.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Brought {
+    /// It waits here now.
+    Imported,
+    /// It is here, or was before.
+    Known,
+    /// It cannot be taken.
+    Refused {
+        /// A sentence.
+        why: String,
+    },
+}

@@ -1,0 +1,174 @@
+//! What the cluster is to us: each broker, names and numbers that must not meet.
+
+use tokio::sync::watch;
+
+use super::Finding;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::observe::Metrics;
+use crate::socket::Budget;
+use crate::upstream::{BrokerSeen, ClusterSeen, Login, Reached, Served, Survey, UpstreamError};
+
+/// What the connections of a check may keep in memory.
+const CHECK_BYTES: usize = 64 << 20;
+/// Names of clashing topics told at most.
+const CLASHES_MAX: usize = 20;
+
+pub(super) async fn look(config: &Config, clock: Clock, metrics: &Metrics) -> Vec<Finding> {
+    // Files that cannot be read are told with the certificates.
+    let Ok(tls) = config.upstream_tls() else { return Vec::new() };
+    let tls = tls.map(|tls| watch::channel(tls).1);
+    let Some(upstream) = config.cluster(tls, &Budget::new(CHECK_BYTES), metrics, clock) else {
+        return Vec::new();
+    };
+    let survey = upstream.survey(clock).await;
+    findings(config, clock, &survey)
+}
+
+fn findings(config: &Config, clock: Clock, survey: &Survey) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for seen in &survey.brokers {
+        findings.extend(broker(seen, clock));
+    }
+    match &survey.cluster {
+        Some(cluster) => findings.extend(whole(config, cluster)),
+        None => findings.push(Finding::warn(
+            "cluster",
+            "upstream",
+            "no broker says which brokers and topics there are: node_id, the names of topics and \
+             the other brokers are not checked",
+            "see the lines above",
+        )),
+    }
+    findings
+}
+
+fn broker(seen: &BrokerSeen, clock: Clock) -> Vec<Finding> {
+    let on = match seen.node {
+        Some(node) => format!("{node} at {}", seen.address),
+        None => seen.address.to_string(),
+    };
+    let reached = match &seen.reached {
+        Ok(reached) => reached,
+        Err(error) => {
+            let is_away = matches!(error, UpstreamError::Connect { .. } | UpstreamError::TooSlow);
+            // Other sentences say themselves what to do.
+            let way_out = if !is_away {
+                ""
+            } else if seen.node.is_some() {
+                "the cluster tells clients this address (advertised.listeners): it must be \
+                 reachable from here"
+            } else {
+                "upstream.bootstrap, and the network between the two"
+            };
+            return vec![Finding::fail("broker", &on, error.to_string(), way_out)];
+        }
+    };
+    let Reached { connected, tls, served, login } = reached;
+    let connected_ms = connected.as_secs_f64() * 1000.0;
+    let mut findings = Vec::new();
+    match served {
+        Ok(served) => {
+            let round_trip_ms = served.round_trip.as_secs_f64() * 1000.0;
+            let found =
+                format!("connected in {connected_ms:.1} ms, answers in {round_trip_ms:.1} ms");
+            findings.push(Finding::ok("broker", &on, found));
+        }
+        Err(error) => {
+            let found = format!("connected in {connected_ms:.1} ms, but: {error}");
+            let way_out = "is that a Kafka broker and its port for clients, and does it want TLS \
+                           (upstream.tls)?";
+            findings.push(Finding::fail("broker", &on, found, way_out));
+        }
+    }
+    if let Some(tls) = tls {
+        let whose = if tls.subject.is_empty() { "" } else { ", " };
+        let found = format!("{}{whose}{}", tls.version, tls.subject);
+        findings.push(match &tls.until {
+            Some(until) => {
+                let now = clock.now().wall;
+                Finding::of_certificate("tls", &on, until, now, &format!("{found}, "))
+            }
+            None => Finding::ok("tls", &on, found),
+        });
+    }
+    if let Ok(served) = served {
+        findings.push(api_versions(&on, served));
+        findings.push(sasl(&on, login));
+    }
+    findings
+}
+
+fn api_versions(on: &str, served: &Served) -> Finding {
+    let release = served.release.as_deref().unwrap_or("older than Kafka 0.11");
+    if !served.missing.is_empty() {
+        let found = format!("{release}; not served as needed: {}", served.missing.join(", "));
+        let way_out = "a broker of Kafka 2.1 or later";
+        return Finding::fail("api_versions", on, found, way_out);
+    }
+    let groups = if served.consumer_groups { "" } else { ", but no groups by KIP-848" };
+    Finding::ok("api_versions", on, format!("{release}; all that is needed{groups}"))
+}
+
+fn sasl(on: &str, login: &Login) -> Finding {
+    match login {
+        Login::NotWanted => Finding::ok("sasl", on, "answers without credentials"),
+        Login::Taken => Finding::ok("sasl", on, "takes the credentials of upstream.sasl"),
+        Login::Wanted(mechanisms) => Finding::warn(
+            "sasl",
+            on,
+            format!("wants credentials ({})", mechanisms.join(", ")),
+            "clients log in with their own, which are passed on; with upstream.sasl this check \
+             looks at brokers and topics too, and a nack by reference is read with it",
+        ),
+        Login::Unclear(error) => Finding::fail(
+            "sasl",
+            on,
+            format!("does not answer Metadata: {error}"),
+            "the broker's log says why",
+        ),
+    }
+}
+
+fn whole(config: &Config, cluster: &ClusterSeen) -> Vec<Finding> {
+    let on = cluster.id.clone().unwrap_or_else(|| "upstream".to_owned());
+    let (brokers, topics) = (cluster.nodes.len(), cluster.topics.len());
+    let found = format!("brokers {brokers}, topics {topics}");
+    vec![
+        Finding::ok("cluster", &on, found),
+        node_id(config, cluster, &on),
+        names(config, cluster, &on),
+    ]
+}
+
+fn node_id(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
+    let Some(ours) = config.node_id else {
+        return Finding::ok("node_id", on, "auto: above every broker's");
+    };
+    if cluster.nodes.iter().any(|(node, _)| *node == ours) {
+        let found = format!("{ours} is a broker's: retry and dead-letter topics have no leader");
+        return Finding::fail("node_id", on, found, "a number no broker has, or auto");
+    }
+    Finding::ok("node_id", on, format!("{ours} is no broker's"))
+}
+
+fn names(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
+    let templates = config.templates();
+    let clashes = cluster.topics.iter().filter(|topic| templates.owned(topic).is_some());
+    let clashes: Vec<&str> = clashes.map(String::as_str).collect();
+    if clashes.is_empty() {
+        return Finding::ok("topic_names", on, "no topic is called like ours");
+    }
+    let count = clashes.len();
+    let told: Vec<&str> = clashes.into_iter().take(CLASHES_MAX).collect();
+    let more = if count > told.len() { " …" } else { "" };
+    Finding::warn(
+        "topic_names",
+        on,
+        format!(
+            "{count} of the cluster are called like ours and never read: {}{more}",
+            told.join(", ")
+        ),
+        "delete them there, or set names to other templates",
+    )
+}

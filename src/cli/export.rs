@@ -1,0 +1,334 @@
+//! `retry export`: what waits, as JSON lines; set aside, ended or given back.
+//!
+//! ```text
+//! {"reprise_export":1,"source":"<cluster id>"}
+//! {"id":7,"group":"shop","origin":"orders-3@812",…,"record":{"key":"<base64>",…}}
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{ArgGroup, Args};
+use serde_json::{Value, json};
+
+use super::exit::{Exit, Failure, complain};
+use super::http::{AdminAt, encoded};
+use super::import::RECEIPT;
+use super::show::items;
+
+/// The key of the first line; its value is the version of the lines that follow.
+pub(super) const EXPORT: &str = "reprise_export";
+/// The version this build writes and reads.
+pub(super) const VERSION: u64 = 1;
+/// Entries in one request.
+const STEP_MAX: usize = 1000;
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("step").args(["take", "end", "undo"]))]
+pub(super) struct ExportArgs {
+    /// Only this group.
+    #[arg(long)]
+    group: Option<String>,
+    /// Only records produced to this topic.
+    #[arg(long)]
+    topic: Option<String>,
+    /// Only this reason, such as rejected.
+    #[arg(long)]
+    reason: Option<String>,
+    /// Set them aside as well: nobody gets them here any more.
+    #[arg(long)]
+    take: bool,
+    /// End what was set aside and is in another sidecar now, as `retry import` told in this file.
+    #[arg(long, value_name = "RECEIPT", conflicts_with_all = ["group", "topic", "reason", "out"])]
+    end: Option<PathBuf>,
+    /// Give back what was set aside: it waits here again.
+    #[arg(long, conflicts_with = "out")]
+    undo: bool,
+    /// Change something; without it --take, --end and --undo only tell what they would do.
+    #[arg(long)]
+    execute: bool,
+    /// The file to make; stdout if not given.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    at: AdminAt,
+}
+
+pub(super) fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    if let Some(receipt) = &args.end {
+        return end(args, receipt);
+    }
+    if args.undo {
+        return undo(args);
+    }
+    if let Some(path) = args.out.as_ref().filter(|path| path.exists()) {
+        let says = format!("{} is there already; choose another --out", path.display());
+        return Err(Failure::new(Exit::Failed, says));
+    }
+    if args.take && !take(args)? {
+        return Ok(());
+    }
+    written(args, out).map_err(|mut failure| {
+        if args.take && failure.exit == Exit::Failed {
+            failure.says += "\nwhat is set aside stays so: run this once more, or with --undo";
+        }
+        failure
+    })
+}
+
+fn written(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let Some(path) = &args.out else {
+        return told(args.write(out)?);
+    };
+    let mut file = Unfinished::make(path)?;
+    let written = args.write(&mut file.out)?;
+    if written > 0 {
+        file.finish(path)?;
+    } else {
+        file.remove()?;
+    }
+    told(written)
+}
+
+fn told(written: u64) -> Result<(), Failure> {
+    if written == 0 {
+        return Err(Failure::new(Exit::NothingMatched, "nothing matched"));
+    }
+    complain(&format!("{written} written"));
+    Ok(())
+}
+
+/// Sets aside what waits; false: it only told what it would do.
+fn take(args: &ExportArgs) -> Result<bool, Failure> {
+    let (mut ids, mut inflight, mut held) = (Vec::new(), 0_u64, 0_u64);
+    let found = args.list(None)?;
+    if let Some(group) = found.first().and_then(|item| item.get("group")).and_then(Value::as_str) {
+        // Whoever may not read them would have them set aside for nothing.
+        args.at.get(&args.page(group, None))?;
+    }
+    for item in found {
+        match item.get("state").and_then(Value::as_str) {
+            Some("waiting" | "ready" | "parked") => ids.extend(id_of(&item)),
+            Some("inflight") => inflight += 1,
+            Some("held") => held += 1,
+            _ => {}
+        }
+    }
+    if !args.execute {
+        complain(&format!("{} would be set aside; add --execute", ids.len()));
+    } else if !ids.is_empty() {
+        let done = args.step("begin", &ids)?;
+        complain(&format!("{} set aside", done.taken));
+        inflight += done.left;
+    }
+    if inflight > 0 {
+        complain(&format!(
+            "{inflight} handed out and left to their members: stop the consumers, then run this \
+             once more"
+        ));
+    }
+    if held > 0 {
+        complain(&format!(
+            "{held} exhausted and held for want of room: raise dead_letters.max_bytes and reload \
+             (SIGHUP), they become dead letters"
+        ));
+    }
+    Ok(args.execute)
+}
+
+fn end(args: &ExportArgs, receipt: &Path) -> Result<(), Failure> {
+    let (source, ids, refused) = read_receipt(receipt)?;
+    if refused > 0 {
+        complain(&format!("{refused} were refused there and stay set aside here"));
+    }
+    if ids.is_empty() {
+        return Err(Failure::new(Exit::NothingMatched, "the receipt tells of nothing to end"));
+    }
+    if !args.execute {
+        complain(&format!("{} would be ended; add --execute", ids.len()));
+        return Ok(());
+    }
+    let done = args.step_of("end", &source, &ids)?;
+    complain(&format!("{} ended, {} before", done.taken, done.already));
+    if done.left > 0 {
+        let says = format!(
+            "{} are not set aside here: they are delivered by both sidecars; \
+             `reprise retry export --take` sets them aside",
+            done.left
+        );
+        return Err(Failure::new(Exit::Refused, says));
+    }
+    Ok(())
+}
+
+fn undo(args: &ExportArgs) -> Result<(), Failure> {
+    let ids: Vec<u64> = args.list(Some("exported"))?.iter().filter_map(id_of).collect();
+    if ids.is_empty() {
+        return Err(Failure::new(Exit::NothingMatched, "nothing is set aside"));
+    }
+    if !args.execute {
+        complain(&format!("{} would be given back; add --execute", ids.len()));
+        return Ok(());
+    }
+    let done = args.step("undo", &ids)?;
+    complain(&format!("{} given back", done.taken));
+    Ok(())
+}
+
+/// What the steps of several requests came to.
+#[derive(Default)]
+struct Steps {
+    taken: u64,
+    already: u64,
+    left: u64,
+}
+
+impl ExportArgs {
+    /// Entries as `retry list` shows them.
+    fn list(&self, state: Option<&str>) -> Result<Vec<Value>, Failure> {
+        let pairs = [("group", &self.group), ("topic", &self.topic), ("reason", &self.reason)];
+        let given = pairs.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
+        let mut query: Vec<(&str, String)> = given.collect();
+        query.extend(state.map(|state| ("state", state.to_owned())));
+        items(&self.at, "/api/v1/retries", &query, u64::MAX)
+    }
+
+    fn step(&self, step: &str, ids: &[u64]) -> Result<Steps, Failure> {
+        let overview = self.at.get("/api/v1/overview")?;
+        let source = overview.get("cluster_id").and_then(Value::as_str).unwrap_or_default();
+        self.step_of(step, source, ids)
+    }
+
+    fn step_of(&self, step: &str, source: &str, ids: &[u64]) -> Result<Steps, Failure> {
+        let mut steps = Steps::default();
+        for ids in ids.chunks(STEP_MAX) {
+            let body = json!({ "source": source, "step": step, "ids": ids });
+            let answer = self.at.post("/api/v1/retries/export", &body)?;
+            let count = |key: &str| answer.get(key).and_then(Value::as_u64).unwrap_or(0);
+            steps.taken += count("done");
+            steps.already += count("already");
+            let left = answer.get("left").and_then(Value::as_array).map_or(0, Vec::len);
+            steps.left += u64::try_from(left).unwrap_or(u64::MAX);
+        }
+        Ok(steps)
+    }
+
+    /// Writes the lines: what waits, or what is set aside. How many entries.
+    fn write(&self, out: &mut dyn Write) -> Result<u64, Failure> {
+        let groups = match &self.group {
+            Some(group) => vec![group.clone()],
+            None => self.groups()?,
+        };
+        let mut written = 0;
+        for group in groups {
+            let mut after = None;
+            loop {
+                let mut answer = self.at.get(&self.page(&group, after.as_deref()))?;
+                let source = answer.get("source").cloned().unwrap_or_default();
+                let items = answer.get_mut("items").map(Value::take);
+                let Some(Value::Array(items)) = items else { break };
+                for item in items {
+                    if written == 0 {
+                        writeln!(out, "{}", json!({ EXPORT: VERSION, "source": source }))?;
+                    }
+                    writeln!(out, "{item}")?;
+                    written += 1;
+                }
+                after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        out.flush()?;
+        Ok(written)
+    }
+
+    fn groups(&self) -> Result<Vec<String>, Failure> {
+        let groups = items(&self.at, "/api/v1/groups", &[], u64::MAX)?;
+        let name = |group: &Value| group.get("group").and_then(Value::as_str).map(str::to_owned);
+        Ok(groups.iter().filter_map(name).collect())
+    }
+
+    fn page(&self, group: &str, after: Option<&str>) -> String {
+        let state = self.take.then_some("exported");
+        let pairs = [
+            ("topic", self.topic.as_deref()),
+            ("reason", self.reason.as_deref()),
+            ("state", state),
+            ("after", after),
+        ];
+        let mut url = format!("/api/v1/retries/export?limit={STEP_MAX}&group={}", encoded(group));
+        for (name, value) in pairs {
+            if let Some(value) = value {
+                url.extend(["&", name, "=", &encoded(value)]);
+            }
+        }
+        url
+    }
+}
+
+fn id_of(item: &Value) -> Option<u64> {
+    item.get("id").and_then(Value::as_u64)
+}
+
+/// The sidecar the entries came from, the numbers of those the other one has, and how many it
+/// refused.
+fn read_receipt(path: &Path) -> Result<(String, Vec<u64>, u64), Failure> {
+    let wrong = |why: String| Failure::new(Exit::Failed, format!("{}: {why}", path.display()));
+    let file = File::open(path).map_err(|e| wrong(format!("cannot be read: {e}")))?;
+    let (mut source, mut ids, mut refused) = (None, Vec::new(), 0);
+    for (number, line) in BufReader::new(file).lines().enumerate() {
+        let line = line.map_err(|e| wrong(format!("cannot be read: {e}")))?;
+        let line: Value = serde_json::from_str(&line)
+            .map_err(|_| wrong(format!("line {} is no JSON", number + 1)))?;
+        if number == 0 {
+            if line.get(RECEIPT).and_then(Value::as_u64) != Some(VERSION) {
+                return Err(wrong(
+                    "is no receipt; it is what `reprise retry import --execute` writes to stdout"
+                        .to_owned(),
+                ));
+            }
+            source = line.get("source").and_then(Value::as_str).map(str::to_owned);
+            continue;
+        }
+        match line.get("outcome").and_then(Value::as_str) {
+            Some("imported" | "known") => ids.extend(id_of(&line)),
+            _ => refused += 1,
+        }
+    }
+    Ok((source.ok_or_else(|| wrong("is empty".to_owned()))?, ids, refused))
+}
+
+/// A file that appears whole or not at all, and replaces none.
+struct Unfinished {
+    out: BufWriter<File>,
+    path: PathBuf,
+}
+
+impl Unfinished {
+    fn make(path: &Path) -> Result<Self, Failure> {
+        let mut unfinished = path.as_os_str().to_owned();
+        unfinished.push(".unfinished");
+        let unfinished = PathBuf::from(unfinished);
+        let mut options = OpenOptions::new();
+        let file = options.create(true).truncate(true).write(true).open(&unfinished);
+        let file = file.map_err(|e| failed(&unfinished, &e))?;
+        Ok(Self { out: BufWriter::new(file), path: unfinished })
+    }
+
+    fn remove(self) -> Result<(), Failure> {
+        fs::remove_file(&self.path).map_err(|e| failed(&self.path, &e))
+    }
+
+    fn finish(self, path: &Path) -> Result<(), Failure> {
+        let written = self.out.into_inner().map_err(io::IntoInnerError::into_error);
+        let done = written.and_then(|file| file.sync_all());
+        done.and_then(|()| fs::rename(&self.path, path)).map_err(|e| failed(&self.path, &e))
+    }
+}
+
+fn failed(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("{} cannot be written: {error}", path.display()))
+}

@@ -1,0 +1,171 @@
+//! Entries that leave for another sidecar and entries that come from one.
+//!
+//! What came is remembered by the other sidecar's cluster id and the entry's number there, for
+//! ever: a file that is brought once more adds nothing, also when what it brought is long settled
+//! and forgotten. The memory is journalled in the same atomic group as the entries.
+
+use std::collections::BTreeMap;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::engine::batch;
+use crate::engine::command::{ImportBatch, ImportRequest};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::kind;
+use crate::journal::NewEntry;
+use crate::model::EntryId;
+use crate::retry::{Answer, ExportOutcome, ExportStep, ImportOutcome, Input, Token};
+
+/// The version byte of a stored page.
+const VERSION: u8 = 1;
+/// Entry numbers of one page; a bit each.
+const PAGE_IDS: u64 = 1024;
+/// Bytes of those bits.
+const PAGE_BYTES: usize = 128;
+
+/// Which of the entry numbers of one page have come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Page {
+    bits: [u8; PAGE_BYTES],
+    changed: bool,
+}
+
+impl Page {
+    const NONE: Self = Self { bits: [0; PAGE_BYTES], changed: false };
+
+    /// Reads a stored page; bytes of another version know nothing.
+    fn parse(body: &[u8]) -> Self {
+        let stored = body.split_first().filter(|(version, _)| **version == VERSION);
+        let bits = stored.and_then(|(_, bits)| bits.try_into().ok());
+        bits.map_or(Self::NONE, |bits| Self { bits, changed: false })
+    }
+
+    fn to_bytes(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(1 + PAGE_BYTES);
+        out.put_u8(VERSION);
+        out.put_slice(&self.bits);
+        out.freeze()
+    }
+
+    fn has(&self, id: u64) -> bool {
+        let (byte, bit) = place(id);
+        self.bits.get(byte).is_some_and(|bits| bits & bit != 0)
+    }
+
+    fn put(&mut self, id: u64) {
+        let (byte, bit) = place(id);
+        if let Some(bits) = self.bits.get_mut(byte) {
+            self.changed |= *bits & bit == 0;
+            *bits |= bit;
+        }
+    }
+}
+
+/// Byte and bit of a number in its page.
+fn place(id: u64) -> (usize, u8) {
+    let at = id % PAGE_IDS;
+    (usize::try_from(at / 8).unwrap_or(0), 1 << (at % 8))
+}
+
+fn key(source: &str, page: u64) -> Bytes {
+    let mut key = page.to_be_bytes().to_vec();
+    key.extend(source.as_bytes());
+    key.into()
+}
+
+impl Driver {
+    pub(super) fn export(
+        &mut self,
+        step: ExportStep,
+        ids: Vec<EntryId>,
+    ) -> Result<Vec<ExportOutcome>, EngineError> {
+        match self.ask(Input::Export { token: Token(0), step, ids })? {
+            Some(Answer::Exported(outcomes)) => Ok(outcomes),
+            _ => Err(EngineError::Stopped),
+        }
+    }
+
+    pub(super) fn import(
+        &mut self,
+        brought: ImportBatch,
+    ) -> Result<Vec<ImportOutcome>, EngineError> {
+        let ImportBatch { group, source, entries } = brought;
+        self.usable()?;
+        self.journal.admits()?;
+        batch::check_imports(&entries)?;
+        let mut pages = self.pages(&source, &entries)?;
+        let mut outcomes = vec![ImportOutcome::Known; entries.len()];
+        let (mut asked, mut imports, mut records) = (Vec::new(), Vec::new(), Vec::new());
+        for (entry, outcome) in entries.into_iter().zip(&mut outcomes) {
+            if pages.get(&(entry.id / PAGE_IDS)).is_some_and(|page| page.has(entry.id)) {
+                continue;
+            }
+            asked.push((entry.id, outcome));
+            imports.push(entry.import);
+            records.push(entry.record);
+        }
+        let (answer, facts) = self.handle(Input::Import { token: Token(0), group, imports });
+        let Some(Answer::Imported(judged)) = answer else { return Err(EngineError::Stopped) };
+        for ((id, outcome), judged) in asked.into_iter().zip(judged) {
+            *outcome = judged;
+            let page = pages.get_mut(&(id / PAGE_IDS));
+            if let Some(page) = page.filter(|_| !matches!(judged, ImportOutcome::Refused(_))) {
+                page.put(id);
+            }
+        }
+        let changed = pages.iter().filter(|(_, page)| page.changed);
+        let memory = changed.map(|(number, page)| {
+            NewEntry::keyed(kind::BROUGHT, key(&source, *number), Bytes::new(), page.to_bytes())
+        });
+        self.persist(&facts, &records, memory.collect())?;
+        Ok(outcomes)
+    }
+
+    /// What is remembered of these entries.
+    fn pages(
+        &self,
+        source: &str,
+        entries: &[ImportRequest],
+    ) -> Result<BTreeMap<u64, Page>, EngineError> {
+        let mut pages = BTreeMap::new();
+        for number in entries.iter().map(|entry| entry.id / PAGE_IDS) {
+            if pages.contains_key(&number) {
+                continue;
+            }
+            let page = match self.journal.keyed_get(kind::BROUGHT, &key(source, number))? {
+                None => Page::NONE,
+                Some(at) => match self.unwritten.body(at.seq) {
+                    Some(body) => Page::parse(&body),
+                    None => Page::parse(&self.journal.read(at)?.body),
+                },
+            };
+            pages.insert(number, page);
+        }
+        Ok(pages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_stored_by_version_1_is_read_for_ever() {
+        let mut page = Page::NONE;
+        for id in [0, 9, 1023, 5 * PAGE_IDS + 1] {
+            page.put(id);
+        }
+        let mut stored = vec![1, 0b11, 0b10];
+        stored.resize(PAGE_BYTES, 0);
+        stored.push(0x80);
+        assert_eq!(page.to_bytes(), stored, "the format has changed: give it a new version");
+        let again = Page::parse(&stored);
+        for id in 0..PAGE_IDS {
+            assert_eq!(again.has(id), [0, 1, 9, 1023].contains(&id), "{id}");
+        }
+        for other in [&[][..], &[2], &stored[..100]] {
+            assert_eq!(Page::parse(other), Page::NONE);
+        }
+    }
+}

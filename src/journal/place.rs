@@ -1,0 +1,118 @@
+//! A directory looked at from outside, before anybody opens a journal in it; nothing is made.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use rustix::fs::{Access, access, statvfs};
+
+use super::real_disk::open_error;
+use super::segment::LOCK_NAME;
+use super::{OpenError, RealDisk};
+use crate::model::WallMs;
+
+/// Linux file system magics (statfs(2)) of what does not outlive a pod.
+const TMPFS: i64 = 0x0102_1994;
+const OVERLAYFS: i64 = 0x794c_7630;
+
+/// What there is to see of a directory.
+#[derive(Debug)]
+pub struct Place {
+    /// It is there; else a start makes it.
+    pub exists: bool,
+    /// `tmpfs` or `overlay`: it does not outlive the machine or the pod.
+    pub ephemeral: Option<&'static str>,
+    /// Bytes this process may write there, where that can be told.
+    pub free_bytes: Option<u64>,
+    /// When a file in it was last written.
+    pub written: Option<WallMs>,
+}
+
+impl Place {
+    /// Looks; an error is what would keep a sidecar from opening it.
+    pub fn look(dir: &Path) -> Result<Self, OpenError> {
+        let exists = dir.is_dir();
+        if exists && dir.join(LOCK_NAME).exists() {
+            drop(RealDisk::open(dir)?);
+        }
+        // A start makes what is missing, from the first directory above that is there.
+        let ground = dir.ancestors().find(|above| above.as_os_str().is_empty() || above.exists());
+        let ground = ground.filter(|above| !above.as_os_str().is_empty());
+        let ground = ground.unwrap_or(Path::new("."));
+        if !ground.is_dir() {
+            let source = io::ErrorKind::NotADirectory.into();
+            return Err(OpenError::Missing { dir: dir.display().to_string(), source });
+        }
+        access(ground, Access::WRITE_OK | Access::EXEC_OK).map_err(|errno| {
+            open_error(dir.display().to_string(), "looking at it", errno.into())
+        })?;
+        Ok(Self {
+            exists,
+            ephemeral: ephemeral(ground),
+            free_bytes: statvfs(ground)
+                .ok()
+                .map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize)),
+            written: if exists { written(dir) } else { None },
+        })
+    }
+}
+
+fn written(dir: &Path) -> Option<WallMs> {
+    let files = fs::read_dir(dir).ok()?.map_while(Result::ok);
+    let times = files.filter_map(|file| {
+        let since = file.metadata().ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        i64::try_from(since.as_millis()).ok()
+    });
+    times.max().map(WallMs)
+}
+
+/// `tmpfs` or `overlay`, where that can be told.
+#[cfg(target_os = "linux")]
+#[cfg_attr(
+    target_pointer_width = "64",
+    expect(clippy::useless_conversion, reason = "the kernel's word is narrower on other machines")
+)]
+pub fn ephemeral(dir: &Path) -> Option<&'static str> {
+    let stat = rustix::fs::statfs(dir).ok()?;
+    match i64::try_from(stat.f_type).ok()? {
+        TMPFS => Some("tmpfs"),
+        OVERLAYFS => Some("overlay"),
+        _ => None,
+    }
+}
+
+/// `tmpfs` or `overlay`, where that can be told.
+#[cfg(not(target_os = "linux"))]
+pub fn ephemeral(_dir: &Path) -> Option<&'static str> {
+    let _ = (TMPFS, OVERLAYFS);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_makes_nothing_and_sees_who_holds_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("a/b");
+        let place = Place::look(&missing).unwrap();
+        assert!(!place.exists && place.free_bytes.unwrap() > 0 && place.written.is_none());
+        assert!(!dir.path().join("a").exists());
+        Place::look(dir.path()).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        let held = RealDisk::open(dir.path()).unwrap();
+        let refused = Place::look(dir.path()).unwrap_err();
+        assert!(matches!(refused, OpenError::InUse { .. }), "{refused}");
+        drop(held);
+        let place = Place::look(dir.path()).unwrap();
+        assert!(place.exists && place.written.unwrap().0 > 0);
+        let file = dir.path().join(LOCK_NAME);
+        for dir in [file.join("below"), file] {
+            let refused = Place::look(&dir).unwrap_err();
+            assert!(matches!(refused, OpenError::Missing { .. }), "{refused}");
+        }
+        Place::look(Path::new("some-name")).unwrap();
+    }
+}

@@ -1,0 +1,222 @@
+//! Entries on their way from one sidecar to another.
+
+use super::*;
+use crate::model::EntryId;
+use crate::retry::{
+    BadImport, DELAY_MS_MAX, Disposition, Evidence, ExportOutcome, ExportStep, Import,
+    ImportOutcome, State,
+};
+
+use ExportOutcome::{Already, Done, Left};
+use ExportStep::{Begin, End, Undo};
+
+const TIMEOUT_MS: u64 = 900_000;
+
+/// Once failed, due a minute after the rig's start.
+pub(super) fn brought(offset: Option<i64>) -> Import {
+    let failed = WallMs(1_700_000_000_000);
+    Import {
+        origin: offset.map(order),
+        passed: false,
+        due: failed.plus(60_000),
+        delay_ms: 60_000,
+        level: Some(5),
+        reconsume_times: 3,
+        max_reconsume_times: 16,
+        handouts: 2,
+        first_failed: Some(failed),
+        last_failed: Some(failed),
+        disposition: Some(Disposition::Rejected),
+        reason: Some("no stock".into()),
+        history: vec![(failed, Disposition::Rejected)],
+    }
+}
+
+impl Rig {
+    fn export(&mut self, step: ExportStep, ids: &[EntryId]) -> Vec<ExportOutcome> {
+        match self.send(Input::Export { token: Token(5), step, ids: ids.to_vec() }) {
+            Some(Answer::Exported(outcomes)) => outcomes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn import(&mut self, imports: Vec<Import>) -> Vec<ImportOutcome> {
+        match self.send(Input::Import { token: Token(6), group: shop(), imports }) {
+            Some(Answer::Imported(outcomes)) => outcomes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn last_evidence(&self) -> Evidence {
+        match self.journal.last() {
+            Some(Fact::Entry { cause, .. }) => cause.evidence,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_set_aside_is_handed_out_to_nobody_also_after_a_restart() {
+    let mut rig = Rig::new(Policy::default());
+    let slot = rig.join("a").slot;
+    rig.nack(fail(1)).unwrap();
+    let before = rig.only();
+    assert_eq!(rig.export(Begin, &[before.id]), [Done]);
+    assert_eq!(rig.last_evidence(), Evidence::Exported);
+    assert_eq!(rig.export(Begin, &[before.id]), [Already]);
+    rig.restart(Policy::default(), 0);
+    rig.advance(7_200_000);
+    let next = rig.machine.slot_view(&shop(), slot).unwrap().next;
+    assert_eq!((rig.take(next), rig.machine.poll_timeout()), (Vec::new(), None));
+    let after = rig.only();
+    assert_eq!((after.reconsume_times, after.handouts), (1, 0));
+    let State::Exported { due, .. } = after.state else { panic!("{after:?}") };
+    assert_eq!(Some(due), before.due(), "the due time stays the one it had");
+}
+
+#[test]
+fn what_is_handed_out_is_left_to_its_member() {
+    let mut rig = Rig::new(Policy::default());
+    let (lane, entry) = rig.inflight(1);
+    let facts = rig.journal.len();
+    assert_eq!(rig.export(Begin, &[entry.id, EntryId(99)]), [Left, Left]);
+    assert_eq!(rig.journal.len(), facts, "nothing is decided");
+    rig.leave("a");
+    assert_eq!(rig.export(Begin, &[entry.id]), [Done], "back in the queue, uncharged");
+    assert_eq!(rig.only().reconsume_times, 1);
+    assert_eq!(rig.nack(fail_lane(lane)), Ok(NackOutcome::Nothing { id: entry.id }));
+}
+
+#[test]
+fn what_is_given_back_is_as_it_was() {
+    let mut rig = Rig::new(Policy::default());
+    let slot = rig.join("a").slot;
+    rig.nack(fail(1)).unwrap();
+    let before = rig.only();
+    rig.export(Begin, &[before.id]);
+    rig.advance(4_000);
+    assert_eq!(rig.export(Undo, &[before.id]), [Done]);
+    assert_eq!(rig.only(), before);
+    assert_eq!(rig.export(Undo, &[before.id, EntryId(9)]), [Already, Left]);
+    rig.advance(5_999);
+    assert_eq!(rig.wakes, 0);
+    rig.advance(1);
+    assert_eq!((rig.wakes, rig.take_one(slot).1.reconsume_times), (1, 1));
+}
+
+#[test]
+fn a_clock_set_back_meanwhile_does_not_strand_what_is_given_back() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(1)).unwrap();
+    let id = rig.only().id;
+    rig.export(Begin, &[id]);
+    rig.restart(Policy::default(), -86_400_000);
+    rig.export(Undo, &[id]);
+    assert_eq!(rig.only().due(), Some(rig.now.wall.plus(10_000)));
+}
+
+#[test]
+fn only_what_was_set_aside_is_ended_and_its_origin_never_begins_anew() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(1)).unwrap();
+    let id = rig.only().id;
+    assert_eq!(rig.export(End, &[id, EntryId(9)]), [Left, Left], "it is still delivered here");
+    rig.export(Begin, &[id]);
+    assert_eq!(rig.export(End, &[id]), [Done]);
+    assert_eq!(rig.export(End, &[id]), [Already]);
+    assert_eq!(rig.export(Undo, &[id]), [Left], "the other sidecar has it");
+    let entry = rig.only();
+    assert!(entry.is_settled() && entry.disposition == Some(Disposition::Manual), "{entry:?}");
+    assert_eq!(rig.nack(fail(1)), Ok(NackOutcome::Nothing { id }));
+    assert_eq!(rig.only().reconsume_times, 1);
+    rig.origin_commit(2);
+    rig.advance(TIMEOUT_MS);
+    assert_eq!(rig.machine.list(&shop(), None, None, 10), [], "remembered, not for ever");
+    assert_eq!(rig.export(End, &[id]), [Already], "and known to be settled");
+}
+
+#[test]
+fn what_is_brought_goes_on_with_its_count_at_its_due_time() {
+    let mut rig = Rig::new(Policy::default());
+    let slot = rig.join("a").slot;
+    let outcomes = rig.import(vec![brought(Some(7)), brought(None)]);
+    let [ImportOutcome::Imported { id }, ImportOutcome::Imported { .. }] = outcomes[..] else {
+        panic!("{outcomes:?}")
+    };
+    assert_eq!(rig.last_evidence(), Evidence::Imported);
+    let entry = rig.machine.entry(id).unwrap();
+    let failed = WallMs(1_700_000_000_000);
+    assert_eq!((entry.due(), entry.reconsume_times), (Some(failed.plus(60_000)), 3));
+    assert_eq!((entry.first_failed, entry.last_failed), (Some(failed), Some(failed)));
+    assert_eq!((entry.reason.as_deref(), entry.handouts), (Some("no stock"), 2));
+    assert_eq!(entry.history, [(failed, Disposition::Rejected)]);
+    rig.restart(Policy::default(), 0);
+    rig.advance(59_999);
+    assert_eq!(rig.wakes, 0, "never early");
+    rig.advance(1);
+    assert_eq!(rig.wakes, 1);
+    let next = rig.machine.slot_view(&shop(), slot).unwrap().next;
+    let (lane, _) = rig.take(next)[0];
+    rig.nack(fail_lane(lane)).unwrap();
+    assert_eq!(rig.machine.entry(id).unwrap().reconsume_times, 4);
+}
+
+#[test]
+fn an_origin_the_group_knows_is_not_taken_twice_whatever_has_become_of_it() {
+    let mut rig = Rig::new(Policy::default());
+    let twice = vec![brought(Some(7)), brought(Some(7))];
+    assert_eq!(rig.import(twice)[1], ImportOutcome::Known);
+    let slot = rig.join("a").slot;
+    rig.advance(60_000);
+    let (lane, _) = rig.take_one(slot);
+    assert_eq!(rig.import(vec![brought(Some(7))]), [ImportOutcome::Known], "handed out");
+    rig.acknowledge(lane);
+    let facts = rig.journal.len();
+    assert_eq!(rig.import(vec![brought(Some(7))]), [ImportOutcome::Known], "acknowledged");
+    assert_eq!(rig.journal.len(), facts);
+}
+
+#[test]
+fn what_was_moved_away_may_come_back_and_is_another_entry_then() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(7)).unwrap();
+    let gone = rig.only().id;
+    rig.export(Begin, &[gone]);
+    assert_eq!(rig.import(vec![brought(Some(7))]), [ImportOutcome::Known], "only set aside");
+    rig.export(End, &[gone]);
+    let back = Import { reconsume_times: 0, ..brought(Some(7)) };
+    let outcomes = rig.import(vec![back]);
+    let entry = rig.only();
+    assert_eq!(outcomes, [ImportOutcome::Imported { id: entry.id }]);
+    assert_ne!(entry.id, gone, "its number was told to the other sidecar already");
+    assert_eq!(entry.reconsume_times, 1, "counts never fall");
+    rig.restart(Policy::default(), 0);
+}
+
+#[test]
+fn what_nobody_would_get_or_no_table_explains_is_refused_or_brought_nearer() {
+    let mut off = Rig::new(Policy { lane: false, ..Policy::default() });
+    let refused = off.import(vec![brought(Some(1))]);
+    assert_eq!(refused, [ImportOutcome::Refused(BadImport::NoLane)]);
+    let mut rig = Rig::new(table("1s 5s 10s"));
+    let long = Import { delay_ms: DELAY_MS_MAX + 1, ..brought(Some(1)) };
+    assert_eq!(rig.import(vec![long]), [ImportOutcome::Refused(BadImport::DelayTooLong)]);
+    let ahead = Import { due: rig.now.wall.plus(86_400_000), ..brought(Some(2)) };
+    rig.import(vec![ahead]);
+    let entry = rig.only();
+    assert_eq!(entry.due(), Some(rig.now.wall.plus(60_000)), "no further off than its own delay");
+    let State::Waiting { level, .. } = entry.state else { panic!("{entry:?}") };
+    assert_eq!(level, None, "this table has no level 5");
+}
+
+#[test]
+fn an_origin_that_was_passed_there_is_passed_here() {
+    let mut rig = Rig::new(Policy::default());
+    let slot = rig.join("a").slot;
+    rig.import(vec![Import { passed: true, ..brought(Some(7)) }]);
+    rig.advance(60_000);
+    let (lane, _) = rig.take_one(slot);
+    rig.acknowledge(lane);
+    rig.advance(TIMEOUT_MS);
+    assert_eq!(rig.machine.list(&shop(), None, None, 10), [], "no later commit has to pass it");
+}

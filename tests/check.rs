@@ -1,0 +1,317 @@
+//! `reprise check --connect`: what would keep a sidecar from working here is told before it starts.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "upstream/broker.rs"]
+mod broker;
+mod support;
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Output};
+
+use kafka_protocol::messages::MetadataResponse;
+use kafka_protocol::messages::metadata_response::MetadataResponseBroker;
+use kafka_protocol::protocol::Encodable;
+use reprise::wire::Api;
+use serde_json::Value;
+use support::client::s;
+use support::{Server, until};
+use tempfile::TempDir;
+
+use broker::{answer, broker, request};
+
+/// A configuration in a directory of its own, on free ports.
+struct Home {
+    dir: TempDir,
+}
+
+/// What a run found.
+struct Found {
+    code: i32,
+    findings: Vec<Value>,
+}
+
+impl Home {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn run(&self, yaml: &str, format: &str) -> Output {
+        let text = format!(
+            "data_dir: {}/data\njournal: {{ephemeral: accept, segment_bytes: 1MiB}}\n\
+             limits: {{connections: 10, per_ip: 10}}\n{yaml}",
+            self.dir.path().display()
+        );
+        let file = self.dir.path().join("c.yaml");
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
+        command.args(["check", "--connect", "--format", format, "-c"]).arg(file);
+        command.output().unwrap()
+    }
+
+    fn check(&self, yaml: &str) -> Found {
+        let output = self.run(&format!("{PORTS}{yaml}"), "json");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let findings = serde_json::from_slice(&output.stdout);
+        let findings = findings.unwrap_or_else(|error| panic!("{error}: {said}"));
+        Found { code: output.status.code().unwrap(), findings }
+    }
+}
+
+const PORTS: &str = "listen: [{address: '127.0.0.1:0'}]\nadmin: {address: '127.0.0.1:0'}\n";
+
+impl Found {
+    /// State and sentence of the findings of a check, in order.
+    fn of(&self, check: &str) -> Vec<(String, String)> {
+        let of = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+        let matching = self.findings.iter().filter(|finding| finding["check"] == check);
+        matching.map(|finding| (of(finding, "state"), of(finding, "found"))).collect()
+    }
+
+    /// Every finding of a check, at least one, must be in this state and say this. A broker may be
+    /// seen twice: at the address that is configured, and at the one it names.
+    fn is(&self, check: &str, state: &str, words: &str) {
+        let found = self.of(check);
+        let fit = |(is, says): &(String, String)| is == state && says.contains(words);
+        assert!(
+            !found.is_empty() && found.iter().all(fit),
+            "{check}: {found:?} in {:#?}",
+            self.findings
+        );
+    }
+}
+
+fn upstream(addr: SocketAddr) -> String {
+    format!("upstream: {{bootstrap: '{addr}', connect_timeout: 2s}}\n")
+}
+
+#[test]
+fn without_a_cluster_this_host_is_looked_at_and_nothing_is_made() {
+    let home = Home::new();
+    let found = home.check("");
+    assert_eq!(found.code, 0, "{:#?}", found.findings);
+    for (check, words) in [
+        ("configuration", "valid"),
+        ("data_dir", "a start makes it"),
+        ("disk_room", "4 MiB wanted"),
+        ("clock", "plausible"),
+        ("listen", "free"),
+        ("admin", "free"),
+        ("open_files", "up to 266 are wanted"),
+    ] {
+        found.is(check, "ok", words);
+    }
+    assert!(!home.dir.path().join("data").exists());
+    let table = home.run(PORTS, "table");
+    let text = String::from_utf8(table.stdout).unwrap();
+    assert_eq!((table.status.code(), text.lines().count()), (Some(0), found.findings.len()));
+    assert!(text.lines().all(|line| line.starts_with("ok    ")), "{text}");
+    let lines = home.run(PORTS, "jsonl").stdout;
+    assert_eq!(String::from_utf8(lines).unwrap().lines().count(), found.findings.len());
+}
+
+#[test]
+fn what_another_process_has_is_a_failure_with_a_way_out() {
+    let home = Home::new();
+    let held = reprise::journal::RealDisk::open(&home.dir.path().join("data")).unwrap();
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let taken = listener.local_addr().unwrap().port();
+    let output = home.run(
+        &format!(
+            "listen: [{{address: '127.0.0.1:{taken}'}}]\nadmin: {{address: '127.0.0.2:{taken}'}}"
+        ),
+        "jsonl",
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let failed: Vec<&str> = text.lines().filter(|line| line.contains(r#""fail""#)).collect();
+    assert_eq!(failed.len(), 3, "{text}");
+    assert!(failed[0].contains("in use by another process; stop that one"), "{text}");
+    assert!(failed[1].contains("choose another `listen` address"), "{text}");
+    assert!(failed[2].contains("another admin.address"), "{text}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "3 failed\n");
+    drop((held, listener));
+    // A child of another test holds a copy of the lock between its fork and its exec.
+    until("the lock is free", || home.check("").of("data_dir")[0].1 == "there, and writable");
+}
+
+#[test]
+fn a_cluster_is_described_and_names_and_numbers_that_meet_are_told() {
+    let cluster = Server::alone();
+    let home = Home::new();
+    let found = home.check(&upstream(cluster.addr()));
+    assert_eq!(found.code, 0, "{:#?}", found.findings);
+    found.is("broker", "ok", "answers in");
+    found.is("api_versions", "ok", "Kafka 4.1 or later; all that is needed");
+    found.is("sasl", "ok", "answers without credentials");
+    found.is("cluster", "ok", "brokers 1, topics 0");
+    found.is("node_id", "ok", "auto");
+    found.is("topic_names", "ok", "no topic");
+    let mut client = cluster.client();
+    client.create("orders", 1);
+    client.create("retry.shop", 1);
+    client.create("dlq.shop", 1);
+    let clash = format!("node_id: {}\n{}", cluster.node_id(), upstream(cluster.addr()));
+    let found = home.check(&clash);
+    assert_eq!(found.code, 1);
+    found.is("cluster", "ok", "topics 3");
+    found.is("node_id", "fail", &format!("{} is a broker's", cluster.node_id()));
+    found.is("topic_names", "warn", "2 of the cluster are called like ours");
+    let other = format!("node_id: 7\n{}", upstream(cluster.addr()));
+    home.check(&other).is("node_id", "ok", "7 is no broker's");
+}
+
+/// What every request begins with.
+fn is(asked: &broker::Request, api: i16) -> bool {
+    asked.frame[..2] == api.to_be_bytes()
+}
+
+/// ApiVersions 0 with these APIs; of itself up to version 2, so that nothing more is asked.
+fn versions(apis: &[Api]) -> Vec<u8> {
+    let mut body = vec![0, 0];
+    body.extend(u32::try_from(apis.len()).unwrap().to_be_bytes());
+    for api in apis {
+        let (min, max) = api.served();
+        let max = if *api == Api::ApiVersions { 2 } else { max };
+        body.extend([api.key(), min, max].into_iter().flat_map(i16::to_be_bytes));
+    }
+    body
+}
+
+/// Metadata 4: brokers by id and port, no topics.
+fn metadata(brokers: &[(i32, u16)]) -> Vec<u8> {
+    let broker = |(id, port): &(i32, u16)| {
+        let mut broker = MetadataResponseBroker::default();
+        (broker.node_id, broker.host, broker.port) = ((*id).into(), s("127.0.0.1"), (*port).into());
+        broker
+    };
+    let told = MetadataResponse::default().with_brokers(brokers.iter().map(broker).collect());
+    let mut body = bytes::BytesMut::new();
+    told.encode(&mut body, 4).unwrap();
+    body.to_vec()
+}
+
+/// Answers ApiVersions, then Metadata with itself and a broker at `away`.
+fn leads(mut stream: TcpStream, away: u16) {
+    let own = stream.local_addr().unwrap().port();
+    while let Some(asked) = request(&mut stream) {
+        let body = if is(&asked, Api::ApiVersions.key()) {
+            versions(Api::ALL)
+        } else {
+            metadata(&[(1, own), (2, away)])
+        };
+        answer(&mut stream, asked.correlation_id, &body);
+    }
+}
+
+#[test]
+fn a_broker_the_cluster_names_and_nobody_reaches_is_a_failure() {
+    let away = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let addr = broker(move |stream| leads(stream, away));
+    let found = Home::new().check(&upstream(addr));
+    assert_eq!(found.code, 1);
+    let brokers = found.of("broker");
+    assert_eq!(brokers.iter().map(|(state, _)| state.as_str()).collect::<Vec<_>>(), ["ok", "fail"]);
+    let named: Vec<&Value> =
+        found.findings.iter().filter(|finding| finding["check"] == "broker").collect();
+    assert_eq!(named[0]["on"], format!("1 at {addr}"));
+    assert_eq!(named[1]["on"], format!("2 at 127.0.0.1:{away}"));
+    assert!(named[1]["way_out"].as_str().unwrap().contains("advertised.listeners"));
+    found.is("cluster", "ok", "brokers 2, topics 0");
+}
+
+/// Knows nobody before SASL: closes on anything but ApiVersions and the handshake.
+fn secretive(mut stream: TcpStream) {
+    while let Some(asked) = request(&mut stream) {
+        if is(&asked, Api::ApiVersions.key()) {
+            answer(&mut stream, asked.correlation_id, &versions(Api::ALL));
+        } else if is(&asked, 17) {
+            let told = b"\0\x21\0\0\0\x02\0\x05PLAIN\0\x0dSCRAM-SHA-512";
+            answer(&mut stream, asked.correlation_id, told);
+        } else {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_broker_that_wants_credentials_is_told_from_one_that_is_broken() {
+    let home = Home::new();
+    let found = home.check(&upstream(broker(secretive)));
+    assert_eq!(found.code, 0, "clients bring their own: {:#?}", found.findings);
+    found.is("sasl", "warn", "wants credentials (PLAIN, SCRAM-SHA-512)");
+    found.is("cluster", "warn", "no broker says");
+    let broken = broker(|mut stream| {
+        let asked = request(&mut stream).unwrap();
+        answer(&mut stream, asked.correlation_id, &versions(Api::ALL));
+        request(&mut stream);
+    });
+    let found = home.check(&upstream(broken));
+    assert_eq!(found.code, 1);
+    found.is("sasl", "fail", "does not answer Metadata: the broker closed");
+}
+
+#[test]
+fn a_broker_that_is_too_old_hangs_or_is_none_is_a_failure() {
+    let home = Home::new();
+    let lacks = |stream: TcpStream| {
+        let mut stream = stream;
+        while let Some(asked) = request(&mut stream) {
+            let known: Vec<Api> =
+                Api::ALL.iter().copied().filter(|api| *api != Api::JoinGroup).collect();
+            let versions = versions(&known);
+            let metadata = metadata(&[]);
+            let is_first = is(&asked, Api::ApiVersions.key());
+            answer(&mut stream, asked.correlation_id, if is_first { &versions } else { &metadata });
+        }
+    };
+    let found = home.check(&upstream(broker(lacks)));
+    assert_eq!(found.code, 1);
+    found.is("api_versions", "fail", "not served as needed: JoinGroup");
+    let quick = |addr: SocketAddr| {
+        home.check(&format!("upstream: {{bootstrap: '{addr}', connect_timeout: 100ms}}\n"))
+    };
+    let hangs = broker(|mut stream| while request(&mut stream).is_some() {});
+    quick(hangs).is("broker", "fail", "does not answer in time");
+    let web = broker(|mut stream| {
+        request(&mut stream);
+        drop(std::io::Write::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n"));
+    });
+    let found = quick(web);
+    found.is("broker", "fail", "no Kafka answer");
+    assert_eq!(found.code, 1);
+}
+
+#[test]
+fn under_tls_version_and_certificate_are_told_and_a_wrong_name_is_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (dir.path().join("a.pem"), dir.path().join("a.key"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let files = format!("certificate: {}, key: {}", certificate.display(), key.display());
+    let cluster = Server::with(&format!("listen: [{{address: 'localhost:0', tls: {{{files}}}}}]"));
+    let port = cluster.addr().port();
+    let at = |host: &str| {
+        let ca = certificate.display();
+        format!("upstream: {{bootstrap: '{host}:{port}', tls: {{ca: {ca}}}}}\n")
+    };
+    let home = Home::new();
+    let found = home.check(&at("localhost"));
+    assert_eq!(found.code, 0, "{:#?}", found.findings);
+    found.is("tls", "ok", "TLS 1.3, CN=rcgen self signed cert, valid until 4096-01-01");
+    let found = home.check(&at("127.0.0.1"));
+    assert_eq!(found.code, 1);
+    found.is("broker", "fail", "its certificate is not for \"127.0.0.1\" but for");
+    let plain = home.check(&upstream(cluster.addr()));
+    plain.is("broker", "fail", "connected in");
+    let way_out = plain.findings.iter().find_map(|finding| finding["way_out"].as_str());
+    assert!(way_out.unwrap().contains("upstream.tls"));
+    let ours = home.run(
+        &format!("listen: [{{address: '127.0.0.1:0', tls: {{{files}}}}}]\nadmin: {{address: off}}"),
+        "jsonl",
+    );
+    let text = String::from_utf8(ours.stdout).unwrap();
+    let line = text.lines().find(|line| line.contains(r#""certificate""#)).unwrap();
+    assert!(line.contains("valid until 4096-01-01"), "{line}");
+}

@@ -1,0 +1,330 @@
+//! What waits in one sidecar moves to another: whole, once, also when anything is done twice or a
+//! process dies in between.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::indexing_slicing, reason = "a test may stop at a surprise")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use bytes::Bytes;
+use serde_json::Value;
+use support::batch::{Pair, TIME_MS};
+use support::{Member, Rec, Server, until};
+use tempfile::TempDir;
+
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const HOURS: &str = "retry: {levels: 1h 2h 3h 4h}";
+
+/// A record with everything a user may put on one.
+fn odd() -> Rec {
+    let mut record = Rec::new("body").at(TIME_MS + 77);
+    record.key = Some(Bytes::from_static(&[0, 0xff]));
+    let pair = |key: &'static [u8], value: Option<&'static [u8]>| -> Pair {
+        (Bytes::from_static(key), value.map(Bytes::from_static))
+    };
+    record.headers = vec![
+        pair(b"trace", Some(b"1")),
+        pair(b"trace", None),
+        pair(&[0xff, 0xfe], Some(&[0, 1, 2])),
+        pair(b"", Some(b"")),
+        pair(b"trace", Some(b"1")),
+    ];
+    record
+}
+
+/// `reprise retry …` against one sidecar.
+fn retry(server: &Server, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
+    let admin = server.admin().to_string();
+    command.arg("retry").args(args).args(["--admin", &admin]).output().unwrap()
+}
+
+/// One that must do what is asked; what it says on stderr.
+fn did(server: &Server, args: &[&str]) -> String {
+    let output = retry(server, args);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {said}");
+    said
+}
+
+/// The files of a move.
+struct Files {
+    dir: TempDir,
+}
+
+impl Files {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn pending(&self) -> String {
+        self.at("pending.jsonl").display().to_string()
+    }
+
+    fn take(&self, from: &Server) -> String {
+        did(from, &["export", "--take", "--execute", "--out", &self.pending()])
+    }
+
+    /// Brings the file; what is said, and the receipt.
+    fn bring(&self, to: &Server) -> (String, String) {
+        let output = retry(to, &["import", &self.pending(), "--execute"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let receipt = self.at("receipt.jsonl").display().to_string();
+        std::fs::write(&receipt, output.stdout).unwrap();
+        (said, receipt)
+    }
+}
+
+fn lines(path: impl AsRef<Path>) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn pending(server: &Server) -> u64 {
+    server.json("/drain")["pending"].as_u64().unwrap()
+}
+
+/// What a group has in this state.
+fn state(server: &Server, group: &str, state: &str) -> u64 {
+    let found = server.json(&format!("/api/v1/retries?group={group}&state={state}"));
+    u64::try_from(found["items"].as_array().unwrap().len()).unwrap()
+}
+
+/// Whether a Fetch of the group's retries brings none.
+fn gets_nothing(member: &mut Member) -> bool {
+    let from = member.position();
+    member.fetch_lane(from, 100).records.is_none_or(|records| records.is_empty())
+}
+
+fn join(server: &Server) -> Member {
+    if server.client().metadata(9, &["orders"]).topics[0].error_code != 0 {
+        server.client().create("orders", 1);
+    }
+    let mut member = Member::new(server, "shop", &["orders", "retry.shop"]);
+    member.join(PARTITIONS);
+    member
+}
+
+#[test]
+fn what_waits_moves_whole_with_its_count_and_is_delivered_once() {
+    let (source, mut target, files) = (Server::start(), Server::start(), Files::new());
+    let mut member = join(&source);
+    let offset = member.client.put("orders", 0, &[odd()]);
+    let origin = format!("orders-0@{offset}");
+    member.client.nack("shop", &origin, odd().header("x-retry-reason", "no stock"));
+    let first = member.retry_once();
+    let again = format!("retry.shop-0@{}", first.offset);
+    member.client.nack("shop", &again, odd().header("x-retry-reason", "still none"));
+    member.leave();
+    // A group nobody consumes: parked, and one of its records never was in a topic.
+    source.client().nack("lonely", "orders-0@5", Rec::new("parked"));
+    source.client().put("retry.lonely", 0, &[Rec::new("delayed")]);
+    let would = did(&source, &["export", "--take", "--out", &files.pending()]);
+    assert!(would.contains("3 would be set aside; add --execute"), "{would}");
+    assert!(!Path::new(&files.pending()).exists());
+
+    let said = files.take(&source);
+    assert!(said.contains("3 set aside") && said.contains("3 written"), "{said}");
+    let drain = source.json("/drain");
+    assert_eq!((&drain["pending"], &drain["next_due_ms"]), (&3.into(), &Value::Null));
+    assert_eq!(drain["groups"][1]["exported"], 1, "{drain}");
+    let note = source.json("/api/v1/groups/shop")["advice"].to_string();
+    assert!(note.contains("set aside for another sidecar"), "{note}");
+    let mut late = join(&source);
+    assert!(gets_nothing(&mut late), "nobody gets it here");
+
+    let would = did(&target, &["import", &files.pending()]);
+    assert!(would.contains("3 of 2 groups would be brought"), "{would}");
+    assert_eq!(pending(&target), 0);
+    let (said, _) = files.bring(&target);
+    assert!(said.contains("3 imported, 0 known before, 0 refused"), "{said}");
+    target.restart();
+    let (said, receipt) = files.bring(&target);
+    assert!(said.contains("0 imported, 3 known before"), "{said}");
+    assert_eq!(pending(&target), 3);
+
+    let mut member = join(&target);
+    let got = member.retry_once();
+    assert_eq!((&got.key, &got.value, got.time_ms), (&odd().key, &odd().value, odd().time_ms));
+    assert_eq!(got.headers[..5], odd().headers, "duplicates, nulls and odd bytes, in order");
+    assert_eq!(got.number("RECONSUME_TIME"), 2);
+    assert_eq!(got.header("ORIGIN_MESSAGE_ID").unwrap(), origin);
+    assert_eq!(got.header("x-retry-reason").unwrap(), "still none");
+    assert_eq!(got.number("x-retry-first-failed-ms"), first.number("x-retry-first-failed-ms"));
+    member.done(got.offset + 1);
+
+    let would = did(&source, &["export", "--end", &receipt]);
+    assert!(would.contains("3 would be ended; add --execute"), "{would}");
+    let said = did(&source, &["export", "--end", &receipt, "--execute"]);
+    assert!(said.contains("3 ended"), "{said}");
+    assert_eq!(pending(&source), 0);
+    let said = did(&source, &["export", "--end", &receipt, "--execute"]);
+    assert!(said.contains("0 ended, 3 before"), "{said}");
+    // The original is failed on here once more: it is another sidecar's now.
+    late.client.nack("shop", &origin, odd());
+    assert_eq!(pending(&source), 0);
+}
+
+#[test]
+fn due_times_and_levels_are_kept_to_the_millisecond() {
+    let (source, target, files) = (Server::with(HOURS), Server::with(HOURS), Files::new());
+    for offset in 0..3 {
+        source.client().nack("shop", &format!("orders-0@{offset}"), Rec::new("x"));
+    }
+    files.take(&source);
+    files.bring(&target);
+    did(&target, &["export", "--out", &files.at("copy").display().to_string()]);
+    let (mut sent, mut came) = (lines(files.pending()), lines(files.at("copy")));
+    assert_ne!(sent.remove(0)["source"], came.remove(0)["source"]);
+    assert_eq!((sent.len(), came.len()), (3, 3));
+    for line in sent.iter_mut().chain(&mut came) {
+        let fields = line.as_object_mut().unwrap();
+        assert!(
+            ["waiting", "exported"].contains(&fields.remove("state").unwrap().as_str().unwrap())
+        );
+        fields.remove("id");
+    }
+    assert_eq!(came, sent);
+    assert_eq!(came[0]["level"], 3);
+}
+
+#[test]
+fn a_file_brought_once_more_adds_nothing_when_what_it_brought_is_long_forgotten() {
+    let (source, files) = (Server::start(), Files::new());
+    let mut target = Server::with("retry: {levels: 20ms, consume_timeout: 1s}");
+    source.client().put("retry.shop", 0, &[Rec::new("delayed")]);
+    files.take(&source);
+    files.bring(&target);
+    let mut member = join(&target);
+    let got = member.retry_once();
+    member.done(got.offset + 1);
+    until("the entry is forgotten", || {
+        let entries = target.run(target.router().engine.page(&"shop".into(), None, 10));
+        entries.unwrap().is_empty()
+    });
+    for _ in 0..2 {
+        let (said, _) = files.bring(&target);
+        assert!(said.contains("0 imported, 1 known before"), "{said}");
+        // The index and the rows are made again from the log.
+        target = target.killed();
+    }
+}
+
+#[test]
+fn what_a_member_has_in_its_hands_is_left_and_told() {
+    let (source, files) = (Server::start(), Files::new());
+    let mut member = join(&source);
+    for offset in 0..2 {
+        member.client.nack("shop", &format!("orders-0@{offset}"), Rec::new("x"));
+    }
+    until("two are handed out", || {
+        let from = member.position();
+        member.fetch_lane(from, 100);
+        state(&source, "shop", "inflight") == 2
+    });
+    member.client.nack("shop", "orders-0@7", Rec::new("x").header("x-retry-delay-ms", "3600000"));
+    let said = files.take(&source);
+    assert!(said.contains("1 set aside") && said.contains("2 handed out"), "{said}");
+    member.leave();
+    until("they are back in the queue", || state(&source, "shop", "inflight") == 0);
+    std::fs::remove_file(files.pending()).unwrap();
+    let said = files.take(&source);
+    assert!(said.contains("2 set aside") && said.contains("3 written"), "{said}");
+    let times: Vec<Value> =
+        lines(files.pending())[1..].iter().map(|line| line["reconsume_times"].clone()).collect();
+    assert_eq!(times, [1, 1, 1], "nobody is charged for the move");
+}
+
+#[test]
+fn a_killed_sidecar_still_has_set_aside_what_was_and_gives_it_back() {
+    let (source, files) = (Server::start(), Files::new());
+    source.client().nack("shop", "orders-0@1", Rec::new("x"));
+    files.take(&source);
+    let again = source.killed();
+    let mut member = join(&again);
+    assert_eq!(state(&again, "shop", "exported"), 1);
+    assert!(gets_nothing(&mut member));
+    let would = did(&again, &["export", "--undo", "--group", "shop"]);
+    assert!(would.contains("1 would be given back; add --execute"), "{would}");
+    assert_eq!(state(&again, "shop", "exported"), 1);
+    did(&again, &["export", "--undo", "--group", "shop", "--execute"]);
+    assert_eq!(member.retry_once().reconsume_times(), 1);
+    assert_eq!(retry(&again, &["export", "--undo", "--execute"]).status.code(), Some(3));
+}
+
+#[test]
+fn what_would_lose_or_double_a_record_is_refused() {
+    let (source, target, files) = (Server::with(HOURS), Server::with(HOURS), Files::new());
+    for offset in 0..2 {
+        source.client().nack("shop", &format!("orders-0@{offset}"), Rec::new("x"));
+    }
+    let path = files.pending();
+    did(&source, &["export", "--out", &path]);
+    let code = |output: &Output| output.status.code().unwrap();
+    let said = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
+    let own = retry(&source, &["import", &path, "--execute"]);
+    assert_eq!((code(&own), own.stdout.len()), (4, 0), "{}", said(&own));
+    assert!(said(&own).contains("this very sidecar"), "{}", said(&own));
+    // Brought although never set aside: the end says that both have it.
+    let (_, receipt) = files.bring(&target);
+    let both = retry(&source, &["export", "--end", &receipt, "--execute"]);
+    assert_eq!(code(&both), 4);
+    assert!(said(&both).contains("2 are not set aside here"), "{}", said(&both));
+    assert_eq!(pending(&source), 2);
+    let other = retry(&target, &["export", "--end", &receipt, "--execute"]);
+    assert_eq!(code(&other), 4, "{}", said(&other));
+    assert!(said(&other).contains("its numbers mean other records"), "{}", said(&other));
+    let no_receipt = retry(&source, &["export", "--end", &path, "--execute"]);
+    assert_eq!(code(&no_receipt), 1);
+    assert!(said(&no_receipt).contains("is no receipt"), "{}", said(&no_receipt));
+    let again = retry(&source, &["export", "--take", "--execute", "--out", &path]);
+    assert_eq!(code(&again), 1, "no file is replaced");
+    assert_eq!(state(&source, "shop", "exported"), 0, "and nothing is set aside for it");
+    assert_eq!(code(&retry(&source, &["export", "--take", "--undo"])), 2);
+}
+
+#[test]
+fn what_the_other_sidecar_does_not_take_is_not_ended() {
+    let (source, files) = (Server::with(HOURS), Files::new());
+    let target = Server::with("groups: [{match: off, lane: off}]");
+    source.client().nack("off", "orders-0@1", Rec::new("x"));
+    source.client().nack("shop", "orders-0@2", Rec::new("x"));
+    files.take(&source);
+    let output = retry(&target, &["import", &files.pending(), "--execute"]);
+    assert_eq!(output.status.code(), Some(4));
+    let receipt = files.at("receipt").display().to_string();
+    std::fs::write(&receipt, &output.stdout).unwrap();
+    let told = lines(&receipt);
+    assert!(told[1]["why"].as_str().unwrap().contains("lane: off"), "{told:?}");
+    let said = did(&source, &["export", "--end", &receipt, "--execute"]);
+    assert!(said.contains("1 were refused there") && said.contains("1 ended"), "{said}");
+    let drain = source.json("/drain");
+    assert_eq!((&drain["pending"], &drain["groups"][0]["exported"]), (&1.into(), &1.into()));
+}
+
+#[test]
+fn files_of_other_versions_and_torn_ones_are_refused_by_line() {
+    let (target, files) = (Server::start(), Files::new());
+    let head = r#"{"reprise_export":1,"source":"there"}"#;
+    for (text, words) in [
+        ("{}\n".to_owned(), "line 1: is no export"),
+        (r#"{"reprise_export":2,"source":"x"}"#.to_owned(), "version 2 of an export"),
+        (format!("{head}\n{{\"id\":1,"), "line 2: is no JSON"),
+        (format!("{head}\n{{\"id\":1}}\n"), "missing field"),
+        (format!("{head}\n"), "nothing in the file"),
+    ] {
+        std::fs::write(files.pending(), &text).unwrap();
+        let output = retry(&target, &["import", &files.pending(), "--execute"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_ne!(output.status.code(), Some(0), "{text}");
+        assert!(said.contains(words), "{text}: {said}");
+    }
+    assert_eq!(pending(&target), 0);
+}
