@@ -110,12 +110,12 @@ impl Listener {
 
     /// The same in front of a cluster: each broker gets a port of its own when it is first named,
     /// told as its distance from the listener's. A token port would shift it, so there are none.
-    pub fn with_doors(mut self, doors: Doors) -> Self {
+    pub fn with_doors(mut self, doors: Arc<Doors>) -> Self {
         if let TokenScheme::Ports(_) = self.scheme {
             self.sockets.truncate(1);
             self.scheme = TokenScheme::None;
         }
-        Self { doors: Some(Arc::new(doors)), ..self }
+        Self { doors: Some(doors), ..self }
     }
 
     /// Opens a port for a broker: as far behind the listener's own as its id says, so that it is

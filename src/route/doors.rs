@@ -30,6 +30,14 @@ impl Doors {
         (Self { open: RwLock::default(), asks }, asked)
     }
 
+    /// Opens those of brokers no client has asked for yet: one that knew this sidecar before it was
+    /// started anew comes straight to them.
+    pub async fn open(&self, nodes: &[i32]) {
+        for node in nodes {
+            self.distance(*node).await;
+        }
+    }
+
     /// How far behind the listener's port that of `node` lies, opened now if need be.
     pub(super) async fn distance(&self, node: i32) -> Option<u16> {
         let known = self.open.read().unwrap_or_else(PoisonError::into_inner).get(&node).copied();

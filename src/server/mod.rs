@@ -9,6 +9,7 @@
 mod certificates;
 mod data_dir;
 mod forwarding;
+mod greeting;
 mod housekeeping;
 mod moving;
 mod pace;

@@ -41,7 +41,7 @@ use crate::server::forwarding::Board;
 use crate::server::pace::Pace;
 use crate::server::probe::JournalProbe;
 use crate::server::source::AdminSource;
-use crate::server::{Server, data_dir, forwarding, housekeeping};
+use crate::server::{Server, data_dir, forwarding, greeting, housekeeping};
 use crate::socket::Budget;
 use crate::wire::names::{TemplateError, Templates};
 
@@ -129,7 +129,8 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let pace = Pace { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(core.journal.clone(), router.clone(), pace);
     tasks.spawn(until(stopped.clone(), upkeep));
-    let listening = listen(&config, &certificates, &acceptor, &stopped, &mut tasks).await?;
+    let listening =
+        listen(&config, &certificates, &acceptor, &router, &stopped, &mut tasks).await?;
     let (draining, told_to_drain) = watch::channel(false);
     let source = AdminSource {
         router: Arc::clone(&router),
@@ -250,20 +251,24 @@ async fn listen(
     config: &Config,
     certificates: &InUse,
     acceptor: &Acceptor,
+    router: &Arc<Router>,
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
 ) -> Result<Vec<(String, SocketAddr)>, StartError> {
-    let mut listening = Vec::new();
+    let (mut listening, mut behind) = (Vec::new(), Vec::new());
     let specs = (0..).map_while(|index| config.listener(index, certificates.listener(index)));
     for spec in specs {
         let (doors, asked) = Doors::new();
         let mut listener = Listener::bind(&spec).await?;
         if config.upstream.is_some() {
+            let doors = Arc::new(doors);
+            behind.push(Arc::clone(&doors));
             listener = listener.with_doors(doors);
         }
         listening.push((listener.name.clone(), listener.address));
         tasks.spawn(accept(acceptor.clone(), listener, asked, stopped.clone()));
     }
+    tasks.spawn(until(stopped.clone(), greeting::greet(Arc::clone(router), behind)));
     Ok(listening)
 }
 

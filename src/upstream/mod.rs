@@ -116,6 +116,11 @@ impl Upstream {
         self.view.insert(node, address);
     }
 
+    /// Whether the cluster has named any broker.
+    pub fn knows_brokers(&self) -> bool {
+        !self.view.addresses().is_empty()
+    }
+
     /// Whether the cluster has named a broker of that id.
     pub fn has_broker(&self, node: i32) -> bool {
         self.view.address(node).is_some()

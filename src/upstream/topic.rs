@@ -1,4 +1,4 @@
-//! What the cluster says of one of its topics, asked on our own behalf.
+//! What the cluster says of its brokers and of one of its topics, asked on our own behalf.
 
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{MetadataRequest, MetadataResponse};
@@ -36,6 +36,18 @@ impl Upstream {
             links.call(self, None, (Api::Metadata, METADATA), &request).await?;
         self.learn_from(&answer);
         Ok(seen(&answer))
+    }
+
+    /// Asks for the brokers, which can be dialled afterwards: their ids, and the cluster's own.
+    pub async fn see_brokers(&self) -> Result<(Vec<i32>, Option<String>), UpstreamError> {
+        let mut request = MetadataRequest::default();
+        request.topics = Some(Vec::new());
+        let mut links = OwnLinks::default();
+        let answer: MetadataResponse =
+            links.call(self, None, (Api::Metadata, METADATA), &request).await?;
+        self.learn_from(&answer);
+        let nodes = answer.brokers.iter().map(|broker| broker.node_id.0).collect();
+        Ok((nodes, answer.cluster_id.map(|id| id.to_string())))
     }
 
     /// The broker that leads a partition, asked on a client's own connection.

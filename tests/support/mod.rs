@@ -66,6 +66,14 @@ impl Server {
         Self::before(dir, config, cluster)
     }
 
+    /// In front of a cluster, at an address that is the same after a restart.
+    pub fn with_kept_port() -> Self {
+        let (dir, mut config) = prepare("retry: {levels: 20ms}");
+        config.listen[0].address.port = kept_port();
+        let cluster = Arc::new(Self::behind(&config));
+        Self::before(dir, config, cluster)
+    }
+
     /// A second sidecar in front of the same cluster.
     pub fn beside(&self) -> Self {
         let (dir, config) = prepare("retry: {levels: 20ms}");

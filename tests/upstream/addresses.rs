@@ -244,3 +244,22 @@ fn a_share_group_s_new_leader_is_at_its_address_here_too() {
     assert_ne!(fetched.port, 9);
     assert!(fetched.host.starts_with("127.") && fetched.host.as_str() != "127.0.0.1");
 }
+
+#[test]
+fn a_client_that_knew_its_broker_before_a_restart_finds_it_at_once() {
+    let mut server = Server::with_kept_port();
+    server.client().create("orders", 1);
+    let mut client = server.client();
+    client.put("orders", 0, &[Rec::new("x")]);
+    let broker = client.call(9, &MetadataRequest::default()).brokers[0].clone();
+    server.restart();
+    // Nobody has asked this start for anything yet.
+    let mut told = None;
+    crate::support::until("its port is open", || {
+        let port = u16::try_from(broker.port).unwrap();
+        told = std::net::TcpStream::connect((broker.host.as_str(), port)).ok();
+        told.is_some()
+    });
+    let data = client.connect_to(&broker).fetch("orders", 0, 0, 0);
+    assert_eq!(data.error_code, 0);
+}

@@ -11,6 +11,7 @@ use kafka_protocol::protocol::Request as _;
 use reprise::config::Config;
 
 use crate::broker::{answer, broker, request};
+use crate::relay::is_greeting;
 use crate::support::batch::plain;
 use crate::support::client::produce_request;
 use crate::support::{Client, PATIENCE, Rec, Server, until};
@@ -26,6 +27,9 @@ fn in_front_of(
     let seen = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&seen);
     let addr = broker(move |stream| {
+        if is_greeting(&stream) {
+            return;
+        }
         if counted.fetch_add(1, Ordering::SeqCst) < bad { treat(stream) } else { behave(stream) }
     });
     (Server::in_front_of(addr, ""), seen)
