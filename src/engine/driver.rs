@@ -129,6 +129,10 @@ impl Driver {
                 }
                 self.send(reply, answer);
             }
+            Command::TopicGone { topic, reply } => {
+                let answer = self.ask(Input::TopicGone { topic }).map(|_| ());
+                self.send(reply, answer);
+            }
             Command::Join { group, member, reply } => {
                 let token = Token(0);
                 let answer = match self.ask(Input::Join { token, group, member }) {

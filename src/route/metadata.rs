@@ -90,6 +90,7 @@ pub(super) async fn relayed(
         router.names.of_cluster(cluster_id);
     }
     shadowed(router, &mut response);
+    router.told(&response).await;
     if all {
         let names = router.names.listed().into_iter();
         ours.extend(names.map(|name| (Some(name.clone()), name)));

@@ -42,6 +42,7 @@ pub mod rights;
 mod spread;
 mod sync_group;
 pub mod token;
+pub mod topic_ids;
 
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
@@ -62,6 +63,7 @@ use crate::route::origins::Origins;
 use crate::route::positions::Positions;
 use crate::route::refusals::Refusals;
 use crate::route::token::Tokens;
+use crate::route::topic_ids::TopicIds;
 use crate::upstream::{Upstream, UpstreamError};
 use crate::wire::api::Api;
 use crate::wire::header::RequestHead;
@@ -97,6 +99,8 @@ pub struct Router {
     pub positions: Positions,
     /// Records of the cluster that nacks named without their bytes.
     pub origins: Origins,
+    /// What the cluster's topics were last told by.
+    pub topic_ids: TopicIds,
     /// Names this sidecar keeps for itself.
     pub names: Names,
     /// Which client object speaks for which member.

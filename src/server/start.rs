@@ -34,6 +34,7 @@ use crate::route::names::Names;
 use crate::route::origins::Origins;
 use crate::route::positions::Positions;
 use crate::route::token::Tokens;
+use crate::route::topic_ids::TopicIds;
 use crate::route::{self, Router, membership};
 use crate::server::certificates::{Certificates, InUse};
 use crate::server::data_dir::EphemeralError;
@@ -120,6 +121,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         members: Members::new(config.consumer().session_timeout_ms),
         positions: Positions::default(),
         origins: Origins::default(),
+        topic_ids: TopicIds::default(),
         names,
         tokens: Tokens::new(token_seed()),
         metrics: metrics.clone(),
