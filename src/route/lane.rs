@@ -10,6 +10,9 @@ use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::wire::assignment::Subscription;
 
+/// Assignor of Kafka Streams: it throws when assignment and task count differ.
+pub(super) const STREAMS: &str = "stream";
+
 impl Router {
     /// Remembers which member of `group` speaks on this connection.
     pub(super) fn speaks_for(&self, conn: &Conn, group: &GroupId, member: MemberId) {

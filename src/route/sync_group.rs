@@ -13,13 +13,11 @@ use crate::group::{Sync, Synced, member_key};
 use crate::model::{GroupId, MemberId};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, text};
+use crate::route::lane::STREAMS;
 use crate::route::{Router, code, lane, spread};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::assignment::Assignment;
 use crate::wire::{RequestHead, ResponseError};
-
-/// Assignor of Kafka Streams: it throws when assignment and task count differ.
-const STREAMS: &str = "stream";
 
 pub(super) async fn answer(
     router: &Router,
