@@ -100,6 +100,7 @@ pub(super) async fn relayed(
     };
     router.members.joined(&group, joined, router.clock.now().mono);
     router.heard_of(conn, &group, &key);
+    router.look_for_clash(link, head, &group).await?;
     Ok(response)
 }
 

@@ -3,6 +3,7 @@
 
 mod addresses;
 mod api_versions;
+mod clash;
 pub mod code;
 pub mod conn;
 mod consumer_group_describe;

@@ -12,7 +12,7 @@ use kafka_protocol::protocol::Encodable;
 use crate::broker::{answer, broker, request};
 use crate::support::batch::plain;
 use crate::support::client::{produce_request, s};
-use crate::support::{Client, Rec, Server};
+use crate::support::{Client, Consumer, Member, Rec, Server, rebalance};
 
 fn house() -> (Server, Client) {
     let server = Server::start();
@@ -134,6 +134,28 @@ fn a_topic_of_the_cluster_by_a_name_of_ours_is_never_shown_nor_read() {
     assert_eq!(server.router().names.clashes(), 1, "it is said once");
     assert!(server.get("/readyz").contains("name clash"));
     assert_eq!(client.read_all("retry.shop"), [], "nothing waits");
+}
+
+#[test]
+fn a_topic_by_a_name_of_ours_is_found_when_somebody_joins() {
+    let server = Server::start();
+    server.client().create("orders", 1);
+    let topics = &["orders", "retry.shop"];
+    let mut classic = Member::new(&server, "shop", topics);
+    classic.join(&[("orders", 1)]);
+    assert_eq!(server.router().names.clashes(), 0);
+    // By a client that is connected to the cluster directly.
+    let mut direct = Client::connect(server.cluster().addr());
+    direct.create("retry.shop", 1);
+    direct.create("dlq.store", 1);
+    rebalance(&mut [&mut classic, &mut Member::new(&server, "shop", topics)], &[("orders", 1)]);
+    assert_eq!(server.router().names.clashes(), 1);
+    Consumer::new(&server, "store", &["orders"]).enter();
+    assert_eq!(server.router().names.clashes(), 2);
+    assert!(server.get("/readyz").contains("name clash"));
+    let mut quiet = direct.call(9, &MetadataRequest::default().with_topics(None)).topics;
+    quiet.retain(|topic| topic.name == Some(s("retry.store")));
+    assert_eq!(quiet, [], "asking for it makes none");
 }
 
 /// A broker that leads nothing any more, and says who does.
