@@ -58,18 +58,19 @@ impl Upstream {
     /// The record at `origin`; `None`: it is not there any more, or not readable without the
     /// client's credentials. An error may be another time.
     pub async fn read_record(&self, origin: &Origin) -> Result<Option<RawRecord>, UpstreamError> {
+        let mut is_closed = false;
         for _ in 0..ASKED_MAX {
             match self.ask_for(origin).await {
-                Ok(Found::Moved) => {}
+                Ok(Found::Moved) => is_closed = false,
                 Ok(Found::Record(record)) => return Ok(Some(record)),
-                // To close is how a broker treats those it does not know.
-                Ok(Found::Nothing) | Err(UpstreamError::Closed | UpstreamError::Io(_)) => {
-                    return Ok(None);
-                }
+                Ok(Found::Nothing) => return Ok(None),
+                // A connection of before its broker went, perhaps: a new one tells.
+                Err(UpstreamError::Closed | UpstreamError::Io(_)) => is_closed = true,
                 Err(error) => return Err(error),
             }
         }
-        Ok(None)
+        // To close is how a broker treats those it does not know.
+        if is_closed { Ok(None) } else { Err(UpstreamError::NoLeader) }
     }
 
     async fn ask_for(&self, origin: &Origin) -> Result<Found, UpstreamError> {
@@ -78,7 +79,8 @@ impl Upstream {
         let leader = match own.leaders.remove(&partition) {
             Some(leader) => leader,
             None => match self.leader(origin).await? {
-                Some(leader) => leader,
+                Some(Some(leader)) => leader,
+                Some(None) => return Ok(Found::Moved),
                 None => return Ok(Found::Nothing),
             },
         };
@@ -96,7 +98,8 @@ impl Upstream {
         Ok(found)
     }
 
-    async fn leader(&self, origin: &Origin) -> Result<Option<i32>, UpstreamError> {
+    /// `None`: there is no such partition. `Some(None)`: nobody leads it now.
+    async fn leader(&self, origin: &Origin) -> Result<Option<Option<i32>>, UpstreamError> {
         let mut topic = MetadataRequestTopic::default();
         topic.name = Some(wire_text(origin.topic.as_str()).into());
         let mut request = MetadataRequest::default();
@@ -111,7 +114,8 @@ impl Upstream {
         }
         let partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
         let mut wanted = partitions.filter(|p| p.partition_index == origin.partition);
-        Ok(wanted.next().map(|partition| partition.leader_id.0).filter(|leader| *leader >= 0))
+        let leader = wanted.next().map(|partition| partition.leader_id.0);
+        Ok(leader.map(|leader| Some(leader).filter(|leader| *leader >= 0)))
     }
 }
 
