@@ -103,10 +103,11 @@ async fn with_ours(
     told: Option<Assignment>,
 ) -> Result<Option<Assignment>, EngineError> {
     let retry = router.names.retry_topic(group);
+    let now = router.clock.now().mono;
     let wanted = match router.members.wants(group, &key) {
         Some(mut wanted) => {
             wanted.retain(|topic| {
-                let held = *topic == retry || router.members.claim(group, &key, topic);
+                let held = *topic == retry || router.members.claim(group, &key, topic, now);
                 held && router.is_own(topic)
             });
             wanted
