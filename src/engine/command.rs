@@ -130,6 +130,10 @@ pub(super) enum Command {
         offsets: Vec<(TopicName, i32, i64)>,
         reply: Reply<()>,
     },
+    TopicGone {
+        topic: TopicName,
+        reply: Reply<()>,
+    },
     Join {
         group: GroupId,
         member: MemberId,

@@ -17,7 +17,7 @@ use crate::engine::store::Store;
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
 use crate::journal::{Journal, NewEntry};
-use crate::model::{GroupId, Now};
+use crate::model::{GroupId, LaneOffset, Now};
 use crate::observe::Metrics;
 use crate::retry::{Answer, Fact, Fingerprint, Input, Machine, Output, Token};
 
@@ -106,18 +106,7 @@ impl Driver {
                 self.send(reply, answer);
             }
             Command::LaneCommit { group, up_to, reply } => {
-                let (token, of) = (Token(0), group.clone());
-                let answer = match self.ask(Input::LaneCommit { token, group, up_to }) {
-                    Ok(Some(Answer::Committed { acknowledged, .. })) => {
-                        if !acknowledged.is_empty() {
-                            // There may be room for more hand-outs now.
-                            self.wakes.wake(&of);
-                        }
-                        Ok(acknowledged.len())
-                    }
-                    Ok(_) => Err(EngineError::CommitBeyondHandOut),
-                    Err(error) => Err(error),
-                };
+                let answer = self.lane_commit(group, up_to);
                 self.send(reply, answer);
             }
             Command::OriginCommits { group, offsets, reply } => {
@@ -127,6 +116,10 @@ impl Driver {
                     let input = Input::OriginCommit { group, topic, partition, offset };
                     answer = answer.and(self.ask(input).map(|_| ()));
                 }
+                self.send(reply, answer);
+            }
+            Command::TopicGone { topic, reply } => {
+                let answer = self.ask(Input::TopicGone { topic }).map(|_| ());
                 self.send(reply, answer);
             }
             Command::Join { group, member, reply } => {
@@ -165,6 +158,20 @@ impl Driver {
                 self.send(reply, kept);
             }
             query => self.query(query),
+        }
+    }
+
+    fn lane_commit(&mut self, group: GroupId, up_to: LaneOffset) -> Result<usize, EngineError> {
+        let (token, of) = (Token(0), group.clone());
+        match self.ask(Input::LaneCommit { token, group, up_to })? {
+            Some(Answer::Committed { acknowledged, .. }) => {
+                if !acknowledged.is_empty() {
+                    // There may be room for more hand-outs now.
+                    self.wakes.wake(&of);
+                }
+                Ok(acknowledged.len())
+            }
+            _ => Err(EngineError::CommitBeyondHandOut),
         }
     }
 
@@ -246,7 +253,7 @@ impl Driver {
     fn take(
         &mut self,
         group: GroupId,
-        from: crate::model::LaneOffset,
+        from: LaneOffset,
         max: usize,
     ) -> Result<TakenRaw, EngineError> {
         self.journal.admits()?;

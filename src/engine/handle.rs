@@ -96,6 +96,13 @@ impl Engine {
         self.ask_durably(|reply| Command::OriginCommits { group, offsets, reply }).await
     }
 
+    /// A topic is no more: what fails in one by the same name fails for the first time. Durable on
+    /// return.
+    pub async fn topic_gone(&self, topic: &TopicName) -> Result<(), EngineError> {
+        let topic = topic.clone();
+        self.ask_durably(|reply| Command::TopicGone { topic, reply }).await
+    }
+
     /// The slot of a member, given to it now if it had none. Durable on return.
     pub async fn join(&self, group: &GroupId, member: MemberId) -> Result<LaneSlot, EngineError> {
         let group = group.clone();

@@ -154,6 +154,13 @@ impl Entries for BTreeEntries {
         indexes.commits.range(from..=to).map(|(_, id)| *id).collect()
     }
 
+    fn of_topic(&self, group: &GroupId, topic: &TopicName) -> Vec<EntryId> {
+        let Some(indexes) = self.groups.get(group) else { return Vec::new() };
+        let from = (topic.clone(), i32::MIN, false, i64::MIN);
+        let to = (topic.clone(), i32::MAX, true, i64::MAX);
+        indexes.commits.range(from..=to).map(|(_, id)| *id).collect()
+    }
+
     fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
         let Some(indexes) = self.groups.get(group) else { return Vec::new() };
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);

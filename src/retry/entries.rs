@@ -98,6 +98,8 @@ pub trait Entries {
         partition: i32,
         offset: i64,
     ) -> Vec<EntryId>;
+    /// Entries with a remembered origin in that topic.
+    fn of_topic(&self, group: &GroupId, topic: &TopicName) -> Vec<EntryId>;
     /// Entries of the group with an id above `after`, by id.
     fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId>;
     /// Every group with an entry or a slot, in order.

@@ -74,6 +74,12 @@ pub enum Input {
         /// The first offset not acknowledged.
         offset: i64,
     },
+    /// A topic is no more, or another one by the same name: no origin in it is what it was. Not
+    /// answered.
+    TopicGone {
+        /// Its name.
+        topic: TopicName,
+    },
     /// A member joined or is assigned the lane: answered by `Answer::Slot`, the same slot for the
     /// same member while it has not left.
     Join {

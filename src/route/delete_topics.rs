@@ -79,6 +79,7 @@ async fn delete(router: &Router, name: Option<TopicName>, id: Uuid) -> Result<()
             let seq = router.broker.topics.delete(&name)?;
             let offsets = router.broker.offsets.delete_topic(&name)?;
             router.broker.durable(seq.max(offsets)).await?;
+            router.is_gone(&name).await;
             tracing::info!(topic = %name, "topic deleted");
             Ok(())
         }

@@ -4,13 +4,16 @@ use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
 use kafka_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
 use uuid::Uuid;
 
-use crate::group::{Join, JoinRefusal, Joined, Protocol, member_key};
-use crate::model::{ClientId, MemberId};
+use crate::group::{GroupError, Join, JoinRefusal, Joined, Protocol, member_key};
+use crate::model::{ClientId, GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, text};
+use crate::route::lane::STREAMS;
+use crate::route::place::Place;
 use crate::route::{Router, code, lane, members};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
+use crate::wire::assignment::Subscription;
 
 /// KIP-394: a new dynamic member first gets its id.
 const KNOWN_MEMBER_SINCE: i16 = 4;
@@ -26,6 +29,9 @@ pub(super) async fn answer(
     request: JoinGroupRequest,
 ) -> JoinGroupResponse {
     let group = group_of(&request.group_id);
+    if is_streams(router, &request) {
+        return streams_refused(head.version, &group);
+    }
     let client_id = head.client_id.clone().unwrap_or_else(|| ClientId::new(""));
     let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
     let stem = instance_id.as_deref().unwrap_or(client_id.as_str());
@@ -70,6 +76,9 @@ pub(super) async fn relayed(
     mut request: JoinGroupRequest,
 ) -> Result<JoinGroupResponse, UpstreamError> {
     let group = group_of(&request.group_id);
+    if is_streams(router, &request) {
+        return Ok(streams_refused(head.version, &group));
+    }
     for protocol in &mut request.protocols {
         protocol.metadata = lane::without_ours(router, &protocol.name, &protocol.metadata);
     }
@@ -91,7 +100,31 @@ pub(super) async fn relayed(
     };
     router.members.joined(&group, joined, router.clock.now().mono);
     router.heard_of(conn, &group, &key);
+    router.look_for_clash(link, head, &group).await?;
     Ok(response)
+}
+
+/// Whether Kafka Streams subscribes to a retry topic: its partition cannot be taken out of such an
+/// assignment, nor put in.
+fn is_streams(router: &Router, request: &JoinGroupRequest) -> bool {
+    let is_retry = |topic: &TopicName| {
+        matches!(router.place(&router.names.canonical(topic)), Some(Place::Retry(_)))
+    };
+    let mut streams = request.protocols.iter().filter(|p| p.name.as_str() == STREAMS);
+    streams.any(|protocol| {
+        let subscription = Subscription::parse(&protocol.metadata);
+        subscription.is_ok_and(|subscription| subscription.topics.iter().any(is_retry))
+    })
+}
+
+fn streams_refused(version: i16, group: &GroupId) -> JoinGroupResponse {
+    tracing::warn!(
+        %group,
+        "a Kafka Streams application subscribes to a retry topic and is refused: Streams cannot \
+         take part in this lane; consume the retry topic with a plain consumer"
+    );
+    let (error, member_id) = (GroupError::InconsistentGroupProtocol, MemberId::new(""));
+    refused(version, &JoinRefusal { error, member_id })
 }
 
 fn accepted(version: i16, joined: Joined) -> JoinGroupResponse {

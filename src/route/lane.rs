@@ -12,6 +12,8 @@ use crate::wire::assignment::Subscription;
 
 /// Assignors whose user data is what a member was last given.
 const STICKY: &[&str] = &["sticky", "cooperative-sticky"];
+/// Assignor of Kafka Streams: it throws when assignment and task count differ.
+pub(super) const STREAMS: &str = "stream";
 
 impl Router {
     /// Remembers which member of `group` speaks on this connection.

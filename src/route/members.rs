@@ -154,11 +154,23 @@ impl Members {
     }
 
     /// Whether this member is the one here that holds a topic of ours; it is from now on if nobody
-    /// does.
-    pub(super) fn claim(&self, group: &GroupId, key: &MemberId, topic: &TopicName) -> bool {
+    /// does who is still heard of.
+    pub(super) fn claim(
+        &self,
+        group: &GroupId,
+        key: &MemberId,
+        topic: &TopicName,
+        now: MonoMs,
+    ) -> bool {
         let mut groups = self.lock();
-        let known = groups.entry(group.clone()).or_default();
-        known.claims.entry(topic.clone()).or_insert_with(|| key.clone()) == key
+        let group = groups.entry(group.clone()).or_default();
+        let holder = group.claims.get(topic).and_then(|holder| group.members.get(holder));
+        // Its coordinator has missed it when others are assigned anew; heartbeats are far closer.
+        let is_alive = holder.is_some_and(|known| now.since(known.heard) < known.session_ms / 2);
+        if !is_alive {
+            group.claims.insert(topic.clone(), key.clone());
+        }
+        group.claims.get(topic) == Some(key)
     }
 
     /// A member by KIP-848 is told these topics of ours; whether they are others than before.
@@ -180,6 +192,8 @@ impl Members {
         }
         let group = groups.entry(group.clone()).or_default();
         let Joined { key, protocol, metadata, session_ms, led } = joined;
+        let wanted = topics_of(&metadata);
+        group.claims.retain(|topic, holder| *holder != key || wanted.contains(topic));
         group.members.insert(key, Known::new(Some(metadata), session_ms, now));
         group.protocol = protocol;
         if !led.is_empty() {
@@ -368,6 +382,23 @@ mod tests {
         members.joined(&group, joined("b", 10_000), MonoMs(0));
         let told = members.led(&group, &"b".into());
         assert_eq!(told, Some(Bytes::from_static(b"b's topics")));
+    }
+
+    #[test]
+    fn what_one_holds_is_another_s_when_the_first_is_not_heard_of_or_wants_it_no_more() {
+        let (members, group, dlq) = (Members::new(45_000), GroupId::from("audit"), "dlq.x".into());
+        let metadata = Subscription::to(vec![TopicName::new("dlq.x")]).to_bytes();
+        let wants = |key| Joined { metadata: metadata.clone(), ..joined(key, 10_000) };
+        let claims = |key: &str, at: u64| members.claim(&group, &key.into(), &dlq, MonoMs(at));
+        members.joined(&group, wants("a"), MonoMs(0));
+        members.joined(&group, wants("b"), MonoMs(0));
+        assert_eq!([claims("a", 1), claims("b", 1), claims("a", 4_999)], [true, false, true]);
+        members.heard(&group, &"a".into(), MonoMs(6_000));
+        members.heard(&group, &"b".into(), MonoMs(10_000));
+        assert_eq!([claims("b", 10_000), claims("b", 11_000)], [false, true]);
+        assert!(!claims("a", 11_000), "the other one was heard of just now");
+        members.joined(&group, joined("b", 10_000), MonoMs(12_000));
+        assert!(claims("a", 12_000));
     }
 
     #[test]

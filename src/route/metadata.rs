@@ -91,6 +91,7 @@ pub(super) async fn relayed(
     }
     shadowed(router, &mut response);
     readdress(router, conn, &mut response).await;
+    router.told(&response).await;
     if all {
         let names = router.names.listed().into_iter();
         ours.extend(names.map(|name| (Some(name.clone()), name)));

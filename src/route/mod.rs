@@ -4,6 +4,7 @@
 mod add_partitions_to_txn;
 mod addresses;
 mod api_versions;
+mod clash;
 pub mod code;
 pub mod conn;
 mod consumer_group_describe;
@@ -46,6 +47,7 @@ pub mod rights;
 mod spread;
 mod sync_group;
 pub mod token;
+pub mod topic_ids;
 pub mod transactions;
 mod txn_offset_commit;
 pub mod voices;
@@ -69,6 +71,7 @@ use crate::route::origins::Origins;
 use crate::route::positions::Positions;
 use crate::route::refusals::Refusals;
 use crate::route::token::Tokens;
+use crate::route::topic_ids::TopicIds;
 use crate::route::transactions::Transactions;
 use crate::route::voices::Voices;
 use crate::socket::Budget;
@@ -109,6 +112,8 @@ pub struct Router {
     pub transactions: Transactions,
     /// Records of the cluster that nacks named without their bytes.
     pub origins: Origins,
+    /// What the cluster's topics were last told by.
+    pub topic_ids: TopicIds,
     /// Names this sidecar keeps for itself.
     pub names: Names,
     /// Which client object speaks for which member.

@@ -179,10 +179,14 @@ fn keep(
     is_ours
 }
 
-/// Offsets the cluster holds: the engine hears of those that are new.
+/// Offsets the cluster holds: the engine hears of those that are new. Where it holds none, the
+/// group has not passed anything: its offsets were deleted, perhaps with the topic.
 async fn seen(router: &Router, group: &GroupId, mut told: Vec<(TopicName, i32, i64)>) {
+    for (.., offset) in &mut told {
+        *offset = (*offset).max(0);
+    }
     told.retain(|(topic, partition, offset)| {
-        *offset >= 0 && router.positions.is_news(group, topic, *partition, *offset)
+        router.positions.is_news(group, topic, *partition, *offset)
     });
     let noting = router.note(group, told);
     match tokio::time::timeout(NOTING, noting).await {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lru::LruCache;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::model::{GroupId, Origin};
+use crate::model::{GroupId, Origin, TopicName};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::upstream::{Found, Link, Question, UpstreamError};
@@ -43,6 +43,17 @@ impl Origins {
     /// The record, if it was read back lately.
     pub(super) fn get(&self, origin: &Origin) -> Option<RawRecord> {
         self.lock().records.get(origin).cloned()
+    }
+
+    /// Nothing of that topic is what it was.
+    pub(super) fn forget(&self, topic: &TopicName) {
+        let mut known = self.lock();
+        let gone = known.records.iter().map(|(origin, _)| origin);
+        let gone: Vec<Origin> = gone.filter(|origin| origin.topic == *topic).cloned().collect();
+        for origin in gone {
+            let bytes = known.records.pop(&origin).map_or(0, |record| record.payload_bytes());
+            known.bytes = known.bytes.saturating_sub(bytes);
+        }
     }
 
     fn put(&self, origin: Origin, record: RawRecord) {
@@ -158,5 +169,7 @@ mod tests {
         origins.put(at(8), record(1));
         origins.put(at(9), record(1));
         assert_eq!([8, 9].map(kept), [true, true], "a replaced record's bytes are given back");
+        origins.forget(&"orders".into());
+        assert_eq!(([8, 9].map(kept), origins.lock().bytes), ([false, false], 0));
     }
 }

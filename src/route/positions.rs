@@ -47,6 +47,16 @@ impl Positions {
         self.committed(group, topic, partition) != Some(offset)
     }
 
+    /// Nothing of that topic is what it was.
+    pub(super) fn forget(&self, topic: &TopicName) {
+        let mut known = self.lock();
+        let gone: Vec<Key> =
+            known.iter().map(|(key, _)| key).filter(|key| key.1 == *topic).cloned().collect();
+        for key in gone {
+            known.pop(&key);
+        }
+    }
+
     /// Remembers offsets.
     fn see(&self, group: &GroupId, offsets: Vec<(TopicName, i32, i64)>) {
         let mut known = self.lock();

@@ -10,16 +10,14 @@ use kafka_protocol::messages::{SyncGroupRequest, SyncGroupResponse};
 
 use crate::engine::EngineError;
 use crate::group::{Sync, Synced, member_key};
-use crate::model::{GroupId, MemberId};
+use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, text};
+use crate::route::lane::STREAMS;
 use crate::route::{Router, code, lane, spread};
 use crate::upstream::{Link, UpstreamError};
-use crate::wire::assignment::Assignment;
+use crate::wire::assignment::{Assignment, Subscription};
 use crate::wire::{RequestHead, ResponseError};
-
-/// Assignor of Kafka Streams: it throws when assignment and task count differ.
-const STREAMS: &str = "stream";
 
 pub(super) async fn answer(
     router: &Router,
@@ -83,7 +81,8 @@ pub(super) async fn relayed(
     let given = std::mem::take(&mut request.assignments);
     let given = given.into_iter().map(|to| (MemberId::new(&to.member_id), to.assignment));
     let led = |member: &MemberId| router.members.led(&group, member);
-    let assignments = without_lane(router, &group, &protocol, led, given.collect());
+    let ours = |topic: &str| router.is_own(&router.names.canonical(&TopicName::new(topic)));
+    let assignments = without_ours(&protocol, ours, led, given.collect());
     request.assignments = assignments.into_iter().map(to_wire).collect();
     let mut response = link.call(head, &request).await?;
     if response.error_code != 0 {
@@ -93,7 +92,7 @@ pub(super) async fn relayed(
     let metadata = router.members.subscription(&group, &key).unwrap_or_default();
     let member = Synchronized { member_id, key, protocol, metadata };
     match with_lane(router, &group, &member, &response.assignment).await {
-        Ok(assignment) => response.assignment = assignment,
+        Ok(assignment) => response.assignment = with_others(router, &group, &member, &assignment),
         Err(error) => {
             tracing::warn!(%group, member = %member.member_id, %error, "no lane for a member");
             response.error_code = code::of_commit(&error).code();
@@ -127,21 +126,20 @@ fn local_without_lane(
     let seen = router.broker.groups.describe(group);
     let protocol = seen.and_then(|seen| seen.protocol).unwrap_or_default();
     let subscription = |member: &MemberId| router.broker.groups.subscription(group, member);
-    without_lane(router, group, &protocol, subscription, assignments)
+    let retry = router.names.retry_topic(group);
+    without_ours(&protocol, |topic| topic == retry.as_str(), subscription, assignments)
 }
 
-/// The leader's assignments with the retry topic taken out and the rest evened out.
-fn without_lane(
-    router: &Router,
-    group: &GroupId,
+/// The leader's assignments with topics of ours taken out and the rest evened out.
+fn without_ours(
     protocol: &str,
+    is_ours: impl Fn(&str) -> bool,
     subscription: impl Fn(&MemberId) -> Option<Bytes>,
     assignments: Vec<(MemberId, Bytes)>,
 ) -> Vec<(MemberId, Bytes)> {
     if assignments.is_empty() || protocol == STREAMS {
         return assignments;
     }
-    let retry = router.names.retry_topic(group);
     let mut parsed = Vec::with_capacity(assignments.len());
     for (member, bytes) in &assignments {
         match Assignment::parse(bytes) {
@@ -150,12 +148,14 @@ fn without_lane(
             Err(_) => return assignments,
         }
     }
-    let held = |assignment: &Assignment| assignment.partitions.iter().any(|p| p.topic == retry);
+    let held = |assignment: &Assignment| {
+        assignment.partitions.iter().any(|held| is_ours(held.topic.as_str()))
+    };
     if !parsed.iter().any(|(_, assignment)| held(assignment)) {
         return assignments;
     }
     for (_, assignment) in &mut parsed {
-        assignment.strip(|topic| topic == retry.as_str());
+        assignment.strip(&is_ours);
     }
     spread::even_out(protocol, subscription, &mut parsed);
     parsed.into_iter().map(|(member, assignment)| (member, assignment.to_bytes())).collect()
@@ -192,6 +192,29 @@ async fn with_lane(
     router.names.meet(group);
     assignment.append(&retry, 0);
     Ok(assignment.to_bytes())
+}
+
+/// The same with the topics of ours that only one member may hold (dead letters, retries of other
+/// groups), as far as nobody else here does: the cluster hears of no assignment of them.
+fn with_others(router: &Router, group: &GroupId, member: &Synchronized, given: &Bytes) -> Bytes {
+    let retry = router.names.retry_topic(group);
+    let wanted = Subscription::parse(&member.metadata).map(|known| known.topics);
+    let mut others = wanted.unwrap_or_default();
+    others.retain(|topic| {
+        let name = router.names.canonical(topic);
+        let now = router.clock.now().mono;
+        name != retry
+            && router.is_own(&name)
+            && router.members.claim(group, &member.key, &name, now)
+    });
+    if others.is_empty() || member.protocol == STREAMS {
+        return given.clone();
+    }
+    let Ok(mut assignment) = Assignment::parse(given) else { return given.clone() };
+    for topic in &others {
+        assignment.append(topic, 0);
+    }
+    assignment.to_bytes()
 }
 
 fn accepted(synced: Synced, assignment: Bytes) -> SyncGroupResponse {

@@ -1,5 +1,5 @@
-//! Asks the cluster for its brokers when the server starts, and opens their doors: clients that knew
-//! this sidecar before it was started anew come straight to those.
+//! Asks the cluster for its brokers when the server starts, and opens their doors: clients that
+//! knew this sidecar before it was started anew come straight to those.
 
 use std::sync::Arc;
 use std::time::Duration;

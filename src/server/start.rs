@@ -32,6 +32,7 @@ use crate::route::names::Names;
 use crate::route::origins::Origins;
 use crate::route::positions::Positions;
 use crate::route::token::Tokens;
+use crate::route::topic_ids::TopicIds;
 use crate::route::transactions::Transactions;
 use crate::route::voices::Voices;
 use crate::route::{self, Router, membership};
@@ -354,6 +355,7 @@ fn router(
         positions: Positions::default(),
         transactions: Transactions::default(),
         origins: Origins::default(),
+        topic_ids: TopicIds::default(),
         names: names(templates, core),
         tokens: Tokens::new(token_seed()),
         voices: Voices::default(),

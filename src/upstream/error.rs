@@ -62,6 +62,9 @@ pub enum UpstreamError {
         /// The number in the answer.
         found: i32,
     },
+    /// A leader is being elected, and nobody is one for longer than is asked.
+    #[error("the record's partition has no leader now")]
+    NoLeader,
     /// It takes longer than anybody waits.
     #[error("the broker does not answer in time")]
     TooSlow,

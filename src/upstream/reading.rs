@@ -30,19 +30,19 @@ impl Upstream {
     /// The record at `origin`, read on a connection of our own with our own credentials; `None`:
     /// it is not there any more, or not for us. An error may be another time.
     pub async fn read_record(&self, origin: &Origin) -> Result<Option<RawRecord>, UpstreamError> {
+        let mut is_closed = false;
         for _ in 0..ASKED_MAX {
             match self.ask_for(origin).await {
-                Ok(Found::Elsewhere) => {}
+                Ok(Found::Elsewhere) => is_closed = false,
                 Ok(Found::Record(record)) => return Ok(Some(record)),
-                // To close is how a broker treats those it does not know.
-                Ok(Found::Gone | Found::Denied)
-                | Err(UpstreamError::Closed | UpstreamError::Io(_)) => {
-                    return Ok(None);
-                }
+                Ok(Found::Gone | Found::Denied) => return Ok(None),
+                // A connection of before its broker went, perhaps: a new one tells.
+                Err(UpstreamError::Closed | UpstreamError::Io(_)) => is_closed = true,
                 Err(error) => return Err(error),
             }
         }
-        Ok(None)
+        // To close is how a broker treats those it does not know.
+        if is_closed { Ok(None) } else { Err(UpstreamError::NoLeader) }
     }
 
     async fn ask_for(&self, origin: &Origin) -> Result<Found, UpstreamError> {
@@ -53,7 +53,8 @@ impl Upstream {
         let leader = match leaders.remove(&partition) {
             Some(leader) => leader,
             None => match self.leader(links, origin).await? {
-                Some(leader) => leader,
+                Some(Some(leader)) => leader,
+                Some(None) => return Ok(Found::Elsewhere),
                 None => return Ok(Found::Gone),
             },
         };
@@ -66,11 +67,12 @@ impl Upstream {
         Ok(found)
     }
 
+    /// `None`: there is no such partition. `Some(None)`: nobody leads it now.
     async fn leader(
         &self,
         links: &mut OwnLinks,
         origin: &Origin,
-    ) -> Result<Option<i32>, UpstreamError> {
-        Ok(self.see_topic(links, &origin.topic).await?.leader(origin.partition))
+    ) -> Result<Option<Option<i32>>, UpstreamError> {
+        Ok(self.see_topic(links, &origin.topic).await?.partition(origin.partition))
     }
 }

@@ -75,8 +75,13 @@ impl Upstream {
 impl TopicSeen {
     /// The leader of a partition; `None`: it has none now, or there is no such partition.
     pub fn leader(&self, partition: i32) -> Option<i32> {
+        self.partition(partition).flatten()
+    }
+
+    /// The same, told apart. `None`: there is no such partition. `Some(None)`: nobody leads it now.
+    pub fn partition(&self, partition: i32) -> Option<Option<i32>> {
         let index = usize::try_from(partition).ok()?;
-        self.leaders.get(index).copied().flatten()
+        self.leaders.get(index).copied()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who gets a private partition: SyncGroup, slots, leaving, coming back.
 
 use bytes::Bytes;
+use reprise::wire::ResponseError;
 use reprise::wire::assignment::Assignment;
 
 use crate::support::member::{Assignor, rebalance_by};
@@ -89,10 +90,22 @@ fn what_counting_the_retry_topic_skewed_is_evened_out() {
 #[test]
 fn streams_assignments_are_left_as_they_are() {
     let server = house();
-    let mut streams = member(&server);
+    let mut streams = Member::new(&server, "shop", &["orders"]);
     streams.protocol = "stream".to_owned();
     rebalance(&mut [&mut streams], &[("orders", 4)]);
-    assert!(!has_lane(&streams), "{:?}", streams.assigned);
+    assert_eq!(streams.assigned, [("orders".to_owned(), vec![0, 1, 2, 3])]);
+}
+
+#[test]
+fn streams_that_subscribe_to_a_retry_topic_are_refused() {
+    let server = house();
+    for topic in ["retry.shop", "retry.other", "%RETRY%shop"] {
+        let mut streams = Member::new(&server, "shop", &["orders", topic]);
+        streams.protocol = "stream".to_owned();
+        let told = streams.client.call(9, &streams.join_request());
+        let refused = ResponseError::InconsistentGroupProtocol.code();
+        assert_eq!((told.error_code, told.generation_id), (refused, -1), "{topic}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod anew;
 mod bad;
 mod batches;
 mod bound;

@@ -13,7 +13,7 @@ use kafka_protocol::protocol::Encodable;
 use crate::broker::{answer, broker, request};
 use crate::support::batch::plain;
 use crate::support::client::{produce_request, s};
-use crate::support::{Client, Rec, Server, until};
+use crate::support::{Client, Consumer, Member, Rec, Server, rebalance, until};
 
 fn house() -> (Server, Client) {
     let server = Server::start();
@@ -157,6 +157,28 @@ fn a_broker_with_our_node_id_keeps_it_and_our_topics_have_no_leader() {
     let ready = server.get("/readyz");
     assert!(ready.contains("node id clash"), "{ready}");
     until("the gauge", || server.metric("reprise_degraded{reason=\"node_id_clash\"}") > 0.0);
+}
+
+#[test]
+fn a_topic_by_a_name_of_ours_is_found_when_somebody_joins() {
+    let server = Server::start();
+    server.client().create("orders", 1);
+    let topics = &["orders", "retry.shop"];
+    let mut classic = Member::new(&server, "shop", topics);
+    classic.join(&[("orders", 1)]);
+    assert_eq!(server.router().names.clashes(), 0);
+    // By a client that is connected to the cluster directly.
+    let mut direct = Client::connect(server.cluster().addr());
+    direct.create("retry.shop", 1);
+    direct.create("dlq.store", 1);
+    rebalance(&mut [&mut classic, &mut Member::new(&server, "shop", topics)], &[("orders", 1)]);
+    assert_eq!(server.router().names.clashes(), 1);
+    Consumer::new(&server, "store", &["orders"]).enter();
+    assert_eq!(server.router().names.clashes(), 2);
+    assert!(server.get("/readyz").contains("name clash"));
+    let mut quiet = direct.call(9, &MetadataRequest::default().with_topics(None)).topics;
+    quiet.retain(|topic| topic.name == Some(s("retry.store")));
+    assert_eq!(quiet, [], "asking for it makes none");
 }
 
 /// A broker that leads nothing any more, and says who does.

@@ -5,15 +5,19 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kafka_protocol::messages::{ApiVersionsRequest, HeartbeatRequest};
-use kafka_protocol::protocol::Request as _;
-
+use bytes::BytesMut;
+use kafka_protocol::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use kafka_protocol::messages::{ApiVersionsRequest, HeartbeatRequest, MetadataResponse};
+use kafka_protocol::protocol::{Encodable, Request as _};
 use reprise::config::Config;
+use reprise::wire::ResponseError;
 
 use crate::broker::{answer, broker, request};
 use crate::relay::is_greeting;
 use crate::support::batch::plain;
-use crate::support::client::produce_request;
+use crate::support::client::{produce_request, s};
 use crate::support::{Client, PATIENCE, Rec, Server, until};
 
 /// One that only passes.
@@ -185,6 +189,63 @@ fn a_data_directory_in_memory_is_refused_in_front_of_a_cluster() {
     assert!(refused.contains("is on tmpfs") && refused.contains("journal.ephemeral"), "{refused}");
     start("").unwrap();
     start(&format!("{upstream}journal: {{ephemeral: accept}}\n")).unwrap();
+}
+
+/// A nack that names a record and does not bring it.
+fn by_reference(client: &mut Client, origin: &str) -> (i16, Option<String>) {
+    let mut record = Rec::new("").header("x-retry-by-reference", "true");
+    (record.key, record.value) = (None, None);
+    let told = client.nack("shop", origin, record);
+    (told.error_code, told.error_message.map(|text| text.to_string()))
+}
+
+#[test]
+fn a_record_is_read_back_when_its_broker_was_away_meanwhile() {
+    let mut cluster = Server::alone();
+    let server = Server::in_front_of(cluster.addr(), "");
+    let mut client = server.client();
+    client.create("orders", 1);
+    client.put("orders", 0, &[Rec::new("before"), Rec::new("after")]);
+    assert_eq!(by_reference(&mut client, "orders-0@0"), (0, None));
+    cluster.stop();
+    cluster.start_again();
+    // The connection the first one was read on is gone, and nobody has said so.
+    assert_eq!(by_reference(&mut server.client(), "orders-0@1"), (0, None));
+}
+
+/// Brokers that are electing a leader for `orders-0`.
+fn electing(mut stream: TcpStream) {
+    let own = stream.local_addr().unwrap();
+    while let Some(asked) = request(&mut stream) {
+        let body = match asked.frame[..2] {
+            [0, 3] => {
+                let mut broker = MetadataResponseBroker::default();
+                (broker.node_id, broker.host) = (1.into(), s(&own.ip().to_string()));
+                broker.port = i32::from(own.port());
+                let mut partition = MetadataResponsePartition::default();
+                (partition.leader_id, partition.error_code) = ((-1).into(), 5);
+                let mut topic = MetadataResponseTopic::default();
+                (topic.name, topic.partitions) = (Some(s("orders")), vec![partition]);
+                let told = MetadataResponse::default().with_brokers(vec![broker]);
+                let mut body = BytesMut::new();
+                told.with_topics(vec![topic]).encode(&mut body, 4).unwrap();
+                body.to_vec()
+            }
+            // Whoever asks may READ the group.
+            _ => ResponseError::UnknownMemberId.code().to_be_bytes().to_vec(),
+        };
+        answer(&mut stream, asked.correlation_id, &body);
+    }
+}
+
+#[test]
+fn a_nack_by_reference_is_not_refused_while_a_leader_is_elected() {
+    let server = Server::in_front_of(broker(electing), "");
+    let mut record = Rec::new("").header("x-retry-by-reference", "true");
+    (record.key, record.value) = (None, None);
+    let nack = plain(&[record.header("x-retry-origin", "orders-0@1")]);
+    let request = produce_request("retry.shop", 0, nack, -1);
+    assert!(server.client().try_call(9, &request).is_none(), "the producer tries again");
 }
 
 #[test]

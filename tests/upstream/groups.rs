@@ -90,6 +90,31 @@ fn a_leader_without_us_hands_out_no_lane_and_each_member_here_has_one_all_the_sa
 }
 
 #[test]
+fn dead_letters_are_one_member_s_here_and_the_cluster_hears_nothing_of_them() {
+    let server = house();
+    let topics = &["orders", "dlq.shop"];
+    let holds = |member: &Member| member.assigned.contains(&("dlq.shop".to_owned(), vec![0]));
+    let mut direct = Member::new(server.cluster(), "audit", &["orders"]);
+    let mut a = Member::new(&server, "audit", topics);
+    let mut b = Member::new(&server, "audit", topics);
+    // The leader knows nothing of them.
+    rebalance(&mut [&mut direct, &mut a, &mut b], &[("orders", 4)]);
+    assert!(direct.leads && holds(&a) != holds(&b), "{:?} {:?}", a.assigned, b.assigned);
+    let (mut first, mut second) = if holds(&a) { (a, b) } else { (b, a) };
+    assert_eq!(direct.leave(), 0);
+    assert_eq!(first.leave(), 0);
+    // This one does, and shares them out.
+    until("the rebalance", || second.heartbeat() == ResponseError::RebalanceInProgress.code());
+    second.join(&[("orders", 4), ("dlq.shop", 1)]);
+    assert!(second.leads && holds(&second), "{:?}", second.assigned);
+    let mut asked = DescribeGroupsRequest::default();
+    asked.groups = vec![s("audit")];
+    let told = self::direct(&server).call(5, &asked).groups.remove(0);
+    let assigned = assigned(&told.members[0].member_assignment);
+    assert_eq!(assigned, [("orders".to_owned(), vec![0, 1, 2, 3])]);
+}
+
+#[test]
 fn who_leaves_or_falls_silent_gives_its_retries_back() {
     let server = house();
     let mut a = Member::new(&server, "shop", TOPICS);

@@ -116,6 +116,12 @@ impl Entries for Store {
         self.ids(&passed.clone().signed(offset), &passed.end(), usize::MAX)
     }
 
+    fn of_topic(&self, group: &GroupId, topic: &TopicName) -> Vec<EntryId> {
+        let Some(number) = self.number(group) else { return Vec::new() };
+        let origins = Key::of_group(key::ORIGIN, number).topic(topic.as_str());
+        self.ids(&origins, &origins.clone().end(), usize::MAX)
+    }
+
     fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
         self.members(key::MEMBER, group, after, limit)
     }
@@ -250,7 +256,7 @@ impl Store {
 }
 
 fn origins_key(group: GroupNumber, topic: &TopicName, partition: i32, passed: bool) -> Key {
-    Key::of_group(key::ORIGIN, group).topic(topic.as_str(), partition).flag(passed)
+    Key::of_group(key::ORIGIN, group).topic(topic.as_str()).partition(partition).flag(passed)
 }
 
 /// Every index row of an entry; those without a value carry the id at the end of their key.

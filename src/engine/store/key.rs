@@ -78,10 +78,13 @@ impl Key {
         self.signed(at.0)
     }
 
-    pub(super) fn topic(self, topic: &str, partition: i32) -> Self {
+    pub(super) fn topic(self, topic: &str) -> Self {
         let len = u32::try_from(topic.len()).unwrap_or(u32::MAX);
-        let partition = partition.cast_unsigned() ^ (1 << 31);
-        self.bytes(&len.to_be_bytes()).bytes(topic.as_bytes()).bytes(&partition.to_be_bytes())
+        self.bytes(&len.to_be_bytes()).bytes(topic.as_bytes())
+    }
+
+    pub(super) fn partition(self, partition: i32) -> Self {
+        self.bytes(&(partition.cast_unsigned() ^ (1 << 31)).to_be_bytes())
     }
 
     pub(super) fn flag(self, flag: bool) -> Self {
@@ -146,7 +149,7 @@ mod tests {
         let last = group(1).id(EntryId(u64::MAX));
         assert!(last.0 < group(1).end().0 && group(1).end().0 <= group(2).id(EntryId(0)).0);
         assert_eq!(group(u32::MAX).end().0, vec![MEMBER + 1]);
-        let topic = |name: &str| Key::of_group(ORIGIN, GroupNumber(1)).topic(name, -1).0;
+        let topic = |name: &str| Key::of_group(ORIGIN, GroupNumber(1)).topic(name).0;
         assert!(!topic("ab").starts_with(&topic("a")));
     }
 }

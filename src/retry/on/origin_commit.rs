@@ -1,5 +1,5 @@
 //! The group's committed offset of a real partition moved: forth, memory may end in a while; back
-//! below an origin, it ends now.
+//! below an origin, it ends now. So it does when the whole topic is another one.
 
 use crate::model::{EntryId, GroupId, TopicName};
 use crate::retry::{Entries, Evidence, Machine, PayloadChange, StateKind};
@@ -22,6 +22,24 @@ impl<S: Entries> Machine<S> {
         }
         for id in self.store.passed_from(group, topic, partition, offset) {
             self.reset(id);
+        }
+    }
+
+    /// What lies at these origins from now on is something else: what waits is kept, and whatever
+    /// fails at the same place is a failure of its own.
+    pub(in crate::retry) fn on_topic_gone(&mut self, topic: &TopicName) {
+        for group in self.store.groups() {
+            for id in self.store.of_topic(&group, topic) {
+                let Some(mut entry) = self.store.get(id) else { continue };
+                if matches!(entry.state.kind(), StateKind::Committed | StateKind::Discarded) {
+                    self.forget(id, Evidence::Reset);
+                    continue;
+                }
+                entry.superseded = true;
+                // Nobody will pass it any more.
+                entry.passed = Some(self.wall());
+                self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
+            }
         }
     }
 

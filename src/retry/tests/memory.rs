@@ -120,6 +120,32 @@ fn a_reset_or_skip_keeps_pending_retries() {
 }
 
 #[test]
+fn a_topic_made_anew_begins_anew_and_what_waits_of_the_old_one_still_comes() {
+    let mut rig = Rig::new(max(1));
+    let (lane, _) = rig.inflight(3);
+    rig.acknowledge(lane);
+    rig.nack(level(fail(4), -1)).unwrap();
+    rig.nack(fail(5)).unwrap();
+    rig.send(Input::TopicGone { topic: "other".into() });
+    assert!(matches!(rig.nack(fail(5)), Ok(NackOutcome::Nothing { .. })), "another topic");
+    rig.send(Input::TopicGone { topic: "orders".into() });
+    for offset in [3, 4, 5] {
+        let begun = rig.nack(fail(offset)).unwrap();
+        assert!(matches!(begun, NackOutcome::Scheduled { .. }), "{offset}: {begun:?}");
+    }
+    assert_eq!((rig.count(StateKind::Dead), rig.count(StateKind::Waiting)), (1, 4));
+    // All four come, and none is remembered for ever.
+    let slot = rig.join("a");
+    rig.advance(10_000);
+    let taken = rig.take(slot.next);
+    assert_eq!(taken.len(), 4);
+    rig.lane_commit(after(taken[3].0));
+    rig.origin_commit(6);
+    rig.advance(2 * TIMEOUT_MS);
+    assert_eq!(rig.count(StateKind::Committed), 0);
+}
+
+#[test]
 fn a_delayed_record_without_origin_is_forgotten_by_time_alone() {
     let mut rig = Rig::new(Policy::default());
     let slot = rig.join("a").slot;

@@ -16,6 +16,8 @@ use crate::upstream::{Link, UpstreamError};
 use crate::wire::assignment::Subscription;
 use crate::wire::{Api, RequestHead};
 
+/// Joins.
+const JOINS: i32 = 0;
 /// Leaves for good; −2 is a static member that will be back.
 const LEAVES: i32 = -1;
 /// The first Metadata that tells the cluster's id and can be told not to create topics.
@@ -47,6 +49,9 @@ pub(in crate::route) async fn relayed(
         None if request.member_epoch < 0 => {}
         None => {
             router.heard_of(conn, &group, &key);
+            if request.member_epoch == JOINS {
+                router.look_for_clash(link, head, &group).await?;
+            }
             if let Some(topics) = topics {
                 let names = topics.iter().map(|name| router.names.canonical(name));
                 let metadata = Subscription::to(names.collect()).to_bytes();
@@ -98,10 +103,11 @@ async fn with_ours(
     told: Option<Assignment>,
 ) -> Result<Option<Assignment>, EngineError> {
     let retry = router.names.retry_topic(group);
+    let now = router.clock.now().mono;
     let wanted = match router.members.wants(group, &key) {
         Some(mut wanted) => {
             wanted.retain(|topic| {
-                let held = *topic == retry || router.members.claim(group, &key, topic);
+                let held = *topic == retry || router.members.claim(group, &key, topic, now);
                 held && router.is_own(topic)
             });
             wanted

@@ -168,6 +168,7 @@ impl Script {
         assert_eq!(store.inflight(group, from, limit), model.inflight(group, from, limit));
         for (topic, partition) in TOPICS.iter().zip([-1, 0, 1]) {
             let (topic, offset) = ((*topic).into(), self.rng.i64(-20..200));
+            assert_eq!(store.of_topic(group, &topic), model.of_topic(group, &topic));
             assert_eq!(
                 store.not_passed_below(group, &topic, partition, offset),
                 model.not_passed_below(group, &topic, partition, offset),

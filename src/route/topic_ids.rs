@@ -1,0 +1,88 @@
+//! Topics that were deleted and made again by the same name: their origins are other records now.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+
+use kafka_protocol::messages::MetadataResponse;
+use lru::LruCache;
+use uuid::Uuid;
+
+use crate::model::TopicName;
+use crate::route::Router;
+use crate::route::convert::topic_of;
+
+/// Topics remembered at most; one that is forgotten is taken for what it was.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
+
+/// The id each topic of the cluster was last told by.
+#[derive(Debug)]
+pub struct TopicIds(Mutex<LruCache<TopicName, Known>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    id: Uuid,
+    /// A broker that is behind still tells this one.
+    before: Option<Uuid>,
+}
+
+impl Default for TopicIds {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(REMEMBERED)))
+    }
+}
+
+impl TopicIds {
+    /// Remembers an id; whether the topic had another one.
+    fn is_another(&self, topic: &TopicName, id: Uuid) -> bool {
+        let mut topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = topics.get(topic).copied();
+        if before.is_some_and(|known| known.id == id || known.before == Some(id)) {
+            return false;
+        }
+        topics.put(topic.clone(), Known { id, before: before.map(|known| known.id) });
+        before.is_some()
+    }
+}
+
+impl Router {
+    /// The cluster has told of these topics. On return the engine knows which are other ones than
+    /// before, so that nobody fails in one of them first.
+    pub(super) async fn told(&self, response: &MetadataResponse) {
+        for topic in response.topics.iter().filter(|topic| topic.error_code == 0) {
+            let Some(name) = topic.name.as_ref().map(topic_of) else { continue };
+            if topic.topic_id.is_nil() || !self.topic_ids.is_another(&name, topic.topic_id) {
+                continue;
+            }
+            tracing::info!(topic = %name, "the cluster has made this topic anew");
+            self.is_gone(&name).await;
+        }
+    }
+
+    /// A topic is no more; one by its name is another one.
+    pub(super) async fn is_gone(&self, topic: &TopicName) {
+        self.origins.forget(topic);
+        self.positions.forget(topic);
+        if let Err(error) = self.engine.topic_gone(topic).await {
+            tracing::warn!(%topic, %error, "its retries would answer for a topic by its name");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_is_another_one_when_its_id_is() {
+        let (ids, topic) = (TopicIds::default(), TopicName::new("orders"));
+        let told = [1, 1, 2, 2, 3].map(|id| ids.is_another(&topic, Uuid::from_u128(id)));
+        assert_eq!(told, [false, false, true, false, true]);
+    }
+
+    #[test]
+    fn a_broker_that_is_behind_makes_no_topic_anew() {
+        let (ids, topic) = (TopicIds::default(), TopicName::new("orders"));
+        let told = [1, 2, 1, 2].map(|id| ids.is_another(&topic, Uuid::from_u128(id)));
+        assert_eq!(told, [false, true, false, false]);
+    }
+}
