@@ -16,6 +16,9 @@ type Row = (Key, Vec<u8>);
 
 impl Entries for Store {
     fn get(&self, id: EntryId) -> Option<Entry> {
+        if id.0 >= self.unknown_from {
+            return None;
+        }
         self.row(&Key::of_entry(key::ENTRY, id))
     }
 
@@ -155,6 +158,7 @@ impl Entries for Store {
             self.rows.put(key.0, value);
         }
         self.rows.put(Key::of_entry(key::ENTRY, entry.id).0, value::encode(entry));
+        self.unknown_from = self.unknown_from.max(entry.id.0.saturating_add(1));
         self.changed();
     }
 

@@ -1,7 +1,8 @@
 //! Changes in memory over rows on disk, read as one ordered map of bytes.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};
 use std::sync::OnceLock;
 
@@ -9,6 +10,9 @@ use crate::journal::{Table, Tables, TablesError};
 
 /// All rows lie in one table; the first byte of a key says what it is.
 const ROWS: Table = Table("rows");
+
+/// Rows of the disk that are kept in mind until the next flush.
+const SEEN_MAX: usize = 1024;
 
 /// Called with a key and its value, until it breaks.
 pub(super) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
@@ -18,6 +22,9 @@ pub(super) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 pub(super) struct Layers {
     /// Not yet on disk; `None` hides a row of the disk.
     changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Rows looked up on the disk since the last flush, also those that are not there: before
+    /// anything is decided the same few are asked for more than once.
+    seen: RefCell<HashMap<Vec<u8>, Option<Vec<u8>>>>,
     /// `None`: everything stays in `changes`.
     tables: Option<Tables>,
     /// The first failure: from then on every read is empty and every change is dropped.
@@ -26,7 +33,8 @@ pub(super) struct Layers {
 
 impl Layers {
     pub(super) fn new(tables: Option<Tables>) -> Self {
-        Self { changes: BTreeMap::new(), tables, failed: OnceLock::new() }
+        let (changes, seen) = (BTreeMap::new(), RefCell::default());
+        Self { changes, seen, tables, failed: OnceLock::new() }
     }
 
     /// The failure that ended the use of this store.
@@ -58,8 +66,16 @@ impl Layers {
         if let Some(change) = self.changes.get(key) {
             return change.as_deref().map(Cow::Borrowed);
         }
-        let found = self.tables.as_ref()?.get(ROWS, key);
-        self.latch(found).flatten().map(Cow::Owned)
+        if let Some(seen) = self.seen.borrow().get(key) {
+            return seen.clone().map(Cow::Owned);
+        }
+        let found = self.latch(self.tables.as_ref()?.get(ROWS, key))?;
+        let mut seen = self.seen.borrow_mut();
+        if seen.len() >= SEEN_MAX {
+            seen.clear();
+        }
+        seen.insert(key.to_vec(), found.clone());
+        found.map(Cow::Owned)
     }
 
     /// Calls `f` for each key in `from..to`, in order, until it breaks.
@@ -95,6 +111,12 @@ impl Layers {
         }
     }
 
+    /// The last flushed key in `from..to`.
+    pub(super) fn last_flushed(&self, from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
+        let found = self.tables.as_ref()?.last_before(ROWS, from, to);
+        self.latch(found).flatten().map(|(key, _)| key)
+    }
+
     pub(super) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
         if self.failed.get().is_none() {
             self.changes.insert(key, Some(value));
@@ -126,6 +148,7 @@ impl Layers {
         });
         if self.latch(written).is_some() {
             self.changes.clear();
+            self.seen.get_mut().clear();
         }
     }
 

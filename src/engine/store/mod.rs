@@ -50,6 +50,10 @@ pub(super) struct Store {
     /// Groups whose row is out of date; written with the next flush.
     stale: BTreeSet<GroupId>,
     marks: Marks,
+    /// No entry with this id or a higher one was ever put down.
+    unknown_from: u64,
+    /// No fact of such an entry was ever told by [`Store::journalled`].
+    untold_from: u64,
     /// The number the next new group gets; never used twice.
     next_group: u32,
     /// Where the next sweep of graves begins.
@@ -104,6 +108,8 @@ impl Store {
             groups: BTreeMap::new(),
             stale: BTreeSet::new(),
             marks: Marks::default(),
+            unknown_from: 0,
+            untold_from: 0,
             next_group: 0,
             swept: None,
         }
@@ -114,6 +120,8 @@ impl Store {
             self.marks = value::read_marks(&row);
             self.next_group = row.3;
         }
+        self.unknown_from = self.ids_end(key::ENTRY);
+        self.untold_from = self.ids_end(key::REFS);
         let mut groups = BTreeMap::new();
         let mut damaged = false;
         self.scan(&Key::new(key::GROUP), |key, value| {
@@ -133,6 +141,13 @@ impl Store {
             self.damaged();
         }
         self.groups = groups;
+    }
+
+    /// One past the highest id among the flushed rows of that kind.
+    fn ids_end(&self, kind: u8) -> u64 {
+        let rows = Key::new(kind);
+        let last = self.rows.last_flushed(&rows.0, &rows.clone().end().0);
+        last.and_then(|key| key::read_id(&key)).map_or(0, |id| id.0.saturating_add(1))
     }
 
     /// Flushes when memory holds enough changes.
