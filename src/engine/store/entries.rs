@@ -78,10 +78,31 @@ impl Entries for Store {
     }
 
     fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId> {
+        if self.open(group, from.slot) == 0 {
+            return Vec::new();
+        }
         let Some(number) = self.number(group) else { return Vec::new() };
         let open = Key::of_group(key::INFLIGHT, number);
         let end = open.clone().slot(from.slot).end();
         self.ids(&open.lane(from), &end, limit)
+    }
+
+    fn open(&self, group: &GroupId, slot: Slot) -> usize {
+        let open = self.groups.get(group).and_then(|group| group.open.get(&slot));
+        open.map_or(0, |open| usize::try_from(*open).unwrap_or(usize::MAX))
+    }
+
+    fn first_open(&self, group: &GroupId, slot: Slot) -> Option<LaneOffset> {
+        if self.open(group, slot) == 0 {
+            return None;
+        }
+        let open = Key::of_group(key::INFLIGHT, self.number(group)?).slot(slot);
+        let mut first = None;
+        self.scan(&open, |key, _| {
+            first = key::read_lane(key);
+            ControlFlow::Break(())
+        });
+        first
     }
 
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId> {

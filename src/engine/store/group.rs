@@ -15,11 +15,14 @@ pub(super) struct Group {
     pub(super) number: GroupNumber,
     pub(super) counts: Counts,
     pub(super) slots: BTreeMap<Slot, SlotRecord>,
+    /// Inflight entries by slot; a count of none is no key.
+    pub(super) open: BTreeMap<Slot, u64>,
 }
 
 impl Group {
     fn new(number: GroupNumber) -> Self {
-        Self { number, counts: Counts::default(), slots: BTreeMap::new() }
+        let (counts, slots, open) = (Counts::default(), BTreeMap::new(), BTreeMap::new());
+        Self { number, counts, slots, open }
     }
 
     pub(super) fn of_row(row: GroupRow) -> Self {
@@ -36,6 +39,13 @@ impl Group {
         true
     }
 
+    /// Counts a hand-out as its row tells it; false when that is no row of one.
+    pub(super) fn load_open(&mut self, key: &[u8]) -> bool {
+        let Some(lane) = key::read_lane(key) else { return false };
+        *self.open.entry(lane.slot).or_default() += 1;
+        true
+    }
+
     /// Nothing the machine knows of.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.counts.by_state.is_empty()
@@ -46,6 +56,9 @@ impl Group {
             *self.counts.waiting.entry(level).or_default() += 1;
         }
         *self.counts.by_state.entry(entry.state.kind()).or_default() += 1;
+        if let Some(lane) = entry.inflight() {
+            *self.open.entry(lane.slot).or_default() += 1;
+        }
     }
 
     pub(super) fn uncount(&mut self, entry: &Entry) {
@@ -53,6 +66,9 @@ impl Group {
             lower(&mut self.counts.waiting, level);
         }
         lower(&mut self.counts.by_state, entry.state.kind());
+        if let Some(lane) = entry.inflight() {
+            lower(&mut self.open, lane.slot);
+        }
     }
 }
 

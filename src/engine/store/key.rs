@@ -114,6 +114,14 @@ pub(super) fn read_id(bytes: &[u8]) -> Option<EntryId> {
     bytes.last_chunk::<8>().map(|id| EntryId(u64::from_be_bytes(*id)))
 }
 
+/// The lane offset at the end of a key of [`INFLIGHT`].
+pub(super) fn read_lane(key: &[u8]) -> Option<LaneOffset> {
+    let (before, sequence) = key.split_last_chunk::<8>()?;
+    let slot = before.last_chunk::<2>()?;
+    let sequence = u64::from_be_bytes(*sequence);
+    Some(LaneOffset { slot: Slot(u16::from_be_bytes(*slot)), sequence })
+}
+
 /// The due time in a key of [`WAITING`] or the expiry in one of [`EXPIRY`]: the number before the
 /// id at the end.
 pub(super) fn read_wall(key: &[u8]) -> Option<WallMs> {

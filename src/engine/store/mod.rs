@@ -8,7 +8,7 @@
 //! log's facts after [`Store::applied`], and all of them when the file is missing.
 //!
 //! In memory lie: the unflushed changes (at most [`CHANGES_MAX`]), and of each group its number,
-//! its counts and its slots.
+//! its counts, its slots and how many entries each of these has open.
 
 mod entries;
 mod group;
@@ -134,6 +134,10 @@ impl Store {
         for group in groups.values_mut() {
             self.scan(&Key::of_group(key::SLOT, group.number), |key, value| {
                 damaged |= !group.load_slot(key, value::decode(value));
+                ControlFlow::Continue(())
+            });
+            self.scan(&Key::of_group(key::INFLIGHT, group.number), |key, _| {
+                damaged |= !group.load_open(key);
                 ControlFlow::Continue(())
             });
         }

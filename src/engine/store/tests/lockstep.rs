@@ -165,6 +165,8 @@ impl Script {
         assert_eq!(store.held(group, None, usize::MAX), model.held(group, None, usize::MAX));
         let from = LaneOffset { slot: Slot(self.rng.u16(..4)), sequence: self.rng.u64(..50) };
         assert_eq!(store.inflight(group, from, limit), model.inflight(group, from, limit));
+        assert_eq!(store.open(group, from.slot), model.open(group, from.slot));
+        assert_eq!(store.first_open(group, from.slot), model.first_open(group, from.slot));
         for (topic, partition) in TOPICS.iter().zip([-1, 0, 1]) {
             let (topic, offset) = ((*topic).into(), self.rng.i64(-20..200));
             assert_eq!(
