@@ -1,5 +1,6 @@
 //! The machine's reads and writes as rows.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use crate::engine::store::key::{self, GroupNumber, Key};
@@ -37,17 +38,26 @@ impl Entries for Store {
     }
 
     fn due(&self, group: &GroupId, now: WallMs, limit: usize) -> Vec<EntryId> {
-        let Some(number) = self.number(group) else { return Vec::new() };
-        let waiting = Key::of_group(key::WAITING, number);
-        let end = waiting.clone().wall(now).end();
-        self.ids(&waiting, &end, limit)
+        let Some(group) = self.groups.get(group).filter(|_| limit > 0) else { return Vec::new() };
+        let end = Key::of_group(key::WAITING, group.number).wall(now).end();
+        let mut found = Vec::new();
+        self.rows.each(&group.front().0, &end.0, &mut |key, _| {
+            let id = key::read_id(key);
+            if let (true, Some(due), Some(id)) = (found.is_empty(), key::read_wall(key), id) {
+                group.saw_first(due, id);
+            }
+            found.extend(id);
+            if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        found
     }
 
     fn next_due(&self, group: &GroupId, after: Option<WallMs>) -> Option<WallMs> {
-        let waiting = Key::of_group(key::WAITING, self.number(group)?);
+        let group = self.groups.get(group)?;
+        let waiting = Key::of_group(key::WAITING, group.number);
         let from = match after {
             Some(after) => waiting.clone().wall(after).end(),
-            None => waiting.clone(),
+            None => group.front(),
         };
         self.first_wall(&from, &waiting.end())
     }
@@ -78,31 +88,22 @@ impl Entries for Store {
     }
 
     fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId> {
-        if self.open(group, from.slot) == 0 {
-            return Vec::new();
-        }
-        let Some(number) = self.number(group) else { return Vec::new() };
+        // Not from the first ever on: the disk may have rows of hand-outs that are settled.
+        let first = self.first_open(group, from.slot);
+        let (Some(first), Some(number)) = (first, self.number(group)) else { return Vec::new() };
         let open = Key::of_group(key::INFLIGHT, number);
         let end = open.clone().slot(from.slot).end();
-        self.ids(&open.lane(from), &end, limit)
+        self.ids(&open.lane(from.max(first)), &end, limit)
     }
 
     fn open(&self, group: &GroupId, slot: Slot) -> usize {
         let open = self.groups.get(group).and_then(|group| group.open.get(&slot));
-        open.map_or(0, |open| usize::try_from(*open).unwrap_or(usize::MAX))
+        open.map_or(0, BTreeSet::len)
     }
 
     fn first_open(&self, group: &GroupId, slot: Slot) -> Option<LaneOffset> {
-        if self.open(group, slot) == 0 {
-            return None;
-        }
-        let open = Key::of_group(key::INFLIGHT, self.number(group)?).slot(slot);
-        let mut first = None;
-        self.scan(&open, |key, _| {
-            first = key::read_lane(key);
-            ControlFlow::Break(())
-        });
-        first
+        let sequence = *self.groups.get(group)?.open.get(&slot)?.first()?;
+        Some(LaneOffset { slot, sequence })
     }
 
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId> {
