@@ -31,6 +31,7 @@ pub use driver::Driver;
 pub use error::EngineError;
 pub use handle::{Engine, Taken};
 pub use recover::{Parts, Replay};
+pub use store::Flusher;
 
 pub use render::{LaneRecord, dead_letter_headers};
 pub use view::{DeadLetter, EntryView, GroupView};

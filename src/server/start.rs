@@ -127,7 +127,9 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         config: route_config(&config, core.broker.cluster_id()),
         policies: RwLock::new(config.policies()),
     });
-    let driver = core.driver;
+    let mut driver = core.driver;
+    let flusher = driver.flusher();
+    let flusher = spawn("retry-tables", move || flusher.run())?;
     let driver = spawn("retry-engine", move || driver.run())?;
     let (limits, limits_seen) = watch::channel(limits(&config));
     let (stop, stopped) = watch::channel(false);
@@ -164,7 +166,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         journal: core.journal,
         stop,
         tasks,
-        threads: vec![driver, core.writer],
+        threads: vec![driver, flusher, core.writer],
         listening,
         admin,
     })

@@ -17,6 +17,7 @@
 //! Numbers are big-endian, signed ones with the sign bit turned; a group is its 32-bit number; a
 //! topic is its length in 32 bits and its bytes.
 
+use crate::engine::store::short::Short;
 use crate::model::{EntryId, LaneOffset, Slot, WallMs};
 
 pub(super) const ENTRY: u8 = b'E';
@@ -45,13 +46,11 @@ pub(super) struct GroupNumber(pub(super) u32);
 
 /// A key being built.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key(pub(super) Vec<u8>);
+pub(super) struct Key(pub(super) Short);
 
 impl Key {
     pub(super) fn new(kind: u8) -> Self {
-        let mut bytes = Vec::with_capacity(32);
-        bytes.push(kind);
-        Self(bytes)
+        Self(Short::from(&[kind][..]))
     }
 
     pub(super) fn of_group(kind: u8, group: GroupNumber) -> Self {
@@ -93,7 +92,7 @@ impl Key {
     }
 
     pub(super) fn bytes(mut self, bytes: &[u8]) -> Self {
-        self.0.extend_from_slice(bytes);
+        self.0.extend(bytes);
         self
     }
 
@@ -101,7 +100,7 @@ impl Key {
     pub(super) fn end(mut self) -> Self {
         while let Some(last) = self.0.pop() {
             if let Some(next) = last.checked_add(1) {
-                self.0.push(next);
+                self.0.extend(&[next]);
                 break;
             }
         }
@@ -137,7 +136,7 @@ mod tests {
     #[test]
     fn keys_are_ordered_as_the_numbers_in_them() {
         let numbers = [i64::MIN, -5, -1, 0, 1, 255, 256, i64::MAX];
-        let keys: Vec<Vec<u8>> = numbers
+        let keys: Vec<Short> = numbers
             .iter()
             .map(|n| Key::of_group(WAITING, GroupNumber(7)).wall(WallMs(*n)).id(EntryId(3)).0)
             .collect();
@@ -153,7 +152,7 @@ mod tests {
         let group = |n| Key::of_group(MEMBER, GroupNumber(n));
         let last = group(1).id(EntryId(u64::MAX));
         assert!(last.0 < group(1).end().0 && group(1).end().0 <= group(2).id(EntryId(0)).0);
-        assert_eq!(group(u32::MAX).end().0, vec![MEMBER + 1]);
+        assert_eq!(group(u32::MAX).end().0[..], [MEMBER + 1]);
         let topic = |name: &str| Key::of_group(ORIGIN, GroupNumber(1)).topic(name, -1).0;
         assert!(!topic("ab").starts_with(&topic("a")));
     }
