@@ -13,7 +13,7 @@ use crate::engine::facts::{Unwritten, new_entry};
 use crate::engine::render::Render;
 use crate::engine::room::{Fill, telling};
 use crate::engine::stamps::{Stamps, Verdict};
-use crate::engine::store::Store;
+use crate::engine::store::{Checkpoint, Flusher, Store};
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
 use crate::journal::{Journal, NewEntry};
@@ -153,10 +153,7 @@ impl Driver {
                 let answer = self.import(batch);
                 self.send(reply, answer);
             }
-            Command::Keep(reply) => {
-                let kept = self.keep();
-                self.send(reply, kept);
-            }
+            Command::Keep(reply) => self.keep(reply),
             query => self.query(query),
         }
     }
@@ -267,20 +264,42 @@ impl Driver {
         }
     }
 
+    /// From now on the tables are written by whoever runs this, not by the engine's thread.
+    pub fn flusher(&mut self) -> Flusher {
+        self.machine.store_mut().flusher()
+    }
+
     /// Producers silent for a day go; tombstones whose entries are gone from the log go; the
     /// tables are made durable as of the last fact, which is durable first.
-    fn keep(&mut self) -> Result<(), EngineError> {
+    fn keep(&mut self, reply: Reply<()>) {
+        if let Err(error) = self.tidy() {
+            return self.send(reply, Err(error));
+        }
+        let seq = self.last_seq;
+        let (log, journal) = (self.journal.clone(), self.journal.clone());
+        let first = move || {
+            log.durable_blocking(seq)?;
+            log.checkpoint()?;
+            Ok(())
+        };
+        let done = move |kept: Result<(), EngineError>| {
+            if kept.is_ok() {
+                journal.hold_from(OWNER, seq);
+            }
+            // Whoever asked may have gone.
+            drop(reply.send(kept.map(|()| ((), seq))));
+        };
+        let checkpoint = Checkpoint { applied: seq, first: Box::new(first), done: Box::new(done) };
+        self.machine.store_mut().checkpoint(checkpoint);
+    }
+
+    fn tidy(&mut self) -> Result<(), EngineError> {
         self.usable()?;
         let silent = self.stamps.expire(self.clock.now().wall);
         if !silent.is_empty() {
             self.last_seq = self.journal.append_reserved(silent)?.seq();
         }
         self.machine.store_mut().sweep(&self.journal, SWEEP_MAX);
-        self.journal.durable_blocking(self.last_seq)?;
-        self.journal.checkpoint()?;
-        self.machine.store_mut().checkpoint(self.last_seq);
-        self.usable()?;
-        self.journal.hold_from(OWNER, self.last_seq);
         Ok(())
     }
 

@@ -37,6 +37,7 @@ pub use error::EngineError;
 pub use handle::{Engine, Taken};
 pub use outbox::{Forwarded, Letters, REFUSED_MAX};
 pub use recover::{Parts, Replay};
+pub use store::Flusher;
 
 pub use render::{LaneRecord, dead_letter_headers};
 pub use view::{DeadLetter, EntryView, GroupView};

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::{Bound, ControlFlow};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::{io, panic};
 
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, TableError};
@@ -51,10 +51,23 @@ struct Inner {
     open: RwLock<Option<Open>>,
 }
 
-#[derive(Debug)]
 struct Open {
+    /// The table last read, as of the last write: opening one costs as much as finding a key.
+    reading: Mutex<Option<(Table, Arc<Readable>)>>,
     database: Database,
     frozen: Arc<AtomicBool>,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Open").field("database", &self.database).finish_non_exhaustive()
+    }
+}
+
+impl Open {
+    fn forget_reading(&self) {
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 impl Drop for Open {
@@ -250,6 +263,8 @@ impl Tables {
     ) -> Result<T, TablesError> {
         let guard = self.guard();
         let open = guard.as_ref().ok_or_else(|| self.error("writing", &"it is closed"))?;
+        // what is read keeps pages from being used again
+        open.forget_reading();
         let mut txn = open.database.begin_write().map_err(self.fail("writing"))?;
         // saves the allocator's state too, so that opening after a crash need not walk the file
         txn.set_quick_repair(matches!(durability, Durability::Immediate));
@@ -259,7 +274,9 @@ impl Tables {
         drop(batch);
         match changed {
             Ok(value) => {
-                txn.commit().map_err(self.fail("committing"))?;
+                let committed = txn.commit();
+                open.forget_reading();
+                committed.map_err(self.fail("committing"))?;
                 Ok(value)
             }
             Err(error) => {
@@ -278,10 +295,29 @@ impl Tables {
     ) -> Result<T, TablesError> {
         let guard = self.guard();
         let open = guard.as_ref().ok_or_else(|| self.error("reading", &"it is closed"))?;
+        match self.reading(open, table)? {
+            Some(table) => f(&table),
+            None => Ok(absent),
+        }
+    }
+
+    /// The table as of the last write; `None`: there is none. Whoever writes forgets it before and
+    /// after, and nobody opens one in between and keeps it: the lock is held meanwhile.
+    fn reading(&self, open: &Open, table: Table) -> Result<Option<Arc<Readable>>, TablesError> {
+        let mut reading = open.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((name, known)) = &*reading
+            && *name == table
+        {
+            return Ok(Some(Arc::clone(known)));
+        }
         let txn = open.database.begin_read().map_err(self.fail("reading"))?;
         match txn.open_table(definition(table)) {
-            Ok(table) => f(&table),
-            Err(TableError::TableDoesNotExist(_)) => Ok(absent),
+            Ok(opened) => {
+                let opened = Arc::new(opened);
+                *reading = Some((table, Arc::clone(&opened)));
+                Ok(Some(opened))
+            }
+            Err(TableError::TableDoesNotExist(_)) => Ok(None),
             Err(error) => Err(self.error("reading", &error)),
         }
     }
@@ -317,7 +353,7 @@ impl Tables {
         builder.set_cache_size(self.0.cache_bytes);
         let database = builder.create_with_backend(backend).map_err(self.fail("opening"))?;
         *self.0.open.write().unwrap_or_else(PoisonError::into_inner) =
-            Some(Open { database, frozen });
+            Some(Open { reading: Mutex::default(), database, frozen });
         Ok(())
     }
 

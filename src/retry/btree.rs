@@ -1,7 +1,7 @@
 //! The store in memory: for tests, the simulation, and where nothing larger is wanted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, TopicName, WallMs};
 use crate::retry::{Counts, Entries, Entry, Marks, SlotRecord, State, StateKind};
@@ -115,8 +115,17 @@ impl Entries for BTreeEntries {
 
     fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId> {
         let Some(indexes) = self.groups.get(group) else { return Vec::new() };
-        let last = LaneOffset { slot: from.slot, sequence: u64::MAX };
+        let last = *all_of(from.slot).end();
         indexes.inflight.range(from..=last).take(limit).map(|(_, id)| *id).collect()
+    }
+
+    fn open(&self, group: &GroupId, slot: Slot) -> usize {
+        let indexes = self.groups.get(group);
+        indexes.map_or(0, |indexes| indexes.inflight.range(all_of(slot)).count())
+    }
+
+    fn first_open(&self, group: &GroupId, slot: Slot) -> Option<LaneOffset> {
+        self.groups.get(group)?.inflight.range(all_of(slot)).next().map(|(lane, _)| *lane)
     }
 
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId> {
@@ -217,6 +226,11 @@ impl Entries for BTreeEntries {
 
 fn commit_key(origin: &Origin, entry: &Entry) -> (TopicName, i32, bool, i64) {
     (origin.topic.clone(), origin.partition, entry.passed.is_some(), origin.offset)
+}
+
+/// Every lane offset of a slot.
+fn all_of(slot: Slot) -> RangeInclusive<LaneOffset> {
+    LaneOffset { slot, sequence: 0 }..=LaneOffset { slot, sequence: u64::MAX }
 }
 
 /// Takes one off; a count of none is no key, so that equal contents are equal stores.

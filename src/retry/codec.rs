@@ -5,6 +5,9 @@ use crate::retry::Fact;
 /// The version this build writes.
 pub const FACT_VERSION: u8 = 1;
 
+/// Most facts are no longer.
+const USUAL_BYTES: usize = 192;
+
 /// Why bytes are no fact.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
@@ -21,8 +24,10 @@ pub enum CodecError {
 
 /// The bytes to journal.
 pub fn encode_fact(fact: &Fact) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    bytes.push(FACT_VERSION);
     // Into a growing vector postcard cannot fail on these types: no maps of unknown length.
-    let bytes = postcard::to_extend(fact, vec![FACT_VERSION]).unwrap_or_default();
+    let bytes = postcard::to_extend(fact, bytes).unwrap_or_default();
     debug_assert!(!bytes.is_empty(), "a fact can always be written");
     bytes
 }

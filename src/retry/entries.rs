@@ -78,6 +78,10 @@ pub trait Entries {
     fn record_bytes(&self, id: EntryId) -> u64;
     /// Inflight entries of that slot from that lane offset on, by sequence.
     fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId>;
+    /// How many inflight entries that slot has.
+    fn open(&self, group: &GroupId, slot: Slot) -> usize;
+    /// The first lane offset of those.
+    fn first_open(&self, group: &GroupId, slot: Slot) -> Option<LaneOffset>;
     /// Entries whose [`Entry::expires`] is at or before `now`, by (expires, id).
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId>;
     /// The first `expires` of all.

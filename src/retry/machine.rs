@@ -228,9 +228,8 @@ impl<S: Entries> Machine<S> {
     pub(super) fn view(&self, group: &GroupId, record: &SlotRecord) -> SlotView {
         let slot = record.slot;
         let next = LaneOffset { slot, sequence: record.next_sequence };
-        let first = self.store.inflight(group, LaneOffset { slot, sequence: 0 }, 1);
-        let open = first.first().and_then(|id| self.store.get(*id)).and_then(|e| e.inflight());
-        SlotView { slot, position: open.unwrap_or(next), next }
+        let position = self.store.first_open(group, slot).unwrap_or(next);
+        SlotView { slot, position, next }
     }
 
     /// The slot this member holds.

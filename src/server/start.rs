@@ -112,7 +112,10 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     core.broker.started().await?;
     make_topics(&core.broker, &config).await?;
     let router = Arc::new(router(&config, templates, &core, &certificates, &metrics, clock));
-    let driver = spawn("retry-engine", move || core.driver.run())?;
+    let mut driver = core.driver;
+    let flusher = driver.flusher();
+    let flusher = spawn("retry-tables", move || flusher.run())?;
+    let driver = spawn("retry-engine", move || driver.run())?;
     let (limits, limits_seen) = watch::channel(limits(&config));
     let (stop, stopped) = watch::channel(false);
     let acceptor = Acceptor::new(Arc::clone(&router), limits_seen);
@@ -155,7 +158,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         stop,
         draining,
         tasks,
-        threads: vec![driver, core.writer],
+        threads: vec![driver, flusher, core.writer],
         listening,
         admin,
     })

@@ -1,8 +1,10 @@
 //! The machine's reads and writes as rows.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use crate::engine::store::key::{self, GroupNumber, Key};
+use crate::engine::store::short::Short;
 use crate::engine::store::{Store, value};
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, TopicName, WallMs};
 use crate::retry::{Counts, Entries, Entry, Marks, SlotRecord, StateKind};
@@ -11,11 +13,11 @@ use crate::retry::{Counts, Entries, Entry, Marks, SlotRecord, StateKind};
 /// bound: more are due than anybody's alarm is set to.
 const COUNT_MAX: u64 = 10_000;
 
-/// An index row: key and value.
-type Row = (Key, Vec<u8>);
-
 impl Entries for Store {
     fn get(&self, id: EntryId) -> Option<Entry> {
+        if id.0 >= self.unknown_from {
+            return None;
+        }
         self.row(&Key::of_entry(key::ENTRY, id))
     }
 
@@ -34,17 +36,26 @@ impl Entries for Store {
     }
 
     fn due(&self, group: &GroupId, now: WallMs, limit: usize) -> Vec<EntryId> {
-        let Some(number) = self.number(group) else { return Vec::new() };
-        let waiting = Key::of_group(key::WAITING, number);
-        let end = waiting.clone().wall(now).end();
-        self.ids(&waiting, &end, limit)
+        let Some(group) = self.groups.get(group).filter(|_| limit > 0) else { return Vec::new() };
+        let end = Key::of_group(key::WAITING, group.number).wall(now).end();
+        let mut found = Vec::new();
+        self.rows.each(&group.front().0, &end.0, &mut |key, _| {
+            let id = key::read_id(key);
+            if let (true, Some(due), Some(id)) = (found.is_empty(), key::read_wall(key), id) {
+                group.saw_first(due, id);
+            }
+            found.extend(id);
+            if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        found
     }
 
     fn next_due(&self, group: &GroupId, after: Option<WallMs>) -> Option<WallMs> {
-        let waiting = Key::of_group(key::WAITING, self.number(group)?);
+        let group = self.groups.get(group)?;
+        let waiting = Key::of_group(key::WAITING, group.number);
         let from = match after {
             Some(after) => waiting.clone().wall(after).end(),
-            None => waiting.clone(),
+            None => group.front(),
         };
         self.first_wall(&from, &waiting.end())
     }
@@ -75,10 +86,22 @@ impl Entries for Store {
     }
 
     fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId> {
-        let Some(number) = self.number(group) else { return Vec::new() };
+        // Not from the first ever on: the disk may have rows of hand-outs that are settled.
+        let first = self.first_open(group, from.slot);
+        let (Some(first), Some(number)) = (first, self.number(group)) else { return Vec::new() };
         let open = Key::of_group(key::INFLIGHT, number);
         let end = open.clone().slot(from.slot).end();
-        self.ids(&open.lane(from), &end, limit)
+        self.ids(&open.lane(from.max(first)), &end, limit)
+    }
+
+    fn open(&self, group: &GroupId, slot: Slot) -> usize {
+        let open = self.groups.get(group).and_then(|group| group.open.get(&slot));
+        open.map_or(0, BTreeSet::len)
+    }
+
+    fn first_open(&self, group: &GroupId, slot: Slot) -> Option<LaneOffset> {
+        let sequence = *self.groups.get(group)?.open.get(&slot)?.first()?;
+        Some(LaneOffset { slot, sequence })
     }
 
     fn expired(&self, now: WallMs, limit: usize) -> Vec<EntryId> {
@@ -150,24 +173,37 @@ impl Entries for Store {
 
     fn put(&mut self, entry: &Entry) {
         let old = self.get(entry.id);
-        let old_rows = old.map(|old| self.take_out(&old)).unwrap_or_default();
+        if let Some(old) = &old {
+            self.group_mut(&old.group).uncount(old);
+        }
         let group = self.group_mut(&entry.group);
         group.count(entry);
-        let rows = index_rows(group.number, entry);
-        for (key, _) in old_rows.iter().filter(|row| !rows.contains(row)) {
-            self.rows.delete(key.0.clone());
+        let number = group.number;
+        let (before, after) = (old.as_ref().map(indexes).unwrap_or_default(), indexes(entry));
+        for index in before.iter().filter(|index| !after.contains(index)) {
+            self.rows.delete(index.key(number, entry.id).0);
         }
-        for (key, value) in rows.into_iter().filter(|row| !old_rows.contains(row)) {
-            self.rows.put(key.0, value);
+        for index in after.iter().filter(|index| !before.contains(index)) {
+            let (key, value) = (index.key(number, entry.id), index.value(entry.id));
+            if matches!(index, Index::Origin(..)) {
+                self.rows.put(key.0, value);
+            } else {
+                // No other entry ever has this key.
+                self.rows.put_new(key.0, value);
+            }
         }
         self.rows.put(Key::of_entry(key::ENTRY, entry.id).0, value::encode(entry));
+        self.unknown_from = self.unknown_from.max(entry.id.0.saturating_add(1));
         self.changed();
     }
 
     fn remove(&mut self, id: EntryId) {
         let Some(old) = self.get(id) else { return };
-        for (key, _) in self.take_out(&old) {
-            self.rows.delete(key.0);
+        let group = self.group_mut(&old.group);
+        group.uncount(&old);
+        let number = group.number;
+        for index in indexes(&old) {
+            self.rows.delete(index.key(number, id).0);
         }
         self.rows.delete(Key::of_entry(key::ENTRY, id).0);
         self.changed();
@@ -187,13 +223,6 @@ impl Entries for Store {
 }
 
 impl Store {
-    /// Takes an entry out of the counts; the index rows it has.
-    fn take_out(&mut self, old: &Entry) -> Vec<Row> {
-        let group = self.group_mut(&old.group);
-        group.uncount(old);
-        index_rows(group.number, old)
-    }
-
     /// Ids above `after` in an index of a group by id.
     fn members(
         &self,
@@ -259,23 +288,59 @@ fn origins_key(group: GroupNumber, topic: &TopicName, partition: i32, passed: bo
     Key::of_group(key::ORIGIN, group).topic(topic.as_str()).partition(partition).flag(passed)
 }
 
-/// Every index row of an entry; those without a value carry the id at the end of their key.
-fn index_rows(group: GroupNumber, entry: &Entry) -> Vec<Row> {
-    let id = || entry.id.0.to_be_bytes().to_vec();
-    let of = |kind| Key::of_group(kind, group);
-    let mut rows = vec![(of(key::MEMBER).id(entry.id), Vec::new())];
+/// What leads to an entry of a group, which is always the same group's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Index<'a> {
+    Member,
+    Held,
+    /// Whether the group's commit has passed it.
+    Origin(&'a Origin, bool),
+    Lane(LaneOffset),
+    Inflight(LaneOffset),
+    Waiting(WallMs),
+    Expiry(WallMs),
+}
+
+/// All that leads to an entry.
+fn indexes(entry: &Entry) -> Vec<Index<'_>> {
+    let mut found = Vec::with_capacity(5 + entry.lanes.len());
+    found.push(Index::Member);
     if entry.state.kind() == StateKind::Held {
-        rows.push((of(key::HELD).id(entry.id), Vec::new()));
+        found.push(Index::Held);
     }
-    if let Some(origin) = entry.remembered_origin() {
-        let passed = entry.passed.is_some();
-        let origins = origins_key(group, &origin.topic, origin.partition, passed);
-        rows.push((origins.signed(origin.offset), id()));
+    let origin = entry.remembered_origin();
+    found.extend(origin.map(|origin| Index::Origin(origin, entry.passed.is_some())));
+    found.extend(entry.lanes.iter().copied().map(Index::Lane));
+    found.extend(entry.inflight().map(Index::Inflight));
+    found.extend(entry.due().map(Index::Waiting));
+    found.extend(entry.expires.map(Index::Expiry));
+    found
+}
+
+impl Index<'_> {
+    fn key(&self, group: GroupNumber, id: EntryId) -> Key {
+        let of = |kind| Key::of_group(kind, group);
+        match self {
+            Self::Member => of(key::MEMBER).id(id),
+            Self::Held => of(key::HELD).id(id),
+            Self::Origin(origin, passed) => {
+                let origins = origins_key(group, &origin.topic, origin.partition, *passed);
+                origins.signed(origin.offset)
+            }
+            Self::Lane(lane) => of(key::LANE).lane(*lane),
+            Self::Inflight(lane) => of(key::INFLIGHT).lane(*lane),
+            Self::Waiting(due) => of(key::WAITING).wall(*due).id(id),
+            Self::Expiry(at) => Key::new(key::EXPIRY).wall(*at).id(id),
+        }
     }
-    rows.extend(entry.lanes.iter().map(|lane| (of(key::LANE).lane(*lane), id())));
-    rows.extend(entry.inflight().map(|lane| (of(key::INFLIGHT).lane(lane), id())));
-    let waiting = entry.due().map(|due| of(key::WAITING).wall(due).id(entry.id));
-    let expires = entry.expires.map(|at| Key::new(key::EXPIRY).wall(at).id(entry.id));
-    rows.extend(waiting.into_iter().chain(expires).map(|key| (key, Vec::new())));
-    rows
+
+    /// The id, where it is not at the end of the key.
+    fn value(&self, id: EntryId) -> Short {
+        match self {
+            Self::Origin(..) | Self::Lane(_) | Self::Inflight(_) => {
+                Short::from(&id.0.to_be_bytes()[..])
+            }
+            Self::Member | Self::Held | Self::Waiting(_) | Self::Expiry(_) => Short::new(),
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! What memory holds of a group: its number, counts and slots.
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::store::Store;
 use crate::engine::store::key::{self, GroupNumber, Key};
 use crate::engine::store::value::{self, GroupRow, SlotRow};
-use crate::model::{GroupId, Slot};
+use crate::model::{EntryId, GroupId, Slot, WallMs};
 use crate::retry::{Counts, Entry, SlotRecord, State};
 
 /// One group with an entry, a slot or a reference into the log.
@@ -15,11 +16,18 @@ pub(super) struct Group {
     pub(super) number: GroupNumber,
     pub(super) counts: Counts,
     pub(super) slots: BTreeMap<Slot, SlotRecord>,
+    /// Sequences of the hand-outs each slot has open, 500 at most; none is no key.
+    pub(super) open: BTreeMap<Slot, BTreeSet<u64>>,
+    /// Nothing waits before this due time and id. The disk has the rows of what went from there
+    /// until the next flush, and every Fetch would pass over them.
+    front: Cell<(WallMs, EntryId)>,
 }
 
 impl Group {
     fn new(number: GroupNumber) -> Self {
-        Self { number, counts: Counts::default(), slots: BTreeMap::new() }
+        let (counts, slots, open) = (Counts::default(), BTreeMap::new(), BTreeMap::new());
+        let front = Cell::new((WallMs(i64::MIN), EntryId(0)));
+        Self { number, counts, slots, open, front }
     }
 
     pub(super) fn of_row(row: GroupRow) -> Self {
@@ -36,6 +44,12 @@ impl Group {
         true
     }
 
+    /// Counts a hand-out as its row tells it; false when that is no row of one.
+    pub(super) fn load_open(&mut self, key: &[u8]) -> bool {
+        let Some(lane) = key::read_lane(key) else { return false };
+        self.open.entry(lane.slot).or_default().insert(lane.sequence)
+    }
+
     /// Nothing the machine knows of.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.counts.by_state.is_empty()
@@ -46,6 +60,12 @@ impl Group {
             *self.counts.waiting.entry(level).or_default() += 1;
         }
         *self.counts.by_state.entry(entry.state.kind()).or_default() += 1;
+        if let Some(lane) = entry.inflight() {
+            self.open.entry(lane.slot).or_default().insert(lane.sequence);
+        }
+        if let Some(due) = entry.due() {
+            self.front.set(self.front.get().min((due, entry.id)));
+        }
     }
 
     pub(super) fn uncount(&mut self, entry: &Entry) {
@@ -53,6 +73,29 @@ impl Group {
             lower(&mut self.counts.waiting, level);
         }
         lower(&mut self.counts.by_state, entry.state.kind());
+        if let Some(lane) = entry.inflight() {
+            let left = self.open.get_mut(&lane.slot).is_some_and(|open| {
+                open.remove(&lane.sequence);
+                !open.is_empty()
+            });
+            if !left {
+                self.open.remove(&lane.slot);
+            }
+        }
+    }
+}
+
+/// The queue of what waits.
+impl Group {
+    /// Where to begin to look for what waits.
+    pub(super) fn front(&self) -> Key {
+        let (due, id) = self.front.get();
+        Key::of_group(key::WAITING, self.number).wall(due).id(id)
+    }
+
+    /// The first that waits, as somebody saw who began to look there.
+    pub(super) fn saw_first(&self, due: WallMs, id: EntryId) {
+        self.front.set((due, id));
     }
 }
 

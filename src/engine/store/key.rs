@@ -17,6 +17,7 @@
 //! Numbers are big-endian, signed ones with the sign bit turned; a group is its 32-bit number; a
 //! topic is its length in 32 bits and its bytes.
 
+use crate::engine::store::short::Short;
 use crate::model::{EntryId, LaneOffset, Slot, WallMs};
 
 pub(super) const ENTRY: u8 = b'E';
@@ -45,13 +46,11 @@ pub(super) struct GroupNumber(pub(super) u32);
 
 /// A key being built.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key(pub(super) Vec<u8>);
+pub(super) struct Key(pub(super) Short);
 
 impl Key {
     pub(super) fn new(kind: u8) -> Self {
-        let mut bytes = Vec::with_capacity(32);
-        bytes.push(kind);
-        Self(bytes)
+        Self(Short::from(&[kind][..]))
     }
 
     pub(super) fn of_group(kind: u8, group: GroupNumber) -> Self {
@@ -96,7 +95,7 @@ impl Key {
     }
 
     pub(super) fn bytes(mut self, bytes: &[u8]) -> Self {
-        self.0.extend_from_slice(bytes);
+        self.0.extend(bytes);
         self
     }
 
@@ -104,7 +103,7 @@ impl Key {
     pub(super) fn end(mut self) -> Self {
         while let Some(last) = self.0.pop() {
             if let Some(next) = last.checked_add(1) {
-                self.0.push(next);
+                self.0.extend(&[next]);
                 break;
             }
         }
@@ -115,6 +114,14 @@ impl Key {
 /// The id at the end of a key or in an index row's value.
 pub(super) fn read_id(bytes: &[u8]) -> Option<EntryId> {
     bytes.last_chunk::<8>().map(|id| EntryId(u64::from_be_bytes(*id)))
+}
+
+/// The lane offset at the end of a key of [`INFLIGHT`].
+pub(super) fn read_lane(key: &[u8]) -> Option<LaneOffset> {
+    let (before, sequence) = key.split_last_chunk::<8>()?;
+    let slot = before.last_chunk::<2>()?;
+    let sequence = u64::from_be_bytes(*sequence);
+    Some(LaneOffset { slot: Slot(u16::from_be_bytes(*slot)), sequence })
 }
 
 /// The due time in a key of [`WAITING`] or the expiry in one of [`EXPIRY`]: the number before the
@@ -132,7 +139,7 @@ mod tests {
     #[test]
     fn keys_are_ordered_as_the_numbers_in_them() {
         let numbers = [i64::MIN, -5, -1, 0, 1, 255, 256, i64::MAX];
-        let keys: Vec<Vec<u8>> = numbers
+        let keys: Vec<Short> = numbers
             .iter()
             .map(|n| Key::of_group(WAITING, GroupNumber(7)).wall(WallMs(*n)).id(EntryId(3)).0)
             .collect();
@@ -148,7 +155,7 @@ mod tests {
         let group = |n| Key::of_group(MEMBER, GroupNumber(n));
         let last = group(1).id(EntryId(u64::MAX));
         assert!(last.0 < group(1).end().0 && group(1).end().0 <= group(2).id(EntryId(0)).0);
-        assert_eq!(group(u32::MAX).end().0, vec![MEMBER + 1]);
+        assert_eq!(group(u32::MAX).end().0[..], [MEMBER + 1]);
         let topic = |name: &str| Key::of_group(ORIGIN, GroupNumber(1)).topic(name).0;
         assert!(!topic("ab").starts_with(&topic("a")));
     }

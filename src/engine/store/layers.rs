@@ -1,14 +1,28 @@
 //! Changes in memory over rows on disk, read as one ordered map of bytes.
+//!
+//! ```text
+//! changes ── flush ──▶ leaving (one layer a flush) ── Flusher ──▶ rows on disk
+//! ```
+//! A layer that leaves is read until its rows are on the disk: whoever looks sees a change at once
+//! and for good.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
-use std::sync::OnceLock;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::ops::{Bound, ControlFlow, Deref};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-use crate::journal::{Table, Tables, TablesError};
+use crate::engine::store::changes::{Change, Changes, Merged};
+use crate::engine::store::flusher::{Checkpoint, Failure, Flusher, Job, ROWS};
+use crate::engine::store::short::Short;
+use crate::journal::Tables;
 
-/// All rows lie in one table; the first byte of a key says what it is.
-const ROWS: Table = Table("rows");
+/// Rows of the disk that are kept in mind until the next flush: a batch of a thousand nacks asks
+/// for each of its origins three times.
+const SEEN_MAX: usize = 8 << 10;
+
+/// Why a store fails whose flusher is gone.
+const NOBODY: &str = "the thread that writes the retry tables has ended";
 
 /// Called with a key and its value, until it breaks.
 pub(super) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
@@ -16,34 +30,103 @@ pub(super) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 /// One ordered map. Reads see a change at once; the disk sees it with the next flush.
 #[derive(Debug)]
 pub(super) struct Layers {
-    /// Not yet on disk; `None` hides a row of the disk.
-    changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Not yet flushed.
+    changes: Changes,
+    /// Flushed and perhaps not yet on the disk, the latest first.
+    leaving: VecDeque<Leaving>,
+    /// Rows looked up on the disk since the last flush, also those that are not there: before
+    /// anything is decided the same few are asked for more than once.
+    seen: RefCell<HashMap<Short, Option<Short>>>,
     /// `None`: everything stays in `changes`.
     tables: Option<Tables>,
-    /// The first failure: from then on every read is empty and every change is dropped.
-    failed: OnceLock<String>,
+    /// Who writes; nobody: it is done at once.
+    flusher: Option<Sender<Job>>,
+    /// From the first failure on every read is empty and every change is dropped.
+    failure: Failure,
+}
+
+/// A row as it was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Row<'a> {
+    /// Among the changes.
+    Changed(&'a [u8]),
+    /// On the disk.
+    Seen(Short),
+}
+
+impl Deref for Row<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Changed(row) => row,
+            Self::Seen(row) => row,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Leaving {
+    changes: Arc<Changes>,
+    written: Receiver<()>,
 }
 
 impl Layers {
     pub(super) fn new(tables: Option<Tables>) -> Self {
-        Self { changes: BTreeMap::new(), tables, failed: OnceLock::new() }
+        Self {
+            changes: Changes::new(),
+            leaving: VecDeque::new(),
+            seen: RefCell::default(),
+            tables,
+            flusher: None,
+            failure: Failure::default(),
+        }
+    }
+
+    /// From now on somebody else writes.
+    pub(super) fn flusher(&mut self) -> Flusher {
+        let (sender, jobs) = channel();
+        self.flusher = Some(sender);
+        Flusher { jobs, tables: self.tables.clone(), failure: self.failure.clone() }
     }
 
     /// The failure that ended the use of this store.
     pub(super) fn failed(&self) -> Option<&str> {
-        self.failed.get().map(String::as_str)
+        self.failure.told()
     }
 
-    /// Ends the use of this store; the first reason stays.
+    /// Ends the use of this store.
     pub(super) fn fail(&self, why: &str) {
-        if self.failed.set(why.to_owned()).is_ok() {
-            tracing::error!(why, "the table of retries cannot be used any more");
-        }
+        self.failure.tell(why);
     }
 
-    /// Changes that only memory holds.
+    /// Changes that were not flushed.
     pub(super) fn unflushed(&self) -> usize {
         if self.tables.is_some() { self.changes.len() } else { 0 }
+    }
+
+    /// Changes that were flushed and are not known to be on the disk.
+    pub(super) fn leaving(&mut self) -> usize {
+        while let Some(last) = self.leaving.back() {
+            match last.written.try_recv() {
+                Ok(()) => self.arrived(),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    self.fail(NOBODY);
+                    break;
+                }
+            }
+        }
+        self.leaving.iter().map(|layer| layer.changes.len()).sum()
+    }
+
+    /// Waits until the first flush that is not on the disk is there.
+    pub(super) fn wait(&mut self) {
+        let Some(last) = self.leaving.back() else { return };
+        match last.written.recv() {
+            Ok(()) => self.arrived(),
+            Err(_) => self.fail(NOBODY),
+        }
     }
 
     /// The sequence number of the last checkpoint; 0 without a disk.
@@ -51,31 +134,39 @@ impl Layers {
         self.tables.as_ref().map_or(0, Tables::applied)
     }
 
-    pub(super) fn get(&self, key: &[u8]) -> Option<Cow<'_, [u8]>> {
-        if self.failed.get().is_some() {
+    pub(super) fn get(&self, key: &[u8]) -> Option<Row<'_>> {
+        if self.failed().is_some() {
             return None;
         }
-        if let Some(change) = self.changes.get(key) {
-            return change.as_deref().map(Cow::Borrowed);
+        if let Some(change) = self.layers().find_map(|layer| layer.get(key)) {
+            return change.row().map(Row::Changed);
         }
-        let found = self.tables.as_ref()?.get(ROWS, key);
-        self.latch(found).flatten().map(Cow::Owned)
+        if let Some(seen) = self.seen.borrow().get(key) {
+            return seen.clone().map(Row::Seen);
+        }
+        let found = self.failure.latch(self.tables.as_ref()?.get(ROWS, key))?.map(Short::from);
+        let mut seen = self.seen.borrow_mut();
+        if seen.len() >= SEEN_MAX {
+            seen.clear();
+        }
+        seen.insert(Short::from(key), found.clone());
+        found.map(Row::Seen)
     }
 
     /// Calls `f` for each key in `from..to`, in order, until it breaks.
     pub(super) fn each(&self, from: &[u8], to: &[u8], f: &mut Visit<'_>) {
-        if self.failed.get().is_some() || from >= to {
+        if self.failed().is_some() || from >= to {
             return;
         }
         let bounds = (Bound::Included(from), Bound::Excluded(to));
-        let mut changes = self.changes.range::<[u8], _>(bounds).peekable();
+        let mut changes = Merged::of(self.layers(), bounds).peekable();
         let mut flow = ControlFlow::Continue(());
         if let Some(tables) = &self.tables {
             let read = tables.each(ROWS, from, Some(to), &mut |key, value| {
                 let mut replaced = false;
-                while let Some((at, change)) = changes.next_if(|(at, _)| at.as_slice() <= key) {
-                    replaced = at.as_slice() == key;
-                    flow = change.as_ref().map_or(flow, |new| f(at, new));
+                while let Some((at, change)) = changes.next_if(|(at, _)| at[..] <= *key) {
+                    replaced = at[..] == *key;
+                    flow = change.row().map_or(flow, |new| f(at, new));
                     if flow.is_break() {
                         return flow;
                     }
@@ -85,62 +176,127 @@ impl Layers {
                 }
                 flow
             });
-            self.latch(read);
+            self.failure.latch(read);
         }
         for (at, change) in changes {
             if flow.is_break() {
                 return;
             }
-            flow = change.as_ref().map_or(flow, |new| f(at, new));
+            flow = change.row().map_or(flow, |new| f(at, new));
         }
     }
 
-    pub(super) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
-        if self.failed.get().is_none() {
-            self.changes.insert(key, Some(value));
+    /// The last key in `from..to` of a map of which nothing was changed yet.
+    pub(super) fn last_flushed(&self, from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
+        let found = self.tables.as_ref()?.last_before(ROWS, from, to);
+        self.failure.latch(found).flatten().map(|(key, _)| key)
+    }
+
+    pub(super) fn put(&mut self, key: Short, value: Short) {
+        if self.failed().is_none() {
+            self.changes.insert(key, Change::Put(value));
         }
     }
 
-    pub(super) fn delete(&mut self, key: Vec<u8>) {
-        if self.tables.is_none() {
-            self.changes.remove(&key);
-        } else if self.failed.get().is_none() {
-            self.changes.insert(key, None);
-        }
-    }
-
-    /// Writes every change to the disk's tables; durable only with the next checkpoint.
-    pub(super) fn flush(&mut self) {
-        let Some(tables) = &self.tables else { return };
-        if self.changes.is_empty() || self.failed.get().is_some() {
-            return;
-        }
-        let written = tables.write(|batch| {
-            for (key, change) in &self.changes {
-                match change {
-                    Some(value) => batch.put(ROWS, key, value)?,
-                    None => batch.delete(ROWS, key).map(drop)?,
-                }
+    /// Puts down a row where there is none: should it go before it is flushed, the disk never
+    /// hears of it.
+    pub(super) fn put_new(&mut self, key: Short, value: Short) {
+        match self.changes.get(&key) {
+            None | Some(Change::New(_)) if self.failed().is_none() => {
+                self.changes.insert(key, Change::New(value));
             }
-            Ok(())
-        });
-        if self.latch(written).is_some() {
-            self.changes.clear();
+            _ => self.put(key, value),
         }
     }
 
-    /// Makes what was flushed durable, as the state after entry `applied` of the log.
-    pub(super) fn checkpoint(&mut self, applied: u64) {
-        self.flush();
-        if self.failed.get().is_some() {
+    pub(super) fn delete(&mut self, key: Short) {
+        if self.tables.is_none() || matches!(self.changes.get(&key), Some(Change::New(_))) {
+            self.changes.remove(&key);
+        } else if self.failed().is_none() {
+            self.changes.insert(key, Change::Gone);
+        }
+    }
+
+    /// Sends every change to the disk's tables; durable only with the next checkpoint.
+    pub(super) fn flush(&mut self) {
+        if self.tables.is_none() || self.changes.is_empty() || self.failed().is_some() {
             return;
         }
-        if let Some(tables) = &self.tables {
-            self.latch(tables.checkpoint(applied));
+        let changes = Arc::new(std::mem::take(&mut self.changes));
+        let (sender, written) = channel();
+        self.leaving.push_front(Leaving { changes: Arc::clone(&changes), written });
+        self.work(Job::Write(changes, sender));
+        self.leaving();
+    }
+
+    /// Flushes, and makes that durable as the checkpoint says.
+    pub(super) fn checkpoint(&mut self, checkpoint: Checkpoint) {
+        self.flush();
+        self.work(Job::Checkpoint(checkpoint));
+    }
+
+    fn work(&self, job: Job) {
+        let here = match &self.flusher {
+            None => Some(job),
+            Some(flusher) => {
+                let unsent = flusher.send(job).err();
+                unsent.map(|unsent| {
+                    self.fail(NOBODY);
+                    unsent.0
+                })
+            }
+        };
+        if let Some(job) = here {
+            job.run(self.tables.as_ref(), &self.failure);
         }
     }
 
-    fn latch<T>(&self, result: Result<T, TablesError>) -> Option<T> {
-        result.map_err(|error| self.fail(&error.to_string())).ok()
+    fn layers(&self) -> impl Iterator<Item = &Changes> {
+        std::iter::once(&self.changes).chain(self.leaving.iter().map(|layer| &*layer.changes))
+    }
+
+    /// The oldest layer is on the disk, and what was seen there before is not what is there now.
+    fn arrived(&mut self) {
+        self.leaving.pop_back();
+        self.seen.get_mut().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION};
+    use crate::journal::MemDisk;
+
+    fn layers() -> Layers {
+        let disk = MemDisk::new(1).disk();
+        Layers::new(Some(Tables::open(&disk, ROWS_FILE, ROWS_VERSION, ROWS_CACHE_BYTES).unwrap()))
+    }
+
+    fn short(byte: u8) -> Short {
+        Short::from(&[byte][..])
+    }
+
+    #[test]
+    fn a_row_of_the_disk_that_went_came_back_and_went_is_gone() {
+        let mut layers = layers();
+        layers.put(short(1), short(7));
+        layers.flush();
+        layers.delete(short(1));
+        layers.put_new(short(1), short(7));
+        layers.delete(short(1));
+        assert_eq!(layers.get(&[1]), None);
+        layers.flush();
+        assert_eq!(layers.get(&[1]), None);
+    }
+
+    #[test]
+    fn the_disk_never_hears_of_a_row_that_comes_and_goes_between_two_flushes() {
+        let mut layers = layers();
+        layers.put_new(short(1), short(7));
+        assert_eq!(layers.get(&[1]).as_deref(), Some(&[7][..]));
+        layers.put_new(short(1), short(8));
+        layers.delete(short(1));
+        assert_eq!((layers.get(&[1]), layers.unflushed()), (None, 0));
     }
 }

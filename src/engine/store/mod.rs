@@ -2,21 +2,24 @@
 //!
 //! ```text
 //! retry::Machine ── put ──▶ changes in memory ── flush ──▶ rows on disk ── checkpoint ──▶ durable
-//!                  ◀─ get ── changes, else rows
+//!                  ◀─ get ── changes, else rows              Flusher
 //! ```
 //! Rows are an index of the log and nothing more: what a crash takes is rebuilt by applying the
 //! log's facts after [`Store::applied`], and all of them when the file is missing.
 //!
-//! In memory lie: the unflushed changes (at most [`CHANGES_MAX`]), and of each group its number,
-//! its counts and its slots.
+//! In memory lie: the unflushed changes (at most [`HELD_MAX`]), and of each group its number,
+//! its counts, its slots and what each of these has open.
 
+mod changes;
 mod entries;
+mod flusher;
 mod group;
 mod key;
 mod layers;
 mod log;
 mod pages;
 mod refs;
+mod short;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -28,13 +31,19 @@ use crate::journal::Tables;
 use crate::model::{EntryId, GroupId};
 use crate::retry::Marks;
 
+pub(super) use flusher::Checkpoint;
+pub use flusher::Flusher;
 use group::Group;
 use key::Key;
 use layers::Layers;
 use value::MarksRow;
 
-/// Changes held in memory before they are flushed: about 1 MiB, and a flush of some 10 ms.
-const CHANGES_MAX: usize = 4096;
+/// Changes held in memory before they are flushed: about 8 MiB. A hand-out and its commit often lie
+/// among them together, and the disk hears of both at once.
+const CHANGES_MAX: usize = 32 << 10;
+/// Changes held in memory at most, those on their way to the disk included: about 24 MiB. A
+/// checkpoint of the tables may take as long as these take to come together.
+const HELD_MAX: usize = 3 * CHANGES_MAX;
 /// The layout of the rows; a file of another layout is rebuilt from the log.
 pub(super) const ROWS_VERSION: u32 = 1;
 /// The name of the file of rows.
@@ -50,6 +59,10 @@ pub(super) struct Store {
     /// Groups whose row is out of date; written with the next flush.
     stale: BTreeSet<GroupId>,
     marks: Marks,
+    /// No entry with this id or a higher one was ever put down.
+    unknown_from: u64,
+    /// No fact of such an entry was ever told by [`Store::journalled`].
+    untold_from: u64,
     /// The number the next new group gets; never used twice.
     next_group: u32,
     /// Where the next sweep of graves begins.
@@ -91,11 +104,22 @@ impl Store {
         self.rows.flush();
     }
 
-    /// Makes everything so far durable, as the state after entry `applied` of the log, which must
-    /// be durable itself. Call `Journal::checkpoint` first.
-    pub(super) fn checkpoint(&mut self, applied: u64) {
+    /// Makes everything so far durable, as the state after an entry of the log.
+    pub(super) fn checkpoint(&mut self, checkpoint: Checkpoint) {
         self.flush();
-        self.rows.checkpoint(applied);
+        self.rows.checkpoint(checkpoint);
+    }
+
+    /// The same at once, where nothing goes before.
+    #[cfg(test)]
+    pub(super) fn checkpoint_at(&mut self, applied: u64) {
+        let (first, done) = (Box::new(|| Ok(())), Box::new(|_| {}));
+        self.checkpoint(Checkpoint { applied, first, done });
+    }
+
+    /// From now on rows are written by whoever runs this: nobody here waits for a disk any more.
+    pub(super) fn flusher(&mut self) -> Flusher {
+        self.rows.flusher()
     }
 
     fn over(rows: Layers) -> Self {
@@ -104,6 +128,8 @@ impl Store {
             groups: BTreeMap::new(),
             stale: BTreeSet::new(),
             marks: Marks::default(),
+            unknown_from: 0,
+            untold_from: 0,
             next_group: 0,
             swept: None,
         }
@@ -114,6 +140,8 @@ impl Store {
             self.marks = value::read_marks(&row);
             self.next_group = row.3;
         }
+        self.unknown_from = self.ids_end(key::ENTRY);
+        self.untold_from = self.ids_end(key::REFS);
         let mut groups = BTreeMap::new();
         let mut damaged = false;
         self.scan(&Key::new(key::GROUP), |key, value| {
@@ -128,6 +156,10 @@ impl Store {
                 damaged |= !group.load_slot(key, value::decode(value));
                 ControlFlow::Continue(())
             });
+            self.scan(&Key::of_group(key::INFLIGHT, group.number), |key, _| {
+                damaged |= !group.load_open(key);
+                ControlFlow::Continue(())
+            });
         }
         if damaged {
             self.damaged();
@@ -135,10 +167,24 @@ impl Store {
         self.groups = groups;
     }
 
-    /// Flushes when memory holds enough changes.
+    /// One past the highest id among the flushed rows of that kind.
+    fn ids_end(&self, kind: u8) -> u64 {
+        let rows = Key::new(kind);
+        let last = self.rows.last_flushed(&rows.0, &rows.clone().end().0);
+        last.and_then(|key| key::read_id(&key)).map_or(0, |id| id.0.saturating_add(1))
+    }
+
+    /// Flushes when memory holds enough changes and the last flush is done with.
     fn changed(&mut self) {
-        if self.rows.unflushed() >= CHANGES_MAX {
+        let unflushed = self.rows.unflushed();
+        if unflushed < CHANGES_MAX {
+            return;
+        }
+        let leaving = self.rows.leaving();
+        if leaving == 0 {
             self.flush();
+        } else if unflushed + leaving >= HELD_MAX {
+            self.rows.wait();
         }
     }
 

@@ -180,6 +180,7 @@ impl Store {
             new.spent.retain(|spent| !is_gone(log, *spent));
         }
         self.rows.put(Key::of_entry(key::REFS, entry.id).0, value::encode(&new));
+        self.untold_from = self.untold_from.max(entry.id.0.saturating_add(1));
         for freed in freed {
             log.release(place(freed));
         }
@@ -257,6 +258,9 @@ impl Store {
     }
 
     fn refs(&self, id: EntryId) -> Option<Refs> {
+        if id.0 >= self.untold_from {
+            return None;
+        }
         self.row(&Key::of_entry(key::REFS, id))
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::engine::store::short::Short;
 use crate::model::MemberId;
 use crate::model::WallMs;
 use crate::retry::{Counts, Marks, SlotRecord, StateKind};
@@ -13,10 +14,15 @@ use crate::retry::{Counts, Marks, SlotRecord, StateKind};
 /// missing or of another version, so nothing older has to be understood.
 pub(super) const ROW_VERSION: u8 = 1;
 
+/// Most values are no longer: an entry has some 100 bytes.
+const USUAL_BYTES: usize = 160;
+
 /// The bytes of a value.
-pub(super) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+pub(super) fn encode<T: Serialize>(value: &T) -> Short {
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    bytes.push(ROW_VERSION);
     // Into a growing vector postcard cannot fail on these types: no maps of unknown length.
-    postcard::to_extend(value, vec![ROW_VERSION]).unwrap_or_default()
+    Short::from(postcard::to_extend(value, bytes).unwrap_or_default())
 }
 
 /// Reads what [`encode`] wrote; `None` for anything else.

@@ -17,9 +17,8 @@ impl<S: Entries> Machine<S> {
         let first = LaneOffset { slot: up_to.slot, sequence: 0 };
         let at = self.wall();
         let mut acknowledged = Vec::new();
-        let open = self.store.inflight(group, first, INFLIGHT_MAX);
-        let was_full = open.len() >= INFLIGHT_MAX;
-        for id in open {
+        let was_full = self.store.open(group, up_to.slot) >= INFLIGHT_MAX;
+        for id in self.store.inflight(group, first, INFLIGHT_MAX) {
             let Some(mut entry) = self.store.get(id) else { continue };
             if entry.inflight().is_none_or(|lane| lane >= up_to) {
                 break;

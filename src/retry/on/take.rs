@@ -22,7 +22,10 @@ impl<S: Entries> Machine<S> {
         let mut entries = Vec::new();
         // Beyond the log end a client would skip what it is given: it gets nothing.
         if held && from.sequence <= record.next_sequence {
-            entries = self.open_from(group, from, max);
+            // Mostly a member asks for what comes after its last hand-out.
+            if from.sequence < record.next_sequence {
+                entries = self.open_from(group, from, max);
+            }
             let room = max.saturating_sub(entries.len());
             entries.extend(self.hand_out(group, &mut record, room));
         }
@@ -49,9 +52,7 @@ impl<S: Entries> Machine<S> {
         room: usize,
     ) -> Vec<(LaneOffset, Entry)> {
         let (now, slot) = (self.wall(), record.slot);
-        let first = LaneOffset { slot, sequence: 0 };
-        let open = self.store.inflight(group, first, INFLIGHT_MAX).len();
-        let room = room.min(INFLIGHT_MAX.saturating_sub(open));
+        let room = room.min(INFLIGHT_MAX.saturating_sub(self.store.open(group, slot)));
         let consume_timeout_ms = self.policy(group).consume_timeout_ms;
         let mut entries = Vec::new();
         for id in self.store.due(group, now, room) {

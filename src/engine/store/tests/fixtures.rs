@@ -127,7 +127,7 @@ fn rows_written_by_the_first_build_are_read_for_ever() {
     let tables = Tables::open(&disk, ROWS_FILE, ROWS_VERSION, 1 << 20).unwrap();
     let mut rows = crate::engine::store::layers::Layers::new(Some(tables.clone()));
     for (key, value) in ROWS.lines().filter_map(|line| line.split_once(' ')) {
-        rows.put(unhex(key), unhex(value.trim_matches('-')));
+        rows.put(unhex(key).into(), unhex(value.trim_matches('-')).into());
     }
     rows.flush();
     let (mut reference, read) = (Store::in_memory(), Store::open(tables));
@@ -147,9 +147,10 @@ fn rows_written_by_the_first_build_are_read_for_ever() {
 fn bytes_that_are_no_row_end_the_use_of_the_store_instead_of_being_believed() {
     for damage in [&[][..], &[2, 0], &[1], &[1, 255, 255]] {
         let mut store = Store::in_memory();
-        store.rows.put(key::Key::of_entry(key::ENTRY, EntryId(1)).0, damage.to_vec());
+        fill(&mut store);
+        store.rows.put(key::Key::of_entry(key::ENTRY, EntryId(5)).0, damage.into());
         assert_eq!(store.failed(), None);
-        assert_eq!(store.get(EntryId(1)), None);
+        assert_eq!(store.get(EntryId(5)), None);
         assert!(store.failed().unwrap().contains("damaged row"));
     }
     assert_eq!(value::decode::<u64>(&[1, 5, 0]), None, "left-over bytes are damage");

@@ -1,13 +1,19 @@
 //! The store on disk answers as the store in memory does, flushed, reopened or crashed.
 
+use std::sync::{Arc, Mutex};
+
 use fastrand::Rng;
 
-use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
+use crate::engine::EngineError;
+use crate::engine::store::{Checkpoint, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::journal::{MemDisk, Tables};
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, WallMs};
 use crate::retry::{
     BTreeEntries, Disposition, Entries, Entry, Marks, SlotRecord, State, StateKind,
 };
+
+/// What the last checkpoint that is done stands for.
+type Saved = Arc<Mutex<(BTreeEntries, u64)>>;
 
 const GROUPS: [&str; 4] = ["shop", "", "g\u{e9}\0x", "shop.eu"];
 const TOPICS: [&str; 3] = ["orders", "orde", "a-b@1"];
@@ -166,6 +172,8 @@ impl Script {
         assert_eq!(store.held(group, None, usize::MAX), model.held(group, None, usize::MAX));
         let from = LaneOffset { slot: Slot(self.rng.u16(..4)), sequence: self.rng.u64(..50) };
         assert_eq!(store.inflight(group, from, limit), model.inflight(group, from, limit));
+        assert_eq!(store.open(group, from.slot), model.open(group, from.slot));
+        assert_eq!(store.first_open(group, from.slot), model.first_open(group, from.slot));
         for (topic, partition) in TOPICS.iter().zip([-1, 0, 1]) {
             let (topic, offset) = ((*topic).into(), self.rng.i64(-20..200));
             assert_eq!(store.of_topic(group, &topic), model.of_topic(group, &topic));
@@ -234,7 +242,7 @@ fn a_store_on_disk_answers_as_the_reference_does_and_a_crash_goes_back_to_the_ch
             match script.rng.u8(..40) {
                 0 | 1 => store.flush(),
                 2 => {
-                    store.checkpoint(step);
+                    store.checkpoint_at(step);
                     saved = (model.clone(), step);
                 }
                 3 => {
@@ -256,6 +264,71 @@ fn a_store_on_disk_answers_as_the_reference_does_and_a_crash_goes_back_to_the_ch
     assert!(crashes > 50);
 }
 
+/// Puts a checkpoint on the way; what it stands for once it is done.
+fn checkpoint(store: &mut Store, model: &BTreeEntries, applied: u64, saved: &Saved) {
+    let (saved, model) = (Arc::clone(saved), model.clone());
+    let done = move |kept: Result<(), EngineError>| {
+        kept.unwrap();
+        *saved.lock().unwrap() = (model, applied);
+    };
+    store.checkpoint(Checkpoint { applied, first: Box::new(|| Ok(())), done: Box::new(done) });
+}
+
+#[test]
+fn rows_written_by_somebody_else_whenever_he_likes_are_read_as_if_they_were_there() {
+    let (mut crashes, mut behind) = (0, 0);
+    for seed in 0..12 {
+        let disk = MemDisk::new(seed);
+        let mut script = Script::new(seed);
+        let (mut model, mut store) = (BTreeEntries::default(), open(&disk));
+        let mut flusher = store.flusher();
+        let saved = Saved::default();
+        for step in 1..600 {
+            script.step(&mut model, &mut store);
+            match script.rng.u8(..40) {
+                0..3 => store.flush(),
+                3 => checkpoint(&mut store, &model, step, &saved),
+                4 => {
+                    if script.rng.bool() {
+                        disk.power_cut();
+                    }
+                    drop(store);
+                    store = open(&disk);
+                    flusher = store.flusher();
+                    let (as_saved, applied) = saved.lock().unwrap().clone();
+                    assert_eq!(store.applied(), applied);
+                    model = as_saved;
+                    crashes += 1;
+                }
+                5..9 => flusher.step(),
+                9..14 => {
+                    behind += usize::from(store.rows.leaving() > 0);
+                    script.compare(&model, &store);
+                }
+                _ => {}
+            }
+        }
+        script.compare(&model, &store);
+    }
+    assert!(crashes > 50 && behind > 200, "{crashes} {behind}");
+}
+
+#[test]
+fn a_store_whose_flusher_is_gone_fails_and_keeps_nothing() {
+    let disk = MemDisk::new(1);
+    let mut script = Script::new(1);
+    let (mut model, mut store) = (BTreeEntries::default(), open(&disk));
+    drop(store.flusher());
+    for _ in 0..50 {
+        script.step(&mut model, &mut store);
+    }
+    assert_eq!(store.failed(), None);
+    let done = |kept: Result<(), EngineError>| assert!(kept.is_err());
+    store.checkpoint(Checkpoint { applied: 9, first: Box::new(|| Ok(())), done: Box::new(done) });
+    assert!(store.failed().unwrap().contains("has ended"), "{:?}", store.failed());
+    assert_eq!(open(&disk).applied(), 0);
+}
+
 #[test]
 fn power_lost_in_the_middle_of_a_flush_or_checkpoint_leaves_one_of_its_two_checkpoints() {
     let (mut before, mut after) = (0, 0);
@@ -266,14 +339,14 @@ fn power_lost_in_the_middle_of_a_flush_or_checkpoint_leaves_one_of_its_two_check
         for _ in 0..60 {
             script.step(&mut model, &mut store);
         }
-        store.checkpoint(1);
+        store.checkpoint_at(1);
         let first = model.clone();
         for _ in 0..60 {
             script.step(&mut model, &mut store);
         }
         disk.power_cut_at(1 + seed);
         store.flush();
-        store.checkpoint(2);
+        store.checkpoint_at(2);
         drop(store);
         disk.power_cut_at(1 << 40);
         disk.power_cut();
@@ -301,7 +374,7 @@ fn after_a_failure_every_read_is_empty_and_the_reason_is_told() {
     assert_eq!(store.failed(), None);
     disk.power_cut();
     store.flush();
-    store.checkpoint(9);
+    store.checkpoint_at(9);
     assert!(store.failed().unwrap().contains(ROWS_FILE), "{:?}", store.failed());
     assert!(script.ids.iter().all(|id| store.get(*id).is_none()));
     assert_eq!(store.next_expiry(), None);

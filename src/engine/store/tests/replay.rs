@@ -196,7 +196,7 @@ impl World {
     }
 
     fn checkpoint(&mut self) {
-        self.machine.store_mut().checkpoint(self.seq);
+        self.machine.store_mut().checkpoint_at(self.seq);
         self.held_from = self.seq;
     }
 

@@ -1,0 +1,79 @@
+//! Failures at a steady rate, and a heap of overdue ones: how late retries come back, how fast a
+//! heap is drained, and what those notice who have nothing to do with it.
+//!
+//! `cargo bench --bench retry [-- failures|drain|librdkafka]` prints one JSON line a figure. A
+//! missed goal is printed (`"ok":false`), never an exit code. The sidecar is a process of its own;
+//! hand-outs, nacks and commits are all durable before they are answered.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a measurement that cannot be made ends the run"
+)]
+
+#[path = "../../tests/support/batch.rs"]
+#[expect(dead_code, unreachable_pub, clippy::panic, reason = "the tests' own, used in part")]
+mod batch;
+mod disk;
+mod drain;
+mod failures;
+mod healthy;
+mod librdkafka;
+#[path = "../support/member.rs"]
+mod member;
+#[path = "../support/sheet.rs"]
+mod sheet;
+#[path = "../support/sidecar.rs"]
+mod sidecar;
+#[path = "../support/wire.rs"]
+mod wire;
+
+use std::path::{Path, PathBuf};
+
+use crate::sheet::{Figure, Goal};
+use crate::sidecar::Sidecar;
+
+/// Whose retries they are.
+const GROUP: &str = "bench";
+/// Its retry topic.
+const RETRY: &str = "retry.bench";
+
+fn main() {
+    // cargo itself adds `--bench`
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
+    let base = std::env::var_os("BENCH_DIR");
+    let base = base.map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+    let dir = tempfile::tempdir_in(base).unwrap();
+    if wants("failures") {
+        failures::run(dir.path());
+    }
+    if wants("drain") {
+        drain::run(dir.path());
+    }
+    if wants("librdkafka") {
+        librdkafka::run(dir.path());
+    }
+}
+
+/// A sidecar whose first retry comes after one second.
+fn start(dir: &Path, name: &str) -> Sidecar {
+    let healthy =
+        format!("topics.list=[{{name: {}, partitions: {}}}]", healthy::TOPIC, healthy::PARTITIONS);
+    let settings = ["retry.levels=1s", "log.filter=warn", "topics.retention=unlimited", &healthy];
+    Sidecar::start(&dir.join(name), &settings)
+}
+
+fn tell(metric: &'static str, value: f64, unit: &'static str, baseline: Option<f64>, goal: Goal) {
+    Figure { bench: "retry", metric, value, unit, baseline, goal }.print();
+}
+
+/// The value that 99 % of them stay below.
+fn p99(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[(values.len() * 99 / 100).min(values.len() - 1)]
+}
+
+/// As a number to reckon with.
+fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap())
+}

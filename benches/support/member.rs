@@ -1,0 +1,120 @@
+//! Members of a KIP-848 group that take its retries: join, fetch the lane, commit it.
+#![allow(dead_code, reason = "each program uses a part of it")]
+
+use std::net::SocketAddr;
+
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopics,
+};
+use kafka_protocol::messages::{
+    ConsumerGroupHeartbeatRequest, GroupId, OffsetCommitRequest, OffsetFetchRequest,
+};
+use kafka_protocol::protocol::StrBytes;
+use uuid::Uuid;
+
+use crate::batch::{Got, unpack};
+use crate::wire::{Wire, name};
+
+const HEARTBEAT: i16 = 1;
+const OFFSETS: i16 = 9;
+
+/// A member and its connection.
+pub(crate) struct Member {
+    pub(crate) wire: Wire,
+    group: String,
+    retry: String,
+    id: String,
+    epoch: i32,
+    /// Where its lane goes on.
+    pub(crate) next: i64,
+}
+
+impl Member {
+    /// Joins a group, subscribed to its retry topic alone. Call [`Member::beat`] on all members
+    /// once they are there.
+    pub(crate) fn join(addr: SocketAddr, group: &str) -> Self {
+        let (wire, id) = (Wire::connect(addr), Uuid::new_v4().to_string());
+        let (group, retry) = (group.to_owned(), format!("retry.{group}"));
+        let mut member = Self { wire, group, retry, id, epoch: 0, next: 0 };
+        let mut whole = member.heartbeat();
+        whole.rebalance_timeout_ms = 10_000;
+        whole.subscribed_topic_names = Some(vec![name(&member.retry)]);
+        whole.topic_partitions = Some(Vec::new());
+        member.beats(&whole);
+        member
+    }
+
+    /// Says that it lives, and learns where its lane goes on.
+    pub(crate) fn beat(&mut self) {
+        let quiet = self.heartbeat();
+        self.beats(&quiet);
+        let asked = OffsetFetchRequestTopics::default()
+            .with_name(name(&self.retry))
+            .with_partition_indexes(vec![0]);
+        let group = OffsetFetchRequestGroup::default()
+            .with_group_id(self.group())
+            .with_topics(Some(vec![asked]))
+            .with_member_id(Some(self.id()))
+            .with_member_epoch(self.epoch);
+        let request = OffsetFetchRequest::default().with_groups(vec![group]);
+        let answer = self.wire.call(OFFSETS, &request);
+        self.next = answer.groups[0].topics[0].partitions[0].committed_offset;
+        assert!(self.next >= 1 << 50, "a member has a lane of its own: {}", self.next);
+    }
+
+    /// What one Fetch of the lane brings.
+    pub(crate) fn fetch(&mut self, wait_ms: i32) -> Vec<Got> {
+        let data = self.wire.fetch(&self.retry, 0, self.next, wait_ms);
+        let got = unpack(&data.records.unwrap_or_default());
+        if let Some(last) = got.last() {
+            self.next = last.offset + 1;
+        }
+        got
+    }
+
+    /// Acknowledges everything fetched so far; durable on return.
+    pub(crate) fn commit(&mut self) {
+        let partition = OffsetCommitRequestPartition::default().with_committed_offset(self.next);
+        let topic = OffsetCommitRequestTopic::default()
+            .with_name(name(&self.retry))
+            .with_partitions(vec![partition]);
+        let request = OffsetCommitRequest::default()
+            .with_group_id(self.group())
+            .with_member_id(self.id())
+            .with_generation_id_or_member_epoch(self.epoch)
+            .with_topics(vec![topic]);
+        let answer = self.wire.call(OFFSETS, &request);
+        assert_eq!(answer.topics[0].partitions[0].error_code, 0, "the lane's commit");
+    }
+
+    /// Leaves.
+    pub(crate) fn leave(mut self) {
+        self.epoch = -1;
+        let gone = self.heartbeat();
+        self.beats(&gone);
+    }
+
+    fn heartbeat(&self) -> ConsumerGroupHeartbeatRequest {
+        ConsumerGroupHeartbeatRequest::default()
+            .with_group_id(self.group())
+            .with_member_id(self.id())
+            .with_member_epoch(self.epoch)
+    }
+
+    fn beats(&mut self, request: &ConsumerGroupHeartbeatRequest) {
+        let answer = self.wire.call(HEARTBEAT, request);
+        assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
+        self.epoch = answer.member_epoch;
+    }
+
+    fn group(&self) -> GroupId {
+        GroupId(StrBytes::from_string(self.group.clone()))
+    }
+
+    fn id(&self) -> StrBytes {
+        StrBytes::from_string(self.id.clone())
+    }
+}

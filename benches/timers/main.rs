@@ -1,0 +1,130 @@
+//! Ten million waiting retries: what they cost in memory, and what can be done with them there.
+//!
+//! `cargo bench --bench timers` prints one JSON line a figure; `TIMERS=200000` for a quick run. A
+//! missed goal is printed (`"ok":false`), never an exit code. Everything is done to a sidecar in a
+//! process of its own, as clients do it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a measurement that cannot be made ends the run"
+)]
+
+#[path = "../../tests/support/batch.rs"]
+#[expect(dead_code, unreachable_pub, clippy::panic, reason = "the tests' own, used in part")]
+mod batch;
+mod fill;
+mod live;
+#[path = "../support/member.rs"]
+mod member;
+mod scan;
+#[path = "../support/sheet.rs"]
+mod sheet;
+#[path = "../support/sidecar.rs"]
+mod sidecar;
+#[path = "../support/wire.rs"]
+mod wire;
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use reprise::clock::Clock;
+
+use crate::sheet::{Figure, Goal};
+use crate::sidecar::Sidecar;
+use crate::wire::Wire;
+
+/// Whose retries they are.
+const GROUP: &str = "bench";
+/// The retry topic.
+const RETRY: &str = "retry.bench";
+/// After this long nothing that was asked before is still being done.
+const SETTLED: Duration = Duration::from_secs(5);
+/// Nothing is due and nobody asks.
+const IDLE: Duration = Duration::from_secs(10);
+
+fn main() {
+    let count: u32 = std::env::var("TIMERS").map_or(10_000_000, |text| text.parse().unwrap());
+    let base = std::env::var("BENCH_DIR").unwrap_or(env!("CARGO_TARGET_TMPDIR").to_owned());
+    let base = tempfile::tempdir_in(base).unwrap();
+    let idle = idle(&base.path().join("idle"));
+    let data = base.path().join("data");
+    let server = start(&data).0;
+    fill(&server, count);
+    sleep(SETTLED);
+    tell("timers_rss", server.resident_mib() - idle, "MiB above idle", Goal::Most(64.0));
+    tell("timers_rss_most", server.resident_most_mib() - idle, "MiB above idle", Goal::None);
+    quiet(&server);
+    scan::run(&server, count);
+    live::lookups(&server, count);
+    live::exact(&server, &base.path().join("data"));
+    tell("timers_rss_in_use", server.resident_mib() - idle, "MiB above idle", Goal::Most(64.0));
+    restarts(server, &data, count, idle);
+}
+
+/// The resident memory of a sidecar that was left alone, nothing in it.
+fn idle(dir: &Path) -> f64 {
+    let (server, _) = start(dir);
+    sleep(SETTLED);
+    let resident = server.resident_mib();
+    server.stop();
+    resident
+}
+
+/// With delays that none of the ten million passes while the others are measured.
+fn start(dir: &Path) -> (Sidecar, f64) {
+    let clock = Clock::start();
+    let settings = ["retry.levels=3h 4h 5h 6h", "log.filter=warn"];
+    let server = Sidecar::start(dir, &settings);
+    (server, clock.elapsed().as_secs_f64())
+}
+
+fn fill(server: &Sidecar, count: u32) {
+    let (clock, cpu_s) = (Clock::start(), server.thread_cpu_s("retry-engine"));
+    fill::run(server.addr, count);
+    let seconds = clock.elapsed().as_secs_f64();
+    let each_us = (server.thread_cpu_s("retry-engine") - cpu_s) * 1e6 / f64::from(count);
+    tell("timers_filled", f64::from(count) / seconds, "nacks/s, durable", Goal::None);
+    tell("timers_filled_cpu", each_us, "µs of the engine's thread per nack", Goal::None);
+}
+
+/// How often threads go to sleep while nothing is due: each time something had woken them.
+fn quiet(server: &Sidecar) {
+    let sleeps = || (server.sleeps(Some("retry-engine")), server.sleeps(None));
+    let (before, cpu_s) = (sleeps(), server.cpu_s());
+    sleep(IDLE);
+    let (engine, all) = sleeps();
+    let seconds = IDLE.as_secs_f64();
+    tell("timers_idle_engine_wakes", engine - before.0, "in 10 s", Goal::Most(0.0));
+    tell("timers_idle_wakes", (all - before.1) / seconds, "1/s, all threads", Goal::None);
+    tell("timers_idle_cpu", (server.cpu_s() - cpu_s) / seconds, "cores", Goal::None);
+}
+
+/// From the start of the process to the first answer that shows every retry is there.
+fn restarts(server: Sidecar, data: &Path, count: u32, idle: f64) {
+    server.stop();
+    let (server, seconds) = restart(data, count);
+    tell("timers_restart", seconds, "s", Goal::Most(1.0));
+    sleep(SETTLED);
+    tell("timers_rss_restarted", server.resident_mib() - idle, "MiB above idle", Goal::Most(64.0));
+    // As much of the log as grows between two checkpoints, then kill -9.
+    fill::more(server.addr, count, fill::BETWEEN_CHECKPOINTS);
+    let all = count + fill::BETWEEN_CHECKPOINTS;
+    drop(server);
+    let (server, seconds) = restart(data, all);
+    tell("timers_restart_killed", seconds, "s", Goal::Most(1.0));
+    server.stop();
+}
+
+fn restart(data: &Path, count: u32) -> (Sidecar, f64) {
+    let clock = Clock::start();
+    let (server, _) = start(data);
+    let waiting = Wire::connect(server.addr).fetch(RETRY, 0, 0, 0).high_watermark;
+    let seconds = clock.elapsed().as_secs_f64();
+    assert_eq!(waiting, i64::from(count), "every retry is there");
+    (server, seconds)
+}
+
+fn tell(metric: &'static str, value: f64, unit: &'static str, goal: Goal) {
+    Figure { bench: "timers", metric, value, unit, baseline: None, goal }.print();
+}

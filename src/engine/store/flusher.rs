@@ -1,0 +1,112 @@
+//! Writes changes to the disk's tables, beside the engine's thread or on it.
+
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, OnceLock};
+
+use crate::engine::error::EngineError;
+use crate::engine::store::changes::{Change, Changes};
+use crate::journal::{Table, Tables, TablesError};
+
+/// All rows lie in one table; the first byte of a key says what it is.
+pub(super) const ROWS: Table = Table("rows");
+
+/// The first failure; shared by all who can fail.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Failure(Arc<OnceLock<String>>);
+
+impl Failure {
+    pub(super) fn told(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+
+    /// The first reason stays.
+    pub(super) fn tell(&self, why: &str) {
+        if self.0.set(why.to_owned()).is_ok() {
+            tracing::error!(why, "the table of retries cannot be used any more");
+        }
+    }
+
+    pub(super) fn latch<T>(&self, result: Result<T, TablesError>) -> Option<T> {
+        result.map_err(|error| self.tell(&error.to_string())).ok()
+    }
+}
+
+/// One piece of work; they are done in order.
+pub(super) enum Job {
+    /// Writes changes; durable only with the next checkpoint.
+    Write(Arc<Changes>, Sender<()>),
+    /// Makes all that was written before durable.
+    Checkpoint(Checkpoint),
+}
+
+/// A checkpoint and what belongs to it.
+pub(in crate::engine) struct Checkpoint {
+    /// The last entry of the log whose fact was applied.
+    pub(in crate::engine) applied: u64,
+    /// Goes before: the log, durable so far, and its index.
+    pub(in crate::engine) first: Box<dyn FnOnce() -> Result<(), EngineError> + Send>,
+    /// Hears how it went.
+    pub(in crate::engine) done: Box<dyn FnOnce(Result<(), EngineError>) + Send>,
+}
+
+/// Does the work of a store on a thread of its own, so that nobody waits for a disk.
+pub struct Flusher {
+    pub(super) jobs: Receiver<Job>,
+    pub(super) tables: Option<Tables>,
+    pub(super) failure: Failure,
+}
+
+impl Flusher {
+    /// Works until its store is gone.
+    pub fn run(self) {
+        while let Ok(job) = self.jobs.recv() {
+            job.run(self.tables.as_ref(), &self.failure);
+        }
+    }
+
+    /// Does the next piece of work, if there is one.
+    #[cfg(test)]
+    pub(super) fn step(&self) {
+        if let Ok(job) = self.jobs.try_recv() {
+            job.run(self.tables.as_ref(), &self.failure);
+        }
+    }
+}
+
+impl Job {
+    pub(super) fn run(self, tables: Option<&Tables>, failure: &Failure) {
+        match self {
+            Self::Write(changes, written) => {
+                if let Some(tables) = tables
+                    && failure.told().is_none()
+                {
+                    failure.latch(write(tables, &changes));
+                }
+                // The store may have gone meanwhile.
+                let _ = written.send(());
+            }
+            Self::Checkpoint(Checkpoint { applied, first, done }) => {
+                let kept = first();
+                if let Some(tables) = tables.filter(|_| kept.is_ok())
+                    && failure.told().is_none()
+                {
+                    failure.latch(tables.checkpoint(applied));
+                }
+                let failed = failure.told().map(|why| EngineError::Tables(why.to_owned()));
+                done(kept.and(failed.map_or(Ok(()), Err)));
+            }
+        }
+    }
+}
+
+fn write(tables: &Tables, changes: &Changes) -> Result<(), TablesError> {
+    tables.write(|batch| {
+        for (key, change) in changes {
+            match change {
+                Change::Put(row) | Change::New(row) => batch.put(ROWS, key, row)?,
+                Change::Gone => batch.delete(ROWS, key).map(drop)?,
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,145 @@
+//! Bytes of a row: nearly all are short, and those lie in the map itself.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+
+/// As many as fit beside their number in five words.
+const HERE: usize = 38;
+
+/// A few bytes, without an allocation while they are at most 38. Ordered as bytes.
+#[derive(Clone, Debug)]
+pub(super) enum Short {
+    /// The first so many of these.
+    Here(u8, [u8; HERE]),
+    /// Too long for that.
+    There(Vec<u8>),
+}
+
+impl Short {
+    /// None.
+    pub(super) fn new() -> Self {
+        Self::Here(0, [0; HERE])
+    }
+
+    /// These behind what there is.
+    pub(super) fn extend(&mut self, more: &[u8]) {
+        if let Self::Here(len, bytes) = self {
+            let begin = usize::from(*len);
+            if let Some(room) = bytes.get_mut(begin..begin + more.len()) {
+                room.copy_from_slice(more);
+                *len = u8::try_from(begin + more.len()).unwrap_or(u8::MAX);
+                return;
+            }
+        }
+        let mut longer = self.to_vec();
+        longer.extend_from_slice(more);
+        *self = Self::There(longer);
+    }
+
+    /// Takes the last one off.
+    pub(super) fn pop(&mut self) -> Option<u8> {
+        let last = *self.last()?;
+        match self {
+            Self::Here(len, _) => *len -= 1,
+            Self::There(bytes) => bytes.truncate(bytes.len() - 1),
+        }
+        Some(last)
+    }
+}
+
+impl Deref for Short {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Here(len, bytes) => bytes.get(..usize::from(*len)).unwrap_or_default(),
+            Self::There(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Short {
+    fn from(bytes: Vec<u8>) -> Self {
+        if bytes.len() > HERE {
+            return Self::There(bytes);
+        }
+        Self::from(&bytes[..])
+    }
+}
+
+impl From<&[u8]> for Short {
+    fn from(bytes: &[u8]) -> Self {
+        let mut short = Self::new();
+        short.extend(bytes);
+        short
+    }
+}
+
+impl Borrow<[u8]> for Short {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Hash for Short {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self[..].hash(state);
+    }
+}
+
+impl PartialEq for Short {
+    fn eq(&self, other: &Self) -> bool {
+        self[..] == other[..]
+    }
+}
+
+impl Eq for Short {}
+
+impl PartialOrd for Short {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Short {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self[..].cmp(&other[..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_or_long_the_bytes_are_the_same() {
+        for len in 0..100_u8 {
+            let bytes: Vec<u8> = (0..len).collect();
+            let mut short = Short::new();
+            for piece in bytes.chunks(7) {
+                short.extend(piece);
+            }
+            assert_eq!(short[..], bytes[..]);
+            assert_eq!(short, Short::from(bytes.clone()));
+            assert_eq!(matches!(short, Short::Here(..)), bytes.len() <= HERE);
+            assert_eq!(short.pop(), bytes.last().copied());
+            assert_eq!(short[..], bytes[..bytes.len().saturating_sub(1)]);
+            assert!(short <= Short::from(bytes));
+        }
+    }
+
+    #[test]
+    fn they_are_ordered_as_bytes_wherever_they_lie() {
+        let long = [3; 60];
+        let mut some: Vec<Short> =
+            [&[9][..], &long, &[], &long[..38], &long[..39], &[3, 2], &[3, 4]]
+                .map(Short::from)
+                .into();
+        let mut bytes: Vec<Vec<u8>> = some.iter().map(|short| short.to_vec()).collect();
+        some.sort();
+        bytes.sort();
+        assert!(some.iter().zip(&bytes).all(|(short, bytes)| short[..] == bytes[..]));
+    }
+}
