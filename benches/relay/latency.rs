@@ -76,8 +76,9 @@ fn trips(way: &Proxy) -> Vec<f64> {
 /// From produce to consume: direct, through the relay that copies and through the sidecar, in turns.
 fn flows() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let broker = flow_broker(dir.path()).addr;
-    let ways = [Proxy::none(broker), Proxy::bare(broker), Proxy::sidecar(broker)];
+    let broker = flow_broker(dir.path());
+    let addr = broker.addr;
+    let ways = [Proxy::none(addr), Proxy::bare(addr), Proxy::sidecar(addr)];
     let mut took: [Vec<f64>; 3] = Default::default();
     let mut cpu_s = [0.0; 3];
     for way in &ways {
