@@ -2,14 +2,15 @@
 //! keeps nothing.
 
 use std::io::{BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::OnceLock;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::metadata_response::MetadataResponseBroker;
 use kafka_protocol::messages::{FetchResponse, MetadataResponse, ProduceResponse};
 use kafka_protocol::protocol::{Encodable, StrBytes};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const PRODUCE: i16 = 0;
 const FETCH: i16 = 1;
@@ -17,21 +18,27 @@ const METADATA: i16 = 3;
 /// Bytes of records in one answer to a Fetch.
 pub(crate) const FETCHED_BYTES: usize = 1 << 20;
 
-/// Starts it.
-pub(crate) fn start() -> SocketAddr {
+/// Starts it; under TLS with this.
+pub(crate) fn start(tls: Option<Arc<ServerConfig>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            thread::spawn(move || serve(stream, addr));
+            stream.set_nodelay(true).unwrap();
+            match &tls {
+                None => drop(thread::spawn(move || serve(stream, addr))),
+                Some(tls) => {
+                    let session = ServerConnection::new(Arc::clone(tls)).unwrap();
+                    let stream = StreamOwned::new(session, stream);
+                    drop(thread::spawn(move || serve(stream, addr)));
+                }
+            }
         }
     });
     addr
 }
 
-fn serve(stream: TcpStream, addr: SocketAddr) {
-    stream.set_nodelay(true).unwrap();
-    let mut write = stream.try_clone().unwrap();
+fn serve(stream: impl Read + Write, addr: SocketAddr) {
     let mut read = BufReader::with_capacity(256 << 10, stream);
     let mut frame = Vec::new();
     let mut len = [0; 4];
@@ -46,6 +53,7 @@ fn serve(stream: TcpStream, addr: SocketAddr) {
         };
         let len = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
         let answer = [&len[..], &frame[4..8]].concat();
+        let write = read.get_mut();
         if body.len() < 1024 {
             drop(write.write_all(&[&answer[..], body].concat()));
         } else {

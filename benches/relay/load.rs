@@ -1,13 +1,11 @@
 //! Loads: what is sent through a proxy, and what one window of it came to.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::thread;
 
 use reprise::clock::Clock;
 
 use crate::broker::FETCHED_BYTES;
-use crate::proxy::Proxy;
+use crate::proxy::{Proxy, Stream};
 
 /// A load.
 pub(crate) struct Load {
@@ -74,6 +72,18 @@ impl Load {
         depth: 1,
         requests: 200_000,
     };
+    /// 1 KiB a request, 64 in flight on each of four connections.
+    pub(crate) const PIPELINED: Self = Self {
+        name: "pipelined",
+        metric: "pipelined_1kib",
+        speed_metric: "",
+        kind: Kind::Produce(1 << 10),
+        connections: 4,
+        depth: 64,
+        requests: 400_000,
+    };
+    /// The first of these, for as long as somebody looks at every call of the system.
+    pub(crate) const LOOKED_AT: Self = Self { requests: 12_800, ..Self::SMALL };
 
     /// One window.
     pub(crate) fn run(&self, proxy: &Proxy) -> Window {
@@ -102,27 +112,22 @@ impl Load {
     }
 
     fn connection(&self, proxy: &Proxy, requests: usize) {
-        let mut read = TcpStream::connect(proxy.addr).unwrap();
-        read.set_nodelay(true).unwrap();
-        let mut write = read.try_clone().unwrap();
+        let mut stream = proxy.connect();
         let frame = self.frame();
         let mut answer = vec![0; FETCHED_BYTES + 4096];
         for _ in 0..self.depth {
-            write.write_all(&frame).unwrap();
+            stream.write_all(&frame).unwrap();
         }
         for answered in 1..=requests {
-            let mut len = [0; 4];
-            read.read_exact(&mut len).unwrap();
-            let len = usize::try_from(i32::from_be_bytes(len)).unwrap();
-            read.read_exact(&mut answer[..len]).unwrap();
+            read_answer(&mut stream, &mut answer);
             if answered + self.depth <= requests {
-                write.write_all(&frame).unwrap();
+                stream.write_all(&frame).unwrap();
             }
         }
     }
 
     /// A request; its records are no records: nobody looks at them.
-    fn frame(&self) -> Vec<u8> {
+    pub(crate) fn frame(&self) -> Vec<u8> {
         let (api, version, body) = match self.kind {
             // no transactional id, acks all, timeout, one topic "t" …
             Kind::Produce(bytes) => {
@@ -138,4 +143,12 @@ impl Load {
         frame.extend(body);
         frame
     }
+}
+
+/// Reads one answer whole.
+pub(crate) fn read_answer(stream: &mut Box<dyn Stream>, answer: &mut [u8]) {
+    let mut len = [0; 4];
+    stream.read_exact(&mut len).unwrap();
+    let len = usize::try_from(i32::from_be_bytes(len)).unwrap();
+    stream.read_exact(&mut answer[..len]).unwrap();
 }

@@ -1,24 +1,48 @@
 //! What it costs to stand in front of a cluster: CPU time of the sidecar's process, held against a
 //! relay that does nothing but copy, both in front of the same broker, in turns within one run.
 //!
-//! `cargo bench --bench relay [-- produce|consume|small]` prints one JSON line a figure. A missed
-//! goal is printed (`"ok":false`), never an exit code. The broker is a program that reads and
-//! answers what it must and keeps nothing, so that the relay is what is measured.
+//! `cargo bench --bench relay [-- produce|consume|small|pipelined|writes|latency|tls|idle|stalled]`
+//! prints one JSON line a figure. A missed goal is printed (`"ok":false`), never an exit code. The
+//! broker is a program that reads and answers what it must and keeps nothing, so that the relay is
+//! what is measured; where records have to come back it is another `reprise`, by itself.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a measurement that cannot be made ends the run"
 )]
 
+#[path = "../../tests/tls/authority.rs"]
+#[expect(dead_code, reason = "the tests' own, used in part")]
+mod authority;
 mod bare;
+#[path = "../../tests/support/batch.rs"]
+#[expect(dead_code, unreachable_pub, clippy::panic, reason = "the tests' own, used in part")]
+mod batch;
 mod broker;
+#[path = "../support/flow.rs"]
+mod flow;
+mod idle;
+mod latency;
 mod load;
 mod proxy;
+mod rank;
 #[path = "../support/sheet.rs"]
-#[expect(dead_code, reason = "the figures of the journal use the rest")]
 mod sheet;
+#[path = "../support/sidecar.rs"]
+mod sidecar;
+mod stalled;
+mod tls;
+#[path = "../support/wire.rs"]
+mod wire;
+mod writes;
 
-use crate::load::Load;
+/// What the tests' authority takes from their support.
+mod support {
+    /// Whom a client trusts and what it shows.
+    pub(crate) type Trust = std::sync::Arc<tokio_rustls::rustls::ClientConfig>;
+}
+
+use crate::load::{Load, Window};
 use crate::proxy::Proxy;
 use crate::sheet::{Figure, Goal, median};
 
@@ -28,67 +52,81 @@ const ROUNDS: usize = 5;
 fn main() {
     // cargo itself adds `--bench`
     let words: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    if words.first().is_some_and(|word| word == bare::WORD) {
-        return bare::run(&words[1]);
+    match words.first().map(String::as_str) {
+        Some(bare::WORD) => return bare::run(&words[1]),
+        Some(latency::WORD) => return latency::on_one_core(),
+        _ => {}
     }
     let wants = |name: &str| words.is_empty() || words.iter().any(|word| word == name);
-    let broker = broker::start();
+    let loads = [Load::PRODUCE, Load::CONSUME, Load::SMALL, Load::PIPELINED];
+    if wants("writes") || loads.iter().any(|load| wants(load.name)) {
+        copying(&loads, &wants);
+    }
+    if wants("latency") {
+        latency::run();
+    }
+    if wants("tls") {
+        tls::run();
+    }
+    if wants("idle") {
+        idle::run();
+    }
+    if wants("stalled") {
+        stalled::run();
+    }
+}
+
+/// Beside the relay that copies.
+fn copying(loads: &[Load; 4], wants: &dyn Fn(&str) -> bool) {
+    let broker = broker::start(None);
     let proxies = [Proxy::bare(broker), Proxy::sidecar(broker)];
-    for load in [Load::PRODUCE, Load::CONSUME] {
+    for load in &loads[..2] {
         if wants(load.name) {
-            bytes(&proxies, &load);
+            bytes(&proxies, load);
         }
     }
-    if wants(Load::SMALL.name) {
-        trips(&proxies, &Load::SMALL);
+    for (load, goal) in [(&loads[2], Goal::Most(9.0)), (&loads[3], Goal::None)] {
+        if wants(load.name) {
+            trips(&proxies, load, goal);
+        }
+    }
+    if wants("writes") {
+        writes::run(&proxies);
     }
 }
 
 /// CPU seconds per GB.
 fn bytes(proxies: &[Proxy; 2], load: &Load) {
-    let windows = windows(proxies, load);
+    let windows = windows(proxies, load, ROUNDS);
     let cost = |n: usize| median(windows.iter().map(|w| w[n].cpu_s / w[n].gigabytes).collect());
     let speed = |n: usize| median(windows.iter().map(|w| w[n].megabytes_per_s()).collect());
     let (bare, ours) = (cost(0), cost(1));
-    Figure {
-        bench: "relay",
-        metric: load.metric,
-        value: ours,
-        unit: "CPU s/GB",
-        baseline: Some(bare),
-        goal: Goal::Most(bare * 1.2),
-    }
-    .print();
-    Figure {
-        bench: "relay",
-        metric: load.speed_metric,
-        value: speed(1),
-        unit: "MB/s",
-        baseline: Some(speed(0)),
-        goal: Goal::None,
-    }
-    .print();
+    tell(load.metric, ours, "CPU s/GB", Some(bare), Goal::Most(bare * 1.2));
+    tell(load.speed_metric, speed(1), "MB/s", Some(speed(0)), Goal::None);
 }
 
-/// CPU microseconds per round trip.
-fn trips(proxies: &[Proxy; 2], load: &Load) {
-    let windows = windows(proxies, load);
+/// CPU microseconds per request and its answer.
+fn trips(proxies: &[Proxy; 2], load: &Load, goal: Goal) {
+    let windows = windows(proxies, load, ROUNDS);
     let cost = |n: usize| median(windows.iter().map(|w| w[n].cpu_s * 1e6 / w[n].trips).collect());
-    Figure {
-        bench: "relay",
-        metric: load.metric,
-        value: cost(1),
-        unit: "CPU µs/round trip",
-        baseline: Some(cost(0)),
-        goal: Goal::Most(9.0),
-    }
-    .print();
+    tell(load.metric, cost(1), "CPU µs/round trip", Some(cost(0)), goal);
 }
 
-fn windows(proxies: &[Proxy; 2], load: &Load) -> Vec<[load::Window; 2]> {
+fn windows(proxies: &[Proxy; 2], load: &Load, rounds: usize) -> Vec<[Window; 2]> {
     // The first round of each warms up.
     for proxy in proxies {
         load.run(proxy);
     }
-    (0..ROUNDS).map(|_| [load.run(&proxies[0]), load.run(&proxies[1])]).collect()
+    (0..rounds).map(|_| [load.run(&proxies[0]), load.run(&proxies[1])]).collect()
+}
+
+fn tell(metric: &'static str, value: f64, unit: &'static str, baseline: Option<f64>, goal: Goal) {
+    Figure { bench: "relay", metric, value, unit, baseline, goal }.print();
+}
+
+/// The value that so much of them stays below.
+fn quantile(values: &mut [f64], share: u32) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let at = values.len() * usize::try_from(share).unwrap() / 100;
+    values[at.min(values.len() - 1)]
 }

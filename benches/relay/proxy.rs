@@ -1,29 +1,47 @@
 //! A proxy under test: a process of its own, and the CPU time it has used.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use kafka_protocol::messages::{MetadataRequest, MetadataResponse, RequestHeader};
 use kafka_protocol::protocol::{Decodable, Encodable};
 use tempfile::TempDir;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::bare;
+use crate::sidecar::{Sidecar, cpu_s};
 
-/// Clock ticks of `/proc/<pid>/stat` in one second, on every Linux there is
-/// (`sysconf(_SC_CLK_TCK)`).
-const TICKS_PER_S: f64 = 100.0;
+/// A connection, plain or under TLS.
+pub(crate) trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
 
 /// A running proxy.
 pub(crate) struct Proxy {
-    child: Child,
+    process: Process,
     /// Where a client of the broker connects.
     pub(crate) addr: SocketAddr,
-    _dir: Option<TempDir>,
+    trust: Option<Arc<ClientConfig>>,
+}
+
+enum Process {
+    /// None: clients speak to the broker.
+    None,
+    Bare(Child),
+    Sidecar {
+        sidecar: Sidecar,
+        _dir: TempDir,
+    },
 }
 
 impl Proxy {
+    /// No proxy.
+    pub(crate) fn none(broker: SocketAddr) -> Self {
+        Self { process: Process::None, addr: broker, trust: None }
+    }
+
     /// The one that only copies.
     pub(crate) fn bare(broker: SocketAddr) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -33,52 +51,82 @@ impl Proxy {
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { child, addr: line.trim().parse().unwrap(), _dir: None }
+        let addr = line.trim().parse().unwrap();
+        child.stdout = None;
+        Self { process: Process::Bare(child), addr, trust: None }
     }
 
     /// The sidecar.
     pub(crate) fn sidecar(broker: SocketAddr) -> Self {
+        Self::sidecar_with(broker, &[], None)
+    }
+
+    /// The sidecar with these settings beside those it needs; under TLS for clients that trust so.
+    pub(crate) fn sidecar_with(
+        broker: SocketAddr,
+        settings: &[&str],
+        trust: Option<Arc<ClientConfig>>,
+    ) -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let ready = dir.path().join("ready");
-        let child = Command::new(env!("CARGO_BIN_EXE_reprise"))
-            .args(["serve", "--ready-file"])
-            .arg(&ready)
-            .args(["--set", &format!("data_dir={}", dir.path().join("data").display())])
-            .args(["--set", "listen=[{address: \"127.0.0.1:0\"}]"])
-            .args(["--set", "admin.address=127.0.0.1:0"])
-            .args(["--set", &format!("upstream.bootstrap={broker}")])
-            .args(["--set", "journal.ephemeral=accept"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        while fs::read_to_string(&ready).unwrap_or_default().is_empty() {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        let told = fs::read_to_string(&ready).unwrap();
-        let own: SocketAddr = told.split_whitespace().next().unwrap().parse().unwrap();
-        Self { child, addr: broker_behind(own), _dir: Some(dir) }
+        let bootstrap = format!("upstream.bootstrap={broker}");
+        let own = [bootstrap.as_str(), "journal.ephemeral=accept"];
+        let sidecar = Sidecar::start(&dir.path().join("data"), &[&own[..], settings].concat());
+        let addr = broker_behind(sidecar.addr, trust.as_ref());
+        Self { process: Process::Sidecar { sidecar, _dir: dir }, addr, trust }
+    }
+
+    /// A connection to it.
+    pub(crate) fn connect(&self) -> Box<dyn Stream> {
+        connect(self.addr, self.trust.as_ref())
     }
 
     /// CPU seconds used so far, user and system.
     pub(crate) fn cpu_s(&self) -> f64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        // The fields after the name, which may contain anything: utime and stime are 14 and 15.
-        let (_, fields) = stat.rsplit_once(')').unwrap();
-        let ticks = fields.split_whitespace().skip(11).take(2);
-        ticks.map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / TICKS_PER_S
+        self.pid().map_or(0.0, cpu_s)
+    }
+
+    /// Its process; none without a proxy.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        match &self.process {
+            Process::None => None,
+            Process::Bare(child) => Some(child.id()),
+            Process::Sidecar { sidecar, .. } => Some(sidecar.pid()),
+        }
+    }
+
+    /// Resident memory of the sidecar, in MiB.
+    pub(crate) fn resident_mib(&self) -> f64 {
+        match &self.process {
+            Process::Sidecar { sidecar, .. } => sidecar.resident_mib(),
+            Process::None | Process::Bare(_) => 0.0,
+        }
     }
 }
 
-impl Drop for Proxy {
+impl Drop for Process {
     fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        if let Self::Bare(child) = self {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+fn connect(addr: SocketAddr, trust: Option<&Arc<ClientConfig>>) -> Box<dyn Stream> {
+    let stream = TcpStream::connect(addr).unwrap();
+    stream.set_nodelay(true).unwrap();
+    match trust {
+        None => Box::new(stream),
+        Some(trust) => {
+            let host = addr.ip().into();
+            let session = ClientConnection::new(Arc::clone(trust), host).unwrap();
+            Box::new(StreamOwned::new(session, stream))
+        }
     }
 }
 
 /// What the sidecar tells a client to connect to instead of the broker.
-fn broker_behind(own: SocketAddr) -> SocketAddr {
+fn broker_behind(own: SocketAddr, trust: Option<&Arc<ClientConfig>>) -> SocketAddr {
     let mut request = bytes::BytesMut::new();
     RequestHeader::default()
         .with_request_api_key(3)
@@ -86,7 +134,7 @@ fn broker_behind(own: SocketAddr) -> SocketAddr {
         .encode(&mut request, 1)
         .unwrap();
     MetadataRequest::default().with_topics(None).encode(&mut request, 1).unwrap();
-    let mut stream = TcpStream::connect(own).unwrap();
+    let mut stream = connect(own, trust);
     stream.write_all(&u32::try_from(request.len()).unwrap().to_be_bytes()).unwrap();
     stream.write_all(&request).unwrap();
     let mut len = [0; 4];
@@ -94,6 +142,7 @@ fn broker_behind(own: SocketAddr) -> SocketAddr {
     let mut answer = vec![0; usize::try_from(i32::from_be_bytes(len)).unwrap()];
     stream.read_exact(&mut answer).unwrap();
     let told = MetadataResponse::decode(&mut &answer[4..], 1).unwrap();
-    let broker = &told.brokers[0];
+    let real = told.brokers.iter().find(|broker| i32::from(broker.node_id) < 1 << 30);
+    let broker = real.unwrap_or(&told.brokers[0]);
     format!("{}:{}", broker.host, broker.port).parse().unwrap()
 }

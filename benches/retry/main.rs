@@ -16,6 +16,8 @@ mod batch;
 mod disk;
 mod drain;
 mod failures;
+#[path = "../support/flow.rs"]
+mod flow;
 mod healthy;
 mod librdkafka;
 #[path = "../support/member.rs"]

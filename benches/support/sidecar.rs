@@ -56,6 +56,11 @@ impl Sidecar {
         started
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// CPU seconds used so far, user and system.
     pub(crate) fn cpu_s(&self) -> f64 {
         cpu_s(self.child.id())
@@ -88,12 +93,6 @@ impl Sidecar {
             nanos / 1e9
         });
         of.sum()
-    }
-
-    /// Calls of write(2) and its kin so far.
-    pub(crate) fn writes(&self) -> f64 {
-        let io = fs::read_to_string(format!("/proc/{}/io", self.child.id())).unwrap();
-        number(&io, "syscw:").unwrap()
     }
 
     /// As Kubernetes does; waits for its end.

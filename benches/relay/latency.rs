@@ -1,0 +1,124 @@
+//! How much later an answer comes through the sidecar: round trips with everything on one core,
+//! and records produced at a steady rate until they are consumed.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use reprise::clock::Clock;
+
+use crate::flow::Flow;
+use crate::load::{Load, read_answer};
+use crate::proxy::Proxy;
+use crate::sheet::Goal;
+use crate::sidecar::Sidecar;
+use crate::{broker, quantile, rank, tell};
+
+/// The first argument of a process that is on one core.
+pub(crate) const WORD: &str = "on-one-core";
+/// Round trips of a window, and windows of each way.
+const TRIPS: usize = 3_000;
+const ROUNDS: usize = 10;
+/// 5 000 records of 1 KiB a second.
+const FLOW: Flow =
+    Flow { topic: "flow", partition: 0, every: Duration::from_micros(200), value_bytes: 1 << 10 };
+const WINDOW: Duration = Duration::from_secs(5);
+const WINDOWS: usize = 4;
+
+/// Measures and prints.
+pub(crate) fn run() {
+    let one_core = Command::new("taskset")
+        .args(["--cpu-list", &last_core()])
+        .arg(std::env::current_exe().unwrap())
+        .arg(WORD)
+        .status();
+    assert!(one_core.unwrap().success(), "round trips on one core");
+    flows();
+}
+
+/// Client, broker and proxies wake each other on the same core: what a proxy adds is what it does.
+pub(crate) fn on_one_core() {
+    let broker = broker::start(None);
+    let ways = [Proxy::none(broker), Proxy::bare(broker), Proxy::sidecar(broker)];
+    let mut took: [Vec<f64>; 3] = Default::default();
+    for way in &ways {
+        trips(way);
+    }
+    for _ in 0..ROUNDS {
+        for (took, way) in took.iter_mut().zip(&ways) {
+            took.extend(trips(way));
+        }
+    }
+    let [mut direct, mut bare, mut ours] = took;
+    let shares = [(50, "one_core_added_p50", 12.0), (99, "one_core_added_p99", 16.0)];
+    for (share, metric, goal) in shares {
+        let direct = quantile(&mut direct, share);
+        let bare = quantile(&mut bare, share) - direct;
+        let ours = quantile(&mut ours, share) - direct;
+        tell(metric, ours, "µs", Some(bare), Goal::Most(goal));
+    }
+    tell("one_core_direct_p50", quantile(&mut direct, 50), "µs", None, Goal::None);
+}
+
+/// Microseconds of each of so many round trips, one after the other.
+fn trips(way: &Proxy) -> Vec<f64> {
+    let (mut stream, frame, clock) = (way.connect(), Load::SMALL.frame(), Clock::start());
+    let mut answer = [0; 4096];
+    let mut trip = || {
+        let began = clock.elapsed();
+        stream.write_all(&frame).unwrap();
+        read_answer(&mut stream, &mut answer);
+        clock.elapsed().saturating_sub(began).as_secs_f64() * 1e6
+    };
+    (0..TRIPS).map(|_| trip()).collect()
+}
+
+/// From produce to consume: direct, through the relay that copies and through the sidecar, in turns.
+fn flows() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let broker = flow_broker(dir.path());
+    let addr = broker.addr;
+    let ways = [Proxy::none(addr), Proxy::bare(addr), Proxy::sidecar(addr)];
+    let mut took: [Vec<f64>; 3] = Default::default();
+    let mut cpu_s = [0.0; 3];
+    for way in &ways {
+        FLOW.run(way.addr, Duration::from_secs(1));
+    }
+    for _ in 0..WINDOWS {
+        for (n, way) in ways.iter().enumerate() {
+            let before = way.cpu_s();
+            took[n].extend(FLOW.run(way.addr, WINDOW));
+            cpu_s[n] += way.cpu_s() - before;
+        }
+    }
+    let records = f64::from(u32::try_from(took[2].len()).unwrap());
+    let [_, bare, ours] = cpu_s.map(|cpu_s| cpu_s * 1e6 / records);
+    tell("flow_cpu", ours, "CPU µs/record", Some(bare), Goal::Most(20.0));
+    let [mut direct, _, mut ours] = took;
+    let (greater, deviations) = rank::greater(&ours, &direct);
+    for (share, metric) in [(50, "flow_p50"), (99, "flow_p99")] {
+        let direct = quantile(&mut direct, share);
+        tell(metric, quantile(&mut ours, share), "ms", Some(direct), Goal::None);
+    }
+    tell("flow_later", greater, "of pairs (one half: no difference)", None, Goal::None);
+    tell("flow_later_deviations", deviations, "standard deviations", None, Goal::None);
+}
+
+/// A `reprise` by itself that keeps what is produced, without waiting for a disk.
+fn flow_broker(dir: &Path) -> Sidecar {
+    let settings = [
+        "topics.durability=os",
+        "topics.retention=unlimited",
+        "topics.list=[{name: flow, partitions: 1}]",
+        "names.retry=not-here.{group}",
+        "names.dead_letters=nor-here.{group}",
+    ];
+    Sidecar::start(&dir.join("broker"), &settings)
+}
+
+/// The last core this process may run on.
+fn last_core() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    cores.rsplit([',', '-']).next().unwrap().trim().to_owned()
+}
