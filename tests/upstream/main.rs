@@ -11,5 +11,7 @@ mod addresses;
 mod broker;
 mod faults;
 mod groups;
+mod outage;
 mod passing;
+mod patience;
 mod rights;
