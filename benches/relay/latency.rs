@@ -73,7 +73,7 @@ fn trips(way: &Proxy) -> Vec<f64> {
     (0..TRIPS).map(|_| trip()).collect()
 }
 
-/// From produce to consume: direct, through the relay that copies and through the sidecar, in turns.
+/// From produce to consume: direct, through the relay that copies, through the sidecar, in turns.
 fn flows() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let broker = flow_broker(dir.path());

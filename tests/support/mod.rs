@@ -138,6 +138,12 @@ impl Server {
         Self::over(dir, config, self.cluster.clone())
     }
 
+    /// A second one over the data directory of this one, on other ports.
+    pub fn start_beside_on_the_same_directory(&self) -> Result<(), String> {
+        let started = self.runtime.block_on(reprise::server::Server::start(self.config.clone()));
+        started.map(drop).map_err(|error| error.to_string())
+    }
+
     /// Stops cleanly and starts again over the same data directory.
     pub fn restart(&mut self) {
         self.stop();
