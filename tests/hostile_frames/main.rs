@@ -168,7 +168,7 @@ fn unknown_keys_and_versions_keep_their_correlation_id() {
         RequestHead::parse(&out.freeze()).unwrap_err()
     };
     let correlation_id = 4711;
-    for key in [-1, 26, 99, i16::MAX] {
+    for key in [-1, 27, 99, i16::MAX] {
         let error = HeadError::UnknownApi { api_key: key, version: 0, correlation_id };
         assert_eq!(of(key, 0), error);
     }
