@@ -1,19 +1,23 @@
 //! A client program as a process: commands go in, JSON lines come out.
 //!
+//! Arguments: bootstrap, group, session timeout in ms, `group.protocol`, then settings of the
+//! client library as `KEY=VALUE`; `consumer.KEY` and `producer.KEY` are for one side only.
+//!
 //! | command | does |
 //! |---|---|
-//! | `subscribe TOPIC[,TOPIC]…` | joins the group |
+//! | `subscribe TOPIC[,TOPIC]…` | joins the group; what begins with `^` is a pattern |
 //! | `poll MS` | prints a `record` line for each record received |
 //! | `produce TAG CODEC TOPIC PARTITION KEY VALUE [HEADER=VALUE]…` | queues one |
-//! | `produce TAG CODEC TOPIC PARTITION KEY VALUE [HEADER=VALUE]…` | queues it |
+//! | `nack TAG CODEC ORIGIN value\|reference [HEADER=VALUE]…` | queues what sends it back |
 //! | `flush` | sends what is queued: a `sent` or `refused` line for each |
 //! | `commit` | commits everything polled |
+//! | `begin`, `offsets`, `end commit\|abort` | a transaction; in it, the offsets polled |
 //! | `close` | leaves the group and ends |
 //!
 //! Each command ends with a `done` or `failed` line; `assigned`, `revoked` and `lost` lines come in
 //! between. Keys, values and values of headers are hex, null where absent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -24,7 +28,6 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::program::Program;
-use crate::sidecar::Sidecar;
 use crate::wait::until;
 
 /// Longest wait for one line.
@@ -72,23 +75,28 @@ pub(crate) struct Client {
     lines: Receiver<String>,
     /// Partitions held.
     pub(crate) owned: BTreeSet<String>,
+    /// How often each was taken away.
+    taken: BTreeMap<String, usize>,
     /// Assignments, revocations and losses seen.
     pub(crate) rebalances: usize,
+    /// What polls said besides records.
+    pub(crate) troubles: Vec<String>,
 }
 
 impl Client {
     /// Starts a member-to-be of `group`; its stderr goes to a file below `dir`.
     pub(crate) fn start(
         program: Program,
-        sidecar: &Sidecar,
+        bootstrap: &str,
         dir: &Path,
         (name, group, session): (&str, &str, Duration),
+        settings: &[String],
     ) -> Self {
         let log = File::create(dir.join(format!("{name}.log"))).unwrap();
         let mut child = program
             .command()
-            .args([&sidecar.address(), group, &session.as_millis().to_string()])
-            .arg(program.protocol())
+            .args([bootstrap, group, &session.as_millis().to_string(), program.protocol()])
+            .args(settings)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -104,10 +112,23 @@ impl Client {
             }
         });
         let stdin = child.stdin.take().unwrap();
-        let (name, owned) = (name.to_owned(), BTreeSet::new());
-        let mut client = Self { name, child, stdin, lines, owned, rebalances: 0 };
+        let mut client = Self {
+            name: name.to_owned(),
+            child,
+            stdin,
+            lines,
+            owned: BTreeSet::new(),
+            taken: BTreeMap::new(),
+            rebalances: 0,
+            troubles: Vec::new(),
+        };
         assert!(matches!(client.line(), Event::Ready));
         client
+    }
+
+    /// How often a partition was taken away from it.
+    pub(crate) fn taken(&self, partition: &str) -> usize {
+        self.taken.get(partition).copied().unwrap_or_default()
     }
 
     /// Writes one command; [`Client::answer`] reads what it led to.
@@ -124,6 +145,7 @@ impl Client {
                 // A poll may tell of a passing trouble and go on.
                 Event::Failed { command, error } if command == "poll" => {
                     eprintln!("{}: poll: {error}", self.name);
+                    self.troubles.push(error);
                 }
                 Event::Failed { command, error } => return Err(format!("{command}: {error}")),
                 event => events.push(event),
@@ -167,6 +189,9 @@ impl Client {
             Event::Assigned { partitions } => self.owned.extend(partitions.iter().cloned()),
             Event::Revoked { partitions } | Event::Lost { partitions } => {
                 self.owned.retain(|held| !partitions.contains(held));
+                for name in partitions {
+                    *self.taken.entry(name.clone()).or_default() += 1;
+                }
             }
             _ => return event,
         }

@@ -1,6 +1,6 @@
 //! Works as an application would, and holds every record received against what has to come.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use reprise::clock::Clock;
@@ -9,7 +9,7 @@ use crate::client::{Client, Fate, Record, records};
 use crate::expect;
 use crate::order::{Order, Plan, Way, When, tag_of};
 use crate::scene::Scene;
-use crate::sidecar::Sidecar;
+use crate::sidecar::{PARTITIONS, Sidecar};
 
 /// Longest wait for everything to be worked off.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -24,6 +24,13 @@ pub(crate) struct Judge {
     open: BTreeMap<(String, u32), Open>,
     /// Somebody left: what lay in that client's buffers comes later than on the ladder.
     pub(crate) somebody_left: bool,
+    /// Brokers die: of a batch that was sent twice they tell the time of its last record, so an
+    /// order's is that of its first delivery.
+    pub(crate) brokers_die: bool,
+    /// Of the topic of orders.
+    pub(crate) partitions: i32,
+    /// Clients that know of no retries: whatever they are given is worked off.
+    pub(crate) plain: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -32,6 +39,11 @@ struct Open {
     client: String,
     /// The handler was content.
     worked: bool,
+    /// Where it came from, and how often that was taken away from the client before.
+    partition: String,
+    taken: usize,
+    /// A commit of it was refused.
+    is_refused: bool,
 }
 
 /// A delivery that failed and is to be told.
@@ -58,11 +70,18 @@ impl Failed {
 
 impl Judge {
     pub(crate) fn new(scene: &Scene) -> Self {
-        let (orders, open) = (BTreeMap::new(), BTreeMap::new());
-        Self { scene: scene.clone(), orders, open, somebody_left: false }
+        Self {
+            scene: scene.clone(),
+            orders: BTreeMap::new(),
+            open: BTreeMap::new(),
+            somebody_left: false,
+            brokers_die: false,
+            partitions: PARTITIONS,
+            plain: BTreeSet::new(),
+        }
     }
 
-    /// Produces orders `<name>-0`, `<name>-1` … in one go, spread over the four partitions.
+    /// Produces orders `<name>-0`, `<name>-1` … in one go, spread over the partitions.
     pub(crate) fn produce(&mut self, client: &mut Client, name: &str, plans: &[Plan]) {
         self.produce_filled(client, name, plans, "");
     }
@@ -75,13 +94,18 @@ impl Judge {
         plans: &[Plan],
         filler: &str,
     ) {
-        for ((n, plan), partition) in plans.iter().enumerate().zip((0..4).cycle()) {
+        for ((n, plan), partition) in plans.iter().enumerate().zip((0..self.partitions).cycle()) {
             let tag = format!("{name}-{n}");
             let order = Order::new(&tag, (&self.scene.topic, partition), *plan, filler);
             client.run(&format!("produce {}", order.words(&tag)));
             self.orders.insert(tag, order);
         }
-        for (tag, fate) in client.flush() {
+        self.produced(client.flush());
+    }
+
+    /// Notes where orders came to lie.
+    pub(crate) fn produced(&mut self, fates: Vec<(String, Fate)>) {
+        for (tag, fate) in fates {
             let (_, offset, timestamp) = fate.unwrap_or_else(|e| panic!("{tag} is refused: {e}"));
             self.order(&tag).home = Some((offset, timestamp));
         }
@@ -94,6 +118,9 @@ impl Judge {
         for (client, records) in clients.iter_mut().zip(received) {
             if !records.is_empty() {
                 self.work_off(client, &records);
+            } else if self.open.values().any(|open| open.client == client.name) {
+                // What was refused is tried again.
+                self.commit(client);
             }
         }
     }
@@ -118,8 +145,16 @@ impl Judge {
 
     /// Rounds until each order is done or dead; then nothing may be left and nothing may come.
     pub(crate) fn finish(&mut self, clients: &mut [&mut Client], sidecar: &Sidecar) {
+        self.finish_at(clients, &[sidecar]);
+    }
+
+    /// The same with several sidecars.
+    pub(crate) fn finish_at(&mut self, clients: &mut [&mut Client], sidecars: &[&Sidecar]) {
         self.rounds_until(clients, "everything is worked off", |judge, _| judge.is_complete());
-        assert_eq!(sidecar.retries(), Vec::<serde_json::Value>::new(), "nothing is left waiting");
+        for sidecar in sidecars {
+            let left = sidecar.retries();
+            assert_eq!(left, Vec::<serde_json::Value>::new(), "nothing is left waiting");
+        }
         for extra in poll_all(clients) {
             assert!(extra.is_empty(), "one time too many: {extra:?}");
         }
@@ -129,10 +164,15 @@ impl Judge {
     pub(crate) fn receive(&mut self, client: &Client, records: &[Record]) -> Vec<Failed> {
         let mut failed = Vec::new();
         let exact = !self.somebody_left;
+        let is_plain = self.plain.contains(&client.name);
+        let brokers_die = self.brokers_die;
         let retry_topic = self.scene.retry_topic();
         for record in records {
             let tag = tag_of(record);
             let order = self.order(&tag);
+            if brokers_die && order.deliveries.is_empty() {
+                order.home = order.home.map(|(offset, _)| (offset, record.timestamp));
+            }
             order.assert_intact(record);
             let is_retry = record.topic == retry_topic;
             let attempt = if is_retry { order.failures + 1 } else { 1 };
@@ -148,7 +188,7 @@ impl Judge {
                 *count <= allowed,
                 "delivery {attempt} of {tag} came {count} times: {record:?}"
             );
-            let worked = attempt > order.plan.failures;
+            let worked = attempt > order.plan.failures || is_plain;
             if !worked {
                 let place = format!("{}-{}@{}", record.topic, record.partition, record.offset);
                 let Plan { way, when, codec, .. } = order.plan;
@@ -158,7 +198,10 @@ impl Judge {
                 let when = if counts { when } else { When::BeforeCommit };
                 failed.push(Failed { tag: tag.clone(), place, way, when, codec, counts });
             }
-            self.open.insert((tag, attempt), Open { client: client.name.clone(), worked });
+            let partition = format!("{}-{}", record.topic, record.partition);
+            let (taken, client) = (client.taken(&partition), client.name.clone());
+            let open = Open { client, worked, partition, taken, is_refused: false };
+            self.open.insert((tag, attempt), open);
         }
         failed
     }
@@ -190,21 +233,33 @@ impl Judge {
         }
     }
 
-    /// Commits all that `client` has; one that is refused leaves it to come again.
+    /// Commits all that `client` has. What it was refused for may come again, unless a later
+    /// commit covers it.
     pub(crate) fn commit(&mut self, client: &mut Client) {
         client.send("commit");
-        if let Err(error) = client.answer() {
-            eprintln!("{}: {error}", client.name);
-            self.excuse(&client.name);
-            return;
-        }
-        self.open.retain(|(tag, _), open| {
-            let committed = open.client == client.name;
-            if committed && open.worked {
-                self.orders.get_mut(tag).expect("known").done = true;
+        let refused = client.answer().err();
+        let orders = &mut self.orders;
+        self.open.retain(|(tag, attempt), open| {
+            if open.client != client.name {
+                return true;
             }
-            !committed
+            let order = orders.get_mut(tag).expect("known");
+            if refused.is_some() {
+                let news = !std::mem::replace(&mut open.is_refused, true);
+                *order.excused.entry(*attempt).or_default() += u32::from(news);
+                return true;
+            }
+            // Whoever gets a partition anew begins at what was committed before.
+            let covers = !open.is_refused || open.taken == client.taken(&open.partition);
+            // An original that comes again while its retry waits ends nothing.
+            if covers && open.worked && *attempt > order.failures {
+                order.done = true;
+            }
+            false
         });
+        if let Some(error) = refused {
+            eprintln!("{}: {error}", client.name);
+        }
     }
 
     /// What `client` has received and not committed may come once more.

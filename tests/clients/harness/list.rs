@@ -3,7 +3,7 @@
 /// The scenarios with one client, as tests in a module of its name.
 macro_rules! scenarios {
     ($client:ident, $program:ident) => {
-        scenarios! { $client, $program:
+        scenarios! { $client, $program, scenario:
             records_of_every_codec_come_back_byte_for_byte
             a_failed_record_comes_back_once_per_attempt_and_holds_up_nobody
             exhausted_records_lie_in_the_dead_letter_topic
@@ -13,12 +13,25 @@ macro_rules! scenarios {
             a_stopped_sidecar_comes_back_as_it_was
         }
     };
-    ($client:ident, $program:ident: $($scenario:ident)*) => {
+    // Those that only a real cluster can play.
+    (in front: $client:ident, $program:ident) => {
+        scenarios! { $client, $program, front:
+            partitions_that_are_added_while_retries_wait_are_consumed_too
+            a_topic_made_anew_while_retries_wait_begins_anew
+            two_sidecars_and_a_direct_member_share_a_group
+            a_pattern_that_matches_the_retry_topic_takes_part
+            a_static_member_that_comes_back_goes_on_with_its_lane
+            what_a_transaction_aborted_is_never_retried
+            offsets_in_a_transaction_are_the_cluster_s
+        }
+    };
+    ($client:ident, $program:ident, $of:ident: $($scenario:ident)*) => {
         mod $client {
             $(
                 #[test]
                 fn $scenario() {
-                    crate::scenario::$scenario(crate::program::Program::$program);
+                    let _beside_others = crate::turn::beside_others();
+                    crate::$of::$scenario(crate::program::Program::$program);
                 }
             )*
         }

@@ -10,18 +10,23 @@
     clippy::print_stderr,
     reason = "a test fails by panicking, with what it saw on stderr"
 )]
+#![expect(dead_code, reason = "in_front.rs uses the rest")]
 
 #[macro_use]
 mod list;
 
 mod client;
+mod cluster;
 mod expect;
 mod judge;
+mod login;
 mod order;
 mod program;
 mod scenario;
 mod scene;
 mod sidecar;
+mod stage;
+mod turn;
 mod wait;
 
 scenarios!(librdkafka, Librdkafka);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::client::Record;
+use crate::login::Login;
 use crate::sidecar::RETRIES_MAX;
 
 /// How the application says that a record failed.
@@ -42,10 +43,18 @@ impl Plan {
 
     /// The `n`-th of every way there is to fail up to `failures` times.
     pub(crate) fn mixed(n: usize, failures: u32) -> Self {
-        let way = if n.is_multiple_of(2) { Way::Value } else { Way::Reference };
+        // A cluster that wants to know who asks does not let the sidecar read records back.
+        let by_value = n.is_multiple_of(2) || Login::wanted().is_some();
+        let way = if by_value { Way::Value } else { Way::Reference };
         let when = if (n / 2).is_multiple_of(2) { When::BeforeCommit } else { When::AfterCommit };
         Self { failures, way, when, ..Self::GOOD }
     }
+}
+
+/// Plans of every kind: good ones, failing ones, some for ever.
+pub(crate) fn failing(count: usize) -> Vec<Plan> {
+    let failures = [0, 1, 2, ALWAYS, 1, 3];
+    (0..count).map(|n| Plan::mixed(n, failures[n % failures.len()])).collect()
 }
 
 /// An order and its life so far.

@@ -8,7 +8,6 @@ use std::sync::OnceLock;
 
 /// One client library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(dead_code, reason = "each test target drives one of them")]
 pub(crate) enum Program {
     /// `tests/clients/librdkafka`, an example of this crate.
     Librdkafka,
@@ -38,6 +37,18 @@ impl Program {
         }
     }
 
+    pub(crate) fn is_java(self) -> bool {
+        matches!(self, Self::Java | Self::Java848)
+    }
+
+    /// Settings of a client that looks for new partitions and topics all the time.
+    pub(crate) fn curious(self) -> Vec<String> {
+        let java = ["metadata.max.age.ms=300"];
+        let librdkafka = ["topic.metadata.refresh.interval.ms=300", "metadata.max.age.ms=900"];
+        let settings = if self.is_java() { &java[..] } else { &librdkafka[..] };
+        settings.iter().map(|setting| (*setting).to_owned()).collect()
+    }
+
     /// The command that starts it, built on first use.
     pub(crate) fn command(self) -> Command {
         static LIBRDKAFKA: OnceLock<PathBuf> = OnceLock::new();
@@ -46,7 +57,7 @@ impl Program {
             Self::Librdkafka | Self::Librdkafka848 => {
                 Command::new(LIBRDKAFKA.get_or_init(build_librdkafka))
             }
-            Self::Java | Self::Java848 => java(JAVA.get_or_init(build_java)),
+            Self::Java | Self::Java848 => java(JAVA.get_or_init(|| maven("java")), "Client"),
         }
     }
 }
@@ -56,6 +67,9 @@ fn build_librdkafka() -> PathBuf {
     let binary = Path::new(env!("CARGO_BIN_EXE_reprise"));
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--example", "librdkafka-client"]);
+    if cfg!(feature = "librdkafka-tls") {
+        build.args(["--features", "librdkafka-tls"]);
+    }
     if !cfg!(debug_assertions) {
         build.arg("--release");
     }
@@ -63,10 +77,16 @@ fn build_librdkafka() -> PathBuf {
     binary.parent().unwrap().join("examples").join("librdkafka-client")
 }
 
-/// Classes and libraries go to the cache; the repository stays clean.
-fn build_java() -> PathBuf {
-    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/java");
-    let out = cache().join("java-client");
+/// The application of Kafka Streams, `tests/clients/streams`.
+pub(crate) fn streams() -> Command {
+    static STREAMS: OnceLock<PathBuf> = OnceLock::new();
+    java(STREAMS.get_or_init(|| maven("streams")), "Counts")
+}
+
+/// Classes and libraries of a project go to the cache; the repository stays clean.
+fn maven(project: &str) -> PathBuf {
+    let out = cache().join(format!("{project}-client"));
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(project);
     std::fs::create_dir_all(&out).unwrap();
     // Two test runs at once must not build into one folder.
     let lock = File::create(out.join("lock")).unwrap();
@@ -78,7 +98,7 @@ fn build_java() -> PathBuf {
         .arg(option("-Dout=", &out))
         .arg("compile")
         .output();
-    let built = built.unwrap_or_else(|error| panic!("the Java client needs Maven (mvn): {error}"));
+    let built = built.unwrap_or_else(|error| panic!("Java clients need Maven (mvn): {error}"));
     must_succeed(&built, "the Java client");
     out
 }
@@ -88,7 +108,7 @@ fn must_succeed(built: &Output, what: &str) {
     assert!(built.status.success(), "{what} is not built:\n{}", String::from_utf8_lossy(&said));
 }
 
-fn java(out: &Path) -> Command {
+fn java(out: &Path, class: &str) -> Command {
     let mut paths = out.join("classes").into_os_string();
     paths.push(":");
     paths.push(out.join("lib").join("*"));
@@ -97,7 +117,7 @@ fn java(out: &Path) -> Command {
     command.arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=info");
     command.arg("-Dorg.slf4j.simpleLogger.showDateTime=true");
     command.arg("-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS");
-    command.arg("-cp").arg(paths).arg("reprise.Client");
+    command.arg("-cp").arg(paths).arg(format!("reprise.{class}"));
     command
 }
 

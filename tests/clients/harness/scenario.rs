@@ -2,54 +2,22 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
+
+use reprise::clock::Clock;
 
 use crate::client::{Client, Record};
 use crate::expect;
 use crate::judge::{Judge, PATIENCE, poll_all};
-use crate::order::{ALWAYS, Plan, hex, tag_of};
+use crate::order::{ALWAYS, Plan, failing, hex, tag_of};
 use crate::program::Program;
-use crate::scene::Scene;
 use crate::sidecar::{RETRIES_MAX, Sidecar};
+use crate::stage::{LONG_SESSION, SHORT_SESSION, Stage};
 use crate::wait::until;
 
-/// Longer than any restart of the sidecar.
-const LONG_SESSION: Duration = Duration::from_secs(30);
-/// A killed client is missed soon.
-const SHORT_SESSION: Duration = Duration::from_secs(3);
-
-/// Where one scenario runs.
-struct Stage {
-    program: Program,
-    dir: PathBuf,
-    sidecar: Sidecar,
-    scene: Scene,
-}
-
-impl Stage {
-    /// An empty directory, kept afterwards for its logs.
-    fn new(program: Program, name: &str) -> Self {
-        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
-        let dir = root.join(format!("{}-{name}", program.name()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).unwrap();
-        let scene = Scene::new();
-        let sidecar = Sidecar::start(&dir, &scene);
-        Self { program, dir, sidecar, scene }
-    }
-
-    fn client(&self, name: &str, group: &str, session: Duration) -> Client {
-        Client::start(self.program, &self.sidecar, &self.dir, (name, group, session))
-    }
-
-    /// A member of the application's group.
-    fn member(&self, name: &str, session: Duration) -> Client {
-        let mut client = self.client(name, &self.scene.group, session);
-        client.run(&self.scene.subscription());
-        client
-    }
-}
+/// How long clients may take to work again when the sidecar does.
+const BACK_MAX: Duration = Duration::from_secs(6);
 
 pub(crate) fn records_of_every_codec_come_back_byte_for_byte(program: Program) {
     let stage = Stage::new(program, "codecs");
@@ -218,6 +186,7 @@ fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     }
     a.send("flush");
     stage.sidecar.start_again();
+    let clock = Clock::start();
     for _ in &failed {
         a.answer().unwrap_or_else(|error| panic!("{error}"));
     }
@@ -225,16 +194,20 @@ fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     judge.nacked(&failed, fates);
     judge.commit(&mut a);
     judge.commit(&mut b);
+    let received = |judge: &Judge| -> u32 {
+        judge.orders.values().flat_map(|order| order.deliveries.values()).sum()
+    };
+    let before = received(&judge);
+    judge.rounds_until(&mut [&mut a, &mut b], "something comes", |judge, _| {
+        received(judge) > before
+    });
+    let back = clock.elapsed();
+    eprintln!("measured: {}: {name}: at work after {:.1} s", program.name(), back.as_secs_f64());
+    assert!(back < BACK_MAX, "nobody looks for a coordinator for long: {back:?}");
     judge.finish(&mut [&mut a, &mut b], &stage.sidecar);
     assert_eq!((a.rebalances, b.rebalances), rebalances, "the members stay what they are");
     a.close();
     b.close();
-}
-
-/// Plans of every kind: good ones, failing ones, some for ever.
-fn failing(count: usize) -> Vec<Plan> {
-    let failures = [0, 1, 2, ALWAYS, 1, 3];
-    (0..count).map(|n| Plan::mixed(n, failures[n % failures.len()])).collect()
 }
 
 /// The one record that is to come.

@@ -12,8 +12,13 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new() -> Self {
+        Self::of("shop")
+    }
+
+    /// With another name of the application.
+    pub(crate) fn of(application: &str) -> Self {
         let suffix: String = (0..8).map(|_| fastrand::lowercase()).collect();
-        Self { topic: format!("orders-{suffix}"), group: format!("shop-{suffix}"), suffix }
+        Self { topic: format!("orders-{suffix}"), group: format!("{application}-{suffix}"), suffix }
     }
 
     /// Where failed orders come back.

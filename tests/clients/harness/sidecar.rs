@@ -1,15 +1,16 @@
 //! The sidecar under test: the shipped binary, a directory and a port of its own.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use serde_json::Value;
 
+use crate::cluster;
+use crate::login::Login;
 use crate::scene::Scene;
 use crate::wait::until;
 
@@ -19,9 +20,9 @@ pub(crate) const LEVELS_MS: [u64; 6] = [50, 100, 300, 400, 500, 600];
 pub(crate) const RETRIES_MAX: u32 = 3;
 
 /// Of the topic of orders.
-const PARTITIONS: i32 = 4;
+pub(crate) const PARTITIONS: i32 = 4;
 /// Session of members by KIP-848, who have no word in it: longer than any restart of the sidecar.
-const CONSUMER_SESSION: &str = "8s";
+pub(crate) const CONSUMER_SESSION: &str = "12s";
 
 const START_MAX: Duration = Duration::from_secs(20);
 const STOP_MAX: Duration = Duration::from_secs(20);
@@ -38,19 +39,24 @@ pub(crate) struct Sidecar {
 
 impl Sidecar {
     /// Starts with an empty data directory below `dir`; logs stay there. In front of the cluster
-    /// that `CLIENTS_UPSTREAM` names, if it does; by itself otherwise.
-    pub(crate) fn start(dir: &Path, scene: &Scene) -> Self {
+    /// that `CLIENTS_UPSTREAM` names, if it does; by itself otherwise. `session`: of members by
+    /// KIP-848.
+    pub(crate) fn start(dir: &Path, scene: &Scene, login: Option<&Login>, session: &str) -> Self {
         let port = free_port();
-        let upstream = std::env::var("CLIENTS_UPSTREAM").ok().filter(|to| !to.is_empty());
-        let cluster = match &upstream {
-            Some(bootstrap) => format!("upstream: {{bootstrap: '{bootstrap}'}}"),
+        let upstream = cluster::bootstrap();
+        let is_the_cluster = upstream.is_none();
+        let cluster = match upstream {
+            Some(bootstrap) => {
+                let tls = login.map(Login::upstream).unwrap_or_default();
+                format!("upstream: {{bootstrap: '{bootstrap}'{tls}}}")
+            }
             None => {
                 format!("topics: {{list: [{{name: {}, partitions: {PARTITIONS}}}]}}", scene.topic)
             }
         };
         let levels: Vec<String> = LEVELS_MS.iter().map(|ms| format!("{ms}ms")).collect();
         let config = format!(
-            "listen: [{{address: '127.0.0.1:{port}'}}]\n\
+            "listen: [{{address: '127.0.0.1:{port}'{}}}]\n\
              admin: {{address: '127.0.0.1:0'}}\n\
              data_dir: '{}'\n\
              journal: {{ephemeral: accept}}\n\
@@ -59,34 +65,22 @@ impl Sidecar {
              membership: {{session_timeout_min: 1s, consumer_session_timeout: {}, \
                 consumer_heartbeat_interval: 500ms}}\n\
              drain: {{timeout: 200ms}}\n",
+            login.map(Login::listener).unwrap_or_default(),
             dir.join("data").display(),
             levels.join(" "),
-            CONSUMER_SESSION,
+            session,
         );
+        fs::create_dir_all(dir).unwrap();
         fs::write(dir.join("config.yaml"), config).unwrap();
-        let is_the_cluster = upstream.is_none();
         let (dir, admin) = (dir.to_owned(), String::new());
         let mut sidecar = Self { dir, port, child: None, admin, is_the_cluster };
         sidecar.start_again();
-        if !is_the_cluster {
-            sidecar.make_topic(&scene.topic);
-        }
         sidecar
     }
 
     /// Whether it stands in front of no other.
     pub(crate) fn is_the_cluster(&self) -> bool {
         self.is_the_cluster
-    }
-
-    /// By an administrator who knows only the sidecar's address.
-    fn make_topic(&self, topic: &str) {
-        let admin: AdminClient<_> =
-            ClientConfig::new().set("bootstrap.servers", self.address()).create().unwrap();
-        let topic = NewTopic::new(topic, PARTITIONS, TopicReplication::Fixed(-1));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let made = runtime.block_on(admin.create_topics([&topic], &AdminOptions::new()));
-        assert!(made.unwrap().into_iter().all(|made| made.is_ok()));
     }
 
     pub(crate) fn address(&self) -> String {
@@ -149,6 +143,29 @@ impl Sidecar {
             .unwrap();
         let seen: Value = serde_json::from_slice(&told.stdout).unwrap();
         seen["kind"].as_str().unwrap().to_owned()
+    }
+
+    /// What it has written to its log.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("sidecar.log")).unwrap()
+    }
+
+    /// GET on the admin port: status line, headers and body.
+    pub(crate) fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.admin).unwrap();
+        let host = &self.admin;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// The value of a counter as written in `/metrics`, labels included; 0 when there is none.
+    pub(crate) fn metric(&self, series: &str) -> u64 {
+        let text = self.get("/metrics");
+        let of = |line: &str| line.strip_prefix(series)?.strip_prefix(' ')?.trim().parse().ok();
+        text.lines().find_map(of).unwrap_or(0)
     }
 
     /// What `reprise retry list` says.

@@ -1,5 +1,5 @@
 //! The librdkafka client of tests/clients: does what stdin says, one command a line, and prints
-//! JSON lines; judges nothing. Commands and lines: tests/clients/harness/client.rs.
+//! JSON lines; judges nothing. Arguments, commands and lines: tests/clients/harness/client.rs.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -21,7 +21,7 @@ use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer};
 use reprise::clock::Clock;
 use serde_json::{Value, json};
 
-/// Longest wait of one flush.
+/// Longest wait of one flush, and of one step of a transaction.
 const FLUSH_MAX: Duration = Duration::from_secs(30);
 
 struct Listener;
@@ -47,6 +47,8 @@ impl ConsumerContext for Listener {
 struct Client {
     bootstrap: String,
     group: String,
+    /// Settings KEY=VALUE, those of one side behind `consumer.` or `producer.`.
+    settings: Vec<String>,
     clock: Clock,
     consumer: BaseConsumer<Listener>,
     /// One producer for each codec.
@@ -59,7 +61,7 @@ struct Client {
 #[tokio::main]
 async fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let mut client = Client::start(&args[1], &args[2], &args[3], &args[4]);
+    let mut client = Client::start((&args[1], &args[2]), &args[3], &args[4], &args[5..]);
     println!("{}", json!({ "event": "ready" }));
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap();
@@ -75,7 +77,12 @@ async fn main() {
 }
 
 impl Client {
-    fn start(bootstrap: &str, group: &str, session_ms: &str, protocol: &str) -> Self {
+    fn start(
+        (bootstrap, group): (&str, &str),
+        session_ms: &str,
+        protocol: &str,
+        settings: &[String],
+    ) -> Self {
         let mut config = ClientConfig::new();
         config
             .set("bootstrap.servers", bootstrap)
@@ -86,10 +93,12 @@ impl Client {
         if protocol == "classic" {
             config.set("session.timeout.ms", session_ms).set("heartbeat.interval.ms", "500");
         }
+        set(&mut config, settings, "consumer.", "producer.");
         let consumer = config.create_with_context(Listener).unwrap();
         Self {
             bootstrap: bootstrap.to_owned(),
             group: group.to_owned(),
+            settings: settings.to_vec(),
             clock: Clock::start(),
             consumer,
             producers: BTreeMap::new(),
@@ -108,6 +117,14 @@ impl Client {
             "nack" => self.nack(words),
             "flush" => self.flush().await,
             "commit" => self.consumer.commit_consumer_state(CommitMode::Sync)?,
+            "begin" => self.producer("none").begin_transaction()?,
+            "offsets" => {
+                let (producer, consumer) = (self.producer("none"), &self.consumer);
+                let group = consumer.group_metadata().unwrap();
+                producer.send_offsets_to_transaction(&consumer.position()?, &group, FLUSH_MAX)?;
+            }
+            "end" if words[1] == "commit" => self.producer("none").commit_transaction(FLUSH_MAX)?,
+            "end" => self.producer("none").abort_transaction(FLUSH_MAX)?,
             "close" => self.consumer.unsubscribe(),
             other => panic!("no such command: {other}"),
         }
@@ -187,15 +204,28 @@ impl Client {
 
     fn producer(&mut self, codec: &str) -> FutureProducer {
         let make = || {
-            ClientConfig::new()
+            let mut config = ClientConfig::new();
+            config
                 .set("bootstrap.servers", &self.bootstrap)
                 .set("compression.type", codec)
                 .set("enable.idempotence", "true")
-                .set("linger.ms", "50")
-                .create()
-                .unwrap()
+                .set("linger.ms", "50");
+            set(&mut config, &self.settings, "producer.", "consumer.");
+            let producer: FutureProducer = config.create().unwrap();
+            if config.get("transactional.id").is_some() {
+                producer.init_transactions(FLUSH_MAX).unwrap();
+            }
+            producer
         };
         self.producers.entry(codec.to_owned()).or_insert_with(make).clone()
+    }
+}
+
+/// Sets what is for this side, or for both.
+fn set(config: &mut ClientConfig, settings: &[String], own: &str, others: &str) {
+    for setting in settings.iter().filter(|setting| !setting.starts_with(others)) {
+        let (key, value) = setting.split_once('=').unwrap();
+        config.set(key.strip_prefix(own).unwrap_or(key), value);
     }
 }
 

@@ -11,9 +11,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.Future;
+import java.util.regex.Pattern;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -24,11 +26,13 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Does what stdin says, one command a line, and prints JSON lines; judges nothing.
- * Commands and lines: tests/clients/harness/client.rs. Bytes are hex in both directions.
+ * Arguments, commands and lines: tests/clients/harness/client.rs. Bytes are hex in both directions.
  */
 public final class Client {
     private final String bootstrap;
     private final String group;
+    /** Settings KEY=VALUE, those of one side behind "consumer." or "producer.". */
+    private final List<String> settings;
     private final KafkaConsumer<byte[], byte[]> consumer;
     /** One producer for each codec. */
     private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
@@ -39,7 +43,7 @@ public final class Client {
     private record Sent(String tag, Future<RecordMetadata> future) {}
 
     public static void main(String[] args) throws Exception {
-        Client client = new Client(args[0], args[1], args[2], args[3]);
+        Client client = new Client(args[0], args[1], args[2], args[3], List.of(args).subList(4, args.length));
         say("ready", "");
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -48,6 +52,9 @@ public final class Client {
                 client.run(words);
             } catch (Exception e) {
                 say("failed", ",\"command\":\"" + words[0] + "\",\"error\":" + quote(e));
+                if (words[0].equals("poll")) {
+                    say("done", ",\"command\":\"poll\"");
+                }
             }
             if (words[0].equals("close")) {
                 return;
@@ -55,9 +62,10 @@ public final class Client {
         }
     }
 
-    private Client(String bootstrap, String group, String sessionMs, String protocol) {
+    private Client(String bootstrap, String group, String sessionMs, String protocol, List<String> settings) {
         this.bootstrap = bootstrap;
         this.group = group;
+        this.settings = settings;
         Properties config = new Properties();
         config.put("bootstrap.servers", bootstrap);
         config.put("group.id", group);
@@ -70,12 +78,28 @@ public final class Client {
         config.put("auto.offset.reset", "earliest");
         config.put("key.deserializer", ByteArrayDeserializer.class);
         config.put("value.deserializer", ByteArrayDeserializer.class);
+        addSettings(config, "consumer.", "producer.");
         consumer = new KafkaConsumer<>(config);
+    }
+
+    private void addSettings(Properties config, String own, String others) {
+        for (String setting : settings) {
+            String[] pair = setting.split("=", 2);
+            if (!pair[0].startsWith(others)) {
+                config.put(pair[0].startsWith(own) ? pair[0].substring(own.length()) : pair[0], pair[1]);
+            }
+        }
     }
 
     private void run(String[] words) throws Exception {
         switch (words[0]) {
-            case "subscribe" -> consumer.subscribe(List.of(words[1].split(",")), new Listener());
+            case "subscribe" -> {
+                if (words[1].startsWith("^")) {
+                    consumer.subscribe(Pattern.compile(words[1]), new Listener());
+                } else {
+                    consumer.subscribe(List.of(words[1].split(",")), new Listener());
+                }
+            }
             case "poll" -> {
                 var batch = consumer.poll(Duration.ofMillis(Long.parseLong(words[1])));
                 long at = System.currentTimeMillis();
@@ -85,6 +109,15 @@ public final class Client {
             case "nack" -> nack(words);
             case "flush" -> flush();
             case "commit" -> consumer.commitSync();
+            case "begin" -> producer("none").beginTransaction();
+            case "offsets" -> producer("none").sendOffsetsToTransaction(positions(), consumer.groupMetadata());
+            case "end" -> {
+                if (words[1].equals("commit")) {
+                    producer("none").commitTransaction();
+                } else {
+                    producer("none").abortTransaction();
+                }
+            }
             case "close" -> {
                 consumer.close();
                 producers.values().forEach(KafkaProducer::close);
@@ -92,6 +125,15 @@ public final class Client {
             default -> throw new IllegalArgumentException("no such command");
         }
         say("done", ",\"command\":\"" + words[0] + "\"");
+    }
+
+    /** Where the consumer goes on, in every partition it holds. */
+    private Map<TopicPartition, OffsetAndMetadata> positions() {
+        var positions = new HashMap<TopicPartition, OffsetAndMetadata>();
+        for (TopicPartition partition : consumer.assignment()) {
+            positions.put(partition, new OffsetAndMetadata(consumer.position(partition)));
+        }
+        return positions;
     }
 
     /** produce TAG CODEC TOPIC PARTITION KEY VALUE [HEADER=VALUE]… */
@@ -150,7 +192,12 @@ public final class Client {
             config.put("linger.ms", "50");
             config.put("key.serializer", ByteArraySerializer.class);
             config.put("value.serializer", ByteArraySerializer.class);
-            return new KafkaProducer<>(config);
+            addSettings(config, "producer.", "consumer.");
+            KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(config);
+            if (config.containsKey("transactional.id")) {
+                producer.initTransactions();
+            }
+            return producer;
         });
     }
 

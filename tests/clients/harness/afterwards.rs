@@ -1,0 +1,77 @@
+//! What the cluster shows when everything is over: nothing of ours, whoever looks.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::cluster::{asked, dir, tool};
+
+/// The only place where the cluster may hear of a topic of ours: what a classic member tells its
+/// group's leader that it wants.
+const WANTED: &str = "/members/subscription/topics";
+
+/// Applications that make topics of the cluster by such names themselves are called otherwise.
+fn is_ours(text: &str) -> bool {
+    text.contains("retry.shop-") || text.contains("dlq.shop-")
+}
+
+#[test]
+fn nothing_of_ours_lies_in_the_cluster() {
+    let topics = asked("TopicCommand", &["--list"]);
+    assert!(topics.lines().any(|topic| topic.starts_with("orders-")), "{topics}");
+    assert!(!is_ours(&topics), "{topics}");
+    let told = asked("consumer.group.ConsumerGroupCommand", &["--describe", "--all-groups"]);
+    assert!(told.contains("shop-") && told.contains("orders-"), "{told}");
+    assert!(!is_ours(&told), "{told}");
+    let told = asked("GetOffsetShell", &[]);
+    assert!(told.contains("orders-") && !is_ours(&told), "{told}");
+}
+
+#[test]
+fn nothing_of_ours_was_ever_written_to_the_log_of_a_group() {
+    let (mut entries, mut strangers) = (0, Vec::new());
+    for line in decoded().lines() {
+        let Some((_, entry)) = line.split_once(" key: ") else { continue };
+        let (key, payload) = entry.split_once(" payload: ").expect("a payload");
+        entries += 1;
+        for text in [key, payload] {
+            let json = serde_json::from_str(text).unwrap_or(Value::String(text.to_owned()));
+            look(&json, "", &mut |path, text| {
+                if is_ours(text) && !path.ends_with(WANTED) {
+                    strangers.push(format!("{path}: {text} in {entry}"));
+                }
+            });
+        }
+    }
+    assert!(entries > 100, "the log of the groups was read: {entries}");
+    assert_eq!(strangers, Vec::<String>::new());
+}
+
+/// Everything coordinators have written down about groups, since the cluster exists.
+fn decoded() -> String {
+    let mut files = Vec::new();
+    for node in fs::read_dir(dir()).unwrap() {
+        let data = node.unwrap().path().join("data");
+        for log in fs::read_dir(&data).into_iter().flatten() {
+            let log = log.unwrap().path();
+            if log.file_name().unwrap().to_string_lossy().starts_with("__consumer_offsets-") {
+                files.push(log.join("00000000000000000000.log").display().to_string());
+            }
+        }
+    }
+    tool("DumpLogSegments", &["--offsets-decoder", "--files", &files.join(",")])
+}
+
+/// Each text in a JSON value, with the names of what it lies in.
+fn look(json: &Value, path: &str, found: &mut impl FnMut(&str, &str)) {
+    match json {
+        Value::String(text) => found(path, text),
+        Value::Array(items) => items.iter().for_each(|item| look(item, path, found)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                look(value, &format!("{path}/{name}"), found);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,123 @@
+//! The real cluster behind the sidecar: what an administrator does there, and what is done to its
+//! brokers.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::metadata::MetadataTopic;
+use rdkafka::types::RDKafkaErrorCode;
+
+use crate::wait::until;
+
+/// Longest wait for a topic to be gone, or a broker to be back.
+const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Where the sidecar finds it; `None`: the sidecar is the cluster.
+pub(crate) fn bootstrap() -> Option<String> {
+    variable("CLIENTS_UPSTREAM")
+}
+
+/// Where who knows no password finds it.
+pub(crate) fn back_door() -> String {
+    variable("CLIENTS_BACK_DOOR").expect("tests/clients/run --upstream sets it")
+}
+
+/// Where its brokers keep everything.
+pub(crate) fn dir() -> String {
+    variable("CLIENTS_KAFKA").expect("tests/clients/run --upstream sets it")
+}
+
+/// How many brokers there are.
+pub(crate) fn nodes() -> usize {
+    variable("CLIENTS_NODES").expect("tests/clients/run --upstream sets it").parse().unwrap()
+}
+
+/// An administrator; whoever is asked by its methods is done when they return.
+pub(crate) struct Admin {
+    client: AdminClient<DefaultClientContext>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Admin {
+    /// Connected to the cluster itself.
+    pub(crate) fn direct() -> Self {
+        Self::at(&back_door())
+    }
+
+    pub(crate) fn at(bootstrap: &str) -> Self {
+        let client = ClientConfig::new().set("bootstrap.servers", bootstrap).create().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self { client, runtime }
+    }
+
+    /// Whether it was made; not while one by this name is being deleted.
+    fn makes(&self, topic: &str, partitions: i32) -> bool {
+        let topic = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
+        let made = self.client.create_topics([&topic], &AdminOptions::new());
+        match self.runtime.block_on(made).unwrap().remove(0) {
+            Ok(_) => true,
+            Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => false,
+            Err((topic, error)) => panic!("{topic}: {error}"),
+        }
+    }
+
+    pub(crate) fn make_topic(&self, topic: &str, partitions: i32) {
+        assert!(self.makes(topic, partitions), "{topic} is there already");
+    }
+
+    pub(crate) fn add_partitions(&self, topic: &str, partitions: usize) {
+        let grown = NewPartitions::new(topic, partitions);
+        let made = self.client.create_partitions([&grown], &AdminOptions::new());
+        self.runtime.block_on(made).unwrap().remove(0).unwrap();
+    }
+
+    /// Returns when every replica of every partition is in sync.
+    pub(crate) fn wait_for_replicas(&self) {
+        until(PATIENCE, "every replica is in sync", || {
+            let told = self.client.inner().fetch_metadata(None, ANSWER_MAX);
+            told.is_ok_and(|told| {
+                let mut partitions = told.topics().iter().flat_map(MetadataTopic::partitions);
+                partitions.all(|p| p.leader() >= 0 && p.isr().len() == p.replicas().len())
+            })
+        });
+    }
+
+    /// Deletes a topic and makes one by the same name.
+    pub(crate) fn remake_topic(&self, topic: &str, partitions: i32) {
+        let deleted = self.client.delete_topics(&[topic], &AdminOptions::new());
+        self.runtime.block_on(deleted).unwrap().remove(0).unwrap();
+        until(PATIENCE, "the topic is made again", || self.makes(topic, partitions));
+    }
+}
+
+/// `kill`, `stop` or `start`s one broker; returns when that has happened.
+pub(crate) fn node(verb: &str, node: usize) {
+    let done = script().args([verb, &node.to_string(), "--dir", &dir()]).status().unwrap();
+    assert!(done.success(), "{verb} {node}");
+}
+
+/// What one of Kafka's own tools prints, asked of the cluster itself.
+pub(crate) fn asked(class: &str, args: &[&str]) -> String {
+    let door = back_door();
+    tool(class, &[&["--bootstrap-server", door.as_str()], args].concat())
+}
+
+/// What one of Kafka's own tools prints.
+pub(crate) fn tool(class: &str, args: &[&str]) -> String {
+    let told = script().args(["tool", class]).args(args).output().unwrap();
+    assert!(told.status.success(), "{class}: {told:?}");
+    String::from_utf8(told.stdout).unwrap()
+}
+
+fn script() -> Command {
+    Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/real-kafka"))
+}

@@ -1,0 +1,82 @@
+//! Brokers die one after the other, the coordinators of every group among them, while clients of
+//! every kind work.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use reprise::clock::Clock;
+
+use crate::cluster::{self, Admin};
+use crate::judge::{Judge, PATIENCE};
+use crate::order::failing;
+use crate::program::Program;
+use crate::scene::Scene;
+use crate::stage::{LONG_SESSION, Stage};
+use crate::wait::until;
+
+const EVERYBODY: [Program; 4] =
+    [Program::Java, Program::Java848, Program::Librdkafka, Program::Librdkafka848];
+
+/// Set when the last broker is back, or somebody has failed.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn each_is_killed_and_started_again_under_load_and_nothing_is_lost() {
+    let _alone = crate::turn::alone();
+    let (over, worked, clock) = (AtomicBool::new(false), AtomicUsize::new(0), Clock::start());
+    let at_work = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for program in EVERYBODY {
+            let (over, at_work, worked) = (&over, &at_work, &worked);
+            scope.spawn(move || works_on(program, over, at_work, worked));
+        }
+        let _over = Over(&over);
+        let admin = Admin::direct();
+        until(PATIENCE, "all are at work", || {
+            at_work.load(Ordering::SeqCst) == EVERYBODY.len() || over.load(Ordering::SeqCst)
+        });
+        // One of them goes as an operator would have it go.
+        let ends = (0..cluster::nodes()).map(|node| ("kill", node)).chain([("stop", 0)]);
+        for (end, node) in ends {
+            cluster::node(end, node);
+            cluster::node("start", node);
+            admin.wait_for_replicas();
+        }
+    });
+    eprintln!(
+        "measured: {} orders of four clients over {} killed brokers, nothing lost, {:.0} s",
+        worked.load(Ordering::SeqCst),
+        cluster::nodes(),
+        clock.elapsed().as_secs_f64()
+    );
+}
+
+fn works_on(program: Program, over: &AtomicBool, at_work: &AtomicUsize, worked: &AtomicUsize) {
+    // Whoever fails here ends it for all.
+    let failed = Over(over);
+    // Nobody is missed before a coordinator is back, however slow the machine.
+    let stage = Stage::with(program, "brokers", Scene::new(), "1m");
+    let mut judge = Judge::new(&stage.scene);
+    (judge.somebody_left, judge.brokers_die) = (true, true);
+    let mut a = stage.member("a", LONG_SESSION);
+    let mut b = stage.member("b", LONG_SESSION);
+    let mut rounds = 0;
+    while !over.load(Ordering::SeqCst) {
+        judge.produce(&mut a, &format!("order-{rounds}"), &failing(12));
+        judge.round(&mut [&mut a, &mut b]);
+        if rounds == 0 {
+            at_work.fetch_add(1, Ordering::SeqCst);
+        }
+        rounds += 1;
+    }
+    judge.finish(&mut [&mut a, &mut b], &stage.sidecar);
+    worked.fetch_add(judge.orders.len(), Ordering::SeqCst);
+    drop(failed);
+    a.close();
+    b.close();
+}

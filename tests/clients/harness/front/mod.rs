@@ -1,0 +1,22 @@
+//! What happens in a cluster while retries wait.
+
+mod brokers;
+mod cluster;
+mod login;
+mod moving;
+mod sharing;
+mod streams;
+mod transactions;
+
+pub(crate) use moving::{
+    a_topic_made_anew_while_retries_wait_begins_anew,
+    partitions_that_are_added_while_retries_wait_are_consumed_too,
+};
+pub(crate) use sharing::{
+    a_pattern_that_matches_the_retry_topic_takes_part,
+    a_static_member_that_comes_back_goes_on_with_its_lane,
+    two_sidecars_and_a_direct_member_share_a_group,
+};
+pub(crate) use transactions::{
+    offsets_in_a_transaction_are_the_cluster_s, what_a_transaction_aborted_is_never_retried,
+};

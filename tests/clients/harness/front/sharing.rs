@@ -1,0 +1,102 @@
+//! Who else is in the group, and how its members came to subscribe.
+
+use crate::client::Client;
+use crate::cluster::back_door;
+use crate::judge::Judge;
+use crate::order::failing;
+use crate::program::Program;
+use crate::stage::{LONG_SESSION, Stage};
+
+pub(crate) fn two_sidecars_and_a_direct_member_share_a_group(program: Program) {
+    let stage = Stage::new(program, "beside");
+    let beside = stage.sidecar_beside();
+    let (topic, retry) = (&stage.scene.topic, format!("{}-0", stage.scene.retry_topic()));
+    let orders = |client: &Client| client.owned.iter().filter(|name| **name != retry).count();
+    let has_lane = |client: &Client| client.owned.contains(&retry);
+    let who = |name| (name, stage.scene.group.as_str(), LONG_SESSION);
+    let mut judge = Judge::new(&stage.scene);
+    let mut a = stage.member("a", LONG_SESSION);
+    judge.produce(&mut a, "early", &failing(24));
+    judge.rounds_until(&mut [&mut a], "some wait", |judge, _| judge.waiting() > 4);
+
+    let mut b = stage.client_at(&beside.address(), who("b"), &[]);
+    b.run(&stage.scene.subscription());
+    let mut direct = stage.client_at(&back_door(), who("direct"), &[]);
+    direct.run(&format!("subscribe {topic}"));
+    judge.plain.insert("direct".to_owned());
+    judge.rounds_until(&mut [&mut a, &mut b, &mut direct], "each has its share", |_, clients| {
+        let [a, b, direct] = clients else { panic!("three clients") };
+        has_lane(a)
+            && has_lane(b)
+            && !has_lane(direct)
+            && [a, b, direct].iter().all(|client| orders(client) > 0)
+            && [a, b, direct].iter().map(|client| orders(client)).sum::<usize>() == 4
+    });
+    judge.produce(&mut b, "middle", &failing(24));
+    judge.finish_at(&mut [&mut a, &mut b, &mut direct], &[&stage.sidecar, &beside]);
+
+    direct.close();
+    judge.rounds_until(&mut [&mut a, &mut b], "the two share everything", |_, clients| {
+        clients.iter().all(|client| orders(client) == 2 && has_lane(client))
+    });
+    judge.produce(&mut a, "late", &failing(24));
+    judge.finish_at(&mut [&mut a, &mut b], &[&stage.sidecar, &beside]);
+
+    // Nothing of its lane waits: who is left takes over the partitions, not the lane.
+    a.close();
+    judge.produce(&mut b, "last", &failing(12));
+    judge.finish_at(&mut [&mut b], &[&stage.sidecar, &beside]);
+    assert!(judge.orders.values().any(|order| order.failures > 0 && order.done));
+    b.close();
+}
+
+pub(crate) fn a_pattern_that_matches_the_retry_topic_takes_part(program: Program) {
+    let stage = Stage::new(program, "pattern");
+    let (topic, retry) = (&stage.scene.topic, stage.scene.retry_topic());
+    let mut judge = Judge::new(&stage.scene);
+    let mut a = stage.client_at(
+        &stage.sidecar.address(),
+        ("a", &stage.scene.group, LONG_SESSION),
+        &program.curious(),
+    );
+    // librdkafka leaves patterns to a KIP-848 coordinator, and this one has no retry topics.
+    let subscription = match program {
+        Program::Librdkafka848 => format!("^{topic}$,{retry}"),
+        _ => format!("^({topic}|{})$", retry.replace('.', "[.]")),
+    };
+    a.run(&format!("subscribe {subscription}"));
+    judge.produce(&mut a, "order", &failing(24));
+    // The topic is there for whoever looks as soon as the group has failed on something.
+    let lane = format!("{retry}-0");
+    judge.rounds_until(&mut [&mut a], "the pattern has found it", |_, clients| {
+        clients[0].owned.contains(&lane) && clients[0].owned.len() == 5
+    });
+    judge.finish(&mut [&mut a], &stage.sidecar);
+    a.close();
+}
+
+pub(crate) fn a_static_member_that_comes_back_goes_on_with_its_lane(program: Program) {
+    let stage = Stage::new(program, "static");
+    let named = |name: &str| [format!("consumer.group.instance.id={name}")];
+    let mut judge = Judge::new(&stage.scene);
+    let mut a = stage.member_with("a", &named("one"));
+    let mut b = stage.member_with("b", &named("two"));
+    judge.rounds_until(&mut [&mut a, &mut b], "both have their share", |_, clients| {
+        clients.iter().all(|client| client.owned.len() == 3)
+    });
+    judge.produce(&mut a, "early", &failing(24));
+    judge.rounds_until(&mut [&mut a, &mut b], "some wait", |judge, _| judge.waiting() > 4);
+    let (held, rebalances) = (a.owned.clone(), b.rebalances);
+    // It leaves for a moment and says so, or does not leave at all; retries go on falling due.
+    judge.somebody_left = true;
+    a.close();
+    let mut a = stage.member_with("a", &named("one"));
+    judge.rounds_until(&mut [&mut a, &mut b], "it has what it had", |_, clients| {
+        clients[0].owned == held
+    });
+    judge.produce(&mut a, "late", &failing(24));
+    judge.finish(&mut [&mut a, &mut b], &stage.sidecar);
+    assert_eq!(b.rebalances, rebalances, "nobody else noticed");
+    a.close();
+    b.close();
+}

@@ -1,0 +1,115 @@
+//! Transactions of the cluster, begun and ended through the sidecar.
+
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::{Offset, TopicPartitionList};
+
+use crate::client::Client;
+use crate::cluster::back_door;
+use crate::judge::Judge;
+use crate::order::{Order, Plan, failing};
+use crate::program::Program;
+use crate::sidecar::PARTITIONS;
+use crate::stage::{LONG_SESSION, Stage};
+
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+
+/// A client that produces in transactions only.
+fn transactional(stage: &Stage, name: &str, group: &str, more: &[&str]) -> Client {
+    let id = format!("producer.transactional.id={group}-{name}");
+    let settings = more.iter().map(|setting| (*setting).to_owned()).chain([id]);
+    let settings: Vec<String> = settings.collect();
+    stage.client_at(&stage.sidecar.address(), (name, group, LONG_SESSION), &settings)
+}
+
+pub(crate) fn what_a_transaction_aborted_is_never_retried(program: Program) {
+    let stage = Stage::new(program, "aborted");
+    let mut judge = Judge::new(&stage.scene);
+    let committed = ["consumer.isolation.level=read_committed".to_owned()];
+    let mut a = stage.member_with("a", &committed);
+    let mut p = transactional(&stage, "p", &stage.scene.other_group("producer"), &[]);
+    for round in 0..3 {
+        p.run("begin");
+        judge.produce(&mut p, &format!("kept-{round}"), &failing(12));
+        p.run("end commit");
+        p.run("begin");
+        for partition in 0..PARTITIONS {
+            // Nobody is told of it: the judge knows no such order.
+            let order = Order::new("aborted", (&stage.scene.topic, partition), Plan::GOOD, "");
+            p.run(&format!("produce {}", order.words("aborted")));
+        }
+        assert!(p.flush().iter().all(|(_, fate)| fate.is_ok()), "they lie in the log");
+        p.run("end abort");
+        judge.rounds_until(&mut [&mut a], "some wait", |judge, _| judge.waiting() > 4);
+    }
+    judge.finish(&mut [&mut a], &stage.sidecar);
+    p.close();
+    a.close();
+}
+
+pub(crate) fn offsets_in_a_transaction_are_the_cluster_s(program: Program) {
+    let stage = Stage::new(program, "offsets");
+    let (topic, copies) = (&stage.scene.topic, stage.scene.other_group("copies"));
+    stage.make_topic(&copies, PARTITIONS);
+    let group = stage.scene.other_group("copier");
+    let mut judge = Judge::new(&stage.scene);
+    let mut p = stage.client("p", &stage.scene.other_group("producer"), LONG_SESSION);
+    judge.produce(&mut p, "order", &[Plan::GOOD; 12]);
+    p.close();
+
+    // Twice the same: the first attempt is aborted, so the second begins at the beginning.
+    for (name, end, left) in [("one", "abort", None), ("two", "commit", Some(12))] {
+        let mut worker = transactional(&stage, name, &group, &[]);
+        worker.run(&format!("subscribe {topic}"));
+        let mut seen = Vec::new();
+        crate::wait::until(crate::judge::PATIENCE, "all are read", || {
+            seen.extend(worker.poll(Duration::from_millis(200)));
+            seen.len() >= 12
+        });
+        assert_eq!(seen.len(), 12, "each once");
+        worker.run("begin");
+        for record in &seen {
+            let (key, value) = (record.key.as_deref(), record.value.as_deref());
+            let (key, value) = (key.expect("a key"), value.expect("a value"));
+            worker.run(&format!("produce x none {copies} {} {key} {value}", record.partition));
+        }
+        assert!(worker.flush().iter().all(|(_, fate)| fate.is_ok()));
+        worker.run("offsets");
+        worker.run(&format!("end {end}"));
+        assert_eq!(committed(&group, topic), left, "after {end}");
+        worker.close();
+    }
+    // Who reads what is committed sees one copy of each.
+    let read = ["consumer.isolation.level=read_committed".to_owned()];
+    let readers = stage.scene.other_group("reader");
+    let who = ("reader", readers.as_str(), LONG_SESSION);
+    let mut reader = stage.client_at(&stage.sidecar.address(), who, &read);
+    reader.run(&format!("subscribe {copies}"));
+    let mut copies = Vec::new();
+    crate::wait::until(crate::judge::PATIENCE, "the copies are read", || {
+        copies.extend(reader.poll(Duration::from_millis(200)));
+        copies.len() >= 12
+    });
+    copies.extend(reader.poll(Duration::from_millis(200)));
+    assert_eq!(copies.len(), 12, "each once");
+    reader.close();
+}
+
+/// The sum of what the cluster itself has for a group; `None`: nothing at all.
+fn committed(group: &str, topic: &str) -> Option<i64> {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", back_door())
+        .set("group.id", group)
+        .create()
+        .unwrap();
+    let mut asked = TopicPartitionList::new();
+    asked.add_partition_range(topic, 0, PARTITIONS - 1);
+    let told = consumer.committed_offsets(asked, ANSWER_MAX).unwrap();
+    let offset = |offset| match offset {
+        Offset::Offset(offset) => Some(offset),
+        _ => None,
+    };
+    told.elements().iter().map(|element| offset(element.offset())).sum()
+}

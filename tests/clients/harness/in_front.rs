@@ -1,0 +1,35 @@
+//! Scenarios that only a real cluster can play, with every client and without one. A target of its
+//! own, left out of a plain `cargo test`; `tests/clients/run --upstream kafka` runs it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, with what it saw on stderr"
+)]
+#![expect(dead_code, reason = "main.rs uses the rest")]
+
+#[macro_use]
+mod list;
+
+mod client;
+mod cluster;
+mod expect;
+mod front;
+mod judge;
+mod login;
+mod order;
+mod program;
+mod scene;
+mod sidecar;
+mod stage;
+mod turn;
+mod wait;
+
+mod afterwards;
+
+scenarios!(in front: java, Java);
+scenarios!(in front: java_848, Java848);
+scenarios!(in front: librdkafka, Librdkafka);
+scenarios!(in front: librdkafka_848, Librdkafka848);

@@ -1,0 +1,92 @@
+//! Where one scenario runs: a directory, a sidecar, names, and clients of one program.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::cluster::Admin;
+use crate::login::Login;
+use crate::program::Program;
+use crate::scene::Scene;
+use crate::sidecar::{CONSUMER_SESSION, PARTITIONS, Sidecar};
+
+/// Longer than any restart of the sidecar.
+pub(crate) const LONG_SESSION: Duration = Duration::from_secs(30);
+/// A killed client is missed soon.
+pub(crate) const SHORT_SESSION: Duration = Duration::from_secs(3);
+
+pub(crate) struct Stage {
+    pub(crate) program: Program,
+    pub(crate) dir: PathBuf,
+    pub(crate) sidecar: Sidecar,
+    pub(crate) scene: Scene,
+    pub(crate) login: Option<Login>,
+}
+
+impl Stage {
+    /// An empty directory, kept afterwards for its logs.
+    pub(crate) fn new(program: Program, name: &str) -> Self {
+        Self::with(program, name, Scene::new(), CONSUMER_SESSION)
+    }
+
+    /// With these names, and this session of members by KIP-848.
+    pub(crate) fn with(program: Program, name: &str, scene: Scene, session: &str) -> Self {
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
+        let dir = root.join(format!("{}-{name}", program.name()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        let login = Login::wanted();
+        let sidecar = Sidecar::start(&dir, &scene, login.as_ref(), session);
+        let stage = Self { program, dir, sidecar, scene, login };
+        if !stage.sidecar.is_the_cluster() {
+            stage.make_topic(&stage.scene.topic, PARTITIONS);
+        }
+        stage
+    }
+
+    /// By an administrator who knows only the sidecar's address, where that needs no password.
+    pub(crate) fn make_topic(&self, topic: &str, partitions: i32) {
+        let admin = match self.login {
+            None => Admin::at(&self.sidecar.address()),
+            Some(_) => Admin::direct(),
+        };
+        admin.make_topic(topic, partitions);
+    }
+
+    /// A second sidecar in front of the same cluster.
+    pub(crate) fn sidecar_beside(&self) -> Sidecar {
+        Sidecar::start(&self.dir.join("beside"), &self.scene, self.login.as_ref(), CONSUMER_SESSION)
+    }
+
+    pub(crate) fn client(&self, name: &str, group: &str, session: Duration) -> Client {
+        self.client_at(&self.sidecar.address(), (name, group, session), &[])
+    }
+
+    /// A client of any address, with settings of its own.
+    pub(crate) fn client_at(
+        &self,
+        bootstrap: &str,
+        who: (&str, &str, Duration),
+        more: &[String],
+    ) -> Client {
+        let login = self.login.as_ref().map(|login| login.settings(self.program));
+        let settings = [login.unwrap_or_default(), more.to_vec()].concat();
+        Client::start(self.program, bootstrap, &self.dir, who, &settings)
+    }
+
+    /// A member of the application's group.
+    pub(crate) fn member(&self, name: &str, session: Duration) -> Client {
+        let mut client = self.client(name, &self.scene.group, session);
+        client.run(&self.scene.subscription());
+        client
+    }
+
+    /// The same with settings of its own, for a scenario in which nobody is missed.
+    pub(crate) fn member_with(&self, name: &str, settings: &[String]) -> Client {
+        let who = (name, self.scene.group.as_str(), LONG_SESSION);
+        let mut client = self.client_at(&self.sidecar.address(), who, settings);
+        client.run(&self.scene.subscription());
+        client
+    }
+}

@@ -1,0 +1,15 @@
+//! Scenarios run beside each other, except those that stop brokers.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+static TURN: RwLock<()> = RwLock::new(());
+
+/// Held while a scenario needs every broker.
+pub(crate) fn beside_others() -> RwLockReadGuard<'static, ()> {
+    TURN.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held while nobody else may need a broker.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    TURN.write().unwrap_or_else(PoisonError::into_inner)
+}
