@@ -93,3 +93,18 @@ impl fmt::Display for EntryId {
 /// A topic, for ever: a topic deleted and made anew has another one. The bytes of its uuid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TopicId(pub [u8; 16]);
+
+/// One partition, by its topic's name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TopicPartition {
+    /// The topic it is of.
+    pub topic: TopicName,
+    /// Its number there.
+    pub partition: i32,
+}
+
+impl fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}

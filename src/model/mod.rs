@@ -5,7 +5,7 @@ mod lane;
 mod moment;
 mod origin;
 
-pub use ids::{ClientId, EntryId, GroupId, MemberId, TopicId, TopicName};
+pub use ids::{ClientId, EntryId, GroupId, MemberId, TopicId, TopicName, TopicPartition};
 pub use lane::{LANE_BASE, LANE_SEQUENCE_MAX, LaneOffset, Slot};
 pub use moment::{Deadline, MonoMs, Now, WallMs};
 pub use origin::{Origin, OriginError};

@@ -30,6 +30,7 @@ mod room;
 #[cfg(test)]
 mod tests;
 mod verdict;
+pub mod watch;
 
 pub use btree::BTreeEntries;
 pub use check::Fingerprint;

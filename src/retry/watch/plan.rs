@@ -1,0 +1,60 @@
+//! What a member is given of each partition it asks for.
+
+use crate::model::{MonoMs, TopicPartition, WallMs};
+use crate::retry::watch::WindowRecord;
+use crate::retry::{Disposition, Evidence};
+
+/// How a Fetch is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// For each partition that was asked for, in that order.
+    pub serve: Vec<Serve>,
+    /// When another plan may come out, also without any news; `None`: only with news.
+    pub until: Option<MonoMs>,
+}
+
+/// How one partition is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Serve {
+    /// As if nobody watched.
+    Open,
+    /// The same without these offsets, ascending: they are settled here.
+    Without(Vec<i64>),
+    /// Nothing for now: it is held, or another record goes first.
+    Nothing,
+    /// Only the first record at or above the offset asked for that is none of these.
+    Alone {
+        /// Settled here, ascending.
+        without: Vec<i64>,
+    },
+    /// One record is at its end: it is settled with its bytes (`Watch::settled`), then asked anew.
+    Settle(Box<Settling>),
+}
+
+/// A record that inference has charged for the last time in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settling {
+    /// Of which partition.
+    pub partition: TopicPartition,
+    /// Which record.
+    pub offset: i64,
+    /// Failures charged before the last one.
+    pub reconsume_times: u32,
+    /// Why.
+    pub disposition: Disposition,
+    /// What was seen.
+    pub evidence: Evidence,
+    /// Its failures, latest last, the last one included.
+    pub history: Vec<(WallMs, Disposition)>,
+    /// It waits in the group's queue; otherwise it is a dead letter.
+    pub is_retried: bool,
+    /// The window afterwards, for the same journal group.
+    pub window: WindowRecord,
+}
+
+impl Plan {
+    /// Nobody watches, or there is nothing to do: the bytes may pass.
+    pub fn is_open(&self) -> bool {
+        self.serve.iter().all(|serve| *serve == Serve::Open)
+    }
+}

@@ -1,0 +1,77 @@
+//! What the watch of a group is told: what its members ask for, are given, commit, and when they go.
+
+use crate::model::{MemberId, TopicName, TopicPartition};
+
+/// A member's Fetch, as far as it matters to whoever watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetching {
+    /// Who asks.
+    pub member: MemberId,
+    /// On which connection: what is asked on another one than before is no evidence.
+    pub conn: u64,
+    /// How long the client lets a broker wait, in milliseconds (`fetch.max.wait.ms`).
+    pub max_wait_ms: u64,
+    /// A retry topic is this member's way back: what fails need not hold its partition.
+    pub has_lane: bool,
+}
+
+/// One partition of a Fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Which.
+    pub partition: TopicPartition,
+    /// From where on.
+    pub offset: i64,
+}
+
+/// Records of one partition that leave for a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// Of which partition.
+    pub partition: TopicPartition,
+    /// The offset that was asked for.
+    pub from: i64,
+    /// The offset after the last one given: where the client goes on.
+    pub end: i64,
+}
+
+/// Anything else that is seen of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A member has joined, or its generation or epoch is another one: what it fetches first is no
+    /// evidence.
+    Assigned {
+        /// Who.
+        member: MemberId,
+        /// The generation, or the member epoch (KIP-848).
+        epoch: i32,
+    },
+    /// A commit was accepted.
+    Committed {
+        /// Who; `None`: a tool, or nobody known.
+        member: Option<MemberId>,
+        /// Of what.
+        partition: TopicPartition,
+        /// The first offset that is not acknowledged.
+        offset: i64,
+    },
+    /// E8: a commit was refused for good.
+    CommitRefused {
+        /// Who.
+        member: MemberId,
+        /// Of what.
+        partition: TopicPartition,
+        /// What it would have committed.
+        offset: i64,
+    },
+    /// E7: the member left, or its session is over.
+    Lost {
+        /// Who.
+        member: MemberId,
+    },
+    /// Another topic by the same name: nothing that is known of it holds.
+    TopicGone {
+        /// Its name.
+        topic: TopicName,
+    },
+}
