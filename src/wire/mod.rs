@@ -27,7 +27,7 @@ pub mod scan;
 pub use api::Api;
 pub use call::{AnswerError, decode_answer, encode_request};
 pub use codec::{DecodeError, EncodeError, decode, encode, encode_at};
-pub use fetched::{Fetched, FetchedError, PartitionFetched};
+pub use fetched::{Fetched, FetchedError, PartitionFetched, sessionless};
 pub use frame::{FrameError, split};
 pub use header::{HeadError, RequestHead};
 pub use kafka_protocol::error::ResponseError;

@@ -3,6 +3,7 @@
 //! Nothing is kept but the field a chunk ends in, and the name of a topic. Records are stepped
 //! over: of each batch only the first bytes are read, for where a client goes on behind it.
 
+mod session;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -12,6 +13,8 @@ use uuid::Uuid;
 use self::walk::{ITEM_BYTES_MAX, Walk};
 use crate::wire::api::Api;
 use crate::wire::reader::ReadError;
+
+pub use session::sessionless;
 
 /// The longest name a topic may have.
 const NAME_BYTES_MAX: usize = 249;

@@ -1,6 +1,7 @@
 //! Answers as the codec crate writes them, in every version, and what must come out of them.
 
 mod hostile;
+mod session;
 mod whole;
 
 use bytes::{Bytes, BytesMut};
