@@ -324,6 +324,7 @@ impl Script {
     /// Nothing new happens any more: everything is consumed.
     fn calm_down(&mut self) -> bool {
         for consumer in &mut self.members {
+            consumer.slow_ms = 15;
             for partition in std::mem::take(&mut consumer.paused) {
                 let from = consumer.first(&partition);
                 consumer.start_at(&partition, from);
