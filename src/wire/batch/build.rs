@@ -137,7 +137,8 @@ fn begin(base_offset: i64, capacity: usize, plain: &Plain) -> BytesMut {
     out
 }
 
-fn finish(mut out: BytesMut) -> Bytes {
+/// Sets length and CRC of the batch that `out` holds.
+pub(super) fn finish(mut out: BytesMut) -> Bytes {
     let length = i32::try_from(out.len() - LENGTH_OVERHEAD).unwrap_or(i32::MAX);
     let crc = out.get(CRC_START..).map_or(0, crc32c::crc32c);
     // The header was just written, so both places are there.
@@ -146,7 +147,13 @@ fn finish(mut out: BytesMut) -> Bytes {
     out.freeze()
 }
 
-fn record_body(record: &RawRecord, headers: &Headers, delta_ms: i64, offset: i64) -> BytesMut {
+/// A record of a batch, without its length in front.
+pub(super) fn record_body(
+    record: &RawRecord,
+    headers: &Headers,
+    delta_ms: i64,
+    offset: i64,
+) -> BytesMut {
     let mut body = BytesMut::with_capacity(32 + record.payload_bytes() + headers.raw().len());
     body.put_i8(0); // attributes
     put_varint(&mut body, delta_ms);
@@ -165,7 +172,11 @@ fn record_body(record: &RawRecord, headers: &Headers, delta_ms: i64, offset: i64
     body
 }
 
-fn put_at<const N: usize>(bytes: &mut [u8], at: usize, field: [u8; N]) -> Result<(), ReadError> {
+pub(super) fn put_at<const N: usize>(
+    bytes: &mut [u8],
+    at: usize,
+    field: [u8; N],
+) -> Result<(), ReadError> {
     let place = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<N>);
     *place.ok_or(ReadError::Truncated)? = field;
     Ok(())

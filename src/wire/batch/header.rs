@@ -167,6 +167,11 @@ pub(super) fn plain_attributes(timestamp_type: TimestampType) -> i16 {
     }
 }
 
+/// `attributes` of the same batch with its records uncompressed.
+pub(super) fn uncompressed_attributes(attributes: i16) -> i16 {
+    attributes & !CODEC_MASK
+}
+
 /// `attributes` with the timestamp type set to `LogAppendTime`.
 pub(super) fn with_log_append_time(attributes: i16) -> i16 {
     attributes | LOG_APPEND_TIME

@@ -3,6 +3,7 @@
 
 mod build;
 mod compress;
+pub mod cut;
 mod header;
 mod headers;
 mod produce;
@@ -15,6 +16,7 @@ pub use build::{
     LEADER_EPOCH, ProducerStamp, build_batch, empty_batch, produce_batch, rebase,
     set_log_append_time,
 };
+pub use cut::{Cut, CutError};
 pub use header::{BatchHeader, Codec, HEADER_BYTES, TimestampType, crc_of};
 pub use headers::{Header, Headers};
 pub use produce::{Batch, BatchError, Batches, batches};

@@ -8,7 +8,7 @@ use super::header::{BatchHeader, HEADER_BYTES, TimestampType, crc_of};
 /// The least a record takes: its length byte and six fields behind it.
 pub(super) const RECORD_BYTES_MIN: usize = 7;
 /// The only format stored; 0 and 1 ended with Kafka 4.0 (KIP-724).
-const MAGIC: i8 = 2;
+pub(super) const MAGIC: i8 = 2;
 
 /// One batch with its header read.
 #[derive(Clone, Debug, PartialEq, Eq)]

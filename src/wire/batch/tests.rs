@@ -52,18 +52,18 @@ fn encoded(compression: Compression, compress: fn(&[u8]) -> Vec<u8>) -> Bytes {
     out.freeze()
 }
 
-fn gzip(plain: &[u8]) -> Vec<u8> {
+pub(super) fn gzip(plain: &[u8]) -> Vec<u8> {
     let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     out.write_all(plain).unwrap();
     out.finish().unwrap()
 }
 
-fn snappy(plain: &[u8]) -> Vec<u8> {
+pub(super) fn snappy(plain: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new().compress_vec(plain).unwrap()
 }
 
 /// As snappy-java frames it: here in blocks of 100 plain bytes.
-fn xerial(plain: &[u8]) -> Vec<u8> {
+pub(super) fn xerial(plain: &[u8]) -> Vec<u8> {
     let mut out = b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01".to_vec();
     for chunk in plain.chunks(100) {
         let block = snappy(chunk);
@@ -73,13 +73,13 @@ fn xerial(plain: &[u8]) -> Vec<u8> {
     out
 }
 
-fn lz4(plain: &[u8]) -> Vec<u8> {
+pub(super) fn lz4(plain: &[u8]) -> Vec<u8> {
     let mut out = lz4_flex::frame::FrameEncoder::new(Vec::new());
     out.write_all(plain).unwrap();
     out.finish().unwrap()
 }
 
-fn zstd(plain: &[u8]) -> Vec<u8> {
+pub(super) fn zstd(plain: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(plain, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
@@ -105,7 +105,7 @@ fn read(batch: &Batch) -> Vec<RecordView> {
 }
 
 /// Patches a batch and renews its CRC, so that only the patch can be what is refused.
-fn patched(bytes: &Bytes, at: usize, field: &[u8]) -> Bytes {
+pub(super) fn patched(bytes: &Bytes, at: usize, field: &[u8]) -> Bytes {
     let mut bytes = bytes.to_vec();
     bytes[at..at + field.len()].copy_from_slice(field);
     let crc = crc_of(&bytes).unwrap();
