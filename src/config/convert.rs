@@ -138,6 +138,12 @@ fn policy(retry: &Retry) -> Policy {
         dead_letters_bytes_max: retry.dead_letters.max_bytes,
         dead_letters_topic: retry.dead_letters.upstream_topic.as_deref().map(Arc::from),
         lane: retry.lane != LaneChoice::Off,
+        in_place: retry.lane == LaneChoice::InPlace,
+        inference: matches!(retry.lane, LaneChoice::Auto | LaneChoice::InPlace),
+        crash_limit: retry.crash_limit,
+        narrow_patience_ms: ms(retry.narrow_patience),
+        seek_back_limit: retry.seek_back_limit,
+        order_interval_ms: ms(retry.order.interval),
     }
 }
 
@@ -182,5 +188,26 @@ mod tests {
         assert_eq!((shop.max_reconsume_times, shop.levels.len()), (5, 2));
         assert_eq!(shop.dead_letters_bytes_max, Some(2 << 20));
         assert_eq!(policies.of(&"other".into()), &Policy::default());
+    }
+
+    #[test]
+    fn what_is_inferred_depends_on_the_lane_and_on_the_rule() {
+        let text = "retry: {crash_limit: 5, narrow_patience: 2s}
+groups: [{match: auto, seek_back_limit: 0}, {match: place, lane: in-place, crash_limit: 1,
+          order: {interval: 50ms}}, {match: topic, lane: retry-topic}, {match: off, lane: off}]";
+        let policies = Config::parse("t", text, &[], &[]).unwrap().config.policies();
+        let of = |group: &str| {
+            let policy = policies.of(&group.into());
+            (policy.inference, policy.in_place, policy.lane)
+        };
+        assert_eq!(of("auto"), (true, false, true));
+        assert_eq!(of("place"), (true, true, true));
+        assert_eq!(of("topic"), (false, false, true));
+        assert_eq!(of("off"), (false, false, false));
+        let (auto, place) = (policies.of(&"auto".into()), policies.of(&"place".into()));
+        assert_eq!((auto.crash_limit, place.crash_limit), (5, 1));
+        assert_eq!((auto.narrow_patience_ms, place.narrow_patience_ms), (2_000, 2_000));
+        assert_eq!((auto.seek_back_limit, place.seek_back_limit), (0, 6));
+        assert_eq!((auto.order_interval_ms, place.order_interval_ms), (1_000, 50));
     }
 }

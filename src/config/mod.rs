@@ -24,8 +24,8 @@ use serde::Serialize;
 
 pub use parts::{
     Admin, DeadLetters, Drain, Durability, Ephemeral, GroupRule, HostPort, Journal, LaneChoice,
-    Limits, Listener, ListenerTls, Log, Membership, MetricsBound, Names, Payloads, Retry, Topic,
-    Topics, Upstream, UpstreamSasl, UpstreamTls,
+    Limits, Listener, ListenerTls, Log, Membership, MetricsBound, Names, Order, Payloads, Retry,
+    Topic, Topics, Upstream, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{NotReloadable, Reload};

@@ -12,7 +12,7 @@ use super::units::{duration_text, parse_duration, parse_size, size_text};
 use crate::upstream::Secret;
 
 /// Keys the design knows and this build does not have: refused, but not as a slip of the finger.
-const NOT_IN_THIS_BUILD: [&str; 28] = [
+const NOT_IN_THIS_BUILD: [&str; 25] = [
     "backoff",
     "breaker",
     "brokers",
@@ -20,12 +20,10 @@ const NOT_IN_THIS_BUILD: [&str; 28] = [
     "headers",
     "mask",
     "max_elapsed",
-    "narrow_patience",
     "no_lane",
     "on_commit_failed",
     "on_release",
     "on_reset",
-    "order",
     "per_partition",
     "produce_delay",
     "rate",
@@ -33,7 +31,6 @@ const NOT_IN_THIS_BUILD: [&str; 28] = [
     "rocketmq_names",
     "sasl",
     "schema",
-    "seek_back_limit",
     "share",
     "timeout_level",
     "transactions",

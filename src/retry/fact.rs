@@ -94,6 +94,12 @@ pub enum Evidence {
     Imported,
     /// The transaction that was to acknowledge the hand-out was aborted.
     Aborted,
+    /// E5: its member asked for it again.
+    SeekBack,
+    /// E6: the same after a commit that went back to it.
+    BackwardCommit,
+    /// E8: the commit that covered it was refused for good.
+    CommitRefused,
 }
 
 impl Evidence {
@@ -101,7 +107,10 @@ impl Evidence {
     pub fn number(self) -> Option<u8> {
         match self {
             Self::Nack => Some(2),
+            Self::SeekBack => Some(5),
+            Self::BackwardCommit => Some(6),
             Self::MemberLost => Some(7),
+            Self::CommitRefused => Some(8),
             Self::Timeout => Some(9),
             Self::LaneCommit => Some(11),
             _ => None,
@@ -127,6 +136,9 @@ impl Evidence {
             Self::ExportUndone => "export_undone",
             Self::Imported => "imported",
             Self::Aborted => "aborted",
+            Self::SeekBack => "seek_back",
+            Self::BackwardCommit => "backward_commit",
+            Self::CommitRefused => "commit_refused",
         }
     }
 }

@@ -9,8 +9,19 @@ use crate::retry::LevelTable;
 pub const MAX_RECONSUME_TIMES: u32 = 16;
 /// How long a hand-out may stay open (`DefaultMQPushConsumer.consumeTimeout`): 15 minutes.
 pub const CONSUME_TIMEOUT_MS: u64 = 15 * 60 * 1000;
+/// Hand-outs lost with their member, after which records go out one by one.
+pub const CRASH_LIMIT: u32 = 3;
+/// How long a record that is out alone may stay open before the next one follows.
+pub const NARROW_PATIENCE_MS: u64 = 1_000;
+/// Failures of one record seen from consumers that go back: below the ten deliveries after which an
+/// unconfigured Spring handler passes a record over.
+pub const SEEK_BACK_LIMIT: u32 = 6;
+/// How long a partition is held before a record of it is served again
+/// (`DefaultMQPushConsumer.suspendCurrentQueueTimeMillis`): 1 s.
+pub const ORDER_INTERVAL_MS: u64 = 1_000;
 
 /// The rules of one group.
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Retries before the dead letters; 0: the first failure goes there.
@@ -29,6 +40,19 @@ pub struct Policy {
     pub dead_letters_topic: Option<Arc<str>>,
     /// The group has a retry topic; otherwise nothing of it is retried.
     pub lane: bool,
+    /// What is inferred is tried again in its own place, also where a member has the retry topic.
+    pub in_place: bool,
+    /// Failures are also told from what consumers do, not only from what they say.
+    pub inference: bool,
+    /// Hand-outs lost with their member, after which records go out one by one; at least 1.
+    pub crash_limit: u32,
+    /// How long a record that is out alone may stay open before the next one follows.
+    pub narrow_patience_ms: u64,
+    /// Failures of one record seen from a consumer that goes back, before the dead letters; at most
+    /// `max_reconsume_times` count. 0: going back is no failure.
+    pub seek_back_limit: u32,
+    /// How long a partition is held before a record of it is served again.
+    pub order_interval_ms: u64,
 }
 
 /// The rules of all groups.
@@ -48,6 +72,12 @@ impl Default for Policy {
             dead_letters_bytes_max: None,
             dead_letters_topic: None,
             lane: true,
+            in_place: false,
+            inference: true,
+            crash_limit: CRASH_LIMIT,
+            narrow_patience_ms: NARROW_PATIENCE_MS,
+            seek_back_limit: SEEK_BACK_LIMIT,
+            order_interval_ms: ORDER_INTERVAL_MS,
         }
     }
 }

@@ -72,6 +72,72 @@ pub fn judge(named: Named, seen: Seen) -> Verdict {
     }
 }
 
+/// A suspect that was handed out alone was asked for again, and its partition was held since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Returned {
+    /// Its member went back in another partition too, since it was handed out.
+    pub(super) others_too: bool,
+    /// Its partition was asked for beyond it in between.
+    pub(super) was_beyond: bool,
+    /// Its partition was not asked for, for longer than by a client that polls: paused, perhaps.
+    pub(super) was_silent: bool,
+}
+
+/// E5, E6: whether a record has failed that came back.
+#[expect(clippy::match_same_arms, reason = "the arms are the reasons, in the order they are asked")]
+pub(super) fn judge_return(returned: Returned) -> bool {
+    match returned {
+        // everything is sought back after a failure of any: it may be another one's
+        Returned { others_too: true, .. } => false,
+        // the client drops what it has prefetched when it resumes
+        Returned { was_silent: true, .. } => false,
+        // nobody has looked at it yet
+        Returned { was_beyond: false, .. } => false,
+        Returned { others_too: false, was_beyond: true, was_silent: false } => true,
+    }
+}
+
+/// A hand-out went with its member, and its first record is handed out anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Loss {
+    /// Its window went one by one.
+    pub(super) was_narrow: bool,
+    /// The last record its member was given, if that was one of it.
+    pub(super) out: Option<LastOut>,
+}
+
+/// The last record a member was given before it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LastOut {
+    /// Nothing else was outstanding there.
+    pub(super) alone: bool,
+    /// It was the last one of the loss before, too, with less patience.
+    pub(super) again: bool,
+}
+
+/// What a loss counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LossVerdict {
+    /// One loss more of the window: one of these many, and nobody knows which.
+    Nothing,
+    /// The record that was alone has failed.
+    Charge,
+    /// The last one handed out is the suspect; more patience will tell.
+    Doubt,
+    /// More patience has told: it has failed, both times.
+    ChargeLast,
+}
+
+/// E7, E8: what a lost hand-out says of its records.
+pub(super) fn judge_loss(loss: Loss) -> LossVerdict {
+    match loss {
+        Loss { was_narrow: false, .. } | Loss { out: None, .. } => LossVerdict::Nothing,
+        Loss { out: Some(LastOut { alone: true, .. }), .. } => LossVerdict::Charge,
+        Loss { out: Some(LastOut { again: true, .. }), .. } => LossVerdict::ChargeLast,
+        Loss { out: Some(LastOut { again: false, .. }), .. } => LossVerdict::Doubt,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +165,38 @@ mod tests {
         ];
         for (named, expected) in table {
             assert_eq!(SEEN.map(|seen| judge(named, seen)), expected, "{named:?}");
+        }
+    }
+
+    #[test]
+    fn a_return_charges_only_where_nothing_else_explains_it() {
+        let mut charged = Vec::new();
+        for bits in 0..8 {
+            let returned = Returned {
+                others_too: bits & 1 != 0,
+                was_beyond: bits & 2 != 0,
+                was_silent: bits & 4 != 0,
+            };
+            if judge_return(returned) {
+                charged.push(bits);
+            }
+        }
+        assert_eq!(charged, [2], "looked at beyond it, nothing else went back, never silent");
+    }
+
+    #[test]
+    fn a_loss_charges_one_record_at_most() {
+        use LossVerdict::{Charge, ChargeLast, Doubt, Nothing};
+        let out = |alone, again| Some(LastOut { alone, again });
+        for (out, wide, narrow) in [
+            (None, Nothing, Nothing),
+            (out(true, false), Nothing, Charge),
+            (out(true, true), Nothing, Charge),
+            (out(false, true), Nothing, ChargeLast),
+            (out(false, false), Nothing, Doubt),
+        ] {
+            assert_eq!(judge_loss(Loss { was_narrow: false, out }), wide, "{out:?}");
+            assert_eq!(judge_loss(Loss { was_narrow: true, out }), narrow, "{out:?}");
         }
     }
 }

@@ -61,13 +61,10 @@ pub fn policies(rules: &Rules) -> Policies {
     let text: Vec<String> = rules.levels_ms.iter().map(|ms| format!("{ms}ms")).collect();
     let (levels, _) = LevelTable::parse(&text.join(" ")).unwrap();
     let keeps = Policy {
-        dead_letters_topic: None,
         max_reconsume_times: rules.max,
         levels: Arc::new(levels),
         consume_timeout_ms: u64::try_from(CONSUME_TIMEOUT_MS).unwrap(),
-        keep_dead_letters: true,
-        dead_letters_bytes_max: None,
-        lane: true,
+        ..Policy::default()
     };
     let bytes_max = if rules.full { 1 } else { 1 << 40 };
     let bound = Policy { dead_letters_bytes_max: Some(bytes_max), ..keeps.clone() };

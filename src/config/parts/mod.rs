@@ -16,7 +16,7 @@ pub use groups::{GroupRule, Membership};
 pub use limits::Limits;
 pub use listen::{HostPort, Listener};
 pub use process::{Drain, Ephemeral, Journal, Log, MetricsBound, Names};
-pub use retry::{DeadLetters, LaneChoice, Retry};
+pub use retry::{DeadLetters, LaneChoice, Order, Retry};
 pub use sasl::UpstreamSasl;
 pub use tls::{ListenerTls, UpstreamTls};
 pub use topics::{Durability, Topic, Topics};

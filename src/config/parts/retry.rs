@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{HOUR, MIB, SECOND, TIB};
+use super::{HOUR, MIB, MS, SECOND, TIB};
 use crate::config::node::Value;
 use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size, text};
 use crate::config::units::{ser_duration, ser_size_limit};
-use crate::retry::{CONSUME_TIMEOUT_MS, DEFAULT_LEVELS, LevelTable, MAX_RECONSUME_TIMES, Policy};
+use crate::retry::{
+    CONSUME_TIMEOUT_MS, CRASH_LIMIT, DEFAULT_LEVELS, LevelTable, MAX_RECONSUME_TIMES,
+    NARROW_PATIENCE_MS, ORDER_INTERVAL_MS, Policy, SEEK_BACK_LIMIT,
+};
 
 /// How retries come back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -17,8 +20,10 @@ pub enum LaneChoice {
     /// The best one for what the group's members do.
     #[default]
     Auto,
-    /// Through the group's retry topic.
+    /// Through the group's retry topic, and only what the application says has failed.
     RetryTopic,
+    /// From the partition it was read from: it is held, then served again.
+    InPlace,
     /// Not at all: the group is passed through.
     Off,
 }
@@ -37,6 +42,14 @@ pub struct DeadLetters {
     pub upstream_topic: Option<String>,
 }
 
+/// What is tried again in its own place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Order {
+    /// How long its partition is held before a record is served again.
+    #[serde(serialize_with = "ser_duration")]
+    pub interval: Duration,
+}
+
 /// The rules of retrying, for all groups or for one rule of `groups`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Retry {
@@ -49,6 +62,15 @@ pub struct Retry {
     /// How long a hand-out may stay open.
     #[serde(serialize_with = "ser_duration")]
     pub consume_timeout: Duration,
+    /// Hand-outs lost with their member, after which records go out one by one.
+    pub crash_limit: u32,
+    /// How long such a record may stay open before the next one follows.
+    #[serde(serialize_with = "ser_duration")]
+    pub narrow_patience: Duration,
+    /// Failures seen from a consumer that goes back; 0: going back is no failure.
+    pub seek_back_limit: u32,
+    /// What is tried again in its own place.
+    pub order: Order,
     /// What becomes of exhausted records.
     pub dead_letters: DeadLetters,
 }
@@ -60,6 +82,10 @@ impl Default for Retry {
             max_reconsume_times: MAX_RECONSUME_TIMES,
             lane: LaneChoice::Auto,
             consume_timeout: Duration::from_millis(CONSUME_TIMEOUT_MS),
+            crash_limit: CRASH_LIMIT,
+            narrow_patience: Duration::from_millis(NARROW_PATIENCE_MS),
+            seek_back_limit: SEEK_BACK_LIMIT,
+            order: Order { interval: Duration::from_millis(ORDER_INTERVAL_MS) },
             dead_letters: DeadLetters { keep: true, max_bytes: None, upstream_topic: None },
         }
     }
@@ -81,10 +107,28 @@ impl Retry {
         let lanes = [
             ("auto", LaneChoice::Auto),
             ("retry-topic", LaneChoice::RetryTopic),
+            ("in-place", LaneChoice::InPlace),
             ("off", LaneChoice::Off),
         ];
         s.take("lane", &mut self.lane, choice(&lanes));
         s.take("consume_timeout", &mut self.consume_timeout, duration(SECOND..=HOUR * 24));
+        self.read_inference(s);
+        self.read_dead_letters(s);
+        self
+    }
+
+    /// How failures that nobody reports are told from what consumers do.
+    fn read_inference(&mut self, s: &mut Section<'_>) {
+        s.take("crash_limit", &mut self.crash_limit, int(1..=100));
+        let patience = duration(MS * 10..=SECOND * 600);
+        s.take("narrow_patience", &mut self.narrow_patience, patience);
+        s.take("seek_back_limit", &mut self.seek_back_limit, int(0..=100_000));
+        let mut order = s.section("order");
+        order.take("interval", &mut self.order.interval, duration(MS * 10..=SECOND * 30));
+        order.finish();
+    }
+
+    fn read_dead_letters(&mut self, s: &mut Section<'_>) {
         let mut dead = s.section("dead_letters");
         let ours = &mut self.dead_letters;
         dead.take("keep", &mut ours.keep, boolean);
@@ -104,7 +148,6 @@ impl Retry {
             );
         }
         dead.finish();
-        self
     }
 }
 

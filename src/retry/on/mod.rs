@@ -1,8 +1,10 @@
 //! One file per evidence: what it does to entries and slots.
 
 mod aborted;
+mod asked;
 mod expiry;
 mod export;
+mod hand_out_lost;
 mod held;
 mod import;
 mod join;
@@ -12,3 +14,4 @@ mod nack;
 mod origin_commit;
 mod reschedule;
 mod take;
+mod watched_commit;

@@ -4,16 +4,36 @@
 //! and what else is seen ([`Watch::handle`]). A healthy consumer is answered [`Serve::Open`] and
 //! never anything else. Windows of partitions are journalled by [`Output`], so that a restart
 //! goes on with the same counts, holds and skipped offsets.
+//!
+//! ```text
+//!   Clean ── went back, or lost again and again ──▶ Suspected ── held, then its turn ──▶ Alone
+//!     ▲  ▲                                           ▲   │ limit                          │
+//!     │  └── a commit passes it, whatever it is ─────┤   ▼                                │
+//!     └──────────────────────────────────────────────┘ Ending ──▶ settled, cut       went back,
+//!                                                    └────────────── charged or not ── or lost
+//! ```
 
+mod keep;
+mod member;
 mod plan;
 mod record;
+mod rules;
 mod seen;
+#[cfg(test)]
+mod tests;
+mod turns;
+mod window;
 
-use crate::model::{Deadline, Now, TopicPartition};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use crate::model::{Deadline, MemberId, Now, TopicPartition};
+
+pub(super) use member::{Member, Out, Turn};
 pub use plan::{Plan, Serve, Settling};
-pub use record::{SuspectRecord, WindowRecord};
+pub use record::{OutRecord, SuspectRecord, WindowRecord};
+pub use rules::Rules;
 pub use seen::{Asked, Fetching, Handed, Seen};
+pub(super) use window::{Holder, Lost, Phase, Return, Suspect, WentBack, Window};
 
 /// What the watch wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,31 +50,123 @@ pub enum Output {
 }
 
 /// One group.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Watch {
-    outputs: std::collections::VecDeque<Output>,
+    pub(super) rules: Rules,
+    pub(super) members: BTreeMap<MemberId, Member>,
+    pub(super) windows: BTreeMap<TopicPartition, Window>,
+    /// Partitions whose member may be answered otherwise than if nobody watched.
+    pub(super) troubled: BTreeSet<TopicPartition>,
+    outputs: VecDeque<Output>,
 }
 
 impl Watch {
+    /// Of a group with these rules.
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            members: BTreeMap::new(),
+            windows: BTreeMap::new(),
+            troubled: BTreeSet::new(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// The configuration was read anew.
+    pub fn rule(&mut self, rules: Rules) {
+        self.rules = rules;
+        for (partition, window) in &self.windows {
+            if window.is_troubled(&rules) {
+                self.troubled.insert(partition.clone());
+            }
+        }
+        self.outputs.push_back(Output::Wake);
+    }
+
     /// What the journal remembers of a partition.
-    pub fn restore(&mut self, _partition: TopicPartition, _window: WindowRecord) {}
+    pub fn restore(&mut self, now: Now, partition: TopicPartition, window: WindowRecord) {
+        let window = Window::restored(window, now);
+        if window.is_troubled(&self.rules) {
+            self.troubled.insert(partition.clone());
+        }
+        self.windows.insert(partition, window);
+    }
 
     /// A member asks for records: what it is given.
-    pub fn asked(&mut self, _now: Now, _by: &Fetching, asked: &[Asked]) -> Plan {
-        Plan { serve: asked.iter().map(|_| Serve::Open).collect(), until: None }
+    pub fn asked(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
+        for ask in asked {
+            self.on_asked(now, by, ask);
+        }
+        if self.troubled.is_empty() {
+            return Plan { serve: asked.iter().map(|_| Serve::Open).collect(), until: None };
+        }
+        self.end_holds(now, &by.member, by.has_lane);
+        let plan = self.plan(now, by, asked);
+        self.keep_all(now);
+        plan
     }
 
     /// Records leave for a member.
-    pub fn handed(&mut self, _now: Now, _by: &Fetching, _handed: &[Handed]) {}
+    pub fn handed(&mut self, now: Now, by: &Fetching, handed: &[Handed]) {
+        for left in handed {
+            let Some(window) = self.windows.get_mut(&left.partition) else { continue };
+            if !window.is_held_by(&by.member) {
+                continue;
+            }
+            let before = window.end;
+            window.end = window.end.max(left.end);
+            window.handed_at = now.mono;
+            self.on_turn_handed(now, by, left, before);
+            self.keep(now, &left.partition);
+        }
+        self.keep_all(now);
+    }
 
     /// A record that was to be settled is: it lies durably in the dead letters or in the queue.
-    pub fn settled(&mut self, _now: Now, _partition: &TopicPartition, _offset: i64) {}
+    pub fn settled(&mut self, now: Now, partition: &TopicPartition, offset: i64) {
+        let Some(window) = self.windows.get_mut(partition) else { return };
+        window.suspects.remove(&offset);
+        if window.committed.is_none_or(|committed| committed <= offset) {
+            window.skipped.insert(offset);
+        }
+        let holder = window.holder.as_ref().map(|holder| holder.member.clone());
+        if let Some(member) = holder.and_then(|member| self.members.get_mut(&member)) {
+            let of_it = |turn: &mut Turn| turn.partition == *partition;
+            member.turn.take_if(of_it);
+        }
+        self.changed(now, partition);
+    }
 
     /// Something else is seen.
-    pub fn handle(&mut self, _now: Now, _seen: Seen) {}
+    pub fn handle(&mut self, now: Now, seen: Seen) {
+        match seen {
+            Seen::Assigned { member, epoch } => {
+                self.members.entry(member).or_default().epoch = epoch;
+            }
+            Seen::Committed { partition, offset, .. } => self.on_committed(now, &partition, offset),
+            Seen::CommitRefused { member, partition, .. } => {
+                self.on_commit_refused(now, &member, &partition);
+            }
+            Seen::Lost { member } => self.on_member_gone(now, &member),
+            Seen::TopicGone { topic } => {
+                let gone = |partition: &TopicPartition| partition.topic == topic;
+                for partition in self.windows.keys().filter(|known| gone(known)) {
+                    let partition = partition.clone();
+                    self.outputs.push_back(Output::Window { partition, window: None });
+                }
+                self.windows.retain(|known, _| !gone(known));
+                self.troubled.retain(|known| !gone(known));
+            }
+        }
+    }
 
     /// Does what is due; early or repeated calls change nothing.
-    pub fn handle_timeout(&mut self, _now: Now) {}
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.keep_late(now);
+        if self.poll_timeout().is_some_and(|Deadline(at)| at <= now.mono) {
+            self.outputs.push_back(Output::Wake);
+        }
+    }
 
     /// The next thing to do; `None`: nothing until the next call.
     pub fn poll_output(&mut self) -> Option<Output> {
@@ -63,6 +175,27 @@ impl Watch {
 
     /// When `handle_timeout` is wanted; `None`: not at all.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        None
+        self.next_late().map(Deadline)
+    }
+
+    /// What is suspected in a window, or goes one by one, has changed.
+    pub(super) fn changed(&mut self, now: Now, partition: &TopicPartition) {
+        let Some(window) = self.windows.get(partition) else { return };
+        if window.is_troubled(&self.rules) {
+            self.troubled.insert(partition.clone());
+        } else {
+            self.troubled.remove(partition);
+        }
+        self.outputs.push_back(Output::Wake);
+        self.keep(now, partition);
+    }
+
+    pub(super) fn push(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    /// The epoch a member has now.
+    pub(super) fn epoch_of(&self, member: &MemberId) -> i32 {
+        self.members.get(member).map_or(0, |member| member.epoch)
     }
 }

@@ -8,18 +8,33 @@ use crate::retry::Disposition;
 /// A partition's window and what is suspected in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowRecord {
-    /// The first offset handed out and not committed; equal to `end`: nothing is open.
+    /// The first offset handed out and not committed; at least `end`: nothing is open.
     pub from: i64,
     /// The offset after the last one handed out.
     pub end: i64,
+    /// The record its member was given last, while one goes at a time.
+    pub out: Option<OutRecord>,
     /// Hand-outs lost with a member and handed out anew since.
     pub losses: u32,
     /// Every suspect of the lost hand-outs lies below; 0: there is none.
     pub suspects_end: i64,
-    /// Records that were charged, or are suspected, by offset.
+    /// The last record of the last lost hand-out, where several were out.
+    pub last: Option<i64>,
+    /// How often patience has doubled.
+    pub doublings: u32,
+    /// Records that are suspected or were charged, by offset.
     pub suspects: Vec<SuspectRecord>,
     /// Settled here and not passed by a commit: cut from what is handed out.
     pub skipped: Vec<i64>,
+}
+
+/// The last record that left for a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutRecord {
+    /// Which.
+    pub offset: i64,
+    /// It is the only one outstanding there.
+    pub alone: bool,
 }
 
 /// One suspect.
@@ -29,7 +44,7 @@ pub struct SuspectRecord {
     pub offset: i64,
     /// Failures charged so far.
     pub reconsume_times: u32,
-    /// When it may be handed out again.
+    /// When it may be handed out again; `None`: when its turn comes.
     pub due: Option<WallMs>,
     /// Charged failures, latest last; a bounded list.
     pub history: Vec<(WallMs, Disposition)>,
@@ -42,5 +57,11 @@ impl WindowRecord {
             && self.losses == 0
             && self.suspects.is_empty()
             && self.skipped.is_empty()
+    }
+
+    /// Whether it differs from another in more than where its member has got to.
+    pub(in crate::retry) fn is_news_to(&self, known: &Self) -> bool {
+        let at_rest = |record: &Self| Self { from: 0, end: 0, out: None, ..record.clone() };
+        at_rest(self) != at_rest(known)
     }
 }

@@ -52,13 +52,10 @@ struct World {
 fn policies() -> Policies {
     let (levels, _) = LevelTable::parse("1ms 2ms 3ms 20ms").unwrap();
     let keeps = Policy {
-        dead_letters_topic: None,
         max_reconsume_times: 2,
         levels: Arc::new(levels),
         consume_timeout_ms: 40,
-        keep_dead_letters: true,
-        dead_letters_bytes_max: None,
-        lane: true,
+        ..Policy::default()
     };
     let drops = Policy { keep_dead_letters: false, ..keeps.clone() };
     let bound = Policy { dead_letters_bytes_max: Some(10_000), ..keeps.clone() };

@@ -1,0 +1,162 @@
+//! E5, E6: a member asks again for what it was handed.
+//!
+//! That is a suspicion. The proof is in [`judge_return`].
+
+use crate::model::{MemberId, Now, TopicPartition};
+use crate::retry::verdict::{Returned, judge_return};
+use crate::retry::watch::{Asked, Fetching, Holder, Phase, Return, Suspect, Watch, WentBack};
+use crate::retry::{Disposition, Evidence};
+
+impl Watch {
+    /// One partition of a Fetch: who holds it now, and whether that goes back.
+    pub(in crate::retry) fn on_asked(&mut self, now: Now, by: &Fetching, ask: &Asked) {
+        let epoch = self.epoch_of(&by.member);
+        let window = self.windows.entry(ask.partition.clone()).or_default();
+        let is_known = window.holder.as_ref().is_some_and(|holder| {
+            holder.member == by.member && holder.conn == by.conn && holder.epoch == epoch
+        });
+        if !is_known {
+            let holder = Holder { member: by.member.clone(), conn: by.conn, epoch };
+            return self.on_held_anew(now, by, ask, holder);
+        }
+        let quiet_ms = now.mono.since(window.asked_at);
+        window.asked_at = now.mono;
+        // A broker may take the client's wait to answer, and a client that polls asks again at once.
+        let is_silent = quiet_ms > by.max_wait_ms.saturating_mul(2);
+        for (offset, suspect) in &mut window.suspects {
+            if let Phase::Alone(seen) = &mut suspect.phase {
+                seen.beyond |= ask.offset > *offset;
+                seen.silent |= is_silent;
+            }
+        }
+        if ask.offset > window.end {
+            // It has skipped something by itself.
+            window.end = ask.offset;
+        } else if ask.offset < window.end {
+            self.on_went_back(now, by, ask);
+        }
+    }
+
+    /// The first Fetch of a partition by this member, or since its connection, generation or epoch
+    /// changed: never evidence, but a hand-out lost before counts now.
+    fn on_held_anew(&mut self, now: Now, by: &Fetching, ask: &Asked, holder: Holder) {
+        self.count_loss(now, by, ask);
+        let Some(window) = self.windows.get_mut(&ask.partition) else { return };
+        let same_member = window.is_held_by(&holder.member);
+        if !same_member || ask.offset < window.end {
+            window.from = ask.offset;
+        }
+        window.end = ask.offset;
+        window.holder = Some(holder);
+        (window.asked_at, window.handed_at) = (now.mono, now.mono);
+        window.went_back = None;
+        for suspect in window.suspects.values_mut() {
+            match &mut suspect.phase {
+                Phase::Held { back, .. } => *back = None,
+                Phase::Alone(_) | Phase::Resting => suspect.phase = Phase::Ready,
+                Phase::Ready | Phase::Ending { .. } => {}
+            }
+        }
+    }
+
+    /// The same member, on the same connection, asks for less than it was handed.
+    fn on_went_back(&mut self, now: Now, by: &Fetching, ask: &Asked) {
+        let is_unreadable = self.members.get(&by.member).is_some_and(|m| m.is_unreadable);
+        let interval_ms = self.rules.interval_ms;
+        let Some(window) = self.windows.get_mut(&ask.partition) else { return };
+        let alone_since = match window.suspects.get(&ask.offset).map(|suspect| &suspect.phase) {
+            Some(Phase::Alone(seen)) => Some(seen.handed),
+            _ => None,
+        };
+        window.went_back = Some(WentBack { at: now.mono, alone_since });
+        window.end = ask.offset;
+        window.from = window.from.min(ask.offset);
+        // Below the committed offset it is a replay; without any commit nothing can be told.
+        let is_in_window = window.committed.is_some_and(|committed| committed <= ask.offset);
+        if !is_in_window || is_unreadable || self.rules.seek_back_limit == 0 {
+            return;
+        }
+        for (offset, suspect) in &mut window.suspects {
+            if *offset != ask.offset && matches!(suspect.phase, Phase::Alone(_)) {
+                suspect.phase = Phase::Ready;
+            }
+        }
+        let suspect = window.suspects.entry(ask.offset).or_insert_with(Suspect::new);
+        match suspect.phase {
+            Phase::Alone(seen) => {
+                suspect.hold(now, interval_ms, Some(Return { back: Some(now.mono), ..seen }));
+            }
+            Phase::Ready | Phase::Resting => suspect.hold(now, interval_ms, None),
+            Phase::Held { .. } | Phase::Ending { .. } => {}
+        }
+        if let Some(known) = self.members.get_mut(&by.member) {
+            known.turn.take_if(|turn| turn.partition == ask.partition);
+        }
+        self.changed(now, &ask.partition);
+    }
+
+    /// Judges what came back, where the hold is over.
+    pub(in crate::retry) fn end_holds(&mut self, now: Now, member: &MemberId, has_lane: bool) {
+        let troubled: Vec<TopicPartition> = self.troubled.iter().cloned().collect();
+        for partition in troubled {
+            for (offset, seen) in self.ended_holds(now, member, &partition) {
+                if seen.silent {
+                    self.members.entry(member.clone()).or_default().is_unreadable = true;
+                }
+                let returned = Returned {
+                    others_too: self.others_went_back(member, &partition, seen),
+                    was_beyond: seen.beyond,
+                    was_silent: seen.silent,
+                };
+                if judge_return(returned) {
+                    self.charge_return(now, &partition, offset, has_lane);
+                }
+            }
+        }
+    }
+
+    /// Suspects whose hold ends now: it is their turn. Those that came back, with what was seen.
+    fn ended_holds(
+        &mut self,
+        now: Now,
+        member: &MemberId,
+        of: &TopicPartition,
+    ) -> Vec<(i64, Return)> {
+        let mut back = Vec::new();
+        let Some(window) = self.windows.get_mut(of) else { return back };
+        if !window.is_held_by(member) {
+            return back;
+        }
+        for (offset, suspect) in &mut window.suspects {
+            match suspect.phase {
+                Phase::Held { until, back: seen } if until <= now.mono => {
+                    suspect.phase = Phase::Ready;
+                    suspect.due = None;
+                    back.extend(seen.map(|seen| (*offset, seen)));
+                }
+                _ => {}
+            }
+        }
+        back
+    }
+
+    /// Whether the member went back in another partition since a suspect was handed out; but not to
+    /// one that was handed out alone after that.
+    fn others_went_back(&self, member: &MemberId, of: &TopicPartition, seen: Return) -> bool {
+        let others = self.windows.iter().filter(|(other, _)| *other != of);
+        let held = others.filter(|(_, window)| window.is_held_by(member));
+        held.filter_map(|(_, window)| window.went_back).any(|back| {
+            let is_own = back.alone_since.zip(seen.back).is_some_and(|(since, back)| since >= back);
+            back.at >= seen.handed && !is_own
+        })
+    }
+
+    fn charge_return(&mut self, now: Now, of: &TopicPartition, offset: i64, has_lane: bool) {
+        let backward = self.windows.get(of).and_then(|window| window.backward);
+        let evidence =
+            if backward == Some(offset) { Evidence::BackwardCommit } else { Evidence::SeekBack };
+        // The delivery that raised the suspicion has failed as well.
+        let times = if self.reconsume_times(of, offset) == 0 { 2 } else { 1 };
+        self.charge(now, of, offset, (Disposition::SeekBack, evidence), times, has_lane);
+    }
+}

@@ -1,0 +1,135 @@
+//! E7, E8: hand-outs of real partitions that went with their member, or with its right to commit.
+//!
+//! Nothing is charged by that alone; see [`judge_loss`].
+
+use crate::model::{MemberId, Now, TopicPartition};
+use crate::retry::verdict::{LastOut, Loss, LossVerdict, judge_loss};
+use crate::retry::watch::{Asked, Fetching, Lost, OutRecord, Phase, Suspect, Watch};
+use crate::retry::{Disposition, Evidence};
+
+impl Watch {
+    /// E7: whatever a member had open is lost, once what it had is handed out anew.
+    pub(in crate::retry) fn on_member_gone(&mut self, now: Now, member: &MemberId) {
+        let held = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
+        let held: Vec<TopicPartition> = held.map(|(partition, _)| partition.clone()).collect();
+        let lost: Vec<Option<Lost>> =
+            held.iter().map(|of| self.lost(of, Evidence::MemberLost)).collect();
+        self.members.remove(member);
+        for (partition, lost) in held.iter().zip(lost) {
+            let Some(window) = self.windows.get_mut(partition) else { continue };
+            window.lost = lost.or(window.lost);
+            window.holder = None;
+            self.changed(now, partition);
+        }
+    }
+
+    /// E8: what the commit would have covered is handed out again, to whoever comes next.
+    pub(in crate::retry) fn on_commit_refused(
+        &mut self,
+        now: Now,
+        member: &MemberId,
+        of: &TopicPartition,
+    ) {
+        let lost = self.lost(of, Evidence::CommitRefused);
+        let Some(window) = self.windows.get_mut(of) else { return };
+        if window.is_held_by(member) {
+            window.lost = lost.or(window.lost);
+            self.keep(now, of);
+        }
+    }
+
+    fn lost(&self, of: &TopicPartition, evidence: Evidence) -> Option<Lost> {
+        let window = self.windows.get(of).filter(|window| window.is_open())?;
+        let out = self.out_in(of, window);
+        Some(Lost { first: window.first_open(), end: window.end, out, evidence })
+    }
+
+    /// A partition is held anew: if that begins at or below what was lost, the loss counts.
+    pub(in crate::retry) fn count_loss(&mut self, now: Now, by: &Fetching, ask: &Asked) {
+        let Some(window) = self.windows.get_mut(&ask.partition) else { return };
+        let Some(lost) = window.lost.take() else { return };
+        let first = window.committed.map_or(lost.first, |committed| committed.max(lost.first));
+        if first >= lost.end || ask.offset > first {
+            return;
+        }
+        let was_narrow = window.is_narrow(&self.rules);
+        let verdict = judge_loss(Loss {
+            was_narrow,
+            out: lost
+                .out
+                .map(|out| LastOut { alone: out.alone, again: window.last == Some(out.offset) }),
+        });
+        if window.losses == 0 {
+            window.suspects_end = lost.end;
+        } else if !was_narrow {
+            window.suspects_end = window.suspects_end.min(lost.end);
+        }
+        window.losses = window.losses.saturating_add(1);
+        window.lost_at = now.mono;
+        let disposition = match lost.evidence {
+            Evidence::CommitRefused => Disposition::CommitFailed,
+            _ => Disposition::Crashed,
+        };
+        let cause = (disposition, lost.evidence);
+        if let Some(OutRecord { offset, .. }) = lost.out {
+            match verdict {
+                LossVerdict::Nothing => {}
+                LossVerdict::Charge => {
+                    self.charge(now, &ask.partition, offset, cause, 1, by.has_lane);
+                }
+                LossVerdict::Doubt => self.doubt(&ask.partition, offset),
+                LossVerdict::ChargeLast => {
+                    let is_first = self.reconsume_times(&ask.partition, offset) == 0;
+                    let times = if is_first { 2 } else { 1 };
+                    self.charge(now, &ask.partition, offset, cause, times, by.has_lane);
+                }
+            }
+        }
+        self.changed(now, &ask.partition);
+    }
+
+    /// The last one handed out is the suspect, and more patience than anywhere will tell.
+    fn doubt(&mut self, of: &TopicPartition, offset: i64) {
+        let doublings = self.windows.values().map(|window| window.doublings).max().unwrap_or(0);
+        if let Some(window) = self.windows.get_mut(of) {
+            window.last = Some(offset);
+            window.doublings = doublings.saturating_add(1);
+        }
+    }
+
+    /// Failures of a record, charged so far.
+    pub(in crate::retry) fn reconsume_times(&self, of: &TopicPartition, offset: i64) -> u32 {
+        let suspect = self.windows.get(of).and_then(|window| window.suspects.get(&offset));
+        suspect.map_or(0, |suspect| suspect.reconsume_times)
+    }
+
+    /// Charges a record: it is held and served alone again, or at its end here.
+    pub(in crate::retry) fn charge(
+        &mut self,
+        now: Now,
+        of: &TopicPartition,
+        offset: i64,
+        (disposition, evidence): (Disposition, Evidence),
+        times: u32,
+        has_lane: bool,
+    ) {
+        let (limit, interval_ms) = (self.rules.limit(), self.rules.interval_ms);
+        let Some(window) = self.windows.get_mut(of) else { return };
+        let suspect = window.suspects.entry(offset).or_insert_with(Suspect::new);
+        for charged in 1..=times {
+            let is_last = charged == times;
+            if suspect.reconsume_times >= limit || (has_lane && is_last) {
+                suspect.phase = Phase::Ending { disposition, evidence };
+                return self.changed(now, of);
+            }
+            suspect.failed(now.wall, disposition);
+        }
+        // Going back has been held already.
+        if disposition == Disposition::SeekBack {
+            suspect.phase = Phase::Ready;
+        } else {
+            suspect.hold(now, interval_ms, None);
+        }
+        self.changed(now, of);
+    }
+}

@@ -1,0 +1,30 @@
+//! By which numbers a group's consumers are judged.
+
+/// The longest patience with a member in single file, however often it doubled.
+pub(in crate::retry) const PATIENCE_MS_MAX: u64 = 30_000;
+
+/// What the watch needs of a group's policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Retries before the dead letters.
+    pub max_reconsume_times: u32,
+    /// Lost hand-outs of a window from which on its records go one by one.
+    pub crash_limit: u32,
+    /// How long such a record is waited for.
+    pub narrow_patience_ms: u64,
+    /// Retries in place before the dead letters where failures are only inferred; 0: going back
+    /// is never a failure.
+    pub seek_back_limit: u32,
+    /// How long a partition is held between two deliveries in place.
+    pub interval_ms: u64,
+}
+
+impl Rules {
+    /// Retries in place: fewer than an application makes by itself before it gives up and commits.
+    pub(in crate::retry) fn limit(&self) -> u32 {
+        match self.seek_back_limit {
+            0 => self.max_reconsume_times,
+            limit => self.max_reconsume_times.min(limit),
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! A consumer application as Java's client makes them: it fetches ahead, hands batches to a handler
+//! and commits in its own way. And the broker it fetches from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::{MonoMs, Now, TopicPartition, WallMs};
+use crate::retry::watch::{Asked, Fetching, Handed, Output, Plan, Seen, Serve, Settling, Watch};
+use crate::retry::watch::{Rules, WindowRecord};
+
+/// What a client lets a broker wait.
+pub(super) const WAIT_MS: u64 = 500;
+
+pub(super) fn of(partition: i32) -> TopicPartition {
+    TopicPartition { topic: "orders".into(), partition }
+}
+
+/// When an application commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Commits {
+    PerRecord,
+    PerBatch,
+    Every(u64),
+    Never,
+}
+
+/// What its handler does with a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Did {
+    /// It is done, after so many milliseconds.
+    Well(u64),
+    /// It throws: every partition with unprocessed records is sought back.
+    Throw,
+    /// The process dies, so many milliseconds after it was given the record.
+    Die(u64),
+}
+
+/// The brokers, and what is here.
+pub(super) struct World {
+    pub(super) watch: Watch,
+    pub(super) at: u64,
+    pub(super) ends: BTreeMap<TopicPartition, i64>,
+    pub(super) committed: BTreeMap<TopicPartition, i64>,
+    pub(super) dead: Vec<Settling>,
+    pub(super) kept: BTreeMap<TopicPartition, WindowRecord>,
+    /// Every answer that was not as if nobody watched.
+    pub(super) touched: usize,
+    pub(super) deliveries: BTreeMap<(TopicPartition, i64), usize>,
+    rules: Rules,
+    apps: u64,
+}
+
+/// One process of the application.
+pub(super) struct App {
+    pub(super) by: Fetching,
+    pub(super) positions: BTreeMap<TopicPartition, i64>,
+    fetched: Vec<(TopicPartition, i64)>,
+    commits: Commits,
+    committed_at: u64,
+    done: BTreeMap<TopicPartition, i64>,
+}
+
+impl World {
+    pub(super) fn new(rules: Rules, partitions: i32, records: i64) -> Self {
+        Self {
+            watch: Watch::new(rules),
+            at: 1_000,
+            ends: (0..partitions).map(|partition| (of(partition), records)).collect(),
+            committed: BTreeMap::new(),
+            dead: Vec::new(),
+            kept: BTreeMap::new(),
+            touched: 0,
+            deliveries: BTreeMap::new(),
+            rules,
+            apps: 0,
+        }
+    }
+
+    pub(super) fn now(&self) -> Now {
+        Now { wall: WallMs(i64::try_from(self.at).unwrap()), mono: MonoMs(self.at) }
+    }
+
+    /// A process that is given every partition, each from the committed offset.
+    pub(super) fn start(&mut self, commits: Commits) -> App {
+        let partitions: Vec<i32> = self.ends.keys().map(|known| known.partition).collect();
+        self.start_with(commits, &partitions)
+    }
+
+    pub(super) fn start_with(&mut self, commits: Commits, partitions: &[i32]) -> App {
+        self.apps += 1;
+        let member: crate::model::MemberId = format!("m{}", self.apps).as_str().into();
+        let epoch = i32::try_from(self.apps).unwrap();
+        let assigned = Seen::Assigned { member: member.clone(), epoch };
+        let now = self.now();
+        self.watch.handle(now, assigned);
+        for (partition, offset) in &self.committed {
+            let partition = partition.clone();
+            let read = Seen::Committed { member: None, partition, offset: *offset };
+            self.watch.handle(now, read);
+        }
+        let by = Fetching { member, conn: self.apps, max_wait_ms: WAIT_MS, has_lane: false };
+        let from = |p: &i32| (of(*p), self.committed.get(&of(*p)).copied().unwrap_or(0));
+        App {
+            by,
+            positions: partitions.iter().map(from).collect(),
+            fetched: Vec::new(),
+            commits,
+            committed_at: self.at,
+            done: BTreeMap::new(),
+        }
+    }
+
+    /// Its session is over.
+    pub(super) fn lose(&mut self, app: &App) {
+        let now = self.now();
+        self.watch.handle(now, Seen::Lost { member: app.by.member.clone() });
+        self.drain();
+    }
+
+    /// The sidecar is killed and starts anew with what it has journalled.
+    pub(super) fn restart(&mut self) {
+        self.watch = Watch::new(self.rules);
+        let now = self.now();
+        for (partition, window) in self.kept.clone() {
+            self.watch.restore(now, partition, window);
+        }
+    }
+
+    pub(super) fn commit(&mut self, app: &App, partition: &TopicPartition, offset: i64) {
+        self.committed.insert(partition.clone(), offset);
+        let (member, partition) = (Some(app.by.member.clone()), partition.clone());
+        let now = self.now();
+        self.watch.handle(now, Seen::Committed { member, partition, offset });
+        self.drain();
+    }
+
+    /// One Fetch; what it brings. Time goes on when there is nothing to bring.
+    pub(super) fn fetch(&mut self, app: &App, only: Option<&BTreeSet<TopicPartition>>) -> Brought {
+        let asked: Vec<Asked> = app
+            .positions
+            .iter()
+            .filter(|(partition, _)| only.is_none_or(|only| only.contains(partition)))
+            .map(|(partition, offset)| Asked { partition: partition.clone(), offset: *offset })
+            .collect();
+        loop {
+            let now = self.now();
+            let plan = self.watch.asked(now, &app.by, &asked);
+            self.drain();
+            let settling = plan.serve.iter().find_map(|serve| match serve {
+                Serve::Settle(settling) => Some((**settling).clone()),
+                _ => None,
+            });
+            let Some(settling) = settling else { return self.bring(app, &asked, plan) };
+            let (partition, offset) = (settling.partition.clone(), settling.offset);
+            self.dead.push(settling);
+            self.watch.settled(now, &partition, offset);
+            self.drain();
+        }
+    }
+
+    fn bring(&mut self, app: &App, asked: &[Asked], plan: Plan) -> Brought {
+        let mut brought = Brought { records: Vec::new(), ends: Vec::new(), until: plan.until };
+        for (ask, serve) in asked.iter().zip(plan.serve) {
+            let all = ask.offset..self.ends[&ask.partition].min(ask.offset + 500);
+            self.touched += usize::from(serve != Serve::Open);
+            let (offsets, end): (Vec<i64>, i64) = match serve {
+                Serve::Open => (all.clone().collect(), all.end),
+                Serve::Without(cut) => {
+                    (all.clone().filter(|o| !cut.contains(o)).collect(), all.end)
+                }
+                Serve::Nothing => (Vec::new(), ask.offset),
+                Serve::Alone { without } => {
+                    let first = all.clone().find(|offset| !without.contains(offset));
+                    (first.into_iter().collect(), first.map_or(all.end, |offset| offset + 1))
+                }
+                Serve::Settle(_) => unreachable!("settled before"),
+            };
+            if end > ask.offset {
+                let (partition, from) = (ask.partition.clone(), ask.offset);
+                let now = self.now();
+                self.watch.handed(now, &app.by, &[Handed { partition, from, end }]);
+                brought.ends.push((ask.partition.clone(), end));
+            }
+            for offset in offsets {
+                *self.deliveries.entry((ask.partition.clone(), offset)).or_default() += 1;
+                brought.records.push((ask.partition.clone(), offset));
+            }
+        }
+        self.drain();
+        brought
+    }
+
+    pub(super) fn drain(&mut self) {
+        while let Some(output) = self.watch.poll_output() {
+            if let Output::Window { partition, window } = output {
+                match window {
+                    Some(window) => self.kept.insert(partition, window),
+                    None => self.kept.remove(&partition),
+                };
+            }
+        }
+    }
+
+    pub(super) fn pass(&mut self, ms: u64) {
+        self.at += ms;
+        let now = self.now();
+        self.watch.handle_timeout(now);
+        self.drain();
+    }
+
+    pub(super) fn is_all_committed(&self) -> bool {
+        self.ends.iter().all(|(partition, end)| self.committed.get(partition) == Some(end))
+    }
+
+    /// Failures charged to records that are no dead letters.
+    pub(super) fn charged(&self) -> Vec<(i32, i64, u32)> {
+        let suspects = self.kept.iter().flat_map(|(partition, window)| {
+            window.suspects.iter().map(|s| (partition.partition, s.offset, s.reconsume_times))
+        });
+        suspects.filter(|(_, _, times)| *times > 0).collect()
+    }
+}
+
+pub(super) struct Brought {
+    pub(super) records: Vec<(TopicPartition, i64)>,
+    ends: Vec<(TopicPartition, i64)>,
+    until: Option<MonoMs>,
+}
+
+impl App {
+    /// Fetches what is not fetched yet, at once or after a wait.
+    fn ahead(&mut self, world: &mut World, waits: bool) {
+        let here: BTreeSet<&TopicPartition> = self.fetched.iter().map(|(p, _)| p).collect();
+        let only = self.positions.keys().filter(|p| !here.contains(p)).cloned().collect();
+        let brought = world.fetch(self, Some(&only));
+        if brought.ends.is_empty() && waits {
+            let until = brought.until.map_or(WAIT_MS, |until| until.0.saturating_sub(world.at));
+            world.pass(until.clamp(1, WAIT_MS));
+        }
+        for (partition, end) in brought.ends {
+            self.positions.insert(partition, end);
+        }
+        self.fetched.extend(brought.records);
+    }
+
+    /// One poll and its batch; false: the process has died.
+    pub(super) fn poll(
+        &mut self,
+        world: &mut World,
+        mut handler: impl FnMut(&TopicPartition, i64) -> Did,
+    ) -> bool {
+        if self.fetched.is_empty() {
+            self.ahead(world, true);
+        }
+        let batch = std::mem::take(&mut self.fetched);
+        self.ahead(world, false);
+        for (n, (partition, offset)) in batch.iter().enumerate() {
+            match handler(partition, *offset) {
+                Did::Well(ms) => {
+                    world.pass(ms);
+                    self.done.insert(partition.clone(), offset + 1);
+                    if self.commits == Commits::PerRecord {
+                        self.commit(world);
+                    }
+                    self.commit_in_time(world);
+                }
+                Did::Die(ms) => {
+                    // What is handed out meanwhile is out when it dies.
+                    let died = world.at + ms;
+                    while world.at < died {
+                        self.ahead(world, false);
+                        let step = (died - world.at).min(100);
+                        world.pass(step);
+                        self.commit_in_time(world);
+                    }
+                    return false;
+                }
+                Did::Throw => {
+                    if self.commits != Commits::Never {
+                        self.commit(world);
+                    }
+                    for (partition, offset) in batch.iter().skip(n).rev() {
+                        self.positions.insert(partition.clone(), *offset);
+                        self.fetched.retain(|(fetched, _)| fetched != partition);
+                    }
+                    return true;
+                }
+            }
+        }
+        // A client that is told of a later position without a record commits it as well.
+        for (partition, position) in &self.positions {
+            if !self.fetched.iter().any(|(fetched, _)| fetched == partition) {
+                self.done.insert(partition.clone(), *position);
+            }
+        }
+        if self.commits == Commits::PerBatch || self.commits == Commits::PerRecord {
+            self.commit(world);
+        }
+        self.commit_in_time(world);
+        true
+    }
+
+    fn commit_in_time(&mut self, world: &mut World) {
+        if let Commits::Every(ms) = self.commits
+            && world.at >= self.committed_at + ms
+        {
+            self.commit(world);
+        }
+    }
+
+    fn commit(&mut self, world: &mut World) {
+        self.committed_at = world.at;
+        for (partition, offset) in std::mem::take(&mut self.done) {
+            if world.committed.get(&partition) != Some(&offset) {
+                world.commit(self, &partition, offset);
+            }
+        }
+    }
+}

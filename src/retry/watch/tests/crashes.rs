@@ -1,0 +1,110 @@
+//! E7 and single file: a record that kills its process is found among the others.
+
+use super::RULES;
+use super::app::{App, Commits, Did, World, of};
+use crate::retry::Disposition;
+
+/// The poison.
+const POISON: (i32, i64) = (3, 57);
+/// Dead after as many restarts at most.
+const RESTARTS_MAX: u32 = RULES.crash_limit + RULES.seek_back_limit + 4;
+
+/// Runs the application, started anew whenever it dies, until all is committed; how often it died.
+fn run(world: &mut World, commits: Commits, kills_after_ms: u64, both_die: bool) -> u32 {
+    let mut deaths = 0;
+    let mut app: App = world.start(commits);
+    for _ in 0..200_000 {
+        let lives = app.poll(world, |partition, offset| {
+            if (partition.partition, offset) == POISON {
+                Did::Die(kills_after_ms)
+            } else {
+                Did::Well(1)
+            }
+        });
+        if !lives {
+            deaths += 1;
+            if both_die {
+                world.restart();
+            } else {
+                world.lose(&app);
+            }
+            world.pass(3_000);
+            app = world.start(commits);
+        }
+        if world.is_all_committed() || deaths > 3 * RESTARTS_MAX {
+            return deaths;
+        }
+    }
+    panic!("it never ends; committed {:?}, dead {:?}", world.committed, world.dead);
+}
+
+fn judge(commits: Commits, kills_after_ms: u64, both_die: bool) {
+    let what = format!("{commits:?}, killed after {kills_after_ms} ms, both: {both_die}");
+    let mut world = World::new(RULES, 10, 50);
+    world.ends.insert(of(POISON.0), 100);
+    let deaths = run(&mut world, commits, kills_after_ms, both_die);
+    assert!(deaths <= RESTARTS_MAX, "{what}: {deaths} restarts");
+    let dead: Vec<(i32, i64)> =
+        world.dead.iter().map(|dead| (dead.partition.partition, dead.offset)).collect();
+    assert_eq!(dead, [POISON], "{what}");
+    assert_eq!(world.dead[0].disposition, Disposition::Crashed, "{what}");
+    assert_eq!(world.charged(), [], "{what}: bystanders are not charged");
+}
+
+#[test]
+fn a_record_that_kills_its_process_at_once_ends_in_the_dead_letters() {
+    for commits in [Commits::PerRecord, Commits::PerBatch, Commits::Every(5_000)] {
+        judge(commits, 0, false);
+    }
+}
+
+#[test]
+fn one_that_kills_three_seconds_later_does_too() {
+    for commits in [Commits::PerRecord, Commits::PerBatch, Commits::Every(5_000)] {
+        judge(commits, 3_000, false);
+    }
+}
+
+#[test]
+fn and_when_the_sidecar_dies_with_it() {
+    for commits in [Commits::PerRecord, Commits::PerBatch, Commits::Every(5_000)] {
+        judge(commits, 1_500, true);
+    }
+}
+
+#[test]
+fn below_the_limit_lost_hand_outs_come_again_as_they_would() {
+    let mut world = World::new(RULES, 2, 100);
+    for _ in 1..RULES.crash_limit {
+        let mut app = world.start(Commits::PerRecord);
+        assert!(!app.poll(&mut world, |_, offset| {
+            if offset == 7 { Did::Die(0) } else { Did::Well(1) }
+        }));
+        world.lose(&app);
+    }
+    assert_eq!(world.touched, 0, "as if nobody watched");
+    let mut app = world.start(Commits::PerRecord);
+    while !world.is_all_committed() {
+        assert!(app.poll(&mut world, |_, _| Did::Well(1)));
+    }
+    assert_eq!(world.dead, []);
+    assert_eq!(world.kept, std::collections::BTreeMap::new(), "nothing is remembered");
+}
+
+#[test]
+fn whoever_commits_past_the_lost_window_flows_again() {
+    let mut world = World::new(RULES, 1, 20);
+    for _ in 0..RULES.crash_limit {
+        let mut app = world.start(Commits::PerRecord);
+        assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
+        world.lose(&app);
+    }
+    world.ends.insert(of(0), 500);
+    let mut app = world.start(Commits::PerRecord);
+    while !world.is_all_committed() {
+        assert!(app.poll(&mut world, |_, _| Did::Well(1)));
+    }
+    let one_by_one = world.touched;
+    assert!((20..=80).contains(&one_by_one), "only the lost ones go one by one: {one_by_one}");
+    assert_eq!((world.dead.len(), world.charged()), (0, vec![]));
+}

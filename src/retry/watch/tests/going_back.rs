@@ -1,0 +1,113 @@
+//! E5: a consumer that throws and seeks back, as Spring's error handler does.
+
+use std::collections::BTreeMap;
+
+use super::RULES;
+use super::app::{Commits, Did, World, of};
+use crate::retry::Disposition;
+use crate::retry::watch::Rules;
+
+/// Runs until all is committed, with a handler that throws on these records until it has been
+/// given them so often.
+fn run(world: &mut World, failing: &BTreeMap<(i32, i64), usize>) {
+    let mut app = world.start(Commits::PerBatch);
+    for _ in 0..10_000 {
+        if world.is_all_committed() {
+            return;
+        }
+        let given = world.deliveries.clone();
+        let _alive = app.poll(world, |partition, offset| {
+            let times = given.get(&(partition.clone(), offset)).copied().unwrap_or(0);
+            match failing.get(&(partition.partition, offset)) {
+                Some(until) if times <= *until => Did::Throw,
+                _ => Did::Well(1),
+            }
+        });
+    }
+    panic!("it never ends; committed {:?}", world.committed);
+}
+
+#[test]
+fn a_record_that_is_sought_again_and_again_is_a_dead_letter_and_nothing_else_is_charged() {
+    let mut world = World::new(RULES, 10, 30);
+    run(&mut world, &BTreeMap::from([((3, 7), 1_000)]));
+    let dead: Vec<(i32, i64)> =
+        world.dead.iter().map(|dead| (dead.partition.partition, dead.offset)).collect();
+    assert_eq!(dead, [(3, 7)]);
+    assert_eq!(world.dead[0].disposition, Disposition::SeekBack);
+    assert_eq!(world.dead[0].reconsume_times, RULES.seek_back_limit);
+    // One unproven return more where others were sought back too.
+    let deliveries = world.deliveries[&(of(3), 7)];
+    let most = usize::try_from(RULES.seek_back_limit).unwrap() + 2;
+    assert!(deliveries <= most, "{deliveries} deliveries");
+    assert_eq!(world.charged(), []);
+}
+
+#[test]
+fn two_failing_records_take_turns() {
+    let mut world = World::new(RULES, 4, 30);
+    run(&mut world, &BTreeMap::from([((1, 5), 1_000), ((2, 9), 1_000)]));
+    let mut dead: Vec<(i32, i64)> =
+        world.dead.iter().map(|dead| (dead.partition.partition, dead.offset)).collect();
+    dead.sort_unstable();
+    assert_eq!(dead, [(1, 5), (2, 9)]);
+    assert_eq!(world.charged(), []);
+}
+
+#[test]
+fn one_that_succeeds_in_time_is_forgotten() {
+    let mut world = World::new(RULES, 3, 30);
+    run(&mut world, &BTreeMap::from([((1, 5), 3)]));
+    assert_eq!(world.dead, []);
+    assert_eq!(world.charged(), []);
+    world.pass(5_000);
+    assert_eq!(world.kept, BTreeMap::new());
+}
+
+#[test]
+fn between_two_deliveries_lies_the_interval() {
+    let mut world = World::new(Rules { interval_ms: 700, ..RULES }, 1, 3);
+    let mut app = world.start(Commits::PerRecord);
+    let mut given = Vec::new();
+    while given.len() < 5 {
+        let at = world.at;
+        app.poll(&mut world, |_, offset| {
+            if offset == 1 {
+                given.push(at);
+                Did::Throw
+            } else {
+                Did::Well(1)
+            }
+        });
+    }
+    for pair in given.windows(2) {
+        assert!(pair[1] - pair[0] >= 700, "{given:?}");
+    }
+}
+
+#[test]
+fn a_restart_of_the_sidecar_keeps_the_count() {
+    let mut world = World::new(RULES, 1, 3);
+    let mut app = world.start(Commits::PerRecord);
+    for _ in 0..200 {
+        app.poll(&mut world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
+        if world.charged() == [(0, 1, 3)] {
+            break;
+        }
+    }
+    assert_eq!(world.charged(), [(0, 1, 3)]);
+    world.restart();
+    let mut app = world.start(Commits::PerRecord);
+    while world.dead.is_empty() {
+        app.poll(&mut world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
+    }
+    assert_eq!(world.dead[0].reconsume_times, RULES.seek_back_limit);
+    assert_eq!(world.dead[0].history.len(), 7);
+}
+
+#[test]
+fn with_a_limit_of_zero_going_back_is_never_a_failure() {
+    let mut world = World::new(Rules { seek_back_limit: 0, ..RULES }, 2, 30);
+    run(&mut world, &BTreeMap::from([((1, 5), 40)]));
+    assert_eq!((world.dead.len(), world.touched), (0, 0));
+}

@@ -1,0 +1,39 @@
+//! What is journalled: enough for a restart, and little.
+
+use super::RULES;
+use super::app::{Commits, Did, World, of};
+use crate::retry::watch::WindowRecord;
+
+#[test]
+fn a_consumer_that_flows_is_journalled_once_a_second() {
+    let mut world = World::new(RULES, 1, 100_000);
+    let mut app = world.start(Commits::PerBatch);
+    let (mut told, mut known) = (0, None);
+    let began = world.at;
+    while world.at < began + 10_000 {
+        app.poll(&mut world, |_, _| Did::Well(1));
+        let kept: Option<WindowRecord> = world.kept.get(&of(0)).cloned();
+        told += usize::from(kept != known);
+        known = kept;
+    }
+    assert!((9..=12).contains(&told), "{told} windows in 10 s");
+}
+
+#[test]
+fn what_was_cut_stays_cut_after_a_restart_until_a_commit_passes_it() {
+    let mut world = World::new(RULES, 1, 10);
+    let mut app = world.start(Commits::Never);
+    world.commit(&app, &of(0), 0);
+    while world.dead.is_empty() {
+        app.poll(&mut world, |_, offset| if offset == 4 { Did::Throw } else { Did::Well(1) });
+    }
+    world.restart();
+    let before = world.deliveries[&(of(0), 4)];
+    let mut app = world.start(Commits::PerBatch);
+    while !world.is_all_committed() {
+        app.poll(&mut world, |_, _| Did::Well(1));
+    }
+    assert_eq!(world.deliveries[&(of(0), 4)], before, "not handed out again");
+    world.pass(2_000);
+    assert!(world.kept.is_empty(), "{:?}", world.kept);
+}

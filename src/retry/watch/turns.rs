@@ -1,0 +1,246 @@
+//! Who is served what: everything, nothing, or one record at a time.
+
+use crate::model::{MemberId, MonoMs, Now, TopicPartition};
+use crate::retry::watch::{
+    Asked, Fetching, Handed, Out, OutRecord, Phase, Plan, Return, Rules, Serve, Settling, Turn,
+    Watch, Window,
+};
+
+impl Watch {
+    /// How a member's Fetch is answered where something is suspected.
+    pub(in crate::retry) fn plan(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
+        let free_at = self.turn(now, by, asked);
+        let is_single = self.has_turn(&by.member) || self.is_single(&by.member);
+        let mut untils: Vec<MonoMs> = free_at.into_iter().collect();
+        let mut serve = Vec::with_capacity(asked.len());
+        for ask in asked {
+            let Some(window) = self.windows.get(&ask.partition) else {
+                serve.push(Serve::Open);
+                continue;
+            };
+            if let Some(settling) = self.settling(now, by, ask, window) {
+                serve.push(Serve::Settle(Box::new(settling)));
+                continue;
+            }
+            let held = window.held_until(ask.offset);
+            untils.extend(held.map(|(_, until)| until));
+            let without: Vec<i64> = window.skipped.range(ask.offset..).copied().collect();
+            serve.push(if is_single {
+                if self.is_turn_of(&by.member, &ask.partition) {
+                    Serve::Alone { without }
+                } else {
+                    Serve::Nothing
+                }
+            } else {
+                match held {
+                    Some((offset, _)) if offset == ask.offset => Serve::Nothing,
+                    Some(_) => Serve::Alone { without },
+                    None if without.is_empty() => Serve::Open,
+                    None => Serve::Without(without),
+                }
+            });
+        }
+        Plan { serve, until: untils.into_iter().min() }
+    }
+
+    /// Lets the turn go on where it is over, and gives it to the next; when to look again.
+    fn turn(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Option<MonoMs> {
+        let member = &by.member;
+        self.end_turn(now, member);
+        if let Some(turn) = self.members.get(member).and_then(|known| known.turn.as_ref()) {
+            return Some(turn.until);
+        }
+        if !self.is_single(member) {
+            return None;
+        }
+        if let Some(drained) = self.drained_at(now, member) {
+            return Some(drained);
+        }
+        let patience_ms = self.patience_ms(member);
+        let partition = self.next_turn(member, asked)?;
+        let window = self.windows.get_mut(&partition)?;
+        window.turned_at = now.mono;
+        let until = now.mono.plus(patience_ms);
+        let is_asked = asked.iter().any(|ask| ask.partition == partition);
+        let known = self.members.entry(member.clone()).or_default();
+        known.turn = Some(Turn { partition, out: None, until });
+        if !is_asked {
+            self.push(super::Output::Wake);
+        }
+        Some(until)
+    }
+
+    /// Ends a turn whose record is settled, or was waited for long enough.
+    fn end_turn(&mut self, now: Now, member: &MemberId) {
+        let known = self.members.get(member).and_then(|known| known.turn.clone());
+        let Some(turn) = known else { return };
+        let Some(window) = self.windows.get_mut(&turn.partition) else { return };
+        let is_over = match turn.out {
+            _ if !window.is_held_by(member) => true,
+            None => now.mono >= turn.until,
+            Some(out) => {
+                let is_settled = window.committed.is_some_and(|c| c > out.offset)
+                    || window.skipped.contains(&out.offset);
+                let is_resting = !is_settled && now.mono >= turn.until;
+                if is_resting
+                    && let Some(suspect) = window.suspects.get_mut(&out.offset)
+                    && matches!(suspect.phase, Phase::Alone(_))
+                {
+                    suspect.phase = Phase::Resting;
+                }
+                is_settled || is_resting
+            }
+        };
+        if is_over {
+            if let Some(known) = self.members.get_mut(member) {
+                known.turn = None;
+            }
+            self.changed(now, &turn.partition);
+        }
+    }
+
+    /// When nothing is out at a member any more, as far as patience tells; `None`: now.
+    fn drained_at(&self, now: Now, member: &MemberId) -> Option<MonoMs> {
+        let open =
+            self.windows.values().filter(|window| window.is_held_by(member) && window.is_open());
+        let patience_ms = self.patience_ms(member);
+        let patient = open.map(|window| window.handed_at.plus(patience_ms));
+        patient.max().filter(|at| *at > now.mono)
+    }
+
+    /// Suspects first, then windows that lost most long ago, then whoever waited longest.
+    fn next_turn(&self, member: &MemberId, asked: &[Asked]) -> Option<TopicPartition> {
+        let of_member = || self.windows.iter().filter(|(_, window)| window.is_held_by(member));
+        let ready = of_member().find(|(_, window)| window.is_ready());
+        if let Some((partition, _)) = ready {
+            return Some(partition.clone());
+        }
+        let is_free = |window: &Window| window.held_until(window.end).is_none();
+        let is_asked = |partition: &TopicPartition| asked.iter().any(|a| a.partition == *partition);
+        let narrow =
+            of_member().filter(|(_, window)| window.is_narrow(&self.rules) && is_free(window));
+        let fresh = of_member().filter(|(partition, window)| {
+            is_asked(partition) && is_free(window) && !window.goes_singly(&self.rules)
+        });
+        // In turn: one suspect window, one other partition.
+        let next = |(partition, window): &(&TopicPartition, &Window)| {
+            (window.turned_at, window.lost_at, (*partition).clone())
+        };
+        narrow.chain(fresh).min_by_key(next).map(|(partition, _)| partition.clone())
+    }
+
+    /// One record at a time for this member.
+    fn is_single(&self, member: &MemberId) -> bool {
+        self.troubled.iter().filter_map(|partition| self.windows.get(partition)).any(|window| {
+            window.is_held_by(member) && (window.is_ready() || window.goes_singly(&self.rules))
+        })
+    }
+
+    fn has_turn(&self, member: &MemberId) -> bool {
+        self.members.get(member).is_some_and(|known| known.turn.is_some())
+    }
+
+    fn is_turn_of(&self, member: &MemberId, partition: &TopicPartition) -> bool {
+        let turn = self.members.get(member).and_then(|known| known.turn.as_ref());
+        turn.is_some_and(|turn| turn.partition == *partition && turn.out.is_none())
+    }
+
+    /// The record whose turn it is has left.
+    pub(in crate::retry) fn on_turn_handed(
+        &mut self,
+        now: Now,
+        by: &Fetching,
+        left: &Handed,
+        before: i64,
+    ) {
+        let patience_ms = self.patience_ms(&by.member);
+        let Some(window) = self.windows.get_mut(&left.partition) else { return };
+        let offset = left.end.saturating_sub(1);
+        let Some(known) = self.members.get_mut(&by.member) else { return };
+        let is_it = |turn: &&mut Turn| turn.partition == left.partition && turn.out.is_none();
+        let Some(turn) = known.turn.as_mut().filter(is_it) else {
+            known.last = None;
+            return;
+        };
+        let out = Out { offset, before };
+        known.last = Some((left.partition.clone(), out));
+        turn.out = Some(out);
+        turn.until = now.mono.plus(patience_ms);
+        if let Some(suspect) = window.suspects.get_mut(&offset) {
+            let seen = Return { handed: now.mono, beyond: false, silent: false, back: None };
+            suspect.phase = Phase::Alone(seen);
+            suspect.due = None;
+        }
+    }
+
+    /// The record its member was given last, if it is of this partition and outstanding.
+    pub(in crate::retry) fn out_in(
+        &self,
+        partition: &TopicPartition,
+        window: &Window,
+    ) -> Option<OutRecord> {
+        let member = &window.holder.as_ref()?.member;
+        let (of, out) = self.members.get(member)?.last.as_ref()?;
+        if of != partition || window.first_open() > out.offset || window.end <= out.offset {
+            return None;
+        }
+        let mut others = self.windows.iter().filter(|(other, _)| *other != partition);
+        let others_open = others.any(|(_, other)| other.is_held_by(member) && other.is_open());
+        let alone = window.first_open() >= out.before && !others_open;
+        Some(OutRecord { offset: out.offset, alone })
+    }
+
+    /// How long a record that is out alone at this member is waited for.
+    pub(in crate::retry) fn patience_ms(&self, member: &MemberId) -> u64 {
+        let held = self.windows.values().filter(|window| window.is_held_by(member));
+        let longest = held.map(|window| window.patience_ms(&self.rules)).max();
+        longest.unwrap_or(self.rules.narrow_patience_ms)
+    }
+
+    fn settling(&self, now: Now, by: &Fetching, ask: &Asked, window: &Window) -> Option<Settling> {
+        let mut suspects = window.suspects.range(ask.offset..);
+        let (offset, suspect, disposition, evidence) =
+            suspects.find_map(|(offset, suspect)| match suspect.phase {
+                Phase::Ending { disposition, evidence } => {
+                    Some((*offset, suspect, disposition, evidence))
+                }
+                _ => None,
+            })?;
+        let mut history = suspect.history.clone();
+        history.push((now.wall, disposition));
+        let mut after = window.record(None);
+        after.suspects.retain(|suspect| suspect.offset != offset);
+        after.skipped.push(offset);
+        after.skipped.sort_unstable();
+        Some(Settling {
+            partition: ask.partition.clone(),
+            offset,
+            reconsume_times: suspect.reconsume_times,
+            disposition,
+            evidence,
+            history,
+            is_retried: by.has_lane && suspect.reconsume_times < self.rules.max_reconsume_times,
+            window: after,
+        })
+    }
+}
+
+impl Window {
+    /// A suspect's hold at or above an offset, and when it ends.
+    fn held_until(&self, offset: i64) -> Option<(i64, MonoMs)> {
+        self.suspects.range(offset..).find_map(|(offset, suspect)| match suspect.phase {
+            Phase::Held { until, .. } => Some((*offset, until)),
+            _ => None,
+        })
+    }
+
+    /// A suspect that its member has still to come by waits for its turn.
+    fn is_ready(&self) -> bool {
+        self.suspects.range(self.end..).any(|(_, suspect)| suspect.phase == Phase::Ready)
+    }
+
+    /// The next record is one of those that go one by one.
+    fn goes_singly(&self, rules: &Rules) -> bool {
+        self.is_narrow(rules) && self.end < self.suspects_end
+    }
+}

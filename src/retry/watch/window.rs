@@ -1,0 +1,225 @@
+//! One partition of one group: what its member was handed and has not committed, and who is
+//! suspected in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::{MemberId, MonoMs, Now, WallMs};
+use crate::retry::watch::rules::{PATIENCE_MS_MAX, Rules};
+use crate::retry::watch::{OutRecord, SuspectRecord, WindowRecord};
+use crate::retry::{Disposition, Evidence};
+
+/// Failures a suspect lists.
+const HISTORY_KEPT: usize = 64;
+
+/// Whose hand-outs these are: a change of any part makes the next Fetch no evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::retry) struct Holder {
+    pub(in crate::retry) member: MemberId,
+    pub(in crate::retry) conn: u64,
+    pub(in crate::retry) epoch: i32,
+}
+
+/// A hand-out that went with its member; it counts when its first record is handed out anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::retry) struct Lost {
+    pub(in crate::retry) first: i64,
+    pub(in crate::retry) end: i64,
+    pub(in crate::retry) out: Option<OutRecord>,
+    pub(in crate::retry) evidence: Evidence,
+}
+
+/// How far the judgement of a suspect is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::retry) enum Phase {
+    /// Its partition is held.
+    Held { until: MonoMs, back: Option<Return> },
+    /// It is to be handed out alone.
+    Ready,
+    /// It is out, alone.
+    Alone(Return),
+    /// It was out for as long as patience lasts, and nothing came of it.
+    Resting,
+    /// Charged for the last time in place.
+    Ending { disposition: Disposition, evidence: Evidence },
+}
+
+/// A member asked again for what it was handed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::retry) struct WentBack {
+    /// The last time.
+    pub(in crate::retry) at: MonoMs,
+    /// To a record that was out alone since then.
+    pub(in crate::retry) alone_since: Option<MonoMs>,
+}
+
+/// What was seen since a suspect was handed out alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::retry) struct Return {
+    /// When it was.
+    pub(in crate::retry) handed: MonoMs,
+    /// Its partition was asked for beyond it.
+    pub(in crate::retry) beyond: bool,
+    /// Its partition was not asked for, for longer than a client that polls.
+    pub(in crate::retry) silent: bool,
+    /// When it was asked for again.
+    pub(in crate::retry) back: Option<MonoMs>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::retry) struct Suspect {
+    pub(in crate::retry) reconsume_times: u32,
+    pub(in crate::retry) history: Vec<(WallMs, Disposition)>,
+    pub(in crate::retry) phase: Phase,
+    pub(in crate::retry) due: Option<WallMs>,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::retry) struct Window {
+    /// As last seen.
+    pub(in crate::retry) committed: Option<i64>,
+    /// The last commit went back to it.
+    pub(in crate::retry) backward: Option<i64>,
+    /// Where its holder began.
+    pub(in crate::retry) from: i64,
+    /// Where its holder goes on.
+    pub(in crate::retry) end: i64,
+    pub(in crate::retry) holder: Option<Holder>,
+    pub(in crate::retry) asked_at: MonoMs,
+    pub(in crate::retry) handed_at: MonoMs,
+    /// Its holder went back in it.
+    pub(in crate::retry) went_back: Option<WentBack>,
+    pub(in crate::retry) lost: Option<Lost>,
+    pub(in crate::retry) losses: u32,
+    pub(in crate::retry) lost_at: MonoMs,
+    pub(in crate::retry) suspects_end: i64,
+    pub(in crate::retry) last: Option<i64>,
+    pub(in crate::retry) doublings: u32,
+    /// When it last had its turn.
+    pub(in crate::retry) turned_at: MonoMs,
+    pub(in crate::retry) suspects: BTreeMap<i64, Suspect>,
+    pub(in crate::retry) skipped: BTreeSet<i64>,
+    /// As journalled, and when.
+    pub(in crate::retry) kept: (WindowRecord, MonoMs),
+}
+
+impl Suspect {
+    pub(in crate::retry) fn new() -> Self {
+        Self { reconsume_times: 0, history: Vec::new(), phase: Phase::Ready, due: None }
+    }
+
+    /// Its partition is held from now on.
+    pub(in crate::retry) fn hold(&mut self, now: Now, interval_ms: u64, back: Option<Return>) {
+        self.phase = Phase::Held { until: now.mono.plus(interval_ms), back };
+        self.due = Some(now.wall.plus(interval_ms));
+    }
+
+    /// One failure more.
+    pub(in crate::retry) fn failed(&mut self, at: WallMs, disposition: Disposition) {
+        self.reconsume_times = self.reconsume_times.saturating_add(1);
+        if self.history.len() >= HISTORY_KEPT {
+            self.history.remove(0);
+        }
+        self.history.push((at, disposition));
+    }
+}
+
+impl Window {
+    /// As the journal remembers it; whatever was open is lost, if its first record is asked for.
+    pub(in crate::retry) fn restored(record: WindowRecord, now: Now) -> Self {
+        let mut window = Self {
+            committed: None,
+            from: record.from,
+            end: record.end,
+            losses: record.losses,
+            suspects_end: record.suspects_end,
+            last: record.last,
+            doublings: record.doublings,
+            skipped: record.skipped.iter().copied().collect(),
+            ..Self::default()
+        };
+        for known in &record.suspects {
+            let mut suspect = Suspect::new();
+            suspect.reconsume_times = known.reconsume_times;
+            suspect.history.clone_from(&known.history);
+            if let Some(due) = known.due.filter(|due| *due > now.wall) {
+                suspect.hold(now, due.since(now.wall), None);
+            }
+            window.suspects.insert(known.offset, suspect);
+        }
+        if record.from < record.end {
+            window.lost = Some(Lost {
+                first: record.from,
+                end: record.end,
+                out: record.out,
+                evidence: Evidence::MemberLost,
+            });
+        }
+        window.kept = (record, now.mono);
+        window
+    }
+
+    /// The first offset handed out and not acknowledged.
+    pub(in crate::retry) fn first_open(&self) -> i64 {
+        self.committed.map_or(self.from, |committed| committed.max(self.from))
+    }
+
+    /// Something handed out is not acknowledged.
+    pub(in crate::retry) fn is_open(&self) -> bool {
+        self.first_open() < self.end
+    }
+
+    /// So many hand-outs were lost that its records go one by one.
+    pub(in crate::retry) fn is_narrow(&self, rules: &Rules) -> bool {
+        self.losses >= rules.crash_limit && self.is_suspected()
+    }
+
+    /// A record of a lost hand-out is neither acknowledged nor settled.
+    pub(in crate::retry) fn is_suspected(&self) -> bool {
+        self.losses > 0 && self.committed.unwrap_or(self.from) < self.suspects_end
+    }
+
+    /// Its member may be answered otherwise than if nobody watched.
+    pub(in crate::retry) fn is_troubled(&self, rules: &Rules) -> bool {
+        !self.suspects.is_empty() || !self.skipped.is_empty() || self.is_narrow(rules)
+    }
+
+    /// How long a record of it that is out alone is waited for.
+    pub(in crate::retry) fn patience_ms(&self, rules: &Rules) -> u64 {
+        let factor = 1_u64.checked_shl(self.doublings).unwrap_or(u64::MAX);
+        let longest = PATIENCE_MS_MAX.max(rules.narrow_patience_ms);
+        rules.narrow_patience_ms.saturating_mul(factor).min(longest)
+    }
+
+    pub(in crate::retry) fn is_held_by(&self, member: &MemberId) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.member == *member)
+    }
+
+    /// Every record of the lost hand-outs is acknowledged or settled: it opens fully.
+    pub(in crate::retry) fn clear(&mut self) {
+        self.losses = 0;
+        self.suspects_end = 0;
+        self.last = None;
+        self.doublings = 0;
+    }
+
+    /// What is to be journalled of it.
+    pub(in crate::retry) fn record(&self, out: Option<OutRecord>) -> WindowRecord {
+        let suspects = self.suspects.iter().map(|(offset, suspect)| SuspectRecord {
+            offset: *offset,
+            reconsume_times: suspect.reconsume_times,
+            due: suspect.due,
+            history: suspect.history.clone(),
+        });
+        WindowRecord {
+            from: self.first_open().min(self.end),
+            end: self.end,
+            out,
+            losses: self.losses,
+            suspects_end: self.suspects_end,
+            last: self.last,
+            doublings: self.doublings,
+            suspects: suspects.collect(),
+            skipped: self.skipped.iter().copied().collect(),
+        }
+    }
+}
