@@ -42,64 +42,64 @@ impl Router {
                 Ok(Reply::Frame(api_versions::relayed(conn, link, h, decode(h)?).await?))
             }
             Api::Metadata => {
-                self.asked(h, async |r| metadata::relayed(self, conn, link, h, r).await).await
+                self.helped(h, async |r| metadata::relayed(self, conn, link, h, r).await).await
             }
             Api::FindCoordinator => {
-                self.asked(h, async |r| find_coordinator::relayed(self, conn, link, h, r).await)
+                self.helped(h, async |r| find_coordinator::relayed(self, conn, link, h, r).await)
                     .await
             }
             Api::DescribeCluster => {
-                self.asked(h, async |r| describe_cluster::relayed(self, conn, link, h, r).await)
+                self.helped(h, async |r| describe_cluster::relayed(self, conn, link, h, r).await)
                     .await
             }
             Api::JoinGroup => {
-                self.asked(h, async |r| join_group::relayed(self, conn, link, h, r).await).await
+                self.helped(h, async |r| join_group::relayed(self, conn, link, h, r).await).await
             }
             Api::SyncGroup => {
-                self.asked(h, async |r| sync_group::relayed(self, conn, link, h, r).await).await
+                self.helped(h, async |r| sync_group::relayed(self, conn, link, h, r).await).await
             }
             Api::Heartbeat => {
-                self.asked(h, async |r| heartbeat::relayed(self, conn, link, h, r).await).await
+                self.helped(h, async |r| heartbeat::relayed(self, conn, link, h, r).await).await
             }
             Api::LeaveGroup => {
-                self.asked(h, async |r| leave_group::relayed(self, link, h, r).await).await
+                self.helped(h, async |r| leave_group::relayed(self, link, h, r).await).await
             }
             Api::OffsetCommit => {
-                self.asked(h, async |r| offset_commit::relayed(self, conn, link, h, r).await).await
+                self.helped(h, async |r| offset_commit::relayed(self, conn, link, h, r).await).await
             }
             Api::OffsetFetch => {
-                self.asked(h, async |r| offset_fetch::relayed(self, conn, link, h, r).await).await
+                self.helped(h, async |r| offset_fetch::relayed(self, conn, link, h, r).await).await
             }
             Api::ConsumerGroupHeartbeat => {
-                self.asked(h, async |r| {
+                self.helped(h, async |r| {
                     consumer_group_heartbeat::relayed(self, conn, link, h, r).await
                 })
                 .await
             }
             Api::InitProducerId => {
-                self.asked(h, async |r| init_producer_id::relayed(self, link, h, r).await).await
+                self.helped(h, async |r| init_producer_id::relayed(self, link, h, r).await).await
             }
             Api::AddPartitionsToTxn => {
                 let with = async |r| add_partitions_to_txn::relayed(self, conn, link, h, r).await;
-                self.asked(h, with).await
+                self.helped(h, with).await
             }
             Api::TxnOffsetCommit => {
-                self.asked(h, async |r| txn_offset_commit::relayed(self, conn, link, h, r).await)
+                self.helped(h, async |r| txn_offset_commit::relayed(self, conn, link, h, r).await)
                     .await
             }
-            Api::EndTxn => self.asked(h, async |r| end_txn::relayed(self, link, h, r).await).await,
+            Api::EndTxn => self.helped(h, async |r| end_txn::relayed(self, link, h, r).await).await,
             Api::CreateTopics => {
-                self.asked(h, async |r| create_topics::relayed(self, link, h, r).await).await
+                self.helped(h, async |r| create_topics::relayed(self, link, h, r).await).await
             }
             Api::DeleteTopics => {
-                self.asked(h, async |r| delete_topics::relayed(self, link, h, r).await).await
+                self.helped(h, async |r| delete_topics::relayed(self, link, h, r).await).await
             }
             Api::DescribeConfigs => {
-                self.asked(h, async |r| describe_configs::relayed(self, link, h, r).await).await
+                self.helped(h, async |r| describe_configs::relayed(self, link, h, r).await).await
             }
             Api::DescribeTopicPartitions => {
                 let with = async |r| describe_topic_partitions::relayed(self, link, h, r).await;
-                self.asked(h, with).await
+                self.helped(h, with).await
             }
             // Nothing else is asked of the cluster.
             _ => self.dispatch(conn, head).await,
@@ -107,7 +107,7 @@ impl Router {
     }
 
     /// Decodes the request, has the cluster help with the answer, encodes it.
-    async fn asked<Req>(
+    async fn helped<Req>(
         &self,
         head: &RequestHead,
         answer: impl AsyncFnOnce(Req) -> Result<Req::Response, UpstreamError>,

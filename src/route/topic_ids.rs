@@ -80,6 +80,7 @@ impl Router {
     pub(super) async fn is_gone(&self, topic: &TopicName) {
         self.origins.forget(topic);
         self.positions.forget(topic);
+        self.watched_topic_gone(topic);
         if let Err(error) = self.engine.topic_gone(topic).await {
             tracing::warn!(%topic, %error, "its retries would answer for a topic by its name");
         }

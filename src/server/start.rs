@@ -35,6 +35,7 @@ use crate::route::token::Tokens;
 use crate::route::topic_ids::TopicIds;
 use crate::route::transactions::Transactions;
 use crate::route::voices::Voices;
+use crate::route::watching::{self, Watches};
 use crate::route::{self, Router, membership};
 use crate::server::certificates::{Certificates, InUse};
 use crate::server::data_dir::EphemeralError;
@@ -123,10 +124,8 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let mut tasks = JoinSet::new();
     core.broker.groups.open();
     tasks.spawn(until(stopped.clone(), core.broker.groups.clone().run_timers()));
-    tasks.spawn(until(
-        stopped.clone(),
-        membership::run(core.engine.clone(), metrics.clone(), core.events),
-    ));
+    tasks.spawn(until(stopped.clone(), membership::run(Arc::clone(&router), core.events)));
+    tasks.spawn(until(stopped.clone(), watching::run(Arc::clone(&router))));
     tasks.spawn(until(stopped.clone(), membership::watch(Arc::clone(&router))));
     let board = Board::default();
     tasks.spawn(until(stopped.clone(), forwarding::begin(&router, &board)));
@@ -362,6 +361,7 @@ fn router(
         names: names(templates, core),
         tokens: Tokens::new(token_seed()),
         voices: Voices::default(),
+        watches: Watches::new(clock.now(), &config.policies(), Vec::new()),
         budget,
         metrics: metrics.clone(),
         clock,

@@ -17,6 +17,7 @@ use crate::group::{Alive, ConsumerHeartbeat, GroupError, TopicImage, TopicPartit
 use crate::model::{ClientId, GroupId, MemberId, TopicId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, some_text, topic_of};
+use crate::route::watching::Step;
 use crate::route::{Router, code};
 use crate::wire::{RequestHead, ResponseError};
 
@@ -56,6 +57,7 @@ pub(super) async fn answer(
     let key = router.broker.groups.key_of(&group, &alive.member_id);
     let key = key.unwrap_or_else(|| alive.member_id.clone());
     router.speaks_for(conn, &group, key.clone());
+    router.assigned(&group, (&key, &alive.member_id), alive.epoch, Step::Assigned);
     match with_lane(router, &group, &retry, key, alive, lane).await {
         Ok(assignment) => response.assignment = assignment,
         Err(error) => {
