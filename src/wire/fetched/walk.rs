@@ -1,0 +1,272 @@
+//! The layout of an answer to Fetch, field by field.
+//!
+//! ```text
+//! header     tagged fields 12..
+//! answer     throttle i32, error i16 7.., session i32 7.., topics, tagged fields 12..
+//! topic      name ..=12 or id 13.., partitions, tagged fields 12..
+//! partition  index i32, error i16, high watermark i64, last stable offset i64,
+//!            log start i64 5.., aborted transactions, preferred replica i32 11..,
+//!            records, tagged fields 12..
+//! aborted    producer i64, first offset i64, tagged fields 12..
+//! ```
+
+use uuid::Uuid;
+
+use super::{FetchedError, NAME_BYTES_MAX, PartitionFetched};
+use crate::wire::api::Api;
+use crate::wire::batch::HEADER_BYTES;
+use crate::wire::reader::{ReadError, Reader, length};
+
+/// More than the largest piece that is read at once: a topic's name, and two numbers.
+pub(super) const ITEM_BYTES_MAX: usize = 272;
+
+/// An aborted transaction without its tagged fields.
+const ABORTED_BYTES: u8 = 16;
+/// Offset and length of a batch: what the length does not count.
+const BATCH_OVERHEAD: u64 = 12;
+/// A batch up to its record format, and up to its last offset.
+const BATCH_START_BYTES: u64 = 17;
+const BATCH_KNOWN_BYTES: u64 = 27;
+/// The least a message of the formats 0 and 1 takes behind its length.
+const MESSAGE_BYTES_MIN: u64 = 14;
+
+/// Where the walk is.
+#[derive(Debug)]
+pub(super) struct Walk {
+    version: i16,
+    flexible: bool,
+    next: Next,
+    topics_left: u32,
+    partitions_left: u32,
+    topic: Option<String>,
+    topic_id: Uuid,
+    partition: PartitionFetched,
+}
+
+/// What was read at once.
+pub(super) struct Item {
+    pub(super) used: usize,
+    /// What follows is stepped over.
+    pub(super) skip: u64,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// How many tagged fields end it.
+    Tags(Of),
+    /// So many of them.
+    Tag(Of, u32),
+    /// The answer's own fields.
+    Answer,
+    /// A topic, if any is left.
+    Topic,
+    /// A partition, if any is left.
+    Partition,
+    /// So many aborted transactions.
+    Aborted(u32),
+    /// What lies behind them, up to the records' length.
+    Records,
+    /// Batches in so many bytes.
+    Batch(u64),
+    /// Nothing.
+    Done,
+}
+
+/// What tagged fields belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Header,
+    /// One, with so many others behind it.
+    Aborted(u32),
+    Partition,
+    Topic,
+    Answer,
+}
+
+impl Walk {
+    pub(super) fn new(version: i16) -> Self {
+        let tagged = Api::Fetch.response_header_version(version) >= 1;
+        Self {
+            version,
+            flexible: Api::Fetch.is_flexible(version),
+            next: if tagged { Next::Tags(Of::Header) } else { Next::Answer },
+            topics_left: 0,
+            partitions_left: 0,
+            topic: None,
+            topic_id: Uuid::nil(),
+            partition: PartitionFetched::default(),
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.next == Next::Done
+    }
+
+    /// Goes on as far as no byte is needed, and tells the partitions that are whole.
+    pub(super) fn close(&mut self, found: &mut impl FnMut(PartitionFetched)) {
+        loop {
+            self.next = match self.next {
+                Next::Topic if self.topics_left == 0 => self.tags(Of::Answer),
+                Next::Partition if self.partitions_left == 0 => self.tags(Of::Topic),
+                Next::Aborted(0) => Next::Records,
+                Next::Batch(0) => self.tags(Of::Partition),
+                Next::Tag(Of::Header, 0) => Next::Answer,
+                Next::Tag(Of::Aborted(left), 0) => Next::Aborted(left),
+                Next::Tag(Of::Partition, 0) => {
+                    found(self.partition.clone());
+                    self.partitions_left = self.partitions_left.saturating_sub(1);
+                    Next::Partition
+                }
+                Next::Tag(Of::Topic, 0) => {
+                    self.topics_left = self.topics_left.saturating_sub(1);
+                    Next::Topic
+                }
+                Next::Tag(Of::Answer, 0) => Next::Done,
+                _ => return,
+            };
+        }
+    }
+
+    /// Reads the next few fields; nothing has happened if the bytes end before they do.
+    pub(super) fn item(&mut self, bytes: &[u8]) -> Result<Item, FetchedError> {
+        let mut reader = Reader::new(bytes);
+        let r = &mut reader;
+        let mut skip = 0;
+        self.next = match self.next {
+            Next::Tags(of) => Next::Tag(of, r.uvarint()?),
+            Next::Tag(of, left) => {
+                r.uvarint()?;
+                skip = u64::from(r.uvarint()?);
+                Next::Tag(of, left.saturating_sub(1))
+            }
+            Next::Answer => self.answer(r)?,
+            Next::Topic => self.topic(r)?,
+            Next::Partition => self.partition(r)?,
+            Next::Aborted(left) if self.flexible => {
+                r.take(usize::from(ABORTED_BYTES))?;
+                self.tags(Of::Aborted(left.saturating_sub(1)))
+            }
+            Next::Aborted(left) => {
+                skip = u64::from(left) * u64::from(ABORTED_BYTES);
+                Next::Records
+            }
+            Next::Records => self.records(r)?,
+            Next::Batch(left) => {
+                let next;
+                (next, skip) = self.batch(r, left)?;
+                next
+            }
+            Next::Done => Next::Done,
+        };
+        Ok(Item { used: bytes.len() - reader.remaining(), skip })
+    }
+
+    fn tags(&self, of: Of) -> Next {
+        if self.flexible { Next::Tags(of) } else { Next::Tag(of, 0) }
+    }
+
+    fn answer(&mut self, r: &mut Reader<'_>) -> Result<Next, FetchedError> {
+        r.int32()?;
+        if self.version >= 7 {
+            r.int16()?;
+            r.int32()?;
+        }
+        self.topics_left = self.count(r)?;
+        Ok(Next::Topic)
+    }
+
+    fn topic(&mut self, r: &mut Reader<'_>) -> Result<Next, FetchedError> {
+        let name = if self.version >= 13 { None } else { Some(self.name(r)?) };
+        let id = if name.is_some() { &[0; 16] } else { r.take(16)? };
+        let id = Uuid::from_slice(id).map_err(|_| ReadError::Truncated)?;
+        self.partitions_left = self.count(r)?;
+        (self.topic, self.topic_id) = (name.map(str::to_owned), id);
+        Ok(Next::Partition)
+    }
+
+    fn name<'a>(&self, r: &mut Reader<'a>) -> Result<&'a str, FetchedError> {
+        let bytes = if self.flexible {
+            let plus_one = r.uvarint()?;
+            let len = plus_one.checked_sub(1).ok_or(ReadError::NegativeLength)?;
+            usize::try_from(len).unwrap_or(usize::MAX)
+        } else {
+            length(i32::from(r.int16()?))?
+        };
+        if bytes > NAME_BYTES_MAX {
+            return Err(FetchedError::Name { bytes });
+        }
+        let name = std::str::from_utf8(r.take(bytes)?);
+        Ok(name.map_err(|_| ReadError::NotUtf8)?)
+    }
+
+    fn partition(&mut self, r: &mut Reader<'_>) -> Result<Next, FetchedError> {
+        let (partition, error_code) = (r.int32()?, r.int16()?);
+        let high_watermark = r.int64()?;
+        r.int64()?;
+        let log_start = if self.version >= 5 { r.int64()? } else { -1 };
+        let aborted = self.count(r)?;
+        self.partition = PartitionFetched {
+            topic: self.topic.clone(),
+            topic_id: self.topic_id,
+            partition,
+            error_code,
+            high_watermark,
+            log_start,
+            end: None,
+        };
+        Ok(Next::Aborted(aborted))
+    }
+
+    fn records(&self, r: &mut Reader<'_>) -> Result<Next, FetchedError> {
+        if self.version >= 11 {
+            r.int32()?;
+        }
+        self.count(r).map(|bytes| Next::Batch(u64::from(bytes)))
+    }
+
+    /// The batch that begins `left` bytes before the records' end, and what of it is stepped
+    /// over. The last one may be torn.
+    fn batch(&mut self, r: &mut Reader<'_>, left: u64) -> Result<(Next, u64), FetchedError> {
+        if left < BATCH_START_BYTES {
+            return Ok((Next::Batch(0), left));
+        }
+        let (base_offset, length) = (r.int64()?, r.int32()?);
+        r.int32()?; // leader epoch, or checksum
+        let magic = r.int8()?;
+        let least = match magic {
+            0 | 1 => BATCH_OVERHEAD + MESSAGE_BYTES_MIN,
+            2 => u64::try_from(HEADER_BYTES).unwrap_or(u64::MAX),
+            _ => return Err(FetchedError::Magic { magic }),
+        };
+        let total = u64::try_from(length).ok().map(|length| length + BATCH_OVERHEAD);
+        let total = total.filter(|total| *total >= least);
+        let total = total.ok_or(FetchedError::BatchLength { length })?;
+        if total > left {
+            return Ok((Next::Batch(0), left - BATCH_START_BYTES));
+        }
+        let (delta, known) = if magic == 2 {
+            r.take(4 + 2)?; // checksum, attributes
+            (r.int32()?, BATCH_KNOWN_BYTES)
+        } else {
+            (0, BATCH_START_BYTES)
+        };
+        if base_offset < 0 || delta < 0 {
+            return Err(FetchedError::BatchOffsets { base_offset, delta });
+        }
+        let behind = i64::from(delta) + 1;
+        self.partition.end = Some(base_offset.saturating_add(behind));
+        Ok((Next::Batch(left - total), total - known))
+    }
+
+    /// Elements of an array, or bytes; those of a null are none.
+    fn count(&self, r: &mut Reader<'_>) -> Result<u32, FetchedError> {
+        if self.flexible {
+            return Ok(r.uvarint()?.saturating_sub(1));
+        }
+        match r.int32()? {
+            -1 => Ok(0),
+            count => Ok(u32::try_from(count).map_err(|_| ReadError::NegativeLength)?),
+        }
+    }
+}
