@@ -5,7 +5,9 @@ use tokio::sync::oneshot;
 
 use crate::engine::error::EngineError;
 use crate::engine::view::{EntryView, GroupView};
+use crate::engine::windows::WindowNews;
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, TopicName};
+use crate::retry::watch::Settling;
 use crate::retry::{
     ExportOutcome, ExportStep, Import, ImportOutcome, Nack, NackOutcome, Reporter, SlotView,
 };
@@ -186,6 +188,18 @@ pub(super) enum Command {
         reply: Reply<Vec<ExportOutcome>>,
     },
     Import(ImportBatch, Reply<Vec<ImportOutcome>>),
+    /// How far members have come; nobody waits.
+    Windows {
+        group: GroupId,
+        news: WindowNews,
+    },
+    /// What inference has charged leaves its partition.
+    Settle {
+        group: GroupId,
+        settling: Box<Settling>,
+        record: Bytes,
+        reply: Reply<NackOutcome>,
+    },
     Policies(crate::retry::Policies),
     /// Housekeeping: forget silent producers, release what is gone, make a checkpoint.
     Keep(Reply<()>),

@@ -153,6 +153,11 @@ impl Driver {
                 let answer = self.import(batch);
                 self.send(reply, answer);
             }
+            Command::Windows { group, news } => self.windows(&group, news),
+            Command::Settle { group, settling, record, reply } => {
+                let answer = self.settle_charged(group, settling, record);
+                self.send(reply, answer);
+            }
             Command::Keep(reply) => self.keep(reply),
             query => self.query(query),
         }
@@ -419,13 +424,13 @@ impl Driver {
     }
 
     /// Tells the machine what the dead letters of a group with a bound take.
-    fn tell_room(&mut self, now: Now, group: &GroupId) {
+    pub(super) fn tell_room(&mut self, now: Now, group: &GroupId) {
         if let Some(input) = telling(&self.machine, &self.journal, &self.render, group) {
             self.machine.handle(now, input);
         }
     }
 
-    fn see_room(&mut self, group: &GroupId) {
+    pub(super) fn see_room(&mut self, group: &GroupId) {
         self.fill.see(&self.machine, &self.journal, &self.render, group);
     }
 

@@ -273,7 +273,7 @@ impl Engine {
         }
     }
 
-    fn tell(&self, command: Command) {
+    pub(super) fn tell(&self, command: Command) {
         if self.commands.send(command).is_err() {
             tracing::debug!("the retry engine has stopped already");
         }

@@ -19,3 +19,5 @@ pub(super) const FORWARDED: Kind = Kind(70);
 /// Which entries of another sidecar were brought here; key: a page of its
 /// entries, that sidecar.
 pub(super) const BROUGHT: Kind = Kind(71);
+/// What a group was handed of a partition and who is suspected in it; key: partition, group, topic.
+pub(super) const WINDOW: Kind = Kind(72);

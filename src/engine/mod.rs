@@ -28,6 +28,7 @@ mod stamps;
 mod store;
 mod view;
 mod wakes;
+mod windows;
 
 pub use command::{
     ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest, Producer, TakenEntry,
@@ -41,3 +42,4 @@ pub use store::Flusher;
 
 pub use render::{LaneRecord, dead_letter_headers};
 pub use view::{DeadLetter, EntryView, GroupView};
+pub use windows::Windows;

@@ -13,6 +13,7 @@ use crate::engine::room::Fill;
 use crate::engine::stamps::Stamps;
 use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::engine::wakes::Wakes;
+use crate::engine::windows::{self, Windows};
 use crate::journal::{Entry, EntryRef, Journal, Tables, TablesError};
 use crate::model::{GroupId, TopicName};
 use crate::observe::Metrics;
@@ -41,6 +42,7 @@ pub struct Replay {
     machine: Machine<Store>,
     stamps: Stamps,
     seeds: Vec<Input>,
+    windows: Windows,
     /// The last sequence the store stands for: that of its rows, then of every entry seen.
     last_seq: u64,
 }
@@ -56,6 +58,7 @@ impl Replay {
             machine: Machine::new(store, parts.policies.clone()),
             stamps: Stamps::default(),
             seeds: Vec::new(),
+            windows: Windows::new(),
             last_seq,
         }
     }
@@ -70,6 +73,7 @@ impl Replay {
         self.last_seq = self.last_seq.max(entry.seq);
         match entry.kind {
             kind::STAMP => self.stamps.replay(entry),
+            kind::WINDOW => windows::replay(&mut self.windows, entry),
             kind::BEGINS | kind::FACT | kind::DEAD_LETTER | kind::SLOT | kind::TABLES => {
                 match decode_fact(&entry.head) {
                     Ok(fact) => {
@@ -88,6 +92,11 @@ impl Replay {
     /// Every group with an entry or a slot.
     pub fn groups(&self) -> Vec<GroupId> {
         self.machine.store().group_ids()
+    }
+
+    /// What is remembered of groups' partitions, once everything is replayed.
+    pub fn windows(&mut self) -> Windows {
+        std::mem::take(&mut self.windows)
     }
 
     /// Tells a committed offset the broker remembers (not journalled here a second time).

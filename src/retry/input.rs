@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{ClientId, EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName, WallMs};
+use crate::retry::watch::Settling;
 use crate::retry::{Disposition, Policies};
 
 /// Ties an answer to its question; the engine chooses it.
@@ -135,6 +136,18 @@ pub enum Input {
         group: GroupId,
         /// In the order of their bytes.
         imports: Vec<Import>,
+    },
+    /// A record that inference has charged leaves its partition. Answered by `Answer::Nacked` with
+    /// one outcome.
+    Settle {
+        /// For the answer.
+        token: Token,
+        /// Whose.
+        group: GroupId,
+        /// What is known of it.
+        settling: Box<Settling>,
+        /// How many its bytes are.
+        record_bytes: u64,
     },
     /// The configuration was read anew. Not answered.
     Policies(Policies),

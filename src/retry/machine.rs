@@ -78,6 +78,9 @@ impl<S: Entries> Machine<S> {
             Input::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
             Input::Export { token, step, ids } => self.on_export(token, step, &ids),
             Input::Import { token, group, imports } => self.on_import(token, &group, imports),
+            Input::Settle { token, group, settling, record_bytes } => {
+                self.on_settle(token, &group, &settling, record_bytes);
+            }
             Input::Policies(policies) => {
                 self.policies = policies;
                 self.room.hasten_all(now.wall);

@@ -13,5 +13,6 @@ mod member_lost;
 mod nack;
 mod origin_commit;
 mod reschedule;
+mod settle;
 mod take;
 mod watched_commit;

@@ -7,6 +7,7 @@ mod ladder;
 mod memory;
 mod replay;
 mod restart;
+mod settling;
 mod table;
 
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! By which numbers a group's consumers are judged.
 
+use crate::retry::Policy;
+
 /// The longest patience with a member in single file, however often it doubled.
 pub(in crate::retry) const PATIENCE_MS_MAX: u64 = 30_000;
 
@@ -17,6 +19,18 @@ pub struct Rules {
     pub seek_back_limit: u32,
     /// How long a partition is held between two deliveries in place.
     pub interval_ms: u64,
+}
+
+impl From<&Policy> for Rules {
+    fn from(policy: &Policy) -> Self {
+        Self {
+            max_reconsume_times: policy.max_reconsume_times,
+            crash_limit: policy.crash_limit,
+            narrow_patience_ms: policy.narrow_patience_ms,
+            seek_back_limit: policy.seek_back_limit,
+            interval_ms: policy.order_interval_ms,
+        }
+    }
 }
 
 impl Rules {

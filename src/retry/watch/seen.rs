@@ -1,4 +1,5 @@
-//! What the watch of a group is told: what its members ask for, are given, commit, and when they go.
+//! What the watch of a group is told: what its members ask for, are given and commit, and when they
+//! go.
 
 use crate::model::{MemberId, TopicName, TopicPartition};
 

@@ -1,0 +1,193 @@
+//! Windows of partitions of groups in the log, and the end of what inference has charged.
+//!
+//! A window is journalled as it is told and nobody waits for it; with a record that is settled it
+//! is one atomic group.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::engine::command::Command;
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::engine::kind;
+use crate::journal::{Entry, NewEntry};
+use crate::model::{GroupId, TopicName, TopicPartition};
+use crate::retry::watch::{Settling, WindowRecord};
+use crate::retry::{Answer, Input, NackOutcome, Token};
+use crate::wire::batch::RawRecord;
+
+/// The version byte of a stored window.
+const VERSION: u8 = 1;
+
+/// News of windows of one group; `None`: it need not be remembered.
+pub(super) type WindowNews = Vec<(TopicPartition, Option<WindowRecord>)>;
+
+/// What the log remembers, by group and partition.
+pub type Windows = BTreeMap<(GroupId, TopicPartition), WindowRecord>;
+
+impl Engine {
+    /// Journals windows of a group. Not waited for.
+    pub fn windows(&self, group: &GroupId, news: WindowNews) {
+        self.tell(Command::Windows { group: group.clone(), news });
+    }
+
+    /// A record that inference has charged becomes a dead letter, or waits in the group's queue.
+    /// Durable on return, with the window it leaves behind.
+    pub async fn settle(
+        &self,
+        group: &GroupId,
+        settling: Settling,
+        record: &RawRecord,
+    ) -> Result<NackOutcome, EngineError> {
+        let (group, record) = (group.clone(), record.to_bytes());
+        let settling = Box::new(settling);
+        self.ask_durably(|reply| Command::Settle { group, settling, record, reply }).await
+    }
+}
+
+impl Driver {
+    pub(super) fn windows(&mut self, group: &GroupId, news: WindowNews) {
+        let entries = news.into_iter().map(|(partition, window)| match window {
+            Some(window) => stored(group, &partition, &window),
+            None => NewEntry::tombstone(kind::WINDOW, key(group, &partition)),
+        });
+        let appended = self.usable().and_then(|()| {
+            let appended = self.journal.append_reserved(entries.collect())?;
+            self.last_seq = appended.seq();
+            Ok(())
+        });
+        if let Err(error) = appended {
+            tracing::warn!(%group, %error, "how far a group has come could not be journalled");
+        }
+    }
+
+    pub(super) fn settle_charged(
+        &mut self,
+        group: GroupId,
+        settling: Box<Settling>,
+        record: Bytes,
+    ) -> Result<NackOutcome, EngineError> {
+        self.usable()?;
+        self.journal.admits()?;
+        let window = stored(&group, &settling.partition, &settling.window);
+        let record_bytes = u64::try_from(record.len()).unwrap_or(u64::MAX);
+        self.tell_room(self.clock.now(), &group);
+        let (token, of) = (Token(0), group.clone());
+        let (answer, facts) = self.handle(Input::Settle { token, group, settling, record_bytes });
+        let Some(Answer::Nacked(outcomes)) = answer else { return Err(EngineError::Stopped) };
+        self.persist(&facts, &[record], vec![window])?;
+        self.see_room(&of);
+        outcomes.first().copied().ok_or(EngineError::Stopped)
+    }
+}
+
+/// One entry of the log.
+pub(super) fn replay(windows: &mut Windows, entry: &Entry) {
+    let Some(at) = entry.key.as_deref().and_then(read_key) else { return };
+    if entry.head.is_empty() {
+        windows.remove(&at);
+        return;
+    }
+    if let Some(window) = parse(&entry.head) {
+        windows.insert(at, window);
+    } else {
+        tracing::error!(seq = entry.seq, "a stored window cannot be read");
+    }
+}
+
+fn stored(group: &GroupId, of: &TopicPartition, window: &WindowRecord) -> NewEntry {
+    // Writing plain data to a growing buffer cannot fail.
+    let head = postcard::to_extend(window, vec![VERSION]).unwrap_or_default();
+    NewEntry::keyed(kind::WINDOW, key(group, of), head.into(), Bytes::new())
+}
+
+fn parse(head: &[u8]) -> Option<WindowRecord> {
+    let (version, rest) = head.split_first()?;
+    match postcard::take_from_bytes(rest) {
+        Ok((window, [])) if *version == VERSION => Some(window),
+        _ => None,
+    }
+}
+
+/// Partition, length of the group's name, group, topic.
+fn key(group: &GroupId, of: &TopicPartition) -> Bytes {
+    let (group, topic) = (group.as_str().as_bytes(), of.topic.as_str().as_bytes());
+    let mut key = of.partition.to_be_bytes().to_vec();
+    key.extend(u32::try_from(group.len()).unwrap_or(u32::MAX).to_be_bytes());
+    key.extend(group);
+    key.extend(topic);
+    key.into()
+}
+
+fn read_key(key: &[u8]) -> Option<(GroupId, TopicPartition)> {
+    let (partition, rest) = key.split_first_chunk::<4>()?;
+    let (len, rest) = rest.split_first_chunk::<4>()?;
+    let len = usize::try_from(u32::from_be_bytes(*len)).ok()?;
+    let (group, topic) = rest.split_at_checked(len)?;
+    let text = |bytes| std::str::from_utf8(bytes).ok();
+    let topic = TopicName::new(text(topic)?);
+    let partition = i32::from_be_bytes(*partition);
+    Some((GroupId::new(text(group)?), TopicPartition { topic, partition }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::WallMs;
+    use crate::retry::Disposition;
+    use crate::retry::watch::{OutRecord, SuspectRecord};
+
+    fn window() -> WindowRecord {
+        let suspect = SuspectRecord {
+            offset: 57,
+            reconsume_times: 2,
+            due: Some(WallMs(9)),
+            history: vec![(WallMs(5), Disposition::Crashed)],
+        };
+        WindowRecord {
+            from: 50,
+            end: 58,
+            out: Some(OutRecord { offset: 57, alone: true }),
+            losses: 4,
+            suspects_end: 100,
+            last: None,
+            doublings: 1,
+            suspects: vec![suspect],
+            skipped: vec![51],
+        }
+    }
+
+    fn entry(new: &NewEntry) -> Entry {
+        let (key, head) = (new.key.clone(), new.head.clone());
+        Entry { seq: 1, kind: new.kind, key, stream: None, head, body: Bytes::new() }
+    }
+
+    #[test]
+    fn a_window_stored_by_version_1_is_read_for_ever() {
+        let of = TopicPartition { topic: "orders".into(), partition: 3 };
+        let new = stored(&"shop".into(), &of, &window());
+        let bytes: &[u8] =
+            &[1, 100, 116, 1, 114, 1, 4, 200, 1, 0, 1, 1, 114, 2, 1, 18, 1, 10, 3, 1, 102];
+        assert_eq!(new.head[..], bytes[..], "the format has changed: give it a new version");
+        let key: &[u8] = b"\0\0\0\x03\0\0\0\x04shoporders";
+        assert_eq!(new.key.as_deref(), Some(key), "the format has changed");
+        let mut windows = Windows::new();
+        replay(&mut windows, &entry(&new));
+        assert_eq!(windows, Windows::from([(("shop".into(), of.clone()), window())]));
+        let gone = NewEntry::tombstone(kind::WINDOW, new.key.clone().unwrap());
+        replay(&mut windows, &entry(&gone));
+        assert_eq!(windows, Windows::new());
+    }
+
+    #[test]
+    fn bytes_that_are_no_window_are_left_out() {
+        for bad in [&b"\x02\x00"[..], b"\x01\x64", b"\x01"] {
+            assert_eq!(parse(bad), None, "{bad:?}");
+        }
+        for bad in [&b""[..], b"\0\0\0\x03\0\0\0\x09shop", b"\0\0\0\x03\xff\xff\xff\xff"] {
+            assert_eq!(read_key(bad), None, "{bad:?}");
+        }
+    }
+}

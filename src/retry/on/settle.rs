@@ -1,0 +1,58 @@
+//! What was charged by inference leaves its partition: for the dead letters, or, where the group
+//! has a way back, for its queue.
+
+use crate::model::{GroupId, Origin};
+use crate::retry::watch::Settling;
+use crate::retry::{
+    Answer, Entries, Entry, Machine, NackOutcome, Next, PayloadChange, State, Token, Want,
+};
+
+impl<S: Entries> Machine<S> {
+    pub(in crate::retry) fn on_settle(
+        &mut self,
+        token: Token,
+        group: &GroupId,
+        settling: &Settling,
+        record_bytes: u64,
+    ) {
+        let origin = Origin {
+            topic: settling.partition.topic.clone(),
+            partition: settling.partition.partition,
+            offset: settling.offset,
+        };
+        // An origin the group knows is settled here already.
+        if let Some(id) = self.store.by_origin(group, &origin) {
+            return self.answer(token, Answer::Nacked(vec![NackOutcome::Nothing { id }]));
+        }
+        let unborn = State::Discarded { at: self.wall() };
+        let mut entry = Entry::new(self.next_id(), group, Some(origin), unborn);
+        let Settling { reconsume_times, disposition, evidence, .. } = *settling;
+        let policy = self.policy(group);
+        entry.max_reconsume_times = policy.max_reconsume_times;
+        entry.reconsume_times = reconsume_times;
+        // The last failure is put down with its end.
+        let before = settling.history.split_last().map_or(&[][..], |(_, before)| before);
+        entry.remember(before.to_vec());
+        entry.first_failed = before.first().map(|(at, _)| *at);
+        entry.last_failed = before.last().map(|(at, _)| *at);
+        let entry = match policy.levels.next(Want::default(), reconsume_times) {
+            Next::After { delay_ms, level } if settling.is_retried => {
+                let due = self.wall().plus(delay_ms);
+                entry.failed(self.wall(), disposition);
+                entry.state = State::Waiting { due, delay_ms, level };
+                entry
+            }
+            Next::After { .. } | Next::Never => self.end(entry, disposition, true, record_bytes),
+        };
+        let id = entry.id;
+        self.note_end(&entry, record_bytes);
+        let outcome = match entry.state {
+            State::Waiting { due, .. } => NackOutcome::Scheduled { id, due },
+            State::Dead { .. } => NackOutcome::Dead { id },
+            State::Held { .. } => NackOutcome::Held { id },
+            _ => NackOutcome::Discarded { id },
+        };
+        self.record(entry, evidence, None, PayloadChange::Begins(0));
+        self.answer(token, Answer::Nacked(vec![outcome]));
+    }
+}
