@@ -375,6 +375,10 @@ impl Serving<'_> {
         let passes = |start: &RequestStart, answered: bool| {
             *in_sasl = is_sasl(start.api_key);
             let api = Api::from_key(start.api_key).map_or("other", Api::name);
+            if start.api_key == Api::Fetch.key() {
+                // Nobody is known whose it could be.
+                router.metrics.fetch_unowned();
+            }
             if answered {
                 let began = router.clock.elapsed();
                 due.push_back(Due::There(Passing {
