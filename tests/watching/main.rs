@@ -6,6 +6,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod failing;
 mod healthy;
+mod suspects;
 mod whose;

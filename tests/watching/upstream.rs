@@ -5,6 +5,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod failing;
 mod healthy;
+mod suspects;
 mod whose;
