@@ -6,5 +6,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod app;
+mod failing;
 mod healthy;
+mod lost;
 mod whose;
