@@ -58,7 +58,7 @@ pub(super) async fn relayed(
         let code = code_of(&(offset.0.clone(), offset.1))?;
         Some((offset, ResponseError::try_from_code(code)?))
     });
-    router.commit_refused(&group, &key, refused);
+    router.commit_refused(&group, (&key, &member), refused);
     let refusal = response.topics.iter().flat_map(|topic| &topic.partitions);
     let refusal = refusal.map(|p| p.error_code).find(|code| *code != 0);
     let kept = if let Some(error) = refusal {

@@ -20,7 +20,7 @@ use crate::broker::topics::Topics;
 use crate::client::{Acceptor, BindError, Limits, Listener, accept};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability as ConfigDurability, Ephemeral, Payloads};
-use crate::engine::{Driver, Engine, Parts, Replay};
+use crate::engine::{Driver, Engine, Parts, Replay, Windows};
 use crate::journal::{
     Durability, Journal, OpenError, ReadError, RealDisk, Recovery, TablesError, Writer,
 };
@@ -101,6 +101,7 @@ struct Core {
     driver: Driver,
     writer: thread::JoinHandle<()>,
     groups_of_retries: Vec<GroupId>,
+    windows: Windows,
     events: tokio::sync::mpsc::UnboundedReceiver<crate::broker::groups::GroupEvent>,
 }
 
@@ -202,10 +203,11 @@ fn core(
     let mut replay = Replay::new(Some(Replay::tables(&journal)?), &parts);
     read_back(&recovery, &broker, &mut replay)?;
     let groups_of_retries = replay.groups();
+    let windows = replay.windows();
     let (engine, driver) = replay.finish(parts);
     let seconds = clock.elapsed().saturating_sub(began).as_secs_f64();
     report(&recovery, metrics, seconds);
-    Ok(Core { journal, broker, engine, driver, writer, groups_of_retries, events })
+    Ok(Core { journal, broker, engine, driver, writer, groups_of_retries, windows, events })
 }
 
 fn read_back(recovery: &Recovery, broker: &Broker, replay: &mut Replay) -> Result<(), StartError> {
@@ -361,7 +363,7 @@ fn router(
         names: names(templates, core),
         tokens: Tokens::new(token_seed()),
         voices: Voices::default(),
-        watches: Watches::new(clock.now(), &config.policies(), Vec::new()),
+        watches: Watches::new(clock.now(), &config.policies(), core.windows.clone()),
         budget,
         metrics: metrics.clone(),
         clock,

@@ -189,10 +189,11 @@ fn a_group_of_which_nothing_is_inferred_is_neither_watched_nor_counted_as_nobody
 
 #[test]
 fn dead_letters_and_retry_topics_are_nobody_s_to_watch() {
-    let server = Server::start();
+    let server = Server::with("retry: {max_reconsume_times: 0}");
     let mut tool = server.client();
     tool.create("orders", 1);
-    tool.put("orders", 0, &[Rec::new("x")]);
+    assert_eq!(tool.nack("shop", "orders-0@0", Rec::new("x")).error_code, 0);
+    assert_eq!(tool.read_all("dlq.shop").len(), 1);
     let before = unowned(&server);
     tool.fetch("dlq.shop", 0, 0, 0);
     tool.fetch("retry.shop", 0, 0, 0);

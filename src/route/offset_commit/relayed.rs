@@ -236,7 +236,7 @@ fn tell_watch(
         let error = ResponseError::try_from_code(code(&offset)?)?;
         Some((offset, error))
     });
-    router.commit_refused(group, key, refused);
+    router.commit_refused(group, (key, &MemberId::new(&asked.member_id)), refused);
 }
 
 pub(in crate::route) async fn noted(

@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::engine::Windows;
 use crate::model::{GroupId, MemberId, MonoMs, Now, TopicPartition};
-use crate::retry::watch::{Asked, Fetching, Handed, Output, Plan, Rules, Watch, WindowRecord};
+use crate::retry::watch::{Asked, Fetching, Handed, Output, Plan, Rules, Watch};
 use crate::retry::{Policies, Policy};
 use crate::route::Router;
 
@@ -88,13 +89,9 @@ impl Watched {
 
 impl Watches {
     /// Watches with what the journal remembers of their windows.
-    pub fn new(
-        now: Now,
-        policies: &Policies,
-        remembered: Vec<(GroupId, TopicPartition, WindowRecord)>,
-    ) -> Self {
+    pub fn new(now: Now, policies: &Policies, remembered: Windows) -> Self {
         let watches = Self { groups: RwLock::default(), changes: AtomicU64::new(0) };
-        for (group, partition, window) in remembered {
+        for ((group, partition), window) in remembered {
             let of = watches.of(&group, policies.of(&group));
             let mut state = of.lock();
             state.remembered.insert(partition.clone());
@@ -261,19 +258,22 @@ impl Router {
         let now = self.clock.now();
         let mut state = of.lock();
         let told = f(&mut state, now);
-        let mut is_news = false;
+        let (mut windows, mut is_news) = (Vec::new(), false);
         while let Some(output) = state.watch.poll_output() {
             match output {
                 Output::Window { partition, window } => {
-                    // Not journalled yet: a window lasts until a restart.
-                    tracing::trace!(%group, %partition, ?window, "a window has changed");
                     match window {
-                        Some(_) => state.remembered.insert(partition),
+                        Some(_) => state.remembered.insert(partition.clone()),
                         None => state.remembered.remove(&partition),
                     };
+                    windows.push((partition, window));
                 }
                 Output::Wake => is_news = true,
             }
+        }
+        if !windows.is_empty() {
+            // Under the lock: the journal gets them in the order in which they came to be.
+            self.engine.windows(group, windows);
         }
         if is_news {
             of.tell();

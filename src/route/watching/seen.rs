@@ -3,6 +3,7 @@
 use crate::model::{GroupId, MemberId, TopicName, TopicPartition};
 use crate::retry::watch::Seen;
 use crate::route::Router;
+use crate::route::watching::State;
 use crate::wire::ResponseError;
 
 /// Refusals that a commit of the same member cannot get over.
@@ -34,6 +35,13 @@ pub(in crate::route) enum Step {
 
 /// Offsets of partitions, as a commit names them.
 type Offsets = Vec<(TopicName, i32, i64)>;
+
+impl State {
+    /// Whether a static member's name goes on in another process than that.
+    fn is_replaced(&self, key: &MemberId, member_id: &MemberId) -> bool {
+        self.members.get(key).is_some_and(|known| known.member_id != *member_id)
+    }
+}
 
 impl Router {
     /// Something is seen of a group.
@@ -87,8 +95,7 @@ impl Router {
     ) {
         let Some(of) = self.watches.find(group) else { return self.watches.changed() };
         self.tell(group, &of, |state, now| {
-            let known = state.members.get(key);
-            if known.zip(member_id).is_some_and(|(known, gone)| known.member_id != *gone) {
+            if member_id.is_some_and(|gone| state.is_replaced(key, gone)) {
                 // Its name goes on in a new process, and its end was told when that came.
                 return;
             }
@@ -111,21 +118,28 @@ impl Router {
         self.all_seen(group, self.real(offsets).map(of).collect());
     }
 
-    /// A commit was refused.
+    /// A commit was refused. One of a process whose name goes on in another says nothing of that.
     pub(in crate::route) fn commit_refused(
         &self,
         group: &GroupId,
-        member: &MemberId,
+        (key, member_id): (&MemberId, &MemberId),
         refused: impl IntoIterator<Item = ((TopicName, i32, i64), ResponseError)>,
     ) {
-        if member.as_str().is_empty() {
+        if key.as_str().is_empty() {
             return;
         }
         let refused = refused.into_iter().filter(|(_, error)| FOR_GOOD.contains(error));
         let offsets: Offsets = refused.map(|(offset, _)| offset).collect();
-        let of =
-            |(partition, offset)| Seen::CommitRefused { member: member.clone(), partition, offset };
-        self.all_seen(group, self.real(offsets).map(of).collect());
+        let Some(of) = self.watches.find(group).filter(|_| !offsets.is_empty()) else { return };
+        self.tell(group, &of, |state, now| {
+            if state.is_replaced(key, member_id) {
+                return;
+            }
+            for (partition, offset) in self.real(offsets) {
+                let member = key.clone();
+                state.watch.handle(now, Seen::CommitRefused { member, partition, offset });
+            }
+        });
     }
 
     /// A topic is another one than before, for every group.

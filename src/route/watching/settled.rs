@@ -4,7 +4,6 @@
 use std::fmt::Display;
 use std::sync::atomic::Ordering;
 
-use crate::engine::EngineError;
 use crate::model::TopicPartition;
 use crate::retry::watch::{Asked, Plan, Serve, Settling};
 use crate::route::Router;
@@ -70,7 +69,7 @@ impl Router {
         }
         let (group, offset) = (&by.group, settling.offset);
         let partition = settling.partition.clone();
-        if let Err(error) = kept(settling, record) {
+        if let Err(error) = self.engine.settle(group, settling.clone(), &record).await {
             tracing::warn!(%group, %partition, offset, %error, "a record is not settled");
             return false;
         }
@@ -105,11 +104,6 @@ impl Router {
             );
         }
     }
-}
-
-/// The engine takes no settled record yet, and what nobody keeps is not settled.
-fn kept(_settling: &Settling, _record: RawRecord) -> Result<(), EngineError> {
-    Err(EngineError::Stopped)
 }
 
 fn settlings(plan: &Plan) -> Vec<Settling> {
