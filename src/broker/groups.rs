@@ -7,6 +7,7 @@ mod machine;
 mod record;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,6 +29,7 @@ use crate::model::{Deadline, GroupId, MemberId, MonoMs, Now, WallMs};
 use cell::{Cell, Reply};
 pub use machine::GroupKind;
 use machine::Machine;
+pub use wanted::Wanted;
 
 /// The state of a group; key = the group id, head = the state, body empty.
 pub const GROUP_KIND: Kind = Kind(18);

@@ -192,6 +192,14 @@ impl Classic {
         self.members.iter().map(|(id, member)| member_key(id, member.instance_id.as_deref()))
     }
 
+    /// What each member says to the chosen assignor, by the same name.
+    pub fn subscriptions(&self) -> impl Iterator<Item = (MemberId, Bytes)> {
+        let members = self.members.iter();
+        members.map(|(id, member)| {
+            (member_key(id, member.instance_id.as_deref()), self.metadata_of(member))
+        })
+    }
+
     fn metadata_of(&self, member: &Member) -> Bytes {
         self.protocol.as_deref().and_then(|name| member.metadata(name)).unwrap_or_default()
     }

@@ -164,6 +164,15 @@ impl Consumer {
         self.members.iter().map(|(id, member)| member_key(id, member.instance_id.as_deref()))
     }
 
+    /// What each member subscribes to, by the same name.
+    pub fn subscriptions(&self) -> impl Iterator<Item = (MemberId, Vec<TopicName>)> {
+        let members = self.members.iter();
+        members.map(|(id, member)| {
+            let topics = member.topics.iter().cloned().collect();
+            (member_key(id, member.instance_id.as_deref()), topics)
+        })
+    }
+
     /// May this client read the offsets of the group? Anyone may who does not say who it is.
     pub fn fetch_check(&self, member: Option<&MemberId>, epoch: i32) -> Result<(), GroupError> {
         match member.filter(|id| !id.as_str().is_empty()) {

@@ -89,6 +89,10 @@ metrics! {
         "Deliveries charged as failed";
     RECORDS_INFLIGHT Gauge "reprise_records_inflight" ["group"]
         "Retries handed out and not yet settled";
+    FETCHES_UNOWNED Counter "reprise_fetches_unowned_total" []
+        "Fetches of real topics by nobody known: nothing is told from them";
+    BATCHES_UNREADABLE Counter "reprise_batches_unreadable_total" []
+        "Answers kept back because a failed record could not be taken out of its batch";
     INFLIGHT_OLDEST Gauge "reprise_inflight_oldest_seconds" ["group"]
         "Age of the oldest unsettled hand-out";
 

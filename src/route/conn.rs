@@ -10,6 +10,7 @@ use kafka_protocol::messages::api_versions_response::ApiVersion;
 use crate::model::{ClientId, GroupId, MemberId};
 use crate::route::doors::Doors;
 use crate::route::token::Token;
+use crate::route::watching::Whose;
 use crate::upstream::{FETCH_ANY_REPLICA, FETCH_ANYWHERE};
 use crate::wire::Api;
 
@@ -41,6 +42,8 @@ pub struct Conn {
     rights: Mutex<BTreeMap<GroupId, bool>>,
     /// Groups whose patterns were refused here.
     refused: Mutex<BTreeSet<GroupId>>,
+    /// Whose Fetches come here, as last found out.
+    whose: Mutex<Option<Whose>>,
 }
 
 impl Conn {
@@ -66,6 +69,7 @@ impl Conn {
             members: Mutex::default(),
             rights: Mutex::default(),
             refused: Mutex::default(),
+            whose: Mutex::default(),
         }
     }
 
@@ -128,8 +132,33 @@ impl Conn {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(group.clone())
     }
 
-    /// Remembers who speaks for `group` on this connection.
-    pub fn speaks_for(&self, group: &GroupId, member: MemberId) {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner).insert(group.clone(), member);
+    /// Everybody who joined or synced a group on this connection.
+    pub(super) fn members(&self) -> BTreeMap<GroupId, MemberId> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Remembers who speaks for `group` on this connection; whether that is news.
+    pub fn speaks_for(&self, group: &GroupId, member: MemberId) -> bool {
+        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        if members.get(group) == Some(&member) {
+            return false;
+        }
+        members.insert(group.clone(), member);
+        true
+    }
+
+    /// Whose Fetches come here: what was found out last if that still holds, else what `find` does.
+    pub(super) fn whose(
+        &self,
+        holds: impl FnOnce(&Whose) -> bool,
+        find: impl FnOnce() -> Whose,
+    ) -> Whose {
+        let mut known = self.whose.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(whose) = known.as_ref()
+            && holds(whose)
+        {
+            return whose.clone();
+        }
+        known.insert(find()).clone()
     }
 }

@@ -10,6 +10,7 @@ use crate::route::conn::Conn;
 use crate::route::convert::{group_of, text};
 use crate::route::lane::STREAMS;
 use crate::route::place::Place;
+use crate::route::watching::Step;
 use crate::route::{Router, code, lane, members};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
@@ -60,6 +61,7 @@ pub(super) async fn answer(
     match router.broker.groups.join(&group, join).await {
         Ok(joined) => {
             let key = member_key(&joined.member_id, instance_id.as_deref());
+            router.assigned(&group, (&key, &joined.member_id), joined.generation, Step::Joined);
             router.speaks_for(conn, &group, key);
             accepted(head.version, joined)
         }
@@ -99,6 +101,7 @@ pub(super) async fn relayed(
         led: led.map(|m| (MemberId::new(&m.member_id), m.metadata.clone())).collect(),
     };
     router.members.joined(&group, joined, router.clock.now().mono);
+    router.assigned(&group, (&key, &member_id), response.generation_id, Step::Joined);
     router.heard_of(conn, &group, &key);
     router.look_for_clash(link, head, &group).await?;
     Ok(response)

@@ -18,10 +18,10 @@ pub(super) const STREAMS: &str = "stream";
 impl Router {
     /// Remembers which member of `group` speaks on this connection.
     pub(super) fn speaks_for(&self, conn: &Conn, group: &GroupId, member: MemberId) {
-        if let Some(token) = conn.token {
-            self.tokens.bind(token, group, member.clone());
+        let bound = conn.token.is_some_and(|token| self.tokens.bind(token, group, member.clone()));
+        if conn.speaks_for(group, member) || bound {
+            self.watches.changed();
         }
-        conn.speaks_for(group, member);
     }
 
     /// A member of a group of the cluster was heard of on this connection.
@@ -35,6 +35,7 @@ impl Router {
     pub(super) fn gone_from(&self, group: &GroupId, key: &MemberId) {
         self.members.gone(group, key);
         self.engine.leave(group, key.clone());
+        self.lost(group, key, None);
     }
 
     /// The member of `group` on this connection: by what it joined or synced here, else by the

@@ -102,6 +102,16 @@ impl Known {
             is_silent: false,
         }
     }
+
+    fn seen(&self, key: &MemberId) -> MemberSeen {
+        MemberSeen {
+            key: key.clone(),
+            client_id: self.client.0.clone(),
+            host: self.client.1.clone(),
+            topics: self.metadata.as_ref().map(topics_of),
+            has_epoch: self.has_epoch,
+        }
+    }
 }
 
 fn is_full(groups: &BTreeMap<GroupId, Group>) -> bool {
@@ -151,6 +161,19 @@ impl Members {
         }
         let known = groups.get(group).and_then(|group| group.keys.get(member));
         known.unwrap_or(member).clone()
+    }
+
+    /// The same name, learning nothing from who may be nobody.
+    pub(super) fn name_of(
+        &self,
+        group: &GroupId,
+        member: &MemberId,
+        instance_id: Option<&str>,
+    ) -> MemberId {
+        match instance_id {
+            Some(_) => member_key(member, instance_id),
+            None => self.key_of(group, member, None),
+        }
     }
 
     /// Whether this member is the one here that holds a topic of ours; it is from now on if nobody
@@ -252,6 +275,11 @@ impl Members {
         self.with(group, key, |known| known.client = (client, host));
     }
 
+    /// Whether no member at all speaks through here.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     /// Groups with members here.
     pub fn groups(&self) -> Vec<GroupId> {
         self.lock().keys().cloned().collect()
@@ -261,14 +289,12 @@ impl Members {
     pub fn seen(&self, group: &GroupId) -> Vec<MemberSeen> {
         let groups = self.lock();
         let members = groups.get(group).into_iter().flat_map(|group| &group.members);
-        let seen = members.map(|(key, known)| MemberSeen {
-            key: key.clone(),
-            client_id: known.client.0.clone(),
-            host: known.client.1.clone(),
-            topics: known.metadata.as_ref().map(topics_of),
-            has_epoch: known.has_epoch,
-        });
-        seen.collect()
+        members.map(|(key, known)| known.seen(key)).collect()
+    }
+
+    /// One of them; `None`: there is no such member here.
+    pub(super) fn find(&self, group: &GroupId, key: &MemberId) -> Option<MemberSeen> {
+        self.with(group, key, |known| known.seen(key))
     }
 
     /// Whether a member was seen to be one by KIP-848.

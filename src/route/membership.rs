@@ -1,4 +1,4 @@
-//! Tells the engine which members are gone (E7).
+//! Tells the engine, and who watches, which members are gone (E7).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,9 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::broker::groups::GroupEvent;
-use crate::engine::Engine;
 use crate::group::GoneCause;
-use crate::observe::Metrics;
 use crate::route::Router;
 use crate::route::members::Unheard;
 
@@ -16,19 +14,20 @@ use crate::route::members::Unheard;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs until the coordinator ends. One long-lived task, spawned by the server.
-pub async fn run(engine: Engine, metrics: Metrics, mut events: UnboundedReceiver<GroupEvent>) {
+pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>) {
     while let Some(event) = events.recv().await {
         match event {
             GroupEvent::MemberGone { group, member, cause: GoneCause::Replaced, .. } => {
                 tracing::info!(%group, %member, "a static member goes on in a new process");
             }
-            GroupEvent::MemberGone { group, member, cause, .. } => {
+            GroupEvent::MemberGone { group, member, member_id, cause } => {
                 tracing::info!(%group, %member, ?cause, "a member is gone");
-                engine.leave(&group, member);
+                router.lost(&group, &member, Some(&member_id));
+                router.engine.leave(&group, member);
             }
             GroupEvent::Rebalanced { group, generation } => {
                 tracing::debug!(%group, generation, "a group has rebalanced");
-                metrics.rebalanced(group.as_str());
+                router.metrics.rebalanced(group.as_str());
             }
         }
     }
@@ -45,6 +44,7 @@ pub async fn watch(router: Arc<Router>) {
         tokio::time::sleep(LOOK).await;
         for (group, member, unheard) in router.members.unheard(router.clock.now().mono) {
             tracing::info!(%group, %member, ?unheard, "a member is not heard of");
+            router.lost(&group, &member, None);
             match unheard {
                 Unheard::Silent => router.engine.silent(&group, member),
                 Unheard::Gone => router.engine.leave(&group, member),

@@ -19,7 +19,7 @@ mod describe_log_dirs;
 mod describe_topic_partitions;
 pub mod doors;
 mod end_txn;
-mod fetch;
+pub mod fetch;
 mod find_coordinator;
 mod heartbeat;
 mod init_producer_id;
@@ -51,6 +51,7 @@ pub mod topic_ids;
 pub mod transactions;
 mod txn_offset_commit;
 pub mod voices;
+pub mod watching;
 
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
@@ -74,6 +75,7 @@ use crate::route::token::Tokens;
 use crate::route::topic_ids::TopicIds;
 use crate::route::transactions::Transactions;
 use crate::route::voices::Voices;
+use crate::route::watching::Watches;
 use crate::socket::Budget;
 use crate::upstream::{Upstream, UpstreamError};
 use crate::wire::api::Api;
@@ -120,6 +122,8 @@ pub struct Router {
     pub tokens: Tokens,
     /// Connections on which brokers are asked in a member's name.
     pub voices: Voices,
+    /// What is told from what consumers do.
+    pub watches: Watches,
     /// What all connections may keep in memory.
     pub budget: Budget,
     /// Counters.

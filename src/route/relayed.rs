@@ -7,8 +7,8 @@ use crate::route::refusals::Refusals;
 use crate::route::{
     AnswerError, Reply, Router, add_partitions_to_txn, api_versions, consumer_group_heartbeat,
     create_topics, delete_topics, describe_cluster, describe_configs, describe_topic_partitions,
-    end_txn, find_coordinator, heartbeat, init_producer_id, join_group, leave_group, metadata,
-    offset_commit, offset_fetch, sync_group, txn_offset_commit,
+    end_txn, fetch, find_coordinator, heartbeat, init_producer_id, join_group, leave_group,
+    metadata, offset_commit, offset_fetch, sync_group, txn_offset_commit,
 };
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, decode};
@@ -42,72 +42,73 @@ impl Router {
                 Ok(Reply::Frame(api_versions::relayed(conn, link, h, decode(h)?).await?))
             }
             Api::Metadata => {
-                self.asked(h, async |r| metadata::relayed(self, conn, link, h, r).await).await
+                self.helped(h, async |r| metadata::relayed(self, conn, link, h, r).await).await
             }
             Api::FindCoordinator => {
-                self.asked(h, async |r| find_coordinator::relayed(self, conn, link, h, r).await)
+                self.helped(h, async |r| find_coordinator::relayed(self, conn, link, h, r).await)
                     .await
             }
             Api::DescribeCluster => {
-                self.asked(h, async |r| describe_cluster::relayed(self, conn, link, h, r).await)
+                self.helped(h, async |r| describe_cluster::relayed(self, conn, link, h, r).await)
                     .await
             }
             Api::JoinGroup => {
-                self.asked(h, async |r| join_group::relayed(self, conn, link, h, r).await).await
+                self.helped(h, async |r| join_group::relayed(self, conn, link, h, r).await).await
             }
             Api::SyncGroup => {
-                self.asked(h, async |r| sync_group::relayed(self, conn, link, h, r).await).await
+                self.helped(h, async |r| sync_group::relayed(self, conn, link, h, r).await).await
             }
             Api::Heartbeat => {
-                self.asked(h, async |r| heartbeat::relayed(self, conn, link, h, r).await).await
+                self.helped(h, async |r| heartbeat::relayed(self, conn, link, h, r).await).await
             }
             Api::LeaveGroup => {
-                self.asked(h, async |r| leave_group::relayed(self, link, h, r).await).await
+                self.helped(h, async |r| leave_group::relayed(self, link, h, r).await).await
             }
             Api::OffsetCommit => {
-                self.asked(h, async |r| offset_commit::relayed(self, conn, link, h, r).await).await
+                self.helped(h, async |r| offset_commit::relayed(self, conn, link, h, r).await).await
             }
             Api::OffsetFetch => {
-                self.asked(h, async |r| offset_fetch::relayed(self, conn, link, h, r).await).await
+                self.helped(h, async |r| offset_fetch::relayed(self, conn, link, h, r).await).await
             }
             Api::ConsumerGroupHeartbeat => {
-                self.asked(h, async |r| {
+                self.helped(h, async |r| {
                     consumer_group_heartbeat::relayed(self, conn, link, h, r).await
                 })
                 .await
             }
             Api::InitProducerId => {
-                self.asked(h, async |r| init_producer_id::relayed(self, link, h, r).await).await
+                self.helped(h, async |r| init_producer_id::relayed(self, link, h, r).await).await
             }
             Api::AddPartitionsToTxn => {
                 let with = async |r| add_partitions_to_txn::relayed(self, conn, link, h, r).await;
-                self.asked(h, with).await
+                self.helped(h, with).await
             }
             Api::TxnOffsetCommit => {
-                self.asked(h, async |r| txn_offset_commit::relayed(self, conn, link, h, r).await)
+                self.helped(h, async |r| txn_offset_commit::relayed(self, conn, link, h, r).await)
                     .await
             }
-            Api::EndTxn => self.asked(h, async |r| end_txn::relayed(self, link, h, r).await).await,
+            Api::EndTxn => self.helped(h, async |r| end_txn::relayed(self, link, h, r).await).await,
             Api::CreateTopics => {
-                self.asked(h, async |r| create_topics::relayed(self, link, h, r).await).await
+                self.helped(h, async |r| create_topics::relayed(self, link, h, r).await).await
             }
             Api::DeleteTopics => {
-                self.asked(h, async |r| delete_topics::relayed(self, link, h, r).await).await
+                self.helped(h, async |r| delete_topics::relayed(self, link, h, r).await).await
             }
             Api::DescribeConfigs => {
-                self.asked(h, async |r| describe_configs::relayed(self, link, h, r).await).await
+                self.helped(h, async |r| describe_configs::relayed(self, link, h, r).await).await
             }
             Api::DescribeTopicPartitions => {
                 let with = async |r| describe_topic_partitions::relayed(self, link, h, r).await;
-                self.asked(h, with).await
+                self.helped(h, with).await
             }
+            Api::Fetch if conn.node.is_some() => fetch::relayed(self, conn, link, head).await,
             // Nothing else is asked of the cluster.
             _ => self.dispatch(conn, head).await,
         }
     }
 
     /// Decodes the request, has the cluster help with the answer, encodes it.
-    async fn asked<Req>(
+    pub(super) async fn helped<Req>(
         &self,
         head: &RequestHead,
         answer: impl AsyncFnOnce(Req) -> Result<Req::Response, UpstreamError>,

@@ -14,6 +14,7 @@ use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, text};
 use crate::route::lane::STREAMS;
+use crate::route::watching::Step;
 use crate::route::{Router, code, lane, spread};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::assignment::{Assignment, Subscription};
@@ -46,6 +47,7 @@ pub(super) async fn answer(
         Err(error) => return refused(code::of_group(error)),
     };
     router.speaks_for(conn, &group, key.clone());
+    router.assigned(&group, (&key, &member_id), request.generation_id, Step::Assigned);
     let member = Synchronized {
         metadata: router.broker.groups.subscription(&group, &member_id).unwrap_or_default(),
         protocol: synced.protocol.clone().unwrap_or_default(),
@@ -89,6 +91,7 @@ pub(super) async fn relayed(
         return Ok(response);
     }
     router.heard_of(conn, &group, &key);
+    router.assigned(&group, (&key, &member_id), request.generation_id, Step::Assigned);
     let metadata = router.members.subscription(&group, &key).unwrap_or_default();
     let member = Synchronized { member_id, key, protocol, metadata };
     match with_lane(router, &group, &member, &response.assignment).await {

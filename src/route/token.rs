@@ -67,13 +67,30 @@ impl Tokens {
         members.get(&token)?.get(group).cloned()
     }
 
-    /// Remembers that `member` of `group` speaks through `token`.
-    pub fn bind(&self, token: Token, group: &GroupId, member: MemberId) {
+    /// Every member that speaks through `token`, by group.
+    pub fn members(&self, token: Token) -> BTreeMap<GroupId, MemberId> {
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        members.get(&token).cloned().unwrap_or_default()
+    }
+
+    /// Whether some token is known through which that member speaks.
+    pub fn knows(&self, group: &GroupId, member: &MemberId) -> bool {
+        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        members.values().any(|groups| groups.get(group) == Some(member))
+    }
+
+    /// Remembers that `member` of `group` speaks through `token`; whether that is news.
+    pub fn bind(&self, token: Token, group: &GroupId, member: MemberId) -> bool {
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
         if members.len() >= REMEMBERED_MAX && !members.contains_key(&token) {
             members.pop_first();
         }
-        members.entry(token).or_default().insert(group.clone(), member);
+        let groups = members.entry(token).or_default();
+        if groups.get(group) == Some(&member) {
+            return false;
+        }
+        groups.insert(group.clone(), member);
+        true
     }
 }
 
@@ -114,10 +131,14 @@ mod tests {
     fn a_member_is_found_by_token_and_group() {
         let tokens = Tokens::new(0);
         let token = Token::Port(9);
-        tokens.bind(token, &"a".into(), "m1".into());
-        tokens.bind(token, &"b".into(), "m2".into());
+        assert!(tokens.bind(token, &"a".into(), "m1".into()));
+        assert!(tokens.bind(token, &"b".into(), "m2".into()));
+        assert!(!tokens.bind(token, &"b".into(), "m2".into()), "no news");
         assert_eq!(tokens.member(token, &"a".into()), Some("m1".into()));
         assert_eq!(tokens.member(token, &"b".into()), Some("m2".into()));
         assert_eq!(tokens.member(Token::Port(8), &"a".into()), None);
+        assert_eq!((tokens.members(token).len(), tokens.members(Token::Port(8)).len()), (2, 0));
+        assert!(tokens.knows(&"b".into(), &"m2".into()));
+        assert!(!tokens.knows(&"a".into(), &"m2".into()));
     }
 }

@@ -11,6 +11,7 @@ use kafka_protocol::messages::{
     OffsetCommitRequest, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
 
+use crate::model::MemberId;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offset_commit::{Named, Part, Patience, is_ours, may_commit, noted, own_parts};
@@ -51,13 +52,21 @@ pub(super) async fn relayed(
         let mut partitions = topic.iter().flat_map(|topic| &topic.partitions);
         partitions.find(|p| p.partition_index == named.1).map(|p| p.error_code)
     };
+    let member = MemberId::new(&request.member_id);
+    let key = router.members.name_of(&group, &member, request.group_instance_id.as_deref());
+    let refused = offsets(&theirs).into_iter().filter_map(|offset| {
+        let code = code_of(&(offset.0.clone(), offset.1))?;
+        Some((offset, ResponseError::try_from_code(code)?))
+    });
+    router.commit_refused(&group, (&key, &member), refused);
     let refusal = response.topics.iter().flat_map(|topic| &topic.partitions);
     let refusal = refusal.map(|p| p.error_code).find(|code| *code != 0);
     let kept = if let Some(error) = refusal {
         error
     } else {
         let by = (request.producer_id.0, request.producer_epoch);
-        let commit = Commit { group, ours: ours.clone(), theirs: offsets(&theirs) };
+        let theirs = offsets(&theirs);
+        let commit = Commit { group, member: key, ours: ours.clone(), theirs };
         let done = hold(router, request.transactional_id.as_str(), by, commit);
         patience.bounds(done).await.map_or_else(|error| error.code(), |()| 0)
     };

@@ -110,6 +110,7 @@ impl Server {
         self.certificates.replace(Certificates::read(&reload.config)?);
         let policies = reload.config.policies();
         *self.router.policies.write().unwrap_or_else(PoisonError::into_inner) = policies.clone();
+        self.router.watches.reload(&policies);
         self.engine.policies(policies);
         self.limits.send_replace(start::limits(&reload.config));
         self.router.budget.resize(start::memory(&reload.config));

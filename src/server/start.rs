@@ -20,7 +20,7 @@ use crate::broker::topics::Topics;
 use crate::client::{Acceptor, BindError, Limits, Listener, accept};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability as ConfigDurability, Ephemeral, Payloads};
-use crate::engine::{Driver, Engine, Parts, Replay};
+use crate::engine::{Driver, Engine, Parts, Replay, Windows};
 use crate::journal::{
     Durability, Journal, OpenError, ReadError, RealDisk, Recovery, TablesError, Writer,
 };
@@ -35,6 +35,7 @@ use crate::route::token::Tokens;
 use crate::route::topic_ids::TopicIds;
 use crate::route::transactions::Transactions;
 use crate::route::voices::Voices;
+use crate::route::watching::{self, Watches};
 use crate::route::{self, Router, membership};
 use crate::server::certificates::{Certificates, InUse};
 use crate::server::data_dir::EphemeralError;
@@ -100,6 +101,7 @@ struct Core {
     driver: Driver,
     writer: thread::JoinHandle<()>,
     groups_of_retries: Vec<GroupId>,
+    windows: Windows,
     events: tokio::sync::mpsc::UnboundedReceiver<crate::broker::groups::GroupEvent>,
 }
 
@@ -123,10 +125,8 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let mut tasks = JoinSet::new();
     core.broker.groups.open();
     tasks.spawn(until(stopped.clone(), core.broker.groups.clone().run_timers()));
-    tasks.spawn(until(
-        stopped.clone(),
-        membership::run(core.engine.clone(), metrics.clone(), core.events),
-    ));
+    tasks.spawn(until(stopped.clone(), membership::run(Arc::clone(&router), core.events)));
+    tasks.spawn(until(stopped.clone(), watching::run(Arc::clone(&router))));
     tasks.spawn(until(stopped.clone(), membership::watch(Arc::clone(&router))));
     let board = Board::default();
     tasks.spawn(until(stopped.clone(), forwarding::begin(&router, &board)));
@@ -203,10 +203,11 @@ fn core(
     let mut replay = Replay::new(Some(Replay::tables(&journal)?), &parts);
     read_back(&recovery, &broker, &mut replay)?;
     let groups_of_retries = replay.groups();
+    let windows = replay.windows();
     let (engine, driver) = replay.finish(parts);
     let seconds = clock.elapsed().saturating_sub(began).as_secs_f64();
     report(&recovery, metrics, seconds);
-    Ok(Core { journal, broker, engine, driver, writer, groups_of_retries, events })
+    Ok(Core { journal, broker, engine, driver, writer, groups_of_retries, windows, events })
 }
 
 fn read_back(recovery: &Recovery, broker: &Broker, replay: &mut Replay) -> Result<(), StartError> {
@@ -362,6 +363,7 @@ fn router(
         names: names(templates, core),
         tokens: Tokens::new(token_seed()),
         voices: Voices::default(),
+        watches: Watches::new(clock.now(), &config.policies(), core.windows.clone()),
         budget,
         metrics: metrics.clone(),
         clock,

@@ -29,6 +29,16 @@ impl Metrics {
         self.add(&names::RECORDS_ACKED, &[group, topic], n);
     }
 
+    /// A Fetch of real topics came from nobody known.
+    pub fn fetch_unowned(&self) {
+        self.add(&names::FETCHES_UNOWNED, &[], 1);
+    }
+
+    /// A failed record could not be taken out of its batch.
+    pub fn batch_unreadable(&self) {
+        self.add(&names::BATCHES_UNREADABLE, &[], 1);
+    }
+
     /// A delivery was charged; `reason` is the disposition.
     pub fn record_failed(&self, group: &str, topic: &str, reason: &str) {
         let (group, topic) = self.pair(&names::RECORDS_FAILED, group, topic);

@@ -13,15 +13,18 @@ use kafka_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeart
 use uuid::Uuid;
 
 use crate::engine::EngineError;
-use crate::group::{Alive, ConsumerHeartbeat, GroupError, TopicImage, TopicPartition};
+use crate::group::{Alive, ConsumerHeartbeat, GroupError, TopicImage, TopicPartition, member_key};
 use crate::model::{ClientId, GroupId, MemberId, TopicId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, some_text, topic_of};
+use crate::route::watching::Step;
 use crate::route::{Router, code};
 use crate::wire::{RequestHead, ResponseError};
 
 pub(super) use relayed::relayed;
 
+/// Leaves for good.
+const LEAVES: i32 = -1;
 /// Before, a member without an id was given one.
 const OWN_ID_SINCE: i16 = 1;
 
@@ -35,7 +38,8 @@ pub(super) async fn answer(
     let retry = router.names.retry_topic(&group);
     let lane = router.has_lane(&group).then(|| router.names.topic_id(&retry));
     let beat = beat(conn, head, request, lane);
-    let leaves = beat.epoch < 0;
+    let (leaves, goes) = (beat.epoch < 0, beat.epoch == LEAVES);
+    let instance_id = beat.instance_id.clone();
     let known = |name: &TopicName| image(router, name, &retry);
     let alive = match router.broker.groups.consumer_heartbeat(&group, beat, known).await {
         Ok(alive) => alive,
@@ -49,6 +53,11 @@ pub(super) async fn answer(
     let mut response = ConsumerGroupHeartbeatResponse::default();
     response.member_id = some_text(alive.member_id.as_str());
     response.member_epoch = alive.epoch;
+    if goes {
+        // Told here as well as by the coordinator: who comes next must not be first.
+        let key = member_key(&alive.member_id, instance_id.as_deref());
+        router.lost(&group, &key, Some(&alive.member_id));
+    }
     if leaves {
         return response;
     }
@@ -56,6 +65,7 @@ pub(super) async fn answer(
     let key = router.broker.groups.key_of(&group, &alive.member_id);
     let key = key.unwrap_or_else(|| alive.member_id.clone());
     router.speaks_for(conn, &group, key.clone());
+    router.assigned(&group, (&key, &alive.member_id), alive.epoch, Step::Assigned);
     match with_lane(router, &group, &retry, key, alive, lane).await {
         Ok(assignment) => response.assignment = assignment,
         Err(error) => {

@@ -11,6 +11,7 @@ use crate::engine::EngineError;
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
+use crate::route::watching::Step;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::assignment::Subscription;
@@ -49,6 +50,8 @@ pub(in crate::route) async fn relayed(
         None if request.member_epoch < 0 => {}
         None => {
             router.heard_of(conn, &group, &key);
+            let epoch = response.member_epoch;
+            router.assigned(&group, (&key, &member), epoch, Step::Assigned);
             if request.member_epoch == JOINS {
                 router.look_for_clash(link, head, &group).await?;
             }

@@ -4,8 +4,13 @@
 //! requests (KIP-227). At least one whole batch comes first even when it is over the byte limits.
 //! When memory is short, answers are smaller than asked for.
 
+mod conditioned;
+mod given;
 mod lane;
+mod narrow;
 mod plan;
+mod tracked;
+mod wanted;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +19,15 @@ use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, Partition
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use tokio::sync::Notify;
 
+use crate::retry::watch::{Handed, Serve};
 use crate::route::conn::Conn;
-use crate::route::fetch::plan::{Planned, Source};
+use crate::route::fetch::given::Member;
+use crate::route::fetch::plan::{Log, Planned, Source};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
+
+pub(in crate::route) use conditioned::relayed;
+pub use tracked::{Onward, Tracked};
 
 /// A long poll is never longer than this, whatever the client asks for.
 const WAIT_MS_MAX: u64 = 60_000;
@@ -28,8 +38,10 @@ const LOOK_AGAIN_MS: u64 = 500;
 struct Gathered {
     topics: Vec<FetchableTopicResponse>,
     bytes: usize,
-    /// Errors, and records of a lane, are answered at once.
+    /// Errors, records of a lane and records given alone are answered at once.
     at_once: bool,
+    /// Records of members that are watched.
+    handed: Vec<Handed>,
 }
 
 pub(super) async fn answer(router: &Router, conn: &Conn, request: FetchRequest) -> FetchResponse {
@@ -43,14 +55,17 @@ pub(super) async fn answer(router: &Router, conn: &Conn, request: FetchRequest) 
         usize::try_from(request.max_bytes).unwrap_or(0).clamp(1, router.config.fetch_bytes_max);
     let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0).min(WAIT_MS_MAX);
     let deadline = router.clock.now().mono.plus(wait_ms);
+    let member = Member::of(router, conn, &planned, wait_ms);
     loop {
         let waker = Arc::new(Notify::new());
         watch(router, &planned, &waker);
         let bytes_max = router.budget.answer_bytes(wanted);
         let bytes_min = usize::try_from(request.min_bytes).unwrap_or(0).min(bytes_max);
-        let gathered = gather(router, &planned, bytes_max).await;
+        let plan = member.plan(&planned).await;
+        let gathered = gather(router, &member, &planned, &plan.serve, bytes_max).await;
         let left_ms = deadline.since(router.clock.now().mono);
         if gathered.at_once || gathered.bytes >= bytes_min || left_ms == 0 {
+            member.handed(&gathered.handed);
             response.responses = gathered.topics;
             return response;
         }
@@ -58,7 +73,10 @@ pub(super) async fn answer(router: &Router, conn: &Conn, request: FetchRequest) 
         let pause_ms = if waits_for_topic { left_ms.min(LOOK_AGAIN_MS) } else { left_ms };
         let pause = Duration::from_millis(pause_ms);
         // Woken or not, the next round looks again. The engine wakes a group at its due times.
-        drop(tokio::time::timeout(pause, waker.notified()).await);
+        tokio::select! {
+            () = waker.notified() => {}
+            () = member.wait(pause, plan.until) => {}
+        }
         if waits_for_topic {
             planned = plan::plan(router, conn, &request);
         }
@@ -68,8 +86,8 @@ pub(super) async fn answer(router: &Router, conn: &Conn, request: FetchRequest) 
 fn watch(router: &Router, planned: &[Planned], waker: &Arc<Notify>) {
     for source in planned.iter().flat_map(|topic| &topic.partitions) {
         match &source.source {
-            Source::Log { topic, index, .. } => {
-                if let Some(partition) = topic.partition(*index) {
+            Source::Log(log) => {
+                if let Some(partition) = log.topic.partition(log.index) {
                     router.broker.watch(partition, waker);
                 }
             }
@@ -81,12 +99,21 @@ fn watch(router: &Router, planned: &[Planned], waker: &Arc<Notify>) {
     }
 }
 
-async fn gather(router: &Router, planned: &[Planned], bytes_max: usize) -> Gathered {
+/// `serve`: how each real partition is answered, in their order; the rest as everyone.
+async fn gather(
+    router: &Router,
+    member: &Member<'_>,
+    planned: &[Planned],
+    serve: &[Serve],
+    bytes_max: usize,
+) -> Gathered {
     let mut gathered = Gathered {
         topics: Vec::with_capacity(planned.len()),
         bytes: 0,
         at_once: planned.is_empty(),
+        handed: Vec::new(),
     };
+    let mut serve = serve.iter();
     for topic in planned {
         let mut answer = FetchableTopicResponse::default();
         answer.topic = topic.name.clone();
@@ -96,11 +123,14 @@ async fn gather(router: &Router, planned: &[Planned], bytes_max: usize) -> Gathe
             let first = gathered.bytes == 0;
             let bytes_max = asked.bytes_max.min(left);
             let mut data = match &asked.source {
-                Source::Log { topic, index, offset } => {
+                Source::Log(log) => {
+                    let serve = if log.is_real { serve.next() } else { None };
+                    let serve = serve.unwrap_or(&Serve::Open);
                     // The first partition with data answers one batch whatever the limits.
-                    let read_max = if first { bytes_max.max(1) } else { bytes_max };
-                    let data = from_log(router, topic, *index, *offset, read_max);
-                    if first { data } else { within(data, bytes_max) }
+                    let given = member.give(log, serve, bytes_max, first);
+                    gathered.at_once |= given.at_once;
+                    gathered.handed.extend(given.handed);
+                    given.data
                 }
                 Source::Lane { group, from } => lane::take(router, group, *from).await,
                 Source::Snapshot { group, from } => lane::snapshot(router, group, *from).await,
@@ -119,17 +149,11 @@ async fn gather(router: &Router, planned: &[Planned], bytes_max: usize) -> Gathe
     gathered
 }
 
-fn from_log(
-    router: &Router,
-    topic: &crate::broker::topic::Topic,
-    index: i32,
-    offset: i64,
-    bytes_max: usize,
-) -> PartitionData {
-    let Some(partition) = topic.partition(index) else {
+fn from_log(router: &Router, log: &Log, bytes_max: usize) -> PartitionData {
+    let Some(partition) = log.topic.partition(log.index) else {
         return refused(ResponseError::UnknownTopicOrPartition);
     };
-    match router.broker.read(partition, offset, bytes_max) {
+    match router.broker.read(partition, log.offset, bytes_max) {
         Ok(read) => {
             let mut data = empty(read.bounds.start, read.bounds.visible_end);
             data.records = Some(read.records);
@@ -151,14 +175,6 @@ fn empty(log_start: i64, high_watermark: i64) -> PartitionData {
     data.last_stable_offset = high_watermark;
     data.log_start_offset = log_start;
     data.records = Some(bytes::Bytes::new());
-    data
-}
-
-/// The answer without its records if they are too many: a log gives at least one whole batch.
-fn within(mut data: PartitionData, bytes_max: usize) -> PartitionData {
-    if data.records.as_ref().is_some_and(|records| records.len() > bytes_max) {
-        data.records = Some(bytes::Bytes::new());
-    }
     data
 }
 

@@ -7,7 +7,7 @@ use kafka_protocol::messages::{FetchRequest, TopicName as WireTopic};
 use uuid::Uuid;
 
 use crate::broker::topic::Topic;
-use crate::model::{GroupId, LaneOffset};
+use crate::model::{GroupId, LaneOffset, TopicPartition};
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::place::Place;
@@ -38,7 +38,7 @@ pub(super) struct Asked {
 /// Where its records come from.
 pub(super) enum Source {
     /// A partition of this cluster.
-    Log { topic: Arc<Topic>, index: i32, offset: i64 },
+    Log(Log),
     /// A member's private partition of its retry topic.
     Lane { group: GroupId, from: LaneOffset },
     /// What waits in a group, for a reader that is no member.
@@ -47,6 +47,21 @@ pub(super) enum Source {
     Nothing,
     /// An error.
     Refused(ResponseError),
+}
+
+/// A partition of this cluster.
+pub(super) struct Log {
+    pub(super) topic: Arc<Topic>,
+    pub(super) index: i32,
+    pub(super) offset: i64,
+    /// Of a topic clients made: no dead letters.
+    pub(super) is_real: bool,
+}
+
+impl Log {
+    pub(super) fn partition(&self) -> TopicPartition {
+        TopicPartition { topic: self.topic.name.clone(), partition: self.index }
+    }
 }
 
 pub(super) fn plan(router: &Router, conn: &Conn, request: &FetchRequest) -> Vec<Planned> {
@@ -86,7 +101,8 @@ fn source(place: &Place, asked: &FetchPartition) -> Source {
     let offset = asked.fetch_offset;
     match place {
         Place::Local(topic) | Place::DeadLetters(Some(topic)) => {
-            Source::Log { topic: Arc::clone(topic), index, offset }
+            let is_real = matches!(place, Place::Local(_));
+            Source::Log(Log { topic: Arc::clone(topic), index, offset, is_real })
         }
         Place::DeadLetters(None) if offset == 0 => Source::Nothing,
         Place::DeadLetters(None) => Source::Refused(ResponseError::OffsetOutOfRange),

@@ -53,14 +53,19 @@ pub(super) async fn answer(
     let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
     let key = member_key(&member_id, instance_id.as_deref());
     let generation = request.generation_id_or_member_epoch;
-    let check = CommitCheck { member_id, instance_id, generation };
+    let check = CommitCheck { member_id: member_id.clone(), instance_id, generation };
     if let Err(error) = router.broker.groups.commit_check(&group, check) {
         let error = code::of_group(error);
         router.metrics.commit_failed(group.as_str(), &code::name(error));
+        router.commit_refused(
+            &group,
+            (&key, &member_id),
+            offsets(&request).map(|offset| (offset, error)),
+        );
         return respond(&request, |_, _| error.code());
     }
     if !key.as_str().is_empty() {
-        router.speaks_for(conn, &group, key);
+        router.speaks_for(conn, &group, key.clone());
     }
     let parts: Vec<Vec<Part>> = request
         .topics
@@ -73,6 +78,9 @@ pub(super) async fn answer(
     let patience = Patience::begins(&router.clock);
     let lane = patience.bounds(lane_part(router, &group, parts.iter().flatten())).await;
     let stored = patience.bounds(store(router, &group, parts.iter().flatten())).await;
+    if stored.is_ok() {
+        router.commit_stored(&group, &key, parts.iter().flatten().filter_map(Part::stored));
+    }
     respond(&request, |topic, partition| {
         match parts.get(topic).and_then(|parts| parts.get(partition)) {
             Some(part) => part.code(lane, stored),
@@ -82,6 +90,14 @@ pub(super) async fn answer(
 }
 
 impl Part {
+    /// An ordinary offset.
+    pub(super) fn stored(&self) -> Option<(TopicName, i32, i64)> {
+        match self {
+            Self::Store(item) => Some((item.topic.clone(), item.partition, item.offset)),
+            _ => None,
+        }
+    }
+
     /// The error code of this partition, when lane and store came to this.
     fn code(&self, lane: Done, stored: Done) -> i16 {
         let done = match self {
@@ -188,6 +204,15 @@ pub(super) async fn store(
     let kept = kept.map_err(|_| ResponseError::CoordinatorNotAvailable)?;
     let durable = router.broker.offsets.durable(kept.seq).await;
     durable.map_err(|_| ResponseError::CoordinatorNotAvailable)
+}
+
+/// What a request would commit.
+fn offsets(request: &OffsetCommitRequest) -> impl Iterator<Item = (TopicName, i32, i64)> {
+    request.topics.iter().flat_map(|topic| {
+        let name = topic_of(&topic.name);
+        let partitions = topic.partitions.iter();
+        partitions.map(move |p| (name.clone(), p.partition_index, p.committed_offset))
+    })
 }
 
 fn respond(

@@ -12,7 +12,7 @@ use crate::engine::EngineError;
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
-use crate::route::offset_commit::{Part, Patience, lane_part, part, respond, store};
+use crate::route::offset_commit::{Part, Patience, lane_part, offsets, part, respond, store};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, ResponseError};
@@ -46,6 +46,8 @@ pub(in crate::route) async fn relayed(
     theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));
     // A topic without partitions would be answered by nothing, which is no permission.
     let asks_nothing = theirs.topics.iter().all(|topic| topic.partitions.is_empty());
+    let member = MemberId::new(&request.member_id);
+    let instance_id = request.group_instance_id.as_deref();
     let (response, refusal) = if asks_nothing {
         let refusal = may_commit(router, conn, link, head, &request).await?;
         (OffsetCommitResponse::default(), refusal)
@@ -53,14 +55,14 @@ pub(in crate::route) async fn relayed(
         let mut response = link.call(head, &theirs).await?;
         let refusal = first_error(&response);
         stored(router, &patience, &group, &theirs, &mut response).await;
+        let key = router.members.name_of(&group, &member, instance_id);
+        tell_watch(router, &group, &key, &theirs, &response);
         (response, refusal)
     };
-    let member = MemberId::new(&request.member_id);
     match refusal {
         Some(error) => router.metrics.commit_failed(group.as_str(), &code::name(error)),
         None if member.as_str().is_empty() => {}
         None => {
-            let instance_id = request.group_instance_id.as_deref();
             let key = router.members.key_of(&group, &member, instance_id);
             router.heard_of(conn, &group, &key);
         }
@@ -212,6 +214,29 @@ async fn stored(
             }
         }
     }
+}
+
+/// Who watches hears what the cluster has stored and what it refuses.
+fn tell_watch(
+    router: &Router,
+    group: &GroupId,
+    key: &MemberId,
+    asked: &OffsetCommitRequest,
+    response: &OffsetCommitResponse,
+) {
+    let mut codes = BTreeMap::new();
+    for topic in &response.topics {
+        let name = topic_of(&topic.name);
+        let answers = topic.partitions.iter();
+        codes.extend(answers.map(|p| ((name.clone(), p.partition_index), p.error_code)));
+    }
+    let code = |offset: &(TopicName, i32, i64)| codes.get(&(offset.0.clone(), offset.1)).copied();
+    router.commit_stored(group, key, offsets(asked).filter(|offset| code(offset) == Some(0)));
+    let refused = offsets(asked).filter_map(|offset| {
+        let error = ResponseError::try_from_code(code(&offset)?)?;
+        Some((offset, error))
+    });
+    router.commit_refused(group, (key, &MemberId::new(&asked.member_id)), refused);
 }
 
 pub(in crate::route) async fn noted(

@@ -1,0 +1,45 @@
+//! What the members of a group subscribe to, by either protocol.
+
+use bytes::Bytes;
+
+use crate::broker::groups::Groups;
+use crate::model::{GroupId, MemberId, TopicName};
+
+/// What one member subscribes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// What it says to the chosen assignor, for consumers their subscription; empty before that
+    /// is chosen.
+    Metadata(Bytes),
+    /// These topics (KIP-848).
+    Topics(Vec<TopicName>),
+}
+
+impl Groups {
+    /// What every member of a group subscribes to, static members as `instance:<id>`.
+    pub fn wanted(&self, group: &GroupId) -> Vec<(MemberId, Wanted)> {
+        let state = self.lock();
+        let Some(cell) = state.cells.get(group) else { return Vec::new() };
+        let classic = cell.machine.as_classic().map(|group| {
+            let each = group.subscriptions();
+            each.map(|(member, metadata)| (member, Wanted::Metadata(metadata))).collect::<Vec<_>>()
+        });
+        let consumer = cell.machine.as_consumer().map(|group| {
+            let each = group.subscriptions();
+            each.map(|(member, topics)| (member, Wanted::Topics(topics))).collect::<Vec<_>>()
+        });
+        classic.or(consumer).unwrap_or_default()
+    }
+
+    /// What that member subscribes to; `None`: it is none.
+    pub fn wanted_by(&self, group: &GroupId, member: &MemberId) -> Option<Wanted> {
+        let state = self.lock();
+        let machine = &state.cells.get(group)?.machine;
+        if let Some(group) = machine.as_classic() {
+            let found = group.subscriptions().find(|(key, _)| key == member);
+            return found.map(|(_, metadata)| Wanted::Metadata(metadata));
+        }
+        let found = machine.as_consumer()?.subscriptions().find(|(key, _)| key == member);
+        found.map(|(_, topics)| Wanted::Topics(topics))
+    }
+}

@@ -1,0 +1,174 @@
+//! What a member is given of this cluster's own topics: as everyone, or as the watch of its group
+//! plans.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kafka_protocol::messages::fetch_response::PartitionData;
+
+use crate::model::{MonoMs, TopicName, TopicPartition};
+use crate::retry::watch::{Asked, Handed, Plan, Serve, Settling};
+use crate::route::Router;
+use crate::route::conn::Conn;
+use crate::route::fetch::plan::{Log, Planned, Source};
+use crate::route::fetch::{empty, from_log};
+use crate::route::place::Place;
+use crate::route::watching::{Reading, Watched};
+use crate::wire::batch::cut::{alone, without_from};
+use crate::wire::batch::{Batch, CutError};
+
+/// A compressed batch unpacks to at most this.
+pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
+/// Nothing is held: a Fetch of nobody who is watched.
+const OPEN: Plan = Plan { serve: Vec::new(), until: None };
+
+/// Who asks, if its group is watched.
+pub(super) struct Member<'a> {
+    router: &'a Router,
+    by: Option<Watched>,
+}
+
+/// Of one partition.
+pub(super) struct Given {
+    pub(super) data: PartitionData,
+    /// Records that leave, told to whoever watches before they do.
+    pub(super) handed: Option<Handed>,
+    /// It is not waited for more.
+    pub(super) at_once: bool,
+}
+
+impl<'a> Member<'a> {
+    pub(super) fn of(
+        router: &'a Router,
+        conn: &Conn,
+        planned: &[Planned],
+        max_wait_ms: u64,
+    ) -> Self {
+        let mut topics: Vec<TopicName> = Vec::new();
+        for log in real(planned) {
+            if topics.last() != Some(&log.topic.name) {
+                topics.push(log.topic.name.clone());
+            }
+        }
+        Self { router, by: router.watched(conn, &topics, max_wait_ms) }
+    }
+
+    /// The plan for all real partitions asked for, in their order; empty: as everyone.
+    pub(super) async fn plan(&self, planned: &[Planned]) -> Plan {
+        let Some(by) = &self.by else { return OPEN };
+        let asked = |log: &Log| Asked { partition: log.partition(), offset: log.offset };
+        let asked: Vec<Asked> = real(planned).map(asked).collect();
+        self.router.planned(by, &asked, |settling| self.read(by, settling)).await
+    }
+
+    /// The record that is at its end.
+    fn read(&self, by: &Watched, settling: &Settling) -> Reading {
+        let TopicPartition { topic, partition } = &settling.partition;
+        let Some(Place::Local(topic)) = self.router.place(topic) else { return Reading::Gone };
+        let Some(log) = topic.partition(*partition) else { return Reading::Gone };
+        match self.router.broker.record_at(log, settling.offset) {
+            Ok(Some(record)) => Reading::Record(record),
+            Ok(None) if settling.offset < self.router.broker.bounds(log).start => Reading::Gone,
+            Ok(None) => {
+                let why = format_args!("no record can be read at offset {}", settling.offset);
+                self.router.unreadable(by, &settling.partition, &why);
+                Reading::Unread
+            }
+            Err(error) => {
+                self.router.unreadable(by, &settling.partition, &error);
+                Reading::Unread
+            }
+        }
+    }
+
+    /// Reads a partition and gives what `serve` allows; `first`: of this answer, so at least one
+    /// whole batch whatever the limits.
+    pub(super) fn give(&self, log: &Log, serve: &Serve, bytes_max: usize, first: bool) -> Given {
+        let is_alone = matches!(serve, Serve::Alone { .. });
+        if matches!(serve, Serve::Nothing | Serve::Settle(_)) {
+            let bounds = log.topic.partition(log.index).map(|of| self.router.broker.bounds(of));
+            let data = bounds.map_or_else(|| empty(-1, -1), |of| empty(of.start, of.visible_end));
+            return Given { data, handed: None, at_once: false };
+        }
+        let read_max = if first || is_alone { bytes_max.max(1) } else { bytes_max };
+        let mut data = from_log(self.router, log, read_max);
+        let records = data.records.take().unwrap_or_default();
+        let fits = first || is_alone || records.len() <= bytes_max;
+        let (records, end) = if fits && !records.is_empty() {
+            self.cut(log, serve, records)
+        } else {
+            (Bytes::new(), None)
+        };
+        data.records = Some(records);
+        let handed = |end| Handed { partition: log.partition(), from: log.offset, end };
+        let at_once = is_alone && end.is_some();
+        Given { data, handed: end.filter(|_| self.watches(log)).map(handed), at_once }
+    }
+
+    fn watches(&self, log: &Log) -> bool {
+        log.is_real && self.by.is_some()
+    }
+
+    /// What is left of these records, and where a client goes on behind them.
+    fn cut(&self, log: &Log, serve: &Serve, records: Bytes) -> (Bytes, Option<i64>) {
+        let cut = match serve {
+            Serve::Without(offsets) => {
+                without_from(&records, log.offset, offsets, UNPACKED_BYTES_MAX)
+            }
+            Serve::Alone { without } => alone(&records, log.offset, without, UNPACKED_BYTES_MAX),
+            Serve::Open | Serve::Nothing | Serve::Settle(_) => {
+                let end = if self.watches(log) { end_of(&records) } else { None };
+                return (records, end);
+            }
+        };
+        match cut {
+            Ok(cut) if cut.records.is_empty() => (cut.records, None),
+            Ok(cut) => (cut.records, Some(cut.end)),
+            Err(error) => {
+                self.held(log, &error);
+                (Bytes::new(), None)
+            }
+        }
+    }
+
+    fn held(&self, log: &Log, error: &CutError) {
+        if let Some(by) = &self.by {
+            self.router.unreadable(by, &log.partition(), error);
+        }
+    }
+
+    /// These records leave.
+    pub(super) fn handed(&self, handed: &[Handed]) {
+        if let Some(by) = &self.by {
+            self.router.handed(by, handed);
+        }
+    }
+
+    /// Ends after `pause`, or when another plan may come out.
+    pub(super) async fn wait(&self, pause: Duration, until: Option<MonoMs>) {
+        match &self.by {
+            // Either way the next round looks again.
+            Some(by) => drop(tokio::time::timeout(pause, self.router.replan(by, until)).await),
+            None => tokio::time::sleep(pause).await,
+        }
+    }
+}
+
+/// Partitions of this cluster's own topics, in the order asked for.
+fn real(planned: &[Planned]) -> impl Iterator<Item = &Log> {
+    let sources = planned.iter().flat_map(|topic| &topic.partitions).map(|asked| &asked.source);
+    sources.filter_map(|source| match source {
+        Source::Log(log) if log.is_real => Some(log),
+        _ => None,
+    })
+}
+
+/// The offset after the last whole batch.
+pub(super) fn end_of(records: &Bytes) -> Option<i64> {
+    let (mut rest, mut end) = (records.clone(), None);
+    while let Ok(batch) = Batch::parse(&rest) {
+        end = Some(batch.header.last_offset().saturating_add(1));
+        rest = rest.slice(batch.bytes.len()..);
+    }
+    end
+}

@@ -1,0 +1,293 @@
+//! Consumers watched: what they fetch, are given and commit, and how they come and go, is told to
+//! the watch of their group; what it wants done is done.
+//!
+//! A Fetch asks whose it is (`whose.rs`), then for a plan (`settled.rs`), and says what leaves
+//! before it does. The APIs of groups tell the rest (`seen.rs`).
+
+mod seen;
+mod settled;
+mod whose;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::engine::Windows;
+use crate::model::{GroupId, MemberId, MonoMs, Now, TopicPartition};
+use crate::retry::watch::{Asked, Fetching, Handed, Output, Plan, Rules, Watch};
+use crate::retry::{Policies, Policy};
+use crate::route::Router;
+
+pub(super) use seen::Step;
+pub(super) use settled::Reading;
+pub use whose::Whose;
+
+/// How long nobody asks before a group is forgotten.
+const IDLE_MS: u64 = 10 * 60 * 1000;
+/// How often watches are looked at for what is due by itself.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The watches of all groups.
+#[derive(Debug)]
+pub struct Watches {
+    groups: RwLock<BTreeMap<GroupId, Arc<GroupWatch>>>,
+    /// Counted up when a Fetch may be somebody else's than before.
+    changes: AtomicU64,
+}
+
+/// One group's.
+#[derive(Debug)]
+struct GroupWatch {
+    state: Mutex<State>,
+    /// Counted up when another plan may come out.
+    news: watch::Sender<u64>,
+    /// Held while a record is settled: two Fetches may be told to settle the same.
+    settles: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    watch: Watch,
+    /// When a member last asked for records.
+    asked_at: MonoMs,
+    /// Records settled since the start.
+    settled: u64,
+    /// Members here and as what they were last told of.
+    members: BTreeMap<MemberId, seen::Standing>,
+    /// Partitions whose window the journal remembers.
+    remembered: BTreeSet<TopicPartition>,
+    /// Partitions with bytes that could not be read, told of once.
+    unreadable: BTreeSet<TopicPartition>,
+}
+
+/// One Fetch of a member that is watched.
+#[derive(Debug)]
+pub struct Watched {
+    group: GroupId,
+    by: Fetching,
+    watch: Arc<GroupWatch>,
+    /// The news the last plan came after.
+    planned_at: AtomicU64,
+    /// How many records were settled before it.
+    settled_at: AtomicU64,
+}
+
+impl Watched {
+    /// Of which group.
+    pub fn group(&self) -> &GroupId {
+        &self.group
+    }
+
+    /// Who fetches, and how.
+    pub fn by(&self) -> &Fetching {
+        &self.by
+    }
+}
+
+impl Watches {
+    /// Watches with what the journal remembers of their windows.
+    pub fn new(now: Now, policies: &Policies, remembered: Windows) -> Self {
+        let watches = Self { groups: RwLock::default(), changes: AtomicU64::new(0) };
+        for ((group, partition), window) in remembered {
+            let of = watches.of(&group, policies.of(&group));
+            let mut state = of.lock();
+            state.remembered.insert(partition.clone());
+            state.watch.restore(now, partition, window);
+        }
+        watches
+    }
+
+    /// Other rules from now on.
+    pub fn reload(&self, policies: &Policies) {
+        for (group, of) in self.all() {
+            of.lock().watch.rule(rules(policies.of(&group)));
+            of.tell();
+        }
+        self.changed();
+    }
+
+    /// A Fetch may be somebody else's from now on.
+    pub(super) fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// The group's watch, made now if there is none.
+    fn of(&self, group: &GroupId, policy: &Policy) -> Arc<GroupWatch> {
+        if let Some(of) = self.find(group) {
+            return of;
+        }
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(groups.entry(group.clone()).or_insert_with(|| Arc::new(GroupWatch::new(policy))))
+    }
+
+    fn find(&self, group: &GroupId) -> Option<Arc<GroupWatch>> {
+        self.groups.read().unwrap_or_else(PoisonError::into_inner).get(group).cloned()
+    }
+
+    fn all(&self) -> Vec<(GroupId, Arc<GroupWatch>)> {
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        groups.iter().map(|(group, of)| (group.clone(), Arc::clone(of))).collect()
+    }
+
+    fn forget_idle(&self, now: Now) {
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        let known = groups.len();
+        groups.retain(|_, of| !of.lock().is_idle(now));
+        if groups.len() < known {
+            // Their members, should they come back, are watched anew.
+            self.changed();
+        }
+    }
+}
+
+fn rules(policy: &Policy) -> Rules {
+    Rules {
+        max_reconsume_times: policy.max_reconsume_times,
+        crash_limit: policy.crash_limit,
+        narrow_patience_ms: policy.narrow_patience_ms,
+        seek_back_limit: policy.seek_back_limit,
+        interval_ms: policy.order_interval_ms,
+    }
+}
+
+impl GroupWatch {
+    fn new(policy: &Policy) -> Self {
+        let state = State {
+            watch: Watch::new(rules(policy)),
+            asked_at: MonoMs::default(),
+            settled: 0,
+            members: BTreeMap::new(),
+            remembered: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+        };
+        Self {
+            state: Mutex::new(state),
+            news: watch::Sender::new(0),
+            settles: tokio::sync::Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another plan may come out.
+    fn tell(&self) {
+        self.news.send_modify(|count| *count = count.wrapping_add(1));
+    }
+}
+
+impl State {
+    /// Nobody is a member, nobody asks, and the journal remembers nothing.
+    fn is_idle(&self, now: Now) -> bool {
+        self.members.is_empty()
+            && self.remembered.is_empty()
+            && now.mono.since(self.asked_at) > IDLE_MS
+    }
+}
+
+impl Router {
+    /// The watch of a group; `None`: nothing of it is inferred.
+    fn watch_of(&self, group: &GroupId) -> Option<Arc<GroupWatch>> {
+        let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        let policy = policies.of(group);
+        policy.inference.then(|| self.watches.of(group, policy))
+    }
+
+    /// What the member is given of the partitions it asks for.
+    pub fn asked(&self, by: &Watched, asked: &[Asked]) -> Plan {
+        let ask = |state: &mut State, now: Now| {
+            by.settled_at.store(state.settled, Ordering::Relaxed);
+            state.asked_at = now.mono;
+            state.watch.asked(now, &by.by, asked)
+        };
+        self.tell_then(&by.group, &by.watch, ask, |of| {
+            by.planned_at.store(*of.news.borrow(), Ordering::Relaxed);
+        })
+    }
+
+    /// These records leave for the member.
+    pub fn handed(&self, by: &Watched, handed: &[Handed]) {
+        if !handed.is_empty() {
+            self.tell(&by.group, &by.watch, |state, now| state.watch.handed(now, &by.by, handed));
+        }
+    }
+
+    /// Ends when another plan than the last one may come out: with news, or at `until`.
+    pub async fn replan(&self, by: &Watched, until: Option<MonoMs>) {
+        let mut news = by.watch.news.subscribe();
+        let planned_at = by.planned_at.load(Ordering::Relaxed);
+        let told = news.wait_for(|count| *count != planned_at);
+        match until {
+            None => drop(told.await),
+            Some(at) => {
+                let left_ms = at.since(self.clock.now().mono).max(1);
+                drop(tokio::time::timeout(Duration::from_millis(left_ms), told).await);
+            }
+        }
+    }
+
+    /// Does what is due, and forgets the watches of groups that are no more.
+    fn watch_timeouts(&self) {
+        for (group, of) in self.watches.all() {
+            self.tell(&group, &of, |state, now| state.watch.handle_timeout(now));
+        }
+        self.watches.forget_idle(self.clock.now());
+    }
+
+    fn tell<T>(&self, group: &GroupId, of: &GroupWatch, f: impl FnOnce(&mut State, Now) -> T) -> T {
+        self.tell_then(group, of, f, |_| {})
+    }
+
+    /// Tells the watch something and does what it wants done. `then` is called before anybody
+    /// else can tell it anything.
+    fn tell_then<T>(
+        &self,
+        group: &GroupId,
+        of: &GroupWatch,
+        f: impl FnOnce(&mut State, Now) -> T,
+        then: impl FnOnce(&GroupWatch),
+    ) -> T {
+        let now = self.clock.now();
+        let mut state = of.lock();
+        let told = f(&mut state, now);
+        let (mut windows, mut is_news) = (Vec::new(), false);
+        while let Some(output) = state.watch.poll_output() {
+            match output {
+                Output::Window { partition, window } => {
+                    match window {
+                        Some(_) => state.remembered.insert(partition.clone()),
+                        None => state.remembered.remove(&partition),
+                    };
+                    windows.push((partition, window));
+                }
+                Output::Wake => is_news = true,
+            }
+        }
+        if !windows.is_empty() {
+            // Under the lock: the journal gets them in the order in which they came to be.
+            self.engine.windows(group, windows);
+        }
+        if is_news {
+            of.tell();
+        }
+        then(of);
+        drop(state);
+        told
+    }
+}
+
+/// Looks after watches nobody asks. One long-lived task, spawned by the server.
+pub async fn run(router: Arc<Router>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        router.watch_timeouts();
+    }
+}

@@ -1,0 +1,167 @@
+//! What the APIs of groups tell the watches.
+
+use crate::model::{GroupId, MemberId, TopicName, TopicPartition};
+use crate::retry::watch::Seen;
+use crate::route::Router;
+use crate::route::watching::State;
+use crate::wire::ResponseError;
+
+/// Refusals that a commit of the same member cannot get over.
+const FOR_GOOD: &[ResponseError] = &[
+    ResponseError::IllegalGeneration,
+    ResponseError::UnknownMemberId,
+    ResponseError::FencedInstanceId,
+    ResponseError::FencedMemberEpoch,
+    ResponseError::StaleMemberEpoch,
+];
+
+/// As what a member was last told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Of its process: another one has another id under the same key.
+    member_id: MemberId,
+    epoch: i32,
+    step: Step,
+}
+
+/// How far a member's assignment has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::route) enum Step {
+    /// It knows the generation.
+    Joined,
+    /// It knows its partitions.
+    Assigned,
+}
+
+/// Offsets of partitions, as a commit names them.
+type Offsets = Vec<(TopicName, i32, i64)>;
+
+impl State {
+    /// Whether a static member's name goes on in another process than that.
+    fn is_replaced(&self, key: &MemberId, member_id: &MemberId) -> bool {
+        self.members.get(key).is_some_and(|known| known.member_id != *member_id)
+    }
+}
+
+impl Router {
+    /// Something is seen of a group.
+    pub fn seen(&self, group: &GroupId, seen: Seen) {
+        self.all_seen(group, vec![seen]);
+    }
+
+    fn all_seen(&self, group: &GroupId, all: Vec<Seen>) {
+        let Some(of) = self.watches.find(group).filter(|_| !all.is_empty()) else { return };
+        self.tell(group, &of, |state, now| {
+            for seen in all {
+                state.watch.handle(now, seen);
+            }
+        });
+    }
+
+    /// A member is told its generation or epoch, or what it is to hold; what it knows already is
+    /// no news.
+    pub(in crate::route) fn assigned(
+        &self,
+        group: &GroupId,
+        (key, member_id): (&MemberId, &MemberId),
+        epoch: i32,
+        step: Step,
+    ) {
+        let Some(of) = self.watch_of(group) else { return };
+        let standing = Standing { member_id: member_id.clone(), epoch, step };
+        let is_news = self.tell(group, &of, |state, now| {
+            let before = state.members.insert(key.clone(), standing.clone());
+            if before.as_ref() == Some(&standing) {
+                return false;
+            }
+            if before.is_some_and(|before| before.member_id != *member_id) {
+                // A static member goes on in a new process: the former one is gone.
+                state.watch.handle(now, Seen::Lost { member: key.clone() });
+            }
+            state.watch.handle(now, Seen::Assigned { member: key.clone(), epoch });
+            true
+        });
+        if is_news {
+            self.watches.changed();
+        }
+    }
+
+    /// A member is gone; `member_id`: as that process, where it is known.
+    pub(in crate::route) fn lost(
+        &self,
+        group: &GroupId,
+        key: &MemberId,
+        member_id: Option<&MemberId>,
+    ) {
+        let Some(of) = self.watches.find(group) else { return self.watches.changed() };
+        self.tell(group, &of, |state, now| {
+            if member_id.is_some_and(|gone| state.is_replaced(key, gone)) {
+                // Its name goes on in a new process, and its end was told when that came.
+                return;
+            }
+            state.members.remove(key);
+            state.watch.handle(now, Seen::Lost { member: key.clone() });
+        });
+        self.watches.changed();
+    }
+
+    /// A commit was accepted. `member`: none for who is no member.
+    pub(in crate::route) fn commit_stored(
+        &self,
+        group: &GroupId,
+        member: &MemberId,
+        offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
+    ) {
+        let member = (!member.as_str().is_empty()).then(|| member.clone());
+        let of =
+            |(partition, offset)| Seen::Committed { member: member.clone(), partition, offset };
+        self.all_seen(group, self.real(offsets).map(of).collect());
+    }
+
+    /// A commit was refused. One of a process whose name goes on in another says nothing of that.
+    pub(in crate::route) fn commit_refused(
+        &self,
+        group: &GroupId,
+        (key, member_id): (&MemberId, &MemberId),
+        refused: impl IntoIterator<Item = ((TopicName, i32, i64), ResponseError)>,
+    ) {
+        if key.as_str().is_empty() {
+            return;
+        }
+        let refused = refused.into_iter().filter(|(_, error)| FOR_GOOD.contains(error));
+        let offsets: Offsets = refused.map(|(offset, _)| offset).collect();
+        let Some(of) = self.watches.find(group).filter(|_| !offsets.is_empty()) else { return };
+        self.tell(group, &of, |state, now| {
+            if state.is_replaced(key, member_id) {
+                return;
+            }
+            for (partition, offset) in self.real(offsets) {
+                let member = key.clone();
+                state.watch.handle(now, Seen::CommitRefused { member, partition, offset });
+            }
+        });
+    }
+
+    /// A topic is another one than before, for every group.
+    pub(in crate::route) fn watched_topic_gone(&self, topic: &TopicName) {
+        for (group, of) in self.watches.all() {
+            self.tell(&group, &of, |state, now| {
+                state.unreadable.retain(|partition| partition.topic != *topic);
+                state.watch.handle(now, Seen::TopicGone { topic: topic.clone() });
+            });
+        }
+    }
+
+    /// Of real topics, without −1 and −2, which are no offsets.
+    fn real(
+        &self,
+        offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
+    ) -> impl Iterator<Item = (TopicPartition, i64)> {
+        let offsets = offsets.into_iter().map(|(topic, partition, offset)| {
+            let topic = self.names.canonical(&topic);
+            (TopicPartition { topic, partition }, offset)
+        });
+        let is_ours = |partition: &TopicPartition| self.names.is_ours(partition.topic.as_str());
+        offsets.filter(move |(partition, offset)| *offset >= 0 && !is_ours(partition))
+    }
+}

@@ -1,0 +1,116 @@
+//! Plans in which nothing is left to settle: a record at its end is settled, with its bytes, before
+//! anything behind it is given.
+
+use std::fmt::Display;
+use std::sync::atomic::Ordering;
+
+use crate::model::TopicPartition;
+use crate::retry::watch::{Asked, Plan, Serve, Settling};
+use crate::route::Router;
+use crate::route::watching::Watched;
+use crate::wire::batch::RawRecord;
+
+/// How soon a record that could not be settled is tried again.
+const AGAIN_MS: u64 = 1_000;
+/// Rounds of settling in one Fetch; a plan may bring the next record to its end.
+const ROUNDS: usize = 16;
+
+/// A record that is to be settled, as far as it can be read.
+pub(in crate::route) enum Reading {
+    /// It is this one.
+    Record(RawRecord),
+    /// There is none any more: retention, or the log cleaner, has taken it.
+    Gone,
+    /// Not now.
+    Unread,
+}
+
+impl Router {
+    /// What the member is given of the partitions it asks for. What is to be settled is settled
+    /// first; `read` brings its record. What cannot be settled now is not given.
+    pub(in crate::route) async fn planned(
+        &self,
+        by: &Watched,
+        asked: &[Asked],
+        read: impl Fn(&Settling) -> Reading,
+    ) -> Plan {
+        let mut plan = self.asked(by, asked);
+        for _ in 0..ROUNDS {
+            let mut is_settled = false;
+            for settling in settlings(&plan) {
+                is_settled |= match read(&settling) {
+                    Reading::Record(record) => self.settle(by, &settling, record).await,
+                    Reading::Gone => self.is_no_more(by, &settling),
+                    Reading::Unread => false,
+                };
+            }
+            if !is_settled {
+                break;
+            }
+            plan = self.asked(by, asked);
+        }
+        for serve in &mut plan.serve {
+            if matches!(serve, Serve::Settle(_)) {
+                *serve = Serve::Nothing;
+                let again = self.clock.now().mono.plus(AGAIN_MS);
+                plan.until = Some(plan.until.map_or(again, |until| until.min(again)));
+            }
+        }
+        plan
+    }
+
+    /// Settles a record that the last plan says is at its end, durably; whether there may be
+    /// another plan now.
+    pub async fn settle(&self, by: &Watched, settling: &Settling, record: RawRecord) -> bool {
+        let _alone = by.watch.settles.lock().await;
+        if by.watch.lock().settled != by.settled_at.load(Ordering::Relaxed) {
+            // Another Fetch was told the same.
+            return true;
+        }
+        let (group, offset) = (&by.group, settling.offset);
+        let partition = settling.partition.clone();
+        if let Err(error) = self.engine.settle(group, settling.clone(), &record).await {
+            tracing::warn!(%group, %partition, offset, %error, "a record is not settled");
+            return false;
+        }
+        self.tell(group, &by.watch, |state, now| {
+            if !settling.window.is_idle() {
+                state.remembered.insert(partition.clone());
+            }
+            state.settled = state.settled.wrapping_add(1);
+            by.settled_at.store(state.settled, Ordering::Relaxed);
+            state.watch.settled(now, &partition, offset);
+        });
+        true
+    }
+
+    /// The record is in the log no more: there is nothing to keep of it.
+    fn is_no_more(&self, by: &Watched, settling: &Settling) -> bool {
+        let (group, partition, offset) = (&by.group, &settling.partition, settling.offset);
+        tracing::warn!(%group, %partition, offset, "a failed record is in the log no more");
+        self.tell(group, &by.watch, |state, now| state.watch.settled(now, partition, offset));
+        true
+    }
+
+    /// Bytes of a partition that records would have to be taken out of cannot be read: nothing of
+    /// it is given for now.
+    pub fn unreadable(&self, by: &Watched, partition: &TopicPartition, error: &impl Display) {
+        self.metrics.batch_unreadable();
+        if by.watch.lock().unreadable.insert(partition.clone()) {
+            let group = &by.group;
+            tracing::error!(
+                %group, %partition, %error,
+                "a batch with a failed record cannot be read; the partition is held for the group"
+            );
+        }
+    }
+}
+
+fn settlings(plan: &Plan) -> Vec<Settling> {
+    let serves = plan.serve.iter();
+    let settling = |serve: &Serve| match serve {
+        Serve::Settle(settling) => Some((**settling).clone()),
+        _ => None,
+    };
+    serves.filter_map(settling).collect()
+}

@@ -1,0 +1,184 @@
+//! Whose a Fetch is: it names no group. A listener may be one group's; the address tells which
+//! client object it is; else a topic that only one group consumes here, by one member.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicU64;
+
+use crate::broker::groups::Wanted;
+use crate::model::{GroupId, MemberId, TopicName};
+use crate::retry::watch::Fetching;
+use crate::route::Router;
+use crate::route::conn::Conn;
+use crate::route::watching::{GroupWatch, Watched};
+use crate::wire::assignment::Subscription;
+
+/// Topics a member subscribes to; `None`: it was not seen joining.
+type Wants = Option<Vec<TopicName>>;
+
+/// Whose Fetches come on a connection.
+#[derive(Clone, Debug)]
+pub struct Whose {
+    /// As of this count of changes, for these topics.
+    as_of: u64,
+    topics: Arc<[TopicName]>,
+    owner: Owner,
+}
+
+#[derive(Clone, Debug)]
+enum Owner {
+    /// Nobody known.
+    Nobody,
+    /// Nothing is inferred in its group.
+    Unwatched,
+    Member(Arc<Seat>),
+}
+
+#[derive(Debug)]
+struct Seat {
+    group: GroupId,
+    member: MemberId,
+    has_lane: bool,
+    watch: Arc<GroupWatch>,
+}
+
+/// A member that may be the one.
+struct Consumer {
+    group: GroupId,
+    member: MemberId,
+    wants: Wants,
+}
+
+impl Consumer {
+    fn may_want(&self, topics: &[TopicName]) -> bool {
+        let wants = |known: &Vec<TopicName>| known.iter().any(|topic| topics.contains(topic));
+        self.wants.as_ref().is_none_or(wants)
+    }
+}
+
+impl Router {
+    /// Whose Fetch of these real topics this is; `None`: nobody's that is watched.
+    pub fn watched(&self, conn: &Conn, topics: &[TopicName], max_wait_ms: u64) -> Option<Watched> {
+        if topics.is_empty() {
+            return None;
+        }
+        let as_of = self.watches.changes();
+        let whose = conn.whose(
+            |known| known.as_of == as_of && *known.topics == *topics,
+            || Whose { as_of, topics: topics.into(), owner: self.owner(conn, topics) },
+        );
+        match whose.owner {
+            Owner::Nobody => {
+                self.metrics.fetch_unowned();
+                None
+            }
+            Owner::Unwatched => None,
+            Owner::Member(seat) => Some(Watched {
+                group: seat.group.clone(),
+                by: Fetching {
+                    member: seat.member.clone(),
+                    conn: conn.id,
+                    max_wait_ms,
+                    has_lane: seat.has_lane,
+                },
+                watch: Arc::clone(&seat.watch),
+                planned_at: AtomicU64::new(0),
+                settled_at: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    fn owner(&self, conn: &Conn, topics: &[TopicName]) -> Owner {
+        let Some(found) = self.consumer(conn, topics) else { return Owner::Nobody };
+        let Some(watch) = self.watch_of(&found.group) else { return Owner::Unwatched };
+        let has_lane = self.comes_back_by_lane(&found);
+        let Consumer { group, member, .. } = found;
+        Owner::Member(Arc::new(Seat { group, member, has_lane, watch }))
+    }
+
+    fn consumer(&self, conn: &Conn, topics: &[TopicName]) -> Option<Consumer> {
+        if let Some(group) = &conn.group {
+            let speaks = self.member_of(conn, group);
+            let speaks = speaks.and_then(|member| self.known(group, &member));
+            return speaks.or_else(|| self.only_one(conn, self.consumers(group)));
+        }
+        let mut speak: Vec<Consumer> = self.speakers(conn);
+        match speak.len() {
+            0 => self.only_consumer(conn, topics),
+            1 => speak.pop(),
+            // One client object in several groups.
+            _ => {
+                speak.retain(|consumer| consumer.may_want(topics));
+                if speak.len() == 1 { speak.pop() } else { None }
+            }
+        }
+    }
+
+    /// Members that speak on this connection or through its address.
+    fn speakers(&self, conn: &Conn) -> Vec<Consumer> {
+        let mut members: BTreeMap<GroupId, MemberId> =
+            conn.token.map(|token| self.tokens.members(token)).unwrap_or_default();
+        members.extend(conn.members());
+        members.iter().filter_map(|(group, member)| self.known(group, member)).collect()
+    }
+
+    /// The only member here of the only group here that consumes one of these topics.
+    fn only_consumer(&self, conn: &Conn, topics: &[TopicName]) -> Option<Consumer> {
+        let groups = match &self.upstream {
+            Some(_) => self.members.groups(),
+            None => self.broker.groups.list().into_iter().map(|listed| listed.group).collect(),
+        };
+        let all = groups.iter().map(|group| self.consumers(group));
+        let mut all = all.filter(|members| members.iter().any(|one| one.may_want(topics)));
+        let only = all.next()?;
+        if all.next().is_some() { None } else { self.only_one(conn, only) }
+    }
+
+    /// The only one of these, unless it is known to speak through another address.
+    fn only_one(&self, conn: &Conn, mut members: Vec<Consumer>) -> Option<Consumer> {
+        let one = members.pop().filter(|_| members.is_empty())?;
+        let elsewhere = conn.token.is_some() && self.tokens.knows(&one.group, &one.member);
+        (!elsewhere).then_some(one)
+    }
+
+    /// The member, if it is one.
+    fn known(&self, group: &GroupId, member: &MemberId) -> Option<Consumer> {
+        let wants = if self.upstream.is_some() {
+            self.members.find(group, member)?.topics
+        } else {
+            Some(topics_of(self.broker.groups.wanted_by(group, member)?))
+        };
+        Some(Consumer { group: group.clone(), member: member.clone(), wants })
+    }
+
+    /// Everyone of a group who speaks through here.
+    fn consumers(&self, group: &GroupId) -> Vec<Consumer> {
+        let consumer = |member, wants| Consumer { group: group.clone(), member, wants };
+        if self.upstream.is_some() {
+            let seen = self.members.seen(group).into_iter();
+            return seen.map(|seen| consumer(seen.key, seen.topics)).collect();
+        }
+        let wanted = self.broker.groups.wanted(group).into_iter();
+        wanted.map(|(member, wanted)| consumer(member, Some(topics_of(wanted)))).collect()
+    }
+
+    /// Whether what fails at this member need not wait in its own place.
+    fn comes_back_by_lane(&self, consumer: &Consumer) -> bool {
+        let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        let policy = policies.of(&consumer.group);
+        let retry = self.names.retry_topic(&consumer.group);
+        let subscribes =
+            |known: &Vec<TopicName>| known.iter().any(|topic| self.names.canonical(topic) == retry);
+        policy.lane && !policy.in_place && consumer.wants.as_ref().is_some_and(subscribes)
+    }
+}
+
+fn topics_of(wanted: Wanted) -> Vec<TopicName> {
+    match wanted {
+        Wanted::Topics(topics) => topics,
+        Wanted::Metadata(metadata) => {
+            Subscription::parse(&metadata).map(|known| known.topics).unwrap_or_default()
+        }
+    }
+}

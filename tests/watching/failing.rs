@@ -1,0 +1,119 @@
+//! A record no consumer survives, or none gets past, ends in the dead letters; what lies around it
+//! is consumed.
+
+use crate::app::{App, Failing, dead_letters, orders};
+use crate::support::{Member, Server};
+
+const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, narrow_patience: 400ms, \
+                     seek_back_limit: 2, order: {interval: 50ms}}";
+
+fn all_but(poison: i64, count: i64) -> Vec<i64> {
+    (0..count).filter(|offset| *offset != poison).collect()
+}
+
+#[test]
+fn a_record_that_kills_every_consumer_is_a_dead_letter_and_its_neighbours_are_consumed() {
+    let server = Server::with(RULES);
+    orders(&server, 12);
+    let mut app = App::new(&server, 5);
+    app.run(Failing::Crash, 12);
+    assert_eq!(app.done, all_but(5, 12));
+    let dead = dead_letters(&server);
+    assert_eq!(dead.len(), 1, "{dead:?}");
+    assert_eq!(
+        (dead[0].text(), dead[0].header("x-retry-disposition").unwrap()),
+        ("5".to_owned(), "crashed".to_owned())
+    );
+    assert_eq!(dead[0].header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@5");
+}
+
+#[test]
+fn the_last_record_of_a_topic_too() {
+    let server = Server::with(RULES);
+    orders(&server, 6);
+    let mut app = App::new(&server, 5);
+    app.run(Failing::Crash, 6);
+    assert_eq!(app.done, all_but(5, 6));
+    assert_eq!(dead_letters(&server).len(), 1);
+}
+
+#[test]
+fn so_does_one_that_kills_a_static_member_again_and_again() {
+    let server = Server::with(RULES);
+    orders(&server, 8);
+    let mut app = App::new(&server, 2).fixed("one");
+    app.run(Failing::Crash, 8);
+    assert_eq!(app.done, all_but(2, 8));
+    assert_eq!(dead_letters(&server).len(), 1);
+}
+
+#[test]
+fn what_was_counted_outlives_a_restart_of_the_sidecar() {
+    let mut server = Server::with(RULES);
+    orders(&server, 8);
+    App::new(&server, 2).dies(3);
+    server.restart();
+    let mut app = App::new(&server, 2);
+    app.run(Failing::Crash, 8);
+    assert_eq!(app.done, all_but(2, 8));
+    assert_eq!(dead_letters(&server).len(), 1);
+    assert!(app.deliveries[&2] <= 4, "{:?}", app.deliveries);
+}
+
+#[test]
+fn two_deaths_charge_nothing() {
+    let server = Server::with(RULES);
+    orders(&server, 8);
+    App::new(&server, 2).dies(2);
+    let mut app = App::new(&server, -1);
+    app.run(Failing::Crash, 8);
+    assert_eq!(app.done, (0..8).collect::<Vec<i64>>());
+    assert_eq!(dead_letters(&server).len(), 0);
+}
+
+#[test]
+fn a_record_a_consumer_seeks_back_to_is_tried_again_alone_and_given_up_at_its_limit() {
+    let server = Server::with("retry: {levels: 20ms, seek_back_limit: 2, order: {interval: 50ms}}");
+    orders(&server, 12);
+    let mut app = App::new(&server, 5);
+    app.run(Failing::SeekBack, 12);
+    assert_eq!(app.done, all_but(5, 12));
+    let dead = dead_letters(&server);
+    assert_eq!(dead.len(), 1, "{dead:?}");
+    assert_eq!(
+        (dead[0].text(), dead[0].header("x-retry-disposition").unwrap()),
+        ("5".to_owned(), "seek_back".to_owned())
+    );
+    assert_eq!(app.deliveries[&5], 3, "two retries: {:?}", app.deliveries);
+}
+
+#[test]
+fn going_back_is_no_failure_where_the_limit_is_zero() {
+    let server = Server::with("retry: {seek_back_limit: 0, order: {interval: 50ms}}");
+    orders(&server, 8);
+    let mut app = App::new(&server, 2);
+    for _ in 0..12 {
+        app.run(Failing::SeekBack, 2);
+    }
+    assert_eq!(dead_letters(&server).len(), 0);
+    assert!(app.deliveries[&2] >= 12, "{:?}", app.deliveries);
+}
+
+#[test]
+fn what_kills_a_consumer_with_a_retry_topic_comes_back_there_and_holds_nothing() {
+    let server = Server::with(
+        "retry: {levels: 20ms, max_reconsume_times: 3, narrow_patience: 400ms, \
+                 order: {interval: 30s}}",
+    );
+    orders(&server, 8);
+    let mut app = App::new(&server, 2).subscribed_to("retry.shop");
+    app.run(Failing::Crash, 8);
+    assert_eq!(app.done, all_but(2, 8));
+    assert_eq!(dead_letters(&server).len(), 0);
+    let mut member = Member::new(&server, "shop", &["retry.shop"]);
+    drop(app);
+    member.join(&[]);
+    let retry = member.retry_once();
+    assert_eq!(retry.header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@2");
+    assert_eq!((retry.text(), retry.reconsume_times()), ("2".to_owned(), 1));
+}

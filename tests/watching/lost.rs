@@ -1,0 +1,171 @@
+//! Every way to lose a hand-out counts, once: after three of a window its records go out one by
+//! one. Whatever else happens to members does not count.
+
+use kafka_protocol::messages::DeleteTopicsRequest;
+use reprise::wire::ResponseError;
+use reprise::wire::batch::{Batch, records};
+
+use crate::app::orders;
+use crate::support::client::{Client, s};
+use crate::support::{Consumer, Member, Server, rebalance, until};
+
+const ORDERS: &[(&str, i32)] = &[("orders", 1)];
+const RECORDS: usize = 4;
+
+fn shop() -> Server {
+    let server = Server::with(
+        "membership: {consumer_session_timeout: 500ms, consumer_heartbeat_interval: 100ms}",
+    );
+    orders(&server, 4);
+    server
+}
+
+/// Records a Fetch from the beginning brings.
+fn given(client: &mut Client) -> usize {
+    let mut rest = client.fetch("orders", 0, 0, 5_000).records.unwrap();
+    let mut count = 0;
+    while let Ok(batch) = Batch::parse(&rest) {
+        count += records(&batch, usize::MAX).unwrap().count();
+        rest = rest.slice(batch.bytes.len()..);
+    }
+    count
+}
+
+fn member(server: &Server) -> Member {
+    let mut member = Member::new(server, "shop", &["orders"]);
+    member.session_ms = 500;
+    member
+}
+
+/// What the fourth member is given after three were lost like this, and the third after two.
+fn after_losses(mut lose: impl FnMut(&Server)) -> [usize; 2] {
+    [2, 3].map(|losses| {
+        let server = shop();
+        for _ in 0..losses {
+            lose(&server);
+        }
+        let mut next = member(&server);
+        next.join(ORDERS);
+        given(&mut next.client)
+    })
+}
+
+#[test]
+fn a_session_that_is_over() {
+    let given = after_losses(|server| {
+        let mut member = member(server);
+        member.join(ORDERS);
+        assert_eq!(given(&mut member.client), RECORDS);
+    });
+    assert_eq!(given, [RECORDS, 1]);
+}
+
+#[test]
+fn a_member_that_leaves_without_a_commit() {
+    let given = after_losses(|server| {
+        let mut member = member(server);
+        member.join(ORDERS);
+        assert_eq!(given(&mut member.client), RECORDS);
+        assert_eq!(member.leave(), 0);
+    });
+    assert_eq!(given, [RECORDS, 1]);
+}
+
+#[test]
+fn but_not_one_that_leaves_with_everything_committed() {
+    let server = shop();
+    for _ in 0..5 {
+        let mut member = member(&server);
+        member.join(ORDERS);
+        assert_eq!(given(&mut member.client), RECORDS);
+        assert_eq!(member.commit("orders", 0, 4), 0);
+        assert_eq!(member.leave(), 0);
+    }
+}
+
+#[test]
+fn a_static_member_that_goes_on_in_a_new_process() {
+    let given = [2, 3].map(|losses| {
+        let server = shop();
+        let start = || {
+            let mut member = member(&server).fixed("one");
+            member.session_ms = 60_000;
+            member.join(ORDERS);
+            member
+        };
+        for _ in 0..losses {
+            assert_eq!(given(&mut start().client), RECORDS);
+        }
+        given(&mut start().client)
+    });
+    assert_eq!(given, [RECORDS, 1]);
+}
+
+#[test]
+fn a_commit_that_is_refused_for_good() {
+    let given = |refused: bool| {
+        let server = shop();
+        let mut member = member(&server);
+        member.session_ms = 60_000;
+        member.join(ORDERS);
+        for _ in 0..3 {
+            assert_eq!(given(&mut member.client), RECORDS);
+            let before = member.generation;
+            rebalance(&mut [&mut member], ORDERS);
+            assert_eq!(member.generation, before + 1);
+            if refused {
+                member.generation = before;
+                let error = member.commit("orders", 0, 4);
+                assert_eq!(error, ResponseError::IllegalGeneration.code());
+                member.generation = before + 1;
+            }
+        }
+        given(&mut member.client)
+    };
+    assert_eq!([given(false), given(true)], [RECORDS, 1]);
+}
+
+#[test]
+fn members_by_kip_848() {
+    for leaves in [false, true] {
+        let given = [2, 3].map(|losses| {
+            let server = shop();
+            let enter = || {
+                let mut member = Consumer::new(&server, "shop", &["orders"]);
+                member.enter();
+                until("it holds the partition", || {
+                    member.acknowledge();
+                    member.orders() == [0]
+                });
+                member
+            };
+            for _ in 0..losses {
+                let mut member = enter();
+                assert_eq!(given(&mut member.client), RECORDS);
+                if leaves {
+                    member.go(-1);
+                }
+            }
+            given(&mut enter().client)
+        });
+        assert_eq!(given, [RECORDS, 1], "leaves: {leaves}");
+    }
+}
+
+#[test]
+fn a_topic_made_anew_begins_anew() {
+    let server = shop();
+    for _ in 0..3 {
+        let mut member = member(&server);
+        member.join(ORDERS);
+        assert_eq!(given(&mut member.client), RECORDS);
+        assert_eq!(member.leave(), 0);
+    }
+    let mut request = DeleteTopicsRequest::default();
+    request.topic_names = vec![s("orders")];
+    assert_eq!(server.client().call(4, &request).responses[0].error_code, 0);
+    orders(&server, 4);
+    let mut next = member(&server);
+    next.join(ORDERS);
+    assert_eq!(given(&mut next.client), RECORDS);
+}

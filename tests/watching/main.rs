@@ -1,0 +1,14 @@
+//! Consumers that know nothing of retries: whose their Fetches are, and that the healthy ones
+//! notice nothing.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod app;
+mod failing;
+mod healthy;
+mod lost;
+mod suspects;
+mod whose;
