@@ -24,7 +24,7 @@ impl Watch {
         }
         let quiet_ms = now.mono.since(window.asked_at);
         window.asked_at = now.mono;
-        // A broker may take the client's wait to answer, and a client that polls asks again at once.
+        // A broker may take all of the client's wait; a client that polls asks again at once.
         let is_silent = quiet_ms > by.max_wait_ms.saturating_mul(2);
         for (offset, suspect) in &mut window.suspects {
             if let Phase::Alone(seen) = &mut suspect.phase {
@@ -156,7 +156,7 @@ impl Watch {
     }
 
     /// What a return is to be charged with. A client that resumes what it paused for a moment looks
-    /// like one that failed; so the first proofs in a row are only counted, and the last one of them
+    /// like one that failed; so the first proofs in a row are only counted, and the last of them
     /// charges for all deliveries there were.
     fn proven(&mut self, of: &TopicPartition, offset: i64, is_proof: bool) -> u32 {
         let suspect = self.windows.get_mut(of).and_then(|w| w.suspects.get_mut(&offset));
