@@ -10,6 +10,8 @@
 //! Produce appends is appended when its frame is taken, so overlap never changes the order of the
 //! log.
 
+mod fetches;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +125,7 @@ impl Connection {
         match RequestHead::parse(&frame.bytes).and_then(|head| router.taken(head)) {
             Ok(head) => {
                 conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
-                if router.asks(head.api) {
+                if router.asks(conn, head.api) {
                     return Ok(router.answer_with(conn, self.linked(link).await?, head).await);
                 }
                 self.prepare(link, &head).await?;
@@ -307,6 +309,9 @@ impl Serving<'_> {
         let router = &connection.router;
         let arrived = link.reader.arrived(|id, whole| match due.front() {
             Some(Due::There(passing)) if passing.correlation_id == id => {
+                if passing.tracked.is_some() {
+                    return Turn::Apart;
+                }
                 match (passing.looked_at, whole) {
                     (Some(_), None) => return Turn::Gather,
                     (Some(naming), Some(frame)) => match naming.names_brokers(frame) {
@@ -341,6 +346,7 @@ impl Serving<'_> {
                 write.write_all(&bytes).await.map_err(|_| Cause::Io)?;
                 Ok(true)
             }
+            Arrived::Apart { bytes, begins } => self.pass_apart(&bytes, begins).await,
             Arrived::Whole(frame) => {
                 let passing = match due.pop_front() {
                     Some(Due::There(passing)) => passing,
@@ -369,6 +375,10 @@ impl Serving<'_> {
         let passes = |start: &RequestStart, answered: bool| {
             *in_sasl = is_sasl(start.api_key);
             let api = Api::from_key(start.api_key).map_or("other", Api::name);
+            if start.api_key == Api::Fetch.key() {
+                // Nobody is known whose it could be.
+                router.metrics.fetch_unowned();
+            }
             if answered {
                 let began = router.clock.elapsed();
                 due.push_back(Due::There(Passing {
@@ -376,6 +386,7 @@ impl Serving<'_> {
                     api,
                     began,
                     looked_at: Naming::of(start.api_key, start.version),
+                    tracked: None,
                 }));
             } else {
                 router.metrics.request(api, 0.0);
@@ -391,6 +402,11 @@ impl Serving<'_> {
             Sent::Frame(frame) => {
                 router.metrics.request_bytes(bytes_of(&frame.bytes), 0);
                 self.take(frame);
+                Ok(true)
+            }
+            Sent::Gathered(gathered) => {
+                router.metrics.request_bytes(bytes_of(&gathered.bytes), 0);
+                self.take_gathered(gathered).await?;
                 Ok(true)
             }
         }

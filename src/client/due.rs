@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::route::fetch::Tracked;
 use crate::route::{Answering, Reply, Router};
 use crate::socket::Admission;
 use crate::upstream::Question;
@@ -25,6 +26,8 @@ pub(super) struct Passing {
     pub(super) began: Duration,
     /// Of an answer that may name brokers.
     pub(super) looked_at: Option<Naming>,
+    /// Of a member's Fetch: its records are seen as they pass.
+    pub(super) tracked: Option<Box<Tracked>>,
 }
 
 /// A question of ours that was asked in this client's name.

@@ -6,13 +6,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 
 use crate::client::Limits;
 use crate::client::cause::Cause;
 use crate::clock::Clock;
 use crate::route::passthrough::Way;
 use crate::socket::{Admission, Intake, READ_BYTES, READ_BYTES_MIN};
+use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::{RequestStart, StartError};
 use crate::wire::split;
 
@@ -21,6 +22,8 @@ use crate::wire::split;
 pub(super) enum Sent {
     /// A whole frame, to be answered here.
     Frame(Frame),
+    /// A whole frame that passes once it is read.
+    Gathered(Gathered),
     /// Bytes that pass: the rest of a frame, whole ones, the beginning of one.
     Passing(BytesMut),
     /// More has to come.
@@ -34,6 +37,26 @@ pub(super) struct Frame {
     pub(super) bytes: Bytes,
     /// The room it takes, if it is large, until it is answered.
     pub(super) room: Option<Admission>,
+}
+
+/// A request that is read, and then passes or is answered here.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    /// Its first fields.
+    pub(super) start: RequestStart,
+    /// With its length prefix.
+    pub(super) bytes: BytesMut,
+    /// The room it takes, if it is large.
+    pub(super) room: Option<Admission>,
+}
+
+impl Gathered {
+    /// It is answered here.
+    pub(super) fn into_frame(self) -> Frame {
+        let mut bytes = self.bytes.freeze();
+        bytes.advance(PREFIX_BYTES.min(bytes.len()));
+        Frame { bytes, room: self.room }
+    }
 }
 
 /// The reading half of a client's connection.
@@ -101,12 +124,15 @@ impl Inbox {
                 Ok(None) => break,
                 Err(error) => return Err(self.refuse(&error)),
             };
-            if way(&start) == Way::Answer {
+            let way = way(&start);
+            // One that is too large to be read only passes.
+            let gathers = way == Way::Gather && start.bytes <= self.bytes_max;
+            if gathers || way == Way::Answer {
                 if end > 0 {
                     break;
                 }
                 self.awaited = start.bytes;
-                return self.whole();
+                return if gathers { Ok(self.gathered(start)) } else { self.whole() };
             }
             match start.is_answered(rest) {
                 Ok(Some(answered)) => passes(&start, answered),
@@ -134,6 +160,16 @@ impl Inbox {
             Ok(None) => Ok(Sent::Nothing),
             Err(error) => Err(self.refuse(&StartError::Frame(error))),
         }
+    }
+
+    fn gathered(&mut self, start: RequestStart) -> Sent {
+        if self.intake.buffer.len() < start.bytes {
+            return Sent::Nothing;
+        }
+        self.begun = None;
+        self.awaited = 0;
+        let bytes = self.intake.buffer.split_to(start.bytes);
+        Sent::Gathered(Gathered { start, bytes, room: self.room.take() })
     }
 
     /// Reads once. `idle`: nobody waits for an answer on this connection, so silence counts

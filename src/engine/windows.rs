@@ -151,6 +151,7 @@ mod tests {
             end: 58,
             out: Some(OutRecord { offset: 57, alone: true }),
             losses: 4,
+            lost_from: 50,
             suspects_end: 100,
             last: None,
             doublings: 1,
@@ -169,7 +170,7 @@ mod tests {
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
         let new = stored(&"shop".into(), &of, &window());
         let bytes: &[u8] =
-            &[1, 100, 116, 1, 114, 1, 4, 200, 1, 0, 1, 1, 114, 2, 1, 18, 1, 10, 3, 1, 102];
+            &[1, 100, 116, 1, 114, 1, 4, 100, 200, 1, 0, 1, 1, 114, 2, 1, 18, 1, 10, 3, 1, 102];
         assert_eq!(new.head[..], bytes[..], "the format has changed: give it a new version");
         let key: &[u8] = b"\0\0\0\x03\0\0\0\x04shoporders";
         assert_eq!(new.key.as_deref(), Some(key), "the format has changed");

@@ -275,6 +275,11 @@ impl Members {
         self.with(group, key, |known| known.client = (client, host));
     }
 
+    /// Whether no member at all speaks through here.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     /// Groups with members here.
     pub fn groups(&self) -> Vec<GroupId> {
         self.lock().keys().cloned().collect()

@@ -19,7 +19,7 @@ mod describe_log_dirs;
 mod describe_topic_partitions;
 pub mod doors;
 mod end_txn;
-mod fetch;
+pub mod fetch;
 mod find_coordinator;
 mod heartbeat;
 mod init_producer_id;

@@ -45,6 +45,8 @@ const OWN: &[Api] = &[
 pub enum Way {
     /// Its bytes go to the broker, the broker's bytes to the client.
     Pass,
+    /// The same, after it was read: a Fetch that may be a member's.
+    Gather,
     /// It is read and answered by a route.
     Answer,
 }
@@ -58,6 +60,7 @@ impl Router {
         match Api::from_key(api_key) {
             Some(api) if READ.contains(&api) => Way::Answer,
             Some(api) if conn.node.is_none() && OWN.contains(&api) => Way::Answer,
+            Some(Api::Fetch) if self.may_be_watched(conn) => Way::Gather,
             _ => Way::Pass,
         }
     }
@@ -73,7 +76,7 @@ impl Router {
     }
 
     /// Whether the broker is asked before a request of this API is answered.
-    pub fn asks(&self, api: Api) -> bool {
-        self.upstream.is_some() && !OWN.contains(&api)
+    pub fn asks(&self, conn: &Conn, api: Api) -> bool {
+        self.upstream.is_some() && (conn.node.is_some() || !OWN.contains(&api))
     }
 }

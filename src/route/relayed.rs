@@ -7,8 +7,8 @@ use crate::route::refusals::Refusals;
 use crate::route::{
     AnswerError, Reply, Router, add_partitions_to_txn, api_versions, consumer_group_heartbeat,
     create_topics, delete_topics, describe_cluster, describe_configs, describe_topic_partitions,
-    end_txn, find_coordinator, heartbeat, init_producer_id, join_group, leave_group, metadata,
-    offset_commit, offset_fetch, sync_group, txn_offset_commit,
+    end_txn, fetch, find_coordinator, heartbeat, init_producer_id, join_group, leave_group,
+    metadata, offset_commit, offset_fetch, sync_group, txn_offset_commit,
 };
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, decode};
@@ -101,13 +101,14 @@ impl Router {
                 let with = async |r| describe_topic_partitions::relayed(self, link, h, r).await;
                 self.helped(h, with).await
             }
+            Api::Fetch if conn.node.is_some() => fetch::relayed(self, conn, link, head).await,
             // Nothing else is asked of the cluster.
             _ => self.dispatch(conn, head).await,
         }
     }
 
     /// Decodes the request, has the cluster help with the answer, encodes it.
-    async fn helped<Req>(
+    pub(super) async fn helped<Req>(
         &self,
         head: &RequestHead,
         answer: impl AsyncFnOnce(Req) -> Result<Req::Response, UpstreamError>,

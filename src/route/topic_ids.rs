@@ -16,7 +16,13 @@ const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 
 /// The id each topic of the cluster was last told by.
 #[derive(Debug)]
-pub struct TopicIds(Mutex<LruCache<TopicName, Known>>);
+pub struct TopicIds(Mutex<Told>);
+
+#[derive(Debug)]
+struct Told {
+    topics: LruCache<TopicName, Known>,
+    names: LruCache<Uuid, TopicName>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
@@ -27,20 +33,32 @@ struct Known {
 
 impl Default for TopicIds {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::new(REMEMBERED)))
+        let (topics, names) = (LruCache::new(REMEMBERED), LruCache::new(REMEMBERED));
+        Self(Mutex::new(Told { topics, names }))
     }
 }
 
 impl TopicIds {
     /// Remembers an id; whether the topic had another one.
     fn is_another(&self, topic: &TopicName, id: Uuid) -> bool {
-        let mut topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = topics.get(topic).copied();
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = told.topics.get(topic).copied();
         if before.is_some_and(|known| known.id == id || known.before == Some(id)) {
             return false;
         }
-        topics.put(topic.clone(), Known { id, before: before.map(|known| known.id) });
+        told.topics.put(topic.clone(), Known { id, before: before.map(|known| known.id) });
+        told.names.put(id, topic.clone());
+        if let Some(before) = before {
+            // What is read by that id is nobody's any more.
+            told.names.pop(&before.id);
+        }
         before.is_some()
+    }
+
+    /// The topics behind these ids, as the cluster last told them.
+    pub(super) fn names(&self, ids: impl Iterator<Item = Uuid>) -> Vec<Option<TopicName>> {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.map(|id| told.names.get(&id).cloned()).collect()
     }
 }
 
@@ -78,6 +96,19 @@ mod tests {
         let (ids, topic) = (TopicIds::default(), TopicName::new("orders"));
         let told = [1, 1, 2, 2, 3].map(|id| ids.is_another(&topic, Uuid::from_u128(id)));
         assert_eq!(told, [false, false, true, false, true]);
+    }
+
+    #[test]
+    fn a_topic_is_known_by_its_last_id_and_no_other() {
+        let (ids, topic) = (TopicIds::default(), TopicName::new("orders"));
+        let [first, second] = [1, 2].map(Uuid::from_u128);
+        let names = || ids.names([second, first].into_iter());
+        ids.is_another(&topic, first);
+        assert_eq!(names(), [None, Some(topic.clone())]);
+        ids.is_another(&topic, second);
+        assert_eq!(names(), [Some(topic.clone()), None]);
+        ids.is_another(&topic, first);
+        assert_eq!(names(), [Some(topic.clone()), None], "a broker is behind");
     }
 
     #[test]

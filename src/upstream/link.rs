@@ -36,6 +36,8 @@ pub struct LinkReader {
     answered: bool,
     /// Bytes of the answer being forwarded that are still to come.
     passing: usize,
+    /// It is given by itself.
+    is_apart: bool,
     /// Of an answer that is read whole.
     whole_bytes_max: usize,
 }
@@ -52,6 +54,13 @@ pub struct LinkWriter {
 pub enum Arrived {
     /// To be sent on as it is; perhaps nothing.
     Passing(BytesMut),
+    /// The same, of one answer only.
+    Apart {
+        /// Some of it, in order, length prefix included.
+        bytes: BytesMut,
+        /// It begins with these.
+        begins: bool,
+    },
     /// A whole answer without its length prefix, which is looked at first.
     Whole(Bytes),
 }
@@ -61,6 +70,8 @@ pub enum Arrived {
 pub enum Turn {
     /// It is the one that is due.
     Now,
+    /// The same, by itself: its bytes are read on their way.
+    Apart,
     /// The same, but it is to be rewritten. Only of one that is here whole.
     Whole,
     /// Another answer goes first.
@@ -83,6 +94,7 @@ impl Link {
                 intake,
                 answered: false,
                 passing: 0,
+                is_apart: false,
                 whole_bytes_max: frame_bytes_max,
             },
             writer: LinkWriter { half: write, out: BytesMut::new() },
@@ -164,6 +176,9 @@ impl LinkReader {
         &mut self,
         mut turn: impl FnMut(i32, Option<&[u8]>) -> Turn,
     ) -> Result<Arrived, UpstreamError> {
+        if self.passing > 0 && self.is_apart {
+            return Ok(self.apart(false));
+        }
         let mut end = 0;
         loop {
             let here = self.intake.buffer.len() - end;
@@ -178,9 +193,13 @@ impl LinkReader {
             let rest = self.intake.buffer.get(end..).unwrap_or_default();
             let Some(start) = AnswerStart::parse(rest, PASSING_BYTES_MAX)? else { break };
             match turn(start.correlation_id, rest.get(PREFIX_BYTES..start.bytes)) {
-                Turn::Now => self.passing = start.bytes,
+                Turn::Now => (self.passing, self.is_apart) = (start.bytes, false),
                 // What comes before goes first.
-                Turn::Whole if end > 0 => break,
+                Turn::Apart | Turn::Whole if end > 0 => break,
+                Turn::Apart => {
+                    (self.passing, self.is_apart) = (start.bytes, true);
+                    return Ok(self.apart(true));
+                }
                 Turn::Whole => return Ok(Arrived::Whole(self.take_whole(&start))),
                 Turn::Later => break,
                 // Memory is bounded here as for any frame that is read whole.
@@ -192,6 +211,14 @@ impl LinkReader {
             }
         }
         Ok(Arrived::Passing(self.intake.buffer.split_to(end)))
+    }
+
+    /// What is here of the answer that is given by itself.
+    fn apart(&mut self, begins: bool) -> Arrived {
+        let passed = self.passing.min(self.intake.buffer.len());
+        self.passing -= passed;
+        let bytes = self.intake.buffer.split_to(passed);
+        if bytes.is_empty() { Arrived::Passing(bytes) } else { Arrived::Apart { bytes, begins } }
     }
 
     /// The answer that begins the buffer, which is here whole, without its length prefix.
@@ -245,5 +272,59 @@ impl LinkWriter {
     pub async fn flush(&mut self) -> Result<(), UpstreamError> {
         let sent = self.half.write_buf(&mut self.out).await?;
         sent.then_some(()).ok_or(UpstreamError::Closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::socket::plain;
+
+    /// Three answers, of which the second goes by itself.
+    const ANSWERS: [[u8; 12]; 3] = [
+        [0, 0, 0, 8, 0, 0, 0, 1, 1, 1, 1, 1],
+        [0, 0, 0, 8, 0, 0, 0, 2, 2, 2, 2, 2],
+        [0, 0, 0, 8, 0, 0, 0, 3, 3, 3, 3, 3],
+    ];
+
+    async fn link() -> Link {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        Link::new(plain(near), 1 << 20, &Budget::new(1 << 24))
+    }
+
+    /// What comes through of the bytes that are here; `Some`: by itself, and whether it begins.
+    fn come(reader: &mut LinkReader) -> Vec<(Option<bool>, Vec<u8>)> {
+        let mut come = Vec::new();
+        let mut turn = |id: i32, _: Option<&[u8]>| if id == 2 { Turn::Apart } else { Turn::Now };
+        loop {
+            match reader.arrived(&mut turn).unwrap() {
+                Arrived::Passing(bytes) if bytes.is_empty() => return come,
+                Arrived::Passing(bytes) => come.push((None, bytes.to_vec())),
+                Arrived::Apart { bytes, begins } => come.push((Some(begins), bytes.to_vec())),
+                Arrived::Whole(_) => panic!("none is to be rewritten"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_by_itself_comes_neither_with_the_one_before_nor_with_the_one_behind() {
+        let [first, second, third] = ANSWERS;
+        let all = ANSWERS.concat();
+        for split in 12..=24 {
+            let mut reader = link().await.reader;
+            reader.intake.buffer.extend_from_slice(&all[..split]);
+            let mut parts = come(&mut reader);
+            reader.intake.buffer.extend_from_slice(&all[split..]);
+            parts.extend(come(&mut reader));
+            assert_eq!(parts.remove(0), (None, first.to_vec()));
+            assert_eq!(parts.pop(), Some((None, third.to_vec())));
+            let begins: Vec<bool> = parts.iter().filter_map(|part| part.0).collect();
+            let bytes = parts.into_iter().flat_map(|part| part.1);
+            assert_eq!(bytes.collect::<Vec<u8>>(), second, "split at {split}");
+            assert!(begins == [true] || begins == [true, false], "{begins:?}");
+        }
     }
 }

@@ -23,3 +23,4 @@ mod sasl;
 mod tools;
 mod transactions;
 mod voices;
+mod watched;

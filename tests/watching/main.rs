@@ -10,4 +10,5 @@ mod app;
 mod failing;
 mod healthy;
 mod lost;
+mod suspects;
 mod whose;

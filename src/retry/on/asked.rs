@@ -7,6 +7,9 @@ use crate::retry::verdict::{Returned, judge_return};
 use crate::retry::watch::{Asked, Fetching, Holder, Phase, Return, Suspect, Watch, WentBack};
 use crate::retry::{Disposition, Evidence};
 
+/// Proofs in a row before anything is charged.
+const PROOFS: u32 = 3;
+
 impl Watch {
     /// One partition of a Fetch: who holds it now, and whether that goes back.
     pub(in crate::retry) fn on_asked(&mut self, now: Now, by: &Fetching, ask: &Asked) {
@@ -108,8 +111,9 @@ impl Watch {
                     was_beyond: seen.beyond,
                     was_silent: seen.silent,
                 };
-                if judge_return(returned) {
-                    self.charge_return(now, &partition, offset, has_lane);
+                let times = self.proven(&partition, offset, judge_return(returned));
+                if times > 0 {
+                    self.charge_return(now, &partition, offset, times, has_lane);
                 }
             }
         }
@@ -151,12 +155,33 @@ impl Watch {
         })
     }
 
-    fn charge_return(&mut self, now: Now, of: &TopicPartition, offset: i64, has_lane: bool) {
+    /// What a return is to be charged with. A client that resumes what it paused for a moment looks
+    /// like one that failed; so the first proofs in a row are only counted, and the last one of them
+    /// charges for all deliveries there were.
+    fn proven(&mut self, of: &TopicPartition, offset: i64, is_proof: bool) -> u32 {
+        let suspect = self.windows.get_mut(of).and_then(|w| w.suspects.get_mut(&offset));
+        let Some(suspect) = suspect else { return 0 };
+        suspect.proofs = if is_proof { suspect.proofs.saturating_add(1) } else { 0 };
+        let known = suspect.history.iter().any(|(_, word)| *word == Disposition::SeekBack);
+        match suspect.proofs {
+            0 => 0,
+            _ if known => 1,
+            proofs if proofs < PROOFS => 0,
+            proofs => proofs.saturating_add(1),
+        }
+    }
+
+    fn charge_return(
+        &mut self,
+        now: Now,
+        of: &TopicPartition,
+        offset: i64,
+        times: u32,
+        has_lane: bool,
+    ) {
         let backward = self.windows.get(of).and_then(|window| window.backward);
         let evidence =
             if backward == Some(offset) { Evidence::BackwardCommit } else { Evidence::SeekBack };
-        // The delivery that raised the suspicion has failed as well.
-        let times = if self.reconsume_times(of, offset) == 0 { 2 } else { 1 };
         self.charge(now, of, offset, (Disposition::SeekBack, evidence), times, has_lane);
     }
 }

@@ -59,6 +59,11 @@ impl Watch {
                 .out
                 .map(|out| LastOut { alone: out.alone, again: window.last == Some(out.offset) }),
         });
+        // Whoever gets on between two losses is no victim of one record.
+        if !was_narrow && first > window.lost_from {
+            window.clear();
+        }
+        window.lost_from = first;
         if window.losses == 0 {
             window.suspects_end = lost.end;
         } else if !was_narrow {

@@ -19,8 +19,6 @@ mod plan;
 mod record;
 mod rules;
 mod seen;
-#[cfg(test)]
-mod tests;
 mod turns;
 mod window;
 

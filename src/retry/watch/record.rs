@@ -16,6 +16,8 @@ pub struct WindowRecord {
     pub out: Option<OutRecord>,
     /// Hand-outs lost with a member and handed out anew since.
     pub losses: u32,
+    /// The first record of the last hand-out that counts as lost.
+    pub lost_from: i64,
     /// Every suspect of the lost hand-outs lies below; 0: there is none.
     pub suspects_end: i64,
     /// The last record of the last lost hand-out, where several were out.

@@ -71,6 +71,8 @@ pub(in crate::retry) struct Suspect {
     pub(in crate::retry) history: Vec<(WallMs, Disposition)>,
     pub(in crate::retry) phase: Phase,
     pub(in crate::retry) due: Option<WallMs>,
+    /// It came back, alone, and nothing else explained it: so often in a row, and not charged yet.
+    pub(in crate::retry) proofs: u32,
 }
 
 #[derive(Debug, Default)]
@@ -91,6 +93,7 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) lost: Option<Lost>,
     pub(in crate::retry) losses: u32,
     pub(in crate::retry) lost_at: MonoMs,
+    pub(in crate::retry) lost_from: i64,
     pub(in crate::retry) suspects_end: i64,
     pub(in crate::retry) last: Option<i64>,
     pub(in crate::retry) doublings: u32,
@@ -104,7 +107,7 @@ pub(in crate::retry) struct Window {
 
 impl Suspect {
     pub(in crate::retry) fn new() -> Self {
-        Self { reconsume_times: 0, history: Vec::new(), phase: Phase::Ready, due: None }
+        Self { reconsume_times: 0, history: Vec::new(), phase: Phase::Ready, due: None, proofs: 0 }
     }
 
     /// Its partition is held from now on.
@@ -131,6 +134,7 @@ impl Window {
             from: record.from,
             end: record.end,
             losses: record.losses,
+            lost_from: record.lost_from,
             suspects_end: record.suspects_end,
             last: record.last,
             doublings: record.doublings,
@@ -197,6 +201,7 @@ impl Window {
     /// Every record of the lost hand-outs is acknowledged or settled: it opens fully.
     pub(in crate::retry) fn clear(&mut self) {
         self.losses = 0;
+        self.lost_from = 0;
         self.suspects_end = 0;
         self.last = None;
         self.doublings = 0;
@@ -215,6 +220,7 @@ impl Window {
             end: self.end,
             out,
             losses: self.losses,
+            lost_from: self.lost_from,
             suspects_end: self.suspects_end,
             last: self.last,
             doublings: self.doublings,

@@ -18,7 +18,7 @@ use crate::wire::batch::cut::{alone, without_from};
 use crate::wire::batch::{Batch, CutError};
 
 /// A compressed batch unpacks to at most this.
-const UNPACKED_BYTES_MAX: usize = 64 << 20;
+pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 /// Nothing is held: a Fetch of nobody who is watched.
 const OPEN: Plan = Plan { serve: Vec::new(), until: None };
 
@@ -164,7 +164,7 @@ fn real(planned: &[Planned]) -> impl Iterator<Item = &Log> {
 }
 
 /// The offset after the last whole batch.
-fn end_of(records: &Bytes) -> Option<i64> {
+pub(super) fn end_of(records: &Bytes) -> Option<i64> {
     let (mut rest, mut end) = (records.clone(), None);
     while let Ok(batch) = Batch::parse(&rest) {
         end = Some(batch.header.last_offset().saturating_add(1));

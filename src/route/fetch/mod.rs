@@ -4,9 +4,13 @@
 //! requests (KIP-227). At least one whole batch comes first even when it is over the byte limits.
 //! When memory is short, answers are smaller than asked for.
 
+mod conditioned;
 mod given;
 mod lane;
+mod narrow;
 mod plan;
+mod tracked;
+mod wanted;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +25,9 @@ use crate::route::fetch::given::Member;
 use crate::route::fetch::plan::{Log, Planned, Source};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
+
+pub(in crate::route) use conditioned::relayed;
+pub use tracked::{Onward, Tracked};
 
 /// A long poll is never longer than this, whatever the client asks for.
 const WAIT_MS_MAX: u64 = 60_000;

@@ -1,6 +1,8 @@
 //! Answers that carry records, or take them.
 
-use crate::wire::scan::schema::{I16, I32, I64, Kind, Schema, Tagged, UUID, always, since, within};
+use crate::wire::scan::schema::{
+    Field, I16, I32, I64, Kind, Schema, Tagged, UUID, always, since, within,
+};
 
 /// Since version 3; since 10 it may name brokers.
 pub(super) const PRODUCE: Schema = Schema {
@@ -50,7 +52,7 @@ pub(super) const PRODUCE: Schema = Schema {
     }],
 };
 
-/// Version 4 only, in which single records are read back.
+/// Since version 4; since 16 it may name brokers.
 pub(super) const FETCH: Schema = Schema {
     flexible: 12,
     fields: &[
@@ -59,29 +61,54 @@ pub(super) const FETCH: Schema = Schema {
         since(7, I32), // session_id
         always(Kind::Structs(
             &[
-                always(Kind::Text), // topic
-                always(Kind::Structs(
-                    &[
-                        always(I32),   // partition_index
-                        always(I16),   // error_code
-                        always(I64),   // high_watermark
-                        always(I64),   // last_stable_offset
-                        since(5, I64), // log_start_offset
-                        always(Kind::Structs(
-                            &[
-                                always(I64), // producer_id
-                                always(I64), // first_offset
-                            ],
-                            &[],
-                        )),
-                        since(11, I32),     // preferred_read_replica
-                        always(Kind::Blob), // records
-                    ],
-                    &[],
-                )),
+                within(0, 12, Kind::Text), // topic
+                since(13, UUID),           // topic_id
+                always(Kind::Structs(FETCH_PARTITION, FETCH_PARTITION_TAGGED)),
             ],
             &[],
         )),
     ],
-    tagged: &[],
+    tagged: &[Tagged {
+        tag: 0, // node_endpoints: node_id, host, port, rack
+        versions: (16, i16::MAX),
+        kind: Kind::Structs(
+            &[always(I32), always(Kind::Text), always(I32), always(Kind::Text)],
+            &[],
+        ),
+    }],
 };
+
+const FETCH_PARTITION: &[Field] = &[
+    always(I32),   // partition_index
+    always(I16),   // error_code
+    always(I64),   // high_watermark
+    always(I64),   // last_stable_offset
+    since(5, I64), // log_start_offset
+    always(Kind::Structs(
+        &[
+            always(I64), // producer_id
+            always(I64), // first_offset
+        ],
+        &[],
+    )),
+    since(11, I32),     // preferred_read_replica
+    always(Kind::Blob), // records
+];
+
+const FETCH_PARTITION_TAGGED: &[Tagged] = &[
+    Tagged {
+        tag: 0, // diverging_epoch: epoch, end_offset
+        versions: (12, i16::MAX),
+        kind: Kind::Struct(&[always(I32), always(I64)], &[]),
+    },
+    Tagged {
+        tag: 1, // current_leader: leader_id, leader_epoch
+        versions: (12, i16::MAX),
+        kind: Kind::Struct(&[always(I32), always(I32)], &[]),
+    },
+    Tagged {
+        tag: 2, // snapshot_id: end_offset, epoch
+        versions: (12, i16::MAX),
+        kind: Kind::Struct(&[always(I64), always(I32)], &[]),
+    },
+];

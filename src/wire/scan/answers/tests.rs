@@ -151,20 +151,28 @@ fn answers_to_what_the_sidecar_produces_itself_are_walked_whole() {
 }
 
 #[test]
-fn a_fetch_of_versions_that_are_read_is_walked_whole() {
+fn an_answer_to_fetch_is_walked_whole() {
     use m::fetch_response as r;
-    let mut partition = r::PartitionData::default();
-    partition.aborted_transactions = Some(vec![r::AbortedTransaction::default()]);
-    partition.records = Some(bytes::Bytes::from_static(b"records"));
-    let mut topic = r::FetchableTopicResponse::default();
-    topic.partitions = vec![partition];
-    let mut answer = m::FetchResponse::default();
-    answer.responses = vec![topic];
-    for version in 4..=11 {
-        let mut bytes = BytesMut::new();
-        answer.encode(&mut bytes, version).unwrap();
-        assert_eq!(check(of(Api::Fetch).unwrap(), version, &bytes), Ok(bytes.len()), "{version}");
-    }
+    walks(Api::Fetch, |version| {
+        let mut partition = r::PartitionData::default();
+        partition.aborted_transactions = Some(vec![r::AbortedTransaction::default()]);
+        partition.records = Some(bytes::Bytes::from_static(b"records"));
+        let mut answer = m::FetchResponse::default();
+        if version >= 12 {
+            partition.diverging_epoch.epoch = 3;
+            partition.current_leader.leader_epoch = 4;
+            partition.snapshot_id.epoch = 5;
+        }
+        if version >= 16 {
+            let mut node = r::NodeEndpoint::default();
+            node.host = text("kafka-1");
+            answer.node_endpoints = vec![node];
+        }
+        let mut topic = r::FetchableTopicResponse::default();
+        topic.partitions = vec![partition];
+        answer.responses = vec![topic];
+        answer
+    });
 }
 
 #[test]

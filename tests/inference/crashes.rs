@@ -1,8 +1,8 @@
 //! E7 and single file: a record that kills its process is found among the others.
 
-use super::RULES;
-use super::app::{App, Commits, Did, World, of};
-use crate::retry::Disposition;
+use crate::RULES;
+use crate::app::{App, Commits, Did, World, of};
+use reprise::retry::Disposition;
 
 /// The poison.
 const POISON: (i32, i64) = (3, 57);

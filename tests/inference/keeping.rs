@@ -1,8 +1,8 @@
 //! What is journalled: enough for a restart, and little.
 
-use super::RULES;
-use super::app::{Commits, Did, World, of};
-use crate::retry::watch::WindowRecord;
+use crate::RULES;
+use crate::app::{Commits, Did, World, of};
+use reprise::retry::watch::WindowRecord;
 
 #[test]
 fn a_consumer_that_flows_is_journalled_once_a_second() {

@@ -1,7 +1,7 @@
 //! Consumers nobody may touch.
 
-use super::RULES;
-use super::app::{Commits, Did, World, of};
+use crate::RULES;
+use crate::app::{Commits, Did, World, of};
 
 #[test]
 fn whoever_commits_is_answered_as_if_nobody_watched() {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::RULES;
-use super::app::{Commits, Did, World, of};
-use crate::retry::Disposition;
-use crate::retry::watch::Rules;
+use crate::RULES;
+use crate::app::{Commits, Did, World, of};
+use reprise::retry::Disposition;
+use reprise::retry::watch::Rules;
 
 /// Runs until all is committed, with a handler that throws on these records until it has been
 /// given them so often.
@@ -91,11 +91,11 @@ fn a_restart_of_the_sidecar_keeps_the_count() {
     let mut app = world.start(Commits::PerRecord);
     for _ in 0..200 {
         app.poll(&mut world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
-        if world.charged() == [(0, 1, 3)] {
+        if world.charged() == [(0, 1, 4)] {
             break;
         }
     }
-    assert_eq!(world.charged(), [(0, 1, 3)]);
+    assert_eq!(world.charged(), [(0, 1, 4)]);
     world.restart();
     let mut app = world.start(Commits::PerRecord);
     while world.dead.is_empty() {

@@ -3,20 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{MonoMs, Now, TopicPartition, WallMs};
-use crate::retry::watch::{Asked, Fetching, Handed, Output, Plan, Seen, Serve, Settling, Watch};
-use crate::retry::watch::{Rules, WindowRecord};
+use reprise::model::{MonoMs, Now, TopicPartition, WallMs};
+use reprise::retry::watch::{Asked, Fetching, Handed, Output, Plan, Seen, Serve, Settling, Watch};
+use reprise::retry::watch::{Rules, WindowRecord};
 
 /// What a client lets a broker wait.
-pub(super) const WAIT_MS: u64 = 500;
+pub(crate) const WAIT_MS: u64 = 500;
 
-pub(super) fn of(partition: i32) -> TopicPartition {
+pub(crate) fn of(partition: i32) -> TopicPartition {
     TopicPartition { topic: "orders".into(), partition }
 }
 
 /// When an application commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Commits {
+pub(crate) enum Commits {
     PerRecord,
     PerBatch,
     Every(u64),
@@ -25,7 +25,7 @@ pub(super) enum Commits {
 
 /// What its handler does with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Did {
+pub(crate) enum Did {
     /// It is done, after so many milliseconds.
     Well(u64),
     /// It throws: every partition with unprocessed records is sought back.
@@ -35,24 +35,24 @@ pub(super) enum Did {
 }
 
 /// The brokers, and what is here.
-pub(super) struct World {
-    pub(super) watch: Watch,
-    pub(super) at: u64,
-    pub(super) ends: BTreeMap<TopicPartition, i64>,
-    pub(super) committed: BTreeMap<TopicPartition, i64>,
-    pub(super) dead: Vec<Settling>,
-    pub(super) kept: BTreeMap<TopicPartition, WindowRecord>,
+pub(crate) struct World {
+    pub(crate) watch: Watch,
+    pub(crate) at: u64,
+    pub(crate) ends: BTreeMap<TopicPartition, i64>,
+    pub(crate) committed: BTreeMap<TopicPartition, i64>,
+    pub(crate) dead: Vec<Settling>,
+    pub(crate) kept: BTreeMap<TopicPartition, WindowRecord>,
     /// Every answer that was not as if nobody watched.
-    pub(super) touched: usize,
-    pub(super) deliveries: BTreeMap<(TopicPartition, i64), usize>,
+    pub(crate) touched: usize,
+    pub(crate) deliveries: BTreeMap<(TopicPartition, i64), usize>,
     rules: Rules,
     apps: u64,
 }
 
 /// One process of the application.
-pub(super) struct App {
-    pub(super) by: Fetching,
-    pub(super) positions: BTreeMap<TopicPartition, i64>,
+pub(crate) struct App {
+    pub(crate) by: Fetching,
+    pub(crate) positions: BTreeMap<TopicPartition, i64>,
     fetched: Vec<(TopicPartition, i64)>,
     commits: Commits,
     committed_at: u64,
@@ -60,7 +60,7 @@ pub(super) struct App {
 }
 
 impl World {
-    pub(super) fn new(rules: Rules, partitions: i32, records: i64) -> Self {
+    pub(crate) fn new(rules: Rules, partitions: i32, records: i64) -> Self {
         Self {
             watch: Watch::new(rules),
             at: 1_000,
@@ -75,19 +75,19 @@ impl World {
         }
     }
 
-    pub(super) fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Now {
         Now { wall: WallMs(i64::try_from(self.at).unwrap()), mono: MonoMs(self.at) }
     }
 
     /// A process that is given every partition, each from the committed offset.
-    pub(super) fn start(&mut self, commits: Commits) -> App {
+    pub(crate) fn start(&mut self, commits: Commits) -> App {
         let partitions: Vec<i32> = self.ends.keys().map(|known| known.partition).collect();
         self.start_with(commits, &partitions)
     }
 
-    pub(super) fn start_with(&mut self, commits: Commits, partitions: &[i32]) -> App {
+    pub(crate) fn start_with(&mut self, commits: Commits, partitions: &[i32]) -> App {
         self.apps += 1;
-        let member: crate::model::MemberId = format!("m{}", self.apps).as_str().into();
+        let member: reprise::model::MemberId = format!("m{}", self.apps).as_str().into();
         let epoch = i32::try_from(self.apps).unwrap();
         let assigned = Seen::Assigned { member: member.clone(), epoch };
         let now = self.now();
@@ -110,14 +110,14 @@ impl World {
     }
 
     /// Its session is over.
-    pub(super) fn lose(&mut self, app: &App) {
+    pub(crate) fn lose(&mut self, app: &App) {
         let now = self.now();
         self.watch.handle(now, Seen::Lost { member: app.by.member.clone() });
         self.drain();
     }
 
     /// The sidecar is killed and starts anew with what it has journalled.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.watch = Watch::new(self.rules);
         let now = self.now();
         for (partition, window) in self.kept.clone() {
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    pub(super) fn commit(&mut self, app: &App, partition: &TopicPartition, offset: i64) {
+    pub(crate) fn commit(&mut self, app: &App, partition: &TopicPartition, offset: i64) {
         self.committed.insert(partition.clone(), offset);
         let (member, partition) = (Some(app.by.member.clone()), partition.clone());
         let now = self.now();
@@ -134,7 +134,7 @@ impl World {
     }
 
     /// One Fetch; what it brings. Time goes on when there is nothing to bring.
-    pub(super) fn fetch(&mut self, app: &App, only: Option<&BTreeSet<TopicPartition>>) -> Brought {
+    pub(crate) fn fetch(&mut self, app: &App, only: Option<&BTreeSet<TopicPartition>>) -> Brought {
         let asked: Vec<Asked> = app
             .positions
             .iter()
@@ -189,7 +189,7 @@ impl World {
         brought
     }
 
-    pub(super) fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         while let Some(output) = self.watch.poll_output() {
             if let Output::Window { partition, window } = output {
                 match window {
@@ -200,19 +200,19 @@ impl World {
         }
     }
 
-    pub(super) fn pass(&mut self, ms: u64) {
+    pub(crate) fn pass(&mut self, ms: u64) {
         self.at += ms;
         let now = self.now();
         self.watch.handle_timeout(now);
         self.drain();
     }
 
-    pub(super) fn is_all_committed(&self) -> bool {
+    pub(crate) fn is_all_committed(&self) -> bool {
         self.ends.iter().all(|(partition, end)| self.committed.get(partition) == Some(end))
     }
 
     /// Failures charged to records that are no dead letters.
-    pub(super) fn charged(&self) -> Vec<(i32, i64, u32)> {
+    pub(crate) fn charged(&self) -> Vec<(i32, i64, u32)> {
         let suspects = self.kept.iter().flat_map(|(partition, window)| {
             window.suspects.iter().map(|s| (partition.partition, s.offset, s.reconsume_times))
         });
@@ -220,8 +220,8 @@ impl World {
     }
 }
 
-pub(super) struct Brought {
-    pub(super) records: Vec<(TopicPartition, i64)>,
+pub(crate) struct Brought {
+    pub(crate) records: Vec<(TopicPartition, i64)>,
     ends: Vec<(TopicPartition, i64)>,
     until: Option<MonoMs>,
 }
@@ -243,7 +243,7 @@ impl App {
     }
 
     /// One poll and its batch; false: the process has died.
-    pub(super) fn poll(
+    pub(crate) fn poll(
         &mut self,
         world: &mut World,
         mut handler: impl FnMut(&TopicPartition, i64) -> Did,

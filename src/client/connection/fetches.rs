@@ -1,0 +1,54 @@
+//! Fetches of members on their way to a broker, and their answers on the way back.
+
+use std::future::ready;
+
+use crate::client::cause::Cause;
+use crate::client::connection::{Connection, Serving, bytes_of};
+use crate::client::due::{Due, Passing};
+use crate::client::inbox::Gathered;
+use crate::route::fetch::Onward;
+use crate::wire::Api;
+
+impl Serving<'_> {
+    /// A Fetch that may be a member's: it passes like any other unless something is held of it.
+    pub(super) async fn take_gathered(&mut self, mut gathered: Gathered) -> Result<(), Cause> {
+        let Connection { router, conn, .. } = self.connection;
+        self.in_sasl = false;
+        match router.onward(conn, &mut gathered.bytes) {
+            Onward::Pass(tracked) => {
+                self.due.push_back(Due::There(Passing {
+                    correlation_id: gathered.start.correlation_id,
+                    api: Api::Fetch.name(),
+                    began: router.clock.elapsed(),
+                    looked_at: None,
+                    tracked,
+                }));
+                self.linked().await?.writer.push(gathered.bytes);
+            }
+            Onward::Answer => self.held = Some(gathered.into_frame()),
+            Onward::Reply(reply) => self.due.push_back(Due::Here(Box::pin(ready(reply)))),
+        }
+        Ok(())
+    }
+
+    /// Sends on some of the answer that is due, which is read on its way.
+    pub(super) async fn pass_apart(&mut self, bytes: &[u8], begins: bool) -> Result<bool, Cause> {
+        let Self { connection, write, due, link, voice, .. } = self;
+        let router = &connection.router;
+        if let Some(Due::There(passing)) = due.front_mut() {
+            if begins {
+                passing.answered(router);
+                *voice = voice.take().or_else(|| router.voice(&connection.conn));
+            }
+            if let Some(tracked) = &mut passing.tracked {
+                router.passes(tracked, bytes);
+            }
+        }
+        if link.as_ref().is_none_or(|link| link.reader.is_between_answers()) {
+            due.pop_front();
+        }
+        router.metrics.request_bytes(0, bytes_of(bytes));
+        write.write_all(bytes).await.map_err(|_| Cause::Io)?;
+        Ok(true)
+    }
+}

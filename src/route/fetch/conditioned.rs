@@ -1,0 +1,304 @@
+//! A member's Fetch of which something is held: the broker is asked for the rest, and its answer is
+//! read whole before any of it leaves.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kafka_protocol::messages::{FetchRequest, FetchResponse};
+
+use crate::clock::Clock;
+use crate::model::{MonoMs, Origin, TopicPartition};
+use crate::retry::watch::{Asked, Handed, Plan, Serve, Settling};
+use crate::route::conn::Conn;
+use crate::route::fetch::narrow::{self, Give};
+use crate::route::fetch::wanted::{Wanted, wait_ms};
+use crate::route::watching::Watched;
+use crate::route::{AnswerError, Reply, Router};
+use crate::socket::Budget;
+use crate::upstream::{Found, Link, UpstreamError};
+use crate::wire::batch::{CutError, RawRecord};
+use crate::wire::{RequestHead, ResponseError};
+
+/// Of one answer, which is kept in memory.
+const BYTES_MAX: usize = 1 << 20;
+/// A broker waits no longer than this for records while something is held: what is let go
+/// meanwhile would wait for it.
+const SLICE_MS: u64 = 250;
+/// A plan is made anew no sooner than this, unless there is news.
+const LEAST_MS: u64 = 10;
+/// Rounds of settling; a plan may bring the next record to its end.
+const ROUNDS: usize = 16;
+
+/// Answers a Fetch on a connection to a broker of the cluster.
+pub(in crate::route) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: RequestHead,
+) -> Result<Reply, AnswerError> {
+    let answer = async |request: FetchRequest| {
+        let wanted = Wanted::new(router, &request);
+        let by = router.watched(conn, &wanted.topics(), wait_ms(&request));
+        let asking = Asking { link, head: &head, record_version: conn.fetch_version() };
+        let room = (router.clock, &router.budget);
+        Polling::new(Member { router, by }, asking, request, wanted, room).answer().await
+    };
+    router.helped(&head, answer).await
+}
+
+/// Who says what a client is given.
+trait Guard {
+    fn asked(&self, asked: &[Asked]) -> Plan;
+    fn handed(&self, handed: &[Handed]);
+    /// Whether a record at its end is settled now, durably.
+    async fn settle(&self, settling: &Settling, record: RawRecord) -> bool;
+    fn unreadable(&self, partition: &TopicPartition, error: &CutError);
+    /// Ends when another plan may come out.
+    async fn replan(&self, until: Option<MonoMs>);
+}
+
+/// The member whose Fetch it is; `None`: it is nobody's any more.
+struct Member<'a> {
+    router: &'a Router,
+    by: Option<Watched>,
+}
+
+impl Guard for Member<'_> {
+    fn asked(&self, asked: &[Asked]) -> Plan {
+        match &self.by {
+            Some(by) => self.router.asked(by, asked),
+            None => Plan { serve: Vec::new(), until: None },
+        }
+    }
+
+    fn handed(&self, handed: &[Handed]) {
+        if let Some(by) = &self.by {
+            self.router.handed(by, handed);
+        }
+    }
+
+    async fn settle(&self, settling: &Settling, record: RawRecord) -> bool {
+        match &self.by {
+            Some(by) => self.router.settle(by, settling, record).await,
+            None => false,
+        }
+    }
+
+    fn unreadable(&self, partition: &TopicPartition, error: &CutError) {
+        if let Some(by) = &self.by {
+            self.router.unreadable(by, partition, error);
+        }
+    }
+
+    async fn replan(&self, until: Option<MonoMs>) {
+        match &self.by {
+            Some(by) => self.router.replan(by, until).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// How the broker is asked.
+struct Asking<'a> {
+    link: &'a mut Link,
+    head: &'a RequestHead,
+    /// Of a Fetch for one record.
+    record_version: i16,
+}
+
+impl Asking<'_> {
+    /// A record, asked for in the client's name; `Err`: what the client is given instead for now.
+    async fn read(
+        &mut self,
+        settling: &Settling,
+    ) -> Result<Result<RawRecord, Give>, UpstreamError> {
+        let TopicPartition { topic, partition } = settling.partition.clone();
+        let origin = Origin { topic, partition, offset: settling.offset };
+        Ok(Err(match self.link.read_record(self.record_version, self.head, &origin).await? {
+            Found::Record(record) => return Ok(Ok(record)),
+            // Nothing is lost: whatever is there goes to the client once more.
+            Found::Gone => Give::Open,
+            Found::Denied => Give::Refused(ResponseError::TopicAuthorizationFailed),
+            Found::Elsewhere => Give::Refused(ResponseError::NotLeaderOrFollower),
+        }))
+    }
+}
+
+/// One Fetch while it waits.
+struct Polling<'a, G> {
+    guard: G,
+    asking: Asking<'a>,
+    request: FetchRequest,
+    wanted: Wanted,
+    clock: Clock,
+    budget: &'a Budget,
+    deadline: MonoMs,
+    /// What is given whatever the plan says.
+    fixed: BTreeMap<TopicPartition, Give>,
+}
+
+impl<'a, G: Guard> Polling<'a, G> {
+    fn new(
+        guard: G,
+        asking: Asking<'a>,
+        request: FetchRequest,
+        wanted: Wanted,
+        (clock, budget): (Clock, &'a Budget),
+    ) -> Self {
+        let deadline = clock.now().mono.plus(wait_ms(&request));
+        let fixed = BTreeMap::new();
+        Self { guard, asking, request, wanted, clock, budget, deadline, fixed }
+    }
+
+    async fn answer(mut self) -> Result<FetchResponse, UpstreamError> {
+        loop {
+            if let Some(answer) = self.round().await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Asks whoever watches, then the broker; `None`: there is nothing to say yet.
+    async fn round(&mut self) -> Result<Option<FetchResponse>, UpstreamError> {
+        let plan = self.planned().await?;
+        let gives = self.gives(&plan.serve);
+        let now = self.clock.now().mono;
+        let until = plan.until.map(|until| until.max(now.plus(LEAST_MS)));
+        let narrowed = narrow::narrowed(&self.request, &gives);
+        let told = if narrowed.topics.is_empty() {
+            let is_refused = gives.iter().any(|give| matches!(give, Give::Refused(_)));
+            if !is_refused && self.left_ms() > 0 {
+                self.wait(until).await;
+                return Ok(None);
+            }
+            FetchResponse::default()
+        } else {
+            self.ask(narrowed, until).await?
+        };
+        if told.error_code != 0 {
+            return Ok(Some(told));
+        }
+        let mut response = narrow::merged(&self.request, &gives, told);
+        let handed = self.cut(&mut response, &gives);
+        if !narrow::says_something(&response) && self.left_ms() > 0 {
+            return Ok(None);
+        }
+        if !handed.is_empty() {
+            self.guard.handed(&handed);
+        }
+        Ok(Some(response))
+    }
+
+    /// A plan in which nothing is left to settle that can be settled now.
+    async fn planned(&mut self) -> Result<Plan, UpstreamError> {
+        let mut plan = self.guard.asked(&self.wanted.asked);
+        for _ in 0..ROUNDS {
+            let mut is_settled = false;
+            for settling in settlings(&plan) {
+                is_settled |= self.settle(&settling).await?;
+            }
+            if !is_settled {
+                break;
+            }
+            plan = self.guard.asked(&self.wanted.asked);
+        }
+        Ok(plan)
+    }
+
+    /// Whether there may be another plan now.
+    async fn settle(&mut self, settling: &Settling) -> Result<bool, UpstreamError> {
+        if self.fixed.contains_key(&settling.partition) {
+            return Ok(false);
+        }
+        let give = match self.asking.read(settling).await? {
+            Ok(record) => {
+                if self.guard.settle(settling, record).await {
+                    return Ok(true);
+                }
+                Give::Nothing
+            }
+            Err(give) => give,
+        };
+        self.fixed.insert(settling.partition.clone(), give);
+        Ok(false)
+    }
+
+    fn left_ms(&self) -> u64 {
+        self.deadline.since(self.clock.now().mono)
+    }
+
+    /// What is given of each requested partition.
+    fn gives(&self, serve: &[Serve]) -> Vec<Give> {
+        let places = self.wanted.places(&self.request).into_iter();
+        let give = |place: Option<usize>| {
+            let asked = place.and_then(|place| self.wanted.asked.get(place));
+            let fixed = asked.and_then(|asked| self.fixed.get(&asked.partition));
+            let planned =
+                || place.and_then(|place| serve.get(place)).map_or(Give::Open, Give::from);
+            fixed.cloned().unwrap_or_else(planned)
+        };
+        places.map(give).collect()
+    }
+
+    /// Until there may be another plan, or the client waits no longer.
+    async fn wait(&self, until: Option<MonoMs>) {
+        let left = Duration::from_millis(self.left_ms());
+        // Either way the next round looks again.
+        drop(tokio::time::timeout(left, self.guard.replan(until)).await);
+    }
+
+    async fn ask(
+        &mut self,
+        mut narrowed: FetchRequest,
+        until: Option<MonoMs>,
+    ) -> Result<FetchResponse, UpstreamError> {
+        let now = self.clock.now().mono;
+        let until_ms = until.map_or(u64::MAX, |until| until.since(now));
+        let wait_ms = self.deadline.since(now).min(SLICE_MS).min(until_ms);
+        narrowed.max_wait_ms = i32::try_from(wait_ms).unwrap_or(i32::MAX);
+        let wished = usize::try_from(narrowed.max_bytes).unwrap_or(0).clamp(1, BYTES_MAX);
+        let bytes = self.budget.answer_bytes(wished);
+        narrowed.max_bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        narrowed.min_bytes = narrowed.min_bytes.min(narrowed.max_bytes);
+        let Asking { link, head, .. } = &mut self.asking;
+        link.call(head, &narrowed).await
+    }
+
+    /// Takes out what is not given. What leaves of the partitions that are watched.
+    fn cut(&mut self, response: &mut FetchResponse, gives: &[Give]) -> Vec<Handed> {
+        let mut handed = Vec::new();
+        let partitions = response.responses.iter_mut().flat_map(|topic| &mut topic.partitions);
+        let places = self.wanted.places(&self.request);
+        for ((data, give), place) in partitions.zip(gives).zip(places) {
+            let Some(asked) = place.and_then(|place| self.wanted.asked.get(place)) else {
+                continue;
+            };
+            let has_records = narrow::has_records(data);
+            let (partition, from) = (&asked.partition, asked.offset);
+            let end = narrow::cut(data, give, from).unwrap_or_else(|error| {
+                self.guard.unreadable(partition, &error);
+                data.records = Some(Bytes::new());
+                None
+            });
+            if let Some(end) = end.filter(|end| *end > from) {
+                handed.push(Handed { partition: partition.clone(), from, end });
+            } else if has_records && !narrow::has_records(data) {
+                // The broker would give the same again, at once.
+                self.fixed.insert(partition.clone(), Give::Nothing);
+            }
+        }
+        handed
+    }
+}
+
+fn settlings(plan: &Plan) -> Vec<Settling> {
+    let settling = |serve: &Serve| match serve {
+        Serve::Settle(settling) => Some(Settling::clone(settling)),
+        _ => None,
+    };
+    plan.serve.iter().filter_map(settling).collect()
+}
+
+#[cfg(test)]
+mod tests;

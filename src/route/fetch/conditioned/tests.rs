@@ -1,0 +1,416 @@
+//! Plans made by hand, a broker that answers what a test wants, time that only moves when told.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::clock::Hand;
+use crate::model::{TopicName, TopicPartition, WallMs};
+use crate::observe::Metrics;
+use crate::retry::watch::WindowRecord;
+use crate::retry::{Disposition, Evidence};
+use crate::route::convert::wire_topic;
+use crate::upstream::{Address, Upstream};
+use crate::wire::batch::{
+    Batch, Headers, RawRecord, TimestampType, build_batch, empty_batch, records,
+};
+use crate::wire::{Api, decode, encode};
+
+/// How long the client waits.
+const MAX_WAIT_MS: i32 = 500;
+
+/// A guard whose plans are made by hand. Time passes while a plan is waited for, and then to its
+/// end.
+#[derive(Clone)]
+struct ByHand(Arc<Mutex<Script>>);
+
+struct Script {
+    hand: Hand,
+    clock: Clock,
+    /// The last one holds for ever.
+    plans: VecDeque<Plan>,
+    handed: Vec<Handed>,
+    /// Whether what is settled is.
+    settles: bool,
+    settled: Vec<i64>,
+    unreadable: Vec<i32>,
+    asked: usize,
+}
+
+impl ByHand {
+    fn lock(&self) -> MutexGuard<'_, Script> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Guard for ByHand {
+    fn asked(&self, _asked: &[Asked]) -> Plan {
+        let mut script = self.lock();
+        script.asked += 1;
+        let last = script.plans.len() == 1;
+        if last { script.plans[0].clone() } else { script.plans.pop_front().unwrap() }
+    }
+
+    async fn settle(&self, settling: &Settling, record: RawRecord) -> bool {
+        assert_eq!(record.value, Some(Bytes::from_static(b"failed")));
+        let mut script = self.lock();
+        script.settled.push(settling.offset);
+        script.settles
+    }
+
+    fn handed(&self, handed: &[Handed]) {
+        self.lock().handed.extend_from_slice(handed);
+    }
+
+    async fn replan(&self, until: Option<MonoMs>) {
+        let (hand, clock) = {
+            let script = self.lock();
+            (script.hand, script.clock)
+        };
+        let Some(until) = until else {
+            // Nothing else happens until the client gives up.
+            tokio::time::pause();
+            hand.advance(MAX_WAIT_MS.unsigned_abs().into());
+            return std::future::pending().await;
+        };
+        hand.advance(until.since(clock.now().mono));
+    }
+
+    fn unreadable(&self, partition: &TopicPartition, error: &CutError) {
+        assert!(matches!(error, CutError::Corrupt { .. }), "{error}");
+        self.lock().unreadable.push(partition.partition);
+    }
+}
+
+/// One Fetch of `orders` 0 to 2 from offset 5, and how it went.
+struct Went {
+    answer: Result<FetchResponse, UpstreamError>,
+    /// Partitions of each request the broker got, its longest wait and its bytes.
+    requests: Vec<(Vec<i32>, i32, i32)>,
+    handed: Vec<(i32, i64, i64)>,
+    settled: Vec<i64>,
+    unreadable: Vec<i32>,
+    asked: usize,
+    ms: u64,
+}
+
+impl Went {
+    /// Error and end of what was given, of each partition.
+    fn given(&self) -> Vec<(i16, Option<i64>)> {
+        let answer = self.answer.as_ref().unwrap();
+        let partitions = &answer.responses[0].partitions;
+        let end = |data: &PartitionData| narrow::cut(&mut data.clone(), &Give::Open, 0).unwrap();
+        partitions.iter().map(|data| (data.error_code, end(data))).collect()
+    }
+}
+
+impl Went {
+    /// Offsets of the records that were given, of each partition.
+    fn offsets(&self) -> Vec<Vec<i64>> {
+        let partitions = &self.answer.as_ref().unwrap().responses[0].partitions;
+        partitions.iter().map(|data| offsets(data.records.clone().unwrap())).collect()
+    }
+}
+
+fn offsets(mut bytes: Bytes) -> Vec<i64> {
+    let mut offsets = Vec::new();
+    while !bytes.is_empty() {
+        let batch = Batch::parse(&bytes).unwrap();
+        offsets.extend(records(&batch, usize::MAX).unwrap().map(|record| record.unwrap().offset));
+        bytes = bytes.slice(batch.bytes.len()..);
+    }
+    offsets
+}
+
+fn request() -> FetchRequest {
+    let mut topic = FetchTopic::default();
+    topic.topic = wire_topic(&TopicName::new("orders"));
+    topic.partitions = (0..3)
+        .map(|index| FetchPartition::default().with_partition(index).with_fetch_offset(5))
+        .collect();
+    let request = FetchRequest::default().with_max_wait_ms(MAX_WAIT_MS).with_min_bytes(1);
+    request.with_max_bytes(50 << 20).with_topics(vec![topic])
+}
+
+/// A record at offset 5 of each partition that is asked for.
+#[expect(clippy::unnecessary_wraps, reason = "other brokers go instead")]
+fn full(request: &FetchRequest) -> Option<FetchResponse> {
+    Some(each(request, |data| data.records = Some(one_record())))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other brokers go instead")]
+fn nothing(request: &FetchRequest) -> Option<FetchResponse> {
+    Some(each(request, |_| {}))
+}
+
+fn one_record() -> Bytes {
+    record_at(5)
+}
+
+/// Two batches of a record each, at offsets 5 and 6.
+fn two_records() -> Bytes {
+    [record_at(5), record_at(6)].concat().into()
+}
+
+fn record_at(offset: i64) -> Bytes {
+    let record = RawRecord {
+        timestamp_ms: 1,
+        timestamp_type: TimestampType::CreateTime,
+        key: None,
+        value: Some(Bytes::from_static(b"failed")),
+        headers: Headers::default(),
+    };
+    build_batch(offset, &record, &[])
+}
+
+fn each(request: &FetchRequest, fill: impl Fn(&mut PartitionData)) -> FetchResponse {
+    let mut response = FetchResponse::default();
+    for topic in &request.topics {
+        let mut answer = FetchableTopicResponse::default();
+        answer.topic = topic.topic.clone();
+        for asked in &topic.partitions {
+            let mut data = PartitionData::default();
+            data.partition_index = asked.partition;
+            data.records = Some(Bytes::new());
+            fill(&mut data);
+            answer.partitions.push(data);
+        }
+        response.responses.push(answer);
+    }
+    response
+}
+
+fn plan<const N: usize>(serve: [Serve; N], until: Option<u64>) -> Plan {
+    Plan { serve: serve.to_vec(), until: until.map(MonoMs) }
+}
+
+fn settling(offset: i64) -> Serve {
+    Serve::Settle(Box::new(Settling {
+        partition: TopicPartition { topic: "orders".into(), partition: 0 },
+        offset,
+        reconsume_times: 5,
+        disposition: Disposition::SeekBack,
+        evidence: Evidence::Timeout,
+        history: Vec::new(),
+        is_retried: false,
+        window: WindowRecord::default(),
+    }))
+}
+
+/// A client's Fetch with these plans; the broker answers by `script`, or goes at `None`.
+async fn went(
+    plans: impl Into<VecDeque<Plan>>,
+    script: impl Fn(&FetchRequest) -> Option<FetchResponse> + Send + Sync + 'static,
+) -> Went {
+    went_and(true, plans, script).await
+}
+
+/// `settles`: what is to be settled can be.
+async fn went_and(
+    settles: bool,
+    plans: impl Into<VecDeque<Plan>>,
+    script: impl Fn(&FetchRequest) -> Option<FetchResponse> + Send + Sync + 'static,
+) -> Went {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (clock, hand) = Clock::told(WallMs(0));
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&requests);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        while let Ok(len) = stream.read_u32().await {
+            let mut frame = vec![0; usize::try_from(len).unwrap()];
+            stream.read_exact(&mut frame).await.unwrap();
+            let head = RequestHead::parse(&frame.into()).unwrap();
+            let asked: FetchRequest = decode(&head).unwrap();
+            let partitions = asked.topics[0].partitions.iter().map(|asked| asked.partition);
+            let row = (partitions.collect(), asked.max_wait_ms, asked.max_bytes);
+            seen.lock().unwrap().push(row);
+            let Some(answer) = script(&asked) else { return };
+            if !narrow::says_something(&answer) {
+                hand.advance(u64::try_from(asked.max_wait_ms).unwrap());
+            }
+            stream.write_all(&encode(&head, &answer).unwrap()).await.unwrap();
+        }
+    });
+    let (budget, metrics) = (Budget::new(1 << 26), Metrics::new(10).unwrap());
+    let address = Address { host: "127.0.0.1".to_owned(), port };
+    let wait = Duration::from_secs(5);
+    let upstream = Upstream::new(vec![address], wait, 1 << 24, budget.clone(), metrics);
+    let mut link = upstream.dial(None).await.unwrap();
+    let head = RequestHead {
+        api: Api::Fetch,
+        api_key: Api::Fetch.key(),
+        version: 12,
+        correlation_id: 3,
+        client_id: None,
+        body: Bytes::new(),
+    };
+    let script = Script {
+        hand,
+        clock,
+        plans: plans.into(),
+        handed: Vec::new(),
+        settles,
+        settled: Vec::new(),
+        unreadable: Vec::new(),
+        asked: 0,
+    };
+    let guard = ByHand(Arc::new(Mutex::new(script)));
+    let request = request();
+    let wanted = Wanted::named(&request, vec![Some("orders".into())]);
+    let asking = Asking { link: &mut link, head: &head, record_version: 4 };
+    let polling = Polling::new(guard.clone(), asking, request, wanted, (clock, &budget));
+    let answer = polling.answer().await;
+    drop(link);
+    tasks.join_next().await.unwrap().unwrap();
+    let script = guard.lock();
+    let handed = script.handed.iter().map(|h| (h.partition.partition, h.from, h.end)).collect();
+    Went {
+        answer,
+        requests: requests.lock().unwrap().clone(),
+        handed,
+        settled: script.settled.clone(),
+        unreadable: script.unreadable.clone(),
+        asked: script.asked,
+        ms: clock.now().mono.0,
+    }
+}
+
+#[tokio::test]
+async fn a_held_partition_is_empty_while_the_others_flow() {
+    let went = went([plan([Serve::Nothing, Serve::Open, Serve::Open], Some(9_000))], full).await;
+    assert_eq!(went.given(), [(0, None), (0, Some(6)), (0, Some(6))]);
+    assert_eq!(went.handed, [(1, 5, 6), (2, 5, 6)]);
+    assert_eq!(went.requests, [(vec![1, 2], 250, 1 << 20)], "in a slice, of 1 MiB at most");
+    assert_eq!(went.ms, 0);
+}
+
+#[tokio::test]
+async fn a_long_poll_of_which_all_is_held_goes_on_when_the_hold_ends() {
+    let held = plan([Serve::Nothing, Serve::Nothing, Serve::Nothing], Some(120));
+    let open = plan([Serve::Open, Serve::Nothing, Serve::Nothing], None);
+    let went = went([held, open], full).await;
+    assert_eq!(went.given(), [(0, Some(6)), (0, None), (0, None)]);
+    assert_eq!((went.requests.len(), went.ms), (1, 120), "nothing is asked before");
+}
+
+#[tokio::test]
+async fn a_long_poll_of_which_all_is_held_ends_when_the_client_waits_no_longer() {
+    let held = plan([Serve::Nothing, Serve::Nothing, Serve::Nothing], None);
+    let went = went([held], |_| unreachable!()).await;
+    assert_eq!(went.given(), [(0, None); 3]);
+    assert_eq!((went.requests.len(), went.handed.len(), went.asked), (0, 0, 2));
+}
+
+#[tokio::test]
+async fn a_plan_that_never_changes_is_not_asked_for_all_the_time() {
+    let due = plan([Serve::Nothing, Serve::Nothing, Serve::Nothing], Some(0));
+    let went = went([due], nothing).await;
+    let most = usize::try_from(u64::from(MAX_WAIT_MS.unsigned_abs()) / LEAST_MS).unwrap();
+    assert!(went.asked <= most + 1, "{}", went.asked);
+    assert_eq!(went.given(), [(0, None); 3]);
+}
+
+#[tokio::test]
+async fn a_broker_without_records_is_asked_in_slices_up_to_the_next_plan() {
+    let plans = [
+        plan([Serve::Open, Serve::Nothing, Serve::Nothing], Some(100)),
+        plan([Serve::Open, Serve::Open, Serve::Nothing], None),
+    ];
+    let went = went(plans, nothing).await;
+    let asked = [(vec![0], 100, 1 << 20), (vec![0, 1], 250, 1 << 20), (vec![0, 1], 150, 1 << 20)];
+    assert_eq!(went.requests, asked);
+    assert_eq!((went.given(), went.ms), (vec![(0, None); 3], 500));
+}
+
+#[tokio::test]
+async fn what_is_at_its_end_is_read_and_settled_before_the_rest_is_asked_for() {
+    let plans = [
+        plan([settling(5), Serve::Open, Serve::Open], None),
+        plan([Serve::Nothing, Serve::Open, Serve::Open], None),
+    ];
+    let went = went(plans, full).await;
+    assert_eq!((went.settled.as_slice(), went.asked), (&[5][..], 2));
+    assert_eq!(went.given(), [(0, None), (0, Some(6)), (0, Some(6))]);
+    let partitions: Vec<_> = went.requests.iter().map(|row| row.0.clone()).collect();
+    assert_eq!(partitions, [vec![0], vec![1, 2]]);
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_settled_now_holds_its_partition() {
+    let at_its_end = plan([settling(5), Serve::Open, Serve::Nothing], None);
+    let went = went_and(false, [at_its_end], full).await;
+    assert_eq!(went.given(), [(0, None), (0, Some(6)), (0, None)]);
+}
+
+#[tokio::test]
+async fn a_record_that_is_led_elsewhere_is_told_and_one_that_is_gone_passes() {
+    let moved = ResponseError::NotLeaderOrFollower.code();
+    let at_its_end = || [plan([settling(5), Serve::Nothing, Serve::Nothing], None)];
+    let elsewhere =
+        went(at_its_end(), move |asked| Some(each(asked, |data| data.error_code = moved)));
+    let elsewhere = elsewhere.await;
+    assert_eq!(elsewhere.given(), [(moved, None), (0, None), (0, None)]);
+    assert_eq!(elsewhere.requests.len(), 1, "it is asked for once");
+    let gone = went(at_its_end(), |asked| {
+        Some(each(asked, |data| data.records = Some(empty_batch(5, 1))))
+    });
+    let gone = gone.await;
+    assert_eq!(gone.given(), [(0, Some(7)), (0, None), (0, None)]);
+    assert!(gone.settled.is_empty());
+}
+
+#[tokio::test]
+async fn a_broker_that_goes_while_a_record_is_read_ends_the_fetch() {
+    let at_its_end = plan([settling(5), Serve::Nothing, Serve::Nothing], None);
+    let went = went([at_its_end], |_| None).await;
+    assert!(matches!(went.answer, Err(UpstreamError::Closed)), "{:?}", went.answer);
+}
+
+#[tokio::test]
+async fn a_broker_that_goes_ends_the_fetch_and_nothing_is_handed_out() {
+    let went = went([plan([Serve::Nothing, Serve::Open, Serve::Open], None)], |_| None).await;
+    assert!(matches!(went.answer, Err(UpstreamError::Closed)), "{:?}", went.answer);
+    assert_eq!(went.handed, []);
+}
+
+#[tokio::test]
+async fn a_settled_record_is_cut_out_and_a_suspect_goes_alone() {
+    let without = Serve::Without(vec![5]);
+    let alone = Serve::Alone { without: vec![5] };
+    let first = Serve::Alone { without: Vec::new() };
+    let two = |asked: &FetchRequest| Some(each(asked, |data| data.records = Some(two_records())));
+    let went = went([plan([without, alone, first], None)], two).await;
+    assert_eq!(went.handed, [(0, 5, 7), (1, 5, 7), (2, 5, 6)]);
+    assert_eq!(went.offsets(), [vec![6], vec![6], vec![5]]);
+}
+
+#[tokio::test]
+async fn a_batch_that_cannot_be_cut_holds_its_partition_and_no_other() {
+    let damaged = |asked: &FetchRequest| {
+        Some(each(asked, |data| {
+            let mut records = two_records().to_vec();
+            if data.partition_index == 0 {
+                records[30] ^= 1;
+            }
+            data.records = Some(records.into());
+        }))
+    };
+    let cut = || Serve::Without(vec![5]);
+    let among_others = went([plan([cut(), cut(), Serve::Nothing], None)], damaged).await;
+    assert_eq!(among_others.handed, [(1, 5, 7)]);
+    assert_eq!(among_others.given()[0], (0, None));
+    assert_eq!(among_others.unreadable, [0]);
+    let by_itself = went([plan([cut(), Serve::Nothing, Serve::Nothing], None)], damaged).await;
+    assert_eq!(by_itself.given(), [(0, None); 3]);
+    assert_eq!(by_itself.requests.len(), 1, "the broker would say the same at once");
+}

@@ -1,0 +1,236 @@
+//! A member's Fetch on its way to a broker, and its answer, seen as it passes.
+
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::{FetchRequest, FetchResponse};
+use uuid::Uuid;
+
+use crate::model::ClientId;
+use crate::retry::watch::{Asked, Handed};
+use crate::route::conn::Conn;
+use crate::route::fetch::wanted::{Wanted, wait_ms};
+use crate::route::watching::Watched;
+use crate::route::{Reply, Router};
+
+use crate::wire::frame::PREFIX_BYTES;
+use crate::wire::{
+    Api, Fetched, PartitionFetched, RequestHead, ResponseError, decode, sessionless,
+};
+
+/// In front of what [`Fetched`] reads: the length of the frame and the number of the request.
+const BEFORE: usize = PREFIX_BYTES + 4;
+
+/// What becomes of a Fetch to a broker of the cluster.
+#[derive(Debug)]
+pub enum Onward {
+    /// It passes. If it is a member's, its answer is seen as it passes too.
+    Pass(Option<Box<Tracked>>),
+    /// It is answered here, with the broker's help.
+    Answer,
+    /// This is its answer.
+    Reply(Reply),
+}
+
+/// An answer that passes to a member.
+#[derive(Debug)]
+pub struct Tracked {
+    by: Watched,
+    answer: Answer,
+}
+
+/// What was asked for, and how much of its answer has passed.
+#[derive(Debug)]
+struct Answer {
+    /// `None`: what came is no answer to a Fetch, and passes for all that.
+    reading: Option<Fetched>,
+    /// Bytes in front of it that are still to come.
+    before: usize,
+    asked: Vec<Asked>,
+    ids: Vec<Uuid>,
+    /// Where among those the next partition is looked for first.
+    next: usize,
+}
+
+impl Router {
+    /// Whether a Fetch on this connection is read before it passes: it may be a member's.
+    pub(in crate::route) fn may_be_watched(&self, conn: &Conn) -> bool {
+        conn.node.is_some() && !(conn.group.is_none() && self.members.is_empty())
+    }
+
+    /// Judges a Fetch to a broker: `frame` is whole, with its length prefix. One of a member has no
+    /// session afterwards (KIP-227), so that it names every partition it asks for.
+    pub fn onward(&self, conn: &Conn, frame: &mut BytesMut) -> Onward {
+        let began = self.clock.elapsed();
+        let whole = Bytes::copy_from_slice(frame.get(PREFIX_BYTES..).unwrap_or_default());
+        // What cannot be read is for the broker to refuse.
+        let Ok(head) = RequestHead::parse(&whole) else { return Onward::Pass(None) };
+        let Ok(request) = decode::<FetchRequest>(&head) else { return Onward::Pass(None) };
+        conn.heard(head.client_id.as_ref().map(ClientId::as_str));
+        let wanted = Wanted::new(self, &request);
+        let Some(by) = self.watched(conn, &wanted.topics(), wait_ms(&request)) else {
+            return Onward::Pass(None);
+        };
+        if request.session_id != 0 && request.session_epoch > 0 {
+            // Only what has changed since before is in it.
+            return Onward::Reply(self.finish(Api::Fetch, began, self.no_session(&head)));
+        }
+        if !self.asked(&by, &wanted.asked).is_open() {
+            return Onward::Answer;
+        }
+        sessionless(frame.get_mut(PREFIX_BYTES..).unwrap_or_default(), head.version);
+        let answer = Answer::new(wanted, head.version);
+        Onward::Pass(Some(Box::new(Tracked { by, answer })))
+    }
+
+    /// The client asks for everything then.
+    fn no_session(&self, head: &RequestHead) -> Result<Reply, crate::route::AnswerError> {
+        let mut response = FetchResponse::default();
+        response.error_code = ResponseError::FetchSessionIdNotFound.code();
+        self.encoded(head, &response)
+    }
+
+    /// The next bytes of an answer leave for a member: what they complete is told before.
+    pub fn passes(&self, tracked: &mut Tracked, bytes: &[u8]) {
+        let handed = tracked.answer.read(bytes);
+        if !handed.is_empty() {
+            self.handed(&tracked.by, &handed);
+        }
+    }
+}
+
+impl Answer {
+    fn new(wanted: Wanted, version: i16) -> Self {
+        let Wanted { asked, ids, .. } = wanted;
+        Self { reading: Some(Fetched::new(version)), before: BEFORE, asked, ids, next: 0 }
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> Vec<Handed> {
+        let Self { reading, before, asked, ids, next } = self;
+        let skipped = bytes.len().min(*before);
+        *before -= skipped;
+        let mut handed = Vec::new();
+        let Some(fetched) = reading else { return handed };
+        let found = |partition: PartitionFetched| {
+            handed.extend(found(asked, ids, next, &partition));
+        };
+        if let Err(error) = fetched.feed(bytes.get(skipped..).unwrap_or_default(), found) {
+            tracing::warn!(%error, "an answer to Fetch passes unread");
+            *reading = None;
+        }
+        handed
+    }
+}
+
+/// What is handed out of a partition that was asked for; answers keep the order of requests, as a
+/// rule.
+fn found(
+    asked: &[Asked],
+    ids: &[Uuid],
+    next: &mut usize,
+    fetched: &PartitionFetched,
+) -> Option<Handed> {
+    let is_it = |place: &usize| {
+        let (Some(asked), Some(id)) = (asked.get(*place), ids.get(*place)) else { return false };
+        let is_topic = match &fetched.topic {
+            Some(name) => asked.partition.topic.as_str() == name,
+            None => *id == fetched.topic_id,
+        };
+        is_topic && asked.partition.partition == fetched.partition
+    };
+    let place = (*next..asked.len()).chain(0..*next).find(is_it)?;
+    *next = place + 1;
+    let asked = asked.get(place)?;
+    let end = fetched.end.filter(|end| *end > asked.offset)?;
+    Some(Handed { partition: asked.partition.clone(), from: asked.offset, end })
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+    use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+
+    use super::*;
+    use crate::model::TopicName;
+    use crate::route::convert::wire_topic;
+    use crate::wire::batch::empty_batch;
+    use crate::wire::encode_at;
+
+    /// Every topic has the partitions 0 and 1, asked for from offset 5.
+    fn wanted(topics: &[(&str, u128)]) -> Wanted {
+        let mut request = FetchRequest::default();
+        for (name, id) in topics {
+            let mut topic = FetchTopic::default();
+            (topic.topic, topic.topic_id) =
+                (wire_topic(&TopicName::new(name)), Uuid::from_u128(*id));
+            for partition in [0, 1] {
+                let mut asked = FetchPartition::default();
+                (asked.partition, asked.fetch_offset) = (partition, 5);
+                topic.partitions.push(asked);
+            }
+            request.topics.push(topic);
+        }
+        let names = topics.iter().map(|(name, _)| (*name != "?").then(|| TopicName::new(name)));
+        Wanted::named(&request, names.collect())
+    }
+
+    /// A topic, its id, and its partitions with where their records end; 0: there are none.
+    type Told<'a> = (&'a str, u128, &'a [(i32, i64)]);
+
+    fn answer(version: i16, topics: &[Told<'_>]) -> Bytes {
+        let mut response = FetchResponse::default();
+        for (name, id, partitions) in topics {
+            let mut topic = FetchableTopicResponse::default();
+            if version < 13 {
+                topic.topic = wire_topic(&TopicName::new(name));
+            } else {
+                topic.topic_id = Uuid::from_u128(*id);
+            }
+            for (index, end) in *partitions {
+                let mut data = PartitionData::default();
+                data.partition_index = *index;
+                data.records = Some(match end {
+                    0 => Bytes::new(),
+                    end => empty_batch(end - 1, 0),
+                });
+                topic.partitions.push(data);
+            }
+            response.responses.push(topic);
+        }
+        encode_at(Api::Fetch, version, 7, &response).unwrap()
+    }
+
+    fn told(handed: Vec<Handed>) -> Vec<(String, i64, i64)> {
+        handed.into_iter().map(|h| (h.partition.to_string(), h.from, h.end)).collect()
+    }
+
+    #[test]
+    fn what_passes_is_told_by_the_name_of_its_topic_in_chunks_of_any_size() {
+        for version in [4, 11, 12, 13, 15] {
+            let topics = [("a", 1), ("?", 2), ("b", 3)];
+            let whole = answer(
+                version,
+                &[("b", 3, &[(1, 9), (0, 6)]), ("x", 2, &[(0, 9)]), ("a", 1, &[(0, 0), (1, 7)])],
+            );
+            for chunk in [1, 3, 64, whole.len()] {
+                let mut reading = Answer::new(wanted(&topics), version);
+                let handed = whole.chunks(chunk).flat_map(|bytes| reading.read(bytes));
+                let expected = [("b-1", 5, 9), ("b-0", 5, 6), ("a-1", 5, 7)];
+                let expected = expected.map(|(name, from, end)| (name.to_owned(), from, end));
+                assert_eq!(told(handed.collect()), expected, "v{version} by {chunk}");
+            }
+        }
+    }
+
+    #[test]
+    fn records_below_the_offset_asked_for_are_no_hand_out() {
+        let mut reading = Answer::new(wanted(&[("a", 1)]), 12);
+        assert_eq!(told(reading.read(&answer(12, &[("a", 1, &[(0, 5), (1, 4)])]))), []);
+    }
+
+    #[test]
+    fn bytes_that_are_no_answer_are_read_no_further() {
+        let mut reading = Answer::new(wanted(&[("a", 1)]), 12);
+        assert_eq!(told(reading.read(&[0xff; 64])), []);
+        assert!(reading.reading.is_none());
+        assert_eq!(told(reading.read(&answer(12, &[("a", 1, &[(0, 9)])]))), []);
+    }
+}

@@ -1,0 +1,70 @@
+//! What a member's Fetch asks for, topics by name.
+
+use kafka_protocol::messages::FetchRequest;
+use uuid::Uuid;
+
+use crate::model::{TopicName, TopicPartition};
+use crate::retry::watch::Asked;
+use crate::route::Router;
+use crate::route::convert::topic_of;
+use crate::route::fetch::WAIT_MS_MAX;
+
+/// A Fetch, as far as its topics are known.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// Of each requested topic; `None`: the cluster has not told its name here.
+    names: Vec<Option<TopicName>>,
+    /// Every partition of the known ones, in the order of the request.
+    pub(super) asked: Vec<Asked>,
+    /// The ids by which they are asked for, where they are.
+    pub(super) ids: Vec<Uuid>,
+}
+
+impl Wanted {
+    pub(super) fn new(router: &Router, request: &FetchRequest) -> Self {
+        let by_id = request.topics.iter().any(|topic| !topic.topic_id.is_nil());
+        let names = if by_id {
+            router.topic_ids.names(request.topics.iter().map(|topic| topic.topic_id))
+        } else {
+            request.topics.iter().map(|topic| Some(topic_of(&topic.topic))).collect()
+        };
+        Self::named(request, names)
+    }
+
+    /// The same with the names of all requested topics.
+    pub(super) fn named(request: &FetchRequest, names: Vec<Option<TopicName>>) -> Self {
+        let (mut asked, mut ids) = (Vec::new(), Vec::new());
+        for (topic, name) in request.topics.iter().zip(&names) {
+            let Some(name) = name else { continue };
+            for wanted in &topic.partitions {
+                let partition = TopicPartition { topic: name.clone(), partition: wanted.partition };
+                asked.push(Asked { partition, offset: wanted.fetch_offset });
+                ids.push(topic.topic_id);
+            }
+        }
+        Self { names, asked, ids }
+    }
+
+    /// The topics that are known.
+    pub(super) fn topics(&self) -> Vec<TopicName> {
+        self.names.iter().flatten().cloned().collect()
+    }
+
+    /// For every requested partition, in order: its place among `asked`, where it has one.
+    pub(super) fn places(&self, request: &FetchRequest) -> Vec<Option<usize>> {
+        let mut next = 0;
+        let mut places = Vec::with_capacity(self.asked.len());
+        for (topic, name) in request.topics.iter().zip(&self.names) {
+            for _ in &topic.partitions {
+                places.push(name.is_some().then_some(next));
+                next += usize::from(name.is_some());
+            }
+        }
+        places
+    }
+}
+
+/// How long the client lets a broker wait.
+pub(super) fn wait_ms(request: &FetchRequest) -> u64 {
+    u64::try_from(request.max_wait_ms).unwrap_or(0).min(WAIT_MS_MAX)
+}

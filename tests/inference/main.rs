@@ -1,0 +1,20 @@
+//! Consumers as they are in the field, in virtual time, against the watch of their group: who fails
+//! is found, and nobody else is charged.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
+mod app;
+mod crashes;
+mod going_back;
+mod healthy;
+mod keeping;
+mod random;
+
+use reprise::retry::watch::Rules;
+
+const RULES: Rules = Rules {
+    max_reconsume_times: 16,
+    crash_limit: 3,
+    narrow_patience_ms: 1_000,
+    seek_back_limit: 6,
+    interval_ms: 1_000,
+};

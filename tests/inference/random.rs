@@ -1,0 +1,412 @@
+//! Healthy consumers of every kind, at random: slow ones, batches, commits that are late or go
+//! backwards, pauses, rebalances, restarts, replays. Not one record may be charged.
+//!
+//! `INFERENCE_SEEDS=10000 cargo test --test inference` runs more, `INFERENCE_SEED=<n>` one again.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use fastrand::Rng;
+use reprise::model::{MemberId, TopicPartition};
+use reprise::retry::watch::{Asked, Fetching, Handed, Seen, Serve};
+
+use crate::RULES;
+use crate::app::{WAIT_MS, World};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    Record,
+    Batch,
+    Every(u64),
+    /// Each commit arrives a while later, in order.
+    Async,
+    /// Whichever worker is done commits its own record, in whatever order.
+    Pool,
+    /// What was given to the application is committed at the next poll.
+    Auto(u64),
+}
+
+#[derive(Debug)]
+struct Consumer {
+    by: Fetching,
+    style: Style,
+    /// The most a record takes.
+    slow_ms: u64,
+    /// It fetches a partition of which it has fewer records than that.
+    ahead: usize,
+    positions: BTreeMap<TopicPartition, i64>,
+    fetched: BTreeMap<TopicPartition, VecDeque<i64>>,
+    paused: BTreeSet<TopicPartition>,
+    done: BTreeMap<TopicPartition, BTreeSet<i64>>,
+    next: BTreeMap<TopicPartition, i64>,
+    late: VecDeque<(u64, TopicPartition, i64)>,
+    committed_at: u64,
+    busy_until: u64,
+    asked_until: u64,
+}
+
+struct Script {
+    world: World,
+    rng: Rng,
+    members: Vec<Consumer>,
+    epoch: i32,
+    named: u64,
+    charged: Vec<String>,
+}
+
+impl Script {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let world = World::new(RULES, rng.i32(1..=5), rng.i64(20..200));
+        let mut script =
+            Self { world, rng, members: Vec::new(), epoch: 0, named: 0, charged: Vec::new() };
+        for _ in 0..script.rng.usize(1..=3) {
+            script.join();
+        }
+        script.rebalance();
+        script
+    }
+
+    fn join(&mut self) {
+        self.named += 1;
+        let member = MemberId::new(&format!("m{}", self.named));
+        let style = match self.rng.u8(0..6) {
+            0 => Style::Record,
+            1 => Style::Batch,
+            2 => Style::Every(self.rng.u64(500..6_000)),
+            3 => Style::Async,
+            4 => Style::Pool,
+            _ => Style::Auto(self.rng.u64(500..6_000)),
+        };
+        let by = Fetching { member, conn: self.named, max_wait_ms: WAIT_MS, has_lane: false };
+        self.members.push(Consumer {
+            by,
+            style,
+            slow_ms: [15, 15, 900, 4_000][self.rng.usize(0..4)],
+            ahead: if self.rng.bool() { 1 } else { 100 },
+            positions: BTreeMap::new(),
+            fetched: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            done: BTreeMap::new(),
+            next: BTreeMap::new(),
+            late: VecDeque::new(),
+            committed_at: 0,
+            busy_until: 0,
+            asked_until: 0,
+        });
+    }
+
+    /// Everybody joins anew: what is done is committed, partitions change hands.
+    fn rebalance(&mut self) {
+        self.epoch += 1;
+        for n in 0..self.members.len() {
+            self.commit_done(n);
+            let (member, epoch) = (self.members[n].by.member.clone(), self.epoch);
+            let now = self.world.now();
+            self.world.watch.handle(now, Seen::Assigned { member, epoch });
+        }
+        let partitions: Vec<TopicPartition> = self.world.ends.keys().cloned().collect();
+        let mut assigned: Vec<BTreeSet<TopicPartition>> = vec![BTreeSet::new(); self.members.len()];
+        for partition in partitions {
+            let to = self.rng.usize(0..self.members.len());
+            assigned[to].insert(partition);
+        }
+        for (consumer, assigned) in self.members.iter_mut().zip(assigned) {
+            consumer.positions.retain(|partition, _| assigned.contains(partition));
+            let refetches = self.rng.bool();
+            for partition in assigned {
+                let committed = self.world.committed.get(&partition).copied().unwrap_or(0);
+                let is_kept = consumer.positions.contains_key(&partition);
+                if !is_kept || refetches {
+                    let from = if is_kept { consumer.first(&partition) } else { committed };
+                    consumer.start_at(&partition, from);
+                }
+            }
+            consumer.forget_others();
+        }
+        self.check();
+    }
+
+    /// One step of one member, or of the world.
+    fn step(&mut self) {
+        match self.rng.u32(0..1_000) {
+            0..6 => self.rebalance(),
+            6..12 => self.restart(),
+            12..15 if self.members.len() < 4 => {
+                self.join();
+                self.rebalance();
+            }
+            15..20 => self.replay(),
+            20..60 => {
+                for end in self.world.ends.values_mut() {
+                    *end += self.rng.i64(0..40);
+                }
+            }
+            60..90 => self.pause(),
+            _ => {
+                for n in 0..self.members.len() {
+                    self.live(n);
+                }
+                let ms = self.rng.u64(1..60);
+                self.world.pass(ms);
+            }
+        }
+        self.check();
+    }
+
+    /// A process ends as it should, and another one takes its place: as a new member, or as the
+    /// same static one.
+    fn restart(&mut self) {
+        let n = self.rng.usize(0..self.members.len());
+        self.commit_done(n);
+        let is_static = self.rng.bool();
+        let old = self.members.remove(n);
+        if !is_static {
+            let now = self.world.now();
+            self.world.watch.handle(now, Seen::Lost { member: old.by.member.clone() });
+        }
+        self.join();
+        if is_static && let Some(new) = self.members.last_mut() {
+            new.by.member = old.by.member;
+        }
+        self.rebalance();
+    }
+
+    /// An application, or a tool, goes back to what was committed long ago.
+    fn replay(&mut self) {
+        let n = self.rng.usize(0..self.members.len());
+        let Some((partition, _)) = self.members[n].positions.iter().next() else { return };
+        let partition = partition.clone();
+        let committed = self.world.committed.get(&partition).copied().unwrap_or(0);
+        if committed == 0 {
+            return;
+        }
+        let to = self.rng.i64(0..committed);
+        if self.rng.bool() {
+            self.world.committed.insert(partition.clone(), to);
+            let (of, now) = (partition.clone(), self.world.now());
+            let seen = Seen::Committed { member: None, partition: of, offset: to };
+            self.world.watch.handle(now, seen);
+        }
+        self.members[n].start_at(&partition, to);
+    }
+
+    fn pause(&mut self) {
+        let n = self.rng.usize(0..self.members.len());
+        let consumer = &mut self.members[n];
+        for partition in consumer.positions.keys().cloned().collect::<Vec<_>>() {
+            if consumer.paused.remove(&partition) {
+                // What was prefetched was dropped: it is fetched again.
+                let from = consumer.first(&partition);
+                consumer.start_at(&partition, from);
+            } else if self.rng.bool() {
+                consumer.paused.insert(partition);
+            }
+        }
+    }
+
+    /// Fetches, handles, commits.
+    fn live(&mut self, n: usize) {
+        let at = self.world.at;
+        if self.members[n].asked_until <= at {
+            self.fetch(n);
+        }
+        let consumer = &mut self.members[n];
+        if consumer.busy_until <= at {
+            let ready = consumer.fetched.iter_mut().filter(|(p, _)| !consumer.paused.contains(*p));
+            let ready: Vec<TopicPartition> =
+                ready.filter(|(_, left)| !left.is_empty()).map(|(p, _)| p.clone()).collect();
+            for partition in ready {
+                let several = if consumer.style == Style::Pool { 4 } else { 1 };
+                let left = consumer.fetched.get_mut(&partition).unwrap();
+                let mut batch: Vec<i64> = left.drain(..left.len().min(several)).collect();
+                if consumer.style == Style::Pool {
+                    self.rng.shuffle(&mut batch);
+                }
+                consumer.busy_until = at + self.rng.u64(0..=consumer.slow_ms);
+                for offset in batch {
+                    consumer.done.entry(partition.clone()).or_default().insert(offset);
+                    if consumer.style == Style::Pool {
+                        consumer.late.push_back((at, partition.clone(), offset + 1));
+                    }
+                }
+            }
+        }
+        self.commit(n);
+    }
+
+    fn fetch(&mut self, n: usize) {
+        let now = self.world.now();
+        let consumer = &mut self.members[n];
+        let is_empty =
+            |p: &&TopicPartition| consumer.fetched.get(*p).is_none_or(|l| l.len() < consumer.ahead);
+        let wanted = consumer.positions.keys().filter(|p| !consumer.paused.contains(*p));
+        let asked: Vec<Asked> = wanted
+            .filter(is_empty)
+            .map(|p| Asked { partition: p.clone(), offset: consumer.positions[p] })
+            .collect();
+        if asked.is_empty() {
+            return;
+        }
+        let plan = self.world.watch.asked(now, &consumer.by, &asked);
+        let mut handed = Vec::new();
+        for (ask, serve) in asked.iter().zip(plan.serve) {
+            self.world.touched += usize::from(serve != Serve::Open);
+            let many = self.rng.i64(1..80);
+            let all = ask.offset..self.world.ends[&ask.partition].min(ask.offset + many);
+            let all = match serve {
+                Serve::Open => all,
+                Serve::Nothing => ask.offset..ask.offset,
+                Serve::Alone { without } if without.is_empty() => {
+                    ask.offset..all.end.min(ask.offset + 1)
+                }
+                other => {
+                    self.charged.push(format!("{other:?} for {:?}", consumer.by.member));
+                    all
+                }
+            };
+            if all.start < all.end {
+                let (partition, from, end) = (ask.partition.clone(), ask.offset, all.end);
+                consumer.positions.insert(partition.clone(), end);
+                consumer.fetched.entry(partition.clone()).or_default().extend(all);
+                handed.push(Handed { partition, from, end });
+            }
+        }
+        consumer.asked_until = if handed.is_empty() { self.world.at + WAIT_MS } else { 0 };
+        self.world.watch.handed(now, &consumer.by, &handed);
+    }
+
+    fn commit(&mut self, n: usize) {
+        let at = self.world.at;
+        let consumer = &mut self.members[n];
+        let due = match consumer.style {
+            Style::Record => true,
+            Style::Batch => consumer.fetched.values().all(VecDeque::is_empty),
+            Style::Every(ms) | Style::Auto(ms) => at >= consumer.committed_at + ms,
+            Style::Async => {
+                for (partition, offset) in consumer.contiguous() {
+                    consumer.late.push_back((at + 300, partition, offset));
+                }
+                false
+            }
+            Style::Pool => false,
+        };
+        while consumer.late.front().is_some_and(|(when, _, _)| *when <= at) {
+            let (_, partition, offset) = consumer.late.pop_front().unwrap();
+            let (member, now) = (Some(consumer.by.member.clone()), self.world.now());
+            if consumer.positions.contains_key(&partition) {
+                self.world.committed.insert(partition.clone(), offset);
+                self.world.watch.handle(now, Seen::Committed { member, partition, offset });
+            }
+        }
+        if due {
+            self.commit_done(n);
+        }
+    }
+
+    fn commit_done(&mut self, n: usize) {
+        let consumer = &mut self.members[n];
+        consumer.committed_at = self.world.at;
+        consumer.late.clear();
+        for (partition, offset) in consumer.contiguous() {
+            let (member, now) = (Some(consumer.by.member.clone()), self.world.now());
+            self.world.committed.insert(partition.clone(), offset);
+            self.world.watch.handle(now, Seen::Committed { member, partition, offset });
+        }
+    }
+
+    fn check(&mut self) {
+        self.world.drain();
+        for (partition, offset, times) in self.world.charged() {
+            self.charged.push(format!("{partition}@{offset}: {times}"));
+        }
+    }
+
+    /// Nothing new happens any more: everything is consumed.
+    fn calm_down(&mut self) -> bool {
+        for consumer in &mut self.members {
+            consumer.slow_ms = 15;
+            for partition in std::mem::take(&mut consumer.paused) {
+                let from = consumer.first(&partition);
+                consumer.start_at(&partition, from);
+            }
+        }
+        for _ in 0..60_000 {
+            for n in 0..self.members.len() {
+                self.live(n);
+            }
+            self.world.pass(25);
+            self.check();
+            let is_done = |consumer: &Consumer| {
+                consumer.positions.iter().all(|(partition, position)| {
+                    consumer.first(partition) == *position
+                        && *position == self.world.ends[partition]
+                })
+            };
+            if self.members.iter().all(is_done) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Consumer {
+    /// The first record the application has not handled.
+    fn first(&self, partition: &TopicPartition) -> i64 {
+        let left = self.fetched.get(partition).and_then(|left| left.front());
+        left.copied().unwrap_or_else(|| self.positions.get(partition).copied().unwrap_or(0))
+    }
+
+    fn start_at(&mut self, partition: &TopicPartition, offset: i64) {
+        self.positions.insert(partition.clone(), offset);
+        self.fetched.remove(partition);
+        self.done.remove(partition);
+        self.next.insert(partition.clone(), offset);
+        self.late.retain(|(_, of, _)| of != partition);
+    }
+
+    fn forget_others(&mut self) {
+        let Self { positions, fetched, done, next, paused, .. } = self;
+        fetched.retain(|partition, _| positions.contains_key(partition));
+        done.retain(|partition, _| positions.contains_key(partition));
+        next.retain(|partition, _| positions.contains_key(partition));
+        paused.retain(|partition| positions.contains_key(partition));
+    }
+
+    /// Offsets up to which everything is handled, where they have moved.
+    fn contiguous(&mut self) -> Vec<(TopicPartition, i64)> {
+        let mut moved = Vec::new();
+        for (partition, done) in &mut self.done {
+            let next = self.next.entry(partition.clone()).or_default();
+            let before = *next;
+            while done.remove(&*next) {
+                *next += 1;
+            }
+            if *next > before {
+                moved.push((partition.clone(), *next));
+            }
+        }
+        moved
+    }
+}
+
+#[test]
+fn no_healthy_consumer_is_ever_charged() {
+    let one: Option<u64> = std::env::var("INFERENCE_SEED").ok().map(|n| n.parse().unwrap());
+    let many = std::env::var("INFERENCE_SEEDS").map_or(1_000, |n| n.parse().unwrap());
+    let seeds = one.map_or(0..many, |seed| seed..seed + 1);
+    let (mut touched, mut falsely) = (0, Vec::new());
+    for seed in seeds.clone() {
+        let mut script = Script::new(seed);
+        for _ in 0..400 {
+            script.step();
+        }
+        let ends = script.calm_down();
+        touched += usize::from(script.world.touched > 0);
+        if !script.charged.is_empty() || !ends {
+            falsely.push((seed, ends, script.charged.first().cloned()));
+        }
+    }
+    println!("inference: {} scripts, {} ever held, {falsely:?}", seeds.count(), touched);
+    assert_eq!(falsely, [], "INFERENCE_SEED=<n> runs one again");
+}

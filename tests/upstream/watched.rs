@@ -1,0 +1,322 @@
+//! Fetches of members on their way through: read, not changed, but for their session. A program
+//! between the sidecar and its cluster writes down what is fetched.
+
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use kafka_protocol::messages::fetch_request::FetchPartition;
+use kafka_protocol::messages::{
+    ApiVersionsRequest, FetchRequest, FetchResponse, MetadataRequest, RequestHeader,
+};
+use kafka_protocol::protocol::{Decodable, HeaderVersion, Request as Api};
+use reprise::wire::ResponseError;
+use reprise::wire::batch::{Batch, records};
+
+use crate::broker::{answer, broker, request};
+use crate::relay::{is_greeting, pass};
+use crate::support::batch::{plain, unpack};
+use crate::support::client::fetch_request;
+use crate::support::{Member, Rec, Server, instant};
+
+/// What a member goes back to is held for a while.
+const HOLD: Duration = Duration::from_millis(400);
+const SETTINGS: &str = "retry: {order: {interval: 400ms}, narrow_patience: 100ms}";
+
+/// A Fetch as the cluster saw it, and the whole frame it answered, without its length.
+struct Exchange {
+    request: FetchRequest,
+    told: Vec<u8>,
+}
+
+struct House {
+    sidecar: Server,
+    _behind: Server,
+    seen: Arc<Mutex<Vec<Exchange>>>,
+    mood: Arc<Mood>,
+}
+
+/// What the program does with Fetches besides.
+#[derive(Default)]
+struct Mood {
+    /// They are answered with what is no answer.
+    lies: AtomicBool,
+    /// The connection ends instead.
+    goes: AtomicBool,
+}
+
+impl House {
+    fn new() -> Self {
+        let behind: Arc<OnceLock<std::net::SocketAddr>> = Arc::default();
+        let (seen, mood) = (Arc::default(), Arc::<Mood>::default());
+        let addr = {
+            let (behind, seen, mood) = (behind.clone(), Arc::clone(&seen), Arc::clone(&mood));
+            broker(move |stream| spy(stream, *behind.wait(), &seen, &mood))
+        };
+        let cluster = Server::alone_as(addr);
+        assert!(behind.set(cluster.addr()).is_ok());
+        let sidecar = Server::in_front_of(addr, SETTINGS);
+        Self { sidecar, _behind: cluster, seen, mood }
+    }
+
+    /// The only member of a group, with these partitions of `orders`.
+    fn member(&self, partitions: i32) -> Member {
+        let mut member = Member::new(&self.sidecar, "shop", &["orders"]);
+        member.join(&[("orders", partitions)]);
+        member
+    }
+
+    /// What the cluster was asked for and answered since the last look.
+    fn exchanges(&self) -> Vec<Exchange> {
+        std::mem::take(&mut self.seen.lock().unwrap())
+    }
+}
+
+fn spy(
+    mut stream: TcpStream,
+    behind: std::net::SocketAddr,
+    seen: &Mutex<Vec<Exchange>>,
+    mood: &Mood,
+) {
+    if is_greeting(&stream) {
+        return;
+    }
+    let mut behind = TcpStream::connect(behind).unwrap();
+    while let Some(asked) = request(&mut stream) {
+        let Some(mut told) = pass(&asked, &mut behind) else { return };
+        let key = i16::from_be_bytes([asked.frame[0], asked.frame[1]]);
+        if key == FetchRequest::KEY {
+            if mood.goes.load(Ordering::SeqCst) {
+                return;
+            }
+            if mood.lies.load(Ordering::SeqCst) {
+                told = vec![0xff; 200_000];
+            }
+            let version = i16::from_be_bytes([asked.frame[2], asked.frame[3]]);
+            let mut bytes = Bytes::from(asked.frame.clone());
+            RequestHeader::decode(&mut bytes, FetchRequest::header_version(version)).unwrap();
+            let request = FetchRequest::decode(&mut bytes, version).unwrap();
+            let whole = [&asked.correlation_id.to_be_bytes()[..], &told].concat();
+            seen.lock().unwrap().push(Exchange { request, told: whole });
+        }
+        answer(&mut stream, asked.correlation_id, &told);
+    }
+}
+
+/// Fetches of every partition in turn, far larger than any buffer.
+fn whole(partitions: i32, offset: i64) -> FetchRequest {
+    let mut request = fetch_request("orders", 0, offset, 0);
+    request.topics[0].partitions = (0..partitions)
+        .map(|index| {
+            let asked = FetchPartition::default().with_partition(index).with_fetch_offset(offset);
+            asked.with_partition_max_bytes(50 << 20)
+        })
+        .collect();
+    request
+}
+
+/// `partitions` partitions, each with so many batches of some 400 KB.
+fn filled(house: &House, partitions: i32, batches: usize) {
+    let mut client = house.sidecar.client();
+    client.create("orders", partitions);
+    for index in 0..partitions {
+        for n in 0..batches {
+            let value = format!("{index} {n} ").repeat(100_000);
+            client.produce("orders", index, plain(&[Rec::new(&value)]));
+        }
+    }
+}
+
+#[test]
+fn what_a_member_fetches_passes_byte_for_byte_and_in_order() {
+    let house = House::new();
+    filled(&house, 3, 5);
+    let mut member = house.member(3);
+    let leader = member.client.leader("orders");
+    house.exchanges();
+    let sent: Vec<_> = (0..3).map(|offset| leader.send(12, &whole(3, offset))).collect();
+    let frames: Vec<Bytes> = sent.iter().map(|_| leader.frame().unwrap()).collect();
+    let seen = house.exchanges();
+    assert_eq!(seen.len(), 3);
+    for ((frame, seen), offset) in frames.iter().zip(&seen).zip(0..) {
+        assert_eq!(seen.request.topics[0].partitions[0].fetch_offset, offset, "in order");
+        assert!(frame.len() > 2_000_000 && frame == &seen.told, "not a byte is another");
+    }
+}
+
+#[test]
+fn a_member_has_no_session_and_one_of_before_is_not_known() {
+    let house = House::new();
+    filled(&house, 1, 1);
+    let mut member = house.member(1);
+    let leader = member.client.leader("orders");
+    house.exchanges();
+    let with = |id: i32, epoch: i32| {
+        fetch_request("orders", 0, 0, 0).with_session_id(id).with_session_epoch(epoch)
+    };
+    // All at once: a new one, the next of one of before, one without, one that begins anew.
+    let asked = [with(0, 0), with(77, 3), with(0, -1), with(77, 0)];
+    for version in [7, 12] {
+        let sent = asked.each_ref().map(|request| leader.send(version, request));
+        let told = sent.map(|sent| leader.receive::<FetchRequest>(sent));
+        let unknown = ResponseError::FetchSessionIdNotFound.code();
+        assert_eq!(told.each_ref().map(|told| told.error_code), [0, unknown, 0, 0]);
+        assert_eq!(told.each_ref().map(|told| told.session_id), [0; 4]);
+        let seen = house.exchanges();
+        let sessions: Vec<_> =
+            seen.iter().map(|seen| (seen.request.session_id, seen.request.session_epoch)).collect();
+        assert_eq!(sessions, [(0, -1); 3], "v{version}: the cluster opens none");
+    }
+}
+
+#[test]
+fn who_is_no_member_keeps_its_session() {
+    let house = House::new();
+    filled(&house, 1, 1);
+    let mut client = house.sidecar.client();
+    let asked = whole(1, 0).with_session_epoch(0);
+    client.leader("orders").call(12, &asked);
+    assert_eq!(house.exchanges().pop().unwrap().request, asked);
+}
+
+#[test]
+fn a_member_that_asks_by_topic_id_is_known_as_well() {
+    let house = House::new();
+    filled(&house, 1, 1);
+    let mut member = house.member(1);
+    let id = member.client.metadata(12, &["orders"]).topics[0].topic_id;
+    let mut asked = whole(1, 0).with_session_epoch(0);
+    asked.topics[0].topic = kafka_protocol::messages::TopicName::default();
+    asked.topics[0].topic_id = id;
+    let told = member.client.leader("orders").call(13, &asked);
+    let records = told.responses[0].partitions[0].records.clone().unwrap();
+    assert_eq!((told.responses[0].topic_id, unpack(&records).len()), (id, 1));
+    let seen = house.exchanges().pop().unwrap().request;
+    assert_eq!(seen, asked.with_session_epoch(-1));
+}
+
+#[test]
+fn what_is_no_answer_passes_to_the_member_for_all_that() {
+    let house = House::new();
+    filled(&house, 1, 1);
+    let mut member = house.member(1);
+    let leader = member.client.leader("orders");
+    house.exchanges();
+    house.mood.lies.store(true, Ordering::SeqCst);
+    let _unread = leader.send(12, &whole(1, 0));
+    let frame = leader.frame().unwrap();
+    assert_eq!(frame, house.exchanges().pop().unwrap().told);
+    house.mood.lies.store(false, Ordering::SeqCst);
+    let told = leader.call(12, &whole(1, 0));
+    assert_eq!(unpack(&told.responses[0].partitions[0].records.clone().unwrap()).len(), 1);
+}
+
+#[test]
+fn a_request_in_pieces_is_read_and_what_comes_behind_keeps_its_place() {
+    let house = House::new();
+    filled(&house, 1, 1);
+    let mut member = house.member(1);
+    let leader = member.client.leader("orders");
+    house.exchanges();
+    let asked = whole(1, 0).with_session_epoch(0);
+    let frame = leader.encoded(12, &asked);
+    let (first, rest) = frame.split_at(frame.len() / 2);
+    leader.raw(first);
+    // Another request cannot overtake it; the rest comes with the next one.
+    let mut other = house.sidecar.client();
+    other.metadata(9, &["orders"]);
+    leader.raw(rest);
+    let sent = leader.send(12, &asked);
+    let versions = leader.send(0, &ApiVersionsRequest::default());
+    leader.receive::<FetchRequest>(sent);
+    leader.receive::<FetchRequest>(sent);
+    leader.receive::<ApiVersionsRequest>(versions);
+}
+
+/// A member of two partitions, each with three records, that has gone back to the second record of
+/// the first; and what it asks for next.
+fn gone_back(house: &House) -> (Member, FetchRequest) {
+    let mut tool = house.sidecar.client();
+    tool.create("orders", 2);
+    for index in [0, 1] {
+        tool.put("orders", index, &[Rec::new("a"), Rec::new("b"), Rec::new("c")]);
+    }
+    let mut member = house.member(2);
+    let mut next = fetch_request("orders", 0, 0, 10_000);
+    member.client.leader("orders").call(12, &next);
+    assert_eq!(member.commit("orders", 0, 1), 0);
+    next.topics[0].partitions[0].fetch_offset = 1;
+    let other = FetchPartition::default().with_partition(1).with_partition_max_bytes(1 << 20);
+    next.topics[0].partitions.push(other);
+    house.exchanges();
+    (member, next)
+}
+
+/// Offsets of the records of each partition; batches may have gaps, as behind a log cleaner.
+fn offsets(told: &FetchResponse) -> Vec<Vec<i64>> {
+    let partitions = told.responses[0].partitions.iter();
+    let of = partitions.map(|data| {
+        let (mut rest, mut offsets) = (data.records.clone().unwrap(), Vec::new());
+        while !rest.is_empty() {
+            let batch = Batch::parse(&rest).unwrap();
+            batch.check_crc().unwrap();
+            let got = records(&batch, usize::MAX).unwrap();
+            offsets.extend(got.map(|record| record.unwrap().offset));
+            rest = rest.slice(batch.bytes.len()..);
+        }
+        offsets
+    });
+    of.collect()
+}
+
+#[test]
+fn a_held_partition_is_not_asked_for_and_the_one_record_goes_alone_when_its_hold_ends() {
+    let house = House::new();
+    let (mut member, mut next) = gone_back(&house);
+    let leader = member.client.leader("orders");
+    assert_eq!(offsets(&leader.call(12, &next)), [vec![], vec![0, 1, 2]]);
+    let asked = house.exchanges();
+    let first = &asked[0].request;
+    let partitions: Vec<i32> = first.topics[0].partitions.iter().map(|p| p.partition).collect();
+    assert_eq!((asked.len(), partitions), (1, vec![1]));
+    assert_eq!((first.max_bytes, first.session_epoch), (1 << 20, -1));
+    assert!(first.max_wait_ms <= 250, "{}", first.max_wait_ms);
+
+    next.topics[0].partitions[1].fetch_offset = 3;
+    let leader = member.client.leader("orders");
+    assert_eq!(offsets(&leader.call(12, &next)), [vec![1], vec![]], "of three that are there");
+}
+
+#[test]
+fn a_broker_that_goes_while_a_partition_is_held_ends_the_connection_and_the_hold_goes_on() {
+    let house = House::new();
+    let (mut member, mut next) = gone_back(&house);
+    next.topics[0].partitions[1].fetch_offset = 3;
+    house.mood.goes.store(true, Ordering::SeqCst);
+    let began = instant();
+    assert_eq!(member.client.leader("orders").try_call(12, &next), None);
+    house.mood.goes.store(false, Ordering::SeqCst);
+    // The same client object on another connection, as clients do.
+    let told = member.client.call(9, &MetadataRequest::default());
+    let mut leader = member.client.connect_to(&told.brokers[0]);
+    next.topics[0].partitions[0].fetch_offset = 1;
+    assert_eq!(offsets(&leader.call(12, &next)), [vec![1], vec![]], "alone, at the same offset");
+    assert!(began.elapsed() >= HOLD, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_client_that_goes_while_everything_is_held_leaves_the_record_to_its_next_connection() {
+    let house = House::new();
+    let (mut member, mut next) = gone_back(&house);
+    next.topics[0].partitions.pop();
+    let leader = member.client.leader("orders");
+    let _never = leader.send(12, &next);
+    // What is behind it is not answered: the Fetch before is being held.
+    let _behind = leader.send(0, &ApiVersionsRequest::default());
+    leader.stream.tcp().shutdown(std::net::Shutdown::Both).unwrap();
+    let told = member.client.call(9, &MetadataRequest::default());
+    let mut leader = member.client.connect_to(&told.brokers[0]);
+    assert_eq!(offsets(&leader.call(12, &next)), [vec![1]], "alone");
+}

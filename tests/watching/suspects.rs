@@ -1,0 +1,79 @@
+//! Consumers that fail and say nothing: they die, or go back to what they were given.
+
+use std::time::Duration;
+
+use crate::support::batch::unpack;
+use crate::support::client::fetch_request;
+use crate::support::{Got, Member, Rec, Server, instant};
+
+/// How long a partition is held.
+const HOLD: Duration = Duration::from_millis(300);
+const SETTINGS: &str = "retry: {order: {interval: 300ms}, narrow_patience: 10s}";
+
+/// Partitions of `orders` with so many records each.
+fn filled(partitions: i32, records: usize) -> Server {
+    let server = Server::with(SETTINGS);
+    let mut tool = server.client();
+    tool.create("orders", partitions);
+    for index in 0..partitions {
+        for n in 0..records {
+            tool.put("orders", index, &[Rec::new(&format!("{index}/{n}"))]);
+        }
+    }
+    server
+}
+
+fn joined(server: &Server, partitions: i32) -> Member {
+    let mut member = Member::new(server, "shop", &["orders"]);
+    member.join(&[("orders", partitions)]);
+    member
+}
+
+/// What one Fetch of partition 0 gives.
+fn fetched(member: &mut Member, from: i64) -> Vec<String> {
+    let data = member.client.fetch("orders", 0, from, 5_000);
+    assert_eq!(data.error_code, 0);
+    unpack(&data.records.unwrap()).iter().map(Got::text).collect()
+}
+
+#[test]
+fn after_three_members_that_died_the_records_go_one_by_one_until_one_was_committed() {
+    let server = filled(1, 4);
+    let all = ["0/0", "0/1", "0/2", "0/3"];
+    for died in 0..3 {
+        let mut member = joined(&server, 1);
+        assert_eq!(fetched(&mut member, 0), all, "{died}: as everyone");
+        assert_eq!(member.leave(), 0);
+    }
+    let mut member = joined(&server, 1);
+    for (next, offset) in all.iter().zip(0..) {
+        assert_eq!(fetched(&mut member, offset), [*next], "alone");
+        assert_eq!(member.commit("orders", 0, offset + 1), 0);
+    }
+    server.client().put("orders", 0, &[Rec::new("a"), Rec::new("b")]);
+    assert_eq!(fetched(&mut member, 4), ["a", "b"], "all of it is behind");
+}
+
+#[test]
+fn what_a_member_goes_back_to_is_held_then_given_alone_while_other_partitions_flow() {
+    let server = filled(2, 4);
+    let mut member = joined(&server, 2);
+    let all = ["0/0", "0/1", "0/2", "0/3"];
+    assert_eq!(fetched(&mut member, 0), all);
+    assert_eq!(member.commit("orders", 0, 1), 0);
+    // It goes back to the record at 1, and asks for the other partition as well.
+    let mut both = fetch_request("orders", 0, 1, 5_000);
+    let mut other = both.topics[0].partitions[0].clone();
+    (other.partition, other.fetch_offset) = (1, 0);
+    both.topics[0].partitions.push(other);
+    let began = instant();
+    let told = member.client.leader("orders").call(12, &both);
+    let partitions = &told.responses[0].partitions;
+    let of = |index: usize| unpack(&partitions[index].records.clone().unwrap()).len();
+    assert_eq!((of(0), of(1)), (0, 4), "the first is held, the other is not");
+    assert_eq!(member.commit("orders", 1, 4), 0, "nothing else is out");
+    assert_eq!(fetched(&mut member, 1), ["0/1"], "after its hold, alone");
+    assert!(began.elapsed() >= HOLD);
+    assert_eq!(member.commit("orders", 0, 2), 0);
+    assert_eq!(fetched(&mut member, 2), ["0/2", "0/3"]);
+}
