@@ -82,7 +82,7 @@ impl<'a> App<'a> {
         let mut rounds = 0;
         while self.poll(failing) < until {
             rounds += 1;
-            assert!(rounds < 400, "done {:?}, delivered {:?}", self.done, self.deliveries);
+            assert!(rounds < 150, "done {:?}, delivered {:?}", self.done, self.deliveries);
         }
     }
 
