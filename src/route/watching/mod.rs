@@ -103,7 +103,7 @@ impl Watches {
     /// Other rules from now on.
     pub fn reload(&self, policies: &Policies) {
         for (group, of) in self.all() {
-            of.lock().watch.rule(rules(policies.of(&group)));
+            of.lock().watch.rule(Rules::from(policies.of(&group)));
             of.tell();
         }
         self.changed();
@@ -147,20 +147,10 @@ impl Watches {
     }
 }
 
-fn rules(policy: &Policy) -> Rules {
-    Rules {
-        max_reconsume_times: policy.max_reconsume_times,
-        crash_limit: policy.crash_limit,
-        narrow_patience_ms: policy.narrow_patience_ms,
-        seek_back_limit: policy.seek_back_limit,
-        interval_ms: policy.order_interval_ms,
-    }
-}
-
 impl GroupWatch {
     fn new(policy: &Policy) -> Self {
         let state = State {
-            watch: Watch::new(rules(policy)),
+            watch: Watch::new(Rules::from(policy)),
             asked_at: MonoMs::default(),
             settled: 0,
             members: BTreeMap::new(),
