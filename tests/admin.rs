@@ -6,8 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Output};
 
 use reprise::admin::{
-    self, Brought, DeadLetter, Drain, ExportCounts, GroupView, MemberView, Options, Overview,
-    PolicyView, Portable, Readiness, RetryView, Source, Unavailable,
+    self, Brought, DeadLetter, Drain, Explained, ExportCounts, GroupView, MemberView, Options,
+    Overview, PartitionView, PolicyView, Portable, Readiness, RetryView, Source, SuspectView,
+    Unavailable,
 };
 use reprise::observe::{GroupGauges, Metrics};
 use reprise::retry::ExportStep;
@@ -49,6 +50,32 @@ impl Source for Fake {
             parked: 2,
             policy,
             ..GroupView::default()
+        }))
+    }
+    async fn explain(&self, group: &str) -> Result<Option<Explained>, Unavailable> {
+        let suspect = SuspectView {
+            offset: 57,
+            reconsume_times: 2,
+            max_reconsume_times: 6,
+            stands: "held, served alone in 400 ms".into(),
+            history: vec![(5_000, "crashed".into()), (9_000, "crashed".into())],
+        };
+        let partition = PartitionView {
+            topic: "orders".into(),
+            partition: 3,
+            member: Some("m-1".into()),
+            committed: Some(50),
+            handed_out: 58,
+            lost: 4,
+            single_file: true,
+            unjudged: Some("no commit of this partition was seen".into()),
+            suspects: vec![suspect],
+            skipped: vec![51, 52],
+        };
+        Ok(GROUPS.contains(&group).then(|| Explained {
+            group: group.into(),
+            watched: true,
+            partitions: vec![partition],
         }))
     }
     async fn retries(
@@ -339,6 +366,29 @@ fn the_commands_print_data_on_stdout_in_each_format() {
         assert!(group.contains("5 retries, delays 1s 1m"), "{group}");
         let letter = reprise(at, &["dlq", "show", "bar/é", "1"]);
         assert!(text(&letter.stdout).contains("RECONSUME_TIME = 6"), "{letter:?}");
+    });
+}
+
+#[test]
+fn what_is_suspected_of_a_group_is_told_for_machines_and_people() {
+    with_admin(Fake::default(), Options::default(), |at| {
+        let explained = json(at, "/api/v1/explain?group=shop");
+        assert_eq!(explained["partitions"][0]["suspects"][0]["reconsume_times"], 2);
+        assert_eq!(get(at, "/api/v1/explain?group=none").0, 404);
+        assert_eq!(get(at, "/api/v1/explain").0, 400);
+        let lines = reprise(at, &["group", "explain", "shop"]);
+        let expected = "\
+group         shop
+orders-3  held by m-1, committed 50, given up to 58
+  lost        4 hand-outs in a row: one record at a time
+  @57         2 of 6 retries; held, served alone in 400 ms
+              1970-01-01T00:00:05Z crashed
+              1970-01-01T00:00:09Z crashed
+  skipped     51 52: settled, cut until a commit passes them
+  going back  is no failure here: no commit of this partition was seen
+";
+        assert_eq!(text(&lines.stdout), expected);
+        assert!(!reprise(at, &["group", "explain", "none"]).status.success());
     });
 }
 

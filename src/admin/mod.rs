@@ -3,6 +3,7 @@
 mod answer;
 mod api;
 mod base64;
+mod explain;
 mod guard;
 mod moving;
 mod page;
@@ -28,6 +29,7 @@ use crate::observe::Metrics;
 use answer::{Refusal, json_answer, text_answer};
 
 pub use base64::Base64;
+pub use explain::{Explained, PartitionView, SuspectView};
 pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
 pub use source::{Source, Unavailable};
 pub use view::{
@@ -36,7 +38,7 @@ pub use view::{
 };
 
 /// Everything there is, for whoever asks for something else.
-const ROUTES: [&str; 16] = [
+const ROUTES: [&str; 17] = [
     "/livez",
     "/readyz",
     "/startupz",
@@ -47,6 +49,7 @@ const ROUTES: [&str; 16] = [
     "/api/v1/overview",
     "/api/v1/groups?group=&limit=&after=",
     "/api/v1/groups/{group}",
+    "/api/v1/explain?group=",
     "/api/v1/retries?group=&topic=&reason=&state=&limit=&after=",
     "/api/v1/retries/export?group=&topic=&reason=&state=&limit=&after=",
     "POST /api/v1/retries/export",
@@ -99,6 +102,7 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route("/api/v1/overview", get(api::overview::<S>))
         .route("/api/v1/groups", get(api::groups::<S>))
         .route("/api/v1/groups/{group}", get(api::group::<S>))
+        .route("/api/v1/explain", get(explain::explain::<S>))
         .route("/api/v1/retries", get(api::retries::<S>))
         .route("/api/v1/retries/export", get(moving::export::<S>).post(moving::step::<S>))
         .route(

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use super::explain::Explained;
 use super::portable::{Brought, ExportCounts, Portable};
 use super::view::{DeadLetter, Drain, GroupView, Overview, Readiness, RetryView};
 use crate::observe::GroupGauges;
@@ -34,6 +35,12 @@ pub trait Source: Send + Sync + 'static {
         &self,
         group: &str,
     ) -> impl Future<Output = Result<Option<GroupView>, Unavailable>> + Send;
+
+    /// What is known and suspected of a group's consumers; `None` when nothing is known of it.
+    fn explain(
+        &self,
+        group: &str,
+    ) -> impl Future<Output = Result<Option<Explained>, Unavailable>> + Send;
 
     /// Retries of a group not yet settled, by id, those after the id `after`.
     fn retries(

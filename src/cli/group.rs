@@ -1,4 +1,4 @@
-//! `group list` and `group describe`.
+//! `group list`, `group describe` and `group explain`.
 
 use std::io::Write;
 
@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::exit::Failure;
+use super::explain;
 use super::http::encoded;
 use super::show::{Column, Reading, cell, text};
 use super::table::clean;
@@ -27,6 +28,8 @@ pub(super) enum GroupCommand {
     List(ListArgs),
     /// One group: members, rules in force, retries by level, offsets, advice.
     Describe(DescribeArgs),
+    /// What is inferred of its consumers: who holds what, what is suspected, held, charged, skipped.
+    Explain(DescribeArgs),
 }
 
 #[derive(Debug, Args)]
@@ -53,6 +56,10 @@ pub(super) fn run(command: &GroupCommand, out: &mut dyn Write) -> Result<(), Fai
         }
         GroupCommand::Describe(DescribeArgs { group, reading }) => {
             reading.one(out, &format!("/api/v1/groups/{}", encoded(group)), lines)
+        }
+        GroupCommand::Explain(DescribeArgs { group, reading }) => {
+            let path = format!("/api/v1/explain?group={}", encoded(group));
+            reading.one(out, &path, explain::lines)
         }
     }
 }
@@ -139,7 +146,7 @@ fn heading(key: &str, group: &Value) -> String {
     if items(group, key).next().is_none() { format!("{key:<14}none") } else { key.to_owned() }
 }
 
-fn items<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn items<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 

@@ -4,6 +4,7 @@ mod check;
 mod config;
 mod dlq;
 mod exit;
+mod explain;
 mod export;
 mod group;
 mod http;

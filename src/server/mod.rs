@@ -8,6 +8,7 @@
 
 mod certificates;
 mod data_dir;
+mod explaining;
 mod forwarding;
 mod greeting;
 mod housekeeping;

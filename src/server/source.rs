@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
 use crate::admin::{
-    Brought, DeadLetter, Drain, ExportCounts, ForwardView, GroupView, LevelView, OffsetView,
-    Overview, PolicyView, Portable, Readiness, RetryView, Source, Unavailable,
+    Brought, DeadLetter, Drain, Explained, ExportCounts, ForwardView, GroupView, LevelView,
+    OffsetView, Overview, PolicyView, Portable, Readiness, RetryView, Source, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::Config;
@@ -18,6 +18,7 @@ use crate::model::{EntryId, GroupId, TopicName, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::{Disposition, Entry, ExportStep, State, StateKind};
 use crate::route::Router;
+use crate::server::explaining::explained;
 use crate::server::forwarding::Board;
 use crate::server::seen::{Seen, seen};
 use crate::upstream::Upstream;
@@ -125,6 +126,11 @@ impl Source for AdminSource {
             return Ok(None);
         }
         Ok(Some(self.view(&id, seen, retries.as_ref())))
+    }
+
+    async fn explain(&self, group: &str) -> Result<Option<Explained>, Unavailable> {
+        let known = self.group(group).await?;
+        Ok(known.map(|_| explained(&self.router, &GroupId::new(group))))
     }
 
     async fn retries(

@@ -13,6 +13,7 @@
 //!                                                    └────────────── charged or not ── or lost
 //! ```
 
+mod explain;
 mod keep;
 mod member;
 mod plan;
@@ -26,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::model::{Deadline, MemberId, Now, TopicPartition};
 
+pub use explain::{Stand, SuspectView, Unjudged, WindowView};
 pub(super) use member::{Member, Out, Turn};
 pub use plan::{Plan, Serve, Settling};
 pub use record::{OutRecord, SuspectRecord, WindowRecord};

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::engine::Windows;
 use crate::model::{GroupId, MemberId, MonoMs, Now, TopicPartition};
-use crate::retry::watch::{Asked, Fetching, Handed, Output, Plan, Rules, Watch};
+use crate::retry::watch::{Asked, Fetching, Handed, Output, Plan, Rules, Watch, WindowView};
 use crate::retry::{Policies, Policy};
 use crate::route::Router;
 
@@ -201,6 +201,16 @@ impl Router {
         self.tell_then(&by.group, &by.watch, ask, |of| {
             by.planned_at.store(*of.news.borrow(), Ordering::Relaxed);
         })
+    }
+
+    /// Whether failures of a group are inferred, and what is known of its partitions.
+    pub fn explain(&self, group: &GroupId) -> (bool, Vec<WindowView>) {
+        let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        let watched = policies.of(group).inference;
+        drop(policies);
+        let now = self.clock.now();
+        let windows = self.watches.find(group).map(|of| of.lock().watch.explain(now));
+        (watched, windows.unwrap_or_default())
     }
 
     /// These records leave for the member.

@@ -1,0 +1,120 @@
+//! What the watch knows and suspects, for people.
+
+use crate::model::{MemberId, Now, TopicPartition, WallMs};
+use crate::retry::Disposition;
+use crate::retry::watch::{Phase, Watch, Window};
+
+/// One partition of the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowView {
+    /// Which.
+    pub partition: TopicPartition,
+    /// Who holds it; `None`: nobody who is still there.
+    pub member: Option<MemberId>,
+    /// As last seen; `None`: no commit was seen.
+    pub committed: Option<i64>,
+    /// Where its member goes on.
+    pub end: i64,
+    /// Hand-outs lost in a row.
+    pub losses: u32,
+    /// Its records are given out one at a time.
+    pub single_file: bool,
+    /// Why going back says nothing here; `None`: it is judged.
+    pub unjudged: Option<Unjudged>,
+    /// Who is suspected or charged.
+    pub suspects: Vec<SuspectView>,
+    /// Settled, and cut from what is given out.
+    pub skipped: Vec<i64>,
+}
+
+/// Why a member's going back is not judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unjudged {
+    /// `seek_back_limit` is 0.
+    Off,
+    /// The group has not committed in this partition.
+    NeverCommits,
+    /// The member once went back after a silence, as one does that pauses.
+    Silence,
+}
+
+/// One suspect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuspectView {
+    /// Which record.
+    pub offset: i64,
+    /// Failures charged.
+    pub reconsume_times: u32,
+    /// Failures after which the next one is the last.
+    pub limit: u32,
+    /// Proofs in a row that are not charged yet.
+    pub proofs: u32,
+    /// Where it stands.
+    pub stand: Stand,
+    /// Charged failures, latest last.
+    pub history: Vec<(WallMs, Disposition)>,
+}
+
+/// Where a suspect stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// Its partition is held for so many milliseconds more.
+    Held(u64),
+    /// It is served alone next.
+    Next,
+    /// It is out, alone, for so many milliseconds.
+    Alone(u64),
+    /// It was out alone, and nothing came of it.
+    Resting,
+    /// It is settled with the next Fetch.
+    Ending,
+}
+
+impl Watch {
+    /// Every partition that was fetched or committed lately, in order.
+    pub fn explain(&self, now: Now) -> Vec<WindowView> {
+        let view = |(partition, window): (&TopicPartition, &Window)| WindowView {
+            partition: partition.clone(),
+            member: window.holder.as_ref().map(|holder| holder.member.clone()),
+            committed: window.committed,
+            end: window.end,
+            losses: window.losses,
+            single_file: window.is_narrow(&self.rules),
+            unjudged: self.unjudged(window),
+            suspects: self.suspects(now, window),
+            skipped: window.skipped.iter().copied().collect(),
+        };
+        self.windows.iter().map(view).collect()
+    }
+
+    fn unjudged(&self, window: &Window) -> Option<Unjudged> {
+        let holder = window.holder.as_ref().and_then(|holder| self.members.get(&holder.member));
+        if self.rules.seek_back_limit == 0 {
+            Some(Unjudged::Off)
+        } else if window.committed.is_none() {
+            Some(Unjudged::NeverCommits)
+        } else if holder.is_some_and(|member| member.is_unreadable) {
+            Some(Unjudged::Silence)
+        } else {
+            None
+        }
+    }
+
+    fn suspects(&self, now: Now, window: &Window) -> Vec<SuspectView> {
+        let suspects = window.suspects.iter().map(|(offset, suspect)| SuspectView {
+            offset: *offset,
+            reconsume_times: suspect.reconsume_times,
+            limit: self.rules.limit(),
+            proofs: suspect.proofs,
+            stand: match suspect.phase {
+                Phase::Held { until, .. } => Stand::Held(until.since(now.mono)),
+                Phase::Ready => Stand::Next,
+                Phase::Alone(seen) => Stand::Alone(now.mono.since(seen.handed)),
+                Phase::Resting => Stand::Resting,
+                Phase::Ending { .. } => Stand::Ending,
+            },
+            history: suspect.history.clone(),
+        });
+        suspects.collect()
+    }
+}

@@ -1,0 +1,65 @@
+//! The watch of a group in the words of the admin port.
+
+use crate::admin::{Explained, PartitionView, SuspectView};
+use crate::model::GroupId;
+use crate::retry::watch::{self, Stand, Unjudged, WindowView};
+use crate::route::Router;
+
+/// What is known and suspected of a group's consumers.
+pub(super) fn explained(router: &Router, group: &GroupId) -> Explained {
+    let (watched, windows) = router.explain(group);
+    Explained {
+        group: group.to_string(),
+        watched,
+        partitions: windows.into_iter().map(partition).collect(),
+    }
+}
+
+fn partition(window: WindowView) -> PartitionView {
+    PartitionView {
+        topic: window.partition.topic.to_string(),
+        partition: window.partition.partition,
+        member: window.member.map(|member| member.to_string()),
+        committed: window.committed,
+        handed_out: window.end,
+        lost: window.losses,
+        single_file: window.single_file,
+        unjudged: window.unjudged.map(|why| unjudged(why).to_owned()),
+        suspects: window.suspects.iter().map(suspect).collect(),
+        skipped: window.skipped,
+    }
+}
+
+fn unjudged(why: Unjudged) -> &'static str {
+    match why {
+        Unjudged::Off => "seek_back_limit is 0",
+        Unjudged::NeverCommits => "no commit of this partition was seen",
+        Unjudged::Silence => "its member went back after a silence, as one does that pauses",
+    }
+}
+
+fn suspect(suspect: &watch::SuspectView) -> SuspectView {
+    let history = suspect.history.iter().map(|(at, why)| (at.0, why.as_str().to_owned()));
+    SuspectView {
+        offset: suspect.offset,
+        reconsume_times: suspect.reconsume_times,
+        max_reconsume_times: suspect.limit,
+        stands: stands(suspect),
+        history: history.collect(),
+    }
+}
+
+fn stands(suspect: &watch::SuspectView) -> String {
+    let proofs = match suspect.proofs {
+        0 => String::new(),
+        1 => "; it came back once, alone, which is not charged yet".to_owned(),
+        n => format!("; it came back {n} times in a row, alone"),
+    };
+    match suspect.stand {
+        Stand::Held(ms) => format!("held, served alone in {ms} ms{proofs}"),
+        Stand::Next => format!("served alone next{proofs}"),
+        Stand::Alone(ms) => format!("out, alone, for {ms} ms{proofs}"),
+        Stand::Resting => format!("was out alone and neither came back nor was committed{proofs}"),
+        Stand::Ending => "failed for the last time; settled with the next Fetch".to_owned(),
+    }
+}
