@@ -297,8 +297,8 @@ impl Members {
         self.with(group, key, |known| known.seen(key))
     }
 
-    /// Members by KIP-848 that were not heard of for half their session: their coordinator has missed
-    /// them when another is given what they had; heartbeats are far closer.
+    /// Members by KIP-848 that were not heard of for half their session: their coordinator has
+    /// missed them when another is given what they had; heartbeats are far closer.
     pub(super) fn quiet(&self, group: &GroupId, now: MonoMs) -> Vec<MemberId> {
         let groups = self.lock();
         let members = groups.get(group).into_iter().flat_map(|group| &group.members);
