@@ -101,6 +101,13 @@ pub(super) async fn relayed(
         led: led.map(|m| (MemberId::new(&m.member_id), m.metadata.clone())).collect(),
     };
     router.members.joined(&group, joined, router.clock.now().mono);
+    if !response.members.is_empty() {
+        let names = response.members.iter().flat_map(|member| {
+            let id = MemberId::new(&member.member_id);
+            [member_key(&id, member.group_instance_id.as_deref()), id]
+        });
+        router.gone_but(&group, &names.collect());
+    }
     router.assigned(&group, (&key, &member_id), response.generation_id, Step::Joined);
     router.heard_of(conn, &group, &key);
     router.look_for_clash(link, head, &group).await?;

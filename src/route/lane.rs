@@ -38,6 +38,16 @@ impl Router {
         self.lost(group, key, None);
     }
 
+    /// The leader of a group of the cluster was told who is in it: whoever else spoke through here
+    /// is gone, and is missed before anybody is given what it had.
+    pub(super) fn gone_but(&self, group: &GroupId, members: &BTreeSet<MemberId>) {
+        for known in self.members.seen(group) {
+            if !known.has_epoch && !members.contains(&known.key) {
+                self.gone_from(group, &known.key);
+            }
+        }
+    }
+
     /// The member of `group` on this connection: by what it joined or synced here, else by the
     /// client object the address tells.
     pub(super) fn member_of(&self, conn: &Conn, group: &GroupId) -> Option<MemberId> {

@@ -297,6 +297,16 @@ impl Members {
         self.with(group, key, |known| known.seen(key))
     }
 
+    /// Members by KIP-848 that were not heard of for half their session: their coordinator has
+    /// missed them when another is given what they had; heartbeats are far closer.
+    pub(super) fn quiet(&self, group: &GroupId, now: MonoMs) -> Vec<MemberId> {
+        let groups = self.lock();
+        let members = groups.get(group).into_iter().flat_map(|group| &group.members);
+        let is_quiet =
+            |known: &Known| known.has_epoch && now.since(known.heard) >= known.session_ms / 2;
+        members.filter(|(_, known)| is_quiet(known)).map(|(key, _)| key.clone()).collect()
+    }
+
     /// Whether a member was seen to be one by KIP-848.
     pub(super) fn has_epoch(&self, group: &GroupId, key: &MemberId) -> bool {
         let groups = self.lock();

@@ -155,6 +155,7 @@ fn members_by_kip_848() {
 #[test]
 fn a_topic_made_anew_begins_anew() {
     let server = shop();
+    server.client().metadata(12, &["orders"]);
     for _ in 0..3 {
         let mut member = member(&server);
         member.join(ORDERS);
@@ -165,6 +166,7 @@ fn a_topic_made_anew_begins_anew() {
     request.topic_names = vec![s("orders")];
     assert_eq!(server.client().call(4, &request).responses[0].error_code, 0);
     orders(&server, 4);
+    server.client().metadata(12, &["orders"]);
     let mut next = member(&server);
     next.join(ORDERS);
     assert_eq!(given(&mut next.client), RECORDS);

@@ -50,6 +50,11 @@ pub(in crate::route) async fn relayed(
         None if request.member_epoch < 0 => {}
         None => {
             router.heard_of(conn, &group, &key);
+            if response.assignment.is_some() {
+                for gone in router.members.quiet(&group, router.clock.now().mono) {
+                    router.lost(&group, &gone, None);
+                }
+            }
             let epoch = response.member_epoch;
             router.assigned(&group, (&key, &member), epoch, Step::Assigned);
             if request.member_epoch == JOINS {
