@@ -5,6 +5,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod app;
+mod failing;
 mod healthy;
+mod lost;
 mod suspects;
 mod whose;

@@ -50,6 +50,7 @@ pub(in crate::route) async fn relayed(
         None if request.member_epoch < 0 => {}
         None => {
             router.heard_of(conn, &group, &key);
+            router.missed(&group);
             let epoch = response.member_epoch;
             router.assigned(&group, (&key, &member), epoch, Step::Assigned);
             if request.member_epoch == JOINS {
