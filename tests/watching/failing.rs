@@ -73,7 +73,7 @@ fn two_deaths_charge_nothing() {
 
 #[test]
 fn a_record_a_consumer_seeks_back_to_is_tried_again_alone_and_given_up_at_its_limit() {
-    let server = Server::with("retry: {levels: 20ms, seek_back_limit: 2, order: {interval: 50ms}}");
+    let server = Server::with("retry: {levels: 20ms, seek_back_limit: 3, order: {interval: 50ms}}");
     orders(&server, 12);
     let mut app = App::new(&server, 5);
     app.run(Failing::SeekBack, 12);
@@ -84,7 +84,7 @@ fn a_record_a_consumer_seeks_back_to_is_tried_again_alone_and_given_up_at_its_li
         (dead[0].text(), dead[0].header("x-retry-disposition").unwrap()),
         ("5".to_owned(), "seek_back".to_owned())
     );
-    assert_eq!(app.deliveries[&5], 3, "two retries: {:?}", app.deliveries);
+    assert_eq!(app.deliveries[&5], 4, "three retries: {:?}", app.deliveries);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::model::{Now, TopicPartition};
 use crate::retry::watch::Watch;
 
 impl Watch {
-    /// Whatever lies below a commit is acknowledged: no suspicion outlives it. One that goes back is
-    /// a suspicion only if the member goes back with it.
+    /// Whatever lies below a commit is acknowledged: no suspicion outlives it. One that goes back
+    /// is a suspicion only if the member goes back with it.
     pub(in crate::retry) fn on_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
         let window = self.windows.entry(of.clone()).or_default();
         let before = window.committed.replace(offset);
