@@ -67,6 +67,12 @@ pub(super) async fn relayed(
     } else {
         DeleteTopicsResponse::default()
     };
+    let deleted = response.responses.iter().filter(|result| result.error_code == 0);
+    let deleted: Vec<TopicName> =
+        deleted.filter_map(|result| result.name.as_ref().map(topic_of)).collect();
+    for name in deleted {
+        router.is_gone(&name).await;
+    }
     response.responses.extend(answer(router, head, ours).await.responses);
     Ok(response)
 }

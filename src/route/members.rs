@@ -351,6 +351,21 @@ impl Members {
         unheard
     }
 
+    /// Members of a group of which others were just assigned what it held: those that were not
+    /// heard of for about their session timeout are out, and told once. Its coordinator counts
+    /// from a moment before we heard of them.
+    pub(super) fn missed(&self, group: &GroupId, now: MonoMs) -> Vec<MemberId> {
+        let mut groups = self.lock();
+        let members = groups.get_mut(group).into_iter().flat_map(|group| &mut group.members);
+        let missed = members.filter_map(|(key, known)| {
+            let is_out = now.since(known.heard) >= known.session_ms / 10 * 9;
+            let is_news = is_out && !known.is_silent;
+            known.is_silent |= is_out;
+            is_news.then(|| key.clone())
+        });
+        missed.collect()
+    }
+
     /// `None`: no such member is known.
     fn with<T>(
         &self,
@@ -408,6 +423,20 @@ mod tests {
         );
         assert!(members.subscription(&group, &"b".into()).is_some());
         assert_eq!(members.subscription(&group, &"a".into()), None);
+    }
+
+    #[test]
+    fn a_member_that_was_silent_when_others_are_assigned_is_out_before_it_would_be_missed() {
+        let (members, group) = (Members::new(45_000), GroupId::from("shop"));
+        members.joined(&group, joined("a", 10_000), MonoMs(0));
+        members.joined(&group, joined("b", 10_000), MonoMs(0));
+        members.heard(&group, &"b".into(), MonoMs(5_000));
+        let missed = |at| members.missed(&group, MonoMs(at));
+        assert_eq!(missed(8_999), []);
+        assert_eq!([missed(9_000), missed(9_001)], [vec!["a".into()], vec![]], "told once");
+        assert_eq!(members.unheard(MonoMs(10_001)), []);
+        members.heard(&group, &"a".into(), MonoMs(10_002));
+        assert_eq!(missed(20_000), ["a".into(), "b".into()]);
     }
 
     #[test]

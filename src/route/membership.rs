@@ -7,6 +7,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::broker::groups::GroupEvent;
 use crate::group::GoneCause;
+use crate::model::GroupId;
 use crate::route::Router;
 use crate::route::members::Unheard;
 
@@ -29,6 +30,18 @@ pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>)
                 tracing::debug!(%group, generation, "a group has rebalanced");
                 router.metrics.rebalanced(group.as_str());
             }
+        }
+    }
+}
+
+impl Router {
+    /// A member of a group of the cluster is told what it holds: whoever is out of the group since
+    /// is gone before the first Fetch of what it held.
+    pub(super) fn missed(&self, group: &GroupId) {
+        for member in self.members.missed(group, self.clock.now().mono) {
+            tracing::info!(%group, %member, "a member was not heard of when its group went on");
+            self.lost(group, &member, None);
+            self.engine.silent(group, member);
         }
     }
 }

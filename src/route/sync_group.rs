@@ -91,6 +91,7 @@ pub(super) async fn relayed(
         return Ok(response);
     }
     router.heard_of(conn, &group, &key);
+    router.missed(&group);
     router.assigned(&group, (&key, &member_id), request.generation_id, Step::Assigned);
     let metadata = router.members.subscription(&group, &key).unwrap_or_default();
     let member = Synchronized { member_id, key, protocol, metadata };
