@@ -28,7 +28,7 @@ pub(super) enum GroupCommand {
     List(ListArgs),
     /// One group: members, rules in force, retries by level, offsets, advice.
     Describe(DescribeArgs),
-    /// What is inferred of its consumers: who holds what, what is suspected, held, charged, skipped.
+    /// What is inferred of its consumers: who holds what, what is suspected, held or skipped.
     Explain(DescribeArgs),
 }
 

@@ -112,6 +112,10 @@ async fn find(
         }
         topics.push((topic, found));
     }
+    let read = topics.iter().flat_map(|(topic, found)| {
+        found.iter().map(|found| (topic.clone(), found.partition, found.offset))
+    });
+    router.offsets_read(group, read.collect::<Vec<_>>());
     topics
 }
 
@@ -182,6 +186,7 @@ fn keep(
 /// Offsets the cluster holds: the engine hears of those that are new. Where it holds none, the
 /// group has not passed anything: its offsets were deleted, perhaps with the topic.
 async fn seen(router: &Router, group: &GroupId, mut told: Vec<(TopicName, i32, i64)>) {
+    router.offsets_read(group, told.iter().cloned());
     for (.., offset) in &mut told {
         *offset = (*offset).max(0);
     }

@@ -94,7 +94,7 @@ impl World {
         self.watch.handle(now, assigned);
         for (partition, offset) in &self.committed {
             let partition = partition.clone();
-            let read = Seen::Committed { member: None, partition, offset: *offset };
+            let read = Seen::Read { partition, offset: *offset };
             self.watch.handle(now, read);
         }
         let by = Fetching { member, conn: self.apps, max_wait_ms: WAIT_MS, has_lane: false };

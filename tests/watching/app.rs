@@ -160,6 +160,11 @@ pub(crate) fn orders(server: &Server, count: i64) {
     }
 }
 
+/// One more.
+pub(crate) fn orders_more(server: &Server) {
+    server.client().put("orders", 0, &[Rec::new("more").at(wall_ms())]);
+}
+
 /// The dead letters of the group.
 pub(crate) fn dead_letters(server: &Server) -> Vec<Got> {
     server.client().read_all("dlq.shop")

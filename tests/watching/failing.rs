@@ -1,7 +1,7 @@
 //! A record no consumer survives, or none gets past, ends in the dead letters; what lies around it
 //! is consumed.
 
-use crate::app::{App, Failing, dead_letters, orders};
+use crate::app::{App, Failing, dead_letters, orders, orders_more};
 use crate::support::{Member, Server};
 
 const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, narrow_patience: 400ms, \
@@ -58,6 +58,23 @@ fn what_was_counted_outlives_a_restart_of_the_sidecar() {
     assert_eq!(app.done, all_but(2, 8));
     assert_eq!(dead_letters(&server).len(), 1);
     assert!(app.deliveries[&2] <= 4, "{:?}", app.deliveries);
+}
+
+#[test]
+fn after_a_restart_going_back_is_seen_before_any_commit() {
+    let mut server = Server::with("retry: {order: {interval: 30s}}");
+    orders(&server, 8);
+    App::new(&server, -1).run(Failing::Crash, 4);
+    server.restart();
+    orders_more(&server);
+    let mut member = Member::new(&server, "shop", &["orders"]);
+    member.join(&[("orders", 1)]);
+    let position = member.position_of("orders", 0);
+    assert!(position >= 4);
+    let given = member.client.fetch("orders", 0, position, 100).records.unwrap();
+    assert!(!given.is_empty());
+    let again = member.client.fetch("orders", 0, position, 100).records.unwrap();
+    assert!(again.is_empty(), "held: the group is known to have committed below it");
 }
 
 #[test]

@@ -144,6 +144,12 @@ impl Watch {
                 self.members.entry(member).or_default().epoch = epoch;
             }
             Seen::Committed { partition, offset, .. } => self.on_committed(now, &partition, offset),
+            Seen::Read { partition, offset } => {
+                let known = self.windows.get(&partition).and_then(|window| window.committed);
+                if known.is_none() {
+                    self.on_committed(now, &partition, offset);
+                }
+            }
             Seen::CommitRefused { member, partition, .. } => {
                 self.on_commit_refused(now, &member, &partition);
             }

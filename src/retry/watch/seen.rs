@@ -56,6 +56,13 @@ pub enum Seen {
         /// The first offset that is not acknowledged.
         offset: i64,
     },
+    /// What the group has committed, as its coordinator says: news where no commit was seen.
+    Read {
+        /// Of what.
+        partition: TopicPartition,
+        /// The first offset that is not acknowledged.
+        offset: i64,
+    },
     /// E8: a commit was refused for good.
     CommitRefused {
         /// Who.

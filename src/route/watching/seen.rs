@@ -105,6 +105,16 @@ impl Router {
         self.watches.changed();
     }
 
+    /// A member was told from where to go on.
+    pub(in crate::route) fn offsets_read(
+        &self,
+        group: &GroupId,
+        offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
+    ) {
+        let of = |(partition, offset)| Seen::Read { partition, offset };
+        self.all_seen(group, self.real(offsets).map(of).collect());
+    }
+
     /// A commit was accepted. `member`: none for who is no member.
     pub(in crate::route) fn commit_stored(
         &self,
