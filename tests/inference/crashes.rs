@@ -92,6 +92,19 @@ fn below_the_limit_lost_hand_outs_come_again_as_they_would() {
 }
 
 #[test]
+fn a_fetch_that_waits_when_its_member_goes_takes_no_loss_with_it() {
+    let mut world = World::new(RULES, 1, 10);
+    let mut app = world.start(Commits::PerBatch);
+    assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
+    world.lose(&app);
+    let brought = world.fetch(&app, None);
+    assert!(brought.records.is_empty(), "its last Fetch, looked at again");
+    let mut next = world.start(Commits::PerBatch);
+    assert!(!next.poll(&mut world, |_, _| Did::Die(0)));
+    assert_eq!(world.kept[&of(0)].losses, 1);
+}
+
+#[test]
 fn whoever_commits_past_the_lost_window_flows_again() {
     let mut world = World::new(RULES, 1, 20);
     for _ in 0..RULES.crash_limit {

@@ -15,6 +15,7 @@ impl Watch {
         let lost: Vec<Option<Lost>> =
             held.iter().map(|of| self.lost(of, Evidence::MemberLost)).collect();
         self.members.remove(member);
+        self.gone.note(member);
         for (partition, lost) in held.iter().zip(lost) {
             let Some(window) = self.windows.get_mut(partition) else { continue };
             window.lost = lost.or(window.lost);

@@ -1,6 +1,11 @@
 //! One consumer of a group, and the record it is given alone.
 
-use crate::model::{MonoMs, TopicPartition};
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::model::{MemberId, MonoMs, TopicPartition};
+
+/// Members that are remembered as gone; more than may have a Fetch that waits.
+const GONE_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Member {
@@ -12,6 +17,37 @@ pub(in crate::retry) struct Member {
     pub(in crate::retry) turn: Option<Turn>,
     /// What it was given last, while one goes at a time.
     pub(in crate::retry) last: Option<(TopicPartition, Out)>,
+}
+
+/// Members that went lately: a Fetch of theirs may still wait, and is none of a holder's.
+#[derive(Debug, Default)]
+pub(in crate::retry) struct Gone {
+    members: BTreeSet<MemberId>,
+    order: VecDeque<MemberId>,
+}
+
+impl Gone {
+    pub(in crate::retry) fn note(&mut self, member: &MemberId) {
+        if !self.members.insert(member.clone()) {
+            return;
+        }
+        self.order.push_back(member.clone());
+        if self.order.len() > GONE_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.members.remove(&oldest);
+        }
+    }
+
+    pub(in crate::retry) fn is_back(&mut self, member: &MemberId) {
+        if self.members.remove(member) {
+            self.order.retain(|gone| gone != member);
+        }
+    }
+
+    pub(in crate::retry) fn has(&self, member: &MemberId) -> bool {
+        self.members.contains(member)
+    }
 }
 
 /// One record at a time: whose turn it is.

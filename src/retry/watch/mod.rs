@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::model::{Deadline, MemberId, Now, TopicPartition};
 
 pub use explain::{Stand, SuspectView, Unjudged, WindowView};
-pub(super) use member::{Member, Out, Turn};
+pub(super) use member::{Gone, Member, Out, Turn};
 pub use plan::{Plan, Serve, Settling};
 pub use record::{OutRecord, SuspectRecord, WindowRecord};
 pub use rules::Rules;
@@ -54,6 +54,7 @@ pub enum Output {
 pub struct Watch {
     pub(super) rules: Rules,
     pub(super) members: BTreeMap<MemberId, Member>,
+    pub(super) gone: Gone,
     pub(super) windows: BTreeMap<TopicPartition, Window>,
     /// Partitions whose member may be answered otherwise than if nobody watched.
     pub(super) troubled: BTreeSet<TopicPartition>,
@@ -66,6 +67,7 @@ impl Watch {
         Self {
             rules,
             members: BTreeMap::new(),
+            gone: Gone::default(),
             windows: BTreeMap::new(),
             troubled: BTreeSet::new(),
             outputs: VecDeque::new(),
@@ -94,10 +96,13 @@ impl Watch {
 
     /// A member asks for records: what it is given.
     pub fn asked(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
-        for ask in asked {
-            self.on_asked(now, by, ask);
+        let is_gone = self.gone.has(&by.member);
+        if !is_gone {
+            for ask in asked {
+                self.on_asked(now, by, ask);
+            }
         }
-        if self.troubled.is_empty() {
+        if is_gone || self.troubled.is_empty() {
             return Plan { serve: asked.iter().map(|_| Serve::Open).collect(), until: None };
         }
         self.end_holds(now, &by.member, by.has_lane);
@@ -141,6 +146,7 @@ impl Watch {
     pub fn handle(&mut self, now: Now, seen: Seen) {
         match seen {
             Seen::Assigned { member, epoch } => {
+                self.gone.is_back(&member);
                 self.members.entry(member).or_default().epoch = epoch;
             }
             Seen::Committed { partition, offset, .. } => self.on_committed(now, &partition, offset),

@@ -10,6 +10,7 @@
 //! | `produce TAG CODEC TOPIC PARTITION KEY VALUE [HEADER=VALUE]…` | queues one |
 //! | `nack TAG CODEC ORIGIN value\|reference [HEADER=VALUE]…` | queues what sends it back |
 //! | `flush` | sends what is queued: a `sent` or `refused` line for each |
+//! | `seek TOPIC PARTITION OFFSET` | goes on from there |
 //! | `commit` | commits everything polled |
 //! | `begin`, `offsets`, `end commit\|abort` | a transaction; in it, the offsets polled |
 //! | `close` | leaves the group and ends |

@@ -26,6 +26,7 @@ mod sidecar;
 mod stage;
 mod turn;
 mod wait;
+mod wordless;
 
 scenarios!(java, Java);
 scenarios!(java_848, Java848);

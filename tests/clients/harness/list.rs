@@ -10,7 +10,10 @@ macro_rules! scenarios {
             two_members_share_the_retries_through_a_rebalance
             a_killed_client_loses_nothing_and_changes_no_count
             a_killed_sidecar_comes_back_as_it_was
-            a_stopped_sidecar_comes_back_as_it_was
+            a_stopped_sidecar_comes_back_as_it_was;
+        wordless:
+            a_record_that_ends_its_process_is_found_and_left_out
+            a_record_its_client_seeks_back_to_is_found_and_left_out
         }
     };
     // Those that only a real cluster can play.
@@ -25,15 +28,15 @@ macro_rules! scenarios {
             offsets_in_a_transaction_are_the_cluster_s
         }
     };
-    ($client:ident, $program:ident, $of:ident: $($scenario:ident)*) => {
+    ($client:ident, $program:ident, $($of:ident: $($scenario:ident)*);+) => {
         mod $client {
-            $(
+            $($(
                 #[test]
                 fn $scenario() {
                     let _beside_others = crate::turn::beside_others();
                     crate::$of::$scenario(crate::program::Program::$program);
                 }
-            )*
+            )*)+
         }
     };
 }

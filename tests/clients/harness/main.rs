@@ -28,6 +28,7 @@ mod sidecar;
 mod stage;
 mod turn;
 mod wait;
+mod wordless;
 
 scenarios!(librdkafka, Librdkafka);
 scenarios!(librdkafka_848, Librdkafka848);

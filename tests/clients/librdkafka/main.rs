@@ -13,6 +13,7 @@ use std::io::BufRead;
 use std::time::Duration;
 
 use rdkafka::ClientContext;
+use rdkafka::Offset;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::KafkaError;
@@ -117,6 +118,10 @@ impl Client {
             "nack" => self.nack(words),
             "flush" => self.flush().await,
             "commit" => self.consumer.commit_consumer_state(CommitMode::Sync)?,
+            "seek" => {
+                let offset = Offset::Offset(words[3].parse().unwrap());
+                self.consumer.seek(words[1], words[2].parse().unwrap(), offset, FLUSH_MAX)?;
+            }
             "begin" => self.producer("none").begin_transaction()?,
             "offsets" => {
                 let (producer, consumer) = (self.producer("none"), &self.consumer);

@@ -109,6 +109,8 @@ public final class Client {
             case "nack" -> nack(words);
             case "flush" -> flush();
             case "commit" -> consumer.commitSync();
+            case "seek" -> consumer.seek(
+                new TopicPartition(words[1], Integer.parseInt(words[2])), Long.parseLong(words[3]));
             case "begin" -> producer("none").beginTransaction();
             case "offsets" -> producer("none").sendOffsetsToTransaction(positions(), consumer.groupMetadata());
             case "end" -> {
