@@ -11,7 +11,7 @@
 //! | `nack TAG CODEC ORIGIN value\|reference [HEADER=VALUE]…` | queues what sends it back |
 //! | `flush` | sends what is queued: a `sent` or `refused` line for each |
 //! | `seek TOPIC PARTITION OFFSET` | goes on from there |
-//! | `commit` | commits everything polled |
+//! | `commit [TOPIC PARTITION OFFSET]…` | commits everything polled, or exactly that |
 //! | `begin`, `offsets`, `end commit\|abort` | a transaction; in it, the offsets polled |
 //! | `close` | leaves the group and ends |
 //!

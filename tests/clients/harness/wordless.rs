@@ -47,18 +47,18 @@ pub(crate) fn a_record_its_client_seeks_back_to_is_found_and_left_out(program: P
     let mut client = app.start("a");
     until(PATIENCE, "all the others are done", || {
         let polled = client.poll(Duration::from_millis(200));
-        match app.handle(&polled) {
-            Some(failed) => {
-                let mut places = BTreeMap::new();
-                for record in polled.iter().skip(failed).rev() {
-                    places.insert(record.partition, record.offset);
-                }
-                for (partition, offset) in places {
-                    client.run(&format!("seek {} {partition} {offset}", app.stage.scene.topic));
-                }
-            }
-            None if !polled.is_empty() => drop(client.run("commit")),
-            None => {}
+        let failed = app.handle(&polled).unwrap_or(polled.len());
+        let (handled, left) = polled.split_at(failed);
+        let topic = &app.stage.scene.topic;
+        let done: BTreeMap<i32, i64> =
+            handled.iter().map(|r| (r.partition, r.offset + 1)).collect();
+        if !done.is_empty() {
+            let done = done.iter().map(|(partition, at)| format!(" {topic} {partition} {at}"));
+            client.run(&format!("commit{}", done.collect::<String>()));
+        }
+        let back: BTreeMap<i32, i64> = left.iter().rev().map(|r| (r.partition, r.offset)).collect();
+        for (partition, offset) in back {
+            client.run(&format!("seek {topic} {partition} {offset}"));
         }
         app.is_done()
     });

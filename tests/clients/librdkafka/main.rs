@@ -13,12 +13,12 @@ use std::io::BufRead;
 use std::time::Duration;
 
 use rdkafka::ClientContext;
-use rdkafka::Offset;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
 use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer};
+use rdkafka::{Offset, TopicPartitionList};
 use reprise::clock::Clock;
 use serde_json::{Value, json};
 
@@ -117,6 +117,14 @@ impl Client {
             "produce" => self.produce(words),
             "nack" => self.nack(words),
             "flush" => self.flush().await,
+            "commit" if words.len() > 1 => {
+                let mut offsets = TopicPartitionList::new();
+                for at in words[1..].chunks(3) {
+                    let offset = Offset::Offset(at[2].parse().unwrap());
+                    offsets.add_partition_offset(at[0], at[1].parse().unwrap(), offset)?;
+                }
+                self.consumer.commit(&offsets, CommitMode::Sync)?;
+            }
             "commit" => self.consumer.commit_consumer_state(CommitMode::Sync)?,
             "seek" => {
                 let offset = Offset::Offset(words[3].parse().unwrap());

@@ -108,7 +108,7 @@ public final class Client {
             case "produce" -> produce(words);
             case "nack" -> nack(words);
             case "flush" -> flush();
-            case "commit" -> consumer.commitSync();
+            case "commit" -> commit(words);
             case "seek" -> consumer.seek(
                 new TopicPartition(words[1], Integer.parseInt(words[2])), Long.parseLong(words[3]));
             case "begin" -> producer("none").beginTransaction();
@@ -127,6 +127,21 @@ public final class Client {
             default -> throw new IllegalArgumentException("no such command");
         }
         say("done", ",\"command\":\"" + words[0] + "\"");
+    }
+
+    /** commit [TOPIC PARTITION OFFSET]… */
+    private void commit(String[] words) {
+        if (words.length == 1) {
+            consumer.commitSync();
+            return;
+        }
+        var offsets = new HashMap<TopicPartition, OffsetAndMetadata>();
+        for (int i = 1; i < words.length; i += 3) {
+            offsets.put(
+                new TopicPartition(words[i], Integer.parseInt(words[i + 1])),
+                new OffsetAndMetadata(Long.parseLong(words[i + 2])));
+        }
+        consumer.commitSync(offsets);
     }
 
     /** Where the consumer goes on, in every partition it holds. */
