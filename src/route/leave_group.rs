@@ -35,10 +35,9 @@ pub(super) fn answer(
     };
     let left = router.broker.groups.leave(&group, Leave { members });
     for left in left.iter().flatten().filter(|left| left.result.is_ok()) {
-        // Told here as well as by the coordinator: who comes next must not be first.
         let key = member_key(&left.member_id, left.instance_id.as_deref());
         let member_id = Some(&left.member_id).filter(|id| !id.as_str().is_empty());
-        router.lost(&group, &key, member_id);
+        router.left(&group, &key, member_id);
     }
     respond(head.version, left)
 }

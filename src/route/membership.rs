@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::broker::groups::GroupEvent;
 use crate::group::GoneCause;
-use crate::model::GroupId;
+use crate::model::{GroupId, MemberId};
 use crate::route::Router;
 use crate::route::members::Unheard;
 
@@ -20,6 +20,10 @@ pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>)
         match event {
             GroupEvent::MemberGone { group, member, cause: GoneCause::Replaced, .. } => {
                 tracing::info!(%group, %member, "a static member goes on in a new process");
+            }
+            // Whoever was told that it has left may come again before this is read.
+            GroupEvent::MemberGone { group, member, cause: GoneCause::Left(reason), .. } => {
+                tracing::info!(%group, %member, ?reason, "a member has left");
             }
             GroupEvent::MemberGone { group, member, member_id, cause } => {
                 tracing::info!(%group, %member, ?cause, "a member is gone");
@@ -35,6 +39,13 @@ pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>)
 }
 
 impl Router {
+    /// A member of a group of this cluster leaves: known before it is told so, and before anybody
+    /// is given what it had. `member_id`: as that process, where it is known.
+    pub(super) fn left(&self, group: &GroupId, key: &MemberId, member_id: Option<&MemberId>) {
+        self.lost(group, key, member_id);
+        self.engine.leave(group, key.clone());
+    }
+
     /// A member of a group of the cluster is told what it holds: whoever is out of the group since
     /// is gone before the first Fetch of what it held.
     pub(super) fn missed(&self, group: &GroupId) {

@@ -54,9 +54,8 @@ pub(super) async fn answer(
     response.member_id = some_text(alive.member_id.as_str());
     response.member_epoch = alive.epoch;
     if goes {
-        // Told here as well as by the coordinator: who comes next must not be first.
         let key = member_key(&alive.member_id, instance_id.as_deref());
-        router.lost(&group, &key, Some(&alive.member_id));
+        router.left(&group, &key, Some(&alive.member_id));
     }
     if leaves {
         return response;

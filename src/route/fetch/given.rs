@@ -10,11 +10,11 @@ use crate::model::{MonoMs, TopicName, TopicPartition};
 use crate::retry::watch::{Asked, Handed, Plan, Serve, Settling};
 use crate::route::Router;
 use crate::route::conn::Conn;
+use crate::route::fetch::narrow::{Give, cut};
 use crate::route::fetch::plan::{Log, Planned, Source};
 use crate::route::fetch::{empty, from_log};
 use crate::route::place::Place;
 use crate::route::watching::{Reading, Watched};
-use crate::wire::batch::cut::{alone, without_from};
 use crate::wire::batch::{Batch, CutError};
 
 /// A compressed batch unpacks to at most this.
@@ -92,14 +92,12 @@ impl<'a> Member<'a> {
         }
         let read_max = if first || is_alone { bytes_max.max(1) } else { bytes_max };
         let mut data = from_log(self.router, log, read_max);
-        let records = data.records.take().unwrap_or_default();
-        let fits = first || is_alone || records.len() <= bytes_max;
-        let (records, end) = if fits && !records.is_empty() {
-            self.cut(log, serve, records)
-        } else {
-            (Bytes::new(), None)
-        };
-        data.records = Some(records);
+        let len = data.records.as_ref().map_or(0, Bytes::len);
+        let fits = first || is_alone || len <= bytes_max;
+        let end = if fits { self.cut(log, serve, &mut data) } else { None };
+        if !fits {
+            data.records = Some(Bytes::new());
+        }
         let handed = |end| Handed { partition: log.partition(), from: log.offset, end };
         let at_once = is_alone && end.is_some();
         Given { data, handed: end.filter(|_| self.watches(log)).map(handed), at_once }
@@ -109,26 +107,16 @@ impl<'a> Member<'a> {
         log.is_real && self.by.is_some()
     }
 
-    /// What is left of these records, and where a client goes on behind them.
-    fn cut(&self, log: &Log, serve: &Serve, records: Bytes) -> (Bytes, Option<i64>) {
-        let cut = match serve {
-            Serve::Without(offsets) => {
-                without_from(&records, log.offset, offsets, UNPACKED_BYTES_MAX)
-            }
-            Serve::Alone { without } => alone(&records, log.offset, without, UNPACKED_BYTES_MAX),
-            Serve::Open | Serve::Nothing | Serve::Settle(_) => {
-                let end = if self.watches(log) { end_of(&records) } else { None };
-                return (records, end);
-            }
-        };
-        match cut {
-            Ok(cut) if cut.records.is_empty() => (cut.records, None),
-            Ok(cut) => (cut.records, Some(cut.end)),
-            Err(error) => {
-                self.held(log, &error);
-                (Bytes::new(), None)
-            }
+    /// Takes out what is not given; where a client goes on behind the rest.
+    fn cut(&self, log: &Log, serve: &Serve, data: &mut PartitionData) -> Option<i64> {
+        if *serve == Serve::Open && !self.watches(log) {
+            return None;
         }
+        cut(data, &Give::from(serve), log.offset).unwrap_or_else(|error| {
+            self.held(log, &error);
+            data.records = Some(Bytes::new());
+            None
+        })
     }
 
     fn held(&self, log: &Log, error: &CutError) {
