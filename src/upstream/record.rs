@@ -105,7 +105,12 @@ pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> Found {
     let partition = answer.responses.first().and_then(|topic| topic.partitions.first());
     let Some(partition) = partition else { return Found::Gone };
     match ResponseError::try_from_code(partition.error_code) {
-        None => record_in(partition, origin).map_or(Found::Gone, Found::Record),
+        None => match record_in(partition, origin) {
+            Some(record) => Found::Record(record),
+            // A replica that has not caught up, or a new leader: others know of more.
+            None if origin.offset >= partition.high_watermark => Found::Elsewhere,
+            None => Found::Gone,
+        },
         Some(ResponseError::TopicAuthorizationFailed) => Found::Denied,
         Some(
             ResponseError::NotLeaderOrFollower
@@ -132,4 +137,33 @@ fn record_in(partition: &PartitionData, origin: &Origin) -> Option<RawRecord> {
         records = records.slice(batch.bytes.len()..);
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::fetch_response::FetchableTopicResponse;
+
+    use super::*;
+
+    /// What an answer without records says of offset 7.
+    fn said(high_watermark: i64, error: i16) -> Found {
+        let mut partition = PartitionData::default();
+        (partition.high_watermark, partition.error_code) = (high_watermark, error);
+        partition.records = Some(Bytes::new());
+        let mut topic = FetchableTopicResponse::default();
+        topic.partitions = vec![partition];
+        let mut answer = FetchResponse::default();
+        answer.responses = vec![topic];
+        found(&answer, &Origin { topic: "orders".into(), partition: 0, offset: 7 })
+    }
+
+    #[test]
+    fn who_has_not_got_that_far_does_not_say_that_a_record_is_gone() {
+        assert!(matches!(said(7, 0), Found::Elsewhere), "a replica behind, or a new leader");
+        assert!(matches!(said(8, 0), Found::Gone), "it lies below, and there is none");
+        let out_of_range = ResponseError::OffsetOutOfRange.code();
+        assert!(matches!(said(-1, out_of_range), Found::Gone));
+        let denied = ResponseError::TopicAuthorizationFailed.code();
+        assert!(matches!(said(-1, denied), Found::Denied));
+    }
 }
