@@ -104,11 +104,12 @@ pub(super) fn fetch(origin: &Origin) -> FetchRequest {
 pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> Found {
     let partition = answer.responses.first().and_then(|topic| topic.partitions.first());
     let Some(partition) = partition else { return Found::Gone };
+    let has_batches = partition.records.as_ref().is_some_and(|records| !records.is_empty());
     match ResponseError::try_from_code(partition.error_code) {
         None => match record_in(partition, origin) {
             Some(record) => Found::Record(record),
             // A replica that has not caught up, or a new leader: others know of more.
-            None if origin.offset >= partition.high_watermark => Found::Elsewhere,
+            None if !has_batches && origin.offset >= partition.high_watermark => Found::Elsewhere,
             None => Found::Gone,
         },
         Some(ResponseError::TopicAuthorizationFailed) => Found::Denied,
