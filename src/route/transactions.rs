@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::model::{GroupId, MemberId, MonoMs, TopicName};
+use crate::model::{GroupId, MonoMs, TopicName};
 use crate::route::offset_commit::{Part, Patience, lane_part, store};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -41,14 +41,11 @@ struct Commits {
     ours: BTreeMap<(TopicName, i32), Part>,
     /// Of the cluster's, which has them already.
     theirs: Offsets,
-    /// The member that sent the last of them; empty: none.
-    member: Option<MemberId>,
 }
 
 /// What a TxnOffsetCommit brings.
 pub(super) struct Commit {
     pub(super) group: GroupId,
-    pub(super) member: MemberId,
     pub(super) ours: BTreeMap<(TopicName, i32), Part>,
     pub(super) theirs: Offsets,
 }
@@ -79,7 +76,6 @@ impl Transactions {
         let commits = one.groups.entry(commit.group).or_default();
         commits.ours.extend(commit.ours);
         commits.theirs.extend(commit.theirs);
-        commits.member = Some(commit.member);
         (true, over)
     }
 
@@ -116,9 +112,7 @@ impl Held {
             let ours: Vec<Part> = commits.ours.values().cloned().collect();
             patience.bounds(lane_part(router, group, ours.iter())).await?;
             patience.bounds(store(router, group, ours.iter())).await?;
-            let nobody = MemberId::new("");
-            let member = commits.member.as_ref().unwrap_or(&nobody);
-            router.commit_stored(group, member, commits.theirs.iter().cloned());
+            router.commit_stored(group, commits.theirs.iter().cloned());
         }
         Ok(())
     }
@@ -143,7 +137,7 @@ mod tests {
     fn commit(sequence: u64) -> Commit {
         let lane = LaneOffset { slot: Slot(1), sequence };
         let ours = BTreeMap::from([(("retry.shop".into(), 0), Part::Lane(lane))]);
-        Commit { group: "shop".into(), member: "m".into(), ours, theirs: Vec::new() }
+        Commit { group: "shop".into(), ours, theirs: Vec::new() }
     }
 
     fn sequence(held: &Held) -> u64 {

@@ -66,7 +66,7 @@ pub(super) async fn relayed(
     } else {
         let by = (request.producer_id.0, request.producer_epoch);
         let theirs = offsets(&theirs);
-        let commit = Commit { group, member: key, ours: ours.clone(), theirs };
+        let commit = Commit { group, ours: ours.clone(), theirs };
         let done = hold(router, request.transactional_id.as_str(), by, commit);
         patience.bounds(done).await.map_or_else(|error| error.code(), |()| 0)
     };

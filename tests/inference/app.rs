@@ -125,11 +125,10 @@ impl World {
         }
     }
 
-    pub(crate) fn commit(&mut self, app: &App, partition: &TopicPartition, offset: i64) {
+    pub(crate) fn commit(&mut self, partition: &TopicPartition, offset: i64) {
         self.committed.insert(partition.clone(), offset);
-        let (member, partition) = (Some(app.by.member.clone()), partition.clone());
-        let now = self.now();
-        self.watch.handle(now, Seen::Committed { member, partition, offset });
+        let (partition, now) = (partition.clone(), self.now());
+        self.watch.handle(now, Seen::Committed { partition, offset });
         self.drain();
     }
 
@@ -311,7 +310,7 @@ impl App {
         self.committed_at = world.at;
         for (partition, offset) in std::mem::take(&mut self.done) {
             if world.committed.get(&partition) != Some(&offset) {
-                world.commit(self, &partition, offset);
+                world.commit(&partition, offset);
             }
         }
     }

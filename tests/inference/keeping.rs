@@ -23,7 +23,7 @@ fn a_consumer_that_flows_is_journalled_once_a_second() {
 fn what_was_cut_stays_cut_after_a_restart_until_a_commit_passes_it() {
     let mut world = World::new(RULES, 1, 10);
     let mut app = world.start(Commits::Never);
-    world.commit(&app, &of(0), 0);
+    world.commit(&of(0), 0);
     while world.dead.is_empty() {
         app.poll(&mut world, |_, offset| if offset == 4 { Did::Throw } else { Did::Well(1) });
     }

@@ -184,7 +184,7 @@ impl Script {
         if self.rng.bool() {
             self.world.committed.insert(partition.clone(), to);
             let (of, now) = (partition.clone(), self.world.now());
-            let seen = Seen::Committed { member: None, partition: of, offset: to };
+            let seen = Seen::Committed { partition: of, offset: to };
             self.world.watch.handle(now, seen);
         }
         self.members[n].start_at(&partition, to);
@@ -292,10 +292,10 @@ impl Script {
         };
         while consumer.late.front().is_some_and(|(when, _, _)| *when <= at) {
             let (_, partition, offset) = consumer.late.pop_front().unwrap();
-            let (member, now) = (Some(consumer.by.member.clone()), self.world.now());
+            let now = self.world.now();
             if consumer.positions.contains_key(&partition) {
                 self.world.committed.insert(partition.clone(), offset);
-                self.world.watch.handle(now, Seen::Committed { member, partition, offset });
+                self.world.watch.handle(now, Seen::Committed { partition, offset });
             }
         }
         if due {
@@ -308,9 +308,9 @@ impl Script {
         consumer.committed_at = self.world.at;
         consumer.late.clear();
         for (partition, offset) in consumer.contiguous() {
-            let (member, now) = (Some(consumer.by.member.clone()), self.world.now());
+            let now = self.world.now();
             self.world.committed.insert(partition.clone(), offset);
-            self.world.watch.handle(now, Seen::Committed { member, partition, offset });
+            self.world.watch.handle(now, Seen::Committed { partition, offset });
         }
     }
 

@@ -149,14 +149,14 @@ impl Watch {
                 self.gone.is_back(&member);
                 self.members.entry(member).or_default().epoch = epoch;
             }
-            Seen::Committed { partition, offset, .. } => self.on_committed(now, &partition, offset),
+            Seen::Committed { partition, offset } => self.on_committed(now, &partition, offset),
             Seen::Read { partition, offset } => {
                 let known = self.windows.get(&partition).and_then(|window| window.committed);
                 if known.is_none() {
                     self.on_committed(now, &partition, offset);
                 }
             }
-            Seen::CommitRefused { member, partition, .. } => {
+            Seen::CommitRefused { member, partition } => {
                 self.on_commit_refused(now, &member, &partition);
             }
             Seen::Lost { member } => self.on_member_gone(now, &member),

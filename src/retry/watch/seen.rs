@@ -49,8 +49,6 @@ pub enum Seen {
     },
     /// A commit was accepted.
     Committed {
-        /// Who; `None`: a tool, or nobody known.
-        member: Option<MemberId>,
         /// Of what.
         partition: TopicPartition,
         /// The first offset that is not acknowledged.
@@ -69,8 +67,6 @@ pub enum Seen {
         member: MemberId,
         /// Of what.
         partition: TopicPartition,
-        /// What it would have committed.
-        offset: i64,
     },
     /// E7: the member left, or its session is over.
     Lost {

@@ -79,7 +79,7 @@ pub(super) async fn answer(
     let lane = patience.bounds(lane_part(router, &group, parts.iter().flatten())).await;
     let stored = patience.bounds(store(router, &group, parts.iter().flatten())).await;
     if stored.is_ok() {
-        router.commit_stored(&group, &key, parts.iter().flatten().filter_map(Part::stored));
+        router.commit_stored(&group, parts.iter().flatten().filter_map(Part::stored));
     }
     respond(&request, |topic, partition| {
         match parts.get(topic).and_then(|parts| parts.get(partition)) {

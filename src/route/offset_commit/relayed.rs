@@ -231,7 +231,7 @@ fn tell_watch(
         codes.extend(answers.map(|p| ((name.clone(), p.partition_index), p.error_code)));
     }
     let code = |offset: &(TopicName, i32, i64)| codes.get(&(offset.0.clone(), offset.1)).copied();
-    router.commit_stored(group, key, offsets(asked).filter(|offset| code(offset) == Some(0)));
+    router.commit_stored(group, offsets(asked).filter(|offset| code(offset) == Some(0)));
     let refused = offsets(asked).filter_map(|offset| {
         let error = ResponseError::try_from_code(code(&offset)?)?;
         Some((offset, error))

@@ -115,16 +115,13 @@ impl Router {
         self.all_seen(group, self.real(offsets).map(of).collect());
     }
 
-    /// A commit was accepted. `member`: none for who is no member.
+    /// A commit was accepted.
     pub(in crate::route) fn commit_stored(
         &self,
         group: &GroupId,
-        member: &MemberId,
         offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
     ) {
-        let member = (!member.as_str().is_empty()).then(|| member.clone());
-        let of =
-            |(partition, offset)| Seen::Committed { member: member.clone(), partition, offset };
+        let of = |(partition, offset)| Seen::Committed { partition, offset };
         self.all_seen(group, self.real(offsets).map(of).collect());
     }
 
@@ -145,9 +142,9 @@ impl Router {
             if state.is_replaced(key, member_id) {
                 return;
             }
-            for (partition, offset) in self.real(offsets) {
+            for (partition, _) in self.real(offsets) {
                 let member = key.clone();
-                state.watch.handle(now, Seen::CommitRefused { member, partition, offset });
+                state.watch.handle(now, Seen::CommitRefused { member, partition });
             }
         });
     }
