@@ -256,12 +256,11 @@ impl Serving<'_> {
             return Ok(false);
         };
         self.asked = self.asked.wrapping_add(1);
-        let (correlation_id, version) = (self.asked, connection.conn.fetch_version());
-        let client = connection.conn.client();
-        let frame = question.frame(version, correlation_id, client.as_str());
+        let (correlation_id, client) = (self.asked, connection.conn.client());
+        let frame = question.frame(correlation_id, client.as_str());
         let frame = frame.map_err(|error| connection.upstream_lost(&error))?;
         link.writer.push(frame.into());
-        self.due.push_back(Due::Aside(Aside { correlation_id, version, question }));
+        self.due.push_back(Due::Aside(Aside { correlation_id, question }));
         Ok(true)
     }
 
@@ -350,8 +349,8 @@ impl Serving<'_> {
             Arrived::Whole(frame) => {
                 let passing = match due.pop_front() {
                     Some(Due::There(passing)) => passing,
-                    Some(Due::Aside(Aside { correlation_id, version, question })) => {
-                        let told = question.answered(version, correlation_id, &frame);
+                    Some(Due::Aside(Aside { correlation_id, question })) => {
+                        let told = question.answered(correlation_id, &frame);
                         told.map_err(|error| connection.upstream_lost(&error))?;
                         return Ok(true);
                     }

@@ -33,7 +33,6 @@ pub(super) struct Passing {
 /// A question of ours that was asked in this client's name.
 pub(super) struct Aside {
     pub(super) correlation_id: i32,
-    pub(super) version: i16,
     pub(super) question: Question,
 }
 

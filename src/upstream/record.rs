@@ -12,7 +12,7 @@ use crate::upstream::{Link, UpstreamError};
 use crate::wire::batch::{Batch, RawRecord, find_record};
 use crate::wire::{Api, RequestHead, ResponseError, decode_answer, encode_request};
 
-/// The oldest Fetch of Kafka 4.x, served since 1.0.
+/// The oldest Fetch of Kafka 4.x, served since 1.0; only the leader answers it.
 pub const FETCH_ANYWHERE: i16 = 4;
 /// Since then any replica answers, not only the leader (KIP-392).
 pub const FETCH_ANY_REPLICA: i16 = 11;
@@ -45,25 +45,15 @@ pub struct Question {
 }
 
 impl Question {
-    /// The request, as a frame.
-    pub fn frame(
-        &self,
-        version: i16,
-        correlation_id: i32,
-        client_id: &str,
-    ) -> Result<Bytes, UpstreamError> {
-        let request = fetch(&self.origin);
-        Ok(encode_request(Api::Fetch, version, correlation_id, Some(client_id), &request)?)
+    /// The request to the partition's leader, as a frame.
+    pub fn frame(&self, correlation_id: i32, client_id: &str) -> Result<Bytes, UpstreamError> {
+        let (client, request) = (Some(client_id), fetch(&self.origin));
+        Ok(encode_request(Api::Fetch, FETCH_ANYWHERE, correlation_id, client, &request)?)
     }
 
     /// Tells what the broker has answered: a whole frame without its length prefix.
-    pub fn answered(
-        self,
-        version: i16,
-        correlation_id: i32,
-        frame: &Bytes,
-    ) -> Result<(), UpstreamError> {
-        let answer = decode_answer(Api::Fetch, version, correlation_id, frame)?;
+    pub fn answered(self, correlation_id: i32, frame: &Bytes) -> Result<(), UpstreamError> {
+        let answer = decode_answer(Api::Fetch, FETCH_ANYWHERE, correlation_id, frame)?;
         // Whoever asked may have given up.
         drop(self.reply.send(found(&answer, &self.origin)));
         Ok(())
@@ -71,8 +61,22 @@ impl Question {
 }
 
 impl Link {
-    /// Asks this broker for a record, in the words of `head`.
+    /// Asks this broker for a record, in the words of `head`. A replica that lags behind its leader
+    /// knows as little of a record as one it is gone from: only the leader says that it is gone.
     pub async fn read_record(
+        &mut self,
+        version: i16,
+        head: &RequestHead,
+        origin: &Origin,
+    ) -> Result<Found, UpstreamError> {
+        let found = self.read_record_at(version, head, origin).await?;
+        if version < FETCH_ANY_REPLICA || !matches!(found, Found::Gone) {
+            return Ok(found);
+        }
+        self.read_record_at(FETCH_ANYWHERE, head, origin).await
+    }
+
+    async fn read_record_at(
         &mut self,
         version: i16,
         head: &RequestHead,
@@ -118,7 +122,9 @@ pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> Found {
             | ResponseError::LeaderNotAvailable
             | ResponseError::FencedLeaderEpoch
             | ResponseError::OffsetNotAvailable
-            | ResponseError::KafkaStorageError,
+            | ResponseError::KafkaStorageError
+            // A broker that has only just begun; a topic that is gone is unknown to all of them.
+            | ResponseError::UnknownTopicOrPartition,
         ) => Found::Elsewhere,
         Some(error) => {
             tracing::warn!(%origin, %error, "a failed record cannot be read back");

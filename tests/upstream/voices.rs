@@ -20,6 +20,7 @@ use crate::support::client::fetch_request;
 use crate::support::{Client, Member, Rec, Server};
 
 const MEMBER: &str = "the-member";
+const NOT_LEADER: ResponseError = ResponseError::NotLeaderOrFollower;
 
 /// Where the brokers are, and what they do with who asks.
 struct Cluster {
@@ -125,7 +126,12 @@ fn serve(mut stream: TcpStream, leads: bool, cluster: &Cluster) {
 }
 
 fn refused(cluster: &Cluster, asked: &Request, told: &[u8]) -> Vec<u8> {
-    let code = cluster.refusal.lock().unwrap().code();
+    let any_replica_answers = header(asked).1 >= 11;
+    let refusal = match *cluster.refusal.lock().unwrap() {
+        ResponseError::OffsetOutOfRange if !any_replica_answers => NOT_LEADER,
+        refusal => refusal,
+    };
+    let code = refusal.code();
     changed::<FetchRequest>(asked, told, |answer: &mut FetchResponse| {
         let partition = &mut answer.responses[0].partitions[0];
         (partition.error_code, partition.records) = (code, Some(Bytes::new()));
@@ -167,8 +173,7 @@ where
 
 #[test]
 fn the_leader_is_asked_in_the_name_of_a_member_and_the_member_does_not_notice() {
-    let elsewhere = ResponseError::NotLeaderOrFollower;
-    for refusal in [elsewhere, ResponseError::TopicAuthorizationFailed] {
+    for refusal in [NOT_LEADER, ResponseError::TopicAuthorizationFailed] {
         let house = House::new(refusal, false);
         let (mut member, mut leader) = house.with_member();
         assert_eq!(house.nack(1), 0, "{refusal}");
@@ -180,7 +185,7 @@ fn the_leader_is_asked_in_the_name_of_a_member_and_the_member_does_not_notice() 
 
 #[test]
 fn a_question_waits_for_what_the_member_itself_has_asked() {
-    let house = House::new(ResponseError::NotLeaderOrFollower, false);
+    let house = House::new(NOT_LEADER, false);
     let (mut member, mut leader) = house.with_member();
     // A long poll at the end of the log.
     let polling = leader.send(11, &fetch_request("orders", 0, 2, 300));
@@ -192,7 +197,7 @@ fn a_question_waits_for_what_the_member_itself_has_asked() {
 
 #[test]
 fn without_a_member_s_connection_the_nack_is_refused() {
-    let house = House::new(ResponseError::NotLeaderOrFollower, false);
+    let house = House::new(NOT_LEADER, false);
     assert_eq!(house.nack(1), ResponseError::InvalidRecord.code());
     let (member, leader) = house.with_member();
     drop(leader);
@@ -204,10 +209,19 @@ fn without_a_member_s_connection_the_nack_is_refused() {
 
 #[test]
 fn our_own_connection_reads_only_what_the_client_may_read() {
-    let house = House::new(ResponseError::NotLeaderOrFollower, true);
+    let house = House::new(NOT_LEADER, true);
     assert_eq!(house.nack(1), 0);
     assert_eq!(house.fetched_by("reprise"), 1);
     *house.cluster.refusal.lock().unwrap() = ResponseError::TopicAuthorizationFailed;
     assert_eq!(house.nack(0), ResponseError::InvalidRecord.code());
     assert_eq!(house.fetched_by("reprise"), 1, "it was not even asked");
+}
+
+#[test]
+fn a_replica_that_lags_and_a_broker_that_begins_do_not_say_that_a_record_is_gone() {
+    for refusal in [ResponseError::OffsetOutOfRange, ResponseError::UnknownTopicOrPartition] {
+        let house = House::new(refusal, true);
+        assert_eq!(house.nack(1), 0, "{refusal}: its leader has it");
+        assert_eq!(house.nack(7), ResponseError::InvalidRecord.code(), "{refusal}: nobody has it");
+    }
 }

@@ -226,9 +226,12 @@ impl Judge {
     /// Counts acknowledged nacks.
     pub(crate) fn nacked(&mut self, failed: &[Failed], fates: Vec<(String, Fate)>) {
         assert_eq!(fates.len(), failed.len(), "each nack is answered");
-        for (failed, (tag, fate)) in failed.iter().zip(fates) {
+        // One bad record refuses all of its batch: only together do they tell which and why.
+        let refused: Vec<_> =
+            failed.iter().zip(&fates).filter(|(_, fate)| fate.1.is_err()).collect();
+        assert!(refused.is_empty(), "nacks are refused: {refused:?}");
+        for (failed, (tag, _)) in failed.iter().zip(fates) {
             assert_eq!(failed.tag, tag);
-            assert!(fate.is_ok(), "the nack of {failed:?} is refused: {fate:?}");
             self.order(&tag).failures += u32::from(failed.counts);
         }
     }
