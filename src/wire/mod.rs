@@ -23,6 +23,7 @@ mod reader;
 pub mod relay;
 pub mod sasl;
 pub mod scan;
+mod varint;
 
 pub use api::Api;
 pub use call::{AnswerError, decode_answer, encode_request};

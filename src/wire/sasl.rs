@@ -7,6 +7,7 @@ use crate::wire::call::AnswerError;
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::reader::{ReadError, Reader, length};
 use crate::wire::scan;
+use crate::wire::varint::put_compact;
 
 /// The version whose tokens travel in `SaslAuthenticate`; before, they were bare blobs.
 const HANDSHAKE_VERSION: i16 = 1;
@@ -56,7 +57,7 @@ pub fn authenticate(version: i16, correlation_id: i32, client_id: &str, token: &
     let mut out = begin(AUTHENTICATE, version, correlation_id, client_id);
     if version >= FLEXIBLE_SINCE {
         out.put_u8(0); // tagged fields of the header
-        put_uvarint(&mut out, token.len().saturating_add(1));
+        put_compact(&mut out, token.len());
         out.put_slice(token);
         out.put_u8(0);
     } else {
@@ -140,17 +141,6 @@ fn finish(mut out: BytesMut) -> Bytes {
 fn put_text(out: &mut BytesMut, text: &str) {
     out.put_i16(i16::try_from(text.len()).unwrap_or(i16::MAX));
     out.put_slice(text.as_bytes());
-}
-
-fn put_uvarint(out: &mut BytesMut, value: usize) {
-    let mut rest = value;
-    while rest >= 0x80 {
-        let [low, ..] = rest.to_le_bytes();
-        out.put_u8(low | 0x80);
-        rest >>= 7;
-    }
-    let [low, ..] = rest.to_le_bytes();
-    out.put_u8(low);
 }
 
 #[cfg(test)]

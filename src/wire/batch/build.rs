@@ -9,6 +9,7 @@ use super::header::{
 use super::headers::Headers;
 use super::raw::RawRecord;
 use crate::wire::reader::ReadError;
+use crate::wire::varint::put_varint;
 
 /// Leader epoch of every partition served here, and of the batches in it: leaders never move.
 pub const LEADER_EPOCH: i32 = 0;
@@ -180,16 +181,4 @@ pub(super) fn put_at<const N: usize>(
     let place = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<N>);
     *place.ok_or(ReadError::Truncated)? = field;
     Ok(())
-}
-
-/// Zigzag, 7 bits a byte, least significant first.
-pub(super) fn put_varint(out: &mut BytesMut, value: i64) {
-    let mut rest = ((value << 1) ^ (value >> 63)).cast_unsigned();
-    while rest >= 0x80 {
-        let [low, ..] = rest.to_le_bytes();
-        out.put_u8(low | 0x80);
-        rest >>= 7;
-    }
-    let [low, ..] = rest.to_le_bytes();
-    out.put_u8(low);
 }

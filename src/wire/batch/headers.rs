@@ -3,8 +3,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::build::put_varint;
 use crate::wire::reader::{ReadError, Reader};
+use crate::wire::varint::put_varint;
 
 /// One header of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::wire::endpoints::Naming;
 use crate::wire::reader::{ReadError, Reader};
 use crate::wire::scan::skip_tagged_fields;
+use crate::wire::varint::put_compact;
 
 /// Version 2 brought RENEW (KIP-1222).
 pub const VERSION_MAX: i16 = 2;
@@ -97,10 +98,10 @@ pub fn replaced(place: Place, frame: &Bytes, nodes: &[Node]) -> Result<Bytes, Re
     let before = frame.get(..place.at).ok_or(ReadError::Truncated)?;
     let mut out = BytesMut::with_capacity(frame.len() + 64 * nodes.len());
     out.put_slice(before);
-    put_uvarint(&mut out, nodes.len() + 1);
+    put_compact(&mut out, nodes.len());
     for node in nodes {
         out.put_i32(node.id);
-        put_uvarint(&mut out, node.host.len() + 1);
+        put_compact(&mut out, node.host.len());
         out.put_slice(node.host.as_bytes());
         out.put_i32(node.port);
         out.put_slice(&node.rack);
@@ -126,14 +127,6 @@ fn read(place: Place, frame: &Bytes) -> Result<(Vec<Node>, &[u8]), ReadError> {
         nodes.push(Node { id, host, port, rack: Bytes::copy_from_slice(rack) });
     }
     Ok((nodes, reader.rest()))
-}
-
-fn put_uvarint(out: &mut BytesMut, mut value: usize) {
-    while value >= 0x80 {
-        out.put_u8(u8::try_from(value & 0x7f).unwrap_or(0) | 0x80);
-        value >>= 7;
-    }
-    out.put_u8(u8::try_from(value).unwrap_or(0));
 }
 
 /// Elements of a compact array; null is none.

@@ -7,11 +7,12 @@ mod without;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::*;
-use crate::wire::batch::build::{finish, put_at, put_varint, record_body};
+use crate::wire::batch::build::{finish, put_at, record_body};
 use crate::wire::batch::tests::{gzip, lz4, snappy, xerial, zstd};
 use crate::wire::batch::{
     HEADER_BYTES, Header, Headers, RawRecord, RecordView, TimestampType, records,
 };
+use crate::wire::varint::put_varint;
 
 const MAX: usize = 1 << 20;
 const LOG_APPEND_TIME: i16 = 1 << 3;

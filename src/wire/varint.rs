@@ -1,0 +1,26 @@
+//! Numbers of as few bytes as they need, as the wire has them: 7 bits a byte, least significant
+//! first (KIP-482 lengths and counts; record fields, where signed ones are zigzag).
+
+use bytes::{BufMut, BytesMut};
+
+/// An unsigned one.
+pub(super) fn put_uvarint(out: &mut BytesMut, value: u64) {
+    let mut rest = value;
+    while rest >= 0x80 {
+        let [low, ..] = rest.to_le_bytes();
+        out.put_u8(low | 0x80);
+        rest >>= 7;
+    }
+    let [low, ..] = rest.to_le_bytes();
+    out.put_u8(low);
+}
+
+/// A length or count of a compact field, where 0 is null: one more than it is.
+pub(super) fn put_compact(out: &mut BytesMut, count: usize) {
+    put_uvarint(out, u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1));
+}
+
+/// A signed one.
+pub(super) fn put_varint(out: &mut BytesMut, value: i64) {
+    put_uvarint(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
+}
