@@ -8,31 +8,12 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use bytes::Bytes;
 use serde_json::Value;
-use support::batch::{Pair, TIME_MS};
 use support::{Member, Rec, Server, until};
 use tempfile::TempDir;
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
 const HOURS: &str = "retry: {levels: 1h 2h 3h 4h}";
-
-/// A record with everything a user may put on one.
-fn odd() -> Rec {
-    let mut record = Rec::new("body").at(TIME_MS + 77);
-    record.key = Some(Bytes::from_static(&[0, 0xff]));
-    let pair = |key: &'static [u8], value: Option<&'static [u8]>| -> Pair {
-        (Bytes::from_static(key), value.map(Bytes::from_static))
-    };
-    record.headers = vec![
-        pair(b"trace", Some(b"1")),
-        pair(b"trace", None),
-        pair(&[0xff, 0xfe], Some(&[0, 1, 2])),
-        pair(b"", Some(b"")),
-        pair(b"trace", Some(b"1")),
-    ];
-    record
-}
 
 /// `reprise retry …` against one sidecar.
 fn retry(server: &Server, args: &[&str]) -> Output {
@@ -116,12 +97,12 @@ fn join(server: &Server) -> Member {
 fn what_waits_moves_whole_with_its_count_and_is_delivered_once() {
     let (source, mut target, files) = (Server::start(), Server::start(), Files::new());
     let mut member = join(&source);
-    let offset = member.client.put("orders", 0, &[odd()]);
+    let offset = member.client.put("orders", 0, &[Rec::odd()]);
     let origin = format!("orders-0@{offset}");
-    member.client.nack("shop", &origin, odd().header("x-retry-reason", "no stock"));
+    member.client.nack("shop", &origin, Rec::odd().header("x-retry-reason", "no stock"));
     let first = member.retry_once();
     let again = format!("retry.shop-0@{}", first.offset);
-    member.client.nack("shop", &again, odd().header("x-retry-reason", "still none"));
+    member.client.nack("shop", &again, Rec::odd().header("x-retry-reason", "still none"));
     member.leave();
     // A group nobody consumes: parked, and one of its records never was in a topic.
     source.client().nack("lonely", "orders-0@5", Rec::new("parked"));
@@ -152,8 +133,11 @@ fn what_waits_moves_whole_with_its_count_and_is_delivered_once() {
 
     let mut member = join(&target);
     let got = member.retry_once();
-    assert_eq!((&got.key, &got.value, got.time_ms), (&odd().key, &odd().value, odd().time_ms));
-    assert_eq!(got.headers[..5], odd().headers, "duplicates, nulls and odd bytes, in order");
+    assert_eq!(
+        (&got.key, &got.value, got.time_ms),
+        (&Rec::odd().key, &Rec::odd().value, Rec::odd().time_ms)
+    );
+    assert_eq!(got.headers[..5], Rec::odd().headers, "duplicates, nulls and odd bytes, in order");
     assert_eq!(got.number("RECONSUME_TIME"), 2);
     assert_eq!(got.header("ORIGIN_MESSAGE_ID").unwrap(), origin);
     assert_eq!(got.header("x-retry-reason").unwrap(), "still none");
@@ -168,7 +152,7 @@ fn what_waits_moves_whole_with_its_count_and_is_delivered_once() {
     let said = did(&source, &["export", "--end", &receipt, "--execute"]);
     assert!(said.contains("0 ended, 3 before"), "{said}");
     // The original is failed on here once more: it is another sidecar's now.
-    late.client.nack("shop", &origin, odd());
+    late.client.nack("shop", &origin, Rec::odd());
     assert_eq!(pending(&source), 0);
 }
 

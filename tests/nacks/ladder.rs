@@ -1,8 +1,6 @@
 //! What comes back and when: headers in full, levels, exact delays, the end of the ladder.
 
-use bytes::Bytes;
-
-use crate::support::batch::{Pair, TIME_MS, plain};
+use crate::support::batch::plain;
 use crate::support::{Client, Got, Member, Rec, Server, until, wall_ms};
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
@@ -15,23 +13,6 @@ fn shop(yaml: &str) -> (Server, Member) {
     (server, member)
 }
 
-/// A record with everything a user may put on one.
-fn odd() -> Rec {
-    let mut record = Rec::new("body").at(TIME_MS + 77);
-    record.key = Some(Bytes::from_static(&[0, 0xff]));
-    let pair = |key: &'static [u8], value: Option<&'static [u8]>| -> Pair {
-        (Bytes::from_static(key), value.map(Bytes::from_static))
-    };
-    record.headers = vec![
-        pair(b"trace", Some(b"1")),
-        pair(b"trace", None),
-        pair(&[0xff, 0xfe], Some(&[0, 1, 2])),
-        pair(b"", Some(b"")),
-        pair(b"trace", Some(b"1")),
-    ];
-    record
-}
-
 fn names(got: &Got, from: usize) -> Vec<String> {
     let headers = got.headers[from..].iter();
     headers.map(|(name, _)| String::from_utf8(name.to_vec()).unwrap()).collect()
@@ -40,15 +21,15 @@ fn names(got: &Got, from: usize) -> Vec<String> {
 #[test]
 fn a_redelivery_is_the_record_byte_for_byte_and_our_headers_behind_its_own() {
     let (_server, mut member) = shop("retry: {levels: 30ms, max_reconsume_times: 3}");
-    let offset = member.client.put("orders", 0, &[odd()]);
+    let offset = member.client.put("orders", 0, &[Rec::odd()]);
     let before = wall_ms();
     let reason = "stock is empty";
-    let nack = odd().header("x-retry-reason", reason);
+    let nack = Rec::odd().header("x-retry-reason", reason);
     assert_eq!(member.client.nack("shop", &format!("orders-0@{offset}"), nack).error_code, 0);
     let after = wall_ms();
     let got = member.retry_once();
     let arrived = wall_ms();
-    let sent = odd();
+    let sent = Rec::odd();
     assert_eq!((&got.key, &got.value, got.time_ms), (&sent.key, &sent.value, sent.time_ms));
     assert_eq!(got.headers[..5], sent.headers, "duplicates, nulls and odd bytes, in order");
     let expected = [
@@ -88,10 +69,10 @@ fn a_redelivery_is_the_record_byte_for_byte_and_our_headers_behind_its_own() {
 #[test]
 fn a_dead_letter_says_everything_that_happened() {
     let (_server, mut member) = shop("retry: {levels: 20ms, max_reconsume_times: 2}");
-    let offset = member.client.put("orders", 0, &[odd()]);
+    let offset = member.client.put("orders", 0, &[Rec::odd()]);
     let mut origin = format!("orders-0@{offset}");
     for n in 1..=3_i64 {
-        let record = odd().header("x-retry-reason", format!("reason {n}"));
+        let record = Rec::odd().header("x-retry-reason", format!("reason {n}"));
         assert_eq!(member.client.nack("shop", &origin, record).error_code, 0);
         if n <= 2 {
             let got = member.retry_once();
@@ -105,7 +86,7 @@ fn a_dead_letter_says_everything_that_happened() {
     let mut letters = member.client.read_all("dlq.shop");
     let got = letters.remove(0);
     assert!(letters.is_empty());
-    let sent = odd();
+    let sent = Rec::odd();
     assert_eq!((&got.key, &got.value, got.time_ms), (&sent.key, &sent.value, sent.time_ms));
     assert_eq!(got.headers[..5], sent.headers);
     for (name, value) in [
@@ -228,12 +209,12 @@ fn without_dead_letters_the_exhausted_are_counted_and_dropped() {
 #[test]
 fn a_record_without_an_origin_is_a_delayed_first_delivery() {
     let (_server, mut member) = shop("retry: {levels: 30ms}");
-    let sent = odd().header("x-retry-delay-ms", "40");
+    let sent = Rec::odd().header("x-retry-delay-ms", "40");
     let answer = member.client.produce("retry.shop", 0, plain(&[sent]));
     assert_eq!(answer.error_code, 0);
     let got = member.retry_once();
     assert_eq!(got.number("RECONSUME_TIME"), 0, "nothing has failed");
     assert_eq!(got.number("x-retry-attempt"), 1);
-    assert_eq!(got.headers[..5], odd().headers);
+    assert_eq!(got.headers[..5], Rec::odd().headers);
     assert_eq!((got.header("RETRY_TOPIC"), got.header("ORIGIN_MESSAGE_ID")), (None, None));
 }

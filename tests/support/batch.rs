@@ -29,6 +29,22 @@ impl Rec {
         Self { key: Some(Bytes::from_static(b"k")), value, headers: Vec::new(), time_ms: TIME_MS }
     }
 
+    /// With everything a user may put on one.
+    pub fn odd() -> Self {
+        let pair = |key: &'static [u8], value: Option<&'static [u8]>| -> Pair {
+            (Bytes::from_static(key), value.map(Bytes::from_static))
+        };
+        let headers = vec![
+            pair(b"trace", Some(b"1")),
+            pair(b"trace", None),
+            pair(&[0xff, 0xfe], Some(&[0, 1, 2])),
+            pair(b"", Some(b"")),
+            pair(b"trace", Some(b"1")),
+        ];
+        let key = Some(Bytes::from_static(&[0, 0xff]));
+        Self { key, headers, ..Self::new("body").at(TIME_MS + 77) }
+    }
+
     /// One header more.
     pub fn header(mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
         let (name, value) = (name.as_ref(), value.as_ref());
