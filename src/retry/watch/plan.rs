@@ -53,6 +53,15 @@ pub struct Settling {
 }
 
 impl Plan {
+    /// What is to be settled before this is answered.
+    pub fn settlings(&self) -> Vec<Settling> {
+        let settling = |serve: &Serve| match serve {
+            Serve::Settle(settling) => Some(Settling::clone(settling)),
+            _ => None,
+        };
+        self.serve.iter().filter_map(settling).collect()
+    }
+
     /// Nobody watches, or there is nothing to do: the bytes may pass.
     pub fn is_open(&self) -> bool {
         self.serve.iter().all(|serve| *serve == Serve::Open)

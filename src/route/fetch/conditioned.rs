@@ -13,7 +13,7 @@ use crate::retry::watch::{Asked, Handed, Plan, Serve, Settling};
 use crate::route::conn::Conn;
 use crate::route::fetch::narrow::{self, Give};
 use crate::route::fetch::wanted::{Wanted, wait_ms};
-use crate::route::watching::Watched;
+use crate::route::watching::{SETTLING_ROUNDS, Watched};
 use crate::route::{AnswerError, Reply, Router};
 use crate::socket::Budget;
 use crate::upstream::{Found, Link, UpstreamError};
@@ -27,8 +27,6 @@ const BYTES_MAX: usize = 1 << 20;
 const SLICE_MS: u64 = 250;
 /// A plan is made anew no sooner than this, unless there is news.
 const LEAST_MS: u64 = 10;
-/// Rounds of settling; a plan may bring the next record to its end.
-const ROUNDS: usize = 16;
 
 /// Answers a Fetch on a connection to a broker of the cluster.
 pub(in crate::route) async fn relayed(
@@ -193,9 +191,9 @@ impl<'a, G: Guard> Polling<'a, G> {
     /// A plan in which nothing is left to settle that can be settled now.
     async fn planned(&mut self) -> Result<Plan, UpstreamError> {
         let mut plan = self.guard.asked(&self.wanted.asked);
-        for _ in 0..ROUNDS {
+        for _ in 0..SETTLING_ROUNDS {
             let mut is_settled = false;
-            for settling in settlings(&plan) {
+            for settling in plan.settlings() {
                 is_settled |= self.settle(&settling).await?;
             }
             if !is_settled {
@@ -290,14 +288,6 @@ impl<'a, G: Guard> Polling<'a, G> {
         }
         handed
     }
-}
-
-fn settlings(plan: &Plan) -> Vec<Settling> {
-    let settling = |serve: &Serve| match serve {
-        Serve::Settle(settling) => Some(Settling::clone(settling)),
-        _ => None,
-    };
-    plan.serve.iter().filter_map(settling).collect()
 }
 
 #[cfg(test)]

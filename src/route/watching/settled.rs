@@ -13,7 +13,7 @@ use crate::wire::batch::RawRecord;
 /// How soon a record that could not be settled is tried again.
 const AGAIN_MS: u64 = 1_000;
 /// Rounds of settling in one Fetch; a plan may bring the next record to its end.
-const ROUNDS: usize = 16;
+pub(in crate::route) const SETTLING_ROUNDS: usize = 16;
 
 /// A record that is to be settled, as far as it can be read.
 pub(in crate::route) enum Reading {
@@ -35,9 +35,9 @@ impl Router {
         read: impl Fn(&Settling) -> Reading,
     ) -> Plan {
         let mut plan = self.asked(by, asked);
-        for _ in 0..ROUNDS {
+        for _ in 0..SETTLING_ROUNDS {
             let mut is_settled = false;
-            for settling in settlings(&plan) {
+            for settling in plan.settlings() {
                 is_settled |= match read(&settling) {
                     Reading::Record(record) => self.settle(by, &settling, record).await,
                     Reading::Gone => self.is_no_more(by, &settling),
@@ -104,13 +104,4 @@ impl Router {
             );
         }
     }
-}
-
-fn settlings(plan: &Plan) -> Vec<Settling> {
-    let serves = plan.serve.iter();
-    let settling = |serve: &Serve| match serve {
-        Serve::Settle(settling) => Some((**settling).clone()),
-        _ => None,
-    };
-    serves.filter_map(settling).collect()
 }
