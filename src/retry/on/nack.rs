@@ -158,14 +158,14 @@ impl<S: Entries> Machine<S> {
         }
     }
 
-    fn wait(&self, mut entry: Entry, delay_ms: u64, level: Option<u32>) -> Entry {
+    pub(super) fn wait(&self, mut entry: Entry, delay_ms: u64, level: Option<u32>) -> Entry {
         entry.state = State::Waiting { due: self.wall().plus(delay_ms), delay_ms, level };
         entry.expires = None;
         entry
     }
 }
 
-fn outcome(id: EntryId, state: &State) -> Option<NackOutcome> {
+pub(super) fn outcome(id: EntryId, state: &State) -> Option<NackOutcome> {
     match state {
         State::Waiting { due, .. } => Some(NackOutcome::Scheduled { id, due: *due }),
         State::Dead { .. } => Some(NackOutcome::Dead { id }),

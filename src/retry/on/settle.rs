@@ -2,6 +2,7 @@
 //! has a way back, for its queue.
 
 use crate::model::{GroupId, Origin};
+use crate::retry::on::nack::outcome;
 use crate::retry::watch::Settling;
 use crate::retry::{
     Answer, Entries, Entry, Machine, NackOutcome, Next, PayloadChange, State, Token, Want,
@@ -37,22 +38,14 @@ impl<S: Entries> Machine<S> {
         entry.last_failed = before.last().map(|(at, _)| *at);
         let entry = match policy.levels.next(Want::default(), reconsume_times) {
             Next::After { delay_ms, level } if settling.is_retried => {
-                let due = self.wall().plus(delay_ms);
                 entry.failed(self.wall(), disposition);
-                entry.state = State::Waiting { due, delay_ms, level };
-                entry
+                self.wait(entry, delay_ms, level)
             }
             Next::After { .. } | Next::Never => self.end(entry, disposition, true, record_bytes),
         };
-        let id = entry.id;
         self.note_end(&entry, record_bytes);
-        let outcome = match entry.state {
-            State::Waiting { due, .. } => NackOutcome::Scheduled { id, due },
-            State::Dead { .. } => NackOutcome::Dead { id },
-            State::Held { .. } => NackOutcome::Held { id },
-            _ => NackOutcome::Discarded { id },
-        };
+        let outcomes = outcome(entry.id, &entry.state).into_iter().collect();
         self.record(entry, evidence, None, PayloadChange::Begins(0));
-        self.answer(token, Answer::Nacked(vec![outcome]));
+        self.answer(token, Answer::Nacked(outcomes));
     }
 }
