@@ -35,16 +35,6 @@ impl Watch {
         }
     }
 
-    /// When there is something to journal that has waited long enough.
-    pub(in crate::retry) fn next_late(&self) -> Option<MonoMs> {
-        let late = self.windows.iter().filter_map(|(partition, window)| {
-            let (known, at) = &window.kept;
-            let record = self.record(partition, window);
-            (!same(&record, known)).then(|| at.plus(LATE_MS))
-        });
-        late.min()
-    }
-
     /// What is to be journalled of a window now.
     fn record(&self, partition: &TopicPartition, window: &Window) -> WindowRecord {
         window.record(self.out_in(partition, window))

@@ -25,7 +25,7 @@ mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::model::{Deadline, MemberId, Now, TopicPartition};
+use crate::model::{MemberId, Now, TopicPartition};
 
 pub use explain::{Stand, SuspectView, Unjudged, WindowView};
 pub(super) use member::{Gone, Member, Out, Turn};
@@ -175,19 +175,11 @@ impl Watch {
     /// Does what is due; early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         self.keep_late(now);
-        if self.poll_timeout().is_some_and(|Deadline(at)| at <= now.mono) {
-            self.outputs.push_back(Output::Wake);
-        }
     }
 
     /// The next thing to do; `None`: nothing until the next call.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
-    }
-
-    /// When `handle_timeout` is wanted; `None`: not at all.
-    pub fn poll_timeout(&self) -> Option<Deadline> {
-        self.next_late().map(Deadline)
     }
 
     /// What is suspected in a window, or goes one by one, has changed.
