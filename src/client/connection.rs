@@ -94,7 +94,9 @@ impl Connection {
     ) -> Result<(ReadHalf, WriteHalf), Cause> {
         stream.set_nodelay(true).map_err(|_| Cause::Io)?;
         let Some(tls) = tls else { return Ok(plain(stream)) };
-        match tokio::time::timeout(self.limits.handshake, tls.accept(stream)).await {
+        match tokio::time::timeout(self.limits.handshake, tls.accept(stream, &self.router.budget))
+            .await
+        {
             Ok(Ok(halves)) => Ok(halves),
             Ok(Err(AcceptError::Closed)) => Err(Cause::Client),
             Ok(Err(error)) => {

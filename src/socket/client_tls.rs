@@ -10,11 +10,12 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ProtocolVersion, RootCertStore};
 use tokio_rustls::{TlsConnector, TlsStream, client};
 
+use crate::socket::ahead::ReadAhead;
 use crate::socket::error::{ConnectError, unusable};
 use crate::socket::halves::under_tls;
 use crate::socket::pem::{FileProblem, authorities, certificates, private_key};
 use crate::socket::validity::{subject, valid_until};
-use crate::socket::{ReadHalf, ValidUntil, WriteHalf};
+use crate::socket::{Budget, ReadHalf, ValidUntil, WriteHalf};
 
 /// A broker under TLS, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,8 +85,10 @@ impl ClientTls {
         &self,
         host: &str,
         stream: TcpStream,
+        budget: &Budget,
     ) -> Result<(ReadHalf, WriteHalf), ConnectError> {
-        Ok(under_tls(TlsStream::Client(self.handshake(host, stream).await?)))
+        let stream = self.handshake(host, stream, budget).await?;
+        Ok(under_tls(TlsStream::Client(stream), budget))
     }
 
     /// The same, with what there is to see of the broker.
@@ -93,8 +96,9 @@ impl ClientTls {
         &self,
         host: &str,
         stream: TcpStream,
+        budget: &Budget,
     ) -> Result<((ReadHalf, WriteHalf), PeerSeen), ConnectError> {
-        let stream = self.handshake(host, stream).await?;
+        let stream = self.handshake(host, stream, budget).await?;
         let session = stream.get_ref().1;
         let shown = session.peer_certificates().and_then(<[_]>::first);
         let seen = PeerSeen {
@@ -105,17 +109,20 @@ impl ClientTls {
             subject: shown.and_then(|shown| subject(shown)).unwrap_or_default(),
             until: shown.and_then(|shown| valid_until(shown)),
         };
-        Ok((under_tls(TlsStream::Client(stream)), seen))
+        Ok((under_tls(TlsStream::Client(stream), budget), seen))
     }
 
     async fn handshake(
         &self,
         host: &str,
         stream: TcpStream,
-    ) -> Result<client::TlsStream<TcpStream>, ConnectError> {
+        budget: &Budget,
+    ) -> Result<client::TlsStream<ReadAhead>, ConnectError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| ConnectError::Name { host: host.to_owned() })?;
-        let connected = TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await;
+        let connected = TlsConnector::from(Arc::clone(&self.config))
+            .connect(name, ReadAhead::new(stream, budget))
+            .await;
         connected.map_err(|error| ConnectError::of(error, host, &self.roots))
     }
 }

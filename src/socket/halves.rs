@@ -1,6 +1,9 @@
 //! The two halves of a connection. An enum: bytes that pass in plain text pay one branch for TLS.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
+use std::task::Poll;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -8,8 +11,13 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::TlsStream;
 
+use super::ahead::ReadAhead;
+use super::{Budget, Charge};
+
 /// Bytes asked for in one read at most.
 pub const READ_BYTES: usize = 128 << 10;
+
+type Deciphered = tokio::io::ReadHalf<TlsStream<ReadAhead>>;
 
 /// The half that reads.
 #[derive(Debug)]
@@ -17,7 +25,7 @@ pub enum ReadHalf {
     /// As it comes.
     Plain(OwnedReadHalf),
     /// Deciphered.
-    Tls(tokio::io::ReadHalf<TlsStream<TcpStream>>),
+    Tls(Deciphered),
 }
 
 /// The half that writes.
@@ -28,9 +36,11 @@ pub enum WriteHalf {
     /// Enciphered.
     Tls {
         /// Keeps what the system did not take.
-        half: tokio::io::WriteHalf<TlsStream<TcpStream>>,
+        half: tokio::io::WriteHalf<TlsStream<ReadAhead>>,
         /// Whether it may have kept something.
         owes: bool,
+        /// For what it may have kept.
+        charge: Charge,
     },
 }
 
@@ -41,9 +51,17 @@ pub fn plain(stream: TcpStream) -> (ReadHalf, WriteHalf) {
 }
 
 /// One whose handshake is done.
-pub(super) fn under_tls(stream: TlsStream<TcpStream>) -> (ReadHalf, WriteHalf) {
+pub(super) fn under_tls(
+    mut stream: TlsStream<ReadAhead>,
+    budget: &Budget,
+) -> (ReadHalf, WriteHalf) {
+    match &mut stream {
+        TlsStream::Client(stream) => stream.get_mut().1.set_buffer_limit(Some(READ_BYTES)),
+        TlsStream::Server(stream) => stream.get_mut().1.set_buffer_limit(Some(READ_BYTES)),
+    }
     let (read, write) = tokio::io::split(stream);
-    (ReadHalf::Tls(read), WriteHalf::Tls { half: write, owes: false })
+    let charge = budget.charge(0);
+    (ReadHalf::Tls(read), WriteHalf::Tls { half: write, owes: false, charge })
 }
 
 impl ReadHalf {
@@ -51,7 +69,7 @@ impl ReadHalf {
     pub async fn read_buf(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
         match self {
             Self::Plain(half) => half.read_buf(buffer).await,
-            Self::Tls(half) => match half.read_buf(buffer).await {
+            Self::Tls(half) => match read_records(half, buffer).await {
                 // Closed without a word of TLS, as many clients do. What that may hide is the end
                 // of a frame, and a frame says its length.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
@@ -61,16 +79,33 @@ impl ReadHalf {
     }
 }
 
+/// Waits for a record, then takes what else is here as far as there is room: what goes on together
+/// is enciphered and written together.
+async fn read_records(half: &mut Deciphered, buffer: &mut BytesMut) -> io::Result<usize> {
+    let mut read = half.read_buf(buffer).await?;
+    while read > 0 && buffer.len() < buffer.capacity() {
+        let at_once = poll_fn(|cx| Poll::Ready(pin!(half.read_buf(buffer)).poll(cx))).await;
+        match at_once {
+            Poll::Ready(Ok(more)) if more > 0 => read = read.saturating_add(more),
+            // An end or an error is there for the next read as well.
+            Poll::Ready(_) | Poll::Pending => break,
+        }
+    }
+    Ok(read)
+}
+
 impl WriteHalf {
     /// Writes all of `bytes` and hands them to the system.
     pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Plain(half) => half.write_all(bytes).await,
-            Self::Tls { half, owes } => {
+            Self::Tls { half, owes, charge } => {
                 *owes = true;
+                charge.set(bytes.len().min(READ_BYTES));
                 half.write_all(bytes).await?;
                 half.flush().await?;
                 *owes = false;
+                charge.set(0);
                 Ok(())
             }
         }
@@ -81,9 +116,10 @@ impl WriteHalf {
     pub async fn write_buf(&mut self, bytes: &mut BytesMut) -> io::Result<bool> {
         match self {
             Self::Plain(half) => half.write_buf(bytes).await.map(|n| n > 0),
-            Self::Tls { half, owes } => {
+            Self::Tls { half, owes, charge } => {
                 if !bytes.is_empty() {
                     *owes = true;
+                    charge.set(bytes.len().min(READ_BYTES));
                     if half.write_buf(bytes).await? == 0 {
                         return Ok(false);
                     }
@@ -91,6 +127,7 @@ impl WriteHalf {
                 if bytes.is_empty() && *owes {
                     half.flush().await?;
                     *owes = false;
+                    charge.set(0);
                 }
                 Ok(true)
             }
@@ -139,8 +176,12 @@ mod tests {
         listens.bind(([127, 0, 0, 1], 0).into()).unwrap();
         let listener = listens.listen(1).unwrap();
         let stream = connects.connect(listener.local_addr().unwrap()).await.unwrap();
-        let accepted = async { server.accept(listener.accept().await.unwrap().0).await.unwrap() };
-        let connected = async { client.connect("localhost", stream).await.unwrap() };
+        let budget = Budget::new(1 << 24);
+        let accepted = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            server.accept(stream, &budget).await.unwrap()
+        };
+        let connected = async { client.connect("localhost", stream, &budget).await.unwrap() };
         tokio::join!(connected, accepted)
     }
 

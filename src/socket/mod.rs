@@ -7,6 +7,7 @@
 //! ```
 //! **Invariant:** the name a broker is reached by is always checked against its certificate.
 
+mod ahead;
 mod budget;
 mod client_tls;
 mod error;

@@ -13,11 +13,12 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
+use crate::socket::ahead::ReadAhead;
 use crate::socket::error::{AcceptError, unusable};
 use crate::socket::halves::under_tls;
 use crate::socket::pem::{FileProblem, authorities, certificates, private_key};
 use crate::socket::validity::valid_until;
-use crate::socket::{ReadHalf, ValidUntil, WriteHalf};
+use crate::socket::{Budget, ReadHalf, ValidUntil, WriteHalf};
 
 /// The first byte of every TLS handshake.
 const HANDSHAKE: u8 = 0x16;
@@ -74,16 +75,21 @@ impl ServerTls {
 
     /// The handshake with a client. Somebody who speaks no TLS gets no answer: the seven bytes of
     /// an alert read as a frame of 336 MiB, for which a Kafka client would make room.
-    pub async fn accept(&self, stream: TcpStream) -> Result<(ReadHalf, WriteHalf), AcceptError> {
+    pub async fn accept(
+        &self,
+        stream: TcpStream,
+        budget: &Budget,
+    ) -> Result<(ReadHalf, WriteHalf), AcceptError> {
         let mut first = [0];
         match stream.peek(&mut first).await.map_err(AcceptError::of)? {
             0 => return Err(AcceptError::Closed),
             _ if first != [HANDSHAKE] => return Err(AcceptError::NotTls),
             _ => {}
         }
-        let accepting = TlsAcceptor::from(Arc::clone(&self.config)).accept(stream);
+        let accepting =
+            TlsAcceptor::from(Arc::clone(&self.config)).accept(ReadAhead::new(stream, budget));
         match accepting.into_fallible().await {
-            Ok(stream) => Ok(under_tls(TlsStream::Server(stream))),
+            Ok(stream) => Ok(under_tls(TlsStream::Server(stream), budget)),
             Err((error, stream)) => {
                 linger(stream).await;
                 Err(AcceptError::of(error))
@@ -94,7 +100,7 @@ impl ServerTls {
 
 /// Lets the alert that says why arrive: a connection closed over unread bytes is reset, and what
 /// was on its way is lost with it.
-async fn linger(mut stream: TcpStream) {
+async fn linger(mut stream: ReadAhead) {
     let unread = async {
         stream.shutdown().await?;
         let mut left = stream.take(LINGER_BYTES);

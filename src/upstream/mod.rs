@@ -196,7 +196,9 @@ impl Upstream {
     async fn open(&self, address: &Address) -> Result<Halves, UpstreamError> {
         let stream = connect(address).await?;
         let Some(tls) = self.tls() else { return Ok(plain(stream)) };
-        tls.connect(&address.host, stream).await.map_err(|cause| no_tls(address, cause))
+        tls.connect(&address.host, stream, &self.budget)
+            .await
+            .map_err(|cause| no_tls(address, cause))
     }
 
     fn tls(&self) -> Option<ClientTls> {

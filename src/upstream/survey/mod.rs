@@ -176,7 +176,7 @@ impl Upstream {
         let (mut halves, seen) = match self.tls() {
             None => (plain(stream), None),
             Some(tls) => {
-                let looked = tls.look(&address.host, stream).await;
+                let looked = tls.look(&address.host, stream, &self.budget).await;
                 let (halves, seen) = looked.map_err(|cause| no_tls(address, cause))?;
                 (halves, Some(seen))
             }

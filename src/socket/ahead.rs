@@ -1,0 +1,157 @@
+//! A TCP connection under TLS, read in large pieces: the TLS library asks for 4 KiB at a time, four
+//! or five calls of the system for each record.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::{Budget, Charge, READ_BYTES};
+
+/// Bytes asked of the system at once, at least: a record of TLS.
+const AHEAD_BYTES_MIN: usize = 16 << 10;
+/// A buffer that was filled grows to so many times its size.
+const GROWS: usize = 4;
+
+/// The connection, and what was read ahead of who asks. A connection on which nothing comes holds
+/// no memory for it.
+#[derive(Debug)]
+pub struct ReadAhead {
+    stream: TcpStream,
+    ahead: BytesMut,
+    /// How much the peer has lately sent at once, roughly.
+    wants: usize,
+    budget: Budget,
+    charge: Charge,
+}
+
+impl ReadAhead {
+    pub(super) fn new(stream: TcpStream, budget: &Budget) -> Self {
+        Self {
+            stream,
+            ahead: BytesMut::new(),
+            wants: AHEAD_BYTES_MIN,
+            budget: budget.clone(),
+            charge: budget.charge(0),
+        }
+    }
+
+    fn room(&self) -> usize {
+        self.wants.min(self.budget.read_bytes()).max(AHEAD_BYTES_MIN)
+    }
+
+    /// Reads once into an empty buffer. Nothing is allocated before there is something to read.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.stream.poll_read_ready(cx))?;
+            let room = self.room();
+            self.ahead.reserve(room);
+            match self.stream.try_read_buf(&mut self.ahead) {
+                Ok(read) => {
+                    self.charge.set(self.ahead.capacity());
+                    if read >= room {
+                        self.wants = self.wants.saturating_mul(GROWS).min(READ_BYTES);
+                    } else if read < self.wants / GROWS {
+                        self.wants = (self.wants / 2).max(AHEAD_BYTES_MIN);
+                    }
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncRead for ReadAhead {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.ahead.is_empty() {
+            ready!(this.poll_fill(cx))?;
+        }
+        let taken = this.ahead.len().min(buf.remaining());
+        buf.put_slice(this.ahead.get(..taken).unwrap_or_default());
+        this.ahead.advance(taken);
+        if this.ahead.is_empty() {
+            this.ahead = BytesMut::new();
+            this.charge.set(0);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for ReadAhead {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Longer than anything here takes; only a broken build comes near it.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[tokio::test]
+    async fn whoever_asks_for_little_gets_every_byte_and_memory_is_held_only_meanwhile() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let budget = Budget::new(64 << 20);
+        let mut near = ReadAhead::new(listener.accept().await.unwrap().0, &budget);
+        let sent: Vec<u8> = (0..1_000_000_usize).map(|i| u8::try_from(i % 251).unwrap()).collect();
+        let (mut got, mut most) = (Vec::new(), 0);
+        let reading = async {
+            let mut piece = [0; 4096];
+            while got.len() < sent.len() {
+                let read = near.read(&mut piece).await.unwrap();
+                assert!(read > 0);
+                got.extend_from_slice(&piece[..read]);
+                most = most.max(budget.used());
+            }
+        };
+        let both = async { tokio::join!(far.write_all(&sent), reading) };
+        tokio::time::timeout(PATIENCE, both).await.unwrap().0.unwrap();
+        assert!(got == sent, "not a byte is another");
+        assert!((AHEAD_BYTES_MIN..=2 * READ_BYTES).contains(&most), "{most}");
+        assert_eq!(budget.used(), 0);
+        drop(far);
+        assert_eq!(near.read(&mut [0; 1]).await.unwrap(), 0, "the end is seen");
+    }
+}
