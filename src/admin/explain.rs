@@ -1,4 +1,5 @@
-//! `/api/v1/explain`: what is known and suspected of a group's consumers.
+//! `/api/v1/explain`: what is known and suspected of a group's consumers, or what has happened to
+//! one record.
 
 use std::sync::Arc;
 
@@ -11,12 +12,48 @@ use serde::{Deserialize, Serialize};
 use super::Admin;
 use super::answer::{Refusal, json_answer};
 use super::source::Source;
+use crate::model::Origin;
 
-/// Of which group.
+/// Of which group, or of which record.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
-    group: String,
+    group: Option<String>,
+    record: Option<String>,
+}
+
+/// What has happened to one record.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Told {
+    /// Which, `<topic>-<partition>@<offset>`.
+    pub record: String,
+    /// Its partition as it is now, in every group that was asked for and is watched.
+    pub now: Vec<Explained>,
+    /// What the log still holds, oldest first; the last thousand.
+    pub past: Vec<PastView>,
+}
+
+/// One thing that happened to a record in one group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PastView {
+    /// In which group.
+    pub group: String,
+    /// Unix milliseconds; `None`: between those before and behind it.
+    pub at: Option<i64>,
+    /// The number of the evidence (docs/semantics.md), such as `E2`.
+    pub evidence: Option<String>,
+    /// What, in words.
+    pub says: String,
+    /// Until when, where it waits for a moment.
+    pub until: Option<i64>,
+    /// Failures charged by then.
+    pub reconsume_times: Option<u32>,
+    /// The text the application gave.
+    pub reason: Option<String>,
+    /// Who brought the evidence.
+    pub member: Option<String>,
+    /// What that client calls itself.
+    pub client: Option<String>,
 }
 
 /// A group's consumers, as they are watched.
@@ -74,9 +111,50 @@ pub(super) async fn explain<S: Source>(
     State(admin): State<Arc<Admin<S>>>,
     asked: Result<FromQuery<Asked>, QueryRejection>,
 ) -> Result<Response, Refusal> {
-    let FromQuery(Asked { group }) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
-    let Some(explained) = admin.source.explain(&group).await? else {
-        return Err(Refusal::missing(format!("nothing is known of a group called {group:?}")));
-    };
-    Ok(json_answer(StatusCode::OK, &explained))
+    let FromQuery(asked) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
+    match (asked.group, asked.record) {
+        (group, Some(record)) => of_record(&admin.source, group.as_deref(), &record).await,
+        (Some(group), None) => match admin.source.explain(&group).await? {
+            Some(explained) => Ok(json_answer(StatusCode::OK, &explained)),
+            None => Err(unknown(&group)),
+        },
+        (None, None) => {
+            Err(Refusal::bad("say which: ?group=, or ?record=<topic>-<partition>@<offset>"))
+        }
+    }
+}
+
+async fn of_record<S: Source>(
+    source: &S,
+    group: Option<&str>,
+    record: &str,
+) -> Result<Response, Refusal> {
+    let named: Origin =
+        record.parse().map_err(|error| Refusal::bad(format!("record {record:?}: {error}")))?;
+    if let Some(group) = group
+        && source.group(group).await?.is_none()
+    {
+        return Err(unknown(group));
+    }
+    let mut told = source.past(group, &named).await?;
+    let mut groups: Vec<String> = told.past.iter().map(|past| past.group.clone()).collect();
+    groups.extend(group.map(str::to_owned));
+    groups.sort_unstable();
+    groups.dedup();
+    for group in groups {
+        let Some(mut now) = source.explain(&group).await? else { continue };
+        let is_of = |view: &PartitionView| {
+            (view.topic.as_str(), view.partition) == (named.topic.as_str(), named.partition)
+        };
+        now.partitions.retain(is_of);
+        told.now.push(now);
+    }
+    if told.past.is_empty() && told.now.iter().all(|now| now.partitions.is_empty()) {
+        return Err(Refusal::missing(format!("nothing is known of the record {record}")));
+    }
+    Ok(json_answer(StatusCode::OK, &told))
+}
+
+fn unknown(group: &str) -> Refusal {
+    Refusal::missing(format!("nothing is known of a group called {group:?}"))
 }

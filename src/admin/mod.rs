@@ -29,7 +29,7 @@ use crate::observe::Metrics;
 use answer::{Refusal, json_answer, text_answer};
 
 pub use base64::Base64;
-pub use explain::{Explained, PartitionView, SuspectView};
+pub use explain::{Explained, PartitionView, PastView, SuspectView, Told};
 pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
 pub use source::{Source, Unavailable};
 pub use view::{
@@ -38,7 +38,7 @@ pub use view::{
 };
 
 /// Everything there is, for whoever asks for something else.
-const ROUTES: [&str; 17] = [
+const ROUTES: [&str; 18] = [
     "/livez",
     "/readyz",
     "/startupz",
@@ -50,6 +50,7 @@ const ROUTES: [&str; 17] = [
     "/api/v1/groups?group=&limit=&after=",
     "/api/v1/groups/{group}",
     "/api/v1/explain?group=",
+    "/api/v1/explain?record=",
     "/api/v1/retries?group=&topic=&reason=&state=&limit=&after=",
     "/api/v1/retries/export?group=&topic=&reason=&state=&limit=&after=",
     "POST /api/v1/retries/export",

@@ -2,9 +2,10 @@
 
 use std::future::Future;
 
-use super::explain::Explained;
+use super::explain::{Explained, Told};
 use super::portable::{Brought, ExportCounts, Portable};
 use super::view::{DeadLetter, Drain, GroupView, Overview, Readiness, RetryView};
+use crate::model::Origin;
 use crate::observe::GroupGauges;
 use crate::retry::ExportStep;
 
@@ -41,6 +42,14 @@ pub trait Source: Send + Sync + 'static {
         &self,
         group: &str,
     ) -> impl Future<Output = Result<Option<Explained>, Unavailable>> + Send;
+
+    /// What the log holds about a record, in one group or in all; how its partition stands now is
+    /// left empty.
+    fn past(
+        &self,
+        group: Option<&str>,
+        record: &Origin,
+    ) -> impl Future<Output = Result<Told, Unavailable>> + Send;
 
     /// Retries of a group not yet settled, by id, those after the id `after`.
     fn retries(

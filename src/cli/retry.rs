@@ -1,11 +1,13 @@
-//! `retry list`, `retry export` and `retry import`.
+//! `retry list`, `retry show`, `retry export` and `retry import`.
 
 use std::io::Write;
 
 use clap::{Args, Subcommand};
 
 use super::exit::Failure;
+use super::explain;
 use super::export::{self, ExportArgs};
+use super::http::encoded;
 use super::import::{self, ImportArgs};
 use super::show::{Column, Filter, Reading, cell, moment};
 
@@ -25,6 +27,8 @@ const COLUMNS: [Column; 9] = [
 pub(super) enum RetryCommand {
     /// Failed records on their way back.
     List(ListArgs),
+    /// What has happened to one record, from the log, oldest first.
+    Show(ShowArgs),
     /// Write what waits, records included, as JSON lines; and take it off a sidecar that goes.
     Export(ExportArgs),
     /// Bring what another sidecar has exported; counts and due times are kept.
@@ -42,9 +46,32 @@ pub(super) struct ListArgs {
     reading: Reading,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct ShowArgs {
+    /// `<topic>-<partition>@<offset>`, as produced or as handed out by the retry topic.
+    record: String,
+    /// Only what happened in this group.
+    #[arg(long)]
+    group: Option<String>,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+impl ShowArgs {
+    fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let mut path = format!("/api/v1/explain?record={}", encoded(&self.record));
+        if let Some(group) = &self.group {
+            path.push_str("&group=");
+            path.push_str(&encoded(group));
+        }
+        self.reading.one(out, &path, explain::told)
+    }
+}
+
 pub(super) fn run(command: &RetryCommand, out: &mut dyn Write) -> Result<(), Failure> {
     let ListArgs { filter, state, reading } = match command {
         RetryCommand::List(args) => args,
+        RetryCommand::Show(args) => return args.run(out),
         RetryCommand::Export(args) => return export::run(args, out),
         RetryCommand::Import(args) => return import::run(args, out),
     };

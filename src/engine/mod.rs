@@ -21,6 +21,7 @@ mod facts;
 mod handle;
 mod kind;
 mod outbox;
+mod past;
 mod recover;
 mod render;
 mod room;
@@ -37,6 +38,7 @@ pub use driver::Driver;
 pub use error::EngineError;
 pub use handle::{Engine, Taken};
 pub use outbox::{Forwarded, Letters, REFUSED_MAX};
+pub use past::{Happened, Happening, Sought};
 pub use recover::{Parts, Replay};
 pub use store::Flusher;
 

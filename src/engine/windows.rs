@@ -85,16 +85,24 @@ impl Driver {
 
 /// One entry of the log.
 pub(super) fn replay(windows: &mut Windows, entry: &Entry) {
-    let Some(at) = entry.key.as_deref().and_then(read_key) else { return };
+    match read(entry) {
+        Some((group, of, Some(window))) => {
+            windows.insert((group, of), window);
+        }
+        Some((group, of, None)) => {
+            windows.remove(&(group, of));
+        }
+        None => tracing::error!(seq = entry.seq, "a stored window cannot be read"),
+    }
+}
+
+/// Whose window an entry of the log holds; `None` in it: nothing is remembered from then on.
+pub(super) fn read(entry: &Entry) -> Option<(GroupId, TopicPartition, Option<WindowRecord>)> {
+    let (group, of) = read_key(entry.key.as_deref()?)?;
     if entry.head.is_empty() {
-        windows.remove(&at);
-        return;
+        return Some((group, of, None));
     }
-    if let Some(window) = parse(&entry.head) {
-        windows.insert(at, window);
-    } else {
-        tracing::error!(seq = entry.seq, "a stored window cannot be read");
-    }
+    Some((group, of, Some(parse(&entry.head)?)))
 }
 
 fn stored(group: &GroupId, of: &TopicPartition, window: &WindowRecord) -> NewEntry {

@@ -112,6 +112,13 @@ impl Journal {
         self.core.read(entry)
     }
 
+    /// Calls `f` for every durable entry of these kinds that is still in the log, in sequence
+    /// order: released ones too, until compaction has taken them. Reads the whole log, and keeps
+    /// compaction waiting meanwhile.
+    pub fn past(&self, kinds: &[Kind], f: &mut dyn FnMut(&Entry)) -> Result<(), ReadError> {
+        self.core.past(kinds, f)
+    }
+
     /// Says that nobody needs this entry any more. Call it after appending the entry that made it
     /// so: the release takes effect only when all appended before it is durable. An entry that
     /// made others dead may be released only after them. Twice is as good as once.

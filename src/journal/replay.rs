@@ -29,11 +29,17 @@ pub struct Recovery {
 }
 
 /// A segment to walk.
-struct Walk {
+pub(super) struct Walk {
     id: SegmentId,
     epoch: u64,
     bytes: u64,
     dead: Bitmap,
+}
+
+impl Walk {
+    pub(super) fn corrupt(&self, offset: u64) -> ReadError {
+        ReadError::Corrupt { file: self.id.log_name(), offset }
+    }
 }
 
 impl Recovery {
@@ -229,14 +235,12 @@ impl Core {
         f: &mut dyn FnMut(&Entry, EntryRef) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
         for walk in self.walks(from) {
-            let name = walk.id.log_name();
             self.walk_one(&walk, &mut |ordinal, _, raw| {
                 let seq = raw.header.seq;
                 if seq <= from || seq > to || (skip_dead && walk.dead.get(ordinal)) {
                     return Ok(());
                 }
-                let corrupt = || ReadError::Corrupt { file: name.clone(), offset: raw.offset };
-                let entry = decode(&raw.bytes).ok_or_else(corrupt)?;
+                let entry = decode(&raw.bytes).ok_or_else(|| walk.corrupt(raw.offset))?;
                 let len = u32::try_from(raw.bytes.len()).unwrap_or(u32::MAX);
                 f(&entry, EntryRef { seq, len })
             })?;
@@ -244,7 +248,7 @@ impl Core {
         Ok(())
     }
 
-    fn walks(&self, from: u64) -> Vec<Walk> {
+    pub(super) fn walks(&self, from: u64) -> Vec<Walk> {
         let segments = self.segments();
         let later = segments.map.values().filter(|segment| segment.end > from.saturating_add(1));
         let walks = later.map(|segment| Walk {
@@ -256,7 +260,7 @@ impl Core {
         walks.collect()
     }
 
-    fn walk_one(
+    pub(super) fn walk_one(
         &self,
         walk: &Walk,
         f: &mut dyn FnMut(u32, u64, &super::scan::Raw) -> Result<(), ReadError>,
@@ -270,7 +274,7 @@ impl Core {
             match scanner.next().map_err(failed)? {
                 Scanned::Entry(raw) => f(ordinal, super::scan::length(&raw.bytes), &raw)?,
                 Scanned::Damaged(offset) => {
-                    return Err(ReadError::Corrupt { file: name, offset });
+                    return Err(walk.corrupt(offset));
                 }
                 Scanned::End => break,
             }

@@ -19,6 +19,7 @@ mod process;
 mod seen;
 mod source;
 mod start;
+mod telling;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};

@@ -7,20 +7,21 @@ use tokio::sync::watch;
 
 use crate::admin::{
     Brought, DeadLetter, Drain, Explained, ExportCounts, ForwardView, GroupView, LevelView,
-    OffsetView, Overview, PolicyView, Portable, Readiness, RetryView, Source, Unavailable,
+    OffsetView, Overview, PolicyView, Portable, Readiness, RetryView, Source, Told, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::Config;
-use crate::engine::{self, EngineError};
+use crate::engine::{self, EngineError, Sought};
 use crate::group::member_key;
 use crate::journal::{AppendError, Journal};
-use crate::model::{EntryId, GroupId, TopicName, WallMs};
+use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::{Disposition, Entry, ExportStep, State, StateKind};
 use crate::route::Router;
 use crate::server::explaining::explained;
 use crate::server::forwarding::Board;
 use crate::server::seen::{Seen, seen};
+use crate::server::telling::told;
 use crate::upstream::Upstream;
 
 /// Bytes of dead letters read for one page.
@@ -131,6 +132,19 @@ impl Source for AdminSource {
     async fn explain(&self, group: &str) -> Result<Option<Explained>, Unavailable> {
         let known = self.group(group).await?;
         Ok(known.map(|_| explained(&self.router, &GroupId::new(group))))
+    }
+
+    async fn past(&self, group: Option<&str>, record: &Origin) -> Result<Told, Unavailable> {
+        let group = group.map(GroupId::new);
+        let lane = LaneOffset::from_kafka(record.offset);
+        let sought = match (self.router.names.group_of_retry(&record.topic), lane) {
+            (Some(owner), Some(lane)) => Sought::HandOut(owner, lane),
+            _ => Sought::Origin(group, record.clone()),
+        };
+        let engine = self.router.engine.clone();
+        let past = tokio::task::spawn_blocking(move || engine.past(&sought)).await;
+        let past = past.map_err(|error| Unavailable(error.to_string()))??;
+        Ok(told(&self.router, record, &past))
     }
 
     async fn retries(

@@ -19,6 +19,33 @@ fn names(got: &Got, from: usize) -> Vec<String> {
 }
 
 #[test]
+fn what_happened_to_a_record_is_told_by_its_origin_and_by_each_of_its_hand_outs() {
+    let (server, mut member) = shop("retry: {levels: 30ms, max_reconsume_times: 1}");
+    let offset = member.client.put("orders", 0, &[Rec::new("zero"), Rec::new("one")]);
+    assert_eq!(offset, 0);
+    let nack = |reason| Rec::new("one").header("x-retry-reason", reason);
+    assert_eq!(member.client.nack("shop", "orders-0@1", nack("no stock")).error_code, 0);
+    let lane = format!("retry.shop-0@{}", member.retry_once().offset);
+    assert_eq!(member.client.nack("shop", &lane, nack("still none")).error_code, 0);
+    let told = |record: &str| {
+        let told = server.json(&format!("/api/v1/explain?record={record}"));
+        told["past"].as_array().unwrap().clone()
+    };
+    let past = told("orders-0@1");
+    let of = |key: &str| {
+        past.iter().map(|past| past[key].as_str().unwrap_or("-").to_owned()).collect::<Vec<_>>()
+    };
+    let failed = "the application says that it failed";
+    let given = format!("given to a member: attempt 2 as {lane}");
+    let back = format!("{failed}: it comes back after 30 ms (level 1)");
+    assert_eq!(of("says"), [back, given, format!("{failed}: a dead letter (max_attempts)")]);
+    assert_eq!(of("evidence"), ["E2", "-", "E2"]);
+    assert_eq!(of("reason"), ["no stock", "-", "still none"]);
+    assert_eq!(of("group"), ["shop"; 3]);
+    assert_eq!(told(&lane), past);
+}
+
+#[test]
 fn a_redelivery_is_the_record_byte_for_byte_and_our_headers_behind_its_own() {
     let (_server, mut member) = shop("retry: {levels: 30ms, max_reconsume_times: 3}");
     let offset = member.client.put("orders", 0, &[Rec::odd()]);

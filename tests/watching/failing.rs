@@ -28,6 +28,29 @@ fn a_record_that_kills_every_consumer_is_a_dead_letter_and_its_neighbours_are_co
 }
 
 #[test]
+fn what_has_happened_to_it_is_read_from_the_log_after_a_restart_as_well() {
+    let mut server = Server::with(RULES);
+    orders(&server, 6);
+    App::new(&server, 2).run(Failing::Crash, 6);
+    let told = |server: &Server| {
+        let told = server.json("/api/v1/explain?record=orders-0@2&group=shop");
+        let says = |past: &serde_json::Value| past["says"].as_str().unwrap().to_owned();
+        told["past"].as_array().unwrap().iter().map(says).collect::<Vec<String>>()
+    };
+    let past = told(&server);
+    let place = |what: &str| past.iter().position(|says| says == what).expect(what);
+    let lost = place("a hand-out it was part of was lost with its member, 1 in a row");
+    let alone = place("given out, alone");
+    let charged = place("a failure is inferred: crashed");
+    let dead = place("its member was lost with it: a dead letter (crashed)");
+    assert!(lost < alone && alone < charged && charged < dead, "{past:#?}");
+    server.restart();
+    assert_eq!(told(&server), past);
+    let other = server.get("/api/v1/explain?record=orders-0@3&group=shop");
+    assert!(!other.contains("inferred"), "its neighbour: {other}");
+}
+
+#[test]
 fn the_last_record_of_a_topic_too() {
     let server = Server::with(RULES);
     orders(&server, 6);

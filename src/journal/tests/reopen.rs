@@ -36,6 +36,27 @@ fn what_was_appended_is_read_back_now_and_after_a_restart() {
 }
 
 #[test]
+fn what_has_been_is_told_until_compaction_takes_it_and_nothing_that_is_not_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = RealDisk::open(dir.path()).unwrap();
+    let (journal, mut writer, _) = Journal::open(disk, config()).unwrap();
+    let past = |kind| {
+        let mut all = Vec::new();
+        journal.past(&[kind], &mut |entry| all.push(text(&entry.body))).unwrap();
+        all
+    };
+    let first = journal.append(vec![plain("a"), keyed("k", "1")]).unwrap();
+    journal.append(vec![keyed("k", "2"), plain("b")]).unwrap();
+    assert_eq!(past(VALUE), Vec::<String>::new(), "nothing is written yet");
+    writer.step();
+    journal.release(first.refs[0]);
+    assert_eq!(past(VALUE), ["1", "2"], "superseded, and there");
+    assert_eq!(past(PLAIN), ["a", "b"], "released, and there");
+    journal.append(vec![plain("c")]).unwrap();
+    assert_eq!(past(PLAIN), ["a", "b"]);
+}
+
+#[test]
 fn a_second_process_is_told_so() {
     let dir = tempfile::tempdir().unwrap();
     let held = RealDisk::open(dir.path()).unwrap();

@@ -1,152 +1,16 @@
 //! The admin port and the commands that read it: every route, paging, refusals, exit codes.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod fake;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Output};
 
-use reprise::admin::{
-    self, Brought, DeadLetter, Drain, Explained, ExportCounts, GroupView, MemberView, Options,
-    Overview, PartitionView, PolicyView, Portable, Readiness, RetryView, Source, SuspectView,
-    Unavailable,
-};
-use reprise::observe::{GroupGauges, Metrics};
-use reprise::retry::ExportStep;
+use fake::Fake;
+use reprise::admin::{self, Options, Readiness};
+use reprise::observe::Metrics;
 use serde_json::Value;
-
-/// Two groups, five retries in the first, three dead letters in each.
-#[derive(Clone, Default)]
-struct Fake {
-    readiness: Readiness,
-}
-
-const GROUPS: [&str; 2] = ["bar/é", "shop"];
-
-impl Source for Fake {
-    fn readiness(&self) -> Readiness {
-        self.readiness.clone()
-    }
-    fn config(&self) -> Value {
-        serde_json::json!({ "node_id": 1 })
-    }
-    async fn overview(&self) -> Result<Overview, Unavailable> {
-        Ok(Overview { groups: 2, ..Overview::default() })
-    }
-    async fn group_ids(&self) -> Result<Vec<String>, Unavailable> {
-        Ok(GROUPS.map(str::to_owned).to_vec())
-    }
-    async fn group(&self, group: &str) -> Result<Option<GroupView>, Unavailable> {
-        let policy = PolicyView {
-            levels_ms: vec![1000, 60_000],
-            max_reconsume_times: 5,
-            keep_dead_letters: true,
-            ..PolicyView::default()
-        };
-        Ok(GROUPS.contains(&group).then(|| GroupView {
-            group: group.into(),
-            phase: "Stable".into(),
-            retry_topic: format!("retry.{group}"),
-            members: vec![MemberView { member_id: "m-1".into(), ..MemberView::default() }],
-            parked: 2,
-            policy,
-            ..GroupView::default()
-        }))
-    }
-    async fn explain(&self, group: &str) -> Result<Option<Explained>, Unavailable> {
-        let suspect = SuspectView {
-            offset: 57,
-            reconsume_times: 2,
-            max_reconsume_times: 6,
-            stands: "held, served alone in 400 ms".into(),
-            history: vec![(5_000, "crashed".into()), (9_000, "crashed".into())],
-        };
-        let partition = PartitionView {
-            topic: "orders".into(),
-            partition: 3,
-            member: Some("m-1".into()),
-            committed: Some(50),
-            handed_out: 58,
-            lost: 4,
-            single_file: true,
-            unjudged: Some("no commit of this partition was seen".into()),
-            suspects: vec![suspect],
-            skipped: vec![51, 52],
-        };
-        Ok(GROUPS.contains(&group).then(|| Explained {
-            group: group.into(),
-            watched: true,
-            partitions: vec![partition],
-        }))
-    }
-    async fn retries(
-        &self,
-        group: &str,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<RetryView>, Unavailable> {
-        let of = |id| RetryView {
-            id,
-            group: group.into(),
-            origin: Some(format!("orders-0@{id}")),
-            state: if id % 2 == 0 { "waiting" } else { "ready" }.into(),
-            disposition: Some("rejected".into()),
-            due_ms: Some(0),
-            ..RetryView::default()
-        };
-        let ids = (1..=5).filter(|id| group == "bar/é" && after.is_none_or(|after| *id > after));
-        Ok(ids.take(limit).map(of).collect())
-    }
-    async fn dead_letters(
-        &self,
-        group: &str,
-        after: Option<i64>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetter>, Unavailable> {
-        let of = |offset| DeadLetter {
-            group: group.into(),
-            offset,
-            origin: Some(format!("orders-1@{offset}")),
-            disposition: "max_attempts".into(),
-            reconsume_times: 6,
-            key: Some(b"order-7".to_vec()),
-            value: Some(vec![0xff, 0]),
-            headers: vec![("RECONSUME_TIME".into(), Some(b"6".to_vec()))],
-            ..DeadLetter::default()
-        };
-        let offsets = (0..3).filter(|offset| after.is_none_or(|after| *offset > after));
-        Ok(offsets.take(limit).map(of).collect())
-    }
-    async fn dead_letter(
-        &self,
-        group: &str,
-        offset: i64,
-    ) -> Result<Option<DeadLetter>, Unavailable> {
-        Ok(self.dead_letters(group, None, 9).await?.into_iter().find(|d| d.offset == offset))
-    }
-    async fn drain(&self) -> Result<Drain, Unavailable> {
-        Ok(Drain { pending: 5, ..Drain::default() })
-    }
-    fn cluster_id(&self) -> String {
-        "here".into()
-    }
-    async fn portable(
-        &self,
-        _: &str,
-        _: Option<u64>,
-        _: usize,
-    ) -> Result<Vec<Portable>, Unavailable> {
-        Ok(Vec::new())
-    }
-    async fn export(&self, _: ExportStep, ids: Vec<u64>) -> Result<ExportCounts, Unavailable> {
-        Ok(ExportCounts { left: ids, ..ExportCounts::default() })
-    }
-    async fn import(&self, _: String, entries: Vec<Portable>) -> Result<Vec<Brought>, Unavailable> {
-        Ok(vec![Brought::Imported; entries.len()])
-    }
-    async fn gauges(&self) -> Result<Vec<GroupGauges>, Unavailable> {
-        Ok(vec![GroupGauges { group: "shop".into(), parked: 2, ..GroupGauges::default() }])
-    }
-}
 
 /// Serves `source` on a free port for the time `test` takes.
 fn with_admin(source: Fake, options: Options, test: impl FnOnce(SocketAddr) + Send + 'static) {
@@ -389,6 +253,35 @@ orders-3  held by m-1, committed 50, given up to 58
 ";
         assert_eq!(text(&lines.stdout), expected);
         assert!(!reprise(at, &["group", "explain", "none"]).status.success());
+    });
+}
+
+#[test]
+fn what_has_happened_to_a_record_is_told_for_machines_and_people() {
+    with_admin(Fake::default(), Options::default(), |at| {
+        let told = json(at, "/api/v1/explain?record=orders-3@57");
+        assert_eq!(told["past"][1]["evidence"], "E2");
+        assert_eq!(told["now"][0]["partitions"][0]["handed_out"], 58);
+        let elsewhere = json(at, "/api/v1/explain?record=orders-3@58&group=shop");
+        assert_eq!(elsewhere["past"], serde_json::json!([]), "the partition is known");
+        let bad = ["record=orders", "record=orders-3@x", "record=orders-3@57&record=a-0@0", ""];
+        for bad in bad {
+            assert_eq!(get(at, &format!("/api/v1/explain?{bad}")).0, 400, "{bad}");
+        }
+        for none in ["record=orders-4@58&group=shop", "record=orders-3@57&group=none"] {
+            assert_eq!(get(at, &format!("/api/v1/explain?{none}")).0, 404, "{none}");
+        }
+        let shown = reprise(at, &["retry", "show", "orders-3@57"]);
+        let lines = text(&shown.stdout);
+        let past = lines.lines().rev().take(2).collect::<Vec<_>>();
+        assert!(lines.starts_with("record        orders-3@57\ngroup         shop\norders-3  held"));
+        assert_eq!(past[1].trim_end(), "…                          given out, alone");
+        let expected = "1970-01-01T00:00:05Z  E2   the application says that it failed: it comes \
+                        back after 10 ms; until 1970-01-01T00:00:09Z; reconsume times 1; \
+                        reason \"no \u{fffd}stock\"; by m-1; client app";
+        assert_eq!(past[0], expected);
+        let bad = reprise(at, &["retry", "show", "orders"]);
+        assert!(text(&bad.stderr).contains("such as orders-3@812"), "{bad:?}");
     });
 }
 

@@ -1,0 +1,261 @@
+//! What has happened to one record, as the log still tells it, oldest first.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::engine::{kind, windows};
+use crate::journal::Kind;
+use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicPartition, WallMs};
+use crate::retry::watch::WindowRecord;
+use crate::retry::{Cause, Disposition, Entry, Fact, decode_fact};
+
+const FACTS: [Kind; 3] = [kind::BEGINS, kind::FACT, kind::DEAD_LETTER];
+/// Told at most, the latest.
+const TOLD_MAX: usize = 1_000;
+
+/// The record that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// By where it was produced, in one group or in all.
+    Origin(Option<GroupId>, Origin),
+    /// By one of its hand-outs through the retry topic.
+    HandOut(GroupId, LaneOffset),
+}
+
+/// One thing that happened to it in one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happened {
+    /// In which group.
+    pub group: GroupId,
+    /// When; `None`: the log does not say, between those before and behind it.
+    pub at: Option<WallMs>,
+    /// What.
+    pub what: Happening,
+}
+
+/// What happened to a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// Its entry is so from then on.
+    Entry(Box<Entry>, Cause),
+    /// It is not remembered any more.
+    Forgotten(Cause),
+    /// A hand-out in which it may have been was lost with its member, the n-th in a row.
+    Lost(u32),
+    /// It is suspected; held until then, where it is held.
+    Suspected(Option<WallMs>),
+    /// It was given to a member, as the only record out there or as the last of some.
+    Out {
+        /// The only one.
+        alone: bool,
+    },
+    /// Inference has charged a failure, the n-th.
+    Charged(u32, Disposition),
+    /// It is suspected no more: a commit has passed it, or its topic was made anew.
+    Cleared,
+    /// It is settled, and cut from what its group is given.
+    Skipped,
+    /// A commit has passed it.
+    Passed,
+}
+
+impl Engine {
+    /// What the log still holds about a record. Reads all of the log: not for a thread that others
+    /// wait for.
+    pub fn past(&self, sought: &Sought) -> Result<Vec<Happened>, EngineError> {
+        let mut teller = Teller::new(sought.clone());
+        if let Sought::HandOut(group, lane) = sought {
+            // The entry first: what came before that hand-out does not name it.
+            self.journal.past(&FACTS, &mut |entry| {
+                let Ok(Fact::Entry { entry, .. }) = decode_fact(&entry.head) else { return };
+                if entry.group == *group && entry.lanes.contains(lane) {
+                    teller.ids.insert(entry.id);
+                    if let Some(origin) = entry.origin.clone() {
+                        teller.sought = Sought::Origin(Some(group.clone()), origin);
+                    }
+                }
+            })?;
+        }
+        let kinds: Vec<Kind> = FACTS.into_iter().chain([kind::WINDOW]).collect();
+        self.journal.past(&kinds, &mut |entry| {
+            if entry.kind == kind::WINDOW {
+                if let Some((group, of, window)) = windows::read(entry) {
+                    teller.window(&group, &of, window.unwrap_or_default());
+                }
+            } else if let Ok(fact) = decode_fact(&entry.head) {
+                teller.fact(fact);
+            }
+        })?;
+        Ok(teller.told.into())
+    }
+}
+
+#[derive(Debug)]
+struct Teller {
+    sought: Sought,
+    /// Its entries: one at a time, but another may follow when one is forgotten.
+    ids: BTreeSet<EntryId>,
+    windows: BTreeMap<GroupId, WindowRecord>,
+    told: VecDeque<Happened>,
+}
+
+impl Teller {
+    fn new(sought: Sought) -> Self {
+        Self { sought, ids: BTreeSet::new(), windows: BTreeMap::new(), told: VecDeque::new() }
+    }
+
+    fn fact(&mut self, fact: Fact) {
+        match fact {
+            Fact::Entry { entry, cause, .. } => {
+                if self.is_of(&entry) {
+                    self.ids.insert(entry.id);
+                    let (group, at) = (entry.group.clone(), Some(cause.at));
+                    self.tell(Happened { group, at, what: Happening::Entry(entry, cause) });
+                }
+            }
+            Fact::Forgotten { id, cause } if self.ids.contains(&id) => {
+                let group = self.group_of(id);
+                let at = Some(cause.at);
+                self.tell(Happened { group, at, what: Happening::Forgotten(cause) });
+            }
+            Fact::Forgotten { .. } | Fact::Slot { .. } | Fact::Tables { .. } => {}
+        }
+    }
+
+    fn is_of(&self, entry: &Entry) -> bool {
+        let by_origin = match &self.sought {
+            Sought::Origin(group, origin) => {
+                entry.origin.as_ref() == Some(origin)
+                    && group.as_ref().is_none_or(|group| *group == entry.group)
+            }
+            Sought::HandOut(..) => false,
+        };
+        by_origin || self.ids.contains(&entry.id)
+    }
+
+    fn group_of(&self, id: EntryId) -> GroupId {
+        let known = self.told.iter().rev().find_map(|told| match &told.what {
+            Happening::Entry(entry, _) if entry.id == id => Some(told.group.clone()),
+            _ => None,
+        });
+        known.unwrap_or_else(|| GroupId::new(""))
+    }
+
+    fn window(&mut self, group: &GroupId, of: &TopicPartition, window: WindowRecord) {
+        let Sought::Origin(wanted, origin) = &self.sought else { return };
+        let is_there = (&of.topic, of.partition) == (&origin.topic, origin.partition);
+        if !is_there || wanted.as_ref().is_some_and(|wanted| wanted != group) {
+            return;
+        }
+        let offset = origin.offset;
+        let before = self.windows.remove(group).unwrap_or_default();
+        let changes = changes(offset, &before, &window);
+        self.windows.insert(group.clone(), window);
+        for (at, what) in changes {
+            self.tell(Happened { group: group.clone(), at, what });
+        }
+    }
+
+    fn tell(&mut self, happened: Happened) {
+        if self.told.len() >= TOLD_MAX {
+            self.told.pop_front();
+        }
+        self.told.push_back(happened);
+    }
+}
+
+/// What became of one record between two states of its window.
+fn changes(
+    offset: i64,
+    before: &WindowRecord,
+    after: &WindowRecord,
+) -> Vec<(Option<WallMs>, Happening)> {
+    let suspect = |window: &WindowRecord| {
+        window.suspects.iter().find(|suspect| suspect.offset == offset).cloned()
+    };
+    let out = |window: &WindowRecord| window.out.filter(|out| out.offset == offset);
+    let mut told = Vec::new();
+    let was_open = after.lost_from <= offset && offset < after.suspects_end;
+    if after.losses > before.losses && was_open {
+        told.push((None, Happening::Lost(after.losses)));
+    }
+    let (known, now) = (suspect(before), suspect(after));
+    if let Some(now) = &now {
+        let charged = known.as_ref().map_or(0, |known| known.reconsume_times);
+        let news = now.reconsume_times.saturating_sub(charged);
+        let count = usize::try_from(news).unwrap_or(usize::MAX).min(now.history.len());
+        let latest = now.history.iter().skip(now.history.len().saturating_sub(count));
+        for (n, (at, why)) in (charged.saturating_add(1)..).zip(latest) {
+            told.push((Some(*at), Happening::Charged(n, *why)));
+        }
+        if known.is_none_or(|known| known.due != now.due) {
+            told.push((None, Happening::Suspected(now.due)));
+        }
+    }
+    match (out(before), out(after)) {
+        (known, Some(now)) if known != Some(now) => {
+            told.push((None, Happening::Out { alone: now.alone }));
+        }
+        _ => {}
+    }
+    let skipped = |window: &WindowRecord| window.skipped.contains(&offset);
+    match (skipped(before), skipped(after)) {
+        (false, true) => told.push((None, Happening::Skipped)),
+        (true, false) => told.push((None, Happening::Passed)),
+        _ if suspect(before).is_some() && now.is_none() => told.push((None, Happening::Cleared)),
+        _ => {}
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::retry::watch::{OutRecord, SuspectRecord};
+
+    fn window(suspect: Option<SuspectRecord>) -> WindowRecord {
+        WindowRecord { from: 5, end: 9, suspects: suspect.into_iter().collect(), ..idle() }
+    }
+
+    fn idle() -> WindowRecord {
+        WindowRecord::default()
+    }
+
+    fn suspect(history: &[(WallMs, Disposition)], due: Option<WallMs>) -> SuspectRecord {
+        let reconsume_times = u32::try_from(history.len()).unwrap();
+        SuspectRecord { offset: 7, reconsume_times, due, history: history.to_vec() }
+    }
+
+    fn told(before: &WindowRecord, after: &WindowRecord) -> Vec<Happening> {
+        changes(7, before, after).into_iter().map(|(_, what)| what).collect()
+    }
+
+    #[test]
+    fn a_record_s_way_through_its_window_is_told() {
+        let crash = |at| (WallMs(at), Disposition::Crashed);
+        let held = window(Some(suspect(&[], Some(WallMs(3)))));
+        assert_eq!(told(&idle(), &held), [Happening::Suspected(Some(WallMs(3)))]);
+        let alone = Some(OutRecord { offset: 7, alone: true });
+        let out = WindowRecord { out: alone, ..held.clone() };
+        assert_eq!(told(&held, &out), [Happening::Out { alone: true }]);
+        let twice = window(Some(suspect(&[crash(4), crash(5)], Some(WallMs(6)))));
+        let charged = |n| Happening::Charged(n, Disposition::Crashed);
+        let again = Happening::Suspected(Some(WallMs(6)));
+        assert_eq!(told(&out, &twice), [charged(1), charged(2), again]);
+        let at: Vec<_> = changes(7, &out, &twice).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(at, [Some(WallMs(4)), Some(WallMs(5)), None]);
+        let settled = WindowRecord { skipped: vec![7], ..window(None) };
+        assert_eq!(told(&twice, &settled), [Happening::Skipped]);
+        assert_eq!(told(&settled, &idle()), [Happening::Passed]);
+        assert_eq!(told(&twice, &idle()), [Happening::Cleared]);
+    }
+
+    #[test]
+    fn a_lost_hand_out_is_told_of_those_it_held_and_of_no_others() {
+        let lost = |end| WindowRecord { losses: 2, lost_from: 5, suspects_end: end, ..idle() };
+        assert_eq!(told(&idle(), &lost(8)), [Happening::Lost(2)]);
+        assert_eq!(told(&idle(), &lost(7)), []);
+        assert_eq!(told(&lost(8), &lost(8)), [], "once");
+    }
+}

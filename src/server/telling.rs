@@ -1,0 +1,111 @@
+//! What has happened to one record, in words.
+
+use crate::admin::{PastView, Told};
+use crate::engine::{Happened, Happening};
+use crate::model::{LaneOffset, Origin};
+use crate::retry::{Cause, Entry, Evidence, State};
+use crate::route::Router;
+
+/// A record's story.
+pub(super) fn told(router: &Router, record: &Origin, past: &[Happened]) -> Told {
+    let past = past.iter().map(|happened| view(router, happened)).collect();
+    Told { record: record.to_string(), past, ..Told::default() }
+}
+
+fn view(router: &Router, happened: &Happened) -> PastView {
+    let mut view = PastView {
+        group: happened.group.to_string(),
+        at: happened.at.map(|at| at.0),
+        ..PastView::default()
+    };
+    view.says = match &happened.what {
+        Happening::Entry(entry, cause) => {
+            seen_by(&mut view, cause);
+            view.reason = entry.reason.clone().filter(|_| cause.evidence == Evidence::Nack);
+            view.reconsume_times = Some(entry.reconsume_times);
+            view.until = entry.due().map(|due| due.0);
+            format!("{}: {}", evidence(cause.evidence), state(router, entry))
+        }
+        Happening::Forgotten(cause) => {
+            seen_by(&mut view, cause);
+            format!("{}: not remembered any more", evidence(cause.evidence))
+        }
+        Happening::Lost(n) => {
+            format!("a hand-out it was part of was lost with its member, {n} in a row")
+        }
+        Happening::Suspected(due) => {
+            view.until = due.map(|due| due.0);
+            let held = if due.is_some() { "its partition is held, then " } else { "" };
+            format!("suspected: {held}it goes alone")
+        }
+        Happening::Out { alone: true } => "given out, alone".to_owned(),
+        Happening::Out { alone: false } => "given out, the last of several".to_owned(),
+        Happening::Charged(times, why) => {
+            view.reconsume_times = Some(*times);
+            format!("a failure is inferred: {}", why.as_str())
+        }
+        Happening::Cleared => "suspected no more: a commit has passed it".to_owned(),
+        Happening::Skipped => "settled: cut from what its group is given".to_owned(),
+        Happening::Passed => "a commit has passed it".to_owned(),
+    };
+    view
+}
+
+fn seen_by(view: &mut PastView, cause: &Cause) {
+    view.evidence = cause.evidence.number().map(|number| format!("E{number}"));
+    let by = cause.by.as_ref();
+    view.member = by.and_then(|by| by.member.as_ref()).map(ToString::to_string);
+    view.client = by.map(|by| by.client.to_string()).filter(|client| !client.is_empty());
+}
+
+fn evidence(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::Nack => "the application says that it failed",
+        Evidence::MemberLost => "its member was lost with it",
+        Evidence::Timeout => "open for the consume timeout",
+        Evidence::LaneCommit => "a commit passed the hand-out",
+        Evidence::OriginCommit => "a commit passed the record as produced",
+        Evidence::Reset => "a commit went back below it",
+        Evidence::HandOut => "given to a member",
+        Evidence::MemoryEnded => "the time to remember it is over",
+        Evidence::DeadLetterGone => "the dead letter was deleted",
+        Evidence::Rescheduled => "the clock or the delay table was changed",
+        Evidence::HeldEnded => "there is room for it among the dead letters again",
+        Evidence::Exported => "set aside for another sidecar",
+        Evidence::ExportEnded => "another sidecar has it",
+        Evidence::ExportUndone => "given back by an operator",
+        Evidence::Imported => "brought from another sidecar",
+        Evidence::Aborted => "the transaction that acknowledged it was aborted",
+        Evidence::SeekBack => "its member asked for it again",
+        Evidence::BackwardCommit => "its member committed below it and asked for it again",
+        Evidence::CommitRefused => "the commit that covered it was refused for good",
+    }
+}
+
+fn state(router: &Router, entry: &Entry) -> String {
+    match entry.state {
+        State::Waiting { delay_ms, level: Some(level), .. } => {
+            format!("it comes back after {delay_ms} ms (level {level})")
+        }
+        State::Waiting { delay_ms, level: None, .. } => {
+            format!("it comes back after {delay_ms} ms")
+        }
+        State::Inflight { lane, .. } => {
+            format!("attempt {} as {}", entry.attempt(), hand_out(router, entry, lane))
+        }
+        State::Committed { .. } => "acknowledged".to_owned(),
+        State::Dead { .. } => {
+            let why = entry.disposition.map_or("", crate::retry::Disposition::as_str);
+            format!("a dead letter ({why})")
+        }
+        State::Discarded { .. } => "discarded".to_owned(),
+        State::Held { .. } => "held: the dead letters have no room for it".to_owned(),
+        State::Exported { .. } => "not handed out here".to_owned(),
+    }
+}
+
+/// As its client sees it.
+fn hand_out(router: &Router, entry: &Entry, lane: LaneOffset) -> String {
+    let topic = router.names.retry_topic(&entry.group);
+    format!("{topic}-0@{}", lane.to_kafka())
+}

@@ -1,0 +1,167 @@
+//! An admin source that is nobody's: two groups with what every view may hold.
+
+use reprise::admin::{
+    Brought, DeadLetter, Drain, Explained, ExportCounts, GroupView, MemberView, Overview,
+    PartitionView, PastView, PolicyView, Portable, Readiness, RetryView, Source, SuspectView, Told,
+    Unavailable,
+};
+use reprise::model::Origin;
+use reprise::observe::GroupGauges;
+use reprise::retry::ExportStep;
+use serde_json::Value;
+
+/// Two groups, five retries in the first, three dead letters in each.
+#[derive(Clone, Default)]
+pub(crate) struct Fake {
+    pub(crate) readiness: Readiness,
+}
+
+pub(crate) const GROUPS: [&str; 2] = ["bar/é", "shop"];
+
+impl Source for Fake {
+    fn readiness(&self) -> Readiness {
+        self.readiness.clone()
+    }
+    fn config(&self) -> Value {
+        serde_json::json!({ "node_id": 1 })
+    }
+    async fn overview(&self) -> Result<Overview, Unavailable> {
+        Ok(Overview { groups: 2, ..Overview::default() })
+    }
+    async fn group_ids(&self) -> Result<Vec<String>, Unavailable> {
+        Ok(GROUPS.map(str::to_owned).to_vec())
+    }
+    async fn group(&self, group: &str) -> Result<Option<GroupView>, Unavailable> {
+        let policy = PolicyView {
+            levels_ms: vec![1000, 60_000],
+            max_reconsume_times: 5,
+            keep_dead_letters: true,
+            ..PolicyView::default()
+        };
+        Ok(GROUPS.contains(&group).then(|| GroupView {
+            group: group.into(),
+            phase: "Stable".into(),
+            retry_topic: format!("retry.{group}"),
+            members: vec![MemberView { member_id: "m-1".into(), ..MemberView::default() }],
+            parked: 2,
+            policy,
+            ..GroupView::default()
+        }))
+    }
+    async fn explain(&self, group: &str) -> Result<Option<Explained>, Unavailable> {
+        let suspect = SuspectView {
+            offset: 57,
+            reconsume_times: 2,
+            max_reconsume_times: 6,
+            stands: "held, served alone in 400 ms".into(),
+            history: vec![(5_000, "crashed".into()), (9_000, "crashed".into())],
+        };
+        let partition = PartitionView {
+            topic: "orders".into(),
+            partition: 3,
+            member: Some("m-1".into()),
+            committed: Some(50),
+            handed_out: 58,
+            lost: 4,
+            single_file: true,
+            unjudged: Some("no commit of this partition was seen".into()),
+            suspects: vec![suspect],
+            skipped: vec![51, 52],
+        };
+        Ok(GROUPS.contains(&group).then(|| Explained {
+            group: group.into(),
+            watched: true,
+            partitions: vec![partition],
+        }))
+    }
+    async fn past(&self, group: Option<&str>, record: &Origin) -> Result<Told, Unavailable> {
+        let mut past = vec![
+            PastView {
+                group: "shop".into(),
+                says: "given out, alone".into(),
+                ..PastView::default()
+            },
+            PastView {
+                group: "shop".into(),
+                at: Some(5_000),
+                evidence: Some("E2".into()),
+                says: "the application says that it failed: it comes back after 10 ms".into(),
+                until: Some(9_000),
+                reconsume_times: Some(1),
+                reason: Some("no \u{1b}stock".into()),
+                member: Some("m-1".into()),
+                client: Some("app".into()),
+            },
+        ];
+        past.retain(|_| record.offset == 57 && group != Some("bar/é"));
+        Ok(Told { record: record.to_string(), past, ..Told::default() })
+    }
+    async fn retries(
+        &self,
+        group: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<RetryView>, Unavailable> {
+        let of = |id| RetryView {
+            id,
+            group: group.into(),
+            origin: Some(format!("orders-0@{id}")),
+            state: if id % 2 == 0 { "waiting" } else { "ready" }.into(),
+            disposition: Some("rejected".into()),
+            due_ms: Some(0),
+            ..RetryView::default()
+        };
+        let ids = (1..=5).filter(|id| group == "bar/é" && after.is_none_or(|after| *id > after));
+        Ok(ids.take(limit).map(of).collect())
+    }
+    async fn dead_letters(
+        &self,
+        group: &str,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, Unavailable> {
+        let of = |offset| DeadLetter {
+            group: group.into(),
+            offset,
+            origin: Some(format!("orders-1@{offset}")),
+            disposition: "max_attempts".into(),
+            reconsume_times: 6,
+            key: Some(b"order-7".to_vec()),
+            value: Some(vec![0xff, 0]),
+            headers: vec![("RECONSUME_TIME".into(), Some(b"6".to_vec()))],
+            ..DeadLetter::default()
+        };
+        let offsets = (0..3).filter(|offset| after.is_none_or(|after| *offset > after));
+        Ok(offsets.take(limit).map(of).collect())
+    }
+    async fn dead_letter(
+        &self,
+        group: &str,
+        offset: i64,
+    ) -> Result<Option<DeadLetter>, Unavailable> {
+        Ok(self.dead_letters(group, None, 9).await?.into_iter().find(|d| d.offset == offset))
+    }
+    async fn drain(&self) -> Result<Drain, Unavailable> {
+        Ok(Drain { pending: 5, ..Drain::default() })
+    }
+    fn cluster_id(&self) -> String {
+        "here".into()
+    }
+    async fn portable(
+        &self,
+        _: &str,
+        _: Option<u64>,
+        _: usize,
+    ) -> Result<Vec<Portable>, Unavailable> {
+        Ok(Vec::new())
+    }
+    async fn export(&self, _: ExportStep, ids: Vec<u64>) -> Result<ExportCounts, Unavailable> {
+        Ok(ExportCounts { left: ids, ..ExportCounts::default() })
+    }
+    async fn import(&self, _: String, entries: Vec<Portable>) -> Result<Vec<Brought>, Unavailable> {
+        Ok(vec![Brought::Imported; entries.len()])
+    }
+    async fn gauges(&self) -> Result<Vec<GroupGauges>, Unavailable> {
+        Ok(vec![GroupGauges { group: "shop".into(), parked: 2, ..GroupGauges::default() }])
+    }
+}
