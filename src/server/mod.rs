@@ -140,6 +140,7 @@ impl Server {
     pub async fn shutdown(mut self) {
         self.stop.send_replace(true);
         while self.tasks.join_next().await.is_some() {}
+        self.router.close_watches();
         if let Err(error) = self.engine.keep().await {
             tracing::warn!(%error, "no last checkpoint; the next start reads more of the log");
         }

@@ -125,6 +125,19 @@ impl World {
         }
     }
 
+    /// The sidecar is stopped as it should be, and starts anew.
+    pub(crate) fn stop(&mut self) {
+        let now = self.now();
+        self.watch.close(now);
+        self.drain();
+        self.restart();
+    }
+
+    /// Hand-outs lost in a row in the first partition.
+    pub(crate) fn losses(&self) -> u32 {
+        self.watch.explain(self.now()).first().map_or(0, |window| window.losses)
+    }
+
     pub(crate) fn commit(&mut self, partition: &TopicPartition, offset: i64) {
         self.committed.insert(partition.clone(), offset);
         let (partition, now) = (partition.clone(), self.now());

@@ -1,7 +1,7 @@
 //! What is journalled: enough for a restart, and little.
 
 use crate::RULES;
-use crate::app::{Commits, Did, World, of};
+use crate::app::{App, Commits, Did, World, of};
 use reprise::retry::watch::WindowRecord;
 
 #[test]
@@ -36,4 +36,34 @@ fn what_was_cut_stays_cut_after_a_restart_until_a_commit_passes_it() {
     assert_eq!(world.deliveries[&(of(0), 4)], before, "not handed out again");
     world.pass(2_000);
     assert!(world.kept.is_empty(), "{:?}", world.kept);
+}
+
+/// Hand-outs counted as lost, of five that were open when `ends` came.
+fn lost(ends: impl Fn(&mut World, &App)) -> u32 {
+    let mut world = World::new(RULES, 1, 100);
+    let mut app = world.start(Commits::Never);
+    world.commit(&of(0), 0);
+    for _ in 0..5 {
+        app.poll(&mut world, |_, _| Did::Well(1));
+        ends(&mut world, &app);
+        world.pass(3_000);
+        app = world.start(Commits::Never);
+    }
+    app.poll(&mut world, |_, _| Did::Well(1));
+    world.losses()
+}
+
+#[test]
+fn a_stop_of_the_sidecar_loses_no_hand_out_and_a_crash_of_it_does() {
+    assert_eq!(lost(|world, _| world.stop()), 0);
+    assert_eq!(lost(|world, _| world.restart()), 5);
+}
+
+#[test]
+fn what_was_lost_before_the_stop_stays_lost() {
+    let lost = lost(|world, app| {
+        world.lose(app);
+        world.stop();
+    });
+    assert_eq!(lost, 5);
 }

@@ -35,6 +35,14 @@ impl Watch {
         }
     }
 
+    /// Journals whatever has changed.
+    pub(in crate::retry) fn keep_changed(&mut self, now: Now) {
+        let partitions: Vec<TopicPartition> = self.windows.keys().cloned().collect();
+        for partition in partitions {
+            self.keep_if(now, &partition, |_, _| true);
+        }
+    }
+
     /// What is to be journalled of a window now.
     fn record(&self, partition: &TopicPartition, window: &Window) -> WindowRecord {
         window.record(self.out_in(partition, window))

@@ -177,6 +177,16 @@ impl Watch {
         self.keep_late(now);
     }
 
+    /// The sidecar stops, and not by a crash: who goes on after it has lost nothing. What was lost
+    /// before stays so.
+    pub fn close(&mut self, now: Now) {
+        self.members.clear();
+        for window in self.windows.values_mut().filter(|window| window.lost.is_none()) {
+            window.from = window.end;
+        }
+        self.keep_changed(now);
+    }
+
     /// The next thing to do; `None`: nothing until the next call.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()

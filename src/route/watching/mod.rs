@@ -242,6 +242,14 @@ impl Router {
         self.watches.forget_idle(self.clock.now());
     }
 
+    /// The sidecar stops as it was asked to: what members have in hand is not lost. Nobody asks any
+    /// more.
+    pub fn close_watches(&self) {
+        for (group, of) in self.watches.all() {
+            self.tell(&group, &of, |state, now| state.watch.close(now));
+        }
+    }
+
     fn tell<T>(&self, group: &GroupId, of: &GroupWatch, f: impl FnOnce(&mut State, Now) -> T) -> T {
         self.tell_then(group, of, f, |_| {})
     }
