@@ -111,7 +111,7 @@ impl Router {
         let Some(upstream) = &self.upstream else { return Ok(None) };
         let may = match link.read_record(conn.fetch_version(), head, origin).await? {
             Found::Record(record) => return Ok(Some(record)),
-            Found::Gone => return Ok(None),
+            Found::Gone | Found::Unreadable(_) => return Ok(None),
             Found::Denied => false,
             Found::Elsewhere => true,
         };
@@ -119,7 +119,7 @@ impl Router {
             for voice in self.voices_of(group, leader) {
                 match ask(&voice, origin).await {
                     Some(Found::Record(record)) => return Ok(Some(record)),
-                    Some(Found::Gone) => return Ok(None),
+                    Some(Found::Gone | Found::Unreadable(_)) => return Ok(None),
                     Some(Found::Denied | Found::Elsewhere) | None => {}
                 }
             }

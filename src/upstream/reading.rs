@@ -35,7 +35,7 @@ impl Upstream {
             match self.ask_for(origin).await {
                 Ok(Found::Elsewhere) => is_closed = false,
                 Ok(Found::Record(record)) => return Ok(Some(record)),
-                Ok(Found::Gone | Found::Denied) => return Ok(None),
+                Ok(Found::Gone | Found::Denied | Found::Unreadable(_)) => return Ok(None),
                 // A connection of before its broker went, perhaps: a new one tells.
                 Err(UpstreamError::Closed | UpstreamError::Io(_)) => is_closed = true,
                 Err(error) => return Err(error),

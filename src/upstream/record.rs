@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::model::Origin;
 use crate::upstream::{Link, UpstreamError};
-use crate::wire::batch::{Batch, RawRecord, find_record};
+use crate::wire::batch::{Batch, RawRecord, Whole, find_record, whole_at};
 use crate::wire::{Api, RequestHead, ResponseError, decode_answer, encode_request};
 
 /// The oldest Fetch of Kafka 4.x, served since 1.0; only the leader answers it.
@@ -27,6 +27,8 @@ const FETCH_WAIT_MS: i32 = 500;
 pub enum Found {
     /// The record.
     Record(RawRecord),
+    /// It lies in a batch of which no record can be read.
+    Unreadable(Box<Whole>),
     /// It is not there any more, or never was.
     Gone,
     /// Not for who asked.
@@ -111,7 +113,7 @@ pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> Found {
     let has_batches = partition.records.as_ref().is_some_and(|records| !records.is_empty());
     match ResponseError::try_from_code(partition.error_code) {
         None => match record_in(partition, origin) {
-            Some(record) => Found::Record(record),
+            Some(found) => found,
             // A replica that has not caught up, or a new leader: others know of more.
             None if !has_batches && origin.offset >= partition.high_watermark => Found::Elsewhere,
             None => Found::Gone,
@@ -133,17 +135,28 @@ pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> Found {
     }
 }
 
-fn record_in(partition: &PartitionData, origin: &Origin) -> Option<RawRecord> {
-    let mut records = partition.records.clone()?;
+fn record_in(partition: &PartitionData, origin: &Origin) -> Option<Found> {
+    let all = partition.records.clone()?;
+    let mut records = all.clone();
     while !records.is_empty() {
         let batch = Batch::parse(&records).ok()?;
         if batch.header.last_offset() >= origin.offset {
-            batch.check_crc().ok()?;
-            return find_record(&batch, origin.offset, RECORD_BYTES_MAX).ok().flatten();
+            let end = partition.high_watermark;
+            let whole = || whole_at(&all, origin.offset, end, RECORD_BYTES_MAX);
+            return match read_in(&batch, origin.offset) {
+                Ok(record) => record.map(Found::Record),
+                Err(()) => whole().map(|whole| Found::Unreadable(Box::new(whole))),
+            };
         }
         records = records.slice(batch.bytes.len()..);
     }
     None
+}
+
+/// `Err`: damaged, or compressed in a way nobody knows.
+fn read_in(batch: &Batch, offset: i64) -> Result<Option<RawRecord>, ()> {
+    batch.check_crc().map_err(drop)?;
+    find_record(batch, offset, RECORD_BYTES_MAX).map_err(drop)
 }
 
 #[cfg(test)]

@@ -164,7 +164,7 @@ impl World {
             let Some(settling) = settling else { return self.bring(app, &asked, plan) };
             let (partition, offset) = (settling.partition.clone(), settling.offset);
             self.dead.push(settling);
-            self.watch.settled(now, &partition, offset);
+            self.watch.settled(now, &partition, offset..=offset);
             self.drain();
         }
     }

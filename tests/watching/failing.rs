@@ -2,7 +2,8 @@
 //! is consumed.
 
 use crate::app::{App, Failing, dead_letters, orders, orders_more};
-use crate::support::{Member, Server};
+use crate::support::batch::{Around, batch};
+use crate::support::{Member, Rec, Server, wall_ms};
 
 const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, narrow_patience: 400ms, \
                      seek_back_limit: 2, order: {interval: 50ms}}";
@@ -25,6 +26,27 @@ fn a_record_that_kills_every_consumer_is_a_dead_letter_and_its_neighbours_are_co
         ("5".to_owned(), "crashed".to_owned())
     );
     assert_eq!(dead[0].header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@5");
+}
+
+#[test]
+fn a_batch_no_consumer_can_read_is_a_dead_letter_as_it_is_and_its_neighbours_are_consumed() {
+    let mut server = Server::with(RULES);
+    orders(&server, 4);
+    let rec = |n: i64| Rec::new(&n.to_string()).at(wall_ms());
+    let packed = Around { attributes: 1, ..Around::default() };
+    let bad = batch(&[rec(4), rec(5), rec(6)], packed);
+    let mut tool = server.client();
+    assert_eq!(tool.produce("orders", 0, bad.clone()).error_code, 0, "gzip, it says");
+    tool.put("orders", 0, &[rec(7), rec(8)]);
+    let mut app = App::new(&server, 4);
+    app.run(Failing::Crash, 9);
+    assert_eq!(app.done, [0, 1, 2, 3, 7, 8]);
+    let dead = dead_letters(&server);
+    assert_eq!(dead.len(), 1, "{dead:?}");
+    assert_eq!(dead[0].header("x-retry-disposition").unwrap(), "undecodable");
+    assert_eq!(dead[0].value.as_ref().unwrap()[16..], bad[16..], "all of it but its place");
+    server.restart();
+    assert_eq!(dead_letters(&server), dead);
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod turns;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 
 use crate::model::{MemberId, Now, TopicPartition};
 
@@ -127,13 +128,14 @@ impl Watch {
         self.keep_all(now);
     }
 
-    /// A record that was to be settled is: it lies durably in the dead letters or in the queue.
-    pub fn settled(&mut self, now: Now, partition: &TopicPartition, offset: i64) {
+    /// What was to be settled is: it lies durably in the dead letters or in the queue. More than
+    /// one offset: a batch of which no record can be read.
+    pub fn settled(&mut self, now: Now, partition: &TopicPartition, offsets: RangeInclusive<i64>) {
         let Some(window) = self.windows.get_mut(partition) else { return };
-        window.suspects.remove(&offset);
-        if window.committed.is_none_or(|committed| committed <= offset) {
-            window.skipped.insert(offset);
-        }
+        window.suspects.retain(|suspect, _| !offsets.contains(suspect));
+        let committed = window.committed;
+        let open = offsets.filter(|offset| committed.is_none_or(|committed| committed <= *offset));
+        window.skipped.extend(open);
         let holder = window.holder.as_ref().map(|holder| holder.member.clone());
         if let Some(member) = holder.and_then(|member| self.members.get_mut(&member)) {
             let of_it = |turn: &mut Turn| turn.partition == *partition;

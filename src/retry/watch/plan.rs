@@ -1,5 +1,7 @@
 //! What a member is given of each partition it asks for.
 
+use std::ops::RangeInclusive;
+
 use crate::model::{MonoMs, TopicPartition, WallMs};
 use crate::retry::watch::WindowRecord;
 use crate::retry::{Disposition, Evidence};
@@ -50,6 +52,19 @@ pub struct Settling {
     pub is_retried: bool,
     /// The window afterwards, for the same journal group.
     pub window: WindowRecord,
+}
+
+impl Settling {
+    /// It lies in a batch of which no record can be read: all of that is settled, as one.
+    pub fn undecodable(mut self, offsets: RangeInclusive<i64>) -> Self {
+        self.disposition = Disposition::Undecodable;
+        self.is_retried = false;
+        self.window.suspects.retain(|suspect| !offsets.contains(&suspect.offset));
+        self.window.skipped.extend(offsets);
+        self.window.skipped.sort_unstable();
+        self.window.skipped.dedup();
+        self
+    }
 }
 
 impl Plan {

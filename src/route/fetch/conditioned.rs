@@ -13,11 +13,11 @@ use crate::retry::watch::{Asked, Handed, Plan, Serve, Settling};
 use crate::route::conn::Conn;
 use crate::route::fetch::narrow::{self, Give};
 use crate::route::fetch::wanted::{Wanted, wait_ms};
-use crate::route::watching::{SETTLING_ROUNDS, Watched};
+use crate::route::watching::{Remains, SETTLING_ROUNDS, Watched};
 use crate::route::{AnswerError, Reply, Router};
 use crate::socket::Budget;
 use crate::upstream::{Found, Link, UpstreamError};
-use crate::wire::batch::{CutError, RawRecord};
+use crate::wire::batch::CutError;
 use crate::wire::{RequestHead, ResponseError};
 
 /// Of one answer, which is kept in memory.
@@ -50,7 +50,7 @@ trait Guard {
     fn asked(&self, asked: &[Asked]) -> Plan;
     fn handed(&self, handed: &[Handed]);
     /// Whether a record at its end is settled now, durably.
-    async fn settle(&self, settling: &Settling, record: RawRecord) -> bool;
+    async fn settle(&self, settling: &Settling, found: Remains) -> bool;
     fn unreadable(&self, partition: &TopicPartition, error: &CutError);
     /// Ends when another plan may come out.
     async fn replan(&self, until: Option<MonoMs>);
@@ -76,9 +76,9 @@ impl Guard for Member<'_> {
         }
     }
 
-    async fn settle(&self, settling: &Settling, record: RawRecord) -> bool {
+    async fn settle(&self, settling: &Settling, found: Remains) -> bool {
         match &self.by {
-            Some(by) => self.router.settle(by, settling, record).await,
+            Some(by) => self.router.settle(by, settling, found).await,
             None => false,
         }
     }
@@ -107,14 +107,12 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     /// A record, asked for in the client's name; `Err`: what the client is given instead for now.
-    async fn read(
-        &mut self,
-        settling: &Settling,
-    ) -> Result<Result<RawRecord, Give>, UpstreamError> {
+    async fn read(&mut self, settling: &Settling) -> Result<Result<Remains, Give>, UpstreamError> {
         let TopicPartition { topic, partition } = settling.partition.clone();
         let origin = Origin { topic, partition, offset: settling.offset };
         Ok(Err(match self.link.read_record(self.record_version, self.head, &origin).await? {
-            Found::Record(record) => return Ok(Ok(record)),
+            Found::Record(record) => return Ok(Ok(Remains::Record(record))),
+            Found::Unreadable(whole) => return Ok(Ok(Remains::Batch(whole))),
             // Nothing is lost: whatever is there goes to the client once more.
             Found::Gone => Give::Open,
             Found::Denied => Give::Refused(ResponseError::TopicAuthorizationFailed),

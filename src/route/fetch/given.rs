@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::messages::fetch_response::PartitionData;
 
+use crate::broker::topic::Topic;
 use crate::model::{MonoMs, TopicName, TopicPartition};
 use crate::retry::watch::{Asked, Handed, Plan, Serve, Settling};
 use crate::route::Router;
@@ -14,11 +15,13 @@ use crate::route::fetch::narrow::{Give, cut};
 use crate::route::fetch::plan::{Log, Planned, Source};
 use crate::route::fetch::{empty, from_log};
 use crate::route::place::Place;
-use crate::route::watching::{Reading, Watched};
-use crate::wire::batch::{Batch, CutError};
+use crate::route::watching::{Reading, Remains, Watched};
+use crate::wire::batch::{Batch, CutError, Whole, whole_at};
 
 /// A compressed batch unpacks to at most this.
 pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
+/// Read to see a batch that cannot be read and where the next one begins.
+const WHOLE_BYTES: usize = 1 << 20;
 /// Nothing is held: a Fetch of nobody who is watched.
 const OPEN: Plan = Plan { serve: Vec::new(), until: None };
 
@@ -67,8 +70,11 @@ impl<'a> Member<'a> {
         let Some(Place::Local(topic)) = self.router.place(topic) else { return Reading::Gone };
         let Some(log) = topic.partition(*partition) else { return Reading::Gone };
         match self.router.broker.record_at(log, settling.offset) {
-            Ok(Some(record)) => Reading::Record(record),
+            Ok(Some(record)) => Reading::Found(Remains::Record(record)),
             Ok(None) if settling.offset < self.router.broker.bounds(log).start => Reading::Gone,
+            Ok(None) if let Some(whole) = self.whole(&topic, *partition, settling.offset) => {
+                Reading::Found(Remains::Batch(Box::new(whole)))
+            }
             Ok(None) => {
                 let why = format_args!("no record can be read at offset {}", settling.offset);
                 self.router.unreadable(by, &settling.partition, &why);
@@ -79,6 +85,13 @@ impl<'a> Member<'a> {
                 Reading::Unread
             }
         }
+    }
+
+    /// The batch at that offset, if no record of it can be read.
+    fn whole(&self, topic: &Topic, index: i32, offset: i64) -> Option<Whole> {
+        let log = topic.partition(index)?;
+        let read = self.router.broker.read(log, offset, WHOLE_BYTES).ok()?;
+        whole_at(&read.records, offset, read.bounds.visible_end, UNPACKED_BYTES_MAX)
     }
 
     /// Reads a partition and gives what `serve` allows; `first`: of this answer, so at least one

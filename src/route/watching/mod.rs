@@ -22,7 +22,7 @@ use crate::retry::{Policies, Policy};
 use crate::route::Router;
 
 pub(super) use seen::Step;
-pub(super) use settled::{Reading, SETTLING_ROUNDS};
+pub(super) use settled::{Reading, Remains, SETTLING_ROUNDS};
 pub use whose::Whose;
 
 /// How long nobody asks before a group is forgotten.

@@ -2,23 +2,32 @@
 //! anything behind it is given.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
 use crate::model::TopicPartition;
 use crate::retry::watch::{Asked, Plan, Serve, Settling};
 use crate::route::Router;
 use crate::route::watching::Watched;
-use crate::wire::batch::RawRecord;
+use crate::wire::batch::{RawRecord, Whole};
 
 /// How soon a record that could not be settled is tried again.
 const AGAIN_MS: u64 = 1_000;
 /// Rounds of settling in one Fetch; a plan may bring the next record to its end.
 pub(in crate::route) const SETTLING_ROUNDS: usize = 16;
 
+/// What is kept of a record that is settled.
+pub(in crate::route) enum Remains {
+    /// It.
+    Record(RawRecord),
+    /// The batch it lies in, of which no record can be read.
+    Batch(Box<Whole>),
+}
+
 /// A record that is to be settled, as far as it can be read.
 pub(in crate::route) enum Reading {
-    /// It is this one.
-    Record(RawRecord),
+    /// It is there.
+    Found(Remains),
     /// There is none any more: retention, or the log cleaner, has taken it.
     Gone,
     /// Not now.
@@ -39,7 +48,7 @@ impl Router {
             let mut is_settled = false;
             for settling in plan.settlings() {
                 is_settled |= match read(&settling) {
-                    Reading::Record(record) => self.settle(by, &settling, record).await,
+                    Reading::Found(remains) => self.settle(by, &settling, remains).await,
                     Reading::Gone => self.is_no_more(by, &settling),
                     Reading::Unread => false,
                 };
@@ -60,8 +69,38 @@ impl Router {
     }
 
     /// Settles a record that the last plan says is at its end, durably; whether there may be
-    /// another plan now.
-    pub async fn settle(&self, by: &Watched, settling: &Settling, record: RawRecord) -> bool {
+    /// another plan now. A batch that cannot be read is settled as it is, and all of it.
+    pub(in crate::route) async fn settle(
+        &self,
+        by: &Watched,
+        settling: &Settling,
+        remains: Remains,
+    ) -> bool {
+        match remains {
+            Remains::Record(record) => {
+                let offsets = settling.offset..=settling.offset;
+                self.settle_all(by, settling, record, offsets).await
+            }
+            Remains::Batch(whole) => {
+                let (group, partition, offsets) =
+                    (&by.group, &settling.partition, whole.offsets.clone());
+                tracing::error!(
+                    %group, %partition, first = offsets.start(), last = offsets.end(),
+                    "a batch that cannot be read has failed for the last time"
+                );
+                let settling = settling.clone().undecodable(offsets.clone());
+                self.settle_all(by, &settling, whole.into_record(), offsets).await
+            }
+        }
+    }
+
+    async fn settle_all(
+        &self,
+        by: &Watched,
+        settling: &Settling,
+        record: RawRecord,
+        offsets: RangeInclusive<i64>,
+    ) -> bool {
         let _alone = by.watch.settles.lock().await;
         if by.watch.lock().settled != by.settled_at.load(Ordering::Relaxed) {
             // Another Fetch was told the same.
@@ -79,7 +118,7 @@ impl Router {
             }
             state.settled = state.settled.wrapping_add(1);
             by.settled_at.store(state.settled, Ordering::Relaxed);
-            state.watch.settled(now, &partition, offset);
+            state.watch.settled(now, &partition, offsets);
         });
         true
     }
@@ -88,7 +127,9 @@ impl Router {
     fn is_no_more(&self, by: &Watched, settling: &Settling) -> bool {
         let (group, partition, offset) = (&by.group, &settling.partition, settling.offset);
         tracing::warn!(%group, %partition, offset, "a failed record is in the log no more");
-        self.tell(group, &by.watch, |state, now| state.watch.settled(now, partition, offset));
+        self.tell(group, &by.watch, |state, now| {
+            state.watch.settled(now, partition, offset..=offset);
+        });
         true
     }
 

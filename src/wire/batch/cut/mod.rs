@@ -8,15 +8,19 @@
 mod rewrite;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use self::rewrite::{Rest, keep, only};
+use self::rewrite::{Found, Rest, keep, only};
+use self::whole::{Settled, nothing_of, settled};
 use super::header::BatchHeader;
 use super::produce::Batch;
 use super::records::RecordError;
+
+pub use self::whole::{Whole, whole_at};
 
 /// What a client is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +110,8 @@ impl CutError {
 /// stays as an empty one. A torn last batch is kept out.
 ///
 /// What is unpacked and kept is at most `bytes_max` bytes in all. A batch that would be too much
-/// or cannot be cut ends the result before it; only as the first one it is an error.
+/// or cannot be cut ends the result before it; only as the first one it is an error. One that
+/// cannot be read and of which every offset is left out stays as an empty one.
 pub fn without(records: &Bytes, offsets: &[i64], bytes_max: usize) -> Result<Cut, CutError> {
     without_from(records, i64::MIN, offsets, bytes_max)
 }
@@ -127,8 +132,16 @@ pub fn without_from(
         let next = rest.next_batch().and_then(|batch| {
             let Some(batch) = batch else { return Ok(None) };
             let holds = has_data(&batch.header) && within(offsets, &batch.header);
-            let cut = if holds { keep(&batch, from, offsets, left)? } else { None };
-            Ok(Some((batch, cut)))
+            if !holds {
+                return Ok(Some((batch, None)));
+            }
+            match (keep(&batch, from, offsets, left), settled(&batch, i64::MIN, offsets)) {
+                (Err(_), Settled::All) => {
+                    let nothing = nothing_of(&batch);
+                    Ok(Some((batch, Some(nothing))))
+                }
+                (cut, _) => Ok(Some((batch, cut?))),
+            }
         });
         match next {
             Ok(Some((batch, cut))) => {
@@ -154,8 +167,9 @@ pub fn without_from(
 /// end transactions for a client that reads committed records. Without such a record: as
 /// [`without_from`].
 ///
-/// One batch at a time is unpacked, to at most `bytes_max` bytes. One that cannot be read ends
-/// the search; it is an error where nothing lies before it.
+/// One batch at a time is unpacked, to at most `bytes_max` bytes. One that cannot be read is one
+/// record: it is given whole, unless all of it is to be left out. Where some of it is, it ends the
+/// search; it is an error where nothing lies before it.
 pub fn alone(
     records: &Bytes,
     from: i64,
@@ -170,7 +184,7 @@ pub fn alone(
         let next = rest.next_batch().and_then(|batch| {
             let Some(batch) = batch else { return Ok(None) };
             let asked = has_data(&batch.header) && batch.header.last_offset() >= from;
-            let found = if asked { only(&batch, from, without, bytes_max)? } else { None };
+            let found = if asked { first_of(&batch, from, without, bytes_max)? } else { None };
             Ok(Some((batch, found)))
         });
         let (batch, found) = match next {
@@ -183,8 +197,7 @@ pub fn alone(
                 None => pieces.pass(&batch),
                 Some(bytes) => pieces.replace(&batch, bytes),
             }
-            let first = Some(found.offset);
-            let end = found.offset.saturating_add(1);
+            let (first, end) = (Some(found.offset), found.end);
             return Ok(Cut { records: pieces.joined(), first, end });
         }
         at += batch.bytes.len();
@@ -201,6 +214,24 @@ pub fn alone(
 
 fn has_data(header: &BatchHeader) -> bool {
     !header.is_control() && header.count != 0
+}
+
+/// The first record that is wanted; the whole batch, where it cannot be read.
+fn first_of(
+    batch: &Batch,
+    from: i64,
+    without: &[i64],
+    bytes_max: usize,
+) -> Result<Option<Found>, CutError> {
+    only(batch, from, without, bytes_max).or_else(|error| match settled(batch, from, without) {
+        Settled::Nothing => Ok(Some(Found {
+            offset: from.max(batch.header.base_offset),
+            end: batch.header.last_offset().saturating_add(1),
+            batch: None,
+        })),
+        Settled::All => Ok(None),
+        Settled::Some => Err(error),
+    })
 }
 
 /// Whether one of these offsets, which ascend, lies in the batch.

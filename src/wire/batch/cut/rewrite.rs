@@ -25,6 +25,8 @@ pub(super) struct Kept {
 /// A record, and the batch that holds nothing else.
 pub(super) struct Found {
     pub(super) offset: i64,
+    /// Where a client goes on behind it.
+    pub(super) end: i64,
     /// `None`: the batch is that one already.
     pub(super) batch: Option<Bytes>,
 }
@@ -100,7 +102,8 @@ pub(super) fn only(
                 anew.put(&record);
                 anew.end(record.delta)
             });
-            found = Some(Found { offset: record.offset, batch: bytes });
+            let end = record.offset.saturating_add(1);
+            found = Some(Found { offset: record.offset, end, batch: bytes });
         }
         !wanted
     })?;

@@ -1,6 +1,8 @@
 //! One record, and nothing else of its batch.
 
 use super::*;
+use crate::wire::batch::empty_batch;
+use crate::wire::batch::tests::patched;
 
 #[test]
 fn one_record_stands_alone_and_its_batch_ends_at_it_in_every_codec() {
@@ -88,17 +90,49 @@ fn without_such_a_record_the_settled_ones_are_cut() {
 }
 
 #[test]
-fn a_batch_that_cannot_be_read_ends_the_search_before_it() {
-    let good = Made::of(0, 4, &[0, 2, 4]).bytes();
-    let mut bad = Made::of(5, 9, &[5, 9]).bytes().to_vec();
+fn a_batch_that_cannot_be_read_is_one_record() {
+    let good = |base| Made::of(base, base + 4, &[base, base + 2, base + 4]).bytes();
+    let mut bad = good(5).to_vec();
     *bad.last_mut().unwrap() ^= 1;
-    let all = joined(&[good.clone(), bad.into()]);
-    let corrupt = CutError::Corrupt { base_offset: 5, damage: Damage::Crc };
+    let bad = Bytes::from(bad);
+    let all = joined(&[good(0), bad.clone(), good(10)]);
     assert_eq!(alone(&all, 4, &[], MAX).unwrap().first, Some(4));
-    let before = alone(&all, 1, &[2, 4], MAX).unwrap();
-    assert_eq!((before.first, before.end), (None, 5));
-    assert_eq!(before.records, without_from(&good, 1, &[2, 4], MAX).unwrap().records);
-    assert_eq!(alone(&all, 5, &[], MAX), Err(corrupt), "nothing asked for lies before it");
+    let whole = |first| Ok(Cut { records: bad.clone(), first: Some(first), end: 10 });
+    assert_eq!(alone(&all, 1, &[2, 4], MAX), whole(5), "what lies before is settled");
+    assert_eq!(alone(&all, 7, &[], MAX), whole(7), "as it came, damage included");
+    let settled = [5, 6, 7, 8, 9];
+    let behind = alone(&all, 7, &settled, MAX).unwrap();
+    assert_eq!((behind.first, behind.end), (Some(10), 11));
+    let corrupt = CutError::Corrupt { base_offset: 5, damage: Damage::Crc };
+    for some in [&settled[..4], &settled[1..], &[7]] {
+        assert_eq!(alone(&all, 5, some, MAX), Err(corrupt), "{some:?}: the others would be lost");
+        assert_eq!(without(&all.slice(good(0).len()..), some, MAX), Err(corrupt), "{some:?}");
+    }
+    assert_eq!(alone(&all, 6, &settled[1..], MAX).unwrap().first, Some(10), "below is passed");
+    let empty = joined(&[good(0), empty_batch(5, 4), good(10)]);
+    assert_eq!(without(&all, &settled, MAX).unwrap().records, empty);
+}
+
+#[test]
+fn a_batch_is_taken_as_one_record_only_where_its_end_is_known() {
+    let good = Made::of(5, 9, &[5, 7, 9]).bytes();
+    let mut bad = good.to_vec();
+    *bad.last_mut().unwrap() ^= 1;
+    let (bad, next) = (Bytes::from(bad), Made::of(10, 10, &[10]).bytes());
+    let found = |records: &[Bytes], offset, end| whole_at(&joined(records), offset, end, MAX);
+    assert_eq!(found(&[good.clone(), next.clone()], 7, 11), None, "it can be read");
+    let behind = found(&[Made::of(0, 4, &[4]).bytes(), bad.clone(), next.clone()], 7, 11);
+    assert_eq!(behind.map(|whole| (whole.bytes, whole.offsets)), Some((bad.clone(), 5..=9)));
+    assert!(found(std::slice::from_ref(&bad), 7, 10).is_some(), "the log ends behind it");
+    assert_eq!(found(std::slice::from_ref(&bad), 7, 11), None, "its header may be what is damaged");
+    assert_eq!(found(&[bad.clone(), Made::of(12, 12, &[12]).bytes()], 7, 13), None);
+    assert_eq!(found(&[bad], 12, 13), None, "it is another one's");
+    let unknown = [patched(&good, 21, &[0, 7])];
+    assert!(found(&unknown, 9, 11).is_some(), "its checksum is right");
+    let record = found(&unknown, 9, 11).unwrap().into_record();
+    assert_eq!((record.key, record.value), (None, Some(unknown[0].clone())));
+    let long = Made::of(5, 5 + 10_000, &[5]).bytes();
+    assert_eq!(found(&[patched(&long, 21, &[0, 7])], 5, 99_999), None, "too many to remember");
 }
 
 #[test]
@@ -107,6 +141,7 @@ fn only_one_batch_at_a_time_is_unpacked() {
     let all = joined(&[batch(10), batch(20), batch(30)]);
     let settled = [10, 11, 20, 21];
     assert_eq!(alone(&all, 10, &settled, 80).unwrap().first, Some(30));
+    assert_eq!(alone(&all, 10, &settled, 20).unwrap().first, Some(30));
     let error = CutError::TooLarge { base_offset: 10, max: 20 };
-    assert_eq!(alone(&all, 10, &settled, 20), Err(error));
+    assert_eq!(alone(&all, 10, &[10], 20), Err(error));
 }

@@ -1,0 +1,91 @@
+//! A batch that cannot be read is one record: given whole, or not at all.
+
+use std::ops::RangeInclusive;
+
+use bytes::Bytes;
+
+use super::has_data;
+use super::rewrite::{Kept, Rest, only};
+use crate::wire::batch::build::empty_batch;
+use crate::wire::batch::header::TimestampType;
+use crate::wire::batch::headers::Headers;
+use crate::wire::batch::produce::Batch;
+use crate::wire::batch::raw::RawRecord;
+
+/// Offsets of one such batch at most, when it is to be settled: each is remembered.
+const OFFSETS_MAX: i64 = 10_000;
+
+/// A batch of which no record can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// All of it.
+    pub bytes: Bytes,
+    /// From its first to its last.
+    pub offsets: RangeInclusive<i64>,
+    /// The time in its header, or 0.
+    timestamp_ms: i64,
+}
+
+impl Whole {
+    /// As a record: no key, its bytes as they are for value.
+    pub fn into_record(self) -> RawRecord {
+        RawRecord {
+            timestamp_ms: self.timestamp_ms,
+            timestamp_type: TimestampType::CreateTime,
+            key: None,
+            value: Some(self.bytes),
+            headers: Headers::default(),
+        }
+    }
+}
+
+/// How much of a batch that cannot be read is settled, of what a client asks for from `from` on.
+pub(super) enum Settled {
+    Nothing,
+    /// Were it not given, its other records would be lost.
+    Some,
+    All,
+}
+
+pub(super) fn settled(batch: &Batch, from: i64, offsets: &[i64]) -> Settled {
+    let (first, last) = (from.max(batch.header.base_offset), batch.header.last_offset());
+    let low = offsets.partition_point(|offset| *offset < first);
+    let high = offsets.partition_point(|offset| *offset <= last);
+    match i64::try_from(high.saturating_sub(low)) {
+        Ok(0) => Settled::Nothing,
+        Ok(count) if count > last.saturating_sub(first) => Settled::All,
+        _ => Settled::Some,
+    }
+}
+
+/// What stays of it when all of it is settled.
+pub(super) fn nothing_of(batch: &Batch) -> Kept {
+    let header = &batch.header;
+    Kept { batch: empty_batch(header.base_offset, header.last_offset_delta), unpacked_bytes: 0 }
+}
+
+/// The batch at `offset`, if that is one of which no record can be read and it is known where it
+/// ends: by a checksum that is right, the batch behind it, or the end of the log. `None`: anything
+/// else.
+pub fn whole_at(records: &Bytes, offset: i64, log_end: i64, bytes_max: usize) -> Option<Whole> {
+    let mut rest = Rest(records.clone());
+    loop {
+        let batch = rest.next_batch().ok()??;
+        let (base, last) = (batch.header.base_offset, batch.header.last_offset());
+        if last < offset {
+            continue;
+        }
+        let is_there = has_data(&batch.header) && base <= offset && last - base < OFFSETS_MAX;
+        let is_unreadable = only(&batch, base, &[], bytes_max).is_err();
+        let mut ends_there = || {
+            let next = rest.next_batch().ok().flatten();
+            let next = next.map_or(log_end, |next| next.header.base_offset);
+            batch.check_crc().is_ok() || next == last.saturating_add(1)
+        };
+        return (is_there && is_unreadable && ends_there()).then(|| Whole {
+            offsets: base..=last,
+            timestamp_ms: batch.header.max_timestamp_ms.max(0),
+            bytes: batch.bytes,
+        });
+    }
+}
