@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::client::{Client, Record};
 use crate::order::{hex, tag_of};
 use crate::program::Program;
@@ -129,9 +127,7 @@ impl App {
     /// The poison alone is a dead letter, and is given to nobody any more.
     fn judge(&self, disposition: &str) {
         let group = &self.stage.scene.group;
-        let letters = self.stage.sidecar.get(&format!("/api/v1/dead-letters?group={group}"));
-        let body = letters.split_once("\r\n\r\n").unwrap().1;
-        let letters: Value = serde_json::from_str(body).unwrap();
+        let letters = self.stage.sidecar.json(&format!("/api/v1/dead-letters?group={group}"));
         let items = letters["items"].as_array().unwrap();
         assert_eq!(items.len(), 1, "{letters}");
         assert_eq!(items[0]["disposition"], disposition, "{letters}");
