@@ -6,7 +6,7 @@ use reprise::wire::ResponseError;
 use reprise::wire::batch::{Batch, records};
 
 use crate::app::orders;
-use crate::support::client::{Client, s};
+use crate::support::client::{Client, fetch_request, s};
 use crate::support::{Consumer, Member, Server, rebalance, until};
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
@@ -14,7 +14,8 @@ const RECORDS: usize = 4;
 
 fn shop() -> Server {
     let server = Server::with(
-        "membership: {consumer_session_timeout: 500ms, consumer_heartbeat_interval: 100ms}",
+        "membership: {consumer_session_timeout: 500ms, consumer_heartbeat_interval: 100ms}\n\
+         retry: {narrow_patience: 100ms}",
     );
     orders(&server, 4);
     server
@@ -81,6 +82,26 @@ fn but_not_one_that_leaves_with_everything_committed() {
         assert_eq!(member.commit("orders", 0, 4), 0);
         assert_eq!(member.leave(), 0);
     }
+}
+
+#[test]
+fn and_nothing_is_given_to_a_process_that_has_died() {
+    let server = shop();
+    for _ in 0..3 {
+        let mut member = member(&server);
+        member.join(ORDERS);
+        assert_eq!(given(&mut member.client), RECORDS);
+        assert_eq!(member.leave(), 0);
+    }
+    let mut dies = member(&server);
+    dies.join(ORDERS);
+    assert_eq!(given(&mut dies.client), 1);
+    // The next one is asked for already, and would follow in a moment.
+    let _asked = dies.client.leader("orders").send(12, &fetch_request("orders", 0, 1, 5_000));
+    drop(dies);
+    let window = || server.json("/api/v1/explain?group=shop")["partitions"][0].clone();
+    until("its session is over", || window()["member"].is_null());
+    assert_eq!(window()["handed_out"], 1, "what it died of is the last it was given");
 }
 
 #[test]

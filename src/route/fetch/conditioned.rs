@@ -42,7 +42,7 @@ pub(in crate::route) async fn relayed(
         let by = router.watched(conn, &wanted.topics(), wait_ms(&request));
         let asking = Asking { link, head: &head, record_version: conn.fetch_version() };
         let room = (router.clock, &router.budget);
-        Polling::new(Member { router, by }, asking, request, wanted, room).answer().await
+        Polling::new(Member { router, conn, by }, asking, request, wanted, room).answer().await
     };
     router.helped(&head, answer).await
 }
@@ -61,6 +61,7 @@ trait Guard {
 /// The member whose Fetch it is; `None`: it is nobody's any more.
 struct Member<'a> {
     router: &'a Router,
+    conn: &'a Conn,
     by: Option<Watched>,
 }
 
@@ -73,7 +74,7 @@ impl Guard for Member<'_> {
     }
 
     fn handed(&self, handed: &[Handed]) {
-        if let Some(by) = &self.by {
+        if let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) {
             self.router.handed(by, handed);
         }
     }

@@ -25,6 +25,7 @@ const OPEN: Plan = Plan { serve: Vec::new(), until: None };
 /// Who asks, if its group is watched.
 pub(super) struct Member<'a> {
     router: &'a Router,
+    conn: &'a Conn,
     by: Option<Watched>,
 }
 
@@ -40,7 +41,7 @@ pub(super) struct Given {
 impl<'a> Member<'a> {
     pub(super) fn of(
         router: &'a Router,
-        conn: &Conn,
+        conn: &'a Conn,
         planned: &[Planned],
         max_wait_ms: u64,
     ) -> Self {
@@ -50,7 +51,7 @@ impl<'a> Member<'a> {
                 topics.push(log.topic.name.clone());
             }
         }
-        Self { router, by: router.watched(conn, &topics, max_wait_ms) }
+        Self { router, conn, by: router.watched(conn, &topics, max_wait_ms) }
     }
 
     /// The plan for all real partitions asked for, in their order; empty: as everyone.
@@ -125,9 +126,9 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// These records leave.
+    /// These records leave, if there is still somebody to take them.
     pub(super) fn handed(&self, handed: &[Handed]) {
-        if let Some(by) = &self.by {
+        if let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) {
             self.router.handed(by, handed);
         }
     }
