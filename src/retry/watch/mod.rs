@@ -160,6 +160,7 @@ impl Watch {
                 self.on_commit_refused(now, &member, &partition);
             }
             Seen::Lost { member } => self.on_member_gone(now, &member),
+            Seen::GaveUp { member } => self.on_gave_up(now, &member),
             Seen::TopicGone { topic } => {
                 let gone = |partition: &TopicPartition| partition.topic == topic;
                 for partition in self.windows.keys().filter(|known| gone(known)) {

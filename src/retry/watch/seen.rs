@@ -73,6 +73,11 @@ pub enum Seen {
         /// Who.
         member: MemberId,
     },
+    /// E7: the member has joined anew though nobody asked it to: it has given up what it held.
+    GaveUp {
+        /// Who.
+        member: MemberId,
+    },
     /// Another topic by the same name: nothing that is known of it holds.
     TopicGone {
         /// Its name.
