@@ -98,6 +98,7 @@ impl Watch {
     pub fn asked(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
         let is_gone = self.gone.has(&by.member);
         if !is_gone {
+            self.on_left_out(by, asked);
             for ask in asked {
                 self.on_asked(now, by, ask);
             }

@@ -86,10 +86,10 @@ impl<'a> Member<'a> {
     /// whole batch whatever the limits.
     pub(super) fn give(&self, log: &Log, serve: &Serve, bytes_max: usize, first: bool) -> Given {
         let is_alone = matches!(serve, Serve::Alone { .. });
-        if matches!(serve, Serve::Nothing | Serve::Settle(_)) {
+        if matches!(serve, Serve::Nothing | Serve::Again | Serve::Settle(_)) {
             let bounds = log.topic.partition(log.index).map(|of| self.router.broker.bounds(of));
             let data = bounds.map_or_else(|| empty(-1, -1), |of| empty(of.start, of.visible_end));
-            return Given { data, handed: None, at_once: false };
+            return Given { data, handed: None, at_once: *serve == Serve::Again };
         }
         let read_max = if first || is_alone { bytes_max.max(1) } else { bytes_max };
         let mut data = from_log(self.router, log, read_max);
