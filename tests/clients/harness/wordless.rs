@@ -19,7 +19,19 @@ const POISON: &str = "late-10";
 
 /// The loop throws, and its process ends without a commit: a supervisor starts the next one.
 pub(crate) fn a_record_that_ends_its_process_is_found_and_left_out(program: Program) {
-    let mut app = App::new(program, "exits");
+    let given = ends_its_process(Stage::new(program, "exits"));
+    assert!(given >= 4, "given {given} times");
+}
+
+/// The loop catches, and seeks back to whatever it has not handled.
+pub(crate) fn a_record_its_client_seeks_back_to_is_found_and_left_out(program: Program) {
+    let given = is_sought_back_to(Stage::new(program, "seeks-back"));
+    assert!(given >= 4, "given {given} times");
+}
+
+/// How often the record was given until it was `crashed`.
+pub(crate) fn ends_its_process(stage: Stage) -> usize {
+    let mut app = App::new(stage);
     let mut ends = 0;
     until(PATIENCE, "all the others are done", || {
         let mut client = app.start(&format!("a{ends}"));
@@ -35,13 +47,13 @@ pub(crate) fn a_record_that_ends_its_process_is_found_and_left_out(program: Prog
         client.close();
         app.is_done()
     });
-    assert!(app.given[POISON] >= 4, "given {} times", app.given[POISON]);
     app.judge("crashed");
+    app.given[POISON]
 }
 
-/// The loop catches, and seeks back to whatever it has not handled.
-pub(crate) fn a_record_its_client_seeks_back_to_is_found_and_left_out(program: Program) {
-    let mut app = App::new(program, "seeks-back");
+/// How often the record was given until it was `seek_back`.
+pub(crate) fn is_sought_back_to(stage: Stage) -> usize {
+    let mut app = App::new(stage);
     let mut client = app.start("a");
     until(PATIENCE, "all the others are done", || {
         let polled = client.poll(Duration::from_millis(200));
@@ -61,8 +73,8 @@ pub(crate) fn a_record_its_client_seeks_back_to_is_found_and_left_out(program: P
         app.is_done()
     });
     client.close();
-    assert!(app.given[POISON] >= 4, "given {} times", app.given[POISON]);
     app.judge("seek_back");
+    app.given[POISON]
 }
 
 /// One application, whatever process it runs in.
@@ -75,8 +87,7 @@ struct App {
 
 impl App {
     /// Orders in every partition are handled and committed; then come those with the poison.
-    fn new(program: Program, name: &str) -> Self {
-        let stage = Stage::new(program, name);
+    fn new(stage: Stage) -> Self {
         let mut app = Self { stage, done: BTreeSet::new(), given: BTreeMap::new() };
         let mut client = app.start("first");
         app.produce(&mut client, "early");

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::Case;
 use super::trial::Trial;
-use crate::program;
+use crate::program::{self, Program};
 use crate::wait::until;
 
 const STOP_MAX: Duration = Duration::from_secs(30);
@@ -27,6 +27,8 @@ pub(super) struct App {
     pub(super) name: &'static str,
     /// What people call it.
     pub(super) title: &'static str,
+    /// The harness itself is the application, with a client that does what it is told.
+    pub(super) program: Option<Program>,
     build: fn(&App) -> Built,
     built: OnceLock<Built>,
 }
@@ -45,7 +47,16 @@ impl App {
         title: &'static str,
         build: fn(&Self) -> Built,
     ) -> Self {
-        Self { name, title, build, built: OnceLock::new() }
+        Self { name, title, program: None, build, built: OnceLock::new() }
+    }
+
+    /// Played by the harness.
+    pub(super) const fn played(
+        program: Program,
+        (name, title): (&'static str, &'static str),
+        version: fn(&Self) -> Built,
+    ) -> Self {
+        Self { name, title, program: Some(program), build: version, built: OnceLock::new() }
     }
 
     /// Built on first use.
@@ -69,12 +80,12 @@ pub(super) fn java(app: &App) -> Built {
 pub(super) fn java_by(app: &App, library: &str) -> Built {
     let out = program::maven(&format!("apps/{}", app.name));
     let jars = std::fs::read_dir(out.join("lib")).unwrap();
-    let names = jars.map(|jar| jar.unwrap().file_name().to_string_lossy().into_owned());
+    let mut names = jars.map(|jar| jar.unwrap().file_name().to_string_lossy().into_owned());
     let version = |name: String| {
         let version = name.strip_prefix(library)?.strip_prefix('-')?.strip_suffix(".jar")?;
         version.starts_with(|first: char| first.is_ascii_digit()).then(|| version.to_owned())
     };
-    let version = names.filter_map(version).next();
+    let version = names.find_map(version);
     let command = program::java(&out, "Application");
     let words = [command.get_program()].into_iter().chain(command.get_args());
     Built {
@@ -141,7 +152,9 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
-            .unwrap_or_else(|error| panic!("{:?} cannot be started: {error}", self.command[0]));
+            .unwrap_or_else(|error| {
+                panic!("{} cannot be started: {error}", self.command[0].display())
+            });
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let says = self.says.clone();
         std::thread::spawn(move || {

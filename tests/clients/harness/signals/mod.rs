@@ -29,11 +29,15 @@ macro_rules! cases {
     };
 }
 
+mod clients;
+mod kafka_clients;
+mod parallel_consumer;
 mod spring_kafka;
 
 /// In the order of the table.
 fn cases() -> Vec<Case> {
-    [spring_kafka::cases()].concat()
+    [kafka_clients::cases(), clients::cases(), spring_kafka::cases(), parallel_consumer::cases()]
+        .concat()
 }
 
 /// One application that cannot handle one record, and fails in one way.
@@ -59,8 +63,8 @@ struct Case {
 enum Ends {
     /// In the dead letters, with this disposition.
     DeadLetter(&'static str),
-    /// The client gives up by itself and commits past it.
-    PassedOver,
+    /// The client commits past it by itself, and perhaps past others that it has not handled.
+    PassedOver { others_too: bool },
     /// The client keeps it, and tries it again and again by itself.
     Kept,
 }
@@ -82,9 +86,30 @@ impl Tries {
     }
 }
 
-/// The application works for a while, is restarted, and then finds the record among others.
+/// What was seen of one application.
+#[derive(Debug, Default)]
+struct Seen {
+    /// How often it failed.
+    tries: usize,
+    /// Dispositions of dead letters: of the record, since nothing else may be one.
+    letters: Vec<String>,
+    /// The record was suspected at some time.
+    is_suspected: bool,
+    /// Why going back was not judged in its partition, at some time.
+    unjudged: Option<String>,
+}
+
 fn play(case: &Case) {
     Row::forget(case);
+    let seen = match case.app.program {
+        Some(program) => clients::seen(program, case.way),
+        None => seen(case),
+    };
+    Row::of(case, &seen).write(case);
+}
+
+/// The application works for a while, is restarted, and then finds the record among others.
+fn seen(case: &Case) -> Seen {
     let mut trial = Trial::new(case);
     let mut process = Process::new(case, &trial);
     trial.produce("early", None);
@@ -94,5 +119,7 @@ fn play(case: &Case) {
     process.start_again();
     trial.until(&mut process, "the others are done", |trial| trial.has_ended(case));
     process.stop();
-    Row::of(case, &trial).write(case);
+    let left = trial.sidecar.retries();
+    assert!(left.is_empty(), "{left:?}");
+    trial.seen
 }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::trial::Trial;
-use super::{Case, Ends, Tries};
+use super::{Case, Ends, Seen, Tries};
 
 /// As it is written down until all are there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,16 +18,14 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Judges a trial that is over.
-    pub(super) fn of(case: &Case, trial: &Trial) -> Self {
-        let tries = trial.tries;
-        assert!(case.tries.has(tries), "tried {tries} times: {trial:?}");
-        let left = trial.sidecar.retries();
-        assert!(left.is_empty(), "{left:?}");
-        let letters: Vec<&str> = trial.letters.iter().map(String::as_str).collect();
+    /// Judges what was seen.
+    pub(super) fn of(case: &Case, seen: &Seen) -> Self {
+        let tries = seen.tries;
+        assert!(case.tries.has(tries), "{seen:?}");
+        let letters: Vec<&str> = seen.letters.iter().map(String::as_str).collect();
         match case.ends {
             Ends::DeadLetter(disposition) => assert_eq!(letters, [disposition]),
-            Ends::PassedOver | Ends::Kept => assert!(letters.is_empty(), "{letters:?}"),
+            Ends::PassedOver { .. } | Ends::Kept => assert!(letters.is_empty(), "{letters:?}"),
         }
         let tries = match case.tries {
             Tries::Exactly(1) => "1 delivery".to_owned(),
@@ -39,10 +36,15 @@ impl Row {
             client: format!("{} {}", case.app.title, case.app.built().version),
             fails: case.fails.to_owned(),
             wire: case.wire.to_owned(),
-            seen: seen(trial),
+            seen: words(seen),
             ends: match case.ends {
                 Ends::DeadLetter(word) => format!("`dlq.<group>`, `{word}`, after {tries}"),
-                Ends::PassedOver => format!("the client goes past it after {tries}"),
+                Ends::PassedOver { others_too: false } => {
+                    format!("the client goes past it after {tries}")
+                }
+                Ends::PassedOver { others_too: true } => {
+                    format!("the client goes past it, and past what came with it, after {tries}")
+                }
                 Ends::Kept => format!("nowhere: the client goes on trying, {tries}"),
             },
         }
@@ -72,16 +74,16 @@ impl Row {
     }
 }
 
-fn seen(trial: &Trial) -> String {
-    let word = trial.letters.first().map(String::as_str);
+fn words(seen: &Seen) -> String {
+    let word = seen.letters.first().map(String::as_str);
     let known = match word {
         Some("seek_back") => "it goes back to the record",
         Some("crashed") => "its consumer is lost with the record",
         Some("commit_failed") => "its commit is refused",
         Some(word) => word,
-        None => match &trial.unjudged {
+        None => match &seen.unjudged {
             Some(why) => return format!("nothing that is judged: {why}"),
-            None if trial.is_suspected => "it goes back, and nothing proves why",
+            None if seen.is_suspected => "it goes back, and nothing proves why",
             None => "nothing",
         },
     };

@@ -2,8 +2,7 @@
 //! application says, and what the sidecar has seen.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,10 +13,11 @@ use reprise::clock::Clock;
 use serde_json::Value;
 
 use super::app::{Line, Process};
-use super::{Case, Ends};
+use super::{Case, Ends, Seen};
 use crate::cluster::Admin;
 use crate::scene::Scene;
 use crate::sidecar::{CONSUMER_SESSION, Sidecar};
+use crate::stage::empty_dir;
 
 /// Longer than anything here may take.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -29,7 +29,7 @@ const ORDERS: usize = 3;
 const POISONED: usize = 1;
 
 /// Partition and offset.
-pub(super) type Place = (i32, i64);
+type Place = (i32, i64);
 
 /// One application's world.
 pub(super) struct Trial {
@@ -42,16 +42,10 @@ pub(super) struct Trial {
     /// The one that cannot be handled.
     poison: Option<(String, Place)>,
     done: BTreeSet<String>,
-    /// How often the application failed.
-    pub(super) tries: usize,
     /// Offsets committed, as last seen.
     committed: BTreeMap<i32, i64>,
-    /// The record was suspected at some time.
-    pub(super) is_suspected: bool,
-    /// Why going back was not judged in its partition, at some time.
-    pub(super) unjudged: Option<String>,
-    /// Dispositions of dead letters.
-    pub(super) letters: Vec<String>,
+    /// What became of the poison.
+    pub(super) seen: Seen,
 }
 
 impl Trial {
@@ -59,10 +53,7 @@ impl Trial {
         // It is built before anything waits for it.
         case.app.built();
         let scene = Scene::new();
-        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
-        let dir = root.join(format!("{}-{}", case.app.name, case.way));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).unwrap();
+        let dir = empty_dir(case.app.name, case.way);
         let sidecar = Sidecar::by_rules(&dir, None, CONSUMER_SESSION, "");
         Admin::at(&sidecar.address()).make_topic(&scene.topic, case.partitions);
         Self {
@@ -73,11 +64,8 @@ impl Trial {
             orders: BTreeMap::new(),
             poison: None,
             done: BTreeSet::new(),
-            tries: 0,
             committed: BTreeMap::new(),
-            is_suspected: false,
-            unjudged: None,
-            letters: Vec::new(),
+            seen: Seen::default(),
         }
     }
 
@@ -132,7 +120,7 @@ impl Trial {
         let is_poison = self.poison.as_ref().is_some_and(|(poison, _)| *poison == key);
         assert_eq!(is_poison, !is_done, "{key}");
         if is_poison {
-            self.tries += 1;
+            self.seen.tries += 1;
         } else {
             self.done.insert(key);
         }
@@ -150,12 +138,12 @@ impl Trial {
             }
             if poison.is_some_and(|(of, _)| of == partition) {
                 let unjudged = window["unjudged"].as_str().map(str::to_owned);
-                self.unjudged = unjudged.or(self.unjudged.take());
+                self.seen.unjudged = unjudged.or(self.seen.unjudged.take());
             }
             for suspect in window["suspects"].as_array().unwrap() {
                 let place = (partition, suspect["offset"].as_i64().unwrap());
                 if Some(place) == poison {
-                    self.is_suspected = true;
+                    self.seen.is_suspected = true;
                 } else {
                     assert_eq!(suspect["reconsume_times"], 0, "{known}");
                 }
@@ -168,7 +156,7 @@ impl Trial {
         let letters = letters["items"].as_array().cloned().unwrap_or_default();
         assert!(letters.iter().all(|letter| self.is_the_poison(letter)), "{letters:?}");
         let word = |letter: &Value| letter["disposition"].as_str().unwrap().to_owned();
-        self.letters = letters.iter().map(word).collect();
+        self.seen.letters = letters.iter().map(word).collect();
     }
 
     fn is_the_poison(&self, letter: &Value) -> bool {
@@ -186,7 +174,12 @@ impl Trial {
 
     /// Everything was handled and committed.
     pub(super) fn is_committed(&self) -> bool {
-        self.is_done() && (0..self.partitions).all(|partition| self.is_past(partition))
+        self.is_done() && self.are_past()
+    }
+
+    /// Every partition is committed to its end.
+    fn are_past(&self) -> bool {
+        (0..self.partitions).all(|partition| self.is_past(partition))
     }
 
     /// A partition is committed to its end.
@@ -200,14 +193,14 @@ impl Trial {
     pub(super) fn has_ended(&self, case: &Case) -> bool {
         let (_, (partition, offset)) = self.poison.as_ref().unwrap();
         match case.ends {
-            Ends::DeadLetter(_) => self.is_committed() && !self.letters.is_empty(),
-            Ends::PassedOver => self.is_committed(),
+            Ends::DeadLetter(_) => self.is_committed() && !self.seen.letters.is_empty(),
+            Ends::PassedOver { others_too } => self.are_past() && self.is_done() != others_too,
             Ends::Kept => {
                 let others = (0..self.partitions).filter(|of| of != partition);
                 let is_kept = self.committed.get(partition).is_some_and(|at| at <= offset);
                 is_kept
                     && self.is_done()
-                    && case.tries.has(self.tries)
+                    && case.tries.has(self.seen.tries)
                     && others.into_iter().all(|of| self.is_past(of))
             }
         }
@@ -219,11 +212,9 @@ impl std::fmt::Debug for Trial {
         let left = self.orders.keys().filter(|key| !self.done.contains(*key));
         f.debug_struct("Trial")
             .field("poison", &self.poison)
-            .field("tries", &self.tries)
             .field("left", &left.collect::<Vec<_>>())
             .field("committed", &self.committed)
-            .field("letters", &self.letters)
-            .field("unjudged", &self.unjudged)
+            .field("seen", &self.seen)
             .finish_non_exhaustive()
     }
 }

@@ -19,7 +19,7 @@ import org.springframework.util.backoff.FixedBackOff;
 
 /**
  * A listener that throws at a record called poison. Arguments: bootstrap, group, topic, and the way
- * errors are handled: default, in-memory, back-off.
+ * errors are handled: default, in-memory, back-off or long-back-off.
  */
 @Configuration
 @EnableKafka
@@ -55,7 +55,8 @@ public class Application {
                 handler.setSeekAfterError(false);
                 factory.setCommonErrorHandler(handler);
             }
-            case "back-off" -> factory.setCommonErrorHandler(new DefaultErrorHandler(new FixedBackOff(1000, 9)));
+            case "back-off" -> factory.setCommonErrorHandler(new DefaultErrorHandler(new FixedBackOff(500, 9)));
+            case "long-back-off" -> factory.setCommonErrorHandler(new DefaultErrorHandler(new FixedBackOff(3000, 2)));
             default -> throw new IllegalArgumentException("no such way");
         }
         return factory;
