@@ -298,7 +298,7 @@ impl Serving<'_> {
                 Ok(())
             }
             came = async {
-                if room { inbox.fill(idle).await } else { Err(inbox.gone().await) }
+                if room { inbox.fill(idle).await } else { Err(inbox.gone(&connection.conn).await) }
             } => came,
         }
     }
@@ -436,7 +436,7 @@ impl Serving<'_> {
         let Self { connection, inbox, write, link, .. } = self;
         let reply = tokio::select! {
             reply = connection.answer(link, frame) => reply?,
-            cause = inbox.gone() => return Err(cause),
+            cause = inbox.gone(&connection.conn) => return Err(cause),
         };
         connection.send(write, reply).await
     }

@@ -11,6 +11,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::client::Limits;
 use crate::client::cause::Cause;
 use crate::clock::Clock;
+use crate::route::conn::Conn;
 use crate::route::passthrough::Way;
 use crate::socket::{Admission, Intake, READ_BYTES, READ_BYTES_MIN};
 use crate::wire::frame::PREFIX_BYTES;
@@ -206,7 +207,7 @@ impl Inbox {
 
     /// Ends a while after the client has gone: what it asked for last is done if it can be, and
     /// not waited for if it cannot. Cancel-safe: what comes meanwhile stays in the buffer.
-    pub(super) async fn gone(&mut self) -> Cause {
+    pub(super) async fn gone(&mut self, conn: &Conn) -> Cause {
         let cause = loop {
             if self.intake.buffer.len() >= READ_BYTES_MIN {
                 return std::future::pending().await;
@@ -217,6 +218,7 @@ impl Inbox {
                 Err(error) => break of_io(&error),
             }
         };
+        conn.close();
         tokio::time::sleep(self.limits.handshake).await;
         cause
     }

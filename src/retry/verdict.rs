@@ -77,8 +77,9 @@ pub fn judge(named: Named, seen: Seen) -> Verdict {
 pub(super) struct Returned {
     /// Its member went back in another partition too, since it was handed out.
     pub(super) others_too: bool,
-    /// Its partition was asked for beyond it in between.
-    pub(super) was_beyond: bool,
+    /// Its partition was asked for beyond it in between; or it came back at once, of a client that
+    /// does not fetch ahead.
+    pub(super) was_looked_at: bool,
     /// Its partition was not asked for, for longer than by a client that polls: paused, perhaps.
     pub(super) was_silent: bool,
 }
@@ -92,8 +93,8 @@ pub(super) fn judge_return(returned: Returned) -> bool {
         // the client drops what it has prefetched when it resumes
         Returned { was_silent: true, .. } => false,
         // nobody has looked at it yet
-        Returned { was_beyond: false, .. } => false,
-        Returned { others_too: false, was_beyond: true, was_silent: false } => true,
+        Returned { was_looked_at: false, .. } => false,
+        Returned { others_too: false, was_looked_at: true, was_silent: false } => true,
     }
 }
 
@@ -174,14 +175,14 @@ mod tests {
         for bits in 0..8 {
             let returned = Returned {
                 others_too: bits & 1 != 0,
-                was_beyond: bits & 2 != 0,
+                was_looked_at: bits & 2 != 0,
                 was_silent: bits & 4 != 0,
             };
             if judge_return(returned) {
                 charged.push(bits);
             }
         }
-        assert_eq!(charged, [2], "looked at beyond it, nothing else went back, never silent");
+        assert_eq!(charged, [2], "looked at, nothing else went back, never silent");
     }
 
     #[test]

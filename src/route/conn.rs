@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kafka_protocol::messages::api_versions_response::ApiVersion;
@@ -44,6 +44,8 @@ pub struct Conn {
     refused: Mutex<BTreeSet<GroupId>>,
     /// Whose Fetches come here, as last found out.
     whose: Mutex<Option<Whose>>,
+    /// The client has closed it.
+    gone: AtomicBool,
 }
 
 impl Conn {
@@ -70,6 +72,7 @@ impl Conn {
             rights: Mutex::default(),
             refused: Mutex::default(),
             whose: Mutex::default(),
+            gone: AtomicBool::new(false),
         }
     }
 
@@ -110,6 +113,15 @@ impl Conn {
         if known.as_str() != client {
             *known = ClientId::new(client);
         }
+    }
+
+    /// The client has closed it: what is answered now reaches nobody.
+    pub fn close(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
     }
 
     /// Whether the cluster lets this connection READ the group; `None`: it was not asked.

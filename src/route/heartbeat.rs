@@ -20,7 +20,10 @@ pub(super) fn answer(router: &Router, conn: &Conn, request: HeartbeatRequest) ->
     let mut response = HeartbeatResponse::default();
     match router.broker.groups.heartbeat(&group, beat) {
         Ok(()) => router.speaks_for(conn, &group, key),
-        Err(error) => response.error_code = code::of_group(error).code(),
+        Err(error) => {
+            router.called(&group, &key);
+            response.error_code = code::of_group(error).code();
+        }
     }
     response
 }
@@ -36,6 +39,9 @@ pub(super) async fn relayed(
     let group = group_of(&request.group_id);
     let key = member_key(&MemberId::new(&request.member_id), request.group_instance_id.as_deref());
     let response = link.call(head, &request).await?;
+    if response.error_code != 0 {
+        router.called(&group, &key);
+    }
     match ResponseError::try_from_code(response.error_code) {
         None | Some(ResponseError::RebalanceInProgress) => router.heard_of(conn, &group, &key),
         // A fenced static member is not gone: its name lives on in another process.

@@ -61,7 +61,13 @@ pub(super) async fn answer(
     match router.broker.groups.join(&group, join).await {
         Ok(joined) => {
             let key = member_key(&joined.member_id, instance_id.as_deref());
-            router.assigned(&group, (&key, &joined.member_id), joined.generation, Step::Joined);
+            router.assigned(
+                conn,
+                &group,
+                (&key, &joined.member_id),
+                joined.generation,
+                Step::Joined,
+            );
             router.speaks_for(conn, &group, key);
             accepted(head.version, joined)
         }
@@ -108,7 +114,7 @@ pub(super) async fn relayed(
         });
         router.gone_but(&group, &names.collect());
     }
-    router.assigned(&group, (&key, &member_id), response.generation_id, Step::Joined);
+    router.assigned(conn, &group, (&key, &member_id), response.generation_id, Step::Joined);
     router.heard_of(conn, &group, &key);
     router.look_for_clash(link, head, &group).await?;
     Ok(response)

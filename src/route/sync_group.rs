@@ -47,7 +47,7 @@ pub(super) async fn answer(
         Err(error) => return refused(code::of_group(error)),
     };
     router.speaks_for(conn, &group, key.clone());
-    router.assigned(&group, (&key, &member_id), request.generation_id, Step::Assigned);
+    router.assigned(conn, &group, (&key, &member_id), request.generation_id, Step::Assigned);
     let member = Synchronized {
         metadata: router.broker.groups.subscription(&group, &member_id).unwrap_or_default(),
         protocol: synced.protocol.clone().unwrap_or_default(),
@@ -92,7 +92,7 @@ pub(super) async fn relayed(
     }
     router.heard_of(conn, &group, &key);
     router.missed(&group);
-    router.assigned(&group, (&key, &member_id), request.generation_id, Step::Assigned);
+    router.assigned(conn, &group, (&key, &member_id), request.generation_id, Step::Assigned);
     let metadata = router.members.subscription(&group, &key).unwrap_or_default();
     let member = Synchronized { member_id, key, protocol, metadata };
     match with_lane(router, &group, &member, &response.assignment).await {

@@ -57,6 +57,8 @@ pub(crate) struct App {
     commits: Commits,
     committed_at: u64,
     done: BTreeMap<TopicPartition, i64>,
+    /// The next Fetch is on its way before its records are handled.
+    pub(crate) fetches_ahead: bool,
 }
 
 impl World {
@@ -97,7 +99,13 @@ impl World {
             let read = Seen::Read { partition, offset: *offset };
             self.watch.handle(now, read);
         }
-        let by = Fetching { member, conn: self.apps, max_wait_ms: WAIT_MS, has_lane: false };
+        let by = Fetching {
+            member,
+            came: now.mono,
+            conn: self.apps,
+            max_wait_ms: WAIT_MS,
+            has_lane: false,
+        };
         let from = |p: &i32| (of(*p), self.committed.get(&of(*p)).copied().unwrap_or(0));
         App {
             by,
@@ -106,6 +114,7 @@ impl World {
             commits,
             committed_at: self.at,
             done: BTreeMap::new(),
+            fetches_ahead: true,
         }
     }
 
@@ -179,7 +188,7 @@ impl World {
                 Serve::Without(cut) => {
                     (all.clone().filter(|o| !cut.contains(o)).collect(), all.end)
                 }
-                Serve::Nothing => (Vec::new(), ask.offset),
+                Serve::Nothing | Serve::Again => (Vec::new(), ask.offset),
                 Serve::Alone { without } => {
                     let first = all.clone().find(|offset| !without.contains(offset));
                     (first.into_iter().collect(), first.map_or(all.end, |offset| offset + 1))
@@ -243,6 +252,7 @@ impl App {
     fn ahead(&mut self, world: &mut World, waits: bool) {
         let here: BTreeSet<&TopicPartition> = self.fetched.iter().map(|(p, _)| p).collect();
         let only = self.positions.keys().filter(|p| !here.contains(p)).cloned().collect();
+        self.by.came = world.now().mono;
         let brought = world.fetch(self, Some(&only));
         if brought.ends.is_empty() && waits {
             let until = brought.until.map_or(WAIT_MS, |until| until.0.saturating_sub(world.at));
@@ -264,7 +274,9 @@ impl App {
             self.ahead(world, true);
         }
         let batch = std::mem::take(&mut self.fetched);
-        self.ahead(world, false);
+        if self.fetches_ahead {
+            self.ahead(world, false);
+        }
         for (n, (partition, offset)) in batch.iter().enumerate() {
             match handler(partition, *offset) {
                 Did::Well(ms) => {

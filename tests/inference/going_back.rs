@@ -1,16 +1,20 @@
 //! E5: a consumer that throws and seeks back, as Spring's error handler does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::RULES;
-use crate::app::{Commits, Did, World, of};
+use crate::app::{App, Commits, Did, World, of};
 use reprise::retry::Disposition;
-use reprise::retry::watch::Rules;
+use reprise::retry::watch::{Asked, Rules, Serve};
 
 /// Runs until all is committed, with a handler that throws on these records until it has been
 /// given them so often.
 fn run(world: &mut World, failing: &BTreeMap<(i32, i64), usize>) {
-    let mut app = world.start(Commits::PerBatch);
+    let app = world.start(Commits::PerBatch);
+    run_as(app, world, failing);
+}
+
+fn run_as(mut app: App, world: &mut World, failing: &BTreeMap<(i32, i64), usize>) {
     for _ in 0..10_000 {
         if world.is_all_committed() {
             return;
@@ -37,6 +41,22 @@ fn a_record_that_is_sought_again_and_again_is_a_dead_letter_and_nothing_else_is_
     assert_eq!(world.dead[0].disposition, Disposition::SeekBack);
     assert_eq!(world.dead[0].reconsume_times, RULES.seek_back_limit);
     // One unproven return more where others were sought back too.
+    let deliveries = world.deliveries[&(of(3), 7)];
+    let most = usize::try_from(RULES.seek_back_limit).unwrap() + 2;
+    assert!(deliveries <= most, "{deliveries} deliveries");
+    assert_eq!(world.charged(), []);
+}
+
+#[test]
+fn so_is_one_of_a_consumer_that_fetches_only_when_it_has_nothing_left() {
+    let mut world = World::new(RULES, 10, 30);
+    let mut app = world.start(Commits::PerBatch);
+    app.fetches_ahead = false;
+    run_as(app, &mut world, &BTreeMap::from([((3, 7), 1_000)]));
+    let dead: Vec<(i32, i64)> =
+        world.dead.iter().map(|dead| (dead.partition.partition, dead.offset)).collect();
+    assert_eq!(dead, [(3, 7)]);
+    assert_eq!(world.dead[0].disposition, Disposition::SeekBack);
     let deliveries = world.deliveries[&(of(3), 7)];
     let most = usize::try_from(RULES.seek_back_limit).unwrap() + 2;
     assert!(deliveries <= most, "{deliveries} deliveries");
@@ -110,4 +130,47 @@ fn with_a_limit_of_zero_going_back_is_never_a_failure() {
     let mut world = World::new(Rules { seek_back_limit: 0, ..RULES }, 2, 30);
     run(&mut world, &BTreeMap::from([((1, 5), 40)]));
     assert_eq!((world.dead.len(), world.touched), (0, 0));
+}
+
+#[test]
+fn a_suspect_is_given_to_a_fetch_that_has_just_come() {
+    let mut world = World::new(RULES, 1, 3);
+    let mut app = world.start(Commits::PerRecord);
+    app.fetches_ahead = false;
+    app.poll(&mut world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
+    let asked = [Asked { partition: of(0), offset: 1 }];
+    let mut ask = |world: &mut World, waits: bool| {
+        let now = world.now();
+        if !waits {
+            app.by.came = now.mono;
+        }
+        world.watch.asked(now, &app.by, &asked).serve
+    };
+    assert_eq!(ask(&mut world, false), [Serve::Nothing], "held");
+    world.pass(RULES.interval_ms);
+    assert_eq!(ask(&mut world, true), [Serve::Again], "it waited while the record was held");
+    assert_eq!(ask(&mut world, false), [Serve::Alone { without: Vec::new() }]);
+}
+
+#[test]
+fn who_leaves_its_partition_out_meanwhile_may_only_have_paused_it() {
+    for pauses in [false, true] {
+        let mut world = World::new(RULES, 2, 3);
+        let mut app = world.start(Commits::PerRecord);
+        app.fetches_ahead = false;
+        app.poll(&mut world, |partition, offset| match (partition.partition, offset) {
+            (0, 1) => Did::Throw,
+            _ => Did::Well(1),
+        });
+        for _ in 0..100 {
+            app.by.came = world.now().mono;
+            let given = world.fetch(&app, Some(&BTreeSet::from([of(0)]))).records;
+            if pauses && given == [(of(0), 1)] {
+                world.fetch(&app, Some(&BTreeSet::from([of(1)])));
+            }
+            world.pass(100);
+        }
+        let is_charged = !world.charged().is_empty() || !world.dead.is_empty();
+        assert_eq!(is_charged, !pauses, "pauses: {pauses}");
+    }
 }

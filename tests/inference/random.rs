@@ -33,9 +33,13 @@ struct Consumer {
     slow_ms: u64,
     /// It fetches a partition of which it has fewer records than that.
     ahead: usize,
+    /// It fetches only when it has nothing left.
+    is_sequential: bool,
     positions: BTreeMap<TopicPartition, i64>,
     fetched: BTreeMap<TopicPartition, VecDeque<i64>>,
     paused: BTreeSet<TopicPartition>,
+    /// Paused or resumed while a Fetch from there was on its way: what that brings is dropped.
+    stale: BTreeMap<TopicPartition, i64>,
     done: BTreeMap<TopicPartition, BTreeSet<i64>>,
     next: BTreeMap<TopicPartition, i64>,
     late: VecDeque<(u64, TopicPartition, i64)>,
@@ -50,6 +54,8 @@ struct Script {
     members: Vec<Consumer>,
     epoch: i32,
     named: u64,
+    /// Of a thousand steps, those in which somebody pauses or resumes, and sixty.
+    pauses_below: u32,
     charged: Vec<String>,
 }
 
@@ -57,8 +63,16 @@ impl Script {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let world = World::new(RULES, rng.i32(1..=5), rng.i64(20..200));
-        let mut script =
-            Self { world, rng, members: Vec::new(), epoch: 0, named: 0, charged: Vec::new() };
+        let pauses_below = if rng.bool() { 90 } else { 200 };
+        let mut script = Self {
+            world,
+            rng,
+            members: Vec::new(),
+            epoch: 0,
+            named: 0,
+            pauses_below,
+            charged: Vec::new(),
+        };
         for _ in 0..script.rng.usize(1..=3) {
             script.join();
         }
@@ -77,15 +91,23 @@ impl Script {
             4 => Style::Pool,
             _ => Style::Auto(self.rng.u64(500..6_000)),
         };
-        let by = Fetching { member, conn: self.named, max_wait_ms: WAIT_MS, has_lane: false };
+        let by = Fetching {
+            member,
+            came: self.world.now().mono,
+            conn: self.named,
+            max_wait_ms: WAIT_MS,
+            has_lane: false,
+        };
         self.members.push(Consumer {
             by,
             style,
             slow_ms: [15, 15, 900, 4_000][self.rng.usize(0..4)],
             ahead: if self.rng.bool() { 1 } else { 100 },
+            is_sequential: self.rng.u8(0..3) == 0,
             positions: BTreeMap::new(),
             fetched: BTreeMap::new(),
             paused: BTreeSet::new(),
+            stale: BTreeMap::new(),
             done: BTreeMap::new(),
             next: BTreeMap::new(),
             late: VecDeque::new(),
@@ -141,7 +163,7 @@ impl Script {
                     *end += self.rng.i64(0..40);
                 }
             }
-            60..90 => self.pause(),
+            step if step >= 60 && step < self.pauses_below => self.pause(),
             _ => {
                 for n in 0..self.members.len() {
                     self.live(n);
@@ -193,12 +215,16 @@ impl Script {
     fn pause(&mut self) {
         let n = self.rng.usize(0..self.members.len());
         let consumer = &mut self.members[n];
-        for partition in consumer.positions.keys().cloned().collect::<Vec<_>>() {
+        let is_waiting = consumer.asked_until > self.world.at;
+        for (partition, position) in consumer.positions.clone() {
             if consumer.paused.remove(&partition) {
                 // What was prefetched was dropped: it is fetched again.
                 let from = consumer.first(&partition);
                 consumer.start_at(&partition, from);
             } else if self.rng.bool() {
+                if is_waiting {
+                    consumer.stale.insert(partition.clone(), position);
+                }
                 consumer.paused.insert(partition);
             }
         }
@@ -237,17 +263,30 @@ impl Script {
     fn fetch(&mut self, n: usize) {
         let now = self.world.now();
         let consumer = &mut self.members[n];
+        let has_some =
+            consumer.fetched.iter().any(|(p, l)| !l.is_empty() && !consumer.paused.contains(p));
+        if consumer.is_sequential && (has_some || consumer.busy_until > self.world.at) {
+            return;
+        }
         let is_empty =
             |p: &&TopicPartition| consumer.fetched.get(*p).is_none_or(|l| l.len() < consumer.ahead);
-        let wanted = consumer.positions.keys().filter(|p| !consumer.paused.contains(*p));
+        let stale = std::mem::take(&mut consumer.stale);
+        let is_wanted = |p: &&TopicPartition| !consumer.paused.contains(*p) && is_empty(p);
+        let wanted = consumer.positions.keys().filter(|p| stale.contains_key(*p) || is_wanted(p));
         let asked: Vec<Asked> = wanted
-            .filter(is_empty)
-            .map(|p| Asked { partition: p.clone(), offset: consumer.positions[p] })
+            .map(|p| {
+                let offset = *stale.get(p).unwrap_or(&consumer.positions[p]);
+                Asked { partition: p.clone(), offset }
+            })
             .collect();
         if asked.is_empty() {
             return;
         }
+        if consumer.asked_until == 0 {
+            consumer.by.came = now.mono;
+        }
         let plan = self.world.watch.asked(now, &consumer.by, &asked);
+        let is_answered = consumer.asked_until > 0 || plan.serve.contains(&Serve::Again);
         let mut handed = Vec::new();
         for (ask, serve) in asked.iter().zip(plan.serve) {
             self.world.touched += usize::from(serve != Serve::Open);
@@ -255,7 +294,7 @@ impl Script {
             let all = ask.offset..self.world.ends[&ask.partition].min(ask.offset + many);
             let all = match serve {
                 Serve::Open => all,
-                Serve::Nothing => ask.offset..ask.offset,
+                Serve::Nothing | Serve::Again => ask.offset..ask.offset,
                 Serve::Alone { without } if without.is_empty() => {
                     ask.offset..all.end.min(ask.offset + 1)
                 }
@@ -266,12 +305,15 @@ impl Script {
             };
             if all.start < all.end {
                 let (partition, from, end) = (ask.partition.clone(), ask.offset, all.end);
-                consumer.positions.insert(partition.clone(), end);
-                consumer.fetched.entry(partition.clone()).or_default().extend(all);
+                if !stale.contains_key(&partition) {
+                    consumer.positions.insert(partition.clone(), end);
+                    consumer.fetched.entry(partition.clone()).or_default().extend(all);
+                }
                 handed.push(Handed { partition, from, end });
             }
         }
-        consumer.asked_until = if handed.is_empty() { self.world.at + WAIT_MS } else { 0 };
+        let is_waiting = handed.is_empty() && !is_answered;
+        consumer.asked_until = if is_waiting { self.world.at + WAIT_MS } else { 0 };
         self.world.watch.handed(now, &consumer.by, &handed);
     }
 

@@ -6,7 +6,7 @@ use reprise::wire::ResponseError;
 use reprise::wire::batch::{Batch, records};
 
 use crate::app::orders;
-use crate::support::client::{Client, s};
+use crate::support::client::{Client, fetch_request, s};
 use crate::support::{Consumer, Member, Server, rebalance, until};
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
@@ -14,7 +14,8 @@ const RECORDS: usize = 4;
 
 fn shop() -> Server {
     let server = Server::with(
-        "membership: {consumer_session_timeout: 500ms, consumer_heartbeat_interval: 100ms}",
+        "membership: {consumer_session_timeout: 500ms, consumer_heartbeat_interval: 100ms}\n\
+         retry: {narrow_patience: 100ms}",
     );
     orders(&server, 4);
     server
@@ -84,6 +85,26 @@ fn but_not_one_that_leaves_with_everything_committed() {
 }
 
 #[test]
+fn and_nothing_is_given_to_a_process_that_has_died() {
+    let server = shop();
+    for _ in 0..3 {
+        let mut member = member(&server);
+        member.join(ORDERS);
+        assert_eq!(given(&mut member.client), RECORDS);
+        assert_eq!(member.leave(), 0);
+    }
+    let mut dies = member(&server);
+    dies.join(ORDERS);
+    assert_eq!(given(&mut dies.client), 1);
+    // The next one is asked for already, and would follow in a moment.
+    let _asked = dies.client.leader("orders").send(12, &fetch_request("orders", 0, 1, 5_000));
+    drop(dies);
+    let window = || server.json("/api/v1/explain?group=shop")["partitions"][0].clone();
+    until("its session is over", || window()["member"].is_null());
+    assert_eq!(window()["handed_out"], 1, "what it died of is the last it was given");
+}
+
+#[test]
 fn a_static_member_that_goes_on_in_a_new_process() {
     let given = [2, 3].map(|losses| {
         let server = shop();
@@ -101,6 +122,17 @@ fn a_static_member_that_goes_on_in_a_new_process() {
     assert_eq!(given, [RECORDS, 1]);
 }
 
+/// A member and one that comes and goes: everybody joins anew because of that.
+fn shaken(server: &Server, member: &mut Member) {
+    let before = member.generation;
+    let mut other = self::member(server);
+    rebalance(&mut [&mut *member, &mut other], ORDERS);
+    assert_eq!(other.leave(), 0);
+    until("the rebalance", || member.heartbeat() == ResponseError::RebalanceInProgress.code());
+    rebalance(&mut [&mut *member], ORDERS);
+    assert!(member.generation >= before + 2);
+}
+
 #[test]
 fn a_commit_that_is_refused_for_good() {
     let given = |refused: bool| {
@@ -111,18 +143,50 @@ fn a_commit_that_is_refused_for_good() {
         for _ in 0..3 {
             assert_eq!(given(&mut member.client), RECORDS);
             let before = member.generation;
-            rebalance(&mut [&mut member], ORDERS);
-            assert_eq!(member.generation, before + 1);
+            shaken(&server, &mut member);
             if refused {
-                member.generation = before;
+                let now = std::mem::replace(&mut member.generation, before);
                 let error = member.commit("orders", 0, 4);
                 assert_eq!(error, ResponseError::IllegalGeneration.code());
-                member.generation = before + 1;
+                member.generation = now;
             }
         }
         given(&mut member.client)
     };
     assert_eq!([given(false), given(true)], [RECORDS, 1]);
+}
+
+#[test]
+fn a_member_that_joins_anew_though_nobody_asked_it_to() {
+    let given = [2, 3].map(|losses| {
+        let server = shop();
+        let mut member = member(&server);
+        member.session_ms = 60_000;
+        member.join(ORDERS);
+        for _ in 0..losses {
+            assert_eq!(member.heartbeat(), 0);
+            assert_eq!(given(&mut member.client), RECORDS);
+            rebalance(&mut [&mut member], ORDERS);
+        }
+        given(&mut member.client)
+    });
+    assert_eq!(given, [RECORDS, 1]);
+}
+
+#[test]
+fn but_not_one_that_goes_on_where_it_was() {
+    let server = shop();
+    let mut member = member(&server);
+    member.session_ms = 60_000;
+    member.join(ORDERS);
+    assert_eq!(given(&mut member.client), RECORDS);
+    for _ in 0..5 {
+        rebalance(&mut [&mut member], ORDERS);
+        let data = member.client.fetch("orders", 0, 4, 0);
+        assert_eq!(data.error_code, 0);
+    }
+    let known = server.json("/api/v1/explain?group=shop");
+    assert_eq!(known["partitions"][0]["lost"], 0, "{known}");
 }
 
 #[test]

@@ -31,6 +31,7 @@ impl Watch {
             if let Phase::Alone(seen) = &mut suspect.phase {
                 seen.beyond |= ask.offset > *offset;
                 seen.silent |= is_silent;
+                seen.late |= quiet_ms >= by.max_wait_ms;
             }
         }
         if ask.offset > window.end {
@@ -38,6 +39,24 @@ impl Watch {
             window.end = ask.offset;
         } else if ask.offset < window.end {
             self.on_went_back(now, by, ask);
+        }
+    }
+
+    /// A Fetch without the partition of a suspect that is out: should it come back after that, then
+    /// not at once.
+    pub(in crate::retry) fn on_left_out(&mut self, by: &Fetching, asked: &[Asked]) {
+        for of in &self.troubled {
+            let Some(window) = self.windows.get_mut(of) else { continue };
+            let holder = window.holder.as_ref();
+            let is_its = holder.is_some_and(|h| h.member == by.member && h.conn == by.conn);
+            if !is_its || asked.iter().any(|ask| ask.partition == *of) {
+                continue;
+            }
+            for suspect in window.suspects.values_mut() {
+                if let Phase::Alone(seen) = &mut suspect.phase {
+                    seen.late = true;
+                }
+            }
         }
     }
 
@@ -109,7 +128,7 @@ impl Watch {
                 }
                 let returned = Returned {
                     others_too: self.others_went_back(member, &partition, seen),
-                    was_beyond: seen.beyond,
+                    was_looked_at: seen.beyond || !seen.late,
                     was_silent: seen.silent,
                 };
                 let times = self.proven(&partition, offset, judge_return(returned));

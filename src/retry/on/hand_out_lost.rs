@@ -10,18 +10,40 @@ use crate::retry::{Disposition, Evidence};
 impl Watch {
     /// E7: whatever a member had open is lost, once what it had is handed out anew.
     pub(in crate::retry) fn on_member_gone(&mut self, now: Now, member: &MemberId) {
+        let held = self.lose_all(member);
+        self.members.remove(member);
+        self.gone.note(member);
+        for partition in held {
+            if let Some(window) = self.windows.get_mut(&partition) {
+                window.holder = None;
+            }
+            self.changed(now, &partition);
+        }
+    }
+
+    /// E7: the same of one that stays a member, and begins anew with what is uncommitted.
+    pub(in crate::retry) fn on_gave_up(&mut self, now: Now, member: &MemberId) {
+        let held = self.lose_all(member);
+        if let Some(known) = self.members.get_mut(member) {
+            (known.turn, known.last) = (None, None);
+        }
+        for partition in held {
+            self.changed(now, &partition);
+        }
+    }
+
+    /// Whatever a member has open is lost; the partitions it holds.
+    fn lose_all(&mut self, member: &MemberId) -> Vec<TopicPartition> {
         let held = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
         let held: Vec<TopicPartition> = held.map(|(partition, _)| partition.clone()).collect();
         let lost: Vec<Option<Lost>> =
             held.iter().map(|of| self.lost(of, Evidence::MemberLost)).collect();
-        self.members.remove(member);
-        self.gone.note(member);
         for (partition, lost) in held.iter().zip(lost) {
-            let Some(window) = self.windows.get_mut(partition) else { continue };
-            window.lost = lost.or(window.lost);
-            window.holder = None;
-            self.changed(now, partition);
+            if let Some(window) = self.windows.get_mut(partition) {
+                window.lost = lost.or(window.lost);
+            }
         }
+        held
     }
 
     /// E8: what the commit would have covered is handed out again, to whoever comes next.

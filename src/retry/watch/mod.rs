@@ -99,6 +99,7 @@ impl Watch {
     pub fn asked(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
         let is_gone = self.gone.has(&by.member);
         if !is_gone {
+            self.on_left_out(by, asked);
             for ask in asked {
                 self.on_asked(now, by, ask);
             }
@@ -162,6 +163,7 @@ impl Watch {
                 self.on_commit_refused(now, &member, &partition);
             }
             Seen::Lost { member } => self.on_member_gone(now, &member),
+            Seen::GaveUp { member } => self.on_gave_up(now, &member),
             Seen::TopicGone { topic } => {
                 let gone = |partition: &TopicPartition| partition.topic == topic;
                 for partition in self.windows.keys().filter(|known| gone(known)) {

@@ -24,6 +24,9 @@ pub enum Serve {
     Without(Vec<i64>),
     /// Nothing for now: it is held, or another record goes first.
     Nothing,
+    /// Nothing in this answer, which leaves at once: the record goes to the next Fetch. A client
+    /// that pauses or resumes while its Fetch waits drops what that brings.
+    Again,
     /// Only the first record at or above the offset asked for that is none of these.
     Alone {
         /// Settled here, ascending.

@@ -1,13 +1,15 @@
 //! What the watch of a group is told: what its members ask for, are given and commit, and when they
 //! go.
 
-use crate::model::{MemberId, TopicName, TopicPartition};
+use crate::model::{MemberId, MonoMs, TopicName, TopicPartition};
 
 /// A member's Fetch, as far as it matters to whoever watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetching {
     /// Who asks.
     pub member: MemberId,
+    /// When it came.
+    pub came: MonoMs,
     /// On which connection: what is asked on another one than before is no evidence.
     pub conn: u64,
     /// How long the client lets a broker wait, in milliseconds (`fetch.max.wait.ms`).
@@ -70,6 +72,11 @@ pub enum Seen {
     },
     /// E7: the member left, or its session is over.
     Lost {
+        /// Who.
+        member: MemberId,
+    },
+    /// E7: the member has joined anew though nobody asked it to: it has given up what it held.
+    GaveUp {
         /// Who.
         member: MemberId,
     },

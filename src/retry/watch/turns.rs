@@ -6,6 +6,9 @@ use crate::retry::watch::{
     Watch, Window,
 };
 
+/// A Fetch that came longer ago has waited.
+const FRESH_MS: u64 = 50;
+
 impl Watch {
     /// How a member's Fetch is answered where something is suspected.
     pub(in crate::retry) fn plan(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
@@ -26,10 +29,11 @@ impl Watch {
             untils.extend(held.map(|(_, until)| until));
             let without: Vec<i64> = window.skipped.range(ask.offset..).copied().collect();
             serve.push(if is_single {
-                if self.is_turn_of(&by.member, &ask.partition) {
-                    Serve::Alone { without }
-                } else {
-                    Serve::Nothing
+                let is_late = now.mono.since(by.came) > FRESH_MS;
+                match self.is_turn_of(&by.member, &ask.partition) {
+                    true if is_late && window.suspects.contains_key(&ask.offset) => Serve::Again,
+                    true => Serve::Alone { without },
+                    false => Serve::Nothing,
                 }
             } else {
                 match held {
@@ -167,7 +171,8 @@ impl Watch {
         turn.out = Some(out);
         turn.until = now.mono.plus(patience_ms);
         if let Some(suspect) = window.suspects.get_mut(&offset) {
-            let seen = Return { handed: now.mono, beyond: false, silent: false, back: None };
+            let seen =
+                Return { handed: now.mono, beyond: false, late: false, silent: false, back: None };
             suspect.phase = Phase::Alone(seen);
             suspect.due = None;
         }

@@ -64,7 +64,7 @@ pub(super) async fn answer(
     let key = router.broker.groups.key_of(&group, &alive.member_id);
     let key = key.unwrap_or_else(|| alive.member_id.clone());
     router.speaks_for(conn, &group, key.clone());
-    router.assigned(&group, (&key, &alive.member_id), alive.epoch, Step::Assigned);
+    router.assigned(conn, &group, (&key, &alive.member_id), alive.epoch, Step::Assigned);
     match with_lane(router, &group, &retry, key, alive, lane).await {
         Ok(assignment) => response.assignment = assignment,
         Err(error) => {

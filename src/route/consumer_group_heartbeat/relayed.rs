@@ -56,7 +56,7 @@ pub(in crate::route) async fn relayed(
                 }
             }
             let epoch = response.member_epoch;
-            router.assigned(&group, (&key, &member), epoch, Step::Assigned);
+            router.assigned(conn, &group, (&key, &member), epoch, Step::Assigned);
             if request.member_epoch == JOINS {
                 router.look_for_clash(link, head, &group).await?;
             }

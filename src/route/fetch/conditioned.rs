@@ -40,7 +40,7 @@ pub(in crate::route) async fn relayed(
         let by = router.watched(conn, &wanted.topics(), wait_ms(&request));
         let asking = Asking { link, head: &head, record_version: conn.fetch_version() };
         let room = (router.clock, &router.budget);
-        Polling::new(Member { router, by }, asking, request, wanted, room).answer().await
+        Polling::new(Member { router, conn, by }, asking, request, wanted, room).answer().await
     };
     router.helped(&head, answer).await
 }
@@ -59,6 +59,7 @@ trait Guard {
 /// The member whose Fetch it is; `None`: it is nobody's any more.
 struct Member<'a> {
     router: &'a Router,
+    conn: &'a Conn,
     by: Option<Watched>,
 }
 
@@ -71,7 +72,7 @@ impl Guard for Member<'_> {
     }
 
     fn handed(&self, handed: &[Handed]) {
-        if let Some(by) = &self.by {
+        if let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) {
             self.router.handed(by, handed);
         }
     }
@@ -159,12 +160,13 @@ impl<'a, G: Guard> Polling<'a, G> {
     async fn round(&mut self) -> Result<Option<FetchResponse>, UpstreamError> {
         let plan = self.planned().await?;
         let gives = self.gives(&plan.serve);
+        let is_over = self.left_ms() == 0 || plan.serve.contains(&Serve::Again);
         let now = self.clock.now().mono;
         let until = plan.until.map(|until| until.max(now.plus(LEAST_MS)));
         let narrowed = narrow::narrowed(&self.request, &gives);
         let told = if narrowed.topics.is_empty() {
             let is_refused = gives.iter().any(|give| matches!(give, Give::Refused(_)));
-            if !is_refused && self.left_ms() > 0 {
+            if !is_refused && !is_over {
                 self.wait(until).await;
                 return Ok(None);
             }
@@ -177,7 +179,7 @@ impl<'a, G: Guard> Polling<'a, G> {
         }
         let mut response = narrow::merged(&self.request, &gives, told);
         let handed = self.cut(&mut response, &gives);
-        if !narrow::says_something(&response) && self.left_ms() > 0 {
+        if !narrow::says_something(&response) && !is_over && self.left_ms() > 0 {
             return Ok(None);
         }
         if !handed.is_empty() {

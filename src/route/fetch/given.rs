@@ -28,6 +28,7 @@ const OPEN: Plan = Plan { serve: Vec::new(), until: None };
 /// Who asks, if its group is watched.
 pub(super) struct Member<'a> {
     router: &'a Router,
+    conn: &'a Conn,
     by: Option<Watched>,
 }
 
@@ -43,7 +44,7 @@ pub(super) struct Given {
 impl<'a> Member<'a> {
     pub(super) fn of(
         router: &'a Router,
-        conn: &Conn,
+        conn: &'a Conn,
         planned: &[Planned],
         max_wait_ms: u64,
     ) -> Self {
@@ -53,7 +54,7 @@ impl<'a> Member<'a> {
                 topics.push(log.topic.name.clone());
             }
         }
-        Self { router, by: router.watched(conn, &topics, max_wait_ms) }
+        Self { router, conn, by: router.watched(conn, &topics, max_wait_ms) }
     }
 
     /// The plan for all real partitions asked for, in their order; empty: as everyone.
@@ -98,10 +99,10 @@ impl<'a> Member<'a> {
     /// whole batch whatever the limits.
     pub(super) fn give(&self, log: &Log, serve: &Serve, bytes_max: usize, first: bool) -> Given {
         let is_alone = matches!(serve, Serve::Alone { .. });
-        if matches!(serve, Serve::Nothing | Serve::Settle(_)) {
+        if matches!(serve, Serve::Nothing | Serve::Again | Serve::Settle(_)) {
             let bounds = log.topic.partition(log.index).map(|of| self.router.broker.bounds(of));
             let data = bounds.map_or_else(|| empty(-1, -1), |of| empty(of.start, of.visible_end));
-            return Given { data, handed: None, at_once: false };
+            return Given { data, handed: None, at_once: *serve == Serve::Again };
         }
         let read_max = if first || is_alone { bytes_max.max(1) } else { bytes_max };
         let mut data = from_log(self.router, log, read_max);
@@ -138,9 +139,9 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// These records leave.
+    /// These records leave, if there is still somebody to take them.
     pub(super) fn handed(&self, handed: &[Handed]) {
-        if let Some(by) = &self.by {
+        if let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) {
             self.router.handed(by, handed);
         }
     }

@@ -34,7 +34,7 @@ impl From<&Serve> for Give {
             Serve::Open => Self::Open,
             Serve::Without(offsets) => Self::Without(offsets.clone()),
             Serve::Alone { without } => Self::Alone(without.clone()),
-            Serve::Nothing | Serve::Settle(_) => Self::Nothing,
+            Serve::Nothing | Serve::Again | Serve::Settle(_) => Self::Nothing,
         }
     }
 }

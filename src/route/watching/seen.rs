@@ -3,6 +3,7 @@
 use crate::model::{GroupId, MemberId, TopicName, TopicPartition};
 use crate::retry::watch::Seen;
 use crate::route::Router;
+use crate::route::conn::Conn;
 use crate::route::watching::State;
 use crate::wire::ResponseError;
 
@@ -22,6 +23,24 @@ pub(super) struct Standing {
     member_id: MemberId,
     epoch: i32,
     step: Step,
+    /// On which connection it was told.
+    conn: u64,
+    /// It was told since that its generation is over.
+    is_called: bool,
+}
+
+impl Standing {
+    fn is_same(&self, next: &Self) -> bool {
+        self.member_id == next.member_id && self.epoch == next.epoch && self.step == next.step
+    }
+
+    /// Whether a member that stands like `next` now has joined anew by itself: it knew its
+    /// partitions, and was told nothing that would explain it. A client that has lost its
+    /// connection joins anew as well.
+    fn has_given_up(&self, next: &Self) -> bool {
+        let joins = next.step == Step::Joined && next.epoch > self.epoch;
+        joins && self.step == Step::Assigned && !self.is_called && self.conn == next.conn
+    }
 }
 
 /// How far a member's assignment has come.
@@ -62,27 +81,46 @@ impl Router {
     /// no news.
     pub(in crate::route) fn assigned(
         &self,
+        conn: &Conn,
         group: &GroupId,
         (key, member_id): (&MemberId, &MemberId),
         epoch: i32,
         step: Step,
     ) {
         let Some(of) = self.watch_of(group) else { return };
-        let standing = Standing { member_id: member_id.clone(), epoch, step };
+        let (member_id, conn) = (member_id.clone(), conn.id);
+        let standing = Standing { member_id, epoch, step, conn, is_called: false };
         let is_news = self.tell(group, &of, |state, now| {
-            let before = state.members.insert(key.clone(), standing.clone());
-            if before.as_ref() == Some(&standing) {
+            let known = state.members.get_mut(key).filter(|known| known.is_same(&standing));
+            if let Some(known) = known {
+                known.conn = conn;
                 return false;
             }
-            if before.is_some_and(|before| before.member_id != *member_id) {
+            let before = state.members.insert(key.clone(), standing.clone());
+            let member = key.clone();
+            match before {
                 // A static member goes on in a new process: the former one is gone.
-                state.watch.handle(now, Seen::Lost { member: key.clone() });
+                Some(before) if before.member_id != standing.member_id => {
+                    state.watch.handle(now, Seen::Lost { member });
+                }
+                Some(before) if before.has_given_up(&standing) => {
+                    state.watch.handle(now, Seen::GaveUp { member });
+                }
+                Some(_) | None => {}
             }
             state.watch.handle(now, Seen::Assigned { member: key.clone(), epoch });
             true
         });
         if is_news {
             self.watches.changed();
+        }
+    }
+
+    /// A member was told something that makes clients join anew.
+    pub(in crate::route) fn called(&self, group: &GroupId, key: &MemberId) {
+        let Some(of) = self.watches.find(group) else { return };
+        if let Some(known) = of.lock().members.get_mut(key) {
+            known.is_called = true;
         }
     }
 
@@ -135,7 +173,11 @@ impl Router {
         if key.as_str().is_empty() {
             return;
         }
-        let refused = refused.into_iter().filter(|(_, error)| FOR_GOOD.contains(error));
+        let mut refused = refused.into_iter().peekable();
+        if refused.peek().is_some() {
+            self.called(group, key);
+        }
+        let refused = refused.filter(|(_, error)| FOR_GOOD.contains(error));
         let offsets: Offsets = refused.map(|(offset, _)| offset).collect();
         let Some(of) = self.watches.find(group).filter(|_| !offsets.is_empty()) else { return };
         self.tell(group, &of, |state, now| {

@@ -78,6 +78,7 @@ impl Router {
                 group: seat.group.clone(),
                 by: Fetching {
                     member: seat.member.clone(),
+                    came: self.clock.now().mono,
                     conn: conn.id,
                     max_wait_ms,
                     has_lane: seat.has_lane,

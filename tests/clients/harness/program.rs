@@ -83,14 +83,23 @@ pub(crate) fn streams() -> Command {
     java(STREAMS.get_or_init(|| maven("streams")), "Counts")
 }
 
-/// Classes and libraries of a project go to the cache; the repository stays clean.
-fn maven(project: &str) -> PathBuf {
-    let out = cache().join(format!("{project}-client"));
+/// Classes and libraries of a project below `tests/clients` go to the cache; the repository stays
+/// clean. What was built from the same files is not built again.
+pub(crate) fn maven(project: &str) -> PathBuf {
+    let out = cache().join(format!("{}-client", project.replace('/', "-")));
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(project);
     std::fs::create_dir_all(&out).unwrap();
     // Two test runs at once must not build into one folder.
     let lock = File::create(out.join("lock")).unwrap();
     lock.lock().unwrap();
+    let (stamp, sources) = (out.join("built"), sources(&project));
+    if std::fs::read_to_string(&stamp).is_ok_and(|built| built == sources) {
+        return out;
+    }
+    // A library of another version must not stay beside the new one.
+    for left in ["classes", "lib"] {
+        let _ = std::fs::remove_dir_all(out.join(left));
+    }
     let built = Command::new("mvn")
         .args(["--quiet", "--batch-mode", "--file"])
         .arg(project.join("pom.xml"))
@@ -100,15 +109,31 @@ fn maven(project: &str) -> PathBuf {
         .output();
     let built = built.unwrap_or_else(|error| panic!("Java clients need Maven (mvn): {error}"));
     must_succeed(&built, "the Java client");
+    std::fs::write(stamp, sources).unwrap();
     out
 }
 
-fn must_succeed(built: &Output, what: &str) {
+/// The text of every file below a folder, in the order of their names.
+fn sources(dir: &Path) -> String {
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let text = |path: &PathBuf| {
+        let text =
+            if path.is_dir() { sources(path) } else { std::fs::read_to_string(path).unwrap() };
+        format!("{}\n{text}\n", path.display())
+    };
+    paths.iter().map(text).collect()
+}
+
+/// A build that did not is told with what it said.
+pub(crate) fn must_succeed(built: &Output, what: &str) {
     let said = [&built.stdout[..], &built.stderr[..]].concat();
     assert!(built.status.success(), "{what} is not built:\n{}", String::from_utf8_lossy(&said));
 }
 
-fn java(out: &Path, class: &str) -> Command {
+/// A main class of what Maven built.
+pub(crate) fn java(out: &Path, class: &str) -> Command {
     let mut paths = out.join("classes").into_os_string();
     paths.push(":");
     paths.push(out.join("lib").join("*"));
@@ -128,7 +153,7 @@ fn option(name: &str, path: &Path) -> OsString {
 }
 
 /// Downloads and builds that outlive `cargo clean`.
-fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache");
     own.unwrap_or_else(home).join("reprise")

@@ -42,33 +42,40 @@ impl Sidecar {
     /// that `CLIENTS_UPSTREAM` names, if it does; by itself otherwise. `session`: of members by
     /// KIP-848.
     pub(crate) fn start(dir: &Path, scene: &Scene, login: Option<&Login>, session: &str) -> Self {
+        let topics = if cluster::bootstrap().is_some() {
+            String::new()
+        } else {
+            format!("topics: {{list: [{{name: {}, partitions: {PARTITIONS}}}]}}\n", scene.topic)
+        };
+        let levels: Vec<String> = LEVELS_MS.iter().map(|ms| format!("{ms}ms")).collect();
+        let retry = format!(
+            "retry: {{max_reconsume_times: {RETRIES_MAX}, levels: {}}}\n",
+            levels.join(" ")
+        );
+        Self::by_rules(dir, login, session, &(topics + &retry))
+    }
+
+    /// The same with other rules: lines of its configuration.
+    pub(crate) fn by_rules(dir: &Path, login: Option<&Login>, session: &str, rules: &str) -> Self {
         let port = free_port();
         let upstream = cluster::bootstrap();
         let is_the_cluster = upstream.is_none();
-        let cluster = match upstream {
-            Some(bootstrap) => {
-                let tls = login.map(Login::upstream).unwrap_or_default();
-                format!("upstream: {{bootstrap: '{bootstrap}'{tls}}}")
-            }
-            None => {
-                format!("topics: {{list: [{{name: {}, partitions: {PARTITIONS}}}]}}", scene.topic)
-            }
-        };
-        let levels: Vec<String> = LEVELS_MS.iter().map(|ms| format!("{ms}ms")).collect();
+        let cluster = upstream.map(|bootstrap| {
+            let tls = login.map(Login::upstream).unwrap_or_default();
+            format!("upstream: {{bootstrap: '{bootstrap}'{tls}}}\n")
+        });
         let config = format!(
             "listen: [{{address: '127.0.0.1:{port}'{}}}]\n\
              admin: {{address: '127.0.0.1:0'}}\n\
              data_dir: '{}'\n\
              journal: {{ephemeral: accept}}\n\
-             {cluster}\n\
-             retry: {{max_reconsume_times: {RETRIES_MAX}, levels: {}}}\n\
-             membership: {{session_timeout_min: 1s, consumer_session_timeout: {}, \
+             {}{rules}\
+             membership: {{session_timeout_min: 1s, consumer_session_timeout: {session}, \
                 consumer_heartbeat_interval: 500ms}}\n\
              drain: {{timeout: 200ms}}\n",
             login.map(Login::listener).unwrap_or_default(),
             dir.join("data").display(),
-            levels.join(" "),
-            session,
+            cluster.unwrap_or_default(),
         );
         fs::create_dir_all(dir).unwrap();
         fs::write(dir.join("config.yaml"), config).unwrap();
@@ -159,6 +166,13 @@ impl Sidecar {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
+    }
+
+    /// The body of a GET on the admin port; null where there is none.
+    pub(crate) fn json(&self, path: &str) -> Value {
+        let answer = self.get(path);
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        serde_json::from_str(body).unwrap_or_default()
     }
 
     /// The value of a counter as written in `/metrics`, labels included; 0 when there is none.

@@ -30,12 +30,18 @@ impl Stage {
         Self::with(program, name, Scene::new(), CONSUMER_SESSION)
     }
 
+    /// With a sidecar that goes by the rules it has by itself.
+    pub(crate) fn by_default_rules(program: Program, name: &str) -> Self {
+        let (dir, scene, login) = (empty_dir(program.name(), name), Scene::new(), Login::wanted());
+        let sidecar = Sidecar::by_rules(&dir, login.as_ref(), CONSUMER_SESSION, "");
+        let stage = Self { program, dir, sidecar, scene, login };
+        stage.make_topic(&stage.scene.topic, PARTITIONS);
+        stage
+    }
+
     /// With these names, and this session of members by KIP-848.
     pub(crate) fn with(program: Program, name: &str, scene: Scene, session: &str) -> Self {
-        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
-        let dir = root.join(format!("{}-{name}", program.name()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).unwrap();
+        let dir = empty_dir(program.name(), name);
         let login = Login::wanted();
         let sidecar = Sidecar::start(&dir, &scene, login.as_ref(), session);
         let stage = Self { program, dir, sidecar, scene, login };
@@ -89,4 +95,13 @@ impl Stage {
         client.run(&self.scene.subscription());
         client
     }
+}
+
+/// Of one scenario, kept afterwards for its logs.
+pub(crate) fn empty_dir(program: &str, name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
+    let dir = root.join(format!("{program}-{name}"));
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).unwrap();
+    dir
 }

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::client::{Client, Record};
 use crate::order::{hex, tag_of};
 use crate::program::Program;
@@ -21,7 +19,19 @@ const POISON: &str = "late-10";
 
 /// The loop throws, and its process ends without a commit: a supervisor starts the next one.
 pub(crate) fn a_record_that_ends_its_process_is_found_and_left_out(program: Program) {
-    let mut app = App::new(program, "exits");
+    let given = ends_its_process(Stage::new(program, "exits"));
+    assert!(given >= 4, "given {given} times");
+}
+
+/// The loop catches, and seeks back to whatever it has not handled.
+pub(crate) fn a_record_its_client_seeks_back_to_is_found_and_left_out(program: Program) {
+    let given = is_sought_back_to(Stage::new(program, "seeks-back"));
+    assert!(given >= 4, "given {given} times");
+}
+
+/// How often the record was given until it was `crashed`.
+pub(crate) fn ends_its_process(stage: Stage) -> usize {
+    let mut app = App::new(stage);
     let mut ends = 0;
     until(PATIENCE, "all the others are done", || {
         let mut client = app.start(&format!("a{ends}"));
@@ -37,13 +47,13 @@ pub(crate) fn a_record_that_ends_its_process_is_found_and_left_out(program: Prog
         client.close();
         app.is_done()
     });
-    assert!(app.given[POISON] >= 4, "given {} times", app.given[POISON]);
     app.judge("crashed");
+    app.given[POISON]
 }
 
-/// The loop catches, and seeks back to whatever it has not handled.
-pub(crate) fn a_record_its_client_seeks_back_to_is_found_and_left_out(program: Program) {
-    let mut app = App::new(program, "seeks-back");
+/// How often the record was given until it was `seek_back`.
+pub(crate) fn is_sought_back_to(stage: Stage) -> usize {
+    let mut app = App::new(stage);
     let mut client = app.start("a");
     until(PATIENCE, "all the others are done", || {
         let polled = client.poll(Duration::from_millis(200));
@@ -63,8 +73,8 @@ pub(crate) fn a_record_its_client_seeks_back_to_is_found_and_left_out(program: P
         app.is_done()
     });
     client.close();
-    assert!(app.given[POISON] >= 4, "given {} times", app.given[POISON]);
     app.judge("seek_back");
+    app.given[POISON]
 }
 
 /// One application, whatever process it runs in.
@@ -77,8 +87,7 @@ struct App {
 
 impl App {
     /// Orders in every partition are handled and committed; then come those with the poison.
-    fn new(program: Program, name: &str) -> Self {
-        let stage = Stage::new(program, name);
+    fn new(stage: Stage) -> Self {
         let mut app = Self { stage, done: BTreeSet::new(), given: BTreeMap::new() };
         let mut client = app.start("first");
         app.produce(&mut client, "early");
@@ -129,9 +138,7 @@ impl App {
     /// The poison alone is a dead letter, and is given to nobody any more.
     fn judge(&self, disposition: &str) {
         let group = &self.stage.scene.group;
-        let letters = self.stage.sidecar.get(&format!("/api/v1/dead-letters?group={group}"));
-        let body = letters.split_once("\r\n\r\n").unwrap().1;
-        let letters: Value = serde_json::from_str(body).unwrap();
+        let letters = self.stage.sidecar.json(&format!("/api/v1/dead-letters?group={group}"));
         let items = letters["items"].as_array().unwrap();
         assert_eq!(items.len(), 1, "{letters}");
         assert_eq!(items[0]["disposition"], disposition, "{letters}");

@@ -1,0 +1,73 @@
+package reprise;
+
+import java.util.Map;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.springframework.context.annotation.AnnotationConfigApplicationContext;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+import org.springframework.core.env.Environment;
+import org.springframework.core.env.MapPropertySource;
+import org.springframework.kafka.annotation.EnableKafka;
+import org.springframework.kafka.annotation.KafkaListener;
+import org.springframework.kafka.config.ConcurrentKafkaListenerContainerFactory;
+import org.springframework.kafka.core.ConsumerFactory;
+import org.springframework.kafka.core.DefaultKafkaConsumerFactory;
+import org.springframework.kafka.listener.DefaultErrorHandler;
+import org.springframework.util.backoff.FixedBackOff;
+
+/**
+ * A listener that throws at a record called poison. Arguments: bootstrap, group, topic, and the way
+ * errors are handled: default, in-memory, back-off or long-back-off.
+ */
+@Configuration
+@EnableKafka
+public class Application {
+    public static void main(String[] args) {
+        var context = new AnnotationConfigApplicationContext();
+        Map<String, Object> said = Map.of("bootstrap", args[0], "group", args[1], "topic", args[2], "way", args[3]);
+        context.getEnvironment().getPropertySources().addFirst(new MapPropertySource("arguments", said));
+        context.register(Application.class);
+        context.registerShutdownHook();
+        context.refresh();
+    }
+
+    @Bean
+    ConsumerFactory<String, String> consumerFactory(Environment environment) {
+        return new DefaultKafkaConsumerFactory<>(Map.of(
+            ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, environment.getRequiredProperty("bootstrap"),
+            ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest",
+            ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG, environment.getProperty("SESSION_MS", "6000"),
+            ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, StringDeserializer.class,
+            ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, StringDeserializer.class));
+    }
+
+    @Bean
+    ConcurrentKafkaListenerContainerFactory<String, String> kafkaListenerContainerFactory(
+            ConsumerFactory<String, String> consumers, Environment environment) {
+        var factory = new ConcurrentKafkaListenerContainerFactory<String, String>();
+        factory.setConsumerFactory(consumers);
+        switch (environment.getRequiredProperty("way")) {
+            case "default" -> { }
+            case "in-memory" -> {
+                var handler = new DefaultErrorHandler();
+                handler.setSeekAfterError(false);
+                factory.setCommonErrorHandler(handler);
+            }
+            case "back-off" -> factory.setCommonErrorHandler(new DefaultErrorHandler(new FixedBackOff(500, 9)));
+            case "long-back-off" -> factory.setCommonErrorHandler(new DefaultErrorHandler(new FixedBackOff(3000, 2)));
+            default -> throw new IllegalArgumentException("no such way");
+        }
+        return factory;
+    }
+
+    @KafkaListener(topics = "${topic}", groupId = "${group}")
+    void handle(ConsumerRecord<String, String> order) {
+        boolean fails = order.value().equals("poison");
+        System.out.println((fails ? "failed " : "done ") + order.partition() + " " + order.offset() + " " + order.key());
+        if (fails) {
+            throw new IllegalStateException("cannot handle " + order.key());
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Applications that know nothing of reprise, each failing on a record as its framework lets it,
+//! and the table of what is seen of them. A target of its own, left out of a plain `cargo test`,
+//! because it needs their runtimes; `tests/clients/run signals` runs it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, with what it saw on stderr"
+)]
+#![expect(dead_code, reason = "main.rs and in_front.rs use the rest")]
+
+mod client;
+mod cluster;
+mod login;
+mod order;
+mod program;
+mod scene;
+mod sidecar;
+mod stage;
+mod wait;
+mod wordless;
+
+mod signals;

@@ -1,0 +1,207 @@
+//! An application as a process: a supervisor starts it again when it ends by itself.
+//!
+//! Arguments: bootstrap, group, topic, and the way it fails; `SESSION_MS` is its session timeout.
+//! It prints `done PARTITION OFFSET KEY` for each order it has handled and `failed PARTITION OFFSET
+//! KEY` for the one with the value `poison`, on which it then fails; logs go to stderr. SIGTERM
+//! ends it.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use super::Case;
+use super::trial::Trial;
+use crate::program::{self, Program};
+use crate::wait::until;
+
+const STOP_MAX: Duration = Duration::from_secs(30);
+
+/// One client or framework, as an application uses it.
+pub(super) struct App {
+    /// Its folder below `tests/clients/apps`.
+    pub(super) name: &'static str,
+    /// What people call it.
+    pub(super) title: &'static str,
+    /// The harness itself is the application, with a client that does what it is told.
+    pub(super) program: Option<Program>,
+    build: fn(&App) -> Built,
+    built: OnceLock<Built>,
+}
+
+/// What starts it.
+pub(super) struct Built {
+    /// Program and first arguments.
+    pub(super) command: Vec<OsString>,
+    /// Of the client or framework.
+    pub(super) version: String,
+}
+
+impl App {
+    pub(super) const fn new(
+        name: &'static str,
+        title: &'static str,
+        build: fn(&Self) -> Built,
+    ) -> Self {
+        Self { name, title, program: None, build, built: OnceLock::new() }
+    }
+
+    /// Played by the harness.
+    pub(super) const fn played(
+        program: Program,
+        (name, title): (&'static str, &'static str),
+        version: fn(&Self) -> Built,
+    ) -> Self {
+        Self { name, title, program: Some(program), build: version, built: OnceLock::new() }
+    }
+
+    /// Built on first use.
+    pub(super) fn built(&self) -> &Built {
+        self.built.get_or_init(|| (self.build)(self))
+    }
+
+    /// Its folder.
+    pub(super) fn dir(&self) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/apps").join(self.name)
+    }
+}
+
+/// A Maven project with a main class `reprise.Application`; its version is that of the library it
+/// is named after.
+pub(super) fn java(app: &App) -> Built {
+    java_by(app, app.name)
+}
+
+/// The same with this library.
+pub(super) fn java_by(app: &App, library: &str) -> Built {
+    let out = program::maven(&format!("apps/{}", app.name));
+    let jars = std::fs::read_dir(out.join("lib")).unwrap();
+    let mut names = jars.map(|jar| jar.unwrap().file_name().to_string_lossy().into_owned());
+    let version = |name: String| {
+        let version = name.strip_prefix(library)?.strip_prefix('-')?.strip_suffix(".jar")?;
+        version.starts_with(|first: char| first.is_ascii_digit()).then(|| version.to_owned())
+    };
+    let version = names.find_map(version);
+    let command = program::java(&out, "Application");
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    Built {
+        command: words.map(OsString::from).collect(),
+        version: version.unwrap_or_else(|| panic!("no {library} in {}", out.display())),
+    }
+}
+
+/// A line of an application.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    /// The order was handled; otherwise it failed.
+    pub(super) is_done: bool,
+    pub(super) partition: i32,
+    pub(super) offset: i64,
+    pub(super) key: String,
+}
+
+/// The application and its supervisor.
+pub(super) struct Process {
+    command: Vec<OsString>,
+    arguments: [String; 4],
+    session_ms: u32,
+    dir: PathBuf,
+    child: Option<Child>,
+    /// Processes so far.
+    starts: usize,
+    says: Sender<String>,
+    said: Receiver<String>,
+}
+
+impl Process {
+    pub(super) fn new(case: &Case, trial: &Trial) -> Self {
+        let (says, said) = channel();
+        let scene = &trial.scene;
+        let arguments = [
+            trial.sidecar.address(),
+            scene.group.clone(),
+            scene.topic.clone(),
+            case.way.to_owned(),
+        ];
+        let mut process = Self {
+            command: case.app.built().command.clone(),
+            arguments,
+            session_ms: case.session_ms,
+            dir: trial.dir.clone(),
+            child: None,
+            starts: 0,
+            says,
+            said,
+        };
+        process.start_again();
+        process
+    }
+
+    pub(super) fn start_again(&mut self) {
+        self.starts += 1;
+        let log = File::create(self.dir.join(format!("app-{}.log", self.starts))).unwrap();
+        let mut child = Command::new(&self.command[0])
+            .args(&self.command[1..])
+            .args(&self.arguments)
+            .env("SESSION_MS", self.session_ms.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap_or_else(|error| {
+                panic!("{} cannot be started: {error}", self.command[0].display())
+            });
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let says = self.says.clone();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if says.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        self.child = Some(child);
+    }
+
+    /// What was said since the last time. An application that has ended is started again.
+    pub(super) fn look(&mut self) -> Vec<Line> {
+        if self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_some()) {
+            self.start_again();
+        }
+        self.said.try_iter().map(|line| line_of(&line)).collect()
+    }
+
+    /// SIGTERM; it has to end.
+    pub(super) fn stop(&mut self) {
+        let mut child = self.child.take().unwrap();
+        // It may have ended by itself just now.
+        let _ = Command::new("kill").arg(child.id().to_string()).stderr(Stdio::null()).status();
+        until(STOP_MAX, "the application ends", || child.try_wait().unwrap().is_some());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn line_of(line: &str) -> Line {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [word @ ("done" | "failed"), partition, offset, key] = words[..] else {
+        panic!("an application says {line:?}")
+    };
+    Line {
+        is_done: word == "done",
+        partition: partition.parse().unwrap(),
+        offset: offset.parse().unwrap(),
+        key: key.to_owned(),
+    }
+}

@@ -1,0 +1,61 @@
+//! Clients whose application is the harness: the scenarios of `wordless.rs`, by the rules a sidecar
+//! has by itself.
+
+use super::app::{App, Built};
+use super::{Case, Ends, Seen, Tries};
+use crate::program::Program;
+use crate::stage::Stage;
+use crate::wordless;
+
+static LIBRDKAFKA: App = App::played(Program::Librdkafka, ("librdkafka", "librdkafka"), version);
+static LIBRDKAFKA_848: App =
+    App::played(Program::Librdkafka848, ("librdkafka-848", "librdkafka"), version);
+
+fn version(_: &App) -> Built {
+    Built { command: Vec::new(), version: rdkafka::util::get_rdkafka_version().1 }
+}
+
+/// Plays one.
+pub(super) fn seen(program: Program, way: &str) -> Seen {
+    let stage = Stage::by_default_rules(program, &format!("signals-{way}"));
+    let (tries, word) = match way {
+        "exits" => (wordless::ends_its_process(stage), "crashed"),
+        _ => (wordless::is_sought_back_to(stage), "seek_back"),
+    };
+    Seen { tries, letters: vec![word.to_owned()], ..Seen::default() }
+}
+
+const EXITS: Case = Case {
+    app: &LIBRDKAFKA,
+    way: "exits",
+    fails: "the loop ends with the record, and its process closes the consumer",
+    wire: "leaves the group without a commit; the next process begins at the committed offset",
+    partitions: 4,
+    session_ms: 30_000,
+    ends: Ends::DeadLetter("crashed"),
+    tries: Tries::AtLeast(9),
+};
+
+const SEEKS: Case = Case {
+    way: "seeks-back",
+    fails: "the loop commits what it has handled and seeks back to all the rest it was given",
+    wire: "drops what it has fetched ahead, and asks for the records again",
+    ends: Ends::DeadLetter("seek_back"),
+    tries: Tries::AtLeast(7),
+    ..EXITS
+};
+
+cases! {
+    what_ends_its_process_is_a_dead_letter: EXITS;
+    what_ends_its_process_is_a_dead_letter_by_kip_848: Case {
+        app: &LIBRDKAFKA_848,
+        fails: "the same; `group.protocol=consumer`",
+        ..EXITS
+    };
+    what_its_client_seeks_back_to_is_a_dead_letter: SEEKS;
+    what_its_client_seeks_back_to_is_a_dead_letter_by_kip_848: Case {
+        app: &LIBRDKAFKA_848,
+        fails: "the same; `group.protocol=consumer`",
+        ..SEEKS
+    };
+}

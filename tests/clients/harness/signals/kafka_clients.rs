@@ -1,0 +1,82 @@
+//! Apache Kafka's own Java client: loops as its documentation shows them.
+
+use super::app::{App, java};
+use super::{Case, Ends, Tries};
+
+static APP: App = App::new("kafka-clients", "Java client", java);
+
+/// The loop ends with the exception, and its process with the loop.
+const LEAVES: Case = Case {
+    app: &APP,
+    way: "leaves",
+    fails: "the loop throws; `commitSync` after each batch",
+    wire: "leaves the group without a commit; the next process begins at the committed offset",
+    partitions: 4,
+    session_ms: 10_000,
+    ends: Ends::DeadLetter("crashed"),
+    // Three are lost before it is given alone, and seven are charged.
+    tries: Tries::AtLeast(10),
+};
+
+/// The process is gone without a word.
+const DIES: Case = Case {
+    way: "dies",
+    fails: "the process dies; `commitSync` after each batch",
+    wire: "is silent until its session ends; the next process begins at the committed offset",
+    session_ms: 1_500,
+    ..LEAVES
+};
+
+/// The loop catches.
+const SEEKS: Case = Case {
+    way: "seeks",
+    fails: "the loop catches, commits what it has handled and seeks back to the record",
+    wire: "asks for the record again at once",
+    ends: Ends::DeadLetter("seek_back"),
+    tries: Tries::Exactly(7),
+    ..LEAVES
+};
+
+cases! {
+    what_ends_its_process_is_a_dead_letter: LEAVES;
+    what_ends_its_process_is_a_dead_letter_by_kip_848: Case {
+        way: "leaves-848",
+        fails: "the same; `group.protocol=consumer`",
+        ..LEAVES
+    };
+    what_ends_its_process_is_a_dead_letter_where_commits_are_not_waited_for: Case {
+        way: "leaves-async",
+        fails: "the loop throws; `commitAsync` after each batch",
+        ..LEAVES
+    };
+    what_kills_its_process_is_a_dead_letter: DIES;
+    what_kills_its_process_is_a_dead_letter_with_auto_commit: Case {
+        way: "dies-auto",
+        fails: "the process dies; auto-commit is on",
+        ..DIES
+    };
+    what_auto_commit_has_passed_is_not_seen: Case {
+        way: "leaves-auto",
+        fails: "the loop throws; auto-commit is on",
+        wire: "commits past all it was given when it is closed, and leaves the group",
+        ends: Ends::PassedOver { others_too: true },
+        tries: Tries::Exactly(1),
+        ..LEAVES
+    };
+    what_the_loop_swallows_is_not_seen: Case {
+        way: "skips",
+        fails: "the loop catches and goes on; `commitSync` after each batch",
+        wire: "commits past the record, as if it had handled it",
+        ends: Ends::PassedOver { others_too: false },
+        tries: Tries::Exactly(1),
+        ..LEAVES
+    };
+    what_its_client_seeks_back_to_is_a_dead_letter: SEEKS;
+    what_its_client_seeks_back_to_is_a_dead_letter_by_kip_848: Case {
+        way: "seeks-848",
+        fails: "the same; `group.protocol=consumer`",
+        // Its thread that fetches may not have asked for what is behind the record before the seek.
+        tries: Tries::AtLeast(7),
+        ..SEEKS
+    };
+}

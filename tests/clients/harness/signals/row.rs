@@ -1,0 +1,96 @@
+//! One row of the table: what was seen of one application that failed in one way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Case, Ends, Seen, Tries};
+
+/// As it is written down until all are there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Row {
+    client: String,
+    fails: String,
+    wire: String,
+    seen: String,
+    ends: String,
+}
+
+impl Row {
+    /// Judges what was seen.
+    pub(super) fn of(case: &Case, seen: &Seen) -> Self {
+        let tries = seen.tries;
+        assert!(case.tries.has(tries), "{seen:?}");
+        let letters: Vec<&str> = seen.letters.iter().map(String::as_str).collect();
+        match case.ends {
+            Ends::DeadLetter(disposition) => assert_eq!(letters, [disposition]),
+            Ends::PassedOver { .. } | Ends::Kept => assert!(letters.is_empty(), "{letters:?}"),
+        }
+        let tries = match case.tries {
+            Tries::Exactly(1) => "1 delivery".to_owned(),
+            Tries::Exactly(_) => format!("{tries} deliveries"),
+            Tries::AtLeast(least) => format!("{least} deliveries or more"),
+        };
+        Self {
+            client: format!("{} {}", case.app.title, case.app.built().version),
+            fails: case.fails.to_owned(),
+            wire: case.wire.to_owned(),
+            seen: words(seen),
+            ends: match case.ends {
+                Ends::DeadLetter(word) => format!("`dlq.<group>`, `{word}`, after {tries}"),
+                Ends::PassedOver { others_too: false } => {
+                    format!("the client goes past it after {tries}")
+                }
+                Ends::PassedOver { others_too: true } => {
+                    format!("the client goes past it, and past what came with it, after {tries}")
+                }
+                Ends::Kept => format!("nowhere: the client goes on trying, {tries}"),
+            },
+        }
+    }
+
+    /// No row of an earlier run stands for this one.
+    pub(super) fn forget(case: &Case) {
+        let _ = fs::remove_file(path(case));
+    }
+
+    pub(super) fn write(&self, case: &Case) {
+        let path = path(case);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, serde_json::to_string_pretty(self).unwrap()).unwrap();
+    }
+
+    /// What the test of this case has written.
+    pub(super) fn read(case: &Case) -> Self {
+        let path = path(case);
+        let text = fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}; its test has not passed", path.display()));
+        serde_json::from_str(&text).unwrap()
+    }
+
+    pub(super) fn cells(&self) -> [&str; 5] {
+        [&self.client, &self.fails, &self.wire, &self.seen, &self.ends]
+    }
+}
+
+fn words(seen: &Seen) -> String {
+    let word = seen.letters.first().map(String::as_str);
+    let known = match word {
+        Some("seek_back") => "it goes back to the record",
+        Some("crashed") => "its consumer is lost with the record",
+        Some("commit_failed") => "its commit is refused",
+        Some(word) => word,
+        None => match &seen.unjudged {
+            Some(why) => return format!("nothing that is judged: {why}"),
+            None if seen.is_suspected => "it goes back, and nothing proves why",
+            None => "nothing",
+        },
+    };
+    known.to_owned()
+}
+
+fn path(case: &Case) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("signals");
+    dir.join(format!("{}-{}.json", case.app.name, case.way))
+}

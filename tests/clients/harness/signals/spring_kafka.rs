@@ -1,0 +1,46 @@
+//! Spring for Apache Kafka: a `@KafkaListener` that throws.
+
+use super::app::{App, java};
+use super::{Case, Ends, Tries};
+
+static APP: App = App::new("spring-kafka", "Spring Kafka", java);
+
+/// The listener throws, and nothing but what `way` says is configured.
+const THROWS: Case = Case {
+    app: &APP,
+    way: "default",
+    fails: "`@KafkaListener` throws; error handler as it comes",
+    wire: "commits what came before, seeks back in every partition it has unprocessed records of, \
+           polls at once; after 10 deliveries it would log, and commit past the record",
+    partitions: 10,
+    session_ms: 10_000,
+    ends: Ends::DeadLetter("seek_back"),
+    tries: Tries::Exactly(7),
+};
+
+cases! {
+    what_an_unconfigured_error_handler_seeks_back_to_is_a_dead_letter: THROWS;
+    what_it_seeks_back_to_after_a_while_is_a_dead_letter: Case {
+        way: "back-off",
+        fails: "the same; `FixedBackOff(500, 9)`",
+        wire: "the same, but it sleeps for half a second before it polls",
+        ..THROWS
+    };
+    what_it_seeks_back_to_after_longer_is_not_judged: Case {
+        way: "long-back-off",
+        fails: "the same; `FixedBackOff(3000, 2)`",
+        wire: "the same, but it sleeps for 3 s before it polls, and gives up after 3 deliveries",
+        ends: Ends::PassedOver { others_too: false },
+        tries: Tries::Exactly(3),
+        ..THROWS
+    };
+    what_is_tried_again_in_memory_is_not_seen: Case {
+        way: "in-memory",
+        fails: "the same; `setSeekAfterError(false)`",
+        wire: "pauses every partition, polls without records, tries again from memory; after 10 \
+               deliveries it logs, and commits past the record",
+        ends: Ends::PassedOver { others_too: false },
+        tries: Tries::Exactly(10),
+        ..THROWS
+    };
+}

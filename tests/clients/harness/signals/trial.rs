@@ -1,0 +1,236 @@
+//! One application in front of one record that it cannot handle: what is produced, what the
+//! application says, and what the sidecar has seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+use reprise::clock::Clock;
+use serde_json::Value;
+
+use super::app::{Line, Process};
+use super::{Case, Ends, Seen};
+use crate::cluster::Admin;
+use crate::scene::Scene;
+use crate::sidecar::{CONSUMER_SESSION, Sidecar};
+use crate::stage::empty_dir;
+
+/// Longer than anything here may take.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// Between two looks at what the sidecar knows.
+const LOOK: Duration = Duration::from_millis(20);
+/// Orders of each batch in each partition.
+const ORDERS: usize = 3;
+/// The one of its partition that cannot be handled.
+const POISONED: usize = 1;
+
+/// Partition and offset.
+type Place = (i32, i64);
+
+/// One application's world.
+pub(super) struct Trial {
+    pub(super) dir: PathBuf,
+    pub(super) sidecar: Sidecar,
+    pub(super) scene: Scene,
+    partitions: i32,
+    /// Where each order lies.
+    orders: BTreeMap<String, Place>,
+    /// The one that cannot be handled.
+    poison: Option<(String, Place)>,
+    done: BTreeSet<String>,
+    /// Offsets committed, as last seen.
+    committed: BTreeMap<i32, i64>,
+    /// What became of the poison.
+    pub(super) seen: Seen,
+}
+
+impl Trial {
+    pub(super) fn new(case: &Case) -> Self {
+        // It is built before anything waits for it.
+        case.app.built();
+        let scene = Scene::new();
+        let dir = empty_dir(case.app.name, case.way);
+        let sidecar = Sidecar::by_rules(&dir, None, CONSUMER_SESSION, "");
+        Admin::at(&sidecar.address()).make_topic(&scene.topic, case.partitions);
+        Self {
+            dir,
+            sidecar,
+            scene,
+            partitions: case.partitions,
+            orders: BTreeMap::new(),
+            poison: None,
+            done: BTreeSet::new(),
+            committed: BTreeMap::new(),
+            seen: Seen::default(),
+        }
+    }
+
+    /// Orders in every partition; one of those in partition `poisoned` cannot be handled.
+    pub(super) fn produce(&mut self, name: &str, poisoned: Option<i32>) {
+        let producer: BaseProducer<Fates> = ClientConfig::new()
+            .set("bootstrap.servers", self.sidecar.address())
+            .create_with_context(Fates::default())
+            .unwrap();
+        for partition in 0..self.partitions {
+            for n in 0..ORDERS {
+                let key = format!("{name}-{partition}-{n}");
+                let is_poison = poisoned == Some(partition) && n == POISONED;
+                let value = if is_poison { "poison" } else { "order" };
+                let record = BaseRecord::with_opaque_to(&self.scene.topic, Box::new(key.clone()));
+                producer.send(record.partition(partition).key(&key).payload(value)).unwrap();
+                if is_poison {
+                    self.poison = Some((key, (partition, 0)));
+                }
+            }
+        }
+        producer.flush(Duration::from_secs(30)).unwrap();
+        let sent = producer.context().0.lock().unwrap();
+        self.orders.extend(sent.iter().map(|(key, place)| (key.clone(), *place)));
+        if let Some((key, place)) = &mut self.poison {
+            *place = self.orders[key];
+        }
+    }
+
+    /// Looks at application and sidecar until `enough`.
+    pub(super) fn until(
+        &mut self,
+        process: &mut Process,
+        what: &str,
+        enough: impl Fn(&Self) -> bool,
+    ) {
+        let clock = Clock::start();
+        while !enough(self) {
+            assert!(clock.elapsed() < PATIENCE, "still waiting until {what}: {self:?}");
+            std::thread::sleep(LOOK);
+            for line in process.look() {
+                self.hear(line);
+            }
+            self.see();
+        }
+    }
+
+    /// What the application says of an order.
+    fn hear(&mut self, line: Line) {
+        let Line { is_done, partition, offset, key } = line;
+        assert_eq!(self.orders.get(&key), Some(&(partition, offset)), "{key}");
+        let is_poison = self.poison.as_ref().is_some_and(|(poison, _)| *poison == key);
+        assert_eq!(is_poison, !is_done, "{key}");
+        if is_poison {
+            self.seen.tries += 1;
+        } else {
+            self.done.insert(key);
+        }
+    }
+
+    /// What the sidecar knows: of no other record it ever says that it has failed.
+    fn see(&mut self) {
+        let group = &self.scene.group;
+        let poison = self.poison.as_ref().map(|(_, place)| *place);
+        let known = self.sidecar.json(&format!("/api/v1/explain?group={group}"));
+        for window in known["partitions"].as_array().into_iter().flatten() {
+            let partition = i32::try_from(window["partition"].as_i64().unwrap()).unwrap();
+            if let Some(committed) = window["committed"].as_i64() {
+                self.committed.insert(partition, committed);
+            }
+            if poison.is_some_and(|(of, _)| of == partition) {
+                let unjudged = window["unjudged"].as_str().map(str::to_owned);
+                self.seen.unjudged = unjudged.or(self.seen.unjudged.take());
+            }
+            for suspect in window["suspects"].as_array().unwrap() {
+                let place = (partition, suspect["offset"].as_i64().unwrap());
+                if Some(place) == poison {
+                    self.seen.is_suspected = true;
+                } else {
+                    assert_eq!(suspect["reconsume_times"], 0, "{known}");
+                }
+            }
+            let skipped = window["skipped"].as_array().unwrap().iter();
+            let mut skipped = skipped.map(|offset| (partition, offset.as_i64().unwrap()));
+            assert!(skipped.all(|place| Some(place) == poison), "{known}");
+        }
+        let letters = self.sidecar.json(&format!("/api/v1/dead-letters?group={group}"));
+        let letters = letters["items"].as_array().cloned().unwrap_or_default();
+        assert!(letters.iter().all(|letter| self.is_the_poison(letter)), "{letters:?}");
+        let word = |letter: &Value| letter["disposition"].as_str().unwrap().to_owned();
+        self.seen.letters = letters.iter().map(word).collect();
+    }
+
+    fn is_the_poison(&self, letter: &Value) -> bool {
+        self.poison.as_ref().is_some_and(|(key, (partition, offset))| {
+            let origin = format!("{}-{partition}@{offset}", self.scene.topic);
+            letter["key"] == key.as_str() && letter["origin"] == origin.as_str()
+        })
+    }
+
+    /// Everything but the poison was handled.
+    fn is_done(&self) -> bool {
+        let poison = self.poison.as_ref().map(|(key, _)| key);
+        self.orders.keys().all(|key| Some(key) == poison || self.done.contains(key))
+    }
+
+    /// Everything was handled and committed.
+    pub(super) fn is_committed(&self) -> bool {
+        self.is_done() && self.are_past()
+    }
+
+    /// Every partition is committed to its end.
+    fn are_past(&self) -> bool {
+        (0..self.partitions).all(|partition| self.is_past(partition))
+    }
+
+    /// A partition is committed to its end.
+    fn is_past(&self, partition: i32) -> bool {
+        let of_it = self.orders.values().filter(|(of, _)| *of == partition);
+        let last = of_it.map(|(_, offset)| *offset).max().unwrap();
+        self.committed.get(&partition).is_some_and(|committed| *committed > last)
+    }
+
+    /// The others are handled, and the poison is where the case says.
+    pub(super) fn has_ended(&self, case: &Case) -> bool {
+        let (_, (partition, offset)) = self.poison.as_ref().unwrap();
+        match case.ends {
+            Ends::DeadLetter(_) => self.is_committed() && !self.seen.letters.is_empty(),
+            Ends::PassedOver { others_too } => self.are_past() && self.is_done() != others_too,
+            Ends::Kept => {
+                let others = (0..self.partitions).filter(|of| of != partition);
+                let is_kept = self.committed.get(partition).is_some_and(|at| at <= offset);
+                is_kept
+                    && self.is_done()
+                    && case.tries.has(self.seen.tries)
+                    && others.into_iter().all(|of| self.is_past(of))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Trial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let left = self.orders.keys().filter(|key| !self.done.contains(*key));
+        f.debug_struct("Trial")
+            .field("poison", &self.poison)
+            .field("left", &left.collect::<Vec<_>>())
+            .field("committed", &self.committed)
+            .field("seen", &self.seen)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where records came to lie.
+#[derive(Clone, Default)]
+struct Fates(Arc<Mutex<BTreeMap<String, Place>>>);
+
+impl rdkafka::ClientContext for Fates {}
+
+impl ProducerContext for Fates {
+    type DeliveryOpaque = Box<String>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, key: Box<String>) {
+        use rdkafka::Message;
+        let message = result.as_ref().expect("an order is acknowledged");
+        self.0.lock().unwrap().insert(*key, (message.partition(), message.offset()));
+    }
+}
