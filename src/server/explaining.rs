@@ -34,7 +34,7 @@ fn unjudged(why: Unjudged) -> &'static str {
     match why {
         Unjudged::Off => "seek_back_limit is 0",
         Unjudged::NeverCommits => "no commit of this partition was seen",
-        Unjudged::Silence => "its member went back after a silence, as one does that pauses",
+        Unjudged::Silence => "its member went back after silences, as one does that pauses",
     }
 }
 

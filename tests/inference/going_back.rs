@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::RULES;
-use crate::app::{App, Commits, Did, World, of};
+use crate::app::{App, Commits, Did, WAIT_MS, World, of};
 use reprise::retry::Disposition;
 use reprise::retry::watch::{Asked, Rules, Serve};
 
@@ -45,6 +45,38 @@ fn a_record_that_is_sought_again_and_again_is_a_dead_letter_and_nothing_else_is_
     let most = usize::try_from(RULES.seek_back_limit).unwrap() + 2;
     assert!(deliveries <= most, "{deliveries} deliveries");
     assert_eq!(world.charged(), []);
+}
+
+/// Polls with a handler that throws on one record, and stands still before some of its returns.
+fn stand_still(world: &mut World, still: impl Fn(usize) -> bool) {
+    let mut app = world.start(Commits::PerRecord);
+    while world.dead.is_empty() && world.deliveries.get(&(of(0), 1)).is_none_or(|n| *n < 10) {
+        let mut thrown = false;
+        app.poll(world, |_, offset| {
+            thrown |= offset == 1;
+            if offset == 1 { Did::Throw } else { Did::Well(1) }
+        });
+        if thrown && still(world.deliveries[&(of(0), 1)]) {
+            world.pass(2 * WAIT_MS + 1);
+        }
+    }
+}
+
+#[test]
+fn a_process_that_stood_still_once_is_judged_all_the_same() {
+    for once in 1..=4 {
+        let mut world = World::new(RULES, 1, 3);
+        stand_still(&mut world, |delivery| delivery == once);
+        assert_eq!(world.dead.len(), 1, "it stood still after delivery {once}");
+        assert!(world.deliveries[&(of(0), 1)] < 10, "Spring gives up after ten");
+    }
+}
+
+#[test]
+fn whoever_goes_back_after_silences_is_not_judged() {
+    let mut world = World::new(RULES, 1, 3);
+    stand_still(&mut world, |delivery| delivery == 2 || delivery == 4);
+    assert_eq!((world.dead.len(), world.charged()), (0, vec![]));
 }
 
 #[test]

@@ -4,7 +4,9 @@
 
 use crate::model::{MemberId, Now, TopicPartition};
 use crate::retry::verdict::{Returned, judge_return};
-use crate::retry::watch::{Asked, Fetching, Holder, Phase, Return, Suspect, Watch, WentBack};
+use crate::retry::watch::{
+    Asked, Fetching, Holder, Member, Phase, Return, Suspect, Watch, WentBack,
+};
 use crate::retry::{Disposition, Evidence};
 
 /// Proofs in a row before anything is charged. Of a thousand random scripts of healthy consumers
@@ -84,7 +86,7 @@ impl Watch {
 
     /// The same member, on the same connection, asks for less than it was handed.
     fn on_went_back(&mut self, now: Now, by: &Fetching, ask: &Asked) {
-        let is_unreadable = self.members.get(&by.member).is_some_and(|m| m.is_unreadable);
+        let is_unreadable = self.members.get(&by.member).is_some_and(Member::is_unreadable);
         let interval_ms = self.rules.interval_ms;
         let Some(window) = self.windows.get_mut(&ask.partition) else { return };
         let alone_since = match window.suspects.get(&ask.offset).map(|suspect| &suspect.phase) {
@@ -124,14 +126,19 @@ impl Watch {
         for partition in troubled {
             for (offset, seen) in self.ended_holds(now, member, &partition) {
                 if seen.silent {
-                    self.members.entry(member.clone()).or_default().is_unreadable = true;
+                    let known = self.members.entry(member.clone()).or_default();
+                    known.silences = known.silences.saturating_add(1);
                 }
                 let returned = Returned {
                     others_too: self.others_went_back(member, &partition, seen),
                     was_looked_at: seen.beyond || !seen.late,
                     was_silent: seen.silent,
                 };
-                let times = self.proven(&partition, offset, judge_return(returned));
+                let is_proof = judge_return(returned);
+                // A silence neither proves anything nor takes back what was proven.
+                let says_nothing = seen.silent && !is_proof;
+                let times =
+                    if says_nothing { 0 } else { self.proven(&partition, offset, is_proof) };
                 if times > 0 {
                     self.charge_return(now, &partition, offset, times, has_lane);
                 }

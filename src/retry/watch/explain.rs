@@ -2,7 +2,7 @@
 
 use crate::model::{MemberId, Now, TopicPartition, WallMs};
 use crate::retry::Disposition;
-use crate::retry::watch::{Phase, Watch, Window};
+use crate::retry::watch::{Member, Phase, Watch, Window};
 
 /// One partition of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum Unjudged {
     Off,
     /// The group has not committed in this partition.
     NeverCommits,
-    /// The member once went back after a silence, as one does that pauses.
+    /// The member went back after silences, as one does that pauses.
     Silence,
 }
 
@@ -93,7 +93,7 @@ impl Watch {
             Some(Unjudged::Off)
         } else if window.committed.is_none() {
             Some(Unjudged::NeverCommits)
-        } else if holder.is_some_and(|member| member.is_unreadable) {
+        } else if holder.is_some_and(Member::is_unreadable) {
             Some(Unjudged::Silence)
         } else {
             None

@@ -6,17 +6,27 @@ use crate::model::{MemberId, MonoMs, TopicPartition};
 
 /// Members that are remembered as gone; more than may have a Fetch that waits.
 const GONE_MAX: usize = 1_000;
+/// Returns after a silence from which on a member may be one that pauses. A single one may be a
+/// process, or a machine, that stood still.
+const SILENCES: u32 = 2;
 
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Member {
     /// Its generation or epoch, as last seen.
     pub(in crate::retry) epoch: i32,
-    /// It once went back after a silence: pausing looks the same, so its going back says nothing.
-    pub(in crate::retry) is_unreadable: bool,
+    /// How often it went back after a silence.
+    pub(in crate::retry) silences: u32,
     /// The record that is out, or goes out next, while one goes at a time.
     pub(in crate::retry) turn: Option<Turn>,
     /// What it was given last, while one goes at a time.
     pub(in crate::retry) last: Option<(TopicPartition, Out)>,
+}
+
+impl Member {
+    /// It goes back after silences: pausing looks the same, so its going back says nothing.
+    pub(in crate::retry) fn is_unreadable(&self) -> bool {
+        self.silences >= SILENCES
+    }
 }
 
 /// Members that went lately: a Fetch of theirs may still wait, and is none of a holder's.

@@ -73,6 +73,7 @@ enum Ends {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tries {
     Exactly(usize),
+    Between(usize, usize),
     /// It is a matter of timing.
     AtLeast(usize),
 }
@@ -81,6 +82,7 @@ impl Tries {
     fn has(self, tries: usize) -> bool {
         match self {
             Self::Exactly(wanted) => tries == wanted,
+            Self::Between(least, most) => (least..=most).contains(&tries),
             Self::AtLeast(least) => tries >= least,
         }
     }

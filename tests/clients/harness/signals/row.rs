@@ -30,6 +30,7 @@ impl Row {
         let tries = match case.tries {
             Tries::Exactly(1) => "1 delivery".to_owned(),
             Tries::Exactly(_) => format!("{tries} deliveries"),
+            Tries::Between(least, most) => format!("{least} to {most} deliveries"),
             Tries::AtLeast(least) => format!("{least} deliveries or more"),
         };
         Self {

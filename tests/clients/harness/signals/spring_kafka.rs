@@ -15,7 +15,8 @@ const THROWS: Case = Case {
     partitions: 10,
     session_ms: 10_000,
     ends: Ends::DeadLetter("seek_back"),
-    tries: Tries::Exactly(7),
+    // Before it would give up.
+    tries: Tries::Between(7, 9),
 };
 
 cases! {
@@ -28,10 +29,10 @@ cases! {
     };
     what_it_seeks_back_to_after_longer_is_not_judged: Case {
         way: "long-back-off",
-        fails: "the same; `FixedBackOff(3000, 2)`",
-        wire: "the same, but it sleeps for 3 s before it polls, and gives up after 3 deliveries",
+        fails: "the same; `FixedBackOff(3000, 4)`",
+        wire: "the same, but it sleeps for 3 s before it polls, and gives up after 5 deliveries",
         ends: Ends::PassedOver { others_too: false },
-        tries: Tries::Exactly(3),
+        tries: Tries::Exactly(5),
         ..THROWS
     };
     what_is_tried_again_in_memory_is_not_seen: Case {
@@ -41,6 +42,21 @@ cases! {
                deliveries it logs, and commits past the record",
         ends: Ends::PassedOver { others_too: false },
         tries: Tries::Exactly(10),
+        ..THROWS
+    };
+    what_a_batch_is_thrown_for_is_not_seen: Case {
+        way: "batch",
+        fails: "`@KafkaListener(batch = \"true\")` throws; error handler as it comes",
+        wire: "pauses every partition, polls without records, tries the batch again from memory; \
+               after 10 deliveries it logs, and commits past all of it",
+        ends: Ends::PassedOver { others_too: true },
+        tries: Tries::Exactly(10),
+        ..THROWS
+    };
+    what_a_batch_listener_names_is_a_dead_letter: Case {
+        way: "batch-named",
+        fails: "the same; it throws `BatchListenerFailedException` with the record",
+        wire: "commits what came before, seeks back to the record and the rest of the batch",
         ..THROWS
     };
 }

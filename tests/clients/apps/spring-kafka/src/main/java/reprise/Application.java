@@ -1,5 +1,6 @@
 package reprise;
 
+import java.util.List;
 import java.util.Map;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -14,12 +15,14 @@ import org.springframework.kafka.annotation.KafkaListener;
 import org.springframework.kafka.config.ConcurrentKafkaListenerContainerFactory;
 import org.springframework.kafka.core.ConsumerFactory;
 import org.springframework.kafka.core.DefaultKafkaConsumerFactory;
+import org.springframework.kafka.listener.BatchListenerFailedException;
 import org.springframework.kafka.listener.DefaultErrorHandler;
 import org.springframework.util.backoff.FixedBackOff;
 
 /**
  * A listener that throws at a record called poison. Arguments: bootstrap, group, topic, and the way
- * errors are handled: default, in-memory, back-off or long-back-off.
+ * errors are handled: default, in-memory, back-off or long-back-off; or that of a listener of batches
+ * which says that it failed, batch, or also on what, batch-named.
  */
 @Configuration
 @EnableKafka
@@ -28,7 +31,7 @@ public class Application {
         var context = new AnnotationConfigApplicationContext();
         Map<String, Object> said = Map.of("bootstrap", args[0], "group", args[1], "topic", args[2], "way", args[3]);
         context.getEnvironment().getPropertySources().addFirst(new MapPropertySource("arguments", said));
-        context.register(Application.class);
+        context.register(Application.class, args[3].startsWith("batch") ? BatchListener.class : RecordListener.class);
         context.registerShutdownHook();
         context.refresh();
     }
@@ -49,25 +52,50 @@ public class Application {
         var factory = new ConcurrentKafkaListenerContainerFactory<String, String>();
         factory.setConsumerFactory(consumers);
         switch (environment.getRequiredProperty("way")) {
-            case "default" -> { }
+            case "default", "batch", "batch-named" -> { }
             case "in-memory" -> {
                 var handler = new DefaultErrorHandler();
                 handler.setSeekAfterError(false);
                 factory.setCommonErrorHandler(handler);
             }
             case "back-off" -> factory.setCommonErrorHandler(new DefaultErrorHandler(new FixedBackOff(500, 9)));
-            case "long-back-off" -> factory.setCommonErrorHandler(new DefaultErrorHandler(new FixedBackOff(3000, 2)));
+            case "long-back-off" -> factory.setCommonErrorHandler(new DefaultErrorHandler(new FixedBackOff(3000, 4)));
             default -> throw new IllegalArgumentException("no such way");
         }
         return factory;
     }
 
-    @KafkaListener(topics = "${topic}", groupId = "${group}")
-    void handle(ConsumerRecord<String, String> order) {
+    private static void handle(ConsumerRecord<String, String> order) {
         boolean fails = order.value().equals("poison");
         System.out.println((fails ? "failed " : "done ") + order.partition() + " " + order.offset() + " " + order.key());
         if (fails) {
             throw new IllegalStateException("cannot handle " + order.key());
+        }
+    }
+
+    static class RecordListener {
+        @KafkaListener(topics = "${topic}", groupId = "${group}")
+        void handleOne(ConsumerRecord<String, String> order) {
+            handle(order);
+        }
+    }
+
+    static class BatchListener {
+        private final boolean names;
+
+        BatchListener(Environment environment) {
+            names = environment.getRequiredProperty("way").equals("batch-named");
+        }
+
+        @KafkaListener(topics = "${topic}", groupId = "${group}", batch = "true")
+        void handleAll(List<ConsumerRecord<String, String>> orders) {
+            for (var order : orders) {
+                try {
+                    handle(order);
+                } catch (IllegalStateException e) {
+                    throw names ? new BatchListenerFailedException("not all", e, order) : e;
+                }
+            }
         }
     }
 }
