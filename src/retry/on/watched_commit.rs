@@ -13,6 +13,7 @@ impl Watch {
         let known = (window.suspects.len(), window.skipped.len(), window.losses);
         window.suspects.retain(|suspect, _| *suspect >= offset);
         window.skipped.retain(|skipped| *skipped >= offset);
+        window.nacked.retain(|nacked| *nacked >= offset);
         window.lost.take_if(|lost| lost.end <= offset);
         if window.losses > 0 && offset >= window.suspects_end {
             window.clear();

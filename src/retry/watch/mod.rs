@@ -150,6 +150,7 @@ impl Watch {
                 self.members.entry(member).or_default().epoch = epoch;
             }
             Seen::Committed { partition, offset } => self.on_committed(now, &partition, offset),
+            Seen::Nacked { partition, offset } => self.on_nacked(now, &partition, offset),
             Seen::Read { partition, offset } => {
                 let known = self.windows.get(&partition).and_then(|window| window.committed);
                 if known.is_none() {

@@ -54,6 +54,13 @@ pub enum Seen {
         /// The first offset that is not acknowledged.
         offset: i64,
     },
+    /// E1, E2: a record was nacked, and its entry is durable.
+    Nacked {
+        /// Of what.
+        partition: TopicPartition,
+        /// Which.
+        offset: i64,
+    },
     /// What the group has committed, as its coordinator says: news where no commit was seen.
     Read {
         /// Of what.

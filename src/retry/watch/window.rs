@@ -101,6 +101,8 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) turned_at: MonoMs,
     pub(in crate::retry) suspects: BTreeMap<i64, Suspect>,
     pub(in crate::retry) skipped: BTreeSet<i64>,
+    /// Nacked, not passed by a commit: each has an entry.
+    pub(in crate::retry) nacked: BTreeSet<i64>,
     /// As journalled, and when.
     pub(in crate::retry) kept: (WindowRecord, MonoMs),
 }
@@ -165,6 +167,11 @@ impl Window {
     /// The first offset handed out and not acknowledged.
     pub(in crate::retry) fn first_open(&self) -> i64 {
         self.committed.map_or(self.from, |committed| committed.max(self.from))
+    }
+
+    /// Whatever becomes of this record, inference does not charge it.
+    pub(in crate::retry) fn is_settled(&self, offset: i64) -> bool {
+        self.nacked.contains(&offset) || self.skipped.contains(&offset)
     }
 
     /// Something handed out is not acknowledged.
