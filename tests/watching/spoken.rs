@@ -1,6 +1,7 @@
 //! A suspect of which its consumer says, in the end, that it failed.
 
 use crate::app::{App, dead_letters, orders};
+use crate::support::member::offset_fetch;
 use crate::support::{Member, Rec, Server, until};
 
 const RULES: &str = "retry: {levels: 1h, max_reconsume_times: 5, narrow_patience: 400ms, \
@@ -51,6 +52,23 @@ fn a_commit_that_names_it_ends_the_suspicion_and_takes_the_count_with_it() {
         let request = member.commit_request("orders", 0, 2, "!retry:2");
         assert_eq!(member.client.call(9, &request).topics[0].partitions[0].error_code, 0);
     });
+}
+
+#[test]
+fn so_does_metadata_that_says_it_is_done() {
+    let server = Server::with(RULES);
+    let mut member = charged_once(&server);
+    until("it is given, alone", || {
+        !member.client.fetch("orders", 0, 2, 100).records.unwrap().is_empty()
+    });
+    // As the Parallel Consumer writes it: of the two records from 1 on, the second is done.
+    let done = "bAACAgA=";
+    let request = member.commit_request("orders", 0, 1, done);
+    assert_eq!(member.client.call(9, &request).topics[0].partitions[0].error_code, 0);
+    assert_eq!(suspects(&server), []);
+    let stored = offset_fetch(&mut server.client(), 7, "shop", "orders", 0);
+    assert_eq!(stored, (1, Some(done.to_owned()), 0), "byte for byte");
+    assert_eq!(dead_letters(&server).len(), 0);
 }
 
 #[test]

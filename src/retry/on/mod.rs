@@ -18,3 +18,4 @@ mod settle;
 mod take;
 mod watched_commit;
 mod watched_nack;
+mod watched_progress;

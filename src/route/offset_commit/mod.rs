@@ -82,6 +82,7 @@ pub(super) async fn answer(
     let stored = patience.bounds(store(router, &group, parts.iter().flatten())).await;
     if stored.is_ok() {
         router.commit_stored(&group, parts.iter().flatten().filter_map(Part::stored));
+        router.commit_explained(&group, parts.iter().flatten().filter_map(Part::explained));
     }
     respond(&request, |topic, partition| {
         match parts.get(topic).and_then(|parts| parts.get(partition)) {
@@ -122,6 +123,14 @@ fn refusal(
 }
 
 impl Part {
+    /// An ordinary offset and the client's own note.
+    fn explained(&self) -> Option<(&TopicName, i32, i64, &str)> {
+        match self {
+            Self::Store(item) => Some((&item.topic, item.partition, item.offset, &item.metadata)),
+            _ => None,
+        }
+    }
+
     /// An ordinary offset.
     pub(super) fn stored(&self) -> Option<(TopicName, i32, i64)> {
         match self {

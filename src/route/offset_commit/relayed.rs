@@ -251,6 +251,15 @@ fn tell_watch(
     }
     let code = |offset: &(TopicName, i32, i64)| codes.get(&(offset.0.clone(), offset.1)).copied();
     router.commit_stored(group, offsets(asked).filter(|offset| code(offset) == Some(0)));
+    for topic in &asked.topics {
+        let name = topic_of(&topic.name);
+        let explained = topic.partitions.iter().filter_map(|asked| {
+            let metadata = asked.committed_metadata.as_deref().filter(|text| !text.is_empty())?;
+            let offset = (name.clone(), asked.partition_index, asked.committed_offset);
+            (code(&offset) == Some(0)).then_some((&name, offset.1, offset.2, metadata))
+        });
+        router.commit_explained(group, explained);
+    }
     let refused = offsets(asked).filter_map(|offset| {
         let error = ResponseError::try_from_code(code(&offset)?)?;
         Some((offset, error))

@@ -6,7 +6,7 @@ use crate::retry::watch::Seen;
 use crate::retry::{Carried, Named};
 use crate::route::Router;
 use crate::route::watching::State;
-use crate::wire::ResponseError;
+use crate::wire::{Progress, ResponseError, read_progress};
 
 /// Refusals that a commit of the same member cannot get over.
 const FOR_GOOD: &[ResponseError] = &[
@@ -129,6 +129,20 @@ impl Router {
     ) {
         let of = |(partition, offset)| Seen::Committed { partition, offset };
         self.all_seen(group, self.real(offsets).map(of).collect());
+    }
+
+    /// E10: what the metadata of an accepted commit says of the records above it, if it does.
+    pub(in crate::route) fn commit_explained<'a>(
+        &self,
+        group: &GroupId,
+        metadata: impl Iterator<Item = (&'a TopicName, i32, i64, &'a str)>,
+    ) {
+        let told = metadata.filter_map(|(topic, partition, offset, metadata)| {
+            let Progress { done, end } = read_progress(offset, metadata)?;
+            let topic = self.names.canonical(topic);
+            Some(Seen::Progress { partition: TopicPartition { topic, partition }, done, end })
+        });
+        self.all_seen(group, told.collect());
     }
 
     /// What a record was charged with by inference.
