@@ -9,7 +9,8 @@ use crate::engine::windows::WindowNews;
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, TopicName};
 use crate::retry::watch::Settling;
 use crate::retry::{
-    ExportOutcome, ExportStep, Import, ImportOutcome, Nack, NackOutcome, Reporter, SlotView,
+    Evidence, ExportOutcome, ExportStep, Import, ImportOutcome, Nack, NackOutcome, Reporter,
+    SlotView,
 };
 
 /// A reply and the sequence that must be durable before it is believed.
@@ -38,14 +39,15 @@ pub struct Producer {
     pub last: i32,
 }
 
-/// A batch produced to a retry topic: all of it is taken, or nothing.
+/// A batch produced to a retry topic, or what one partition's commit names: all of it is taken, or
+/// nothing.
 #[derive(Clone, Debug)]
 pub struct NackBatch {
-    /// Whose retry topic.
+    /// Whose retry topic, or commit.
     pub group: GroupId,
-    /// Who produced.
+    /// Who produced, or commits.
     pub by: Reporter,
-    /// Absent for a producer without idempotence.
+    /// Absent for a producer without idempotence, and for a commit.
     pub producer: Option<Producer>,
     /// One per record, in order.
     pub nacks: Vec<NackRequest>,
@@ -106,7 +108,7 @@ pub(super) struct TakenRaw {
 
 /// One question or piece of news.
 pub(super) enum Command {
-    Nacks(NackBatch, Reply<NackReply>),
+    Nacks(NackBatch, Evidence, Reply<NackReply>),
     Take {
         group: GroupId,
         from: LaneOffset,

@@ -11,7 +11,7 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact, now: WallMs) {
     let topic = entry.origin.as_ref().map_or("", |origin| origin.topic.as_str());
     let word = entry.disposition.map_or("delayed", Disposition::as_str);
     match (&entry.state, cause.evidence) {
-        (State::Waiting { level, .. }, Evidence::Nack) => {
+        (State::Waiting { level, .. }, Evidence::Nack | Evidence::CommitMarker) => {
             if entry.reconsume_times > 0 {
                 metrics.record_failed(group, topic, word);
             }

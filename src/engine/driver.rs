@@ -19,7 +19,7 @@ use crate::engine::wakes::Wakes;
 use crate::journal::{Journal, NewEntry};
 use crate::model::{GroupId, LaneOffset, Now};
 use crate::observe::Metrics;
-use crate::retry::{Answer, Fact, Fingerprint, Input, Machine, Output, Token};
+use crate::retry::{Answer, Evidence, Fact, Fingerprint, Input, Machine, Output, Token};
 
 /// A thread that waits this long looks at the clock again, whatever the machine says.
 const SLEEP_MAX: Duration = Duration::from_mins(1);
@@ -97,8 +97,8 @@ impl Driver {
     /// One command.
     pub(super) fn take_command(&mut self, command: Command) {
         match command {
-            Command::Nacks(batch, reply) => {
-                let answer = self.nacks(batch);
+            Command::Nacks(batch, evidence, reply) => {
+                let answer = self.nacks(batch, evidence);
                 self.send(reply, answer);
             }
             Command::Take { group, from, max, reply } => {
@@ -219,7 +219,7 @@ impl Driver {
         }
     }
 
-    fn nacks(&mut self, batch: NackBatch) -> Result<NackReply, EngineError> {
+    fn nacks(&mut self, batch: NackBatch, evidence: Evidence) -> Result<NackReply, EngineError> {
         let NackBatch { group, by, producer, nacks } = batch;
         self.usable()?;
         self.journal.admits()?;
@@ -236,7 +236,11 @@ impl Driver {
         let records: Vec<_> = nacks.iter().map(|nack| nack.record.clone()).collect();
         let nacks = nacks.into_iter().map(|nack| nack.nack).collect();
         self.tell_room(self.clock.now(), &group);
-        let input = Input::Nacks { token: Token(0), group: group.clone(), by, nacks };
+        let (token, of) = (Token(0), group.clone());
+        let input = match evidence {
+            Evidence::CommitMarker => Input::Marked { token, group: of, by, nacks },
+            _ => Input::Nacks { token, group: of, by, nacks },
+        };
         let (answer, facts) = self.handle(input);
         match answer {
             Some(Answer::Nacked(outcomes)) => {

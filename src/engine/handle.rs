@@ -14,7 +14,7 @@ use crate::engine::view::{DeadLetter, EntryView, GroupView};
 use crate::engine::wakes::Wakes;
 use crate::journal::{Bounds, Journal};
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, TopicName};
-use crate::retry::{Entry, ExportOutcome, ExportStep, ImportOutcome, Policies};
+use crate::retry::{Entry, Evidence, ExportOutcome, ExportStep, ImportOutcome, Policies};
 use crate::wire::batch::RawRecord;
 
 /// Asks the driver. Cheap to clone.
@@ -45,7 +45,16 @@ impl Engine {
         batch: NackBatch,
     ) -> impl Future<Output = Result<NackReply, EngineError>> + use<> {
         let (reply, answer) = oneshot::channel();
-        self.wait_for(self.commands.send(Command::Nacks(batch, reply)).is_ok(), answer)
+        self.wait_for(self.send_nacks(batch, Evidence::Nack, reply), answer)
+    }
+
+    /// The same for what the metadata of one partition's commit names.
+    pub fn marked(
+        &self,
+        batch: NackBatch,
+    ) -> impl Future<Output = Result<NackReply, EngineError>> + use<> {
+        let (reply, answer) = oneshot::channel();
+        self.wait_for(self.send_nacks(batch, Evidence::CommitMarker, reply), answer)
     }
 
     /// Hands out up to `max` entries at a lane offset; their hand-outs are durable on return.
@@ -255,6 +264,10 @@ impl Engine {
     ) -> impl Future<Output = Result<T, EngineError>> + use<T, C> {
         let (reply, answer) = oneshot::channel();
         self.wait_for(self.commands.send(command(reply)).is_ok(), answer)
+    }
+
+    fn send_nacks(&self, batch: NackBatch, evidence: Evidence, reply: Reply<NackReply>) -> bool {
+        self.commands.send(Command::Nacks(batch, evidence, reply)).is_ok()
     }
 
     fn wait_for<T>(

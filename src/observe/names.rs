@@ -81,6 +81,8 @@ metrics! {
     GROUP_REBALANCES Counter "reprise_group_rebalances_total" ["group"] "Completed rebalances";
     COMMIT_FAILURES Counter "reprise_commit_failures_total" ["group", "error"]
         "Offset commits refused";
+    COMMIT_MARKERS_REFUSED Counter "reprise_commit_markers_refused_total" ["group", "reason"]
+        "Partitions of commits refused for the failed records their metadata names";
     RECORDS_DELIVERED Counter "reprise_records_delivered_total" ["group", "topic", "kind"]
         "Records handed out, first deliveries and retries";
     RECORDS_ACKED Counter "reprise_records_acked_total" ["group", "topic"]

@@ -135,7 +135,7 @@ mod tests {
         ]
     }
 
-    /// What moves between sidecars.
+    /// What moves between sidecars, and later evidence.
     fn moved() -> Vec<(Fact, &'static str)> {
         let at = WallMs(1_700_000_000_000);
         let forgotten = |evidence| Fact::Forgotten { id: EntryId(5), cause: cause(evidence) };
@@ -150,6 +150,7 @@ mod tests {
             (forgotten(Evidence::ExportEnded), "0101050c80a0abfef9620101036d2d3103617070"),
             (forgotten(Evidence::ExportUndone), "0101050d80a0abfef9620101036d2d3103617070"),
             (forgotten(Evidence::Imported), "0101050e80a0abfef9620101036d2d3103617070"),
+            (forgotten(Evidence::CommitMarker), "0101051380a0abfef9620101036d2d3103617070"),
         ]
     }
 

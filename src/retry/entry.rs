@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, WallMs};
+use crate::retry::Carried;
 
 /// Hand-outs an entry remembers by their lane offset. The ladder needs 17; the rest is room for
 /// lost ones.
@@ -262,6 +263,14 @@ impl Entry {
     pub(super) fn remember(&mut self, history: Vec<(WallMs, Disposition)>) {
         let surplus = history.len().saturating_sub(HISTORY_KEPT);
         self.history = history.into_iter().skip(surplus).collect();
+    }
+
+    /// Begins with failures there were before it.
+    pub(super) fn carry(&mut self, carried: &Carried) {
+        self.reconsume_times = carried.reconsume_times;
+        self.first_failed = carried.history.first().map(|(at, _)| *at);
+        self.last_failed = carried.history.last().map(|(at, _)| *at);
+        self.remember(carried.history.clone());
     }
 
     /// Puts down what the application said with a failure.

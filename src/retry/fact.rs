@@ -100,12 +100,15 @@ pub enum Evidence {
     BackwardCommit,
     /// E8: the commit that covered it was refused for good.
     CommitRefused,
+    /// E1: a commit's metadata names it.
+    CommitMarker,
 }
 
 impl Evidence {
     /// Its number in the table of evidences; `None` for what is no sign of a delivery's end.
     pub fn number(self) -> Option<u8> {
         match self {
+            Self::CommitMarker => Some(1),
             Self::Nack => Some(2),
             Self::SeekBack => Some(5),
             Self::BackwardCommit => Some(6),
@@ -139,6 +142,7 @@ impl Evidence {
             Self::SeekBack => "seek_back",
             Self::BackwardCommit => "backward_commit",
             Self::CommitRefused => "commit_refused",
+            Self::CommitMarker => "commit_marker",
         }
     }
 }

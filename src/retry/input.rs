@@ -34,6 +34,18 @@ pub enum Input {
         /// In the order of the batch.
         nacks: Vec<Nack>,
     },
+    /// E1: what the metadata of one partition's commit names. One bad one: none is taken.
+    /// Answered by `Answer::Nacked` or `Answer::BadNacks`.
+    Marked {
+        /// For the answer.
+        token: Token,
+        /// Whose commit.
+        group: GroupId,
+        /// Who commits.
+        by: Reporter,
+        /// In the order of the marker.
+        nacks: Vec<Nack>,
+    },
     /// A Fetch at a lane offset, answered by `Answer::Taken`.
     Take {
         /// For the answer.
@@ -164,10 +176,21 @@ pub struct Nack {
     pub reason: Option<String>,
     /// The group's committed offset of the origin's partition, where the engine knows it.
     pub committed: Option<i64>,
+    /// What inference had charged it with.
+    pub carried: Carried,
     /// Where its bytes would come from, should an entry begin here.
     pub bytes: Bytes,
     /// How many they are.
     pub record_bytes: u64,
+}
+
+/// Failures of a record before any entry of it began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// How many.
+    pub reconsume_times: u32,
+    /// The last of them, latest last.
+    pub history: Vec<(WallMs, Disposition)>,
 }
 
 /// What a nack names.

@@ -38,7 +38,7 @@ pub use codec::{CodecError, FACT_VERSION, decode_fact, encode_fact};
 pub use entries::{Counts, Entries, Marks, SlotRecord};
 pub use entry::{Disposition, Entry, State, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
-pub use input::{Bytes, ExportStep, Import, Input, Nack, Named, Reporter, Token, Want};
+pub use input::{Bytes, Carried, ExportStep, Import, Input, Nack, Named, Reporter, Token, Want};
 pub use level::{DEFAULT_LEVELS, DELAY_MS_MAX, LevelError, LevelTable, LevelWarning, Next};
 pub use machine::{INFLIGHT_MAX, Machine, TAKE_MAX};
 pub use output::{

@@ -14,6 +14,8 @@ pub enum Named {
         /// The group's committed offset is past the origin.
         commit_past: bool,
     },
+    /// By its place, in the metadata of a commit of its own partition.
+    Marked,
 }
 
 /// What is known of the record it names.
@@ -69,6 +71,11 @@ pub fn judge(named: Named, seen: Seen) -> Verdict {
         (Named::Origin { commit_past: true }, Seen::Inflight) => Charge,
         // the true origin | anything else | acknowledge, charge nothing
         (Named::Origin { .. }, _) => Acknowledge,
+        // its offset in a commit's metadata | none | first failure
+        (Named::Marked, Seen::None) => Begin,
+        // its offset in a commit's metadata | anything else | acknowledge: applications commit the
+        // same offsets and metadata again and again; a failed retry is named by its hand-out
+        (Named::Marked, _) => Acknowledge,
     }
 }
 
@@ -163,6 +170,7 @@ mod tests {
             (Named::UnknownLane, [R, R, R, R, R, R, R]),
             (Named::Origin { commit_past: false }, [B, A, A, A, A, A, A]),
             (Named::Origin { commit_past: true }, [B, A, C, A, A, A, A]),
+            (Named::Marked, [B, A, A, A, A, A, A]),
         ];
         for (named, expected) in table {
             assert_eq!(SEEN.map(|seen| judge(named, seen)), expected, "{named:?}");

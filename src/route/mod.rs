@@ -29,6 +29,7 @@ mod leave_group;
 mod list_groups;
 mod list_offsets;
 mod list_transactions;
+pub mod markers;
 pub mod members;
 pub mod membership;
 mod metadata;
@@ -66,6 +67,7 @@ use crate::engine::Engine;
 use crate::observe::Metrics;
 use crate::retry::Policies;
 use crate::route::conn::Conn;
+use crate::route::markers::Markers;
 use crate::route::members::Members;
 use crate::route::names::Names;
 use crate::route::origins::Origins;
@@ -112,6 +114,8 @@ pub struct Router {
     pub positions: Positions,
     /// What transactions of the cluster will commit of our topics.
     pub transactions: Transactions,
+    /// What commits said in their metadata.
+    pub markers: Markers,
     /// Records of the cluster that nacks named without their bytes.
     pub origins: Origins,
     /// What the cluster's topics were last told by.

@@ -97,6 +97,33 @@ impl Router {
         read.unwrap_or(Err(UpstreamError::TooSlow))
     }
 
+    /// The same for one record. An error inside: it may be there another time, and the connection
+    /// is as good as before; one outside ends it.
+    pub(super) async fn read_one(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        head: &RequestHead,
+        (group, origin): (&GroupId, &Origin),
+        patience: Duration,
+    ) -> Result<Result<Option<RawRecord>, UpstreamError>, UpstreamError> {
+        if let Some(record) = self.origins.get(origin) {
+            return Ok(Ok(Some(record)));
+        }
+        let found = match self.ask_here(conn, link, head, origin).await? {
+            Told::Here(found) => Ok(found),
+            Told::Elsewhere { leader, may } => {
+                let asked = self.ask_elsewhere(group, origin, leader, may);
+                let asked = tokio::time::timeout(patience, asked).await;
+                asked.unwrap_or(Err(UpstreamError::TooSlow))
+            }
+        };
+        if let Ok(Some(record)) = &found {
+            self.origins.put(origin.clone(), record.clone());
+        }
+        Ok(found)
+    }
+
     /// Asked in turn: the broker this client has authenticated at, the leader in the name of a
     /// member of the group, the leader with our own credentials. That last one only when the
     /// cluster lets the client READ the topic: nobody learns through us what is not for him.
@@ -108,14 +135,41 @@ impl Router {
         group: &GroupId,
         origin: &Origin,
     ) -> Result<Option<RawRecord>, UpstreamError> {
-        let Some(upstream) = &self.upstream else { return Ok(None) };
+        match self.ask_here(conn, link, head, origin).await? {
+            Told::Here(found) => Ok(found),
+            Told::Elsewhere { leader, may } => self.ask_elsewhere(group, origin, leader, may).await,
+        }
+    }
+
+    /// What the broker says that this client has authenticated at.
+    async fn ask_here(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        head: &RequestHead,
+        origin: &Origin,
+    ) -> Result<Told, UpstreamError> {
+        let Some(upstream) = &self.upstream else { return Ok(Told::Here(None)) };
         let may = match link.read_record(conn.fetch_version(), head, origin).await? {
-            Found::Record(record) => return Ok(Some(record)),
-            Found::Gone | Found::Unreadable(_) => return Ok(None),
+            Found::Record(record) => return Ok(Told::Here(Some(record))),
+            Found::Gone | Found::Unreadable(_) => return Ok(Told::Here(None)),
             Found::Denied => false,
             Found::Elsewhere => true,
         };
-        if let Some(leader) = upstream.leader_for(link, head, origin).await? {
+        let leader = upstream.leader_for(link, head, origin).await?;
+        Ok(Told::Elsewhere { leader, may })
+    }
+
+    /// What the leader says, in the name of a member of the group or in our own.
+    async fn ask_elsewhere(
+        &self,
+        group: &GroupId,
+        origin: &Origin,
+        leader: Option<i32>,
+        may: bool,
+    ) -> Result<Option<RawRecord>, UpstreamError> {
+        let Some(upstream) = &self.upstream else { return Ok(None) };
+        if let Some(leader) = leader {
             for voice in self.voices_of(group, leader) {
                 match ask(&voice, origin).await {
                     Some(Found::Record(record)) => return Ok(Some(record)),
@@ -126,6 +180,19 @@ impl Router {
         }
         if may { upstream.read_record(origin).await } else { Ok(None) }
     }
+}
+
+/// What the broker of a connection says of a record.
+enum Told {
+    /// It, or that there is none.
+    Here(Option<RawRecord>),
+    /// Others are to be asked.
+    Elsewhere {
+        /// Who leads its partition.
+        leader: Option<i32>,
+        /// The client may read it.
+        may: bool,
+    },
 }
 
 /// What the broker at the other end of a member's connection says; `None`: it cannot be asked now.

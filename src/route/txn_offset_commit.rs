@@ -14,7 +14,9 @@ use kafka_protocol::messages::{
 use crate::model::MemberId;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
-use crate::route::offset_commit::{Named, Part, Patience, is_ours, may_commit, noted, own_parts};
+use crate::route::offset_commit::{
+    Named, Part, Patience, is_marked, is_ours, may_commit, noted, own_parts,
+};
 use crate::route::transactions::Commit;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
@@ -35,6 +37,14 @@ pub(super) async fn relayed(
         return Ok(respond(&request, |_| error.code()));
     }
     let plain = as_commit(&request);
+    if is_marked(&plain) {
+        tracing::warn!(
+            %group, client = %conn.client(),
+            "offsets of a transaction cannot say in their metadata what failed: commit them \
+             outside, or produce to the group's retry topic"
+        );
+        return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
+    }
     let ours = own_parts(router, &group, &plain);
     let mut theirs = request.clone();
     theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));

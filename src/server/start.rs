@@ -27,6 +27,7 @@ use crate::journal::{
 use crate::model::{GroupId, TopicName};
 use crate::observe::{Metrics, MetricsError};
 use crate::route::doors::Doors;
+use crate::route::markers::Markers;
 use crate::route::members::Members;
 use crate::route::names::Names;
 use crate::route::origins::Origins;
@@ -358,6 +359,7 @@ fn router(
         members: Members::new(config.consumer().session_timeout_ms),
         positions: Positions::default(),
         transactions: Transactions::default(),
+        markers: Markers::default(),
         origins: Origins::default(),
         topic_ids: TopicIds::default(),
         names: names(templates, core),

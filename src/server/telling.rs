@@ -21,7 +21,7 @@ fn view(router: &Router, happened: &Happened) -> PastView {
     view.says = match &happened.what {
         Happening::Entry(entry, cause) => {
             seen_by(&mut view, cause);
-            view.reason = entry.reason.clone().filter(|_| cause.evidence == Evidence::Nack);
+            view.reason = entry.reason.clone().filter(|_| is_said(cause.evidence));
             view.reconsume_times = Some(entry.reconsume_times);
             view.until = entry.due().map(|due| due.0);
             format!("{}: {}", evidence(cause.evidence), state(router, entry))
@@ -51,6 +51,11 @@ fn view(router: &Router, happened: &Happened) -> PastView {
     view
 }
 
+/// The application said so, perhaps why.
+fn is_said(evidence: Evidence) -> bool {
+    matches!(evidence, Evidence::Nack | Evidence::CommitMarker)
+}
+
 fn seen_by(view: &mut PastView, cause: &Cause) {
     view.evidence = cause.evidence.number().map(|number| format!("E{number}"));
     let by = cause.by.as_ref();
@@ -61,6 +66,7 @@ fn seen_by(view: &mut PastView, cause: &Cause) {
 fn evidence(evidence: Evidence) -> &'static str {
     match evidence {
         Evidence::Nack => "the application says that it failed",
+        Evidence::CommitMarker => "a commit's metadata says that it failed",
         Evidence::MemberLost => "its member was lost with it",
         Evidence::Timeout => "open for the consume timeout",
         Evidence::LaneCommit => "a commit passed the hand-out",

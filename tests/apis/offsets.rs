@@ -45,7 +45,7 @@ fn offsets_are_found_by_name_and_by_time() {
 }
 
 /// Whatever a client keeps in the metadata comes back byte for byte.
-const METADATA: &str = "!retry:x;é\u{0}\"{}\n base64==";
+const METADATA: &str = "!again:x;é\u{0}\"{}\n base64==";
 
 #[test]
 fn commit_and_fetch_are_answered_in_every_version_with_exact_metadata() {

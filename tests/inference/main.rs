@@ -8,6 +8,7 @@ mod going_back;
 mod healthy;
 mod keeping;
 mod random;
+mod spoken;
 
 use reprise::retry::watch::Rules;
 

@@ -11,4 +11,5 @@ mod batches;
 mod bound;
 mod ladder;
 mod large;
+mod marked;
 mod named;

@@ -9,7 +9,7 @@ use reprise::engine::{Driver, Engine, EngineError, NackBatch, NackRequest, Parts
 use reprise::journal::{Config, Disk, Journal, MemDisk, Writer};
 use reprise::model::{GroupId, LaneOffset, Origin, WallMs};
 use reprise::observe::Metrics;
-use reprise::retry::{Bytes, LevelTable, Nack, Named, Policies, Policy, Reporter, Want};
+use reprise::retry::{Bytes, Carried, LevelTable, Nack, Named, Policies, Policy, Reporter, Want};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 use reprise::wire::names::Templates;
 
@@ -96,6 +96,7 @@ impl House {
             want: Want { level: Some(level), delay_ms: None },
             reason: None,
             committed: None,
+            carried: Carried::default(),
             bytes: Bytes::Value,
             record_bytes: u64::try_from(record.len()).unwrap(),
         };

@@ -347,6 +347,7 @@ fn request(nack: &Nack) -> NackRequest {
             want: nack.want,
             reason: None,
             committed: nack.committed,
+            carried: retry::Carried::default(),
             bytes: retry::Bytes::Value,
             record_bytes: u64::try_from(record.to_bytes().len()).unwrap(),
         },

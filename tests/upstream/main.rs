@@ -14,6 +14,7 @@ mod faults;
 mod forwarding;
 mod groups;
 mod kafka;
+mod marked;
 mod outage;
 mod passing;
 mod patience;

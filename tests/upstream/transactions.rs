@@ -263,6 +263,27 @@ fn what_the_cluster_refuses_of_a_commit_is_refused_of_ours_too() {
 }
 
 #[test]
+fn offsets_of_a_transaction_do_not_say_what_failed() {
+    let house = House::new();
+    let (mut member, retry) = house.with_retry();
+    let mut request = TxnOffsetCommitRequest::default();
+    (request.transactional_id, request.group_id) = (s("pay"), s(&member.group));
+    (request.member_id, request.generation_id) = (s(&member.id), member.generation);
+    for (topic, metadata) in [("orders", "!retry:0"), ("retry.shop", "")] {
+        let mut partition = TxnOffsetCommitRequestPartition::default();
+        (partition.committed_offset, partition.committed_metadata) = (1, Some(s(metadata)));
+        let mut one = TxnOffsetCommitRequestTopic::default();
+        (one.name, one.partitions) = (s(topic), vec![partition]);
+        request.topics.push(one);
+    }
+    let answer = member.client.call(3, &request);
+    let codes: Vec<i16> = answer.topics.iter().map(|t| t.partitions[0].error_code).collect();
+    assert_eq!(codes, [ResponseError::InvalidTxnState.code(); 2], "all of it");
+    assert!(house.told().committed.is_empty(), "the transaction knows nothing of it");
+    assert_eq!(member.position(), retry.offset);
+}
+
+#[test]
 fn topics_of_ours_take_no_part_in_transactions() {
     let house = House::new();
     let mut client = house.sidecar.client();

@@ -184,6 +184,16 @@ fn the_leader_is_asked_in_the_name_of_a_member_and_the_member_does_not_notice() 
 }
 
 #[test]
+fn so_it_is_for_a_record_that_a_commit_names() {
+    let house = House::new(NOT_LEADER, false);
+    let (mut member, _leader) = house.with_member();
+    let request = member.commit_request("orders", 0, 2, "!retry:1");
+    assert_eq!(member.client.call(8, &request).topics[0].partitions[0].error_code, 0);
+    assert_eq!(member.retry_once().text(), "one");
+    assert_eq!(house.fetched_by(MEMBER), 2, "its own Fetch, and one in its name");
+}
+
+#[test]
 fn a_question_waits_for_what_the_member_itself_has_asked() {
     let house = House::new(NOT_LEADER, false);
     let (mut member, mut leader) = house.with_member();

@@ -10,5 +10,6 @@ mod app;
 mod failing;
 mod healthy;
 mod lost;
+mod spoken;
 mod suspects;
 mod whose;

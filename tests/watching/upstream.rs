@@ -9,5 +9,6 @@ mod app;
 mod failing;
 mod healthy;
 mod lost;
+mod spoken;
 mod suspects;
 mod whose;

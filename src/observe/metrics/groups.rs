@@ -16,6 +16,13 @@ impl Metrics {
         self.add(&names::COMMIT_FAILURES, &[group, error], 1);
     }
 
+    /// A partition of a commit of `group` was refused for the failed records its metadata names.
+    pub fn commit_marker_refused(&self, group: &str, reason: &str) {
+        let group = self.group(&names::COMMIT_MARKERS_REFUSED, group);
+        let reason = self.word(&names::COMMIT_MARKERS_REFUSED, reason);
+        self.add(&names::COMMIT_MARKERS_REFUSED, &[group, reason], 1);
+    }
+
     /// `n` records of `topic` left for a member; `retry` tells first deliveries from later ones.
     pub fn records_delivered(&self, group: &str, topic: &str, retry: bool, n: u64) {
         let (group, topic) = self.pair(&names::RECORDS_DELIVERED, group, topic);

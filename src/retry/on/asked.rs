@@ -98,7 +98,8 @@ impl Watch {
         window.from = window.from.min(ask.offset);
         // Below the committed offset it is a replay; without any commit nothing can be told.
         let is_in_window = window.committed.is_some_and(|committed| committed <= ask.offset);
-        if !is_in_window || is_unreadable || self.rules.seek_back_limit == 0 {
+        let is_settled = window.is_settled(ask.offset);
+        if !is_in_window || is_unreadable || is_settled || self.rules.seek_back_limit == 0 {
             return;
         }
         for (offset, suspect) in &mut window.suspects {

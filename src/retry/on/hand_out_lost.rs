@@ -119,7 +119,8 @@ impl Watch {
     /// The last one handed out is the suspect, and more patience than anywhere will tell.
     fn doubt(&mut self, of: &TopicPartition, offset: i64) {
         let doublings = self.windows.values().map(|window| window.doublings).max().unwrap_or(0);
-        if let Some(window) = self.windows.get_mut(of) {
+        let window = self.windows.get_mut(of);
+        if let Some(window) = window.filter(|window| !window.is_settled(offset)) {
             window.last = Some(offset);
             window.doublings = doublings.saturating_add(1);
         }
@@ -143,6 +144,9 @@ impl Watch {
     ) {
         let (limit, interval_ms) = (self.rules.limit(), self.rules.interval_ms);
         let Some(window) = self.windows.get_mut(of) else { return };
+        if window.is_settled(offset) {
+            return;
+        }
         let suspect = window.suspects.entry(offset).or_insert_with(Suspect::new);
         for charged in 1..=times {
             let is_last = charged == times;

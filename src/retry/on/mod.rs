@@ -2,6 +2,7 @@
 
 mod aborted;
 mod asked;
+mod commit_marker;
 mod expiry;
 mod export;
 mod hand_out_lost;
@@ -16,3 +17,5 @@ mod reschedule;
 mod settle;
 mod take;
 mod watched_commit;
+mod watched_nack;
+mod watched_progress;

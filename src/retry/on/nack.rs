@@ -1,4 +1,5 @@
-//! E2: a record produced to the retry topic says that another one failed.
+//! E2: a record produced to the retry topic says that another one failed. And what all explicit
+//! evidence has in common.
 
 use crate::model::{EntryId, GroupId, LaneOffset, Origin};
 use crate::retry::{
@@ -14,9 +15,20 @@ impl<S: Entries> Machine<S> {
         by: &Reporter,
         nacks: &[Nack],
     ) {
+        self.take_all(token, group, (Evidence::Nack, by), nacks);
+    }
+
+    /// Takes all of these or none.
+    pub(in crate::retry) fn take_all(
+        &mut self,
+        token: Token,
+        group: &GroupId,
+        (evidence, by): (Evidence, &Reporter),
+        nacks: &[Nack],
+    ) {
         // Judged before any is taken: what an earlier one of the batch changes never turns a good
         // one bad.
-        let judged = nacks.iter().map(|nack| self.judge_nack(group, nack));
+        let judged = nacks.iter().map(|nack| self.judge_nack(group, evidence, nack));
         let bad: Vec<(usize, BadNack)> =
             judged.enumerate().filter_map(|(n, verdict)| Some((n, verdict.err()?))).collect();
         if !bad.is_empty() {
@@ -24,7 +36,7 @@ impl<S: Entries> Machine<S> {
         }
         let mut outcomes = Vec::with_capacity(nacks.len());
         for (index, nack) in (0_u32..).zip(nacks) {
-            outcomes.extend(self.take_nack(group, by, index, nack));
+            outcomes.extend(self.take_nack(group, (evidence, by), index, nack));
         }
         debug_assert_eq!(outcomes.len(), nacks.len(), "a judged nack is taken");
         self.answer(token, Answer::Nacked(outcomes));
@@ -33,6 +45,7 @@ impl<S: Entries> Machine<S> {
     fn judge_nack(
         &self,
         group: &GroupId,
+        evidence: Evidence,
         nack: &Nack,
     ) -> Result<(Verdict, Option<Entry>), BadNack> {
         if nack.want.delay_ms.is_some_and(|delay_ms| delay_ms > DELAY_MS_MAX) {
@@ -49,7 +62,10 @@ impl<S: Entries> Machine<S> {
                 let entry = id.and_then(|id| self.store.get(id));
                 let passed = entry.as_ref().is_some_and(|entry| entry.passed.is_some());
                 let commit_past = nack.committed.map_or(passed, |offset| offset > origin.offset);
-                (NamedBy::Origin { commit_past }, entry)
+                let is_marked = evidence == Evidence::CommitMarker;
+                let named =
+                    if is_marked { NamedBy::Marked } else { NamedBy::Origin { commit_past } };
+                (named, entry)
             }
         };
         let seen = entry.as_ref().map_or(Seen::None, |entry| self.seen(entry));
@@ -89,11 +105,11 @@ impl<S: Entries> Machine<S> {
     fn take_nack(
         &mut self,
         group: &GroupId,
-        by: &Reporter,
+        (evidence, by): (Evidence, &Reporter),
         index: u32,
         nack: &Nack,
     ) -> Option<NackOutcome> {
-        let (verdict, known) = self.judge_nack(group, nack).ok()?;
+        let (verdict, known) = self.judge_nack(group, evidence, nack).ok()?;
         let (entry, payload, bytes) = match (verdict, known) {
             (Verdict::Charge, Some(entry)) => {
                 let bytes = self.store.record_bytes(entry.id);
@@ -107,7 +123,7 @@ impl<S: Entries> Machine<S> {
         };
         self.note_end(&entry, bytes);
         let outcome = outcome(entry.id, &entry.state);
-        self.record(entry, Evidence::Nack, Some(by), payload);
+        self.record(entry, evidence, Some(by), payload);
         outcome
     }
 
@@ -117,7 +133,8 @@ impl<S: Entries> Machine<S> {
             _ => None,
         };
         let unborn = State::Discarded { at: self.wall() };
-        let entry = Entry::new(self.next_id(), group, origin, unborn);
+        let mut entry = Entry::new(self.next_id(), group, origin, unborn);
+        entry.carry(&nack.carried);
         if nack.named == Named::Nothing {
             self.delay(entry, nack)
         } else {

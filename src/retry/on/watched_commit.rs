@@ -12,6 +12,8 @@ impl Watch {
         window.backward = before.filter(|before| offset < *before).map(|_| offset);
         window.suspects.retain(|suspect, _| *suspect >= offset);
         window.skipped.retain(|skipped| *skipped >= offset);
+        window.nacked.retain(|nacked| *nacked >= offset);
+        window.done.clear();
         window.lost.take_if(|lost| lost.end <= offset);
         if window.losses > 0 && offset >= window.suspects_end {
             window.clear();

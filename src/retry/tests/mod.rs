@@ -4,6 +4,7 @@ mod exports;
 mod hand_outs;
 mod held;
 mod ladder;
+mod marked;
 mod memory;
 mod replay;
 mod restart;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use crate::model::{GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
 use crate::retry::{
-    Answer, BTreeEntries, BadNack, Bytes, Entry, Fact, Input, LevelTable, Machine, Nack,
+    Answer, BTreeEntries, BadNack, Bytes, Carried, Entry, Fact, Input, LevelTable, Machine, Nack,
     NackOutcome, Named, Output, Policies, Policy, Reporter, SlotView, StateKind, Token, Want,
 };
 
@@ -165,6 +166,7 @@ fn named(named: Named) -> Nack {
         want: Want::default(),
         reason: None,
         committed: None,
+        carried: Carried::default(),
         bytes: Bytes::Value,
         record_bytes: 0,
     }

@@ -153,6 +153,10 @@ impl Watch {
                 self.members.entry(member).or_default().epoch = epoch;
             }
             Seen::Committed { partition, offset } => self.on_committed(now, &partition, offset),
+            Seen::Progress { partition, done, end } => {
+                self.on_progress(now, &partition, done, end);
+            }
+            Seen::Nacked { partition, offset } => self.on_nacked(now, &partition, offset),
             Seen::Read { partition, offset } => {
                 let known = self.windows.get(&partition).and_then(|window| window.committed);
                 if known.is_none() {

@@ -1,6 +1,8 @@
 //! What the watch of a group is told: what its members ask for, are given and commit, and when they
 //! go.
 
+use std::ops::Range;
+
 use crate::model::{MemberId, MonoMs, TopicName, TopicPartition};
 
 /// A member's Fetch, as far as it matters to whoever watches.
@@ -54,6 +56,22 @@ pub enum Seen {
         /// Of what.
         partition: TopicPartition,
         /// The first offset that is not acknowledged.
+        offset: i64,
+    },
+    /// E10: what the commit that was just accepted says of the records above it.
+    Progress {
+        /// Of what.
+        partition: TopicPartition,
+        /// Offsets that are done, ascending.
+        done: Vec<Range<i64>>,
+        /// The offset after the last one it speaks of.
+        end: i64,
+    },
+    /// E1, E2: a record was nacked, and its entry is durable.
+    Nacked {
+        /// Of what.
+        partition: TopicPartition,
+        /// Which.
         offset: i64,
     },
     /// What the group has committed, as its coordinator says: news where no commit was seen.

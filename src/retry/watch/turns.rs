@@ -84,7 +84,7 @@ impl Watch {
             None => now.mono >= turn.until,
             Some(out) => {
                 let is_settled = window.committed.is_some_and(|c| c > out.offset)
-                    || window.skipped.contains(&out.offset);
+                    || window.is_settled(out.offset);
                 let is_resting = !is_settled && now.mono >= turn.until;
                 if is_resting
                     && let Some(suspect) = window.suspects.get_mut(&out.offset)

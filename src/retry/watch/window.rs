@@ -2,6 +2,7 @@
 //! suspected in it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::model::{MemberId, MonoMs, Now, WallMs};
 use crate::retry::watch::rules::{PATIENCE_MS_MAX, Rules};
@@ -103,6 +104,10 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) turned_at: MonoMs,
     pub(in crate::retry) suspects: BTreeMap<i64, Suspect>,
     pub(in crate::retry) skipped: BTreeSet<i64>,
+    /// Nacked, not passed by a commit: each has an entry.
+    pub(in crate::retry) nacked: BTreeSet<i64>,
+    /// Done, as the last commit says, ascending.
+    pub(in crate::retry) done: Vec<Range<i64>>,
     /// As journalled, and when.
     pub(in crate::retry) kept: (WindowRecord, MonoMs),
 }
@@ -167,6 +172,13 @@ impl Window {
     /// The first offset handed out and not acknowledged.
     pub(in crate::retry) fn first_open(&self) -> i64 {
         self.committed.map_or(self.from, |committed| committed.max(self.from))
+    }
+
+    /// Whatever becomes of this record, inference does not charge it.
+    pub(in crate::retry) fn is_settled(&self, offset: i64) -> bool {
+        let behind = self.done.partition_point(|run| run.end <= offset);
+        let is_done = self.done.get(behind).is_some_and(|run| run.contains(&offset));
+        is_done || self.nacked.contains(&offset) || self.skipped.contains(&offset)
     }
 
     /// Something handed out is not acknowledged.

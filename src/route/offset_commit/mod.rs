@@ -1,13 +1,18 @@
 //! OffsetCommit 2–9. Offsets of the retry topic acknowledge hand-outs; the others are stored.
 //!
+//! Where its metadata names failed records (E1), those are nacked first.
+//!
 //! **Invariant:** a commit waits for the nacks it passes. It goes through the engine's queue behind
 //! every nack that came before, and is stored only when those are durable.
 
+mod marked;
 mod relayed;
 
 use std::time::Duration;
 
-use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
 use kafka_protocol::messages::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
@@ -19,9 +24,11 @@ use crate::group::{CommitCheck, member_key};
 use crate::model::{GroupId, LaneOffset, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
+use crate::route::offset_commit::marked::Refused;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
+pub(super) use marked::is_marked;
 pub(super) use relayed::{Named, is_ours, may_commit, noted, own_parts, relayed};
 
 /// How long a commit waits for the nacks it passes and for the disk (docs/semantics.md).
@@ -46,7 +53,7 @@ pub(super) enum Part {
 pub(super) async fn answer(
     router: &Router,
     conn: &Conn,
-    request: OffsetCommitRequest,
+    mut request: OffsetCommitRequest,
 ) -> OffsetCommitResponse {
     let group = group_of(&request.group_id);
     let member_id = MemberId::new(&request.member_id);
@@ -67,19 +74,15 @@ pub(super) async fn answer(
     if !key.as_str().is_empty() {
         router.speaks_for(conn, &group, key.clone());
     }
-    let parts: Vec<Vec<Part>> = request
-        .topics
-        .iter()
-        .map(|topic| {
-            let name = topic_of(&topic.name);
-            topic.partitions.iter().map(|asked| part(router, &group, &name, asked)).collect()
-        })
-        .collect();
     let patience = Patience::begins(&router.clock);
+    let marked = marked::taken_off(&mut request);
+    let refused = marked::here(router, conn, &group, &patience, marked).await;
+    let parts = parts(router, &group, &request, &refused);
     let lane = patience.bounds(lane_part(router, &group, parts.iter().flatten())).await;
     let stored = patience.bounds(store(router, &group, parts.iter().flatten())).await;
     if stored.is_ok() {
         router.commit_stored(&group, parts.iter().flatten().filter_map(Part::stored));
+        router.commit_explained(&group, parts.iter().flatten().filter_map(Part::explained));
     }
     respond(&request, |topic, partition| {
         match parts.get(topic).and_then(|parts| parts.get(partition)) {
@@ -89,7 +92,45 @@ pub(super) async fn answer(
     })
 }
 
+/// Every partition of a request, by topic.
+fn parts(
+    router: &Router,
+    group: &GroupId,
+    request: &OffsetCommitRequest,
+    refused: &Refused,
+) -> Vec<Vec<Part>> {
+    let of_topic = |topic: &OffsetCommitRequestTopic| {
+        let name = topic_of(&topic.name);
+        let of = |asked| match refusal(refused, &name, asked) {
+            Some(error) => Part::Refuse(error),
+            None => part(router, group, &name, asked),
+        };
+        topic.partitions.iter().map(of).collect()
+    };
+    request.topics.iter().map(of_topic).collect()
+}
+
+/// Why a partition is refused for what its metadata said.
+fn refusal(
+    refused: &Refused,
+    topic: &TopicName,
+    asked: &OffsetCommitRequestPartition,
+) -> Option<ResponseError> {
+    if refused.is_empty() {
+        return None;
+    }
+    refused.get(&(topic.clone(), asked.partition_index)).copied()
+}
+
 impl Part {
+    /// An ordinary offset and the client's own note.
+    fn explained(&self) -> Option<(&TopicName, i32, i64, &str)> {
+        match self {
+            Self::Store(item) => Some((&item.topic, item.partition, item.offset, &item.metadata)),
+            _ => None,
+        }
+    }
+
     /// An ordinary offset.
     pub(super) fn stored(&self) -> Option<(TopicName, i32, i64)> {
         match self {
@@ -122,10 +163,14 @@ impl<'a> Patience<'a> {
         Self { clock, began: clock.elapsed() }
     }
 
+    /// What is left of it.
+    fn left(&self) -> Duration {
+        PATIENCE.saturating_sub(self.clock.elapsed().saturating_sub(self.began))
+    }
+
     /// A part that cannot be made durable in time is refused; the client tries again.
     pub(super) async fn bounds(&self, part: impl Future<Output = Done>) -> Done {
-        let spent = self.clock.elapsed().saturating_sub(self.began);
-        let done = tokio::time::timeout(PATIENCE.saturating_sub(spent), part).await;
+        let done = tokio::time::timeout(self.left(), part).await;
         done.unwrap_or(Err(ResponseError::CoordinatorNotAvailable))
     }
 }

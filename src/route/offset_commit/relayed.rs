@@ -12,7 +12,10 @@ use crate::engine::EngineError;
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
-use crate::route::offset_commit::{Part, Patience, lane_part, offsets, part, respond, store};
+use crate::route::offset_commit::marked::{self, Refused};
+use crate::route::offset_commit::{
+    Part, Patience, lane_part, offsets, part, refusal, respond, store,
+};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, ResponseError};
@@ -32,7 +35,7 @@ pub(in crate::route) async fn relayed(
     conn: &Conn,
     link: &mut Link,
     head: &RequestHead,
-    request: OffsetCommitRequest,
+    mut request: OffsetCommitRequest,
 ) -> Result<OffsetCommitResponse, UpstreamError> {
     let group = group_of(&request.group_id);
     let patience = Patience::begins(&router.clock);
@@ -41,9 +44,12 @@ pub(in crate::route) async fn relayed(
     if let Err(error) = patience.bounds(noted(nacks)).await {
         return Ok(respond(&request, |_, _| error.code()));
     }
-    let ours = own_parts(router, &group, &request);
+    let marked = marked::taken_off(&mut request);
+    let refused = marked::relayed(router, conn, (link, head), &group, &patience, marked).await?;
+    let mut ours = own_parts(router, &group, &request);
     let mut theirs = request.clone();
     theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));
+    without(&mut theirs, &mut ours, &refused);
     // A topic without partitions would be answered by nothing, which is no permission.
     let asks_nothing = theirs.topics.iter().all(|topic| topic.partitions.is_empty());
     let member = MemberId::new(&request.member_id);
@@ -103,6 +109,19 @@ pub(in crate::route) fn own_parts(
         }
     }
     ours
+}
+
+/// What is refused for its metadata is neither stored here nor sent on.
+fn without(theirs: &mut OffsetCommitRequest, ours: &mut BTreeMap<Named, Part>, refused: &Refused) {
+    if refused.is_empty() {
+        return;
+    }
+    for topic in &mut theirs.topics {
+        let name = topic_of(&topic.name);
+        topic.partitions.retain(|asked| refusal(refused, &name, asked).is_none());
+    }
+    theirs.topics.retain(|topic| !topic.partitions.is_empty());
+    ours.extend(refused.iter().map(|(named, error)| (named.clone(), Part::Refuse(*error))));
 }
 
 fn first_error(response: &OffsetCommitResponse) -> Option<ResponseError> {
@@ -232,6 +251,15 @@ fn tell_watch(
     }
     let code = |offset: &(TopicName, i32, i64)| codes.get(&(offset.0.clone(), offset.1)).copied();
     router.commit_stored(group, offsets(asked).filter(|offset| code(offset) == Some(0)));
+    for topic in &asked.topics {
+        let name = topic_of(&topic.name);
+        let explained = topic.partitions.iter().filter_map(|asked| {
+            let metadata = asked.committed_metadata.as_deref().filter(|text| !text.is_empty())?;
+            let offset = (name.clone(), asked.partition_index, asked.committed_offset);
+            (code(&offset) == Some(0)).then_some((&name, offset.1, offset.2, metadata))
+        });
+        router.commit_explained(group, explained);
+    }
     let refused = offsets(asked).filter_map(|offset| {
         let error = ResponseError::try_from_code(code(&offset)?)?;
         Some((offset, error))

@@ -25,6 +25,8 @@ use crate::route::{AnswerError, Reply, Router, code};
 use crate::wire::batch::{Batch, BatchError, batches};
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
 
+pub(super) use nack::{by_reference, name, origin_record};
+
 /// Acks −1, 1 and 0 are all there is.
 const ALL: i16 = -1;
 const LEADER: i16 = 1;

@@ -12,7 +12,7 @@ use crate::route::place::Place;
 use crate::route::produce::{NOT_TRANSACTIONAL, Outcome, Waiting, done, one_batch};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
-use crate::wire::batch::{Batch, RecordView, records};
+use crate::wire::batch::{Batch, RawRecord, RecordView, records};
 use crate::wire::mark::{self, read_nack};
 
 /// A compressed batch of nacks unpacks to at most this.
@@ -27,15 +27,21 @@ pub(super) fn begin<'a>(
     let bytes_max = router.broker.topics.defaults().max_message_bytes;
     let request = one_batch(bytes, bytes_max, NOT_TRANSACTIONAL)
         .and_then(|batch| read(router, conn, group, &batch));
-    let sent = match request {
-        Ok(request) => router.engine.nacks(request),
+    let (sent, named) = match request {
+        Ok(request) => {
+            let named = router.origins_of(&request);
+            (router.engine.nacks(request), named)
+        }
         Err(outcome) => return done(outcome),
     };
     router.names.meet(group);
     let group = group.clone();
     Box::pin(async move {
         match sent.await {
-            Ok(_) => Outcome::taken(0, 0),
+            Ok(_) => {
+                router.nacked(&group, named);
+                Outcome::taken(0, 0)
+            }
             Err(error) => {
                 tracing::warn!(%group, %error, "a nack was refused");
                 refused(&error)
@@ -108,20 +114,15 @@ fn nack(
     let mut raw = record.into_raw();
     raw.headers = headers;
     let (bytes, stored) = match &named {
-        Named::Origin(origin) if asked.by_reference => match origin_record(router, origin) {
-            Some(mut found) => {
-                found.headers = mark::strip(&found.headers);
-                (retry::Bytes::ReferenceOk, found.to_bytes())
-            }
-            None => (retry::Bytes::ReferenceGone, Bytes::new()),
-        },
-        // A hand-out of ours: the entry has its bytes already.
-        Named::Lane(_) if asked.by_reference => (retry::Bytes::ReferenceOk, Bytes::new()),
+        Named::Origin(origin) if asked.by_reference => {
+            by_reference(&named, origin_record(router, origin))
+        }
+        Named::Lane(_) if asked.by_reference => by_reference(&named, None),
         _ => (retry::Bytes::Value, raw.to_bytes()),
     };
-    let committed = match &named {
-        Named::Origin(origin) => router.committed(group, origin),
-        _ => None,
+    let (committed, carried) = match &named {
+        Named::Origin(origin) => (router.committed(group, origin), router.charged(group, origin)),
+        _ => (None, retry::Carried::default()),
     };
     Ok(NackRequest {
         nack: Nack {
@@ -129,6 +130,7 @@ fn nack(
             want: Want { level: asked.level, delay_ms: asked.delay_ms },
             reason: asked.reason,
             committed,
+            carried,
             bytes,
             record_bytes: u64::try_from(stored.len()).unwrap_or(u64::MAX),
         },
@@ -136,9 +138,26 @@ fn nack(
     })
 }
 
+/// Where the bytes of a record come from that is only named, and they: those found at its origin,
+/// without any header of ours.
+pub(in crate::route) fn by_reference(
+    named: &Named,
+    found: Option<RawRecord>,
+) -> (retry::Bytes, Bytes) {
+    match (named, found) {
+        (Named::Origin(_), Some(mut found)) => {
+            found.headers = mark::strip(&found.headers);
+            (retry::Bytes::ReferenceOk, found.to_bytes())
+        }
+        (Named::Origin(_), None) => (retry::Bytes::ReferenceGone, Bytes::new()),
+        // A hand-out of ours: the entry has its bytes already.
+        _ => (retry::Bytes::ReferenceOk, Bytes::new()),
+    }
+}
+
 /// What the application calls `<topic>-<partition>@<offset>`: a hand-out of its own lane, somebody
 /// else's, or a record as produced.
-pub(super) fn name(router: &Router, group: &GroupId, mut origin: Origin) -> Named {
+pub(in crate::route) fn name(router: &Router, group: &GroupId, mut origin: Origin) -> Named {
     origin.topic = router.names.canonical(&origin.topic);
     match router.names.group_of_retry(&origin.topic) {
         None => Named::Origin(origin),
@@ -149,7 +168,7 @@ pub(super) fn name(router: &Router, group: &GroupId, mut origin: Origin) -> Name
 
 impl Router {
     /// The group's committed offset of the origin's partition, as far as it is known.
-    fn committed(&self, group: &GroupId, origin: &Origin) -> Option<i64> {
+    pub(in crate::route) fn committed(&self, group: &GroupId, origin: &Origin) -> Option<i64> {
         let (topic, partition) = (&origin.topic, origin.partition);
         if self.upstream.is_some() {
             return self.positions.committed(group, topic, partition);
@@ -158,7 +177,8 @@ impl Router {
     }
 }
 
-fn origin_record(router: &Router, origin: &Origin) -> Option<crate::wire::batch::RawRecord> {
+/// A record that is at hand.
+pub(in crate::route) fn origin_record(router: &Router, origin: &Origin) -> Option<RawRecord> {
     let Some(place) = router.place(&origin.topic) else { return router.origins.get(origin) };
     let (Place::Local(topic) | Place::DeadLetters(Some(topic))) = place else { return None };
     let partition = topic.partition(origin.partition)?;

@@ -1,11 +1,13 @@
 //! What the APIs of groups tell the watches.
 
-use crate::model::{GroupId, MemberId, TopicName, TopicPartition};
+use crate::engine::NackBatch;
+use crate::model::{GroupId, MemberId, Origin, TopicName, TopicPartition};
 use crate::retry::watch::Seen;
+use crate::retry::{Carried, Named};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::watching::State;
-use crate::wire::ResponseError;
+use crate::wire::{Progress, ResponseError, read_progress};
 
 /// Refusals that a commit of the same member cannot get over.
 const FOR_GOOD: &[ResponseError] = &[
@@ -54,6 +56,10 @@ pub(in crate::route) enum Step {
 
 /// Offsets of partitions, as a commit names them.
 type Offsets = Vec<(TopicName, i32, i64)>;
+
+fn place_of(origin: &Origin) -> TopicPartition {
+    TopicPartition { topic: origin.topic.clone(), partition: origin.partition }
+}
 
 impl State {
     /// Whether a static member's name goes on in another process than that.
@@ -161,6 +167,45 @@ impl Router {
     ) {
         let of = |(partition, offset)| Seen::Committed { partition, offset };
         self.all_seen(group, self.real(offsets).map(of).collect());
+    }
+
+    /// E10: what the metadata of an accepted commit says of the records above it, if it does.
+    pub(in crate::route) fn commit_explained<'a>(
+        &self,
+        group: &GroupId,
+        metadata: impl Iterator<Item = (&'a TopicName, i32, i64, &'a str)>,
+    ) {
+        let told = metadata.filter_map(|(topic, partition, offset, metadata)| {
+            let Progress { done, end } = read_progress(offset, metadata)?;
+            let topic = self.names.canonical(topic);
+            Some(Seen::Progress { partition: TopicPartition { topic, partition }, done, end })
+        });
+        self.all_seen(group, told.collect());
+    }
+
+    /// What a record was charged with by inference.
+    pub(in crate::route) fn charged(&self, group: &GroupId, origin: &Origin) -> Carried {
+        let of = self.watches.find(group);
+        of.map(|of| of.lock().watch.charged(&place_of(origin), origin.offset)).unwrap_or_default()
+    }
+
+    /// Records that a batch of nacks names, where somebody watches.
+    pub(in crate::route) fn origins_of(&self, batch: &NackBatch) -> Vec<Origin> {
+        if self.watches.find(&batch.group).is_none() {
+            return Vec::new();
+        }
+        let named = batch.nacks.iter().filter_map(|request| match &request.nack.named {
+            Named::Origin(origin) => Some(origin.clone()),
+            _ => None,
+        });
+        named.collect()
+    }
+
+    /// E1, E2: these records have entries now, durably.
+    pub(in crate::route) fn nacked(&self, group: &GroupId, named: Vec<Origin>) {
+        let of =
+            |origin: Origin| Seen::Nacked { partition: place_of(&origin), offset: origin.offset };
+        self.all_seen(group, named.into_iter().map(of).collect());
     }
 
     /// A commit was refused. One of a process whose name goes on in another says nothing of that.

@@ -17,7 +17,7 @@ const SNAPPY_RATIO_MAX: usize = 22;
 const ZSTD_WINDOW_BYTES_MAX: u64 = 1 << 27;
 
 /// The plain record bytes, at most `bytes_max` of them.
-pub(super) fn decompress(
+pub(in crate::wire) fn decompress(
     codec: Codec,
     payload: &Bytes,
     bytes_max: usize,

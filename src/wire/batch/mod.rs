@@ -16,6 +16,7 @@ pub use build::{
     LEADER_EPOCH, ProducerStamp, build_batch, empty_batch, produce_batch, rebase,
     set_log_append_time,
 };
+pub(super) use compress::decompress;
 pub use cut::{Cut, CutError, Whole, whole_at};
 pub use header::{BatchHeader, Codec, HEADER_BYTES, TimestampType, crc_of};
 pub use headers::{Header, Headers};

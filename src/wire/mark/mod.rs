@@ -1,10 +1,13 @@
 //! Our headers: what an application asks for with a nack, what a redelivered or
 //! dead-lettered record carries. Set, never appended: a producer's own copies are dropped first.
+//! And what it may say in a commit's metadata instead.
 
 mod answer;
+mod commit;
 mod request;
 
 pub use answer::{DeadLetterMark, HistoryItem, MARK_BYTES_MAX, MarkInput, mark_headers};
+pub use commit::{BadMark, CommitMark, is_mark, read_mark};
 pub use request::{BadNack, NackRequest, Named, REASON_BYTES_MAX, read_nack};
 
 use crate::wire::batch::Headers;

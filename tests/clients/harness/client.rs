@@ -12,6 +12,7 @@
 //! | `flush` | sends what is queued: a `sent` or `refused` line for each |
 //! | `seek TOPIC PARTITION OFFSET` | goes on from there |
 //! | `commit [TOPIC PARTITION OFFSET]…` | commits everything polled, or exactly that |
+//! | `mark TOPIC PARTITION OFFSET [METADATA]` | commits that with that metadata, in hex |
 //! | `begin`, `offsets`, `end commit\|abort` | a transaction; in it, the offsets polled |
 //! | `close` | leaves the group and ends |
 //!

@@ -11,6 +11,8 @@ macro_rules! scenarios {
             a_killed_client_loses_nothing_and_changes_no_count
             a_killed_sidecar_comes_back_as_it_was
             a_stopped_sidecar_comes_back_as_it_was;
+        spoken:
+            what_a_commit_s_metadata_names_comes_back;
         wordless:
             a_record_that_ends_its_process_is_found_and_left_out
             a_record_its_client_seeks_back_to_is_found_and_left_out

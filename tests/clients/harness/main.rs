@@ -25,6 +25,7 @@ mod program;
 mod scenario;
 mod scene;
 mod sidecar;
+mod spoken;
 mod stage;
 mod turn;
 mod wait;

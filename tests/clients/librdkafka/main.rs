@@ -126,6 +126,14 @@ impl Client {
                 self.consumer.commit(&offsets, CommitMode::Sync)?;
             }
             "commit" => self.consumer.commit_consumer_state(CommitMode::Sync)?,
+            "mark" => {
+                let mut offsets = TopicPartitionList::new();
+                let mut at = offsets.add_partition(words[1], words[2].parse().unwrap());
+                at.set_offset(Offset::Offset(words[3].parse().unwrap()))?;
+                let metadata = unhex(words.get(4).copied().unwrap_or_default());
+                at.set_metadata(String::from_utf8(metadata).unwrap());
+                self.consumer.commit(&offsets, CommitMode::Sync)?;
+            }
             "seek" => {
                 let offset = Offset::Offset(words[3].parse().unwrap());
                 self.consumer.seek(words[1], words[2].parse().unwrap(), offset, FLUSH_MAX)?;

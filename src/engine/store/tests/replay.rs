@@ -11,8 +11,8 @@ use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::journal::{EntryRef, MemDisk, Tables};
 use crate::model::{EntryId, GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
 use crate::retry::{
-    BTreeEntries, Bytes, Entries, Evidence, Fact, Fingerprint, Input, LevelTable, Machine, Nack,
-    Named, Output, PayloadChange, Policies, Policy, Reporter, State, StateKind, Token, Want,
+    BTreeEntries, Bytes, Carried, Entries, Evidence, Fact, Fingerprint, Input, LevelTable, Machine,
+    Nack, Named, Output, PayloadChange, Policies, Policy, Reporter, State, StateKind, Token, Want,
 };
 
 /// A log whose released entries leave the disk when the test says so.
@@ -111,6 +111,7 @@ impl World {
                     want,
                     reason: None,
                     committed: None,
+                    carried: Carried::default(),
                     bytes: Bytes::Value,
                     record_bytes: 10,
                 };

@@ -109,6 +109,10 @@ public final class Client {
             case "nack" -> nack(words);
             case "flush" -> flush();
             case "commit" -> commit(words);
+            case "mark" -> consumer.commitSync(Map.of(
+                new TopicPartition(words[1], Integer.parseInt(words[2])),
+                new OffsetAndMetadata(
+                    Long.parseLong(words[3]), words.length > 4 ? new String(unhex(words[4])) : "")));
             case "seek" -> consumer.seek(
                 new TopicPartition(words[1], Integer.parseInt(words[2])), Long.parseLong(words[3]));
             case "begin" -> producer("none").beginTransaction();

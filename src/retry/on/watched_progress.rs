@@ -1,0 +1,30 @@
+//! E10: a commit's metadata says which records above it are done.
+
+use std::ops::Range;
+
+use crate::model::{Now, TopicPartition};
+use crate::retry::watch::Watch;
+
+impl Watch {
+    /// What is done is no suspect any more, and never charged; what is not is in flight, which is
+    /// no news. What speaks of records that nobody was given is not believed.
+    pub(in crate::retry) fn on_progress(
+        &mut self,
+        now: Now,
+        of: &TopicPartition,
+        done: Vec<Range<i64>>,
+        end: i64,
+    ) {
+        let Some(window) = self.windows.get_mut(of).filter(|window| end <= window.end) else {
+            return;
+        };
+        window.done = done;
+        let known = window.suspects.len();
+        let mut suspects = std::mem::take(&mut window.suspects);
+        suspects.retain(|offset, _| !window.is_settled(*offset));
+        window.suspects = suspects;
+        if known > window.suspects.len() || !self.troubled.is_empty() {
+            self.changed(now, of);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Failures that a commit's metadata names, and counts that inference hands on.
+
+use super::*;
+use crate::retry::{Disposition, State};
+
+fn marked(rig: &mut Rig, nacks: Vec<Nack>) -> Answer {
+    let by = Reporter { member: None, client: "app".into() };
+    rig.send(Input::Marked { token: Token(1), group: shop(), by, nacks }).unwrap()
+}
+
+fn changes_nothing(rig: &mut Rig, nack: Nack) {
+    let before = (rig.only(), rig.journal.len());
+    let answer = marked(rig, vec![nack]);
+    assert_eq!(answer, Answer::Nacked(vec![NackOutcome::Nothing { id: before.0.id }]));
+    assert_eq!((rig.only(), rig.journal.len()), before);
+}
+
+#[test]
+fn a_marker_names_records_of_its_partition_and_says_what_becomes_of_them() {
+    let mut rig = Rig::new(Policy::default());
+    let reason = Some("no stock".to_owned());
+    let answer = marked(&mut rig, vec![Nack { reason, ..fail(1) }]);
+    assert!(matches!(answer, Answer::Nacked(outcomes) if outcomes.len() == 1));
+    let Some(Fact::Entry { entry, cause, .. }) = rig.journal.last() else { panic!() };
+    assert_eq!((entry.reconsume_times, entry.reason.as_deref()), (1, Some("no stock")));
+    assert_eq!((cause.evidence.number(), cause.evidence.as_str()), (Some(1), "commit_marker"));
+    assert_eq!(cause.by.as_ref().unwrap().client.as_str(), "app");
+    marked(&mut rig, vec![level(fail(2), -1)]);
+    assert_eq!(rig.count(StateKind::Dead), 1);
+}
+
+#[test]
+fn the_same_commit_again_charges_nothing_whatever_has_become_of_the_record() {
+    let mut rig = Rig::new(Policy::default());
+    marked(&mut rig, vec![fail(1)]);
+    rig.origin_commit(2);
+    changes_nothing(&mut rig, fail(1));
+    let slot = rig.join("a").slot;
+    rig.advance(10_000);
+    let (lane, _) = rig.take_one(slot);
+    changes_nothing(&mut rig, fail(1));
+    rig.acknowledge(lane);
+    changes_nothing(&mut rig, fail(1));
+}
+
+#[test]
+fn a_retry_is_named_by_its_hand_out_and_charged_once() {
+    let mut rig = Rig::new(Policy::default());
+    let (lane, _) = rig.inflight(1);
+    let answer = marked(&mut rig, vec![fail_lane(lane)]);
+    assert!(matches!(answer, Answer::Nacked(_)));
+    assert_eq!(rig.only().reconsume_times, 2);
+    changes_nothing(&mut rig, fail_lane(lane));
+    let never = marked(&mut rig, vec![fail(2), fail_lane(after(lane))]);
+    assert_eq!(never, Answer::BadNacks(vec![(1, BadNack::NotRemembered)]));
+    assert_eq!(rig.only().reconsume_times, 2, "nothing of it is taken");
+}
+
+#[test]
+fn a_suspect_that_is_nacked_goes_on_with_the_count_it_has() {
+    let mut rig = Rig::new(Policy::default());
+    let history = vec![(WallMs(10), Disposition::Crashed), (WallMs(20), Disposition::SeekBack)];
+    let carried = || Carried { reconsume_times: 2, history: history.clone() };
+    rig.nack(Nack { carried: carried(), ..fail(1) }).unwrap();
+    let entry = rig.only();
+    let due = rig.now.wall.plus(60_000);
+    assert_eq!(entry.reconsume_times, 3, "charged once");
+    assert_eq!(entry.state, State::Waiting { due, delay_ms: 60_000, level: Some(5) });
+    assert_eq!((entry.first_failed, entry.last_failed), (Some(WallMs(10)), Some(rig.now.wall)));
+    let words: Vec<Disposition> = entry.history.iter().map(|(_, word)| *word).collect();
+    assert_eq!(words, [Disposition::Crashed, Disposition::SeekBack, Disposition::Rejected]);
+    changes_nothing(&mut rig, Nack { carried: carried(), ..fail(1) });
+    let mut rig = Rig::new(max(2));
+    rig.nack(Nack { carried: carried(), ..fail(1) }).unwrap();
+    assert_eq!(rig.only().disposition, Some(Disposition::MaxAttempts), "it was its last");
+}

@@ -1,0 +1,161 @@
+//! What is remembered of markers in commits: the last one of each partition, and what was warned
+//! of.
+//!
+//! An application may commit the same offset with the same metadata again and again. By the rules
+//! of nacks that charges nothing as long as the record is remembered; after that this does.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+use sha2::{Digest, Sha256};
+
+use crate::model::{GroupId, LaneOffset, MonoMs, TopicName};
+
+/// Partitions remembered at most; a marker of one that is forgotten is judged anew.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
+/// Reasons of groups that were warned of, at most.
+const WARNED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+
+type Key = (GroupId, TopicName, i32);
+
+/// Markers of all groups.
+#[derive(Debug)]
+pub struct Markers {
+    taken: Mutex<LruCache<Key, Taken>>,
+    warned: Mutex<LruCache<(GroupId, &'static str), ()>>,
+}
+
+/// The last marker of a partition.
+#[derive(Debug)]
+struct Taken {
+    commit: Commit,
+    /// When it was last sent.
+    at: MonoMs,
+}
+
+/// What tells one commit with a marker from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Commit {
+    offset: i64,
+    digest: [u8; 32],
+}
+
+impl Commit {
+    pub(super) fn new(offset: i64, metadata: &str) -> Self {
+        Self { offset, digest: Sha256::digest(metadata.as_bytes()).into() }
+    }
+}
+
+impl Default for Markers {
+    fn default() -> Self {
+        Self {
+            taken: Mutex::new(LruCache::new(REMEMBERED)),
+            warned: Mutex::new(LruCache::new(WARNED)),
+        }
+    }
+}
+
+impl Markers {
+    /// Whether this is the marker that was taken last, and the group stands where its commit put
+    /// it. Not sent for longer than `timeout_ms`, it is a new one: the application may have gone
+    /// back without a commit.
+    pub(super) fn is_repeated(
+        &self,
+        (group, topic, partition): (&GroupId, &TopicName, i32),
+        commit: &Commit,
+        committed: Option<i64>,
+        (now, timeout_ms): (MonoMs, u64),
+    ) -> bool {
+        let mut taken = lock(&self.taken);
+        let Some(known) = taken.get_mut(&key(group, topic, partition, commit.offset)) else {
+            return false;
+        };
+        let is_there = committed == Some(commit.offset);
+        // An offset of a lane is never given twice.
+        let is_lane = LaneOffset::from_kafka(commit.offset).is_some();
+        let is_same = known.commit == *commit && (is_there || is_lane);
+        if !is_same || now.since(known.at) > timeout_ms {
+            return false;
+        }
+        known.at = now;
+        true
+    }
+
+    /// What it names is durable.
+    pub(super) fn taken(
+        &self,
+        (group, topic, partition): (&GroupId, &TopicName, i32),
+        commit: Commit,
+        now: MonoMs,
+    ) {
+        let key = key(group, topic, partition, commit.offset);
+        lock(&self.taken).put(key, Taken { commit, at: now });
+    }
+
+    /// Whether a group is to be warned of this: once.
+    pub(super) fn warns(&self, group: &GroupId, reason: &'static str) -> bool {
+        lock(&self.warned).put((group.clone(), reason), ()).is_none()
+    }
+}
+
+/// All members have partition 0 of the retry topic: there the slot tells them apart.
+fn key(group: &GroupId, topic: &TopicName, partition: i32, offset: i64) -> Key {
+    let slot = LaneOffset::from_kafka(offset).map(|lane| i32::from(lane.slot.0));
+    (group.clone(), topic.clone(), slot.unwrap_or(partition))
+}
+
+fn lock<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_commit_is_known_until_the_group_goes_on_or_is_silent_for_long() {
+        let (markers, group, topic) =
+            (Markers::default(), GroupId::from("shop"), TopicName::from("orders"));
+        let of = |partition| (&group, &topic, partition);
+        let commit = || Commit::new(10, "!retry:5");
+        let is = |commit: &Commit, committed, at| {
+            markers.is_repeated(of(0), commit, committed, (MonoMs(at), 1_000))
+        };
+        assert!(!is(&commit(), Some(10), 0), "nobody has sent it");
+        markers.taken(of(0), commit(), MonoMs(0));
+        assert!(is(&commit(), Some(10), 900));
+        assert!(is(&commit(), Some(10), 1_800), "each time counts");
+        assert!(!is(&Commit::new(10, "!retry:6"), Some(10), 1_800), "another record");
+        assert!(!is(&Commit::new(11, "!retry:5"), Some(10), 1_800), "another offset");
+        assert!(!is(&commit(), Some(4), 1_800), "the group has gone back");
+        assert!(!is(&commit(), None, 1_800), "nobody knows");
+        assert!(!is(&commit(), Some(10), 2_801), "silent for too long");
+        assert!(!markers.is_repeated(of(1), &commit(), Some(10), (MonoMs(0), 1_000)));
+    }
+
+    #[test]
+    fn members_do_not_meet_in_the_one_partition_of_a_retry_topic() {
+        let (markers, group, topic) =
+            (Markers::default(), GroupId::from("shop"), TopicName::from("retry.shop"));
+        let at = |slot, sequence| LaneOffset { slot: crate::model::Slot(slot), sequence };
+        let (one, other) = (at(0, 8).to_kafka(), at(1, 8).to_kafka());
+        for offset in [one, other] {
+            markers.taken((&group, &topic, 0), Commit::new(offset, "!retry:1"), MonoMs(0));
+        }
+        for offset in [one, other] {
+            let commit = Commit::new(offset, "!retry:1");
+            assert!(markers.is_repeated((&group, &topic, 0), &commit, None, (MonoMs(1), 10)));
+        }
+    }
+
+    #[test]
+    fn a_group_is_warned_of_a_reason_once() {
+        let markers = Markers::default();
+        let warns = |group: &str, reason| markers.warns(&group.into(), reason);
+        assert!(
+            warns("shop", "malformed") && warns("shop", "too_large") && warns("b", "too_large")
+        );
+        assert!(!warns("shop", "malformed") && !warns("b", "too_large"));
+    }
+}

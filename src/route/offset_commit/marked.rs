@@ -1,0 +1,383 @@
+//! E1: a partition's commit whose metadata says which of its records failed.
+//!
+//! **Invariant:** what it names is durable before the commit is stored, or sent on to the cluster.
+//! Its metadata is emptied: nothing of ours is kept there, and whoever reads it back and commits it
+//! again says nothing. A partition that cannot be believed is refused, the others go on.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::PoisonError;
+
+use kafka_protocol::messages::OffsetCommitRequest;
+use kafka_protocol::protocol::StrBytes;
+
+use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
+use crate::model::{GroupId, Origin};
+use crate::retry::{BadNack, Carried, Nack, Named as NamedBy, Reporter, Want};
+use crate::route::Router;
+use crate::route::conn::Conn;
+use crate::route::convert::topic_of;
+use crate::route::markers::Commit;
+use crate::route::offset_commit::{Named, Patience};
+use crate::route::produce::{by_reference, name, origin_record};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::batch::RawRecord;
+use crate::wire::mark::{BadMark, CommitMark, is_mark, read_mark};
+use crate::wire::{RequestHead, ResponseError};
+
+/// Bytes of all records that one commit names, at most.
+const RECORDS_BYTES_MAX: usize = 64 << 20;
+
+/// Partitions of a request that are refused for what their metadata says.
+pub(in crate::route) type Refused = BTreeMap<Named, ResponseError>;
+
+/// A partition whose metadata is a marker.
+#[derive(Debug)]
+pub(in crate::route) struct Marked {
+    named: Named,
+    committed: i64,
+    metadata: StrBytes,
+}
+
+/// Why a partition is refused.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Bad(#[from] BadMark),
+    #[error(
+        "offset {0}: there is no such record in the partition; it was never written, or is gone by \
+         retention"
+    )]
+    NoRecord(i64),
+    #[error("offset {0}: no hand-out of this retry topic has it")]
+    NoHandOut(i64),
+    #[error("offset {0}: {1}")]
+    Nack(i64, BadNack),
+    #[error("the records it names are too many bytes together: name fewer in one commit")]
+    TooMuch,
+    #[error("the group has no retries here (retry.lane: off)")]
+    NoLane,
+    #[error("the cluster does not let this client READ the group")]
+    Denied,
+    #[error("{0}; the client tries again")]
+    Later(String),
+}
+
+impl Refusal {
+    fn code(&self) -> ResponseError {
+        match self {
+            Self::Bad(BadMark::TooLong { .. }) => ResponseError::OffsetMetadataTooLarge,
+            Self::Denied => ResponseError::GroupAuthorizationFailed,
+            Self::Later(_) => ResponseError::CoordinatorNotAvailable,
+            _ => ResponseError::InvalidCommitOffsetSize,
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Bad(BadMark::TooLong { .. }) | Self::TooMuch => "too_large",
+            Self::Bad(_) => "malformed",
+            Self::NoRecord(_) | Self::NoHandOut(_) | Self::Nack(..) => "unknown_record",
+            Self::NoLane => "no_lane",
+            Self::Denied => "denied",
+            Self::Later(_) => "not_now",
+        }
+    }
+}
+
+/// Whether any metadata of the request is a marker.
+pub(in crate::route) fn is_marked(request: &OffsetCommitRequest) -> bool {
+    let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
+    partitions.filter_map(|p| p.committed_metadata.as_deref()).any(is_mark)
+}
+
+/// The markers of a request, which has none any more.
+pub(super) fn taken_off(request: &mut OffsetCommitRequest) -> Vec<Marked> {
+    let mut marked = Vec::new();
+    for topic in &mut request.topics {
+        for partition in &mut topic.partitions {
+            let metadata = partition.committed_metadata.take_if(|text| is_mark(text));
+            let Some(metadata) = metadata else { continue };
+            partition.committed_metadata = Some(StrBytes::default());
+            let named = (topic_of(&topic.name), partition.partition_index);
+            marked.push(Marked { named, committed: partition.committed_offset, metadata });
+        }
+    }
+    marked
+}
+
+/// Takes what the markers name; which partitions are refused.
+pub(super) async fn here(
+    router: &Router,
+    conn: &Conn,
+    group: &GroupId,
+    patience: &Patience<'_>,
+    marked: Vec<Marked>,
+) -> Refused {
+    let mut taking = Taking::new(router, conn, group, patience);
+    for one in marked {
+        // What is no partition is refused as such.
+        let place = router.place(&router.names.canonical(&one.named.0));
+        if !place.is_some_and(|place| (0..place.partitions()).contains(&one.named.1)) {
+            continue;
+        }
+        let Some(asked) = taking.begin(one) else { continue };
+        let found = taking.at_hand(&asked.places);
+        taking.send(asked, found);
+    }
+    taking.end().await
+}
+
+/// The same in front of a cluster, which has the records and says who may name them. An error ends
+/// the connection, and the client tries again.
+pub(super) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    (link, head): (&mut Link, &RequestHead),
+    group: &GroupId,
+    patience: &Patience<'_>,
+    marked: Vec<Marked>,
+) -> Result<Refused, UpstreamError> {
+    let mut taking = Taking::new(router, conn, group, patience);
+    if marked.is_empty() {
+        return Ok(taking.refused);
+    }
+    if conn.may_read(group).is_none() {
+        router.ask_rights(conn, link, head, [group.clone()].into()).await?;
+    }
+    let may = conn.may_read(group) == Some(true);
+    for one in marked {
+        if !may {
+            taking.refuse(one.named, one.committed, &Refusal::Denied);
+            continue;
+        }
+        let Some(asked) = taking.begin(one) else { continue };
+        let found = taking.read_back(link, head, &asked.places).await?;
+        taking.send(asked, found);
+    }
+    Ok(taking.end().await)
+}
+
+/// A marker that is to be taken.
+struct Asked {
+    named: Named,
+    committed: i64,
+    commit: Commit,
+    mark: CommitMark,
+    places: Vec<NamedBy>,
+}
+
+/// Records as they are named; none for a hand-out, or where there is none.
+type Records = Result<Vec<Option<RawRecord>>, Refusal>;
+
+type Answer = Pin<Box<dyn Future<Output = Result<NackReply, EngineError>> + Send>>;
+
+/// All markers of one commit.
+struct Taking<'a> {
+    router: &'a Router,
+    conn: &'a Conn,
+    group: &'a GroupId,
+    patience: &'a Patience<'a>,
+    /// Of the records that are on their way.
+    bytes: usize,
+    sent: Vec<(Asked, Vec<Origin>, Answer)>,
+    refused: Refused,
+}
+
+impl<'a> Taking<'a> {
+    fn new(
+        router: &'a Router,
+        conn: &'a Conn,
+        group: &'a GroupId,
+        patience: &'a Patience<'a>,
+    ) -> Self {
+        let (sent, refused) = (Vec::new(), Refused::new());
+        Self { router, conn, group, patience, bytes: 0, sent, refused }
+    }
+
+    /// Reads a marker; `None`: it is refused, or was taken before.
+    fn begin(&mut self, one: Marked) -> Option<Asked> {
+        let Marked { named, committed, metadata } = one;
+        let has_lane = self.router.has_lane(self.group);
+        let read = if has_lane { Ok(()) } else { Err(Refusal::NoLane) };
+        let mark = match read.and_then(|()| Ok(read_mark(&metadata)?)) {
+            Ok(mark) => mark,
+            Err(refusal) => {
+                self.refuse(named, committed, &refusal);
+                return None;
+            }
+        };
+        let topic = self.router.names.canonical(&named.0);
+        let commit = Commit::new(committed, &metadata);
+        let at =
+            |offset: &i64| Origin { topic: topic.clone(), partition: named.1, offset: *offset };
+        let before = self.router.committed(self.group, &at(&committed));
+        let (now, of) = (self.router.clock.now().mono, (self.group, &topic, named.1));
+        let timeout_ms = self.consume_timeout_ms();
+        if self.router.markers.is_repeated(of, &commit, before, (now, timeout_ms)) {
+            return None;
+        }
+        let places = mark.offsets.iter().map(|offset| name(self.router, self.group, at(offset)));
+        let places = places.collect();
+        Some(Asked { named, committed, commit, mark, places })
+    }
+
+    /// The records that are here.
+    fn at_hand(&mut self, places: &[NamedBy]) -> Records {
+        let mut found = Vec::with_capacity(places.len());
+        for place in places {
+            let record = match place {
+                NamedBy::Origin(origin) => origin_record(self.router, origin),
+                _ => None,
+            };
+            self.takes(record.as_ref())?;
+            found.push(record);
+        }
+        Ok(found)
+    }
+
+    /// The same in front of a cluster.
+    async fn read_back(
+        &mut self,
+        link: &mut Link,
+        head: &RequestHead,
+        places: &[NamedBy],
+    ) -> Result<Records, UpstreamError> {
+        let mut found = Vec::with_capacity(places.len());
+        for place in places {
+            let record = match place {
+                NamedBy::Origin(origin) if self.router.is_own(&origin.topic) => {
+                    Ok(origin_record(self.router, origin))
+                }
+                NamedBy::Origin(origin) => {
+                    let left = self.patience.left();
+                    let of = (self.group, origin);
+                    if left.is_zero() {
+                        Err(UpstreamError::TooSlow)
+                    } else {
+                        self.router.read_one(self.conn, link, head, of, left).await?
+                    }
+                }
+                _ => Ok(None),
+            };
+            let taken = record.map_err(|error| Refusal::Later(error.to_string()));
+            match taken.and_then(|record| self.takes(record.as_ref()).map(|()| record)) {
+                Ok(record) => found.push(record),
+                Err(refusal) => return Ok(Err(refusal)),
+            }
+        }
+        Ok(Ok(found))
+    }
+
+    /// Memory is bounded whatever a commit names.
+    fn takes(&mut self, record: Option<&RawRecord>) -> Result<(), Refusal> {
+        self.bytes = self.bytes.saturating_add(record.map_or(0, RawRecord::payload_bytes));
+        if self.bytes <= RECORDS_BYTES_MAX { Ok(()) } else { Err(Refusal::TooMuch) }
+    }
+
+    /// Into the engine's queue, all of a partition or nothing.
+    fn send(&mut self, asked: Asked, found: Records) {
+        let found = match found {
+            Ok(found) => found,
+            Err(refusal) => {
+                self.refuse(asked.named, asked.committed, &refusal);
+                return;
+            }
+        };
+        let places = asked.places.iter().cloned().zip(found);
+        let nacks = places.map(|(named, found)| self.request(&asked.mark, named, found));
+        let batch = NackBatch {
+            group: self.group.clone(),
+            by: Reporter {
+                member: self.router.member_of(self.conn, self.group),
+                client: self.conn.client(),
+            },
+            producer: None,
+            nacks: nacks.collect(),
+        };
+        self.router.names.meet(self.group);
+        let origins = self.router.origins_of(&batch);
+        let answer = Box::pin(self.router.engine.marked(batch));
+        self.sent.push((asked, origins, answer));
+    }
+
+    fn request(&self, mark: &CommitMark, named: NamedBy, found: Option<RawRecord>) -> NackRequest {
+        let carried = match &named {
+            NamedBy::Origin(origin) => self.router.charged(self.group, origin),
+            _ => Carried::default(),
+        };
+        let (bytes, record) = by_reference(&named, found);
+        let nack = Nack {
+            named,
+            want: Want { level: mark.level, delay_ms: mark.delay_ms },
+            reason: mark.reason.clone(),
+            committed: None,
+            carried,
+            bytes,
+            record_bytes: u64::try_from(record.len()).unwrap_or(u64::MAX),
+        };
+        NackRequest { nack, record }
+    }
+
+    /// Waits until everything that was sent is durable.
+    async fn end(mut self) -> Refused {
+        for (asked, origins, answer) in std::mem::take(&mut self.sent) {
+            let taken = match tokio::time::timeout(self.patience.left(), answer).await {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(error)) => Err(refusal_of(&error, &asked.mark.offsets)),
+                Err(_) => Err(Refusal::Later("it could not be written in time".to_owned())),
+            };
+            let Asked { named, committed, commit, .. } = asked;
+            match taken {
+                Ok(()) => {
+                    let topic = self.router.names.canonical(&named.0);
+                    let (of, now) = ((self.group, &topic, named.1), self.router.clock.now().mono);
+                    self.router.markers.taken(of, commit, now);
+                    self.router.nacked(self.group, origins);
+                }
+                Err(refusal) => {
+                    self.refuse(named, committed, &refusal);
+                }
+            }
+        }
+        self.refused
+    }
+
+    /// Said once for each group and reason; counted always.
+    fn refuse(&mut self, named: Named, committed: i64, why: &Refusal) {
+        let (group, word) = (self.group, why.word());
+        self.router.metrics.commit_marker_refused(group.as_str(), word);
+        if self.router.markers.warns(group, word) {
+            let ((topic, partition), client) = (&named, self.conn.client());
+            tracing::warn!(
+                %group, %topic, partition, offset = committed, %client, %why,
+                "a commit is refused for what its metadata says failed; more of this kind are only \
+                 counted (reprise_commit_markers_refused_total)"
+            );
+        }
+        self.refused.insert(named, why.code());
+    }
+
+    fn consume_timeout_ms(&self) -> u64 {
+        let policies = self.router.policies.read().unwrap_or_else(PoisonError::into_inner);
+        policies.of(self.group).consume_timeout_ms
+    }
+}
+
+fn refusal_of(error: &EngineError, offsets: &[i64]) -> Refusal {
+    match error {
+        EngineError::BadNacks(bad) => match bad.first() {
+            None => Refusal::Later(error.to_string()),
+            Some((index, why)) => {
+                let offset = offsets.get(*index).copied().unwrap_or(-1);
+                match why {
+                    BadNack::BytesGone => Refusal::NoRecord(offset),
+                    BadNack::Unreadable => Refusal::NoHandOut(offset),
+                    why => Refusal::Nack(offset, *why),
+                }
+            }
+        },
+        EngineError::BatchTooLarge { .. } => Refusal::TooMuch,
+        error => Refusal::Later(error.to_string()),
+    }
+}

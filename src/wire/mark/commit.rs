@@ -1,0 +1,259 @@
+//! What the metadata of a partition's commit says failed:
+//! `!retry:<offset>[,<offset>…][;level=<n>|;delay=<duration>|;dlq][;reason=<text>]`.
+//!
+//! Numbers are decimal digits, a duration is digits and `ms`, `s`, `m`, `h` or `d`; nothing is
+//! trimmed but the NUL that librdkafka may end it with. The reason is all that follows. Metadata
+//! that begins otherwise is the client's own.
+
+use crate::wire::mark::{REASON_BYTES_MAX, cut};
+
+/// The longest marker in bytes, Kafka's own bound of metadata.
+const METADATA_BYTES_MAX: usize = 4096;
+
+const PREFIX: &str = "!retry:";
+const UNITS_MS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+/// A marker as read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitMark {
+    /// The failed records: offsets of the partition, at least one.
+    pub offsets: Vec<i64>,
+    /// 0 none, > 0 literally that level, < 0 dead letter now.
+    pub level: Option<i32>,
+    /// An exact delay, in milliseconds.
+    pub delay_ms: Option<u64>,
+    /// The application's words, at most [`REASON_BYTES_MAX`] bytes.
+    pub reason: Option<String>,
+}
+
+/// A marker nobody can follow: what is wrong, and at which byte of the metadata.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadMark {
+    /// Longer than metadata may be.
+    #[error(
+        "it has {bytes} bytes, the most is {METADATA_BYTES_MAX}: name fewer records in one \
+         commit, or produce to the retry topic"
+    )]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// Not an offset.
+    #[error("byte {at}: {text:?} is no offset; such as {PREFIX}812 or {PREFIX}812,815")]
+    Offset {
+        /// Where it begins.
+        at: usize,
+        /// As sent.
+        text: String,
+    },
+    /// Not a level.
+    #[error("byte {at}: {text:?} is no level: a whole number, such as level=5")]
+    Level {
+        /// Where it begins.
+        at: usize,
+        /// As sent.
+        text: String,
+    },
+    /// Not a duration.
+    #[error("byte {at}: {text:?} is no delay: such as delay=250ms, 10s, 15m, 2h or 7d")]
+    Delay {
+        /// Where it begins.
+        at: usize,
+        /// As sent.
+        text: String,
+    },
+    /// Something else where a word of ours is due.
+    #[error(
+        "byte {at}: {text:?} is not known here; the offsets may be followed by one of ;level=<n>, \
+         ;delay=<duration> and ;dlq, then by ;reason=<text>"
+    )]
+    Word {
+        /// Where it begins.
+        at: usize,
+        /// As sent.
+        text: String,
+    },
+}
+
+/// Whether metadata is a marker, good or bad.
+pub fn is_mark(metadata: &str) -> bool {
+    metadata.starts_with(PREFIX)
+}
+
+/// Reads metadata that is a marker.
+pub fn read_mark(metadata: &str) -> Result<CommitMark, BadMark> {
+    let text = metadata.strip_suffix('\0').unwrap_or(metadata);
+    if text.len() > METADATA_BYTES_MAX {
+        return Err(BadMark::TooLong { bytes: text.len() });
+    }
+    let mut rest = Rest { text: text.get(PREFIX.len()..).unwrap_or(""), at: PREFIX.len() };
+    let mut mark = CommitMark { offsets: Vec::new(), level: None, delay_ms: None, reason: None };
+    let (list, mut more) = rest.until(';');
+    let mut list = Rest { text: list, at: PREFIX.len() };
+    loop {
+        let at = list.at;
+        let (item, is_more) = list.until(',');
+        let offset = digits(item).ok_or_else(|| BadMark::Offset { at, text: shown(item) })?;
+        mark.offsets.push(offset);
+        if !is_more {
+            break;
+        }
+    }
+    let mut is_first = true;
+    while more {
+        if let Some(reason) = rest.text.strip_prefix("reason=") {
+            mark.reason = Some(cut(reason, REASON_BYTES_MAX).to_owned()).filter(|r| !r.is_empty());
+            return Ok(mark);
+        }
+        let at = rest.at;
+        let word;
+        (word, more) = rest.until(';');
+        if !is_first {
+            return Err(BadMark::Word { at, text: shown(word) });
+        }
+        is_first = false;
+        option(&mut mark, word, at)?;
+    }
+    Ok(mark)
+}
+
+/// Level, delay or dead letter.
+fn option(mark: &mut CommitMark, word: &str, at: usize) -> Result<(), BadMark> {
+    if word == "dlq" {
+        mark.level = Some(-1);
+    } else if let Some(text) = word.strip_prefix("level=") {
+        let bad = || BadMark::Level { at, text: shown(text) };
+        mark.level = Some(text.parse().map_err(|_| bad())?);
+    } else if let Some(text) = word.strip_prefix("delay=") {
+        let bad = || BadMark::Delay { at, text: shown(text) };
+        mark.delay_ms = Some(duration_ms(text).ok_or_else(bad)?);
+    } else {
+        return Err(BadMark::Word { at, text: shown(word) });
+    }
+    Ok(())
+}
+
+/// What is not read yet, and where it begins.
+struct Rest<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Rest<'a> {
+    /// Everything up to the next `end`, which is taken too; whether there was one.
+    fn until(&mut self, end: char) -> (&'a str, bool) {
+        let split = self.text.split_once(end);
+        let (item, rest) = split.unwrap_or((self.text, ""));
+        self.at += item.len() + usize::from(split.is_some());
+        self.text = rest;
+        (item, split.is_some())
+    }
+}
+
+fn duration_ms(text: &str) -> Option<u64> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at_checked(unit_at)?;
+    let (_, unit_ms) = UNITS_MS.iter().find(|(name, _)| *name == unit)?;
+    u64::try_from(digits(number)?).ok()?.checked_mul(*unit_ms)
+}
+
+fn digits(text: &str) -> Option<i64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
+}
+
+/// As much of a client's text as an error message shows.
+fn shown(text: &str) -> String {
+    cut(text, 100).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(offsets: &[i64]) -> CommitMark {
+        CommitMark { offsets: offsets.to_vec(), level: None, delay_ms: None, reason: None }
+    }
+
+    fn words(metadata: &str) -> String {
+        read_mark(metadata).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_failed_and_what_becomes_of_it_is_read() {
+        let said = |text: &str| Some(text.to_owned());
+        for (metadata, expected) in [
+            ("!retry:812", mark(&[812])),
+            ("!retry:812\0", mark(&[812])),
+            ("!retry:5,0,1125899906842624", mark(&[5, 0, 1 << 50])),
+            ("!retry:1;level=5", CommitMark { level: Some(5), ..mark(&[1]) }),
+            ("!retry:1;level=-1", CommitMark { level: Some(-1), ..mark(&[1]) }),
+            ("!retry:1;dlq", CommitMark { level: Some(-1), ..mark(&[1]) }),
+            ("!retry:1;delay=250ms", CommitMark { delay_ms: Some(250), ..mark(&[1]) }),
+            ("!retry:1;delay=7d", CommitMark { delay_ms: Some(604_800_000), ..mark(&[1]) }),
+            (
+                "!retry:1;reason=no; really=1",
+                CommitMark { reason: said("no; really=1"), ..mark(&[1]) },
+            ),
+            (
+                "!retry:1;dlq;reason=ä",
+                CommitMark { level: Some(-1), reason: said("ä"), ..mark(&[1]) },
+            ),
+            ("!retry:1;reason=", mark(&[1])),
+        ] {
+            assert_eq!(read_mark(metadata), Ok(expected), "{metadata:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_begins_like_a_marker_is_one() {
+        for own in ["", "!", "!retry", " !retry:1", "x!retry:1", "!RETRY:1", "kgo-1", "bwAAAAE="] {
+            assert!(!is_mark(own), "{own:?}");
+        }
+        assert!(is_mark("!retry:") && is_mark("!retry:rubbish"));
+    }
+
+    #[test]
+    fn a_bad_marker_is_told_with_its_place() {
+        for (metadata, expected) in [
+            ("!retry:", "byte 7: \"\" is no offset"),
+            ("!retry:\0", "byte 7: \"\" is no offset"),
+            ("!retry:12,", "byte 10: \"\" is no offset"),
+            ("!retry:,12", "byte 7: \"\" is no offset"),
+            ("!retry:1, 2", "byte 9: \" 2\" is no offset"),
+            ("!retry:+1", "byte 7: \"+1\" is no offset"),
+            ("!retry:-1", "byte 7: \"-1\" is no offset"),
+            ("!retry:9223372036854775808", "is no offset"),
+            ("!retry:1\0\0", "is no offset"),
+            ("!retry:1;level=high", "byte 9: \"high\" is no level"),
+            ("!retry:1;delay=10", "byte 9: \"10\" is no delay"),
+            ("!retry:1;delay=10S", "is no delay"),
+            ("!retry:1;delay=-5s", "is no delay"),
+            ("!retry:1;delay=99999999999999999d", "is no delay"),
+            ("!retry:1;", "byte 9: \"\" is not known here"),
+            ("!retry:1;now", "byte 9: \"now\" is not known here"),
+            ("!retry:1;dlq;level=3", "byte 13: \"level=3\" is not known here"),
+            ("!retry:1;dlq;dlq", "byte 13: \"dlq\" is not known here"),
+        ] {
+            assert!(words(metadata).contains(expected), "{metadata:?}: {}", words(metadata));
+        }
+    }
+
+    #[test]
+    fn a_marker_has_4096_bytes_at_most() {
+        let fits = format!("!retry:1;reason={}", "r".repeat(METADATA_BYTES_MAX - 16));
+        assert_eq!(fits.len(), METADATA_BYTES_MAX);
+        let read = read_mark(&format!("{fits}\0")).unwrap();
+        assert_eq!(read.reason.map(|reason| reason.len()), Some(REASON_BYTES_MAX));
+        assert_eq!(read_mark(&format!("{fits}r")), Err(BadMark::TooLong { bytes: 4097 }));
+    }
+
+    #[test]
+    fn no_text_makes_it_panic_wherever_it_is_cut() {
+        let whole = "!retry:1,22,333;delay=15m;reason=größer\0";
+        for (end, _) in whole.char_indices() {
+            let _ = read_mark(&whole[..end]);
+        }
+    }
+}

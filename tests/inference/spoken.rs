@@ -1,0 +1,125 @@
+//! What a consumer says of a record goes before what is inferred: E1 and E2 name it, E10 says that
+//! it is done.
+
+use crate::RULES;
+use crate::app::{App, Commits, Did, World, of};
+use reprise::retry::Disposition;
+use reprise::retry::watch::Seen;
+
+/// The one record that a Fetch brings, if any; the next one goes on behind it.
+fn given(world: &mut World, app: &mut App) -> Option<i64> {
+    let records = world.fetch(app, None).records;
+    assert!(records.len() <= 1, "one by one: {records:?}");
+    let (partition, offset) = records.into_iter().next()?;
+    app.positions.insert(partition, offset + 1);
+    Some(offset)
+}
+
+/// The record that comes next, however long that takes.
+fn awaited(world: &mut World, app: &mut App) -> i64 {
+    for _ in 0..100 {
+        if let Some(offset) = given(world, app) {
+            return offset;
+        }
+        world.pass(500);
+    }
+    panic!("nothing comes");
+}
+
+/// The commit of a pool that still works on record 0 and is done with record 1.
+fn pool_commits(world: &mut World, end: i64) {
+    world.commit(&of(0), 0);
+    let now = world.now();
+    let done = std::iter::once(1..2).collect();
+    world.watch.handle(now, Seen::Progress { partition: of(0), done, end });
+    world.drain();
+}
+
+/// A pool whose process is lost again and again while record 0 is open and record 1 was the last
+/// one given; how often record 1 was charged.
+fn charges(end: Option<i64>) -> u32 {
+    let mut world = World::new(RULES, 1, 10);
+    world.commit(&of(0), 0);
+    for _ in 0..RULES.crash_limit {
+        let mut app = world.start(Commits::Never);
+        assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
+        world.lose(&app);
+    }
+    for _ in 0..3 {
+        let mut app = world.start(Commits::Never);
+        assert_eq!(awaited(&mut world, &mut app), 0);
+        assert_eq!(given(&mut world, &mut app), None, "it is waited for");
+        assert_eq!(awaited(&mut world, &mut app), 1);
+        if let Some(end) = end {
+            pool_commits(&mut world, end);
+        }
+        world.lose(&app);
+    }
+    let app = world.start(Commits::Never);
+    world.fetch(&app, None);
+    assert!(world.charged().iter().all(|(_, offset, _)| *offset == 1), "{:?}", world.charged());
+    world.charged().iter().map(|(.., times)| *times).sum()
+}
+
+#[test]
+fn a_record_that_is_done_is_never_charged_though_it_was_the_last_one_given() {
+    assert!(charges(None) > 0, "nobody says anything: it is the suspect");
+    assert_eq!(charges(Some(2)), 0);
+}
+
+#[test]
+fn what_speaks_of_records_that_nobody_was_given_is_not_believed() {
+    assert!(charges(Some(3)) > 0);
+}
+
+/// A consumer that has sought back to record 1 so often that it was charged four times.
+fn suspected(world: &mut World) -> App {
+    let mut app = world.start(Commits::PerRecord);
+    for _ in 0..200 {
+        app.poll(world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
+        if world.charged() == [(0, 1, 4)] {
+            return app;
+        }
+    }
+    panic!("it is never charged");
+}
+
+#[test]
+fn suspicion_ends_when_the_record_is_done() {
+    let mut world = World::new(RULES, 1, 3);
+    let _app = suspected(&mut world);
+    let now = world.now();
+    let done = std::iter::once(1..2).collect();
+    world.watch.handle(now, Seen::Progress { partition: of(0), done, end: 2 });
+    world.drain();
+    assert_eq!(world.charged(), []);
+    assert!(world.watch.explain(now)[0].suspects.is_empty());
+}
+
+#[test]
+fn suspicion_ends_with_a_nack_that_takes_the_count_with_it() {
+    let mut world = World::new(RULES, 1, 3);
+    let mut app = suspected(&mut world);
+    let carried = world.watch.charged(&of(0), 1);
+    assert_eq!((carried.reconsume_times, carried.history.len()), (4, 4));
+    assert!(carried.history.iter().all(|(_, word)| *word == Disposition::SeekBack));
+    assert_eq!(world.watch.charged(&of(0), 2).reconsume_times, 0);
+
+    let now = world.now();
+    world.watch.handle(now, Seen::Nacked { partition: of(0), offset: 1 });
+    world.drain();
+    assert_eq!(world.charged(), []);
+    let touched = world.touched;
+    for _ in 0..100 {
+        app.poll(&mut world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
+    }
+    assert_eq!((world.charged(), world.dead.len()), (vec![], 0), "it has its entry");
+    assert_eq!(world.touched, touched, "as if nobody watched");
+    // the group has passed it: whatever lies there later is judged anew
+    world.commit(&of(0), 2);
+    world.commit(&of(0), 0);
+    for _ in 0..100 {
+        app.poll(&mut world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
+    }
+    assert!(world.touched > touched);
+}

@@ -1,0 +1,273 @@
+//! A commit whose metadata says what failed: what it counts as, and what is kept of it.
+
+use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
+use kafka_protocol::protocol::StrBytes;
+use reprise::wire::ResponseError;
+
+use crate::support::client::s;
+use crate::support::member::offset_fetch;
+use crate::support::{Member, Rec, Server, until};
+
+const PARTITIONS: &[(&str, i32)] = &[("orders", 2), ("retry.shop", 1)];
+
+fn shop(yaml: &str) -> (Server, Member) {
+    let server = Server::with(yaml);
+    server.client().create("orders", 2);
+    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    member.join(PARTITIONS);
+    // Of today: retention would take others soon.
+    let at = crate::support::wall_ms();
+    let record = |n: i32| Rec::new(&format!("order {n}")).header("a", n.to_string()).at(at);
+    member.client.put("orders", 0, &(0..10).map(record).collect::<Vec<_>>());
+    (server, member)
+}
+
+/// Commits with that metadata; the error code.
+fn commit(member: &mut Member, topic: &str, offset: i64, metadata: &str) -> i16 {
+    let request = member.commit_request(topic, 0, offset, metadata);
+    member.client.call(9, &request).topics[0].partitions[0].error_code
+}
+
+/// Partitions refused for that reason.
+fn refused(server: &Server, reason: &str) -> u64 {
+    let of = format!("{{group=\"shop\",reason=\"{reason}\"}}");
+    let count = server.metric(&format!("reprise_commit_markers_refused_total{of}"));
+    count.to_string().parse().unwrap()
+}
+
+/// What the group has committed of `orders-0`, as a stranger reads it.
+fn committed(server: &Server) -> (i64, Option<String>) {
+    let (offset, metadata, error) = offset_fetch(&mut server.client(), 7, "shop", "orders", 0);
+    assert_eq!(error, 0);
+    (offset, metadata)
+}
+
+#[test]
+fn what_failed_comes_back_and_the_rest_of_the_commit_is_honoured() {
+    let (server, mut member) = shop("retry: {levels: 20ms}");
+    assert_eq!(commit(&mut member, "orders", 5, "!retry:1,3;reason=no stock; none\0"), 0);
+    assert_eq!(committed(&server), (5, Some(String::new())), "and nothing of ours is kept");
+    let mut got = member.retries();
+    until("both", || {
+        if got.len() < 2 {
+            let from = got[0].offset + 1;
+            got.extend(member.retries_from(from));
+        }
+        got.len() == 2
+    });
+    let texts: Vec<String> = got.iter().map(crate::support::Got::text).collect();
+    assert_eq!(texts, ["order 1", "order 3"]);
+    assert_eq!(got[1].header("a").unwrap(), "3", "the origin's own headers");
+    assert_eq!(got[1].header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@3");
+    assert_eq!(got[1].header("x-retry-reason").unwrap(), "no stock; none");
+    assert_eq!(got[1].header("x-retry-disposition").unwrap(), "rejected");
+    assert_eq!(got[1].number("RECONSUME_TIME"), 1);
+}
+
+#[test]
+fn a_retry_that_fails_again_is_named_by_the_commit_of_the_retry_topic() {
+    let (_server, mut member) = shop("retry: {levels: 20ms, max_reconsume_times: 2}");
+    assert_eq!(commit(&mut member, "orders", 2, "!retry:1"), 0);
+    let first = member.retry_once();
+    let again = format!("!retry:{}", first.offset);
+    assert_eq!(commit(&mut member, "retry.shop", first.offset + 1, &again), 0);
+    let second = member.retries_from(first.offset + 1).remove(0);
+    assert_eq!((second.text().as_str(), second.number("RECONSUME_TIME")), ("order 1", 2));
+    // an older hand-out: known, charges nothing
+    assert_eq!(commit(&mut member, "retry.shop", first.offset + 1, &again), 0);
+    let last = format!("!retry:{};reason=enough", second.offset);
+    assert_eq!(commit(&mut member, "retry.shop", second.offset + 1, &last), 0);
+    let letters = member.client.read_all("dlq.shop");
+    assert_eq!(letters.len(), 1);
+    assert_eq!(letters[0].header("x-retry-disposition").unwrap(), "max_attempts");
+    assert_eq!(letters[0].header("x-retry-reason").unwrap(), "enough");
+    assert_eq!(member.position(), second.offset + 1);
+}
+
+#[test]
+fn it_may_ask_for_a_level_a_delay_or_the_dead_letters() {
+    let (server, mut member) = shop("retry: {levels: 1h 2h}");
+    assert_eq!(commit(&mut member, "orders", 1, "!retry:0;level=2"), 0);
+    assert_eq!(commit(&mut member, "orders", 2, "!retry:1;delay=15m"), 0);
+    assert_eq!(commit(&mut member, "orders", 3, "!retry:2;dlq"), 0);
+    let waiting = server.json("/api/v1/retries?group=shop");
+    let waiting = waiting["items"].as_array().unwrap();
+    let of = |origin: &str| waiting.iter().find(|entry| entry["origin"] == origin).unwrap();
+    let due_in = |origin: &str| {
+        let due = of(origin)["due_ms"].as_i64().unwrap();
+        (due - crate::support::wall_ms() + 30_000) / 60_000
+    };
+    assert_eq!((due_in("orders-0@0"), due_in("orders-0@1")), (120, 15));
+    let letters = member.client.read_all("dlq.shop");
+    assert_eq!(letters[0].header("x-retry-disposition").unwrap(), "explicit_dlq");
+    assert_eq!(letters[0].header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@2");
+}
+
+#[test]
+fn the_same_commit_again_and_again_counts_once_however_long_ago_that_was() {
+    let (_server, mut member) = shop("retry: {levels: 20ms, consume_timeout: 3s}");
+    let same = |member: &mut Member| assert_eq!(commit(member, "orders", 5, "!retry:1"), 0);
+    same(&mut member);
+    let got = member.retry_once();
+    same(&mut member);
+    member.done(got.offset + 1);
+    // other retries tell the time: the first one is forgotten after three seconds
+    for n in 0..5 {
+        let clock = Rec::new("clock").header("x-retry-delay-ms", "1000");
+        assert_eq!(member.client.nack("shop", &format!("clock-0@{n}"), clock).error_code, 0);
+        let clock = member.retry_once();
+        assert_eq!((clock.text().as_str(), clock.number("RECONSUME_TIME")), ("clock", 1));
+        member.done(clock.offset + 1);
+        same(&mut member);
+    }
+    assert!(member.client.read_all("retry.shop").is_empty(), "nothing waits");
+    // the group goes back and comes again: that is another failure
+    assert_eq!(commit(&mut member, "orders", 0, ""), 0);
+    same(&mut member);
+    let again = member.retry_once();
+    assert_eq!((again.text().as_str(), again.number("RECONSUME_TIME")), ("order 1", 1));
+}
+
+#[test]
+fn a_commit_that_was_answered_has_its_failures_on_the_disk() {
+    let (server, mut member) = shop("retry: {levels: 1h}");
+    assert_eq!(commit(&mut member, "orders", 5, "!retry:1,2,4"), 0);
+    let after = server.killed();
+    assert_eq!(after.client().list_offset("retry.shop", 0, -1), (0, 3, -1));
+    assert_eq!(committed(&after).0, 5);
+}
+
+#[test]
+fn a_marker_nobody_can_follow_refuses_its_partition_alone_and_takes_nothing() {
+    let (server, mut member) = shop("retry: {levels: 20ms}");
+    let (invalid, large) =
+        (ResponseError::InvalidCommitOffsetSize, ResponseError::OffsetMetadataTooLarge);
+    let long = format!("!retry:1;reason={}", "r".repeat(4096));
+    let other_lane = "!retry:1125899906842624";
+    for (n, (metadata, error, reason)) in (1..).zip([
+        ("!retry:", invalid, "malformed"),
+        ("!retry:1;soon", invalid, "malformed"),
+        ("!retry:1,99", invalid, "unknown_record"),
+        ("!retry:1;delay=367d", invalid, "unknown_record"),
+        (other_lane, invalid, "unknown_record"),
+        (long.as_str(), large, "too_large"),
+    ]) {
+        let mut request = member.commit_request("orders", 0, 5, metadata);
+        let mut beside = OffsetCommitRequestPartition::default();
+        (beside.partition_index, beside.committed_offset) = (1, n);
+        beside.committed_metadata = Some(s("mine"));
+        request.topics[0].partitions.push(beside);
+        let before = refused(&server, reason);
+        let answer = member.client.call(9, &request);
+        let codes: Vec<i16> = answer.topics[0].partitions.iter().map(|p| p.error_code).collect();
+        assert_eq!(codes, [error.code(), 0], "{metadata:.40}");
+        assert_eq!(refused(&server, reason), before + 1, "{metadata:.40}");
+        assert_eq!(committed(&server).0, -1, "{metadata:.40}");
+        let beside = offset_fetch(&mut server.client(), 7, "shop", "orders", 1);
+        assert_eq!(beside, (n, Some("mine".to_owned()), 0));
+    }
+    assert!(member.client.read_all("retry.shop").is_empty());
+    assert_eq!(commit(&mut member, "retry.shop", 0, "!retry:0"), invalid.code(), "no hand-out");
+    assert_eq!(commit(&mut member, "retry.else", 0, "!retry:0"), invalid.code(), "another group's");
+}
+
+#[test]
+fn what_one_commit_names_may_not_be_more_than_memory_is_for() {
+    let (server, mut member) = shop("retry: {levels: 1h}");
+    let large = member.client.put("orders", 0, &[Rec::new(&"v".repeat(900_000))]);
+    let times = |n: usize| format!("!retry:{}", vec![large.to_string(); n].join(","));
+    let invalid = ResponseError::InvalidCommitOffsetSize.code();
+    assert_eq!(commit(&mut member, "orders", 11, &times(80)), invalid);
+    assert_eq!(refused(&server, "too_large"), 1);
+    assert!(member.client.read_all("retry.shop").is_empty());
+    assert_eq!(commit(&mut member, "orders", 11, &times(20)), 0);
+    let waiting = member.client.read_all("retry.shop");
+    assert_eq!(waiting.len(), 1, "one record, however often it is named");
+    assert_eq!(waiting[0].number("RECONSUME_TIME"), 1);
+}
+
+#[test]
+fn a_group_without_retries_is_told_that_nothing_would_come_back() {
+    let server = Server::with("retry: {lane: off}");
+    server.client().create("orders", 1);
+    let mut member = Member::new(&server, "shop", &["orders"]);
+    member.join(&[("orders", 1)]);
+    member.client.put("orders", 0, &[Rec::new("a")]);
+    let invalid = ResponseError::InvalidCommitOffsetSize.code();
+    assert_eq!(commit(&mut member, "orders", 1, "!retry:0"), invalid);
+    assert_eq!(refused(&server, "no_lane"), 1);
+    assert_eq!(commit(&mut member, "orders", 1, ""), 0);
+}
+
+#[test]
+fn a_record_that_retention_took_is_refused() {
+    let yaml = "{journal: {segment_bytes: 1MiB}, topics: {list: [{name: old, retention: 1s}]}}";
+    let server = Server::with(yaml);
+    let mut member = Member::new(&server, "shop", &["old"]);
+    member.join(&[("old", 1)]);
+    member.client.put("old", 0, &[Rec::new("a")]);
+    until("retention", || member.client.list_offset("old", 0, -2).1 == 1);
+    let invalid = ResponseError::InvalidCommitOffsetSize.code();
+    assert_eq!(commit(&mut member, "old", 1, "!retry:0"), invalid);
+    assert_eq!(commit(&mut member, "old", 1, ""), 0, "the way out");
+}
+
+#[test]
+fn a_record_that_is_not_there_yet_is_not_committed_past() {
+    let (server, mut member) = shop("retry: {levels: 20ms}");
+    // a leader that has just begun may not know its last record yet: the cluster is asked again
+    let (invalid, later) =
+        (ResponseError::InvalidCommitOffsetSize, ResponseError::CoordinatorNotAvailable);
+    let expected = if crate::support::in_front() { later } else { invalid };
+    assert_eq!(commit(&mut member, "orders", 11, "!retry:10"), expected.code());
+    assert_eq!(committed(&server).0, -1);
+    assert_eq!(member.heartbeat(), 0, "the connection is as good as before");
+    member.client.put("orders", 0, &[Rec::new("late")]);
+    assert_eq!(commit(&mut member, "orders", 11, "!retry:10"), 0);
+    assert_eq!(member.retry_once().text(), "late");
+}
+
+#[test]
+fn a_commit_that_may_not_be_made_fails_nothing() {
+    let (_server, mut member) = shop("retry: {levels: 20ms}");
+    let unknown = commit(&mut member, "nowhere", 5, "!retry:1");
+    let (topic, bytes) =
+        (ResponseError::UnknownTopicOrPartition, ResponseError::InvalidCommitOffsetSize);
+    // the cluster is asked for the record first, and has none
+    let expected = if crate::support::in_front() { bytes } else { topic };
+    assert_eq!(unknown, expected.code());
+    assert!(member.client.read_all("retry.shop").is_empty());
+}
+
+/// What real clients leave there by themselves, and what is nearly ours.
+const OPAQUE: &[&str] = &[
+    "",
+    "kgo-1f0c2b1e-6d2a-4f7b-8a57-0d9d8b8a3f11",
+    "AgAAAYzk3Yw=",
+    "bwAAAAUWAA==",
+    "bwAAAAUWAA",
+    "!RETRY:1",
+    " !retry:1",
+    "retry:1",
+    "é\u{0}\"{}\n!retry:1",
+    "null",
+];
+
+#[test]
+fn every_other_metadata_is_the_clients_own_byte_for_byte() {
+    let (server, mut member) = shop("retry: {levels: 20ms}");
+    let long = "x".repeat(4096);
+    for (metadata, n) in OPAQUE.iter().copied().chain([long.as_str()]).zip(1..) {
+        for version in [2, 5, 9] {
+            let request = member.commit_request("orders", 0, n, metadata);
+            let answer = member.client.call(version, &request);
+            assert_eq!(answer.topics[0].partitions[0].error_code, 0, "{metadata:.40}");
+            assert_eq!(committed(&server), (n, Some(metadata.to_owned())), "{metadata:.40}");
+        }
+    }
+    let mut request = member.commit_request("orders", 0, 9, "");
+    request.topics[0].partitions[0].committed_metadata = None::<StrBytes>;
+    assert_eq!(member.client.call(9, &request).topics[0].partitions[0].error_code, 0);
+    assert_eq!(committed(&server), (9, Some(String::new())), "as Kafka answers null");
+    assert!(member.client.read_all("retry.shop").is_empty());
+}

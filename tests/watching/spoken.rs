@@ -1,0 +1,79 @@
+//! A suspect of which its consumer says, in the end, that it failed.
+
+use crate::app::{App, dead_letters, orders};
+use crate::support::member::offset_fetch;
+use crate::support::{Member, Rec, Server, until};
+
+const RULES: &str = "retry: {levels: 1h, max_reconsume_times: 5, narrow_patience: 400ms, \
+                     seek_back_limit: 5, order: {interval: 50ms}}";
+
+/// Record 2 has killed its process alone, once; whoever consumes next.
+fn charged_once(server: &Server) -> Member {
+    orders(server, 8);
+    App::new(server, 2).dies(4);
+    let mut member = Member::new(server, "shop", &["orders"]);
+    member.join(&[("orders", 1)]);
+    let position = member.position_of("orders", 0);
+    assert_eq!(position, 2, "all before it is done");
+    until("it is charged", || {
+        member.client.fetch("orders", 0, position, 100);
+        suspects(server) == [(2, 1)]
+    });
+    member
+}
+
+/// Suspects of `orders-0` and how often each was charged.
+fn suspects(server: &Server) -> Vec<(i64, u64)> {
+    let told = server.json("/api/v1/explain?group=shop");
+    let windows = told["partitions"].as_array().unwrap();
+    let suspects = windows.iter().flat_map(|of| of["suspects"].as_array().unwrap());
+    let of = |suspect: &serde_json::Value| {
+        let times = suspect["reconsume_times"].as_u64().unwrap();
+        (suspect["offset"].as_i64().unwrap(), times)
+    };
+    suspects.map(of).collect()
+}
+
+fn judge(says: impl Fn(&mut Member)) {
+    let server = Server::with(RULES);
+    let mut member = charged_once(&server);
+    says(&mut member);
+    assert_eq!(suspects(&server), [], "no suspect any more");
+    let waiting = server.client().read_all("retry.shop");
+    assert_eq!(waiting.len(), 1);
+    assert_eq!((waiting[0].text().as_str(), waiting[0].number("RECONSUME_TIME")), ("2", 2));
+    assert_eq!(member.commit("orders", 0, 3), 0);
+    assert_eq!(dead_letters(&server).len(), 0);
+}
+
+#[test]
+fn a_commit_that_names_it_ends_the_suspicion_and_takes_the_count_with_it() {
+    judge(|member| {
+        let request = member.commit_request("orders", 0, 2, "!retry:2");
+        assert_eq!(member.client.call(9, &request).topics[0].partitions[0].error_code, 0);
+    });
+}
+
+#[test]
+fn so_does_metadata_that_says_it_is_done() {
+    let server = Server::with(RULES);
+    let mut member = charged_once(&server);
+    until("it is given, alone", || {
+        !member.client.fetch("orders", 0, 2, 100).records.unwrap().is_empty()
+    });
+    // As the Parallel Consumer writes it: of the two records from 1 on, the second is done.
+    let done = "bAACAgA=";
+    let request = member.commit_request("orders", 0, 1, done);
+    assert_eq!(member.client.call(9, &request).topics[0].partitions[0].error_code, 0);
+    assert_eq!(suspects(&server), []);
+    let stored = offset_fetch(&mut server.client(), 7, "shop", "orders", 0);
+    assert_eq!(stored, (1, Some(done.to_owned()), 0), "byte for byte");
+    assert_eq!(dead_letters(&server).len(), 0);
+}
+
+#[test]
+fn so_does_a_nack() {
+    judge(|member| {
+        assert_eq!(member.client.nack("shop", "orders-0@2", Rec::new("2")).error_code, 0);
+    });
+}
