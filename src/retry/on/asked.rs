@@ -10,6 +10,9 @@ use crate::retry::{Disposition, Evidence};
 /// Proofs in a row before anything is charged. Of a thousand random scripts of healthy consumers
 /// (`tests/inference`) one proof charged three falsely, two one, three none of three thousand.
 const PROOFS: u32 = 3;
+/// The same of a member that was not seen asking beyond the record: three charged one of three
+/// thousand.
+const PROOFS_UNSEEN: u32 = 4;
 
 impl Watch {
     /// One partition of a Fetch: who holds it now, and whether that goes back.
@@ -31,7 +34,7 @@ impl Watch {
             if let Phase::Alone(seen) = &mut suspect.phase {
                 seen.beyond |= ask.offset > *offset;
                 seen.silent |= is_silent;
-                seen.late |= quiet_ms >= by.max_wait_ms;
+                seen.late |= is_silent;
             }
         }
         if ask.offset > window.end {
@@ -131,7 +134,7 @@ impl Watch {
                     was_looked_at: seen.beyond || !seen.late,
                     was_silent: seen.silent,
                 };
-                let times = self.proven(&partition, offset, judge_return(returned));
+                let times = self.proven(&partition, offset, judge_return(returned), seen.beyond);
                 if times > 0 {
                     self.charge_return(now, &partition, offset, times, has_lane);
                 }
@@ -178,12 +181,14 @@ impl Watch {
     /// What a return is to be charged with. A client that resumes what it paused for a moment looks
     /// like one that failed; so the first proofs in a row are only counted, and the last of them
     /// charges for all deliveries there were.
-    fn proven(&mut self, of: &TopicPartition, offset: i64, is_proof: bool) -> u32 {
-        // A limit below that is the operator's wish to be quicker.
-        let wanted = PROOFS.min(self.rules.limit().max(1));
+    fn proven(&mut self, of: &TopicPartition, offset: i64, is_proof: bool, beyond: bool) -> u32 {
+        let limit = self.rules.limit().max(1);
         let suspect = self.windows.get_mut(of).and_then(|w| w.suspects.get_mut(&offset));
         let Some(suspect) = suspect else { return 0 };
         suspect.proofs = if is_proof { suspect.proofs.saturating_add(1) } else { 0 };
+        suspect.unseen = is_proof && (suspect.unseen || !beyond);
+        // A limit below that is the operator's wish to be quicker.
+        let wanted = if suspect.unseen { PROOFS_UNSEEN } else { PROOFS }.min(limit);
         let known = suspect.history.iter().any(|(_, word)| *word == Disposition::SeekBack);
         match suspect.proofs {
             0 => 0,

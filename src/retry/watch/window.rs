@@ -59,7 +59,7 @@ pub(in crate::retry) struct Return {
     pub(in crate::retry) handed: MonoMs,
     /// Its partition was asked for beyond it.
     pub(in crate::retry) beyond: bool,
-    /// It was not asked for again at once: something else was first, or nothing for a while.
+    /// It was not asked for again at once: something else was first, or nothing for too long.
     pub(in crate::retry) late: bool,
     /// Its partition was not asked for, for longer than a client that polls.
     pub(in crate::retry) silent: bool,
@@ -75,6 +75,8 @@ pub(in crate::retry) struct Suspect {
     pub(in crate::retry) due: Option<WallMs>,
     /// It came back, alone, and nothing else explained it: so often in a row, and not charged yet.
     pub(in crate::retry) proofs: u32,
+    /// In one of them its member was not seen asking beyond it.
+    pub(in crate::retry) unseen: bool,
 }
 
 #[derive(Debug, Default)]
@@ -109,7 +111,14 @@ pub(in crate::retry) struct Window {
 
 impl Suspect {
     pub(in crate::retry) fn new() -> Self {
-        Self { reconsume_times: 0, history: Vec::new(), phase: Phase::Ready, due: None, proofs: 0 }
+        Self {
+            reconsume_times: 0,
+            history: Vec::new(),
+            phase: Phase::Ready,
+            due: None,
+            proofs: 0,
+            unseen: false,
+        }
     }
 
     /// Its partition is held from now on.
