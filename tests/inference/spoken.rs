@@ -8,6 +8,7 @@ use reprise::retry::watch::Seen;
 
 /// The one record that a Fetch brings, if any; the next one goes on behind it.
 fn given(world: &mut World, app: &mut App) -> Option<i64> {
+    app.by.came = world.now().mono;
     let records = world.fetch(app, None).records;
     assert!(records.len() <= 1, "one by one: {records:?}");
     let (partition, offset) = records.into_iter().next()?;
@@ -72,12 +73,12 @@ fn what_speaks_of_records_that_nobody_was_given_is_not_believed() {
     assert!(charges(Some(3)) > 0);
 }
 
-/// A consumer that has sought back to record 1 so often that it was charged four times.
+/// A consumer that has sought back to record 1 so often that it was charged five times.
 fn suspected(world: &mut World) -> App {
     let mut app = world.start(Commits::PerRecord);
     for _ in 0..200 {
         app.poll(world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
-        if world.charged() == [(0, 1, 4)] {
+        if world.charged() == [(0, 1, 5)] {
             return app;
         }
     }
@@ -101,7 +102,7 @@ fn suspicion_ends_with_a_nack_that_takes_the_count_with_it() {
     let mut world = World::new(RULES, 1, 3);
     let mut app = suspected(&mut world);
     let carried = world.watch.charged(&of(0), 1);
-    assert_eq!((carried.reconsume_times, carried.history.len()), (4, 4));
+    assert_eq!((carried.reconsume_times, carried.history.len()), (5, 5));
     assert!(carried.history.iter().all(|(_, word)| *word == Disposition::SeekBack));
     assert_eq!(world.watch.charged(&of(0), 2).reconsume_times, 0);
 

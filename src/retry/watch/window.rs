@@ -60,7 +60,7 @@ pub(in crate::retry) struct Return {
     pub(in crate::retry) handed: MonoMs,
     /// Its partition was asked for beyond it.
     pub(in crate::retry) beyond: bool,
-    /// It was not asked for again at once: something else was first, or nothing for a while.
+    /// It was not asked for again at once: something else was first, or nothing for too long.
     pub(in crate::retry) late: bool,
     /// Its partition was not asked for, for longer than a client that polls.
     pub(in crate::retry) silent: bool,

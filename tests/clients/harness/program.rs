@@ -83,9 +83,28 @@ pub(crate) fn streams() -> Command {
     java(STREAMS.get_or_init(|| maven("streams")), "Counts")
 }
 
-/// Classes and libraries of a project below `tests/clients` go to the cache; the repository stays
-/// clean. What was built from the same files is not built again.
+/// Classes and libraries of a project below `tests/clients`.
 pub(crate) fn maven(project: &str) -> PathBuf {
+    built(project, |project, out| {
+        // A library of another version must not stay beside the new one.
+        for left in ["classes", "lib"] {
+            let _ = std::fs::remove_dir_all(out.join(left));
+        }
+        let built = Command::new("mvn")
+            .args(["--quiet", "--batch-mode", "--file"])
+            .arg(project.join("pom.xml"))
+            .arg(option("-Dmaven.repo.local=", &cache().join("m2")))
+            .arg(option("-Dout=", out))
+            .arg("compile")
+            .output();
+        let built = built.unwrap_or_else(|error| panic!("Java clients need Maven (mvn): {error}"));
+        must_succeed(&built, "the Java client");
+    })
+}
+
+/// What is built of a project below `tests/clients` goes to the cache, to a folder of its own; the
+/// repository stays clean. What was built from the same files is not built again.
+pub(crate) fn built(project: &str, build: impl FnOnce(&Path, &Path)) -> PathBuf {
     let out = cache().join(format!("{}-client", project.replace('/', "-")));
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(project);
     std::fs::create_dir_all(&out).unwrap();
@@ -96,19 +115,7 @@ pub(crate) fn maven(project: &str) -> PathBuf {
     if std::fs::read_to_string(&stamp).is_ok_and(|built| built == sources) {
         return out;
     }
-    // A library of another version must not stay beside the new one.
-    for left in ["classes", "lib"] {
-        let _ = std::fs::remove_dir_all(out.join(left));
-    }
-    let built = Command::new("mvn")
-        .args(["--quiet", "--batch-mode", "--file"])
-        .arg(project.join("pom.xml"))
-        .arg(option("-Dmaven.repo.local=", &cache().join("m2")))
-        .arg(option("-Dout=", &out))
-        .arg("compile")
-        .output();
-    let built = built.unwrap_or_else(|error| panic!("Java clients need Maven (mvn): {error}"));
-    must_succeed(&built, "the Java client");
+    build(&project, &out);
     std::fs::write(stamp, sources).unwrap();
     out
 }

@@ -5,6 +5,7 @@
 
 mod app;
 mod row;
+mod runtimes;
 mod table;
 mod trial;
 
@@ -29,15 +30,28 @@ macro_rules! cases {
     };
 }
 
+mod aiokafka;
 mod clients;
+mod franz_go;
 mod kafka_clients;
+mod kafkajs;
 mod parallel_consumer;
+mod sarama;
 mod spring_kafka;
 
 /// In the order of the table.
 fn cases() -> Vec<Case> {
-    [kafka_clients::cases(), clients::cases(), spring_kafka::cases(), parallel_consumer::cases()]
-        .concat()
+    [
+        kafka_clients::cases(),
+        clients::cases(),
+        spring_kafka::cases(),
+        parallel_consumer::cases(),
+        kafkajs::cases(),
+        aiokafka::cases(),
+        sarama::cases(),
+        franz_go::cases(),
+    ]
+    .concat()
 }
 
 /// One application that cannot handle one record, and fails in one way.

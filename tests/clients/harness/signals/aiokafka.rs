@@ -1,0 +1,39 @@
+//! aiokafka: a loop over the records, by itself and with its own idea of what to do about an error.
+
+use super::app::App;
+use super::runtimes::python;
+use super::{Case, Ends, Tries};
+
+static APP: App = App::new("aiokafka", "aiokafka", python);
+
+/// An exception ends the loop, and the process.
+const RAISES: Case = Case {
+    app: &APP,
+    way: "raises-and-exits",
+    fails: "the loop raises and its process ends; commits each record",
+    wire: "leaves the group without a commit; the next process begins at the committed offset",
+    partitions: 4,
+    session_ms: 6_000,
+    ends: Ends::DeadLetter("crashed"),
+    tries: Tries::AtLeast(10),
+};
+
+cases! {
+    what_ends_its_process_is_a_dead_letter: RAISES;
+    what_it_seeks_back_to_is_a_dead_letter: Case {
+        way: "seeks-back",
+        fails: "the loop catches and seeks back to the record; commits each record",
+        wire: "asks for the record again, at once and before any other",
+        ends: Ends::DeadLetter("seek_back"),
+        tries: Tries::AtLeast(7),
+        ..RAISES
+    };
+    what_is_committed_by_itself_is_not_seen: Case {
+        way: "auto-commit",
+        fails: "the loop raises and its process ends; commits as it comes (`enable_auto_commit`)",
+        wire: "commits past the record while it closes",
+        ends: Ends::PassedOver { others_too: false },
+        tries: Tries::Exactly(1),
+        ..RAISES
+    };
+}

@@ -1,0 +1,30 @@
+//! kafkajs: a handler that throws.
+
+use super::app::App;
+use super::runtimes::node;
+use super::{Case, Ends, Tries};
+
+static APP: App = App::new("kafkajs", "kafkajs", node);
+
+/// Everything is as it comes.
+const THROWS: Case = Case {
+    app: &APP,
+    way: "each-message-throws",
+    fails: "`eachMessage` throws",
+    wire: "commits what came before, fetches nothing for a while that doubles (0.3 s at first), \
+           then asks for the record again; after six deliveries it leaves the group and joins it \
+           anew",
+    partitions: 4,
+    session_ms: 6_000,
+    ends: Ends::DeadLetter("seek_back"),
+    tries: Tries::AtLeast(7),
+};
+
+cases! {
+    what_each_message_throws_on_is_a_dead_letter: THROWS;
+    what_each_batch_throws_on_is_a_dead_letter: Case {
+        way: "each-batch-throws",
+        fails: "`eachBatch` throws; it has resolved what came before",
+        ..THROWS
+    };
+}
