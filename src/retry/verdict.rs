@@ -119,6 +119,8 @@ pub(super) struct Loss {
 pub(super) struct LastOut {
     /// Nothing else was outstanding there.
     pub(super) alone: bool,
+    /// Its member lived on for as long as patience lasts after it was given it.
+    pub(super) outlived: bool,
     /// It was the last one of the loss before, too, with less patience.
     pub(super) again: bool,
 }
@@ -130,6 +132,8 @@ pub(super) enum LossVerdict {
     Nothing,
     /// The record that was alone has failed.
     Charge,
+    /// Nobody can be named; more patience may tell.
+    Wait,
     /// The last one handed out is the suspect; more patience will tell.
     Doubt,
     /// More patience has told: it has failed, both times.
@@ -141,6 +145,8 @@ pub(super) fn judge_loss(loss: Loss) -> LossVerdict {
     match loss {
         Loss { was_narrow: false, .. } | Loss { out: None, .. } => LossVerdict::Nothing,
         Loss { out: Some(LastOut { alone: true, .. }), .. } => LossVerdict::Charge,
+        // fetched ahead, and perhaps never looked at
+        Loss { out: Some(LastOut { outlived: true, .. }), .. } => LossVerdict::Wait,
         Loss { out: Some(LastOut { again: true, .. }), .. } => LossVerdict::ChargeLast,
         Loss { out: Some(LastOut { again: false, .. }), .. } => LossVerdict::Doubt,
     }
@@ -195,14 +201,18 @@ mod tests {
 
     #[test]
     fn a_loss_charges_one_record_at_most() {
-        use LossVerdict::{Charge, ChargeLast, Doubt, Nothing};
-        let out = |alone, again| Some(LastOut { alone, again });
+        use LossVerdict::{Charge, ChargeLast, Doubt, Nothing, Wait};
+        let out = |alone, again| Some(LastOut { alone, again, outlived: false });
+        let outlived = |alone, again| Some(LastOut { alone, again, outlived: true });
         for (out, wide, narrow) in [
             (None, Nothing, Nothing),
             (out(true, false), Nothing, Charge),
             (out(true, true), Nothing, Charge),
             (out(false, true), Nothing, ChargeLast),
             (out(false, false), Nothing, Doubt),
+            (outlived(true, false), Nothing, Charge),
+            (outlived(false, true), Nothing, Wait),
+            (outlived(false, false), Nothing, Wait),
         ] {
             assert_eq!(judge_loss(Loss { was_narrow: false, out }), wide, "{out:?}");
             assert_eq!(judge_loss(Loss { was_narrow: true, out }), narrow, "{out:?}");

@@ -45,7 +45,7 @@ pub(super) async fn relayed(
     match ResponseError::try_from_code(response.error_code) {
         None | Some(ResponseError::RebalanceInProgress) => router.heard_of(conn, &group, &key),
         // A fenced static member is not gone: its name lives on in another process.
-        Some(ResponseError::UnknownMemberId) => router.gone_from(&group, &key),
+        Some(ResponseError::UnknownMemberId) => router.gone_from(&group, &key, false),
         Some(_) => {}
     }
     Ok(response)

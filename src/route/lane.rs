@@ -18,6 +18,7 @@ pub(super) const STREAMS: &str = "stream";
 impl Router {
     /// Remembers which member of `group` speaks on this connection.
     pub(super) fn speaks_for(&self, conn: &Conn, group: &GroupId, member: MemberId) {
+        self.alive(group, &member);
         let bound = conn.token.is_some_and(|token| self.tokens.bind(token, group, member.clone()));
         if conn.speaks_for(group, member) || bound {
             self.watches.changed();
@@ -32,10 +33,10 @@ impl Router {
     }
 
     /// A member of a group of the cluster is gone: what it held returns to the queue.
-    pub(super) fn gone_from(&self, group: &GroupId, key: &MemberId) {
+    pub(super) fn gone_from(&self, group: &GroupId, key: &MemberId, left: bool) {
         self.members.gone(group, key);
         self.engine.leave(group, key.clone());
-        self.lost(group, key, None);
+        self.lost(group, key, None, left);
     }
 
     /// The leader of a group of the cluster was told who is in it: whoever else spoke through here
@@ -43,7 +44,7 @@ impl Router {
     pub(super) fn gone_but(&self, group: &GroupId, members: &BTreeSet<MemberId>) {
         for known in self.members.seen(group) {
             if !known.has_epoch && !members.contains(&known.key) {
-                self.gone_from(group, &known.key);
+                self.gone_from(group, &known.key, false);
             }
         }
     }

@@ -55,11 +55,11 @@ pub(super) async fn relayed(
         return Ok(response);
     }
     if head.version < BATCHED_SINCE {
-        router.gone_from(&group, &MemberId::new(&request.member_id));
+        router.gone_from(&group, &MemberId::new(&request.member_id), true);
     }
     for left in response.members.iter().filter(|left| left.error_code == 0) {
         let member_id = MemberId::new(&left.member_id);
-        router.gone_from(&group, &member_key(&member_id, left.group_instance_id.as_deref()));
+        router.gone_from(&group, &member_key(&member_id, left.group_instance_id.as_deref()), true);
     }
     Ok(response)
 }

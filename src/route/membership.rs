@@ -27,7 +27,7 @@ pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>)
             }
             GroupEvent::MemberGone { group, member, member_id, cause } => {
                 tracing::info!(%group, %member, ?cause, "a member is gone");
-                router.lost(&group, &member, Some(&member_id));
+                router.lost(&group, &member, Some(&member_id), false);
                 router.engine.leave(&group, member);
             }
             GroupEvent::Rebalanced { group, generation } => {
@@ -42,7 +42,7 @@ impl Router {
     /// A member of a group of this cluster leaves: known before it is told so, and before anybody
     /// is given what it had. `member_id`: as that process, where it is known.
     pub(super) fn left(&self, group: &GroupId, key: &MemberId, member_id: Option<&MemberId>) {
-        self.lost(group, key, member_id);
+        self.lost(group, key, member_id, true);
         self.engine.leave(group, key.clone());
     }
 
@@ -51,7 +51,7 @@ impl Router {
     pub(super) fn missed(&self, group: &GroupId) {
         for member in self.members.missed(group, self.clock.now().mono) {
             tracing::info!(%group, %member, "a member was not heard of when its group went on");
-            self.lost(group, &member, None);
+            self.lost(group, &member, None, false);
             self.engine.silent(group, member);
         }
     }
@@ -68,7 +68,7 @@ pub async fn watch(router: Arc<Router>) {
         tokio::time::sleep(LOOK).await;
         for (group, member, unheard) in router.members.unheard(router.clock.now().mono) {
             tracing::info!(%group, %member, ?unheard, "a member is not heard of");
-            router.lost(&group, &member, None);
+            router.lost(&group, &member, None, false);
             match unheard {
                 Unheard::Silent => router.engine.silent(&group, member),
                 Unheard::Gone => router.engine.leave(&group, member),

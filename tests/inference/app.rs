@@ -121,7 +121,7 @@ impl World {
     /// Its session is over.
     pub(crate) fn lose(&mut self, app: &App) {
         let now = self.now();
-        self.watch.handle(now, Seen::Lost { member: app.by.member.clone() });
+        self.watch.handle(now, Seen::Lost { member: app.by.member.clone(), left: true });
         self.drain();
     }
 

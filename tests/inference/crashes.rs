@@ -121,3 +121,45 @@ fn whoever_commits_past_the_lost_window_flows_again() {
     assert!((20..=80).contains(&one_by_one), "only the lost ones go one by one: {one_by_one}");
     assert_eq!((world.dead.len(), world.charged()), (0, vec![]));
 }
+
+/// A consumer that fetches ahead, and works on record 0 until it is gone after so long, whatever
+/// else it has in its buffer. `waits`: it has room for one record more, as the Java client;
+/// otherwise for all.
+fn hangs(world: &mut World, lasts_ms: u64, waits: bool) {
+    for _ in 0..40 {
+        let mut app = world.start(Commits::PerRecord);
+        let ends = world.at + lasts_ms;
+        while world.at < ends {
+            app.by.came = world.now().mono;
+            let is_full = waits && app.positions.values().sum::<i64>() > 1;
+            let brought = if is_full { Vec::new() } else { world.fetch(&app, None).records };
+            for (partition, offset) in &brought {
+                app.positions.insert(partition.clone(), offset + 1);
+            }
+            if brought.is_empty() {
+                world.pass(100);
+            }
+        }
+        world.lose(&app);
+        if world.is_all_committed() || !world.dead.is_empty() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_lies_in_a_buffer_is_not_blamed_for_a_record_that_takes_long_to_kill() {
+    for (lasts_ms, waits) in [1_500, 3_500, 9_000, 25_000, 40_000, 300_000]
+        .into_iter()
+        .flat_map(|ms| [(ms, true), (ms, false)])
+    {
+        let mut world = World::new(RULES, 1, 50);
+        world.commit(&of(0), 0);
+        hangs(&mut world, lasts_ms, waits);
+        let what = format!("{lasts_ms} ms, waits: {waits}");
+        let dead: Vec<i64> = world.dead.iter().map(|dead| dead.offset).collect();
+        assert!(dead.iter().all(|offset| *offset == 0), "{what}: {dead:?}");
+        assert!(world.charged().iter().all(|(_, offset, _)| *offset == 0), "{what}");
+        assert_eq!(dead.is_empty(), lasts_ms > 30_000, "{what}: longer than anybody waits");
+    }
+}

@@ -184,7 +184,7 @@ impl Script {
         let old = self.members.remove(n);
         if !is_static {
             let now = self.world.now();
-            self.world.watch.handle(now, Seen::Lost { member: old.by.member.clone() });
+            self.world.watch.handle(now, Seen::Lost { member: old.by.member.clone(), left: true });
         }
         self.join();
         if is_static && let Some(new) = self.members.last_mut() {

@@ -2,15 +2,17 @@
 //!
 //! Nothing is charged by that alone; see [`judge_loss`].
 
-use crate::model::{MemberId, Now, TopicPartition};
+use crate::model::{MemberId, MonoMs, Now, TopicPartition};
 use crate::retry::verdict::{LastOut, Loss, LossVerdict, judge_loss};
-use crate::retry::watch::{Asked, Fetching, Lost, OutRecord, Phase, Suspect, Watch};
+use crate::retry::watch::{Asked, Fetching, Lost, OutRecord, Phase, Suspect, Watch, Window};
 use crate::retry::{Disposition, Evidence};
 
 impl Watch {
     /// E7: whatever a member had open is lost, once what it had is handed out anew.
-    pub(in crate::retry) fn on_member_gone(&mut self, now: Now, member: &MemberId) {
-        let held = self.lose_all(member);
+    pub(in crate::retry) fn on_member_gone(&mut self, now: Now, member: &MemberId, left: bool) {
+        let known = self.members.get(member).filter(|_| !left);
+        let until = known.map_or(now.mono, |known| known.lived_until(now.mono));
+        let held = self.lose_all(until, member);
         self.members.remove(member);
         self.gone.note(member);
         for partition in held {
@@ -23,7 +25,7 @@ impl Watch {
 
     /// E7: the same of one that stays a member, and begins anew with what is uncommitted.
     pub(in crate::retry) fn on_gave_up(&mut self, now: Now, member: &MemberId) {
-        let held = self.lose_all(member);
+        let held = self.lose_all(now.mono, member);
         if let Some(known) = self.members.get_mut(member) {
             (known.turn, known.last) = (None, None);
         }
@@ -32,12 +34,13 @@ impl Watch {
         }
     }
 
-    /// Whatever a member has open is lost; the partitions it holds.
-    fn lose_all(&mut self, member: &MemberId) -> Vec<TopicPartition> {
+    /// Whatever a member has open is lost; the partitions it holds. `until`: when it may have lived
+    /// last.
+    fn lose_all(&mut self, until: MonoMs, member: &MemberId) -> Vec<TopicPartition> {
         let held = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
         let held: Vec<TopicPartition> = held.map(|(partition, _)| partition.clone()).collect();
         let lost: Vec<Option<Lost>> =
-            held.iter().map(|of| self.lost(of, Evidence::MemberLost)).collect();
+            held.iter().map(|of| self.lost(until, of, Evidence::MemberLost)).collect();
         for (partition, lost) in held.iter().zip(lost) {
             if let Some(window) = self.windows.get_mut(partition) {
                 window.lost = lost.or(window.lost);
@@ -53,7 +56,7 @@ impl Watch {
         member: &MemberId,
         of: &TopicPartition,
     ) {
-        let lost = self.lost(of, Evidence::CommitRefused);
+        let lost = self.lost(now.mono, of, Evidence::CommitRefused);
         let Some(window) = self.windows.get_mut(of) else { return };
         if window.is_held_by(member) {
             window.lost = lost.or(window.lost);
@@ -61,10 +64,12 @@ impl Watch {
         }
     }
 
-    fn lost(&self, of: &TopicPartition, evidence: Evidence) -> Option<Lost> {
+    fn lost(&self, until: MonoMs, of: &TopicPartition, evidence: Evidence) -> Option<Lost> {
         let window = self.windows.get(of).filter(|window| window.is_open())?;
         let out = self.out_in(of, window);
-        Some(Lost { first: window.first_open(), end: window.end, out, evidence })
+        let patience_ms = window.holder.as_ref().map_or(0, |h| self.patience_ms(&h.member));
+        let outlived = until.since(window.handed_at) >= patience_ms;
+        Some(Lost { first: window.first_open(), end: window.end, out, outlived, evidence })
     }
 
     /// A partition is held anew: if that begins at or below what was lost, the loss counts.
@@ -78,9 +83,11 @@ impl Watch {
         let was_narrow = window.is_narrow(&self.rules);
         let verdict = judge_loss(Loss {
             was_narrow,
-            out: lost
-                .out
-                .map(|out| LastOut { alone: out.alone, again: window.last == Some(out.offset) }),
+            out: lost.out.map(|out| LastOut {
+                alone: out.alone,
+                outlived: lost.outlived,
+                again: window.last == Some(out.offset) && window.has_grown_patient(&self.rules),
+            }),
         });
         // Whoever gets on between two losses is no victim of one record.
         if !was_narrow && first > window.lost_from {
@@ -105,7 +112,8 @@ impl Watch {
                 LossVerdict::Charge => {
                     self.charge(now, &ask.partition, offset, cause, 1, by.has_lane);
                 }
-                LossVerdict::Doubt => self.doubt(&ask.partition, offset),
+                LossVerdict::Wait => self.doubt(&ask.partition, None),
+                LossVerdict::Doubt => self.doubt(&ask.partition, Some(offset)),
                 LossVerdict::ChargeLast => {
                     let is_first = self.reconsume_times(&ask.partition, offset) == 0;
                     let times = if is_first { 2 } else { 1 };
@@ -116,12 +124,13 @@ impl Watch {
         self.changed(now, &ask.partition);
     }
 
-    /// The last one handed out is the suspect, and more patience than anywhere will tell.
-    fn doubt(&mut self, of: &TopicPartition, offset: i64) {
+    /// The last one handed out is the suspect, or nobody; more patience than anywhere will tell.
+    fn doubt(&mut self, of: &TopicPartition, last: Option<i64>) {
         let doublings = self.windows.values().map(|window| window.doublings).max().unwrap_or(0);
         let window = self.windows.get_mut(of);
-        if let Some(window) = window.filter(|window| !window.is_settled(offset)) {
-            window.last = Some(offset);
+        let is_open = |window: &&mut Window| last.is_none_or(|last| !window.is_settled(last));
+        if let Some(window) = window.filter(is_open) {
+            window.last = last;
             window.doublings = doublings.saturating_add(1);
         }
     }

@@ -10,10 +10,15 @@ const GONE_MAX: usize = 1_000;
 /// process, or a machine, that stood still.
 const SILENCES: u32 = 2;
 
+/// Nobody is heard of less often: `heartbeat.interval.ms`, 3 s by default, 5 s by KIP-848.
+const BEAT_MS: u64 = 5_000;
+
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Member {
     /// Its generation or epoch, as last seen.
     pub(in crate::retry) epoch: i32,
+    /// When it was last heard of.
+    pub(in crate::retry) alive: MonoMs,
     /// How often it went back after a silence.
     pub(in crate::retry) silences: u32,
     /// The record that is out, or goes out next, while one goes at a time.
@@ -23,6 +28,11 @@ pub(in crate::retry) struct Member {
 }
 
 impl Member {
+    /// When it may have lived last, if it was missed since.
+    pub(in crate::retry) fn lived_until(&self, now: MonoMs) -> MonoMs {
+        self.alive.plus(BEAT_MS).min(now)
+    }
+
     /// It goes back after silences: pausing looks the same, so its going back says nothing.
     pub(in crate::retry) fn is_unreadable(&self) -> bool {
         self.silences >= SILENCES

@@ -99,6 +99,9 @@ impl Watch {
     pub fn asked(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
         let is_gone = self.gone.has(&by.member);
         if !is_gone {
+            if let Some(known) = self.members.get_mut(&by.member) {
+                known.alive = now.mono;
+            }
             self.on_left_out(by, asked);
             for ask in asked {
                 self.on_asked(now, by, ask);
@@ -166,7 +169,12 @@ impl Watch {
             Seen::CommitRefused { member, partition } => {
                 self.on_commit_refused(now, &member, &partition);
             }
-            Seen::Lost { member } => self.on_member_gone(now, &member),
+            Seen::Alive { member } => {
+                if let Some(known) = self.members.get_mut(&member) {
+                    known.alive = now.mono;
+                }
+            }
+            Seen::Lost { member, left } => self.on_member_gone(now, &member, left),
             Seen::GaveUp { member } => self.on_gave_up(now, &member),
             Seen::TopicGone { topic } => {
                 let gone = |partition: &TopicPartition| partition.topic == topic;

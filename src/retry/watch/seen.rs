@@ -88,10 +88,17 @@ pub enum Seen {
         /// Of what.
         partition: TopicPartition,
     },
-    /// E7: the member left, or its session is over.
+    /// A member was heard of: it lives.
+    Alive {
+        /// Who.
+        member: MemberId,
+    },
+    /// E7: the member is gone.
     Lost {
         /// Who.
         member: MemberId,
+        /// It said so itself, just now; otherwise it was missed, some time after it was heard of.
+        left: bool,
     },
     /// E7: the member has joined anew though nobody asked it to: it has given up what it held.
     GaveUp {

@@ -26,6 +26,9 @@ pub(in crate::retry) struct Lost {
     pub(in crate::retry) first: i64,
     pub(in crate::retry) end: i64,
     pub(in crate::retry) out: Option<OutRecord>,
+    /// Its member lived on for longer than patience lasts after it was given its last record: what
+    /// it died of may be an earlier one, and the last may lie in its buffer.
+    pub(in crate::retry) outlived: bool,
     pub(in crate::retry) evidence: Evidence,
 }
 
@@ -162,6 +165,7 @@ impl Window {
                 first: record.from,
                 end: record.end,
                 out: record.out,
+                outlived: false,
                 evidence: Evidence::MemberLost,
             });
         }
@@ -206,6 +210,12 @@ impl Window {
         let factor = 1_u64.checked_shl(self.doublings).unwrap_or(u64::MAX);
         let longest = PATIENCE_MS_MAX.max(rules.narrow_patience_ms);
         rules.narrow_patience_ms.saturating_mul(factor).min(longest)
+    }
+
+    /// It lasts longer than before the last doubling.
+    pub(in crate::retry) fn has_grown_patient(&self, rules: &Rules) -> bool {
+        let factor = 1_u64.checked_shl(self.doublings).unwrap_or(u64::MAX) / 2;
+        self.patience_ms(rules) > rules.narrow_patience_ms.saturating_mul(factor)
     }
 
     pub(in crate::retry) fn is_held_by(&self, member: &MemberId) -> bool {

@@ -46,13 +46,13 @@ pub(in crate::route) async fn relayed(
     let member = MemberId::new(response.member_id.as_ref().unwrap_or(&request.member_id));
     let key = router.members.key_of(&group, &member, request.instance_id.as_deref());
     match ResponseError::try_from_code(response.error_code) {
-        None if request.member_epoch == LEAVES => router.gone_from(&group, &key),
+        None if request.member_epoch == LEAVES => router.gone_from(&group, &key, true),
         None if request.member_epoch < 0 => {}
         None => {
             router.heard_of(conn, &group, &key);
             if response.assignment.is_some() {
                 for gone in router.members.quiet(&group, router.clock.now().mono) {
-                    router.lost(&group, &gone, None);
+                    router.lost(&group, &gone, None, false);
                 }
             }
             let epoch = response.member_epoch;
@@ -73,7 +73,7 @@ pub(in crate::route) async fn relayed(
                 }
             }
         }
-        Some(ResponseError::UnknownMemberId) => router.gone_from(&group, &key),
+        Some(ResponseError::UnknownMemberId) => router.gone_from(&group, &key, false),
         // A fenced member joins again under its own name.
         Some(_) => {}
     }

@@ -107,7 +107,7 @@ impl Router {
             match before {
                 // A static member goes on in a new process: the former one is gone.
                 Some(before) if before.member_id != standing.member_id => {
-                    state.watch.handle(now, Seen::Lost { member });
+                    state.watch.handle(now, Seen::Lost { member, left: false });
                 }
                 Some(before) if before.has_given_up(&standing) => {
                     state.watch.handle(now, Seen::GaveUp { member });
@@ -130,12 +130,18 @@ impl Router {
         }
     }
 
-    /// A member is gone; `member_id`: as that process, where it is known.
+    /// A member was heard of.
+    pub(in crate::route) fn alive(&self, group: &GroupId, key: &MemberId) {
+        self.seen(group, Seen::Alive { member: key.clone() });
+    }
+
+    /// A member is gone; `left`: it says so; `member_id`: as that process, where it is known.
     pub(in crate::route) fn lost(
         &self,
         group: &GroupId,
         key: &MemberId,
         member_id: Option<&MemberId>,
+        left: bool,
     ) {
         let Some(of) = self.watches.find(group) else { return self.watches.changed() };
         self.tell(group, &of, |state, now| {
@@ -144,7 +150,7 @@ impl Router {
                 return;
             }
             state.members.remove(key);
-            state.watch.handle(now, Seen::Lost { member: key.clone() });
+            state.watch.handle(now, Seen::Lost { member: key.clone(), left });
         });
         self.watches.changed();
     }
