@@ -19,7 +19,7 @@ use crate::broker::{answer, broker, request};
 use crate::relay::{is_greeting, pass};
 use crate::support::batch::{plain, unpack};
 use crate::support::client::fetch_request;
-use crate::support::{Member, Rec, Server, instant};
+use crate::support::{Client, Member, Rec, Server, instant};
 
 /// What a member goes back to is held for a while.
 const HOLD: Duration = Duration::from_millis(400);
@@ -271,6 +271,15 @@ fn offsets(told: &FetchResponse) -> Vec<Vec<i64>> {
     of.collect()
 }
 
+/// The same of the Fetch that comes after the hold: one that has waited for its end is sent back.
+fn behind_the_hold(leader: &mut Client, next: &FetchRequest) -> Vec<Vec<i64>> {
+    let told = offsets(&leader.call(12, next));
+    if told.iter().any(|offsets| !offsets.is_empty()) {
+        return told;
+    }
+    offsets(&leader.call(12, next))
+}
+
 #[test]
 fn a_held_partition_is_not_asked_for_and_the_one_record_goes_alone_when_its_hold_ends() {
     let house = House::new();
@@ -286,7 +295,7 @@ fn a_held_partition_is_not_asked_for_and_the_one_record_goes_alone_when_its_hold
 
     next.topics[0].partitions[1].fetch_offset = 3;
     let leader = member.client.leader("orders");
-    assert_eq!(offsets(&leader.call(12, &next)), [vec![1], vec![]], "of three that are there");
+    assert_eq!(behind_the_hold(leader, &next), [vec![1], vec![]], "of three that are there");
 }
 
 #[test]
@@ -302,7 +311,7 @@ fn a_broker_that_goes_while_a_partition_is_held_ends_the_connection_and_the_hold
     let told = member.client.call(9, &MetadataRequest::default());
     let mut leader = member.client.connect_to(&told.brokers[0]);
     next.topics[0].partitions[0].fetch_offset = 1;
-    assert_eq!(offsets(&leader.call(12, &next)), [vec![1], vec![]], "alone, at the same offset");
+    assert_eq!(behind_the_hold(&mut leader, &next), [vec![1], vec![]], "alone, at the same offset");
     assert!(began.elapsed() >= HOLD, "{:?}", began.elapsed());
 }
 
@@ -318,5 +327,5 @@ fn a_client_that_goes_while_everything_is_held_leaves_the_record_to_its_next_con
     leader.stream.tcp().shutdown(std::net::Shutdown::Both).unwrap();
     let told = member.client.call(9, &MetadataRequest::default());
     let mut leader = member.client.connect_to(&told.brokers[0]);
-    assert_eq!(offsets(&leader.call(12, &next)), [vec![1]], "alone");
+    assert_eq!(behind_the_hold(&mut leader, &next), [vec![1]], "alone");
 }
