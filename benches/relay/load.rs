@@ -12,6 +12,7 @@ pub(crate) struct Load {
     pub(crate) name: &'static str,
     pub(crate) metric: &'static str,
     pub(crate) speed_metric: &'static str,
+    pub(crate) system_metric: &'static str,
     kind: Kind,
     connections: usize,
     /// Requests of a connection in flight.
@@ -30,6 +31,8 @@ enum Kind {
 /// What one window came to.
 pub(crate) struct Window {
     pub(crate) cpu_s: f64,
+    /// The part of it that the system took.
+    pub(crate) system_s: f64,
     pub(crate) gigabytes: f64,
     pub(crate) trips: f64,
     seconds: f64,
@@ -47,6 +50,7 @@ impl Load {
         name: "produce",
         metric: "produce_1mib",
         speed_metric: "produce_1mib_speed",
+        system_metric: "",
         kind: Kind::Produce(1 << 20),
         connections: 4,
         depth: 5,
@@ -57,6 +61,7 @@ impl Load {
         name: "consume",
         metric: "consume_1mib",
         speed_metric: "consume_1mib_speed",
+        system_metric: "",
         kind: Kind::Fetch,
         connections: 4,
         depth: 1,
@@ -67,6 +72,7 @@ impl Load {
         name: "small",
         metric: "round_trip_1kib_64_connections",
         speed_metric: "",
+        system_metric: "round_trip_1kib_64_connections_system",
         kind: Kind::Produce(1 << 10),
         connections: 64,
         depth: 1,
@@ -77,6 +83,7 @@ impl Load {
         name: "pipelined",
         metric: "pipelined_1kib",
         speed_metric: "",
+        system_metric: "pipelined_1kib_system",
         kind: Kind::Produce(1 << 10),
         connections: 4,
         depth: 64,
@@ -87,7 +94,7 @@ impl Load {
 
     /// One window.
     pub(crate) fn run(&self, proxy: &Proxy) -> Window {
-        let (clock, cpu_s) = (Clock::start(), proxy.cpu_s());
+        let (clock, cpu_s, system_s) = (Clock::start(), proxy.cpu_s(), proxy.system_s());
         let each = self.requests / self.connections;
         thread::scope(|scope| {
             for _ in 0..self.connections {
@@ -98,6 +105,7 @@ impl Load {
         let bytes = f64::from(u32::try_from(self.bytes()).unwrap());
         Window {
             cpu_s: proxy.cpu_s() - cpu_s,
+            system_s: proxy.system_s() - system_s,
             gigabytes: trips * bytes / 1e9,
             trips,
             seconds: clock.elapsed().as_secs_f64(),

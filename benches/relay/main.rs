@@ -110,6 +110,9 @@ fn trips(proxies: &[Proxy; 2], load: &Load, goal: Goal) {
     let windows = windows(proxies, load, ROUNDS);
     let cost = |n: usize| median(windows.iter().map(|w| w[n].cpu_s * 1e6 / w[n].trips).collect());
     tell(load.metric, cost(1), "CPU µs/round trip", Some(cost(0)), goal);
+    let system =
+        |n: usize| median(windows.iter().map(|w| w[n].system_s * 1e6 / w[n].trips).collect());
+    tell(load.system_metric, system(1), "CPU µs/round trip", Some(system(0)), Goal::None);
 }
 
 fn windows(proxies: &[Proxy; 2], load: &Load, rounds: usize) -> Vec<[Window; 2]> {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::bare;
-use crate::sidecar::{Sidecar, cpu_s};
+use crate::sidecar::{Sidecar, cpu_s, ticks_s};
 
 /// A connection, plain or under TLS.
 pub(crate) trait Stream: Read + Write + Send {}
@@ -83,6 +83,11 @@ impl Proxy {
     /// CPU seconds used so far, user and system.
     pub(crate) fn cpu_s(&self) -> f64 {
         self.pid().map_or(0.0, cpu_s)
+    }
+
+    /// The part of them that the system took.
+    pub(crate) fn system_s(&self) -> f64 {
+        self.pid().map_or(0.0, |pid| ticks_s(pid)[1])
     }
 
     /// Its process; none without a proxy.

@@ -128,11 +128,16 @@ impl Drop for Sidecar {
 
 /// CPU seconds a process has used so far, user and system.
 pub(crate) fn cpu_s(pid: u32) -> f64 {
+    ticks_s(pid).iter().sum()
+}
+
+/// CPU seconds of a process, in itself and in the system.
+pub(crate) fn ticks_s(pid: u32) -> [f64; 2] {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     // The fields after the name, which may contain anything: utime and stime are 14 and 15.
     let (_, fields) = stat.rsplit_once(')').unwrap();
-    let ticks = fields.split_whitespace().skip(11).take(2);
-    ticks.map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / TICKS_PER_S
+    let mut ticks = fields.split_whitespace().skip(11);
+    [(); 2].map(|()| ticks.next().unwrap().parse::<f64>().unwrap() / TICKS_PER_S)
 }
 
 /// The number behind a word that begins a line.
