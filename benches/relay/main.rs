@@ -108,11 +108,12 @@ fn bytes(proxies: &[Proxy; 2], load: &Load) {
 /// CPU microseconds per request and its answer.
 fn trips(proxies: &[Proxy; 2], load: &Load, goal: Goal) {
     let windows = windows(proxies, load, ROUNDS);
-    let cost = |n: usize| median(windows.iter().map(|w| w[n].cpu_s * 1e6 / w[n].trips).collect());
-    tell(load.metric, cost(1), "CPU µs/round trip", Some(cost(0)), goal);
-    let system =
-        |n: usize| median(windows.iter().map(|w| w[n].system_s * 1e6 / w[n].trips).collect());
-    tell(load.system_metric, system(1), "CPU µs/round trip", Some(system(0)), Goal::None);
+    let tell_cost = |metric, spent: fn(&Window) -> f64, goal| {
+        let of = |n: usize| median(windows.iter().map(|w| spent(&w[n]) / w[n].trips).collect());
+        tell(metric, of(1) * 1e6, "CPU µs/round trip", Some(of(0) * 1e6), goal);
+    };
+    tell_cost(load.metric, |window| window.cpu_s, goal);
+    tell_cost(load.system_metric, |window| window.system_s, Goal::None);
 }
 
 fn windows(proxies: &[Proxy; 2], load: &Load, rounds: usize) -> Vec<[Window; 2]> {

@@ -24,6 +24,11 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, says)
     }
 
+    /// 404 for a group.
+    pub(super) fn unknown_group(group: &str) -> Self {
+        Self::missing(format!("nothing is known of a group called {group:?}"))
+    }
+
     /// 400 with a sentence.
     pub(super) fn bad(says: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, says)

@@ -52,7 +52,7 @@ pub(super) async fn group<S: Source>(
     Path(id): Path<String>,
 ) -> Answer {
     let Some(mut group) = admin.source.group(&id).await? else {
-        return Err(Refusal::missing(format!("nothing is known of a group called {id:?}")));
+        return Err(Refusal::unknown_group(&id));
     };
     group.advise();
     Ok(json_answer(StatusCode::OK, &group))

@@ -116,7 +116,7 @@ pub(super) async fn explain<S: Source>(
         (group, Some(record)) => of_record(&admin.source, group.as_deref(), &record).await,
         (Some(group), None) => match admin.source.explain(&group).await? {
             Some(explained) => Ok(json_answer(StatusCode::OK, &explained)),
-            None => Err(unknown(&group)),
+            None => Err(Refusal::unknown_group(&group)),
         },
         (None, None) => {
             Err(Refusal::bad("say which: ?group=, or ?record=<topic>-<partition>@<offset>"))
@@ -134,7 +134,7 @@ async fn of_record<S: Source>(
     if let Some(group) = group
         && source.group(group).await?.is_none()
     {
-        return Err(unknown(group));
+        return Err(Refusal::unknown_group(group));
     }
     let mut told = source.past(group, &named).await?;
     let mut groups: Vec<String> = told.past.iter().map(|past| past.group.clone()).collect();
@@ -153,8 +153,4 @@ async fn of_record<S: Source>(
         return Err(Refusal::missing(format!("nothing is known of the record {record}")));
     }
     Ok(json_answer(StatusCode::OK, &told))
-}
-
-fn unknown(group: &str) -> Refusal {
-    Refusal::missing(format!("nothing is known of a group called {group:?}"))
 }

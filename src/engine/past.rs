@@ -1,6 +1,6 @@
 //! What has happened to one record, as the log still tells it, oldest first.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -70,7 +70,7 @@ impl Engine {
             self.journal.past(&FACTS, &mut |entry| {
                 let Ok(Fact::Entry { entry, .. }) = decode_fact(&entry.head) else { return };
                 if entry.group == *group && entry.lanes.contains(lane) {
-                    teller.ids.insert(entry.id);
+                    teller.ids.insert(entry.id, group.clone());
                     if let Some(origin) = entry.origin.clone() {
                         teller.sought = Sought::Origin(Some(group.clone()), origin);
                     }
@@ -95,31 +95,32 @@ impl Engine {
 struct Teller {
     sought: Sought,
     /// Its entries: one at a time, but another may follow when one is forgotten.
-    ids: BTreeSet<EntryId>,
+    ids: BTreeMap<EntryId, GroupId>,
     windows: BTreeMap<GroupId, WindowRecord>,
     told: VecDeque<Happened>,
 }
 
 impl Teller {
     fn new(sought: Sought) -> Self {
-        Self { sought, ids: BTreeSet::new(), windows: BTreeMap::new(), told: VecDeque::new() }
+        Self { sought, ids: BTreeMap::new(), windows: BTreeMap::new(), told: VecDeque::new() }
     }
 
     fn fact(&mut self, fact: Fact) {
         match fact {
             Fact::Entry { entry, cause, .. } => {
                 if self.is_of(&entry) {
-                    self.ids.insert(entry.id);
                     let (group, at) = (entry.group.clone(), Some(cause.at));
+                    self.ids.insert(entry.id, group.clone());
                     self.tell(Happened { group, at, what: Happening::Entry(entry, cause) });
                 }
             }
-            Fact::Forgotten { id, cause } if self.ids.contains(&id) => {
-                let group = self.group_of(id);
-                let at = Some(cause.at);
-                self.tell(Happened { group, at, what: Happening::Forgotten(cause) });
+            Fact::Forgotten { id, cause } => {
+                if let Some(group) = self.ids.get(&id).cloned() {
+                    let at = Some(cause.at);
+                    self.tell(Happened { group, at, what: Happening::Forgotten(cause) });
+                }
             }
-            Fact::Forgotten { .. } | Fact::Slot { .. } | Fact::Tables { .. } => {}
+            Fact::Slot { .. } | Fact::Tables { .. } => {}
         }
     }
 
@@ -131,15 +132,7 @@ impl Teller {
             }
             Sought::HandOut(..) => false,
         };
-        by_origin || self.ids.contains(&entry.id)
-    }
-
-    fn group_of(&self, id: EntryId) -> GroupId {
-        let known = self.told.iter().rev().find_map(|told| match &told.what {
-            Happening::Entry(entry, _) if entry.id == id => Some(told.group.clone()),
-            _ => None,
-        });
-        known.unwrap_or_else(|| GroupId::new(""))
+        by_origin || self.ids.contains_key(&entry.id)
     }
 
     fn window(&mut self, group: &GroupId, of: &TopicPartition, window: WindowRecord) {
@@ -189,7 +182,7 @@ fn changes(
         for (n, (at, why)) in (charged.saturating_add(1)..).zip(latest) {
             told.push((Some(*at), Happening::Charged(n, *why)));
         }
-        if known.is_none_or(|known| known.due != now.due) {
+        if known.as_ref().is_none_or(|known| known.due != now.due) {
             told.push((None, Happening::Suspected(now.due)));
         }
     }
@@ -203,7 +196,7 @@ fn changes(
     match (skipped(before), skipped(after)) {
         (false, true) => told.push((None, Happening::Skipped)),
         (true, false) => told.push((None, Happening::Passed)),
-        _ if suspect(before).is_some() && now.is_none() => told.push((None, Happening::Cleared)),
+        _ if known.is_some() && now.is_none() => told.push((None, Happening::Cleared)),
         _ => {}
     }
     told

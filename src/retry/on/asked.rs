@@ -190,12 +190,11 @@ impl Watch {
     /// like one that failed; so the first proofs in a row are only counted, and the last of them
     /// charges for all deliveries there were.
     fn proven(&mut self, of: &TopicPartition, offset: i64, is_proof: bool) -> u32 {
-        let limit = self.rules.limit().max(1);
+        // A limit below that is the operator's wish to be quicker.
+        let wanted = PROOFS.min(self.rules.limit().max(1));
         let suspect = self.windows.get_mut(of).and_then(|w| w.suspects.get_mut(&offset));
         let Some(suspect) = suspect else { return 0 };
         suspect.proofs = if is_proof { suspect.proofs.saturating_add(1) } else { 0 };
-        // A limit below that is the operator's wish to be quicker.
-        let wanted = PROOFS.min(limit);
         let known = suspect.history.iter().any(|(_, word)| *word == Disposition::SeekBack);
         match suspect.proofs {
             0 => 0,

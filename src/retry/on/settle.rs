@@ -5,7 +5,7 @@ use crate::model::{GroupId, Origin};
 use crate::retry::on::nack::outcome;
 use crate::retry::watch::Settling;
 use crate::retry::{
-    Answer, Entries, Entry, Machine, NackOutcome, Next, PayloadChange, State, Token, Want,
+    Answer, Carried, Entries, Entry, Machine, NackOutcome, Next, PayloadChange, State, Token, Want,
 };
 
 impl<S: Entries> Machine<S> {
@@ -30,12 +30,9 @@ impl<S: Entries> Machine<S> {
         let Settling { reconsume_times, disposition, evidence, .. } = *settling;
         let policy = self.policy(group);
         entry.max_reconsume_times = policy.max_reconsume_times;
-        entry.reconsume_times = reconsume_times;
         // The last failure is put down with its end.
         let before = settling.history.split_last().map_or(&[][..], |(_, before)| before);
-        entry.remember(before.to_vec());
-        entry.first_failed = before.first().map(|(at, _)| *at);
-        entry.last_failed = before.last().map(|(at, _)| *at);
+        entry.carry(&Carried { reconsume_times, history: before.to_vec() });
         let entry = match policy.levels.next(Want::default(), reconsume_times) {
             Next::After { delay_ms, level } if settling.is_retried => {
                 entry.failed(self.wall(), disposition);

@@ -27,19 +27,24 @@ impl Watch {
 
     /// Journals what has waited long enough.
     pub(in crate::retry) fn keep_late(&mut self, now: Now) {
-        let partitions: Vec<TopicPartition> = self.windows.keys().cloned().collect();
-        for partition in partitions {
-            self.keep_if(now, &partition, |record, (known, at)| {
-                record != known && now.mono.since(*at) >= LATE_MS
-            });
-        }
+        self.keep_each(now, |record, (known, at)| {
+            record != known && now.mono.since(*at) >= LATE_MS
+        });
     }
 
     /// Journals whatever has changed.
     pub(in crate::retry) fn keep_changed(&mut self, now: Now) {
+        self.keep_each(now, |_, _| true);
+    }
+
+    fn keep_each(
+        &mut self,
+        now: Now,
+        wanted: impl Fn(&WindowRecord, &(WindowRecord, MonoMs)) -> bool,
+    ) {
         let partitions: Vec<TopicPartition> = self.windows.keys().cloned().collect();
         for partition in partitions {
-            self.keep_if(now, &partition, |_, _| true);
+            self.keep_if(now, &partition, &wanted);
         }
     }
 

@@ -99,9 +99,7 @@ impl Watch {
     pub fn asked(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
         let is_gone = self.gone.has(&by.member);
         if !is_gone {
-            if let Some(known) = self.members.get_mut(&by.member) {
-                known.alive = now.mono;
-            }
+            self.heard_of(now, &by.member);
             self.on_left_out(by, asked);
             for ask in asked {
                 self.on_asked(now, by, ask);
@@ -169,11 +167,7 @@ impl Watch {
             Seen::CommitRefused { member, partition } => {
                 self.on_commit_refused(now, &member, &partition);
             }
-            Seen::Alive { member } => {
-                if let Some(known) = self.members.get_mut(&member) {
-                    known.alive = now.mono;
-                }
-            }
+            Seen::Alive { member } => self.heard_of(now, &member),
             Seen::Lost { member, left } => self.on_member_gone(now, &member, left),
             Seen::GaveUp { member } => self.on_gave_up(now, &member),
             Seen::TopicGone { topic } => {
@@ -218,6 +212,12 @@ impl Watch {
         }
         self.outputs.push_back(Output::Wake);
         self.keep(now, partition);
+    }
+
+    fn heard_of(&mut self, now: Now, member: &MemberId) {
+        if let Some(known) = self.members.get_mut(member) {
+            known.alive = now.mono;
+        }
     }
 
     pub(super) fn push(&mut self, output: Output) {

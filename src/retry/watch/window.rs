@@ -207,15 +207,13 @@ impl Window {
 
     /// How long a record of it that is out alone is waited for.
     pub(in crate::retry) fn patience_ms(&self, rules: &Rules) -> u64 {
-        let factor = 1_u64.checked_shl(self.doublings).unwrap_or(u64::MAX);
-        let longest = PATIENCE_MS_MAX.max(rules.narrow_patience_ms);
-        rules.narrow_patience_ms.saturating_mul(factor).min(longest)
+        doubled_ms(rules, self.doublings)
     }
 
-    /// It lasts longer than before the last doubling.
+    /// It lasts longer than before the last doubling, if there was one.
     pub(in crate::retry) fn has_grown_patient(&self, rules: &Rules) -> bool {
-        let factor = 1_u64.checked_shl(self.doublings).unwrap_or(u64::MAX) / 2;
-        self.patience_ms(rules) > rules.narrow_patience_ms.saturating_mul(factor)
+        let before = self.doublings.checked_sub(1).map(|before| doubled_ms(rules, before));
+        before.is_none_or(|before| self.patience_ms(rules) > before)
     }
 
     pub(in crate::retry) fn is_held_by(&self, member: &MemberId) -> bool {
@@ -252,4 +250,11 @@ impl Window {
             skipped: self.skipped.iter().copied().collect(),
         }
     }
+}
+
+/// Patience that has doubled so often.
+fn doubled_ms(rules: &Rules, doublings: u32) -> u64 {
+    let factor = 1_u64.checked_shl(doublings).unwrap_or(u64::MAX);
+    let longest = PATIENCE_MS_MAX.max(rules.narrow_patience_ms);
+    rules.narrow_patience_ms.saturating_mul(factor).min(longest)
 }

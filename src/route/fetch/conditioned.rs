@@ -160,13 +160,13 @@ impl<'a, G: Guard> Polling<'a, G> {
     async fn round(&mut self) -> Result<Option<FetchResponse>, UpstreamError> {
         let plan = self.planned().await?;
         let gives = self.gives(&plan.serve);
-        let is_over = self.left_ms() == 0 || plan.serve.contains(&Serve::Again);
+        let leaves_at_once = plan.serve.contains(&Serve::Again);
         let now = self.clock.now().mono;
         let until = plan.until.map(|until| until.max(now.plus(LEAST_MS)));
         let narrowed = narrow::narrowed(&self.request, &gives);
         let told = if narrowed.topics.is_empty() {
             let is_refused = gives.iter().any(|give| matches!(give, Give::Refused(_)));
-            if !is_refused && !is_over {
+            if !is_refused && !leaves_at_once && self.left_ms() > 0 {
                 self.wait(until).await;
                 return Ok(None);
             }
@@ -179,7 +179,7 @@ impl<'a, G: Guard> Polling<'a, G> {
         }
         let mut response = narrow::merged(&self.request, &gives, told);
         let handed = self.cut(&mut response, &gives);
-        if !narrow::says_something(&response) && !is_over && self.left_ms() > 0 {
+        if !narrow::says_something(&response) && !leaves_at_once && self.left_ms() > 0 {
             return Ok(None);
         }
         if !handed.is_empty() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::messages::fetch_response::PartitionData;
 
-use crate::broker::topic::Topic;
+use crate::broker::topic::Partition;
 use crate::model::{MonoMs, TopicName, TopicPartition};
 use crate::retry::watch::{Asked, Handed, Plan, Serve, Settling};
 use crate::route::Router;
@@ -73,7 +73,7 @@ impl<'a> Member<'a> {
         match self.router.broker.record_at(log, settling.offset) {
             Ok(Some(record)) => Reading::Found(Remains::Record(record)),
             Ok(None) if settling.offset < self.router.broker.bounds(log).start => Reading::Gone,
-            Ok(None) if let Some(whole) = self.whole(&topic, *partition, settling.offset) => {
+            Ok(None) if let Some(whole) = self.whole(log, settling.offset) => {
                 Reading::Found(Remains::Batch(Box::new(whole)))
             }
             Ok(None) => {
@@ -89,8 +89,7 @@ impl<'a> Member<'a> {
     }
 
     /// The batch at that offset, if no record of it can be read.
-    fn whole(&self, topic: &Topic, index: i32, offset: i64) -> Option<Whole> {
-        let log = topic.partition(index)?;
+    fn whole(&self, log: &Partition, offset: i64) -> Option<Whole> {
         let read = self.router.broker.read(log, offset, WHOLE_BYTES).ok()?;
         whole_at(&read.records, offset, read.bounds.visible_end, UNPACKED_BYTES_MAX)
     }
