@@ -180,7 +180,10 @@ impl World {
 
     fn bring(&mut self, app: &App, asked: &[Asked], plan: Plan) -> Brought {
         let mut brought = Brought { records: Vec::new(), ends: Vec::new(), until: plan.until };
+        let ends = |ask: &Asked| self.ends[&ask.partition];
+        let turn = by_turn(asked, &plan.serve, ends);
         for (ask, serve) in asked.iter().zip(plan.serve) {
+            let by_turn = turn == Some(&ask.partition);
             let all = ask.offset..self.ends[&ask.partition].min(ask.offset + 500);
             self.touched += usize::from(serve != Serve::Open);
             let (offsets, end): (Vec<i64>, i64) = match serve {
@@ -188,8 +191,9 @@ impl World {
                 Serve::Without(cut) => {
                     (all.clone().filter(|o| !cut.contains(o)).collect(), all.end)
                 }
+                Serve::Turn { .. } if !by_turn => (Vec::new(), ask.offset),
                 Serve::Nothing | Serve::Again => (Vec::new(), ask.offset),
-                Serve::Alone { without } => {
+                Serve::Alone { without } | Serve::Turn { without, .. } => {
                     let first = all.clone().find(|offset| !without.contains(offset));
                     (first.into_iter().collect(), first.map_or(all.end, |offset| offset + 1))
                 }
@@ -198,7 +202,7 @@ impl World {
             if end > ask.offset {
                 let (partition, from) = (ask.partition.clone(), ask.offset);
                 let now = self.now();
-                self.watch.handed(now, &app.by, &[Handed { partition, from, end }]);
+                self.watch.handed(now, &app.by, &[Handed { partition, from, end, by_turn }]);
                 brought.ends.push((ask.partition.clone(), end));
             }
             for offset in offsets {
@@ -239,6 +243,20 @@ impl World {
         });
         suspects.filter(|(_, _, times)| *times > 0).collect()
     }
+}
+
+/// Of which partition one record is given, where partitions wait in line.
+pub(crate) fn by_turn<'a>(
+    asked: &'a [Asked],
+    serve: &[Serve],
+    end: impl Fn(&Asked) -> i64,
+) -> Option<&'a TopicPartition> {
+    let line = asked.iter().zip(serve).filter_map(|(ask, serve)| match serve {
+        Serve::Turn { place, .. } => Some((place, ask)),
+        _ => None,
+    });
+    let with_records = line.filter(|(_, ask)| ask.offset < end(ask));
+    with_records.min_by_key(|(place, _)| *place).map(|(_, ask)| &ask.partition)
 }
 
 pub(crate) struct Brought {

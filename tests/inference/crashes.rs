@@ -3,6 +3,7 @@
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
 use reprise::retry::Disposition;
+use reprise::retry::watch::{Asked, Serve};
 
 /// The poison.
 const POISON: (i32, i64) = (3, 57);
@@ -70,6 +71,57 @@ fn and_when_the_sidecar_dies_with_it() {
     for commits in [Commits::PerRecord, Commits::PerBatch, Commits::Every(5_000)] {
         judge(commits, 1_500, true);
     }
+}
+
+#[test]
+fn partitions_at_their_end_hold_up_nobody() {
+    let mut world = World::new(RULES, 40, 0);
+    world.ends.insert(of(POISON.0), 100);
+    let deaths = run(&mut world, Commits::PerRecord, 0, false);
+    let dead: Vec<i64> = world.dead.iter().map(|dead| dead.offset).collect();
+    assert_eq!(dead, [POISON.1]);
+    let took = world.at - 3_000 * u64::from(deaths);
+    // It is held for a second after each of its six failures.
+    assert!(took < 8_000, "{took} ms besides the deaths");
+}
+
+#[test]
+fn a_turn_nothing_comes_of_goes_on_to_the_next_broker() {
+    let mut world = World::new(RULES, 3, 20);
+    for _ in 0..RULES.crash_limit {
+        let mut app = world.start_with(Commits::PerRecord, &[0]);
+        assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
+        world.lose(&app);
+    }
+    let app = world.start(Commits::PerRecord);
+    let here = app.by.clone();
+    let there = reprise::retry::watch::Fetching { conn: here.conn + 100, ..here.clone() };
+    let ask = |partition| Asked { partition: of(partition), offset: 0 };
+    let turns = |world: &mut World, by, asked: &[Asked]| {
+        let plan = world.watch.asked(world.now(), by, asked);
+        let place = |serve: &Serve| match serve {
+            Serve::Turn { place, .. } => Some(*place),
+            Serve::Nothing => None,
+            other => panic!("{other:?}"),
+        };
+        plan.serve.iter().map(place).collect::<Vec<_>>()
+    };
+    let (suspect, others) = ([ask(0)], [ask(1), ask(2)]);
+    assert_eq!(turns(&mut world, &here, &suspect), [Some(0)]);
+    assert_eq!(turns(&mut world, &there, &others), [None, None], "it is not theirs");
+    let now = world.now();
+    world.watch.nothing_came(now, &there, &others);
+    assert_eq!(turns(&mut world, &there, &others), [None, None], "nor theirs to give away");
+    world.pass(1);
+    let now = world.now();
+    world.watch.nothing_came(now, &here, &suspect);
+    assert_eq!(turns(&mut world, &there, &others), [Some(0), Some(1)], "both had waited longer");
+    assert_eq!(turns(&mut world, &here, &suspect), [None]);
+    world.pass(1);
+    let now = world.now();
+    world.watch.nothing_came(now, &there, &others);
+    assert_eq!(turns(&mut world, &there, &others), [None, None], "neither has, any more");
+    assert_eq!(turns(&mut world, &here, &suspect), [Some(0)]);
 }
 
 #[test]

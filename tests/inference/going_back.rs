@@ -181,7 +181,8 @@ fn a_suspect_is_given_to_a_fetch_that_has_just_come() {
     assert_eq!(ask(&mut world, false), [Serve::Nothing], "held");
     world.pass(RULES.interval_ms);
     assert_eq!(ask(&mut world, true), [Serve::Again], "it waited while the record was held");
-    assert_eq!(ask(&mut world, false), [Serve::Alone { without: Vec::new() }]);
+    let given = Serve::Turn { without: Vec::new(), place: 0 };
+    assert_eq!(ask(&mut world, false), [given]);
 }
 
 #[test]

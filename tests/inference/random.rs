@@ -10,7 +10,7 @@ use reprise::model::{MemberId, TopicPartition};
 use reprise::retry::watch::{Asked, Fetching, Handed, Seen, Serve};
 
 use crate::RULES;
-use crate::app::{WAIT_MS, World};
+use crate::app::{WAIT_MS, World, by_turn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
@@ -288,14 +288,17 @@ impl Script {
         let plan = self.world.watch.asked(now, &consumer.by, &asked);
         let is_answered = consumer.asked_until > 0 || plan.serve.contains(&Serve::Again);
         let mut handed = Vec::new();
+        let turn = by_turn(&asked, &plan.serve, |ask| self.world.ends[&ask.partition]).cloned();
         for (ask, serve) in asked.iter().zip(plan.serve) {
+            let by_turn = turn.as_ref() == Some(&ask.partition);
             self.world.touched += usize::from(serve != Serve::Open);
             let many = self.rng.i64(1..80);
             let all = ask.offset..self.world.ends[&ask.partition].min(ask.offset + many);
             let all = match serve {
                 Serve::Open => all,
+                Serve::Turn { .. } if !by_turn => ask.offset..ask.offset,
                 Serve::Nothing | Serve::Again => ask.offset..ask.offset,
-                Serve::Alone { without } if without.is_empty() => {
+                Serve::Alone { without } | Serve::Turn { without, .. } if without.is_empty() => {
                     ask.offset..all.end.min(ask.offset + 1)
                 }
                 other => {
@@ -309,7 +312,7 @@ impl Script {
                     consumer.positions.insert(partition.clone(), end);
                     consumer.fetched.entry(partition.clone()).or_default().extend(all);
                 }
-                handed.push(Handed { partition, from, end });
+                handed.push(Handed { partition, from, end, by_turn });
             }
         }
         let is_waiting = handed.is_empty() && !is_answered;

@@ -3,8 +3,8 @@
 //! Nothing is charged by that alone; see [`judge_loss`].
 
 use crate::model::{MemberId, MonoMs, Now, TopicPartition};
-use crate::retry::verdict::{LastOut, Loss, LossVerdict, judge_loss};
-use crate::retry::watch::{Asked, Fetching, Lost, OutRecord, Phase, Suspect, Watch, Window};
+use crate::retry::verdict::{Known, LastOut, Loss, LossVerdict, judge_loss};
+use crate::retry::watch::{Asked, Fetching, Lost, OutRecord, Phase, Rules, Suspect, Watch, Window};
 use crate::retry::{Disposition, Evidence};
 
 impl Watch {
@@ -86,7 +86,7 @@ impl Watch {
             out: lost.out.map(|out| LastOut {
                 alone: out.alone,
                 outlived: lost.outlived,
-                again: window.last == Some(out.offset) && window.has_grown_patient(&self.rules),
+                known: window.known(&self.rules, out.offset),
             }),
         });
         // Whoever gets on between two losses is no victim of one record.
@@ -109,12 +109,11 @@ impl Watch {
         if let Some(OutRecord { offset, .. }) = lost.out {
             match verdict {
                 LossVerdict::Nothing => {}
-                LossVerdict::Charge => {
-                    self.charge(now, &ask.partition, offset, cause, 1, by.has_lane);
-                }
                 LossVerdict::Wait => self.doubt(&ask.partition, None),
                 LossVerdict::Doubt => self.doubt(&ask.partition, Some(offset)),
-                LossVerdict::ChargeLast => {
+                LossVerdict::Suspect => self.suspect(&ask.partition, offset),
+                LossVerdict::Charge => {
+                    self.stay_patient(&ask.partition);
                     let is_first = self.reconsume_times(&ask.partition, offset) == 0;
                     let times = if is_first { 2 } else { 1 };
                     self.charge(now, &ask.partition, offset, cause, times, by.has_lane);
@@ -124,9 +123,29 @@ impl Watch {
         self.changed(now, &ask.partition);
     }
 
+    /// What was found with the patience of another window is waited for as long from now on.
+    fn stay_patient(&mut self, of: &TopicPartition) {
+        let doublings = self.most_doublings();
+        if let Some(window) = self.windows.get_mut(of) {
+            window.doublings = doublings;
+        }
+    }
+
+    /// The next loss tells.
+    fn suspect(&mut self, of: &TopicPartition, offset: i64) {
+        let window = self.windows.get_mut(of);
+        if let Some(window) = window.filter(|window| !window.is_settled(offset)) {
+            window.last = Some(offset);
+        }
+    }
+
+    fn most_doublings(&self) -> u32 {
+        self.windows.values().map(|window| window.doublings).max().unwrap_or(0)
+    }
+
     /// The last one handed out is the suspect, or nobody; more patience than anywhere will tell.
     fn doubt(&mut self, of: &TopicPartition, last: Option<i64>) {
-        let doublings = self.windows.values().map(|window| window.doublings).max().unwrap_or(0);
+        let doublings = self.most_doublings();
         let window = self.windows.get_mut(of);
         let is_open = |window: &&mut Window| last.is_none_or(|last| !window.is_settled(last));
         if let Some(window) = window.filter(is_open) {
@@ -172,5 +191,17 @@ impl Watch {
             suspect.hold(now, interval_ms, None);
         }
         self.changed(now, of);
+    }
+}
+
+impl Window {
+    /// What the losses before say of a record.
+    fn known(&self, rules: &Rules, offset: i64) -> Known {
+        let has_failed = self.suspects.get(&offset).is_some_and(|s| s.reconsume_times > 0);
+        match self.last == Some(offset) {
+            true if self.has_grown_patient(rules) => Known::WithLessPatience,
+            false if !has_failed => Known::Nothing,
+            _ => Known::Suspect,
+        }
     }
 }

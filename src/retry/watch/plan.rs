@@ -32,6 +32,14 @@ pub enum Serve {
         /// Settled here, ascending.
         without: Vec<i64>,
     },
+    /// One record goes at a time: the first one, as with `Alone`, of the partition with the lowest
+    /// `place` that has any, and nothing of the others. Places are not the same in one plan.
+    Turn {
+        /// Settled here, ascending.
+        without: Vec<i64>,
+        /// From 0 on, in the order in which partitions come next.
+        place: usize,
+    },
     /// One record is at its end: it is settled with its bytes (`Watch::settled`), then asked anew.
     Settle(Box<Settling>),
 }

@@ -38,6 +38,8 @@ pub struct Handed {
     pub from: i64,
     /// The offset after the last one given: where the client goes on.
     pub end: i64,
+    /// One record, given as [`Serve::Turn`](crate::retry::watch::Serve::Turn) says.
+    pub by_turn: bool,
 }
 
 /// Anything else that is seen of a group.

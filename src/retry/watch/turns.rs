@@ -1,4 +1,10 @@
 //! Who is served what: everything, nothing, or one record at a time.
+//!
+//! In single file a turn belongs to one partition of one member, and to the Fetch that asks for it.
+//! Where that partition has no record yet, the Fetch brings one of the next that has: a partition
+//! at its end holds up nobody.
+
+use std::collections::BTreeMap;
 
 use crate::model::{MemberId, MonoMs, Now, TopicPartition};
 use crate::retry::watch::{
@@ -9,11 +15,27 @@ use crate::retry::watch::{
 /// A Fetch that came longer ago has waited.
 const FRESH_MS: u64 = 50;
 
+/// Who comes first: suspects, then whoever waited longest, then who lost most long ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// No suspect is next.
+    others: bool,
+    turned_at: MonoMs,
+    lost_at: MonoMs,
+}
+
+impl Place {
+    fn is_ready(self) -> bool {
+        !self.others
+    }
+}
+
 impl Watch {
     /// How a member's Fetch is answered where something is suspected.
     pub(in crate::retry) fn plan(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
         let free_at = self.turn(now, by, asked);
         let is_single = self.has_turn(&by.member) || self.is_single(&by.member);
+        let line = self.line(&by.member, asked);
         let mut untils: Vec<MonoMs> = free_at.into_iter().collect();
         let mut serve = Vec::with_capacity(asked.len());
         for ask in asked {
@@ -30,10 +52,13 @@ impl Watch {
             let without: Vec<i64> = window.skipped.range(ask.offset..).copied().collect();
             serve.push(if is_single {
                 let is_late = now.mono.since(by.came) > FRESH_MS;
-                match self.is_turn_of(&by.member, &ask.partition) {
-                    true if is_late && window.suspects.contains_key(&ask.offset) => Serve::Again,
-                    true => Serve::Alone { without },
-                    false => Serve::Nothing,
+                match line.get(&ask.partition) {
+                    Some(0) if is_late && window.suspects.contains_key(&ask.offset) => Serve::Again,
+                    Some(_) if is_late && window.suspects.contains_key(&ask.offset) => {
+                        Serve::Nothing
+                    }
+                    Some(place) => Serve::Turn { without, place: *place },
+                    None => Serve::Nothing,
                 }
             } else {
                 match held {
@@ -43,6 +68,11 @@ impl Watch {
                     None => Serve::Without(without),
                 }
             });
+        }
+        if serve.contains(&Serve::Again) {
+            for other in serve.iter_mut().filter(|serve| matches!(serve, Serve::Turn { .. })) {
+                *other = Serve::Nothing;
+            }
         }
         Plan { serve, until: untils.into_iter().min() }
     }
@@ -60,11 +90,9 @@ impl Watch {
         if let Some(drained) = self.drained_at(now, member) {
             return Some(drained);
         }
-        let patience_ms = self.patience_ms(member);
         let partition = self.next_turn(member, asked)?;
-        let window = self.windows.get_mut(&partition)?;
-        window.turned_at = now.mono;
-        let until = now.mono.plus(patience_ms);
+        self.windows.get_mut(&partition)?.turned_at = now.mono;
+        let until = now.mono.plus(self.rules.narrow_patience_ms);
         let is_asked = asked.iter().any(|ask| ask.partition == partition);
         let known = self.members.entry(member.clone()).or_default();
         known.turn = Some(Turn { partition, out: None, until });
@@ -72,6 +100,23 @@ impl Watch {
             self.push(super::Output::Wake);
         }
         Some(until)
+    }
+
+    /// A Fetch with a turn was answered nothing by its broker: all it asked for had its chance.
+    pub fn nothing_came(&mut self, now: Now, by: &Fetching, asked: &[Asked]) {
+        let Some(known) = self.members.get_mut(&by.member) else { return };
+        let is_its = |turn: &mut Turn| {
+            turn.out.is_none() && asked.iter().any(|ask| ask.partition == turn.partition)
+        };
+        if known.turn.take_if(is_its).is_none() {
+            return;
+        }
+        for ask in asked {
+            if let Some(window) = self.windows.get_mut(&ask.partition) {
+                window.turned_at = now.mono;
+            }
+        }
+        self.push(super::Output::Wake);
     }
 
     /// Ends a turn whose record is settled, or was waited for long enough.
@@ -112,25 +157,40 @@ impl Watch {
         patient.max().filter(|at| *at > now.mono)
     }
 
-    /// Suspects first, then windows that lost most long ago, then whoever waited longest.
+    /// Of a suspect or of a window that lost, wherever it is asked for; any other that is asked for.
     fn next_turn(&self, member: &MemberId, asked: &[Asked]) -> Option<TopicPartition> {
-        let of_member = || self.windows.iter().filter(|(_, window)| window.is_held_by(member));
-        let ready = of_member().find(|(_, window)| window.is_ready());
-        if let Some((partition, _)) = ready {
-            return Some(partition.clone());
-        }
-        let is_free = |window: &Window| window.held_until(window.end).is_none();
         let is_asked = |partition: &TopicPartition| asked.iter().any(|a| a.partition == *partition);
-        let narrow =
-            of_member().filter(|(_, window)| window.is_narrow(&self.rules) && is_free(window));
-        let fresh = of_member().filter(|(partition, window)| {
-            is_asked(partition) && is_free(window) && !window.goes_singly(&self.rules)
+        let of_member = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
+        let next = of_member.filter_map(|(partition, window)| {
+            let place = window.place()?;
+            let is_wanted = place.is_ready() || window.is_narrow(&self.rules);
+            (is_wanted || is_asked(partition)).then_some((place, partition))
         });
-        // In turn: one suspect window, one other partition.
-        let next = |(partition, window): &(&TopicPartition, &Window)| {
-            (window.turned_at, window.lost_at, (*partition).clone())
+        next.min().map(|(_, partition)| partition.clone())
+    }
+
+    /// The places of what a Fetch asks for, if the turn is its.
+    fn line<'a>(
+        &self,
+        member: &MemberId,
+        asked: &'a [Asked],
+    ) -> BTreeMap<&'a TopicPartition, usize> {
+        let turn = self.members.get(member).and_then(|known| known.turn.as_ref());
+        let Some(turn) = turn.filter(|turn| {
+            turn.out.is_none() && asked.iter().any(|ask| ask.partition == turn.partition)
+        }) else {
+            return BTreeMap::new();
         };
-        narrow.chain(fresh).min_by_key(next).map(|(partition, _)| partition.clone())
+        let mut line: Vec<_> = asked
+            .iter()
+            .filter_map(|ask| {
+                let place = self.windows.get(&ask.partition)?.place();
+                let is_first = ask.partition == turn.partition;
+                (is_first || place.is_some()).then_some((!is_first, place, &ask.partition))
+            })
+            .collect();
+        line.sort();
+        line.into_iter().enumerate().map(|(place, (_, _, partition))| (partition, place)).collect()
     }
 
     /// One record at a time for this member.
@@ -142,11 +202,6 @@ impl Watch {
 
     fn has_turn(&self, member: &MemberId) -> bool {
         self.members.get(member).is_some_and(|known| known.turn.is_some())
-    }
-
-    fn is_turn_of(&self, member: &MemberId, partition: &TopicPartition) -> bool {
-        let turn = self.members.get(member).and_then(|known| known.turn.as_ref());
-        turn.is_some_and(|turn| turn.partition == *partition && turn.out.is_none())
     }
 
     /// The record whose turn it is has left.
@@ -161,15 +216,16 @@ impl Watch {
         let Some(window) = self.windows.get_mut(&left.partition) else { return };
         let offset = left.end.saturating_sub(1);
         let Some(known) = self.members.get_mut(&by.member) else { return };
-        let is_it = |turn: &&mut Turn| turn.partition == left.partition && turn.out.is_none();
-        let Some(turn) = known.turn.as_mut().filter(is_it) else {
+        let is_free = |turn: &&mut Turn| left.by_turn && turn.out.is_none();
+        let Some(turn) = known.turn.as_mut().filter(is_free) else {
             known.last = None;
             return;
         };
         let out = Out { offset, before };
         known.last = Some((left.partition.clone(), out));
-        turn.out = Some(out);
-        turn.until = now.mono.plus(patience_ms);
+        let until = now.mono.plus(patience_ms);
+        *turn = Turn { partition: left.partition.clone(), out: Some(out), until };
+        window.turned_at = now.mono;
         if let Some(suspect) = window.suspects.get_mut(&offset) {
             let seen =
                 Return { handed: now.mono, beyond: false, late: false, silent: false, back: None };
@@ -237,6 +293,16 @@ impl Window {
             Phase::Held { until, .. } => Some((*offset, until)),
             _ => None,
         })
+    }
+
+    /// Where it stands in line; `None`: it is held.
+    fn place(&self) -> Option<Place> {
+        let mut waiting = self.suspects.range(self.end..).map(|(_, suspect)| &suspect.phase);
+        let is_ready = match waiting.find(|at| matches!(at, Phase::Held { .. } | Phase::Ready)) {
+            Some(Phase::Held { .. }) => return None,
+            first => first.is_some(),
+        };
+        Some(Place { others: !is_ready, turned_at: self.turned_at, lost_at: self.lost_at })
     }
 
     /// A suspect that its member has still to come by waits for its turn.

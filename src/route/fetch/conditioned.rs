@@ -49,6 +49,8 @@ pub(in crate::route) async fn relayed(
 trait Guard {
     fn asked(&self, asked: &[Asked]) -> Plan;
     fn handed(&self, handed: &[Handed]);
+    /// There was nothing to give by turn.
+    fn nothing_came(&self, asked: &[Asked]);
     /// Whether a record at its end is settled now, durably.
     async fn settle(&self, settling: &Settling, found: Remains) -> bool;
     fn unreadable(&self, partition: &TopicPartition, error: &CutError);
@@ -74,6 +76,12 @@ impl Guard for Member<'_> {
     fn handed(&self, handed: &[Handed]) {
         if let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) {
             self.router.handed(by, handed);
+        }
+    }
+
+    fn nothing_came(&self, asked: &[Asked]) {
+        if let Some(by) = &self.by {
+            self.router.nothing_came(by, asked);
         }
     }
 
@@ -178,7 +186,11 @@ impl<'a, G: Guard> Polling<'a, G> {
             return Ok(Some(told));
         }
         let mut response = narrow::merged(&self.request, &gives, told);
+        narrow::first_in_line(&mut response, &gives);
         let handed = self.cut(&mut response, &gives);
+        if handed.is_empty() && narrow::is_by_turn(&gives) {
+            self.guard.nothing_came(&self.wanted.asked);
+        }
         if !narrow::says_something(&response) && !leaves_at_once && self.left_ms() > 0 {
             return Ok(None);
         }
@@ -280,7 +292,8 @@ impl<'a, G: Guard> Polling<'a, G> {
                 None
             });
             if let Some(end) = end.filter(|end| *end > from) {
-                handed.push(Handed { partition: partition.clone(), from, end });
+                let by_turn = matches!(give, Give::Turn { .. });
+                handed.push(Handed { partition: partition.clone(), from, end, by_turn });
             } else if has_records && !narrow::has_records(data) {
                 // The broker would give the same again, at once.
                 self.fixed.insert(partition.clone(), Give::Nothing);

@@ -97,11 +97,10 @@ impl<'a> Member<'a> {
     /// Reads a partition and gives what `serve` allows; `first`: of this answer, so at least one
     /// whole batch whatever the limits.
     pub(super) fn give(&self, log: &Log, serve: &Serve, bytes_max: usize, first: bool) -> Given {
-        let is_alone = matches!(serve, Serve::Alone { .. });
+        let by_turn = matches!(serve, Serve::Turn { .. });
+        let is_alone = by_turn || matches!(serve, Serve::Alone { .. });
         if matches!(serve, Serve::Nothing | Serve::Again | Serve::Settle(_)) {
-            let bounds = log.topic.partition(log.index).map(|of| self.router.broker.bounds(of));
-            let data = bounds.map_or_else(|| empty(-1, -1), |of| empty(of.start, of.visible_end));
-            return Given { data, handed: None, at_once: *serve == Serve::Again };
+            return Given { at_once: *serve == Serve::Again, ..self.nothing(log) };
         }
         let read_max = if first || is_alone { bytes_max.max(1) } else { bytes_max };
         let mut data = from_log(self.router, log, read_max);
@@ -111,9 +110,38 @@ impl<'a> Member<'a> {
         if !fits {
             data.records = Some(Bytes::new());
         }
-        let handed = |end| Handed { partition: log.partition(), from: log.offset, end };
+        let handed = |end| Handed { partition: log.partition(), from: log.offset, end, by_turn };
         let at_once = is_alone && end.is_some();
         Given { data, handed: end.filter(|_| self.watches(log)).map(handed), at_once }
+    }
+
+    /// An answer without records.
+    pub(super) fn nothing(&self, log: &Log) -> Given {
+        let bounds = log.topic.partition(log.index).map(|of| self.router.broker.bounds(of));
+        let data = bounds.map_or_else(|| empty(-1, -1), |of| empty(of.start, of.visible_end));
+        Given { data, handed: None, at_once: false }
+    }
+
+    /// The one record that goes by turn, and of which real partition it is.
+    pub(super) fn by_turn(
+        &self,
+        planned: &[Planned],
+        serve: &[Serve],
+        bytes_max: usize,
+    ) -> Option<(usize, Given)> {
+        let mut line: Vec<_> = real(planned)
+            .zip(serve)
+            .enumerate()
+            .filter_map(|(of, (log, serve))| match serve {
+                Serve::Turn { place, .. } => Some((*place, of, log, serve)),
+                _ => None,
+            })
+            .collect();
+        line.sort_by_key(|(place, ..)| *place);
+        line.into_iter().find_map(|(_, of, log, serve)| {
+            let given = self.give(log, serve, bytes_max, true);
+            (given.handed.is_some() || given.data.error_code != 0).then_some((of, given))
+        })
     }
 
     fn watches(&self, log: &Log) -> bool {

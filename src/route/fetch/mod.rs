@@ -113,7 +113,8 @@ async fn gather(
         at_once: planned.is_empty(),
         handed: Vec::new(),
     };
-    let mut serve = serve.iter();
+    let mut by_turn = member.by_turn(planned, serve, bytes_max);
+    let mut serves = serve.iter().enumerate();
     for topic in planned {
         let mut answer = FetchableTopicResponse::default();
         answer.topic = topic.name.clone();
@@ -124,10 +125,15 @@ async fn gather(
             let bytes_max = asked.bytes_max.min(left);
             let mut data = match &asked.source {
                 Source::Log(log) => {
-                    let serve = if log.is_real { serve.next() } else { None };
-                    let serve = serve.unwrap_or(&Serve::Open);
-                    // The first partition with data answers one batch whatever the limits.
-                    let given = member.give(log, serve, bytes_max, first);
+                    let serve = if log.is_real { serves.next() } else { None };
+                    let given = match serve {
+                        Some((place, Serve::Turn { .. })) => by_turn
+                            .take_if(|(first, _)| *first == place)
+                            .map_or_else(|| member.nothing(log), |(_, given)| given),
+                        // The first partition with data answers one batch whatever the limits.
+                        Some((_, serve)) => member.give(log, serve, bytes_max, first),
+                        None => member.give(log, &Serve::Open, bytes_max, first),
+                    };
                     gathered.at_once |= given.at_once;
                     gathered.handed.extend(given.handed);
                     given.data

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use uuid::Uuid;
@@ -22,6 +23,8 @@ pub(super) enum Give {
     Without(Vec<i64>),
     /// One record, none of these.
     Alone(Vec<i64>),
+    /// The same, where no partition with a lower place has any.
+    Turn { place: usize, without: Vec<i64> },
     /// Nothing; the broker is not asked.
     Nothing,
     /// An error; the broker is not asked.
@@ -34,6 +37,9 @@ impl From<&Serve> for Give {
             Serve::Open => Self::Open,
             Serve::Without(offsets) => Self::Without(offsets.clone()),
             Serve::Alone { without } => Self::Alone(without.clone()),
+            Serve::Turn { without, place } => {
+                Self::Turn { place: *place, without: without.clone() }
+            }
             Serve::Nothing | Serve::Again | Serve::Settle(_) => Self::Nothing,
         }
     }
@@ -43,6 +49,18 @@ impl Give {
     fn is_asked(&self) -> bool {
         !matches!(self, Self::Nothing | Self::Refused(_))
     }
+
+    fn place(&self) -> Option<usize> {
+        match self {
+            Self::Turn { place, .. } => Some(*place),
+            _ => None,
+        }
+    }
+}
+
+/// One record goes, of one of the partitions.
+pub(super) fn is_by_turn(gives: &[Give]) -> bool {
+    gives.iter().any(|give| give.place().is_some())
 }
 
 /// What a broker is asked instead: only what may be given, without a session. `gives` has one item
@@ -50,13 +68,41 @@ impl Give {
 pub(super) fn narrowed(request: &FetchRequest, gives: &[Give]) -> FetchRequest {
     let mut narrowed = request.clone();
     let mut gives = gives.iter();
+    let mut places = BTreeMap::new();
     narrowed.topics.retain_mut(|topic| {
-        topic.partitions.retain(|_| gives.next().is_none_or(Give::is_asked));
+        topic.partitions.retain(|asked| {
+            let give = gives.next();
+            let place = give.and_then(Give::place);
+            places.extend(
+                place.map(|place| {
+                    (key(topic.topic.as_str(), topic.topic_id, asked.partition), place)
+                }),
+            );
+            give.is_none_or(Give::is_asked)
+        });
         !topic.partitions.is_empty()
     });
+    if !places.is_empty() {
+        in_line(&mut narrowed, &places);
+    }
     narrowed.forgotten_topics_data.clear();
     (narrowed.session_id, narrowed.session_epoch) = (0, -1);
     narrowed
+}
+
+/// A broker fills its answer in the order of the request, and gives the first batch there is
+/// whatever the limit (KIP-74): that of the lowest place, as far as topics allow.
+fn in_line(narrowed: &mut FetchRequest, places: &BTreeMap<Key, usize>) {
+    let place = |topic: &FetchTopic, of: &FetchPartition| {
+        places.get(&key(topic.topic.as_str(), topic.topic_id, of.partition)).copied()
+    };
+    for topic in &mut narrowed.topics {
+        let mut partitions = std::mem::take(&mut topic.partitions);
+        partitions.sort_by_key(|of| place(topic, of));
+        topic.partitions = partitions;
+    }
+    narrowed.topics.sort_by_key(|topic| topic.partitions.first().and_then(|of| place(topic, of)));
+    narrowed.max_bytes = 1;
 }
 
 /// The client's answer, from what the broker has told; what it was not asked for is empty.
@@ -69,7 +115,7 @@ pub(super) fn merged(request: &FetchRequest, gives: &[Give], told: FetchResponse
         let mut answer = FetchableTopicResponse::default();
         (answer.topic, answer.topic_id) = (topic.topic.clone(), topic.topic_id);
         for asked in &topic.partitions {
-            let key = (topic.topic.to_string(), topic.topic_id, asked.partition);
+            let key = key(topic.topic.as_str(), topic.topic_id, asked.partition);
             let mut data = match gives.next() {
                 Some(Give::Refused(error)) => refused(*error),
                 Some(Give::Nothing) => empty(-1, -1),
@@ -85,16 +131,33 @@ pub(super) fn merged(request: &FetchRequest, gives: &[Give], told: FetchResponse
 
 type Key = (String, Uuid, i32);
 
+fn key(topic: &str, id: Uuid, partition: i32) -> Key {
+    (topic.to_owned(), id, partition)
+}
+
 fn by_partition(told: FetchResponse) -> BTreeMap<Key, PartitionData> {
     let topics = told.responses.into_iter();
     let partitions = topics.flat_map(|topic| {
-        let (name, id) = (topic.topic.to_string(), topic.topic_id);
-        topic.partitions.into_iter().map(move |data| {
-            let key = (name.clone(), id, data.partition_index);
-            (key, data)
-        })
+        let (name, id) = (topic.topic, topic.topic_id);
+        topic
+            .partitions
+            .into_iter()
+            .map(move |data| (key(name.as_str(), id, data.partition_index), data))
     });
     partitions.collect()
+}
+
+/// Leaves the records of the lowest place that has any; what else came is asked for again.
+pub(super) fn first_in_line(response: &mut FetchResponse, gives: &[Give]) {
+    let partitions = || response.responses.iter().flat_map(|topic| &topic.partitions);
+    let with_records = partitions().zip(gives).filter(|(data, _)| has_records(data));
+    let Some(first) = with_records.filter_map(|(_, give)| give.place()).min() else { return };
+    let partitions = response.responses.iter_mut().flat_map(|topic| &mut topic.partitions);
+    for (data, give) in partitions.zip(gives) {
+        if give.place().is_some_and(|place| place != first) {
+            data.records = Some(bytes::Bytes::new());
+        }
+    }
 }
 
 /// Takes out of a broker's answer what the client is not given. Where the client goes on
@@ -109,7 +172,9 @@ pub(super) fn cut(
     };
     let cut = match give {
         Give::Without(offsets) => cut::without_from(records, from, offsets, UNPACKED_BYTES_MAX)?,
-        Give::Alone(offsets) => cut::alone(records, from, offsets, UNPACKED_BYTES_MAX)?,
+        Give::Alone(offsets) | Give::Turn { without: offsets, .. } => {
+            cut::alone(records, from, offsets, UNPACKED_BYTES_MAX)?
+        }
         Give::Open | Give::Nothing | Give::Refused(_) => return Ok(end_of(records)),
     };
     let end = (!cut.records.is_empty()).then_some(cut.end);

@@ -140,7 +140,7 @@ fn found(
     *next = place + 1;
     let asked = asked.get(place)?;
     let end = fetched.end.filter(|end| *end > asked.offset)?;
-    Some(Handed { partition: asked.partition.clone(), from: asked.offset, end })
+    Some(Handed { partition: asked.partition.clone(), from: asked.offset, end, by_turn: false })
 }
 
 #[cfg(test)]

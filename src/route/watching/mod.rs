@@ -220,6 +220,11 @@ impl Router {
         }
     }
 
+    /// Whoever had these to give had nothing to give by turn.
+    pub fn nothing_came(&self, by: &Watched, asked: &[Asked]) {
+        self.tell(&by.group, &by.watch, |state, now| state.watch.nothing_came(now, &by.by, asked));
+    }
+
     /// Ends when another plan than the last one may come out: with news, or at `until`.
     pub async fn replan(&self, by: &Watched, until: Option<MonoMs>) {
         let mut news = by.watch.news.subscribe();

@@ -41,6 +41,7 @@ struct Script {
     settles: bool,
     settled: Vec<i64>,
     unreadable: Vec<i32>,
+    nothing_came: Vec<Vec<i32>>,
     asked: usize,
 }
 
@@ -68,6 +69,11 @@ impl Guard for ByHand {
 
     fn handed(&self, handed: &[Handed]) {
         self.lock().handed.extend_from_slice(handed);
+    }
+
+    fn nothing_came(&self, asked: &[Asked]) {
+        let partitions = asked.iter().map(|ask| ask.partition.partition).collect();
+        self.lock().nothing_came.push(partitions);
     }
 
     async fn replan(&self, until: Option<MonoMs>) {
@@ -98,6 +104,7 @@ struct Went {
     handed: Vec<(i32, i64, i64)>,
     settled: Vec<i64>,
     unreadable: Vec<i32>,
+    nothing_came: Vec<Vec<i32>>,
     asked: usize,
     ms: u64,
 }
@@ -263,6 +270,7 @@ async fn went_and(
         settles,
         settled: Vec::new(),
         unreadable: Vec::new(),
+        nothing_came: Vec::new(),
         asked: 0,
     };
     let guard = ByHand(Arc::new(Mutex::new(script)));
@@ -281,6 +289,7 @@ async fn went_and(
         handed,
         settled: script.settled.clone(),
         unreadable: script.unreadable.clone(),
+        nothing_came: script.nothing_came.clone(),
         asked: script.asked,
         ms: clock.now().mono.0,
     }
@@ -393,6 +402,43 @@ async fn a_settled_record_is_cut_out_and_a_suspect_goes_alone() {
     let went = went([plan([without, alone, first], None)], two).await;
     assert_eq!(went.handed, [(0, 5, 7), (1, 5, 7), (2, 5, 6)]);
     assert_eq!(went.offsets(), [vec![6], vec![6], vec![5]]);
+}
+
+/// The places of partitions 0 to 2.
+fn in_line(places: [usize; 3]) -> Plan {
+    plan(places.map(|place| Serve::Turn { without: Vec::new(), place }), Some(9_000))
+}
+
+#[tokio::test]
+async fn one_record_goes_of_the_first_partition_in_line_that_has_any() {
+    // Whatever a broker makes of the limit.
+    let all = |asked: &FetchRequest| Some(each(asked, |data| data.records = Some(two_records())));
+    let first = went([in_line([2, 0, 1])], all).await;
+    assert_eq!(first.requests, [(vec![1, 2, 0], 250, 1)], "in line, and one batch");
+    assert_eq!(first.offsets(), [vec![], vec![5], vec![]]);
+    assert_eq!(first.handed, [(1, 5, 6)]);
+    let without_1 = |asked: &FetchRequest| {
+        let fill = |data: &mut PartitionData| {
+            data.records = (data.partition_index != 1).then(two_records);
+        };
+        Some(each(asked, fill))
+    };
+    let next = went([in_line([2, 0, 1])], without_1).await;
+    assert_eq!(next.offsets(), [vec![], vec![], vec![5]]);
+    assert_eq!((next.handed, next.nothing_came), (vec![(2, 5, 6)], vec![]));
+}
+
+#[tokio::test]
+async fn a_turn_with_nothing_to_give_is_handed_on() {
+    let elsewhere = plan([Serve::Nothing, Serve::Nothing, Serve::Nothing], Some(300));
+    let went = went([in_line([0, 1, 2]), elsewhere, in_line([1, 2, 0])], |asked| {
+        let is_later = asked.topics[0].partitions[0].partition == 2;
+        if is_later { full(asked) } else { nothing(asked) }
+    });
+    let went = went.await;
+    assert_eq!(went.nothing_came, [[0, 1, 2]]);
+    assert_eq!(went.requests, [(vec![0, 1, 2], 250, 1), (vec![2, 0, 1], 200, 1)]);
+    assert_eq!((went.handed, went.ms), (vec![(2, 5, 6)], 300));
 }
 
 #[tokio::test]
