@@ -1,8 +1,8 @@
 //! What it costs to stand in front of a cluster: CPU time of the sidecar's process, held against a
 //! relay that does nothing but copy, both in front of the same broker, in turns within one run.
 //!
-//! `cargo bench --bench relay [-- produce|consume|small|pipelined|writes|latency|tls|idle|stalled]`
-//! prints one JSON line a figure. A missed goal is printed (`"ok":false`), never an exit code. The
+//! `cargo bench --bench relay [-- PART]` prints one JSON line a figure; PART is one of `produce`,
+//! `consume`, `small`, `pipelined`, `writes`, `latency`, `members`, `tls`, `idle`, `stalled`. A missed goal is printed (`"ok":false`), never an exit code. The
 //! broker is a program that reads and answers what it must and keeps nothing, so that the relay is
 //! what is measured; where records have to come back it is another `reprise`, by itself.
 #![expect(
@@ -24,6 +24,7 @@ mod flow;
 mod idle;
 mod latency;
 mod load;
+mod members;
 mod proxy;
 mod rank;
 #[path = "../support/sheet.rs"]
@@ -64,6 +65,9 @@ fn main() {
     }
     if wants("latency") {
         latency::run();
+    }
+    if wants("members") {
+        members::run();
     }
     if wants("tls") {
         tls::run();

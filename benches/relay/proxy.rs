@@ -80,6 +80,14 @@ impl Proxy {
         connect(self.addr, self.trust.as_ref())
     }
 
+    /// Where one more client is told to connect.
+    pub(crate) fn told(&self) -> SocketAddr {
+        match &self.process {
+            Process::Sidecar { sidecar, .. } => broker_behind(sidecar.addr, self.trust.as_ref()),
+            Process::None | Process::Bare(_) => self.addr,
+        }
+    }
+
     /// CPU seconds used so far, user and system.
     pub(crate) fn cpu_s(&self) -> f64 {
         self.pid().map_or(0.0, cpu_s)
@@ -97,6 +105,18 @@ impl Proxy {
             Process::Bare(child) => Some(child.id()),
             Process::Sidecar { sidecar, .. } => Some(sidecar.pid()),
         }
+    }
+
+    /// Fetches of which the sidecar does not know whose they were, as its metrics say.
+    pub(crate) fn unowned_fetches(&self) -> String {
+        let Process::Sidecar { sidecar, .. } = &self.process else { return String::new() };
+        let mut stream = TcpStream::connect(sidecar.admin).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        let word = "reprise_fetches_unowned_total ";
+        let line = page.lines().find_map(|line| line.strip_prefix(word));
+        line.unwrap().to_owned()
     }
 
     /// Resident memory of the sidecar, in MiB.

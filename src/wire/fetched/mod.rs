@@ -135,6 +135,9 @@ impl Fetched {
             if self.skip > 0 {
                 return Ok(());
             }
+            if self.carry.is_empty() {
+                chunk = chunk.get(self.walk.step(chunk)..).unwrap_or_default();
+            }
             self.walk.close(found);
             if chunk.is_empty() {
                 return Ok(());
