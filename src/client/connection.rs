@@ -370,7 +370,7 @@ impl Serving<'_> {
 
     /// Takes the next request of those already here; false when more has to come.
     async fn take_next(&mut self) -> Result<bool, Cause> {
-        let Self { connection, inbox, due, in_sasl, .. } = self;
+        let Self { connection, inbox, due, in_sasl, link, .. } = self;
         let Connection { router, conn, .. } = connection;
         let way = |start: &RequestStart| router.way(conn, start.api_key);
         let passes = |start: &RequestStart, answered: bool| {
@@ -397,7 +397,9 @@ impl Serving<'_> {
             Sent::Nothing => Ok(false),
             Sent::Passing(bytes) => {
                 router.metrics.request_bytes(bytes_of(&bytes), 0);
-                self.linked().await?.writer.push(bytes);
+                let writer = &mut connection.linked(link).await?.writer;
+                writer.push(bytes);
+                writer.start().await.map_err(|error| connection.upstream_lost(&error))?;
                 Ok(true)
             }
             Sent::Frame(frame) => {

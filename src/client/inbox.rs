@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::client::Limits;
+use crate::client::alarm::Alarm;
 use crate::client::cause::Cause;
 use crate::clock::Clock;
 use crate::route::conn::Conn;
@@ -72,6 +73,7 @@ pub(super) struct Inbox {
     clock: Clock,
     /// When the first byte of the frame in the buffer came.
     begun: Option<Duration>,
+    alarm: Alarm,
     /// Bytes of the frame being passed on that are still to come.
     passing: usize,
     /// Bytes of the frame that is read whole and is not all here yet.
@@ -98,6 +100,7 @@ impl Inbox {
             start_bytes_max,
             clock,
             begun: None,
+            alarm: Alarm::default(),
             passing: 0,
             awaited: 0,
             room: None,
@@ -192,11 +195,15 @@ impl Inbox {
         } else {
             (Duration::MAX, Cause::Idle)
         };
-        match tokio::time::timeout(patience, self.intake.fill()).await {
-            Err(_) => Err(cause),
-            Ok(Ok(0)) => Err(Cause::Client),
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(of_io(&error)),
+        let read = tokio::select! {
+            biased;
+            read = self.intake.fill() => read,
+            () = self.alarm.after(self.clock, patience) => return Err(cause),
+        };
+        match read {
+            Ok(0) => Err(Cause::Client),
+            Ok(_) => Ok(()),
+            Err(error) => Err(of_io(&error)),
         }
     }
 

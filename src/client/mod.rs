@@ -6,6 +6,7 @@
 //! ```
 
 mod accept;
+mod alarm;
 mod cause;
 mod connection;
 mod due;

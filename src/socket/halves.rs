@@ -5,7 +5,7 @@ use std::io;
 use std::pin::pin;
 use std::task::Poll;
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -115,7 +115,11 @@ impl WriteHalf {
     /// Cancel-safe: [`WriteHalf::owes`] says whether some of what was taken waits here.
     pub async fn write_buf(&mut self, bytes: &mut BytesMut) -> io::Result<bool> {
         match self {
-            Self::Plain(half) => half.write_buf(bytes).await.map(|n| n > 0),
+            Self::Plain(half) => {
+                let written = half.write(bytes).await?;
+                bytes.advance(written);
+                Ok(written > 0)
+            }
             Self::Tls { half, owes, charge } => {
                 if !bytes.is_empty() {
                     *owes = true;

@@ -3,6 +3,10 @@
 //! Bytes that only pass are forwarded in runs as long as one read brings them; a frame larger than
 //! the buffer streams through, so memory does not grow with what a Fetch asks for.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::protocol::{Decodable, Request};
 
@@ -266,6 +270,14 @@ impl LinkWriter {
     /// Whether everything is sent.
     pub fn is_empty(&self) -> bool {
         self.out.is_empty() && !self.half.owes()
+    }
+
+    /// Sends what the system takes at once: nearly always all of it.
+    pub async fn start(&mut self) -> Result<(), UpstreamError> {
+        match poll_fn(|cx| Poll::Ready(pin!(self.flush()).poll(cx))).await {
+            Poll::Ready(sent) => sent,
+            Poll::Pending => Ok(()),
+        }
     }
 
     /// Sends some of it. Cancel-safe: what is not sent stays.

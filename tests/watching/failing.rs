@@ -177,5 +177,5 @@ fn what_kills_a_consumer_with_a_retry_topic_comes_back_there_and_holds_nothing()
     member.join(&[]);
     let retry = member.retry_once();
     assert_eq!(retry.header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@2");
-    assert_eq!((retry.text(), retry.reconsume_times()), ("2".to_owned(), 1));
+    assert_eq!((retry.text(), retry.reconsume_times()), ("2".to_owned(), 2));
 }

@@ -157,7 +157,7 @@ impl Watch {
         patient.max().filter(|at| *at > now.mono)
     }
 
-    /// Of a suspect or of a window that lost, wherever it is asked for; any other that is asked for.
+    /// Of a suspect or of a window that lost, asked for or not; any other only if asked for.
     fn next_turn(&self, member: &MemberId, asked: &[Asked]) -> Option<TopicPartition> {
         let is_asked = |partition: &TopicPartition| asked.iter().any(|a| a.partition == *partition);
         let of_member = self.windows.iter().filter(|(_, window)| window.is_held_by(member));

@@ -1,0 +1,88 @@
+//! A deadline that moves on all the time: its timer is set anew when it goes off, not whenever the
+//! deadline moves.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::time::{Sleep, sleep};
+
+use crate::clock::Clock;
+
+/// At most one timer, whatever is waited for.
+#[derive(Debug, Default)]
+pub(super) struct Alarm {
+    /// When it goes off, as the clock counts.
+    timer: Option<(Duration, Pin<Box<Sleep>>)>,
+}
+
+impl Alarm {
+    /// Ends after `patience`. Cancel-safe.
+    pub(super) async fn after(&mut self, clock: Clock, patience: Duration) {
+        let now = clock.elapsed();
+        let Some(deadline) = now.checked_add(patience) else {
+            return std::future::pending().await;
+        };
+        let (goes_off, timer) =
+            self.timer.get_or_insert_with(|| (deadline, Box::pin(sleep(patience))));
+        if *goes_off > deadline {
+            (*goes_off, *timer) = (deadline, Box::pin(sleep(patience)));
+        }
+        loop {
+            timer.as_mut().await;
+            if *goes_off >= deadline {
+                return;
+            }
+            let left = deadline.saturating_sub(clock.elapsed());
+            (*goes_off, *timer) = (deadline, Box::pin(sleep(left)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use std::pin::pin;
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::clock::Hand;
+    use crate::model::WallMs;
+
+    async fn pass(hand: Hand, ms: u64) {
+        hand.advance(ms);
+        advance(Duration::from_millis(ms)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_was_waited_for_before_it_goes_off_at_its_time() {
+        let (clock, hand) = Clock::told(WallMs(0));
+        let mut alarm = Alarm::default();
+        // The last wait's timer went off too early, is as good, or would go off too late.
+        for (before_ms, wait_ms) in [(10, 0), (10, 9_000), (10_000, 12_000), (90_000, 300), (7, 7)]
+        {
+            assert!(alarm.after(clock, Duration::from_millis(before_ms)).now_or_never().is_none());
+            pass(hand, before_ms / 2).await;
+            {
+                let mut wait = pin!(alarm.after(clock, Duration::from_millis(wait_ms)));
+                if wait_ms > 0 {
+                    assert!(wait.as_mut().now_or_never().is_none());
+                    pass(hand, wait_ms - 1).await;
+                    assert!(wait.as_mut().now_or_never().is_none(), "{before_ms}, {wait_ms}");
+                    // A timer is good to a millisecond.
+                    pass(hand, 2).await;
+                }
+                assert!(wait.now_or_never().is_some(), "{before_ms}, {wait_ms}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_patience_without_end_never_ends() {
+        let (clock, hand) = Clock::told(WallMs(0));
+        let mut alarm = Alarm::default();
+        let mut wait = pin!(alarm.after(clock, Duration::MAX));
+        assert!(wait.as_mut().now_or_never().is_none());
+        pass(hand, 3_600_000).await;
+        assert!(wait.now_or_never().is_none());
+    }
+}
