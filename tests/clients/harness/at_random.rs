@@ -1,0 +1,22 @@
+//! Healthy consumers at random, with the clients themselves. A target of its own, left out of a
+//! plain `cargo test`, because it needs a JDK and Maven; `tests/clients/run healthy` runs it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, with what it saw on stderr"
+)]
+#![expect(dead_code, reason = "main.rs and in_front.rs use the rest")]
+
+mod client;
+mod cluster;
+mod login;
+mod program;
+mod scene;
+mod sidecar;
+mod stage;
+mod wait;
+
+mod healthy;

@@ -1,0 +1,113 @@
+//! Consumers of Java's client: threads of one process, `reprise.Consumers` of
+//! `tests/clients/apps/kafka-clients`.
+//!
+//! | it reads | and does |
+//! |---|---|
+//! | `start ID GROUP TOPIC PROTOCOL INSTANCE HABIT…` | a consumer lives |
+//! | `calm ID` | it hurries, commits whatever it has handled, and stays where it is |
+//! | `stop ID` | it commits what it has handled, and leaves |
+//! | `reset ID GROUP TOPIC [PARTITION OFFSET]…` | an administrator sets the group's offsets |
+//!
+//! Habits are `STYLE SLOW_MS POLLING BATCH PAUSES SEEKS SEED`, as in [`super::consumer::Habits`].
+//!
+//! It prints `done ID PARTITION OFFSET` for each record handled, and `ended ID` or `failed ID WHY`
+//! when a consumer or an administrator is done.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+
+use super::consumer::Said;
+use crate::program;
+
+/// Who is told what is said of each id.
+type Listeners = Arc<Mutex<HashMap<u64, Sender<Said>>>>;
+
+/// The process.
+pub(super) struct Jvm {
+    child: Child,
+    stdin: Mutex<ChildStdin>,
+    listeners: Listeners,
+}
+
+impl Jvm {
+    pub(super) fn start(bootstrap: &str, dir: &Path) -> Self {
+        let log = File::create(dir.join("java.log")).unwrap();
+        let mut child = program::java(&program::maven("apps/kafka-clients"), "Consumers")
+            .arg(bootstrap)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let stdin = Mutex::new(child.stdin.take().unwrap());
+        let stdout = child.stdout.take().unwrap();
+        let listeners = Listeners::default();
+        let heard = Arc::clone(&listeners);
+        std::thread::spawn(move || hear(stdout, &heard));
+        Self { child, stdin, listeners }
+    }
+
+    pub(super) fn start_one(&self, id: u64, words: &str, said: Sender<Said>) {
+        self.listeners.lock().unwrap().insert(id, said);
+        self.write(&format!("start {id} {words}"));
+    }
+
+    /// `calm` or `stop`.
+    pub(super) fn tell(&self, verb: &str, id: u64) {
+        self.write(&format!("{verb} {id}"));
+    }
+
+    /// Sets offsets of a group without members, as Kafka's own tool does.
+    pub(super) fn reset(
+        &self,
+        id: u64,
+        (group, topic): (&str, &str),
+        to: &[i64],
+        said: Sender<Said>,
+    ) {
+        self.listeners.lock().unwrap().insert(id, said);
+        let to: Vec<String> =
+            to.iter().zip(0..).map(|(offset, of)| format!("{of} {offset}")).collect();
+        self.write(&format!("reset {id} {group} {topic} {}", to.join(" ")));
+    }
+
+    fn write(&self, line: &str) {
+        let mut stdin = self.stdin.lock().unwrap();
+        // Whoever waits for what it leads to finds out.
+        if let Err(error) = writeln!(stdin, "{line}") {
+            eprintln!("{line}: {error}");
+        }
+    }
+}
+
+impl Drop for Jvm {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn hear(stdout: ChildStdout, listeners: &Listeners) {
+    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        let mut words = line.splitn(3, ' ');
+        let (word, id) = (words.next().unwrap(), words.next().unwrap().parse().unwrap());
+        let rest = words.next().unwrap_or_default();
+        let said = match word {
+            "done" => {
+                let (partition, offset) = rest.split_once(' ').unwrap();
+                let (partition, offset) = (partition.parse().unwrap(), offset.parse().unwrap());
+                Said::Done { partition, offset }
+            }
+            "ended" => Said::Ended { id },
+            "failed" => Said::Failed { why: rest.to_owned() },
+            _ => panic!("reprise.Consumers says {line:?}"),
+        };
+        // Its script may be over.
+        let _ = listeners.lock().unwrap()[&id].send(said);
+    }
+}

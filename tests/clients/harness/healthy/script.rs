@@ -1,0 +1,343 @@
+//! One script: who lives in a group, and what happens to it.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use fastrand::Rng;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::{Offset, TopicPartitionList};
+use reprise::clock::Clock;
+
+use super::World;
+use super::consumer::{Consumer, Habits, Membership, Said};
+use super::seen::Seen;
+use crate::scene::Scene;
+
+/// Longer than anything here may take.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// Between two looks at what the sidecar knows: much shorter than any hold.
+const LOOK: Duration = Duration::from_millis(150);
+const MEMBERS_MAX: usize = 3;
+
+/// What became of one script.
+pub(super) struct Played {
+    pub(super) is_java: bool,
+    pub(super) records: usize,
+    /// How many records were handled, again or not.
+    pub(super) given: usize,
+    pub(super) was_suspected: bool,
+    pub(super) was_narrow: bool,
+    /// Most times that one record was given out alone.
+    pub(super) alone: usize,
+}
+
+pub(super) struct Script<'a> {
+    world: &'a World,
+    seed: u64,
+    rng: Rng,
+    clock: Clock,
+    scene: Scene,
+    is_java: bool,
+    protocol: &'static str,
+    /// Its members have names of their own, and come back when they go.
+    is_static: bool,
+    /// Of a thousand polls, those with a pause behind.
+    pauses: u32,
+    /// Of each partition.
+    ends: Vec<i64>,
+    handled: Vec<BTreeSet<i64>>,
+    given: usize,
+    living: Vec<Consumer<'a>>,
+    /// Consumers so far, and whatever else has an id.
+    named: u64,
+    ended: BTreeSet<u64>,
+    says: Sender<Said>,
+    said: Receiver<Said>,
+    looked: Duration,
+    seen: Seen,
+    /// What happened, for whoever has to find out why.
+    told: Vec<String>,
+}
+
+impl<'a> Script<'a> {
+    pub(super) fn new(world: &'a World, seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let partitions = rng.usize(2..=4);
+        let (says, said) = channel();
+        Self {
+            world,
+            seed,
+            clock: Clock::start(),
+            scene: Scene::new(),
+            is_java: seed.is_multiple_of(2),
+            protocol: match seed / 2 % 4 {
+                0 => "classic",
+                1 => "cooperative",
+                _ => "consumer",
+            },
+            is_static: rng.u8(0..4) == 0,
+            pauses: [0, 100, 500][rng.usize(0..3)],
+            ends: vec![0; partitions],
+            handled: vec![BTreeSet::new(); partitions],
+            given: 0,
+            living: Vec::new(),
+            named: 0,
+            ended: BTreeSet::new(),
+            says,
+            said,
+            looked: Duration::ZERO,
+            seen: Seen::default(),
+            told: Vec::new(),
+            rng,
+        }
+    }
+
+    pub(super) fn play(mut self) -> Played {
+        let partitions = i32::try_from(self.ends.len()).unwrap();
+        self.world.admin.make_topic(&self.scene.topic, partitions);
+        let first = self.rng.usize(150..300);
+        self.produce(first);
+        for _ in 0..self.rng.usize(1..=MEMBERS_MAX) {
+            self.join(None);
+        }
+        let until = self.clock.elapsed() + Duration::from_millis(self.rng.u64(9_000..14_000));
+        while self.clock.elapsed() < until {
+            self.step();
+        }
+        self.calm_down();
+        self.leave_all();
+        let ends = self.ends.clone();
+        self.until("the offsets are at the end", |script| script.committed() == ends);
+        let judged = self.seen.end(&self.world.sidecar, &self.scene);
+        judged.unwrap_or_else(|why| self.fail(&why));
+        Played {
+            is_java: self.is_java,
+            records: self.handled.iter().map(BTreeSet::len).sum(),
+            given: self.given,
+            was_suspected: !self.seen.suspects.is_empty(),
+            was_narrow: self.seen.was_narrow,
+            alone: self.seen.alone,
+        }
+    }
+
+    fn step(&mut self) {
+        match self.rng.u32(0..100) {
+            0..10 => self.restart(),
+            10..15 if self.living.len() < MEMBERS_MAX => self.join(None),
+            15..20 if self.living.len() > 1 && !self.is_static => {
+                let leaver = self.rng.usize(0..self.living.len());
+                self.leave(leaver);
+            }
+            20..23 if !self.is_static => self.replay(),
+            23..60 => {
+                let more = self.rng.usize(1..20);
+                self.produce(more);
+            }
+            _ => {}
+        }
+        let ms = self.rng.u64(50..500);
+        self.live(Duration::from_millis(ms));
+    }
+
+    fn produce(&mut self, many: usize) {
+        self.tell(&format!("{many} records are produced"));
+        let producer: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", self.world.sidecar.address())
+            .set("linger.ms", self.rng.u8(0..20).to_string())
+            .create()
+            .unwrap();
+        for _ in 0..many {
+            let partition = self.rng.usize(0..self.ends.len());
+            self.ends[partition] += 1;
+            let record = BaseRecord::<str, str>::to(&self.scene.topic).payload("order");
+            producer.send(record.partition(i32::try_from(partition).unwrap())).unwrap();
+        }
+        producer.flush(PATIENCE).unwrap();
+    }
+
+    /// A new member, or the one by this name again.
+    fn join(&mut self, instance: Option<String>) {
+        self.named += 1;
+        let id = self.seed * 1_000 + self.named;
+        let instance = instance.or_else(|| self.is_static.then(|| format!("i{id}")));
+        let membership = Membership {
+            bootstrap: self.world.sidecar.address(),
+            group: self.scene.group.clone(),
+            topic: self.scene.topic.clone(),
+            protocol: self.protocol,
+            instance,
+        };
+        let habits = Habits::new(&mut self.rng, self.pauses);
+        self.tell(&format!("{id} joins: {habits:?} {:?}", membership.instance));
+        let says = self.says.clone();
+        self.living.push(if self.is_java {
+            Consumer::java(self.world, (id, membership), &habits, says)
+        } else {
+            Consumer::librdkafka((id, membership), habits, says)
+        });
+    }
+
+    /// It commits what it has handled, and leaves.
+    fn leave(&mut self, n: usize) -> Option<String> {
+        let gone = self.living.remove(n);
+        let (id, instance) = (gone.id, gone.membership.instance.clone());
+        self.tell(&format!("{id} leaves"));
+        drop(gone);
+        self.until("it has left", |script| script.ended.contains(&id));
+        self.tell(&format!("{id} has left"));
+        instance
+    }
+
+    fn leave_all(&mut self) -> usize {
+        let many = self.living.len();
+        for consumer in &self.living {
+            consumer.stop();
+        }
+        while !self.living.is_empty() {
+            self.leave(0);
+        }
+        many
+    }
+
+    /// One process takes the place of another: after it, or before.
+    fn restart(&mut self) {
+        let n = self.rng.usize(0..self.living.len());
+        if !self.is_static && self.rng.bool() {
+            self.join(None);
+            let ms = self.rng.u64(0..1_500);
+            self.live(Duration::from_millis(ms));
+            self.leave(n);
+        } else {
+            let instance = self.leave(n);
+            let ms = self.rng.u64(0..800);
+            self.live(Duration::from_millis(ms));
+            self.join(instance);
+        }
+    }
+
+    /// Everybody leaves, an administrator sets the group back, and everybody comes again.
+    fn replay(&mut self) {
+        let many = self.leave_all();
+        let committed = self.committed().into_iter();
+        let to: Vec<i64> = committed.map(|committed| self.rng.i64(0..=committed)).collect();
+        self.tell(&format!("the group is set back to {to:?}"));
+        // The coordinator may not have heard yet that everybody has left.
+        self.until("an administrator is heard", |script| script.resets(&to));
+        for _ in 0..many {
+            self.join(None);
+        }
+    }
+
+    /// Whether an administrator may set the group's offsets.
+    fn resets(&mut self, to: &[i64]) -> bool {
+        self.named += 1;
+        let id = self.seed * 1_000 + self.named;
+        let of = (self.scene.group.as_str(), self.scene.topic.as_str());
+        self.world.jvm.reset(id, of, to, self.says.clone());
+        match self.said.recv_timeout(PATIENCE) {
+            Ok(Said::Ended { .. }) => true,
+            Ok(Said::Failed { why }) => {
+                self.tell(&why);
+                false
+            }
+            other => self.fail(&format!("no administrator: {other:?}")),
+        }
+    }
+
+    /// Nothing new happens any more: everything is handled and committed.
+    fn calm_down(&mut self) {
+        self.tell("calm");
+        for consumer in &self.living {
+            consumer.calm();
+        }
+        self.until("everything is handled and committed", |script| {
+            let mut all = script.ends.iter().zip(&script.handled).zip(0..);
+            all.all(|((end, handled), partition)| {
+                let committed = script.seen.committed.get(&partition).copied().unwrap_or(0);
+                i64::try_from(handled.len()).unwrap() == *end && committed == *end
+            })
+        });
+    }
+
+    /// What the group has committed, in the words of a client that is no member.
+    fn committed(&self) -> Vec<i64> {
+        let tool: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", self.world.sidecar.address())
+            .set("group.id", &self.scene.group)
+            .create()
+            .unwrap();
+        let mut all = TopicPartitionList::new();
+        all.add_partition_range(&self.scene.topic, 0, i32::try_from(self.ends.len()).unwrap() - 1);
+        let known = tool.committed_offsets(all, PATIENCE).unwrap();
+        let offset = |at: Offset| if let Offset::Offset(offset) = at { offset } else { 0 };
+        known.elements().iter().map(|at| offset(at.offset())).collect()
+    }
+
+    /// Listens and looks until something holds.
+    fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
+        let clock = Clock::start();
+        while !holds(self) {
+            if clock.elapsed() > PATIENCE {
+                self.fail(&format!("still waiting until {what}"));
+            }
+            self.live(LOOK);
+        }
+    }
+
+    /// Listens and looks for a while.
+    fn live(&mut self, max: Duration) {
+        let clock = Clock::start();
+        loop {
+            if self.clock.elapsed() >= self.looked + LOOK {
+                self.looked = self.clock.elapsed();
+                let seen = self.seen.look(&self.world.sidecar, &self.scene);
+                seen.unwrap_or_else(|why| self.fail(&why));
+            }
+            let left = max.saturating_sub(clock.elapsed()).min(LOOK);
+            match self.said.recv_timeout(left) {
+                Ok(said) => self.hear(said),
+                Err(RecvTimeoutError::Timeout) if clock.elapsed() >= max => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn hear(&mut self, said: Said) {
+        match said {
+            Said::Done { partition, offset } => {
+                let partition = usize::try_from(partition).unwrap();
+                assert!((0..self.ends[partition]).contains(&offset), "{partition}@{offset}");
+                self.handled[partition].insert(offset);
+                self.given += 1;
+            }
+            Said::Ended { id } => {
+                self.ended.insert(id);
+            }
+            Said::Failed { why } => self.fail(&why),
+        }
+    }
+
+    fn tell(&mut self, what: &str) {
+        self.told.push(format!("{:.3} {what}", self.clock.elapsed().as_secs_f64()));
+    }
+
+    fn fail(&self, why: &str) -> ! {
+        let missing = |(end, handled): (&i64, &BTreeSet<i64>)| {
+            (0..*end).filter(|offset| !handled.contains(offset)).take(5).collect::<Vec<i64>>()
+        };
+        let missing: Vec<Vec<i64>> = self.ends.iter().zip(&self.handled).map(missing).collect();
+        panic!(
+            "{why}\nat {:.3} s; {}, {}, {:?}; ends {:?}, not handled {missing:?}, {:?}\n{}",
+            self.clock.elapsed().as_secs_f64(),
+            if self.is_java { "Java" } else { "librdkafka" },
+            self.protocol,
+            self.scene,
+            self.ends,
+            self.seen,
+            self.told.join("\n"),
+        );
+    }
+}
