@@ -131,12 +131,14 @@ async fn of_record<S: Source>(
 ) -> Result<Response, Refusal> {
     let named: Origin =
         record.parse().map_err(|error| Refusal::bad(format!("record {record:?}: {error}")))?;
+    let mut told = source.past(group, &named).await?;
+    // One that has gone may still be told of in the log.
     if let Some(group) = group
+        && told.past.is_empty()
         && source.group(group).await?.is_none()
     {
         return Err(Refusal::unknown_group(group));
     }
-    let mut told = source.past(group, &named).await?;
     let mut groups: Vec<String> = told.past.iter().map(|past| past.group.clone()).collect();
     groups.extend(group.map(str::to_owned));
     groups.sort_unstable();

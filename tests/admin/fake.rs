@@ -93,7 +93,9 @@ impl Source for Fake {
                 client: Some("app".into()),
             },
         ];
-        past.retain(|_| record.offset == 57 && group != Some("bar/é"));
+        let of = group.unwrap_or("shop");
+        past.retain(|_| record.offset == 57 && ["shop", "gone"].contains(&of));
+        past.iter_mut().for_each(|past| past.group = of.into());
         Ok(Told { record: record.to_string(), past, ..Told::default() })
     }
     async fn retries(

@@ -264,6 +264,9 @@ fn what_has_happened_to_a_record_is_told_for_machines_and_people() {
         assert_eq!(told["now"][0]["partitions"][0]["handed_out"], 58);
         let elsewhere = json(at, "/api/v1/explain?record=orders-3@58&group=shop");
         assert_eq!(elsewhere["past"], serde_json::json!([]), "the partition is known");
+        let gone = json(at, "/api/v1/explain?record=orders-3@57&group=gone");
+        assert_eq!(gone["past"][1]["group"], "gone");
+        assert_eq!(gone["now"], serde_json::json!([]), "only the log knows of it");
         let bad = ["record=orders", "record=orders-3@x", "record=orders-3@57&record=a-0@0", ""];
         for bad in bad {
             assert_eq!(get(at, &format!("/api/v1/explain?{bad}")).0, 400, "{bad}");
