@@ -95,7 +95,9 @@ impl Source for Fake {
         ];
         let of = group.unwrap_or("shop");
         past.retain(|_| record.offset == 57 && ["shop", "gone"].contains(&of));
-        past.iter_mut().for_each(|past| past.group = of.into());
+        for past in &mut past {
+            past.group = of.into();
+        }
         Ok(Told { record: record.to_string(), past, ..Told::default() })
     }
     async fn retries(
