@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::client::{Client, Record};
 use crate::order::{hex, tag_of};
 use crate::program::Program;
@@ -14,24 +16,27 @@ use crate::wait::until;
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Orders of each batch, over all partitions.
 const ORDERS: usize = 24;
-/// The one that cannot be handled.
-const POISON: &str = "late-10";
+/// The one that cannot be handled: one with others behind it in its partition, or the last one.
+pub(crate) const MIDDLE: &str = "late-10";
+const LAST: &str = "late-23";
+/// A client that waits for records asks twice a second (`fetch.max.wait.ms`).
+const FETCHES_PER_S: u64 = 2;
 
 /// The loop throws, and its process ends without a commit: a supervisor starts the next one.
 pub(crate) fn a_record_that_ends_its_process_is_found_and_left_out(program: Program) {
-    let given = ends_its_process(Stage::new(program, "exits"));
+    let given = ends_its_process(Stage::new(program, "exits"), MIDDLE);
     assert!(given >= 4, "given {given} times");
 }
 
 /// The loop catches, and seeks back to whatever it has not handled.
 pub(crate) fn a_record_its_client_seeks_back_to_is_found_and_left_out(program: Program) {
-    let given = is_sought_back_to(Stage::new(program, "seeks-back"));
+    let given = is_sought_back_to(Stage::new(program, "seeks-back"), LAST);
     assert!(given >= 4, "given {given} times");
 }
 
 /// How often the record was given until it was `crashed`.
-pub(crate) fn ends_its_process(stage: Stage) -> usize {
-    let mut app = App::new(stage);
+pub(crate) fn ends_its_process(stage: Stage, poison: &'static str) -> usize {
+    let mut app = App::new(stage, poison);
     let mut ends = 0;
     until(PATIENCE, "all the others are done", || {
         let mut client = app.start(&format!("a{ends}"));
@@ -48,14 +53,14 @@ pub(crate) fn ends_its_process(stage: Stage) -> usize {
         app.is_done()
     });
     app.judge("crashed");
-    app.given[POISON]
+    app.given[poison]
 }
 
 /// How often the record was given until it was `seek_back`.
-pub(crate) fn is_sought_back_to(stage: Stage) -> usize {
-    let mut app = App::new(stage);
+pub(crate) fn is_sought_back_to(stage: Stage, poison: &'static str) -> usize {
+    let mut app = App::new(stage, poison);
     let mut client = app.start("a");
-    until(PATIENCE, "all the others are done", || {
+    until(PATIENCE, "all the others are done and it is given up", || {
         let polled = client.poll(Duration::from_millis(200));
         let failed = app.handle(&polled).unwrap_or(polled.len());
         let (handled, left) = polled.split_at(failed);
@@ -70,16 +75,18 @@ pub(crate) fn is_sought_back_to(stage: Stage) -> usize {
         for (partition, offset) in back {
             client.run(&format!("seek {topic} {partition} {offset}"));
         }
-        app.is_done()
+        app.is_done() && !app.letters().is_empty()
     });
     client.close();
     app.judge("seek_back");
-    app.given[POISON]
+    app.given[poison]
 }
 
 /// One application, whatever process it runs in.
 struct App {
     stage: Stage,
+    /// What it cannot handle.
+    poison: &'static str,
     done: BTreeSet<String>,
     /// How often each order was given.
     given: BTreeMap<String, usize>,
@@ -87,8 +94,8 @@ struct App {
 
 impl App {
     /// Orders in every partition are handled and committed; then come those with the poison.
-    fn new(stage: Stage) -> Self {
-        let mut app = Self { stage, done: BTreeSet::new(), given: BTreeMap::new() };
+    fn new(stage: Stage, poison: &'static str) -> Self {
+        let mut app = Self { stage, poison, done: BTreeSet::new(), given: BTreeMap::new() };
         let mut client = app.start("first");
         app.produce(&mut client, "early");
         until(PATIENCE, "the early orders are done", || {
@@ -123,7 +130,7 @@ impl App {
         for (n, record) in polled.iter().enumerate() {
             let tag = tag_of(record);
             *self.given.entry(tag.clone()).or_default() += 1;
-            if tag == POISON {
+            if tag == self.poison {
                 return Some(n);
             }
             self.done.insert(tag);
@@ -135,18 +142,30 @@ impl App {
         self.done.len() == 2 * ORDERS - 1
     }
 
-    /// The poison alone is a dead letter, and is given to nobody any more.
+    /// The group's dead letters.
+    fn letters(&self) -> Vec<Value> {
+        let Stage { sidecar, scene, .. } = &self.stage;
+        let letters = sidecar.json(&format!("/api/v1/dead-letters?group={}", scene.group));
+        letters["items"].as_array().unwrap().clone()
+    }
+
+    /// The poison alone is a dead letter, and is given to nobody any more; whoever has consumed all
+    /// the rest waits for more as everyone does.
     fn judge(&self, disposition: &str) {
-        let group = &self.stage.scene.group;
-        let letters = self.stage.sidecar.json(&format!("/api/v1/dead-letters?group={group}"));
-        let items = letters["items"].as_array().unwrap();
-        assert_eq!(items.len(), 1, "{letters}");
-        assert_eq!(items[0]["disposition"], disposition, "{letters}");
-        assert_eq!(items[0]["key"], POISON, "{letters}");
+        let letters = self.letters();
+        assert_eq!(letters.len(), 1, "{letters:?}");
+        assert_eq!(letters[0]["disposition"], disposition, "{letters:?}");
+        assert_eq!(letters[0]["key"], self.poison, "{letters:?}");
         let mut client = self.start("last");
         let mut left = client.poll(Duration::from_secs(2));
-        left.extend(client.poll(Duration::from_millis(500)));
-        assert!(left.iter().all(|record| tag_of(record) != POISON), "{left:?}");
+        let asked = || self.stage.sidecar.metric("reprise_requests_total{api=\"Fetch\"}");
+        let (before, waits) = (asked(), Duration::from_secs(3));
+        left.extend(client.poll(waits));
+        let fetched = asked() - before;
+        assert!(left.iter().all(|record| tag_of(record) != self.poison), "{left:?}");
+        // Of each broker, and some that were on their way.
+        let most = (FETCHES_PER_S * waits.as_secs() + 2) * 3;
+        assert!(before > 0 && fetched <= most, "{fetched} Fetches in {waits:?}");
         client.close();
     }
 }

@@ -19,8 +19,8 @@ fn version(_: &App) -> Built {
 pub(super) fn seen(program: Program, way: &str) -> Seen {
     let stage = Stage::by_default_rules(program, &format!("signals-{way}"));
     let (tries, word) = match way {
-        "exits" => (wordless::ends_its_process(stage), "crashed"),
-        _ => (wordless::is_sought_back_to(stage), "seek_back"),
+        "exits" => (wordless::ends_its_process(stage, wordless::MIDDLE), "crashed"),
+        _ => (wordless::is_sought_back_to(stage, wordless::MIDDLE), "seek_back"),
     };
     Seen { tries, letters: vec![word.to_owned()], ..Seen::default() }
 }
