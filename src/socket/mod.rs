@@ -15,6 +15,7 @@ mod halves;
 mod intake;
 mod pem;
 mod server_tls;
+mod suites;
 mod validity;
 
 pub use budget::{Admission, Budget, Charge, READ_BYTES_MIN};
