@@ -161,11 +161,9 @@ impl Acceptor {
         let token = arrived.or_else(|| self.router.tokens.issue(&listener.scheme));
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let advertised = listener.advertise(token);
-        let conn = Conn::new(id, peer, advertised, token, listener.group.clone()).behind(
-            listener.doors.clone(),
-            node,
-            listener.advertise(None).1,
-        );
+        let conn = Conn::new(id, peer, advertised, token, listener.group.clone())
+            .behind(listener.doors.clone(), node, listener.advertise(None).1)
+            .asking(listener.login.clone());
         let connection =
             Connection { conn, router: Arc::clone(&self.router), limits, stop: stop.clone() };
         let name = listener.name.clone();

@@ -9,10 +9,12 @@ pub(super) enum Cause {
     Stop,
     /// Nothing came for `limits.idle`.
     Idle,
-    /// A request or a TLS handshake was not whole within `limits.handshake`.
+    /// A request, a TLS handshake or a login was not whole within `limits.handshake`.
     Slow,
     /// No TLS handshake on a listener that wants one, or a failed one.
     Tls,
+    /// A login that failed, or none where one is wanted.
+    Unauthenticated,
     /// Bytes that are no Kafka request.
     Protocol,
     /// A read or write failed.
@@ -34,6 +36,7 @@ impl Cause {
             Self::Idle => "idle",
             Self::Slow => "slow",
             Self::Tls => "tls",
+            Self::Unauthenticated => "unauthenticated",
             Self::Protocol => "protocol",
             Self::Io => "io",
             Self::Limit => "limit",

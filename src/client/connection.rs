@@ -67,6 +67,7 @@ impl Connection {
                 self.limits,
                 self.router.clock,
                 passes,
+                self.conn.session.is_known(),
             ),
             write,
             due: VecDeque::new(),
@@ -124,6 +125,9 @@ impl Connection {
     /// The answer to a request, with the broker's help where it is needed.
     async fn answer(&self, link: &mut Option<Link>, frame: Frame) -> Result<Reply, Cause> {
         let Self { router, conn, .. } = self;
+        if conn.session.awaits_bare_token() {
+            return Ok(router.bare_token(conn, frame.bytes).await);
+        }
         match RequestHead::parse(&frame.bytes).and_then(|head| router.taken(head)) {
             Ok(head) => {
                 conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
@@ -178,12 +182,20 @@ impl Connection {
                 let _unsent = self.router.budget.charge(frame.len());
                 write.write_all(&frame).await.map_err(|_| Cause::Io)
             }
-            Reply::Close(why) => {
-                let (conn, peer, client) = (self.conn.id, self.conn.peer, self.conn.client());
-                tracing::warn!(conn, %peer, %client, "connection closed: {why}");
-                Err(Cause::Protocol)
+            Reply::Last(frame, why) => {
+                self.router.metrics.request_bytes(0, bytes_of(&frame));
+                drop(write.write_all(&frame).await);
+                Err(self.ended(&why))
             }
+            Reply::Close(why) => Err(self.ended(&why)),
         }
+    }
+
+    /// The client has done what ends its connection.
+    fn ended(&self, why: &str) -> Cause {
+        let (conn, peer, client) = (self.conn.id, self.conn.peer, self.conn.client());
+        tracing::warn!(conn, %peer, %client, "connection closed: {why}");
+        if self.conn.session.is_known() { Cause::Protocol } else { Cause::Unauthenticated }
     }
 
     fn upstream_lost(&self, error: &UpstreamError) -> Cause {
@@ -370,6 +382,10 @@ impl Serving<'_> {
 
     /// Takes the next request of those already here; false when more has to come.
     async fn take_next(&mut self) -> Result<bool, Cause> {
+        if self.connection.conn.session.awaits_bare_token() {
+            self.held = self.inbox.bare()?;
+            return Ok(self.held.is_some());
+        }
         let Self { connection, inbox, due, in_sasl, link, .. } = self;
         let Connection { router, conn, .. } = connection;
         let way = |start: &RequestStart| router.way(conn, start.api_key);
@@ -440,6 +456,9 @@ impl Serving<'_> {
             reply = connection.answer(link, frame) => reply?,
             cause = inbox.gone(&connection.conn) => return Err(cause),
         };
+        if connection.conn.session.is_known() {
+            inbox.trust();
+        }
         connection.send(write, reply).await
     }
 

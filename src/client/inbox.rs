@@ -79,16 +79,19 @@ pub(super) struct Inbox {
     /// Bytes of the frame that is read whole and is not all here yet.
     awaited: usize,
     room: Option<Admission>,
+    /// When a client that has to say who it is must have done so.
+    unknown_until: Option<Duration>,
 }
 
 impl Inbox {
-    /// `passes`: some frames may pass.
+    /// `passes`: some frames may pass. `known`: the client need not say who it is.
     pub(super) fn new(
         intake: Intake,
         peer: SocketAddr,
         limits: Limits,
         clock: Clock,
         passes: bool,
+        known: bool,
     ) -> Self {
         let bytes_max = limits.first_frame_bytes;
         let start_bytes_max = if passes { limits.frame_bytes } else { bytes_max };
@@ -104,6 +107,7 @@ impl Inbox {
             passing: 0,
             awaited: 0,
             room: None,
+            unknown_until: (!known).then(|| clock.elapsed().saturating_add(limits.handshake)),
         }
     }
 
@@ -156,14 +160,32 @@ impl Inbox {
         match split(&mut self.intake.buffer, self.bytes_max) {
             Ok(Some(frame)) => {
                 self.begun = None;
-                self.bytes_max = self.limits.frame_bytes;
-                self.start_bytes_max = self.limits.frame_bytes;
+                if self.unknown_until.is_none() {
+                    self.trust();
+                }
                 self.awaited = 0;
                 Ok(Sent::Frame(Frame { bytes: frame, room: self.room.take() }))
             }
             Ok(None) => Ok(Sent::Nothing),
             Err(error) => Err(self.refuse(&StartError::Frame(error))),
         }
+    }
+
+    /// The client is known: it may send what it likes.
+    pub(super) fn trust(&mut self) {
+        self.unknown_until = None;
+        self.bytes_max = self.limits.frame_bytes;
+        self.start_bytes_max = self.limits.frame_bytes;
+    }
+
+    /// The next bytes behind a length, whatever they are.
+    pub(super) fn bare(&mut self) -> Result<Option<Frame>, Cause> {
+        let split = split(&mut self.intake.buffer, self.bytes_max);
+        let bytes = split.map_err(|error| self.refuse(&StartError::Frame(error)))?;
+        if bytes.is_some() {
+            self.begun = None;
+        }
+        Ok(bytes.map(|bytes| Frame { bytes, room: None }))
     }
 
     fn gathered(&mut self, start: RequestStart) -> Sent {
@@ -194,6 +216,13 @@ impl Inbox {
             (self.limits.idle, Cause::Idle)
         } else {
             (Duration::MAX, Cause::Idle)
+        };
+        let (patience, cause) = match self.unknown_until {
+            Some(until) => {
+                let left = until.saturating_sub(self.clock.elapsed());
+                if left < patience { (left, Cause::Slow) } else { (patience, cause) }
+            }
+            None => (patience, cause),
         };
         let read = tokio::select! {
             biased;

@@ -9,6 +9,7 @@ mod admin;
 mod consumers;
 mod fetch;
 mod groups;
+mod login;
 mod memory;
 mod offsets;
 mod produce;
