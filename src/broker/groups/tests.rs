@@ -1,6 +1,7 @@
 //! Groups on a journal whose disk loses what was not synced.
 
 mod consumer;
+mod many;
 mod upgrade;
 
 use std::pin::pin;
