@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -386,7 +387,7 @@ impl Serving<'_> {
             self.held = self.inbox.bare()?;
             return Ok(self.held.is_some());
         }
-        let Self { connection, inbox, due, in_sasl, link, .. } = self;
+        let Self { connection, inbox, due, in_sasl, .. } = self;
         let Connection { router, conn, .. } = connection;
         let way = |start: &RequestStart| router.way(conn, start.api_key);
         let passes = |start: &RequestStart, answered: bool| {
@@ -413,9 +414,7 @@ impl Serving<'_> {
             Sent::Nothing => Ok(false),
             Sent::Passing(bytes) => {
                 router.metrics.request_bytes(bytes_of(&bytes), 0);
-                let writer = &mut connection.linked(link).await?.writer;
-                writer.push(bytes);
-                writer.start().await.map_err(|error| connection.upstream_lost(&error))?;
+                self.send_on(bytes).await?;
                 Ok(true)
             }
             Sent::Frame(frame) => {
@@ -460,6 +459,14 @@ impl Serving<'_> {
             inbox.trust();
         }
         connection.send(write, reply).await
+    }
+
+    /// Sends a request that passes, as far as the system takes it at once.
+    async fn send_on(&mut self, bytes: BytesMut) -> Result<(), Cause> {
+        let connection = self.connection;
+        let writer = &mut self.linked().await?.writer;
+        writer.push(bytes);
+        writer.start().await.map_err(|error| connection.upstream_lost(&error))
     }
 
     /// The connection to the broker, made now if there is none.

@@ -51,6 +51,8 @@ impl Config {
         ConsumerConfig {
             session_timeout_ms: ms(membership.consumer_session_timeout),
             heartbeat_interval_ms: ms(membership.consumer_heartbeat_interval),
+            classic_session_ms_min: ms(membership.session_timeout_min),
+            classic_session_ms_max: ms(membership.session_timeout_max),
             ..ConsumerConfig::default()
         }
     }
