@@ -22,6 +22,9 @@ pub enum SettingError {
          max.message.bytes, cleanup.policy=delete"
     )]
     Unknown(String),
+    /// Has one value, to which nothing can be added.
+    #[error("topic setting {0} is not a list: it can only be set")]
+    NotAList(String),
     /// Known, with a value it cannot take.
     #[error("topic setting {name}={value}: expected {expected}")]
     Invalid {

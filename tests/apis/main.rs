@@ -6,8 +6,10 @@
 mod support;
 
 mod admin;
+mod changes;
 mod consumers;
 mod fetch;
+mod forgotten;
 mod groups;
 mod memory;
 mod offsets;
