@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::broker::error::BrokerError;
 use crate::broker::kind;
 use crate::broker::producers::Producers;
-use crate::broker::settings::{TopicSettings, TopicSpec};
+use crate::broker::settings::{SettingError, TopicSettings, TopicSpec};
 use crate::broker::topic::{Partition, Topic, TopicRecord};
 use crate::journal::{Entry, Journal, NewEntry, StreamId};
 use crate::model::TopicName;
@@ -28,6 +28,8 @@ const PARTITIONS_MAX: i32 = 10_000;
 pub struct Topics {
     journal: Journal,
     defaults: TopicSettings,
+    /// No request is larger, so no batch can be.
+    request_bytes_max: usize,
     state: RwLock<State>,
 }
 
@@ -40,8 +42,8 @@ struct State {
 
 impl Topics {
     /// An empty registry; `replay` fills it.
-    pub fn new(journal: Journal, defaults: TopicSettings) -> Self {
-        Self { journal, defaults, state: RwLock::default() }
+    pub fn new(journal: Journal, defaults: TopicSettings, request_bytes_max: usize) -> Self {
+        Self { journal, defaults, request_bytes_max, state: RwLock::default() }
     }
 
     /// What a topic has when its creator says nothing.
@@ -179,6 +181,13 @@ impl Topics {
         let mut settings = self.defaults.clone();
         for (key, value) in overrides {
             settings.set(key, value)?;
+        }
+        if self.request_bytes_max < settings.max_message_bytes {
+            return Err(SettingError::TooLarge {
+                value: settings.max_message_bytes,
+                most: self.request_bytes_max,
+            }
+            .into());
         }
         Ok(settings)
     }

@@ -10,7 +10,7 @@ use kafka_protocol::messages::describe_log_dirs_response::{
 };
 use kafka_protocol::messages::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 
-use crate::broker::topic::Topic;
+use crate::broker::topic::{Partition, Topic};
 use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::convert::{text, topic_of, wire_topic};
@@ -64,15 +64,18 @@ fn partitions(
     topic: &Topic,
     asked: Option<&[i32]>,
 ) -> Vec<DescribeLogDirsPartition> {
-    let wanted = |index| asked.is_none_or(|asked| asked.contains(&index));
-    let found = topic.partitions.iter().filter(|partition| wanted(partition.index));
-    found
-        .map(|partition| {
-            let mut described = DescribeLogDirsPartition::default();
-            described.partition_index = partition.index;
-            let bytes = router.broker.bounds(partition).bytes;
-            described.partition_size = i64::try_from(bytes).unwrap_or(i64::MAX);
-            described
-        })
-        .collect()
+    let described = |partition: &Partition| {
+        let mut described = DescribeLogDirsPartition::default();
+        described.partition_index = partition.index;
+        let bytes = router.broker.bounds(partition).bytes;
+        described.partition_size = i64::try_from(bytes).unwrap_or(i64::MAX);
+        described
+    };
+    match asked {
+        None => topic.partitions.iter().map(described).collect(),
+        Some(asked) => {
+            let found = asked.iter().filter_map(|index| topic.partition(*index));
+            found.map(described).collect()
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! Those of the broker come from its configuration file, those of retry and dead-letter topics
 //! too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kafka_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource, AlterableConfig,
@@ -81,9 +81,10 @@ async fn alter(
     only_check: bool,
 ) -> Result<(), Refusal> {
     let name = router.alterable(asked.resource_type, &asked.resource_name)?;
+    let mut named = BTreeSet::new();
     let mut changes = Vec::with_capacity(asked.configs.len());
     for config in &asked.configs {
-        if asked.configs.iter().filter(|other| other.name == config.name).count() > 1 {
+        if !named.insert(config.name.as_str()) {
             return Err(named_twice(&config.name));
         }
         changes.push(change(config)?);

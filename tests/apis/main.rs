@@ -14,4 +14,5 @@ mod groups;
 mod memory;
 mod offsets;
 mod produce;
+mod settings;
 mod versions;

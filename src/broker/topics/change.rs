@@ -86,48 +86,37 @@ impl Topics {
         changes: &[Change],
     ) -> Result<Vec<(String, String)>, BrokerError> {
         let mut overrides = topic.overrides.clone();
+        let known = self.defaults.list();
         for change in changes {
-            let (name, value) = match change {
-                Change::Reset(name) => (name, None),
-                Change::Set(name, value) => (name, Some(value.clone())),
-                Change::Append(name, more) => {
-                    let mut list = self.list_of(&overrides, name)?;
-                    for element in elements(more) {
-                        if !list.contains(&element) {
-                            list.push(element);
-                        }
-                    }
-                    (name, Some(list.join(",")))
+            let name = change.name();
+            let default = known.iter().find(|(known, _)| *known == name);
+            let Some((_, default)) = default else {
+                if matches!(change, Change::Reset(_)) {
+                    continue;
                 }
-                Change::Subtract(name, less) => {
-                    let mut list = self.list_of(&overrides, name)?;
-                    let less = elements(less);
+                return Err(SettingError::Unknown(name.to_owned()).into());
+            };
+            let list = || list_of(&overrides, name, default);
+            let value = match change {
+                Change::Reset(_) => None,
+                Change::Set(_, value) => Some(value.clone()),
+                Change::Append(_, more) => {
+                    let mut list = list()?;
+                    let mut more = elements(more);
+                    more.retain(|element| !list.contains(element));
+                    list.append(&mut more);
+                    Some(list.join(","))
+                }
+                Change::Subtract(_, less) => {
+                    let (mut list, less) = (list()?, elements(less));
                     list.retain(|element| !less.contains(element));
-                    (name, Some(list.join(",")))
+                    Some(list.join(","))
                 }
             };
             overrides.retain(|(known, _)| known != name);
-            overrides.extend(value.map(|value| (name.clone(), value)));
+            overrides.extend(value.map(|value| (name.to_owned(), value)));
         }
         Ok(overrides)
-    }
-
-    /// The elements of a setting that is a list.
-    fn list_of(
-        &self,
-        overrides: &[(String, String)],
-        name: &str,
-    ) -> Result<Vec<String>, SettingError> {
-        let defaults = self.defaults.list();
-        let default = defaults.iter().find(|(known, _)| *known == name);
-        let Some((_, default)) = default else {
-            return Err(SettingError::Unknown(name.to_owned()));
-        };
-        if name != "cleanup.policy" {
-            return Err(SettingError::NotAList(name.to_owned()));
-        }
-        let set = overrides.iter().find(|(known, _)| known == name);
-        Ok(elements(set.map_or(default, |(_, value)| value)))
     }
 
     fn keep(
@@ -148,6 +137,17 @@ impl Topics {
     }
 }
 
+impl Change {
+    fn name(&self) -> &str {
+        match self {
+            Self::Set(name, _)
+            | Self::Reset(name)
+            | Self::Append(name, _)
+            | Self::Subtract(name, _) => name,
+        }
+    }
+}
+
 impl State {
     /// The topic of that name, unless it holds dead letters.
     fn changeable(&self, name: &TopicName) -> Result<Arc<Topic>, BrokerError> {
@@ -158,6 +158,19 @@ impl State {
 
 fn streams_of(topic: &Topic) -> Vec<StreamId> {
     topic.partitions.iter().map(|partition| partition.stream).collect()
+}
+
+/// The elements of a setting that is a list.
+fn list_of(
+    overrides: &[(String, String)],
+    name: &str,
+    default: &str,
+) -> Result<Vec<String>, SettingError> {
+    if name != "cleanup.policy" {
+        return Err(SettingError::NotAList(name.to_owned()));
+    }
+    let set = overrides.iter().find(|(known, _)| known == name);
+    Ok(elements(set.map_or(default, |(_, value)| value)))
 }
 
 fn elements(list: &str) -> Vec<String> {
@@ -179,7 +192,7 @@ mod tests {
             Journal::open(MemDisk::new(1).disk(), Config::default()).unwrap();
         let defaults =
             TopicSettings { retention_ms: Some(1), retention_bytes: None, max_message_bytes: 100 };
-        let topics = Topics::new(journal, defaults);
+        let topics = Topics::new(journal, defaults, 1000);
         let name = TopicName::new("orders");
         let settings = vec![("retention.ms".to_owned(), "7".to_owned())];
         let spec = TopicSpec { name: name.clone(), partitions: 2, settings };
@@ -215,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_takes_elements_and_nothing_else_does() {
+    fn a_list_takes_elements_and_a_number_what_can_be() {
         let (topics, name, _writer) = house();
         let append = |name: &str, value: &str| Change::Append(name.to_owned(), value.to_owned());
         topics.alter(&name, &[append("cleanup.policy", "delete")], false).unwrap();
@@ -223,6 +236,8 @@ mod tests {
         assert!(compact.unwrap_err().to_string().contains("delete,compact"));
         let less = Change::Subtract("cleanup.policy".to_owned(), "delete".to_owned());
         assert!(topics.alter(&name, &[less], false).is_err(), "nothing would be left");
+        let large = topics.alter(&name, &[set("max.message.bytes", "1001")], false);
+        assert!(large.unwrap_err().to_string().contains("larger than 1000 bytes"));
         let number = topics.alter(&name, &[append("retention.ms", "5")], false);
         assert!(number.unwrap_err().to_string().contains("is not a list"));
         assert!(topics.alter(&name, &[append("no.such", "5")], false).is_err());
