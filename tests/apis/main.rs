@@ -5,6 +5,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../hostile_frames/cases.rs"]
+#[expect(dead_code, reason = "how requests are read is looked at beside them")]
+mod cases;
+
 mod admin;
 mod changes;
 mod consumers;
@@ -16,3 +20,4 @@ mod offsets;
 mod produce;
 mod settings;
 mod versions;
+mod whole;
