@@ -3,6 +3,7 @@
 
 mod add_partitions_to_txn;
 mod addresses;
+mod alter_configs;
 mod api_versions;
 mod clash;
 pub mod code;
@@ -10,7 +11,10 @@ pub mod conn;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;
 mod convert;
+mod create_partitions;
 mod create_topics;
+mod delete_groups;
+mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
@@ -22,6 +26,7 @@ mod end_txn;
 pub mod fetch;
 mod find_coordinator;
 mod heartbeat;
+mod incremental_alter_configs;
 mod init_producer_id;
 mod join_group;
 mod lane;
@@ -35,6 +40,7 @@ pub mod membership;
 mod metadata;
 pub mod names;
 mod offset_commit;
+mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
 pub mod origins;
@@ -280,12 +286,6 @@ impl Router {
     /// What tools ask.
     async fn inspect(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
         Ok(match head.api {
-            Api::CreateTopics => {
-                self.with(&head, async |r| create_topics::answer(self, &head, r).await).await?
-            }
-            Api::DeleteTopics => {
-                self.with(&head, async |r| delete_topics::answer(self, &head, r).await).await?
-            }
             Api::DescribeConfigs => {
                 self.with(&head, async |r| describe_configs::answer(self, r)).await?
             }
@@ -306,7 +306,38 @@ impl Router {
                 self.with(&head, async |r| list_transactions::answer(r)).await?
             }
             Api::DescribeLogDirs => {
-                self.with(&head, async |r| describe_log_dirs::answer(r)).await?
+                self.with(&head, async |r| describe_log_dirs::answer(self, r)).await?
+            }
+            _ => self.change(head).await?,
+        })
+    }
+
+    /// What tools change.
+    async fn change(&self, head: RequestHead) -> Result<Reply, AnswerError> {
+        Ok(match head.api {
+            Api::CreateTopics => {
+                self.with(&head, async |r| create_topics::answer(self, &head, r).await).await?
+            }
+            Api::CreatePartitions => {
+                self.with(&head, async |r| create_partitions::answer(self, r).await).await?
+            }
+            Api::DeleteTopics => {
+                self.with(&head, async |r| delete_topics::answer(self, &head, r).await).await?
+            }
+            Api::DeleteRecords => {
+                self.with(&head, async |r| delete_records::answer(self, r).await).await?
+            }
+            Api::AlterConfigs => {
+                self.with(&head, async |r| alter_configs::answer(self, r).await).await?
+            }
+            Api::IncrementalAlterConfigs => {
+                self.with(&head, async |r| incremental_alter_configs::answer(self, r).await).await?
+            }
+            Api::DeleteGroups => {
+                self.with(&head, async |r| delete_groups::answer(self, r).await).await?
+            }
+            Api::OffsetDelete => {
+                self.with(&head, async |r| offset_delete::answer(self, r).await).await?
             }
             // Only a cluster behind this node has it (`Router::taken`).
             api => Reply::Close(format!("{} is not served here", api.name())),

@@ -186,7 +186,7 @@ fn core(
         Groups::new(journal.clone(), config.classic(), config.consumer(), now)
     };
     let broker = Arc::new(Broker::new(
-        Topics::new(journal.clone(), topic_settings(config)),
+        Topics::new(journal.clone(), topic_settings(config), size(config.limits.frame_bytes)),
         groups,
         Offsets::new(journal.clone()),
         journal.clone(),
