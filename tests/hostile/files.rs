@@ -3,9 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use kafka_protocol::messages::ProduceRequest;
+use reprise::wire::ResponseError;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::sidecar::Sidecar;
+use crate::support::batch::plain;
+use crate::support::client::produce_request;
 use crate::support::{Client, Rec, instant, until};
 
 /// Of the sidecar's process; about thirty are its own.
@@ -68,9 +72,10 @@ fn without_file_descriptors_those_who_are_connected_are_served_and_the_log_goes_
 }
 
 #[test]
-fn an_accept_that_fails_is_no_busy_loop() {
+fn an_accept_that_fails_is_no_busy_loop_and_a_log_without_files_waits() {
     let dir = tempfile::tempdir().unwrap();
-    let sidecar = Sidecar::start(&dir.path().join("data"), &["journal.ephemeral=accept"]);
+    let settings = ["journal.segment_bytes=1MiB", "journal.ephemeral=accept"];
+    let sidecar = Sidecar::start(&dir.path().join("data"), &settings);
     let mut good = Client::connect(sidecar.addr);
     good.create("t", 1);
     let before = failures(sidecar.admin);
@@ -83,9 +88,19 @@ fn an_accept_that_fails_is_no_busy_loop() {
         assert_eq!(good.put("t", 0, &[Rec::new("still served")]), n);
         assert!(good.fetch("t", 0, n + 1, 100).records.is_none_or(|records| records.is_empty()));
     }
+    // The second and the third need a file of their own.
+    let large = || plain(&[Rec::new(&"x".repeat(600 << 10))]);
+    let sent = [(); 3].map(|()| good.send(9, &produce_request("t", 0, large(), -1)));
+    let mut code =
+        |sent| good.receive::<ProduceRequest>(sent).responses[0].partition_responses[0].error_code;
+    assert_eq!(code(sent[0]), 0);
+    let cpu = sidecar.cpu_s() - cpu;
     allow(&sidecar, 1000);
     until("it is accepted in the end", || asks(&mut outside));
-    let (took, cpu) = (began.elapsed(), sidecar.cpu_s() - cpu);
+    let took = began.elapsed();
+    let later = [0, ResponseError::KafkaStorageError.code()];
+    assert!(sent[1..].iter().all(|sent| later.contains(&code(*sent))), "waits, or tries again");
+    until("the log goes on", || good.produce("t", 0, large()).error_code == 0);
     let failed = failures(sidecar.admin) - before;
     assert!(failed >= 2.0, "{failed}");
     assert!(failed <= took.as_secs_f64() / PAUSE.as_secs_f64() + 2.0, "{failed} in {took:?}");
