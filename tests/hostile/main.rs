@@ -15,6 +15,7 @@ mod batches;
 mod bombs;
 mod files;
 mod half_closed;
+mod limits;
 mod mutations;
 mod names;
 mod pipelined;
