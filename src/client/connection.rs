@@ -10,6 +10,7 @@
 //! Produce appends is appended when its frame is taken, so overlap never changes the order of the
 //! log.
 
+mod ends;
 mod fetches;
 
 use std::collections::VecDeque;
@@ -24,6 +25,8 @@ use crate::client::Limits;
 use crate::client::cause::Cause;
 use crate::client::due::{Aside, Due, Passing, first_of_here, with_room};
 use crate::client::inbox::{Frame, Inbox, Sent};
+use crate::client::notice::Notices;
+use crate::client::outgoing;
 use crate::route::conn::Conn;
 use crate::route::voices::Voice;
 use crate::route::{Reply, Router};
@@ -44,12 +47,13 @@ pub(super) struct Connection {
     pub(super) conn: Conn,
     pub(super) router: Arc<Router>,
     pub(super) limits: Limits,
+    pub(super) notices: Notices,
     pub(super) stop: watch::Receiver<bool>,
 }
 
 impl Connection {
     /// Serves the connection to its end.
-    pub(super) async fn run(self, stream: TcpStream, tls: Option<ServerTls>) -> Cause {
+    pub(super) async fn run(&self, stream: TcpStream, tls: Option<ServerTls>) -> Cause {
         let mut stop = self.stop.clone();
         let opened = tokio::select! {
             opened = self.open(stream, tls) => opened,
@@ -61,12 +65,13 @@ impl Connection {
         };
         let passes = self.router.upstream.is_some();
         let mut serving = Serving {
-            connection: &self,
+            connection: self,
             inbox: Inbox::new(
                 Intake::new(read, &self.router.budget),
                 self.conn.peer,
                 self.limits,
                 self.router.clock,
+                self.notices.clone(),
                 passes,
                 self.conn.session.is_known(),
             ),
@@ -102,8 +107,7 @@ impl Connection {
             Ok(Ok(halves)) => Ok(halves),
             Ok(Err(AcceptError::Closed)) => Err(Cause::Client),
             Ok(Err(error)) => {
-                let (conn, peer) = (self.conn.id, self.conn.peer);
-                tracing::warn!(conn, %peer, "connection closed: {error}");
+                self.closes(Cause::Tls, &error);
                 Err(Cause::Tls)
             }
             Err(_) => Err(Cause::Slow),
@@ -118,7 +122,7 @@ impl Connection {
                 None => self.router.unsupported_api_versions(*correlation_id),
             });
         }
-        tracing::warn!(conn = self.conn.id, peer = %self.conn.peer, "connection closed: {error}");
+        self.closes(Cause::Protocol, error);
         self.router.metrics.request_error("unknown", "unsupported_version");
         Err(Cause::Protocol)
     }
@@ -181,35 +185,15 @@ impl Connection {
             Reply::Frame(frame) => {
                 self.router.metrics.request_bytes(0, bytes_of(&frame));
                 let _unsent = self.router.budget.charge(frame.len());
-                write.write_all(&frame).await.map_err(|_| Cause::Io)
+                outgoing::send(write, &frame, self.limits.idle).await
             }
             Reply::Last(frame, why) => {
                 self.router.metrics.request_bytes(0, bytes_of(&frame));
-                drop(write.write_all(&frame).await);
-                Err(self.ended(&why))
+                let cause = self.at_fault(&why);
+                outgoing::send(write, &frame, self.limits.idle).await.and(Err(cause))
             }
-            Reply::Close(why) => Err(self.ended(&why)),
+            Reply::Close(why) => Err(self.at_fault(&why)),
         }
-    }
-
-    /// The client has done what ends its connection.
-    fn ended(&self, why: &str) -> Cause {
-        let (conn, peer, client) = (self.conn.id, self.conn.peer, self.conn.client());
-        tracing::warn!(conn, %peer, %client, "connection closed: {why}");
-        if self.conn.session.is_known() { Cause::Protocol } else { Cause::Unauthenticated }
-    }
-
-    fn upstream_lost(&self, error: &UpstreamError) -> Cause {
-        let (conn, peer, client) = (self.conn.id, self.conn.peer, self.conn.client());
-        match error {
-            // How an idle connection ends, or a broker that restarts: no news.
-            // Nor is a broker that cannot be reached: that was said, once.
-            UpstreamError::Closed | UpstreamError::Connect { .. } => {
-                tracing::debug!(conn, %peer, %client, "connection closed: {error}");
-            }
-            error => tracing::warn!(conn, %peer, %client, "connection closed: {error}"),
-        }
-        Cause::Upstream
     }
 }
 
@@ -252,13 +236,16 @@ impl Serving<'_> {
             return self.take_alone(frame).await;
         }
         let room = self.held.is_none() && flushed && self.due.len() < OVERLAP_MAX;
-        if room && self.inbox.is_between_requests() && self.ask_aside()? {
+        if room && self.inbox.may_be_asked_aside() && self.ask_aside()? {
             return Ok(());
         }
         if room && self.take_next().await? {
             return Ok(());
         }
-        self.wait(room).await
+        if room && self.due.is_empty() && self.inbox.has_ended() {
+            return Err(Cause::Client);
+        }
+        self.wait(room && !self.inbox.has_ended()).await
     }
 
     /// Asks the broker what somebody else wants to know; false when there is nothing to ask.
@@ -357,7 +344,7 @@ impl Serving<'_> {
             Arrived::Passing(bytes) if bytes.is_empty() => Ok(false),
             Arrived::Passing(bytes) => {
                 router.metrics.request_bytes(0, bytes_of(&bytes));
-                write.write_all(&bytes).await.map_err(|_| Cause::Io)?;
+                outgoing::send(write, &bytes, connection.limits.idle).await?;
                 Ok(true)
             }
             Arrived::Apart { bytes, begins } => self.pass_apart(&bytes, begins).await,

@@ -65,6 +65,8 @@ metrics! {
         "Client connections accepted";
     CLIENT_DISCONNECTS Counter "reprise_client_disconnects_total" ["cause"]
         "Client connections closed, by cause";
+    ACCEPT_FAILURES Counter "reprise_client_accept_failures_total" []
+        "Client connections that had to wait or were let go for want of file descriptors";
     REQUESTS Counter "reprise_requests_total" ["api"] "Requests answered";
     REQUEST_ERRORS Counter "reprise_request_errors_total" ["api", "error"]
         "Error codes in answers";

@@ -393,6 +393,7 @@ pub(super) fn limits(config: &Config) -> Limits {
         per_ip: limits.per_ip,
         frame_bytes: size(limits.frame_bytes),
         first_frame_bytes: size(limits.preauth_frame_bytes),
+        upload_rate_min: size(limits.upload_rate_min),
         idle: limits.idle,
         handshake: limits.handshake,
     }

@@ -6,6 +6,7 @@ use crate::client::cause::Cause;
 use crate::client::connection::{Connection, Serving, bytes_of};
 use crate::client::due::{Due, Passing};
 use crate::client::inbox::Gathered;
+use crate::client::outgoing;
 use crate::route::fetch::Onward;
 use crate::wire::Api;
 
@@ -48,7 +49,7 @@ impl Serving<'_> {
             due.pop_front();
         }
         router.metrics.request_bytes(0, bytes_of(bytes));
-        write.write_all(bytes).await.map_err(|_| Cause::Io)?;
+        outgoing::send(write, bytes, connection.limits.idle).await?;
         Ok(true)
     }
 }
