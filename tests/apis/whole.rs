@@ -44,6 +44,8 @@ fn reader(api: Api) -> fn(i16, &Bytes) -> BytesMut {
         Api::SyncGroup => again::<SyncGroupRequest>,
         Api::DescribeGroups => again::<DescribeGroupsRequest>,
         Api::ListGroups => again::<ListGroupsRequest>,
+        Api::SaslHandshake => again::<SaslHandshakeRequest>,
+        Api::SaslAuthenticate => again::<SaslAuthenticateRequest>,
         Api::ApiVersions => again::<ApiVersionsRequest>,
         Api::CreateTopics => again::<CreateTopicsRequest>,
         Api::DeleteTopics => again::<DeleteTopicsRequest>,
