@@ -61,7 +61,7 @@ fn broker(dir: &Path) -> Sidecar {
 }
 
 /// Files each process may have open, from now on: as many as the system allows.
-fn files() -> u64 {
+pub(crate) fn files() -> u64 {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
     maximum.unwrap_or(u64::MAX)

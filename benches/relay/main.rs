@@ -2,10 +2,10 @@
 //! relay that does nothing but copy, both in front of the same broker, in turns within one run.
 //!
 //! `cargo bench --bench relay [-- PART]` prints one JSON line a figure; PART is one of `produce`,
-//! `consume`, `small`, `pipelined`, `writes`, `latency`, `members`, `tls`, `idle`, `stalled`. A
-//! missed goal is printed (`"ok":false`), never an exit code. The broker is a program that reads
-//! and answers what it must and keeps nothing, so that the relay is what is measured; where records
-//! have to come back it is another `reprise`, by itself.
+//! `consume`, `small`, `pipelined`, `writes`, `latency`, `members`, `tls`, `idle`, `stalled`, `slow`. A missed goal is
+//! printed (`"ok":false`), never an exit code. The broker is a program that reads and answers what
+//! it must and keeps nothing, so that the relay is what is measured; where records have to come
+//! back it is another `reprise`, by itself.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -25,6 +25,8 @@ mod flow;
 mod idle;
 mod latency;
 mod load;
+#[path = "../support/member.rs"]
+mod member;
 mod members;
 mod proxy;
 mod rank;
@@ -32,6 +34,7 @@ mod rank;
 mod sheet;
 #[path = "../support/sidecar.rs"]
 mod sidecar;
+mod slow;
 mod stalled;
 mod tls;
 #[path = "../support/wire.rs"]
@@ -44,9 +47,12 @@ mod support {
     pub(crate) type Trust = std::sync::Arc<tokio_rustls::rustls::ClientConfig>;
 }
 
+use std::path::Path;
+
 use crate::load::{Load, Window};
 use crate::proxy::Proxy;
 use crate::sheet::{Figure, Goal, median};
+use crate::sidecar::Sidecar;
 
 /// Windows of each proxy; they take turns.
 const ROUNDS: usize = 5;
@@ -78,6 +84,9 @@ fn main() {
     }
     if wants("stalled") {
         stalled::run();
+    }
+    if wants("slow") {
+        slow::run();
     }
 }
 
@@ -131,6 +140,18 @@ fn windows(proxies: &[Proxy; 2], load: &Load, rounds: usize) -> Vec<[Window; 2]>
 
 fn tell(metric: &'static str, value: f64, unit: &'static str, baseline: Option<f64>, goal: Goal) {
     Figure { bench: "relay", metric, value, unit, baseline, goal }.print();
+}
+
+/// A `reprise` by itself that keeps what is produced to these topics, without waiting for a disk.
+fn storing(dir: &Path, topics: &str) -> Sidecar {
+    let settings = [
+        &format!("topics.list=[{topics}]"),
+        "topics.durability=os",
+        "topics.retention=unlimited",
+        "names.retry=not-here.{group}",
+        "names.dead_letters=nor-here.{group}",
+    ];
+    Sidecar::start(&dir.join("broker"), &settings)
 }
 
 /// The value that so much of them stays below.

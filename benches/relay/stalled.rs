@@ -46,7 +46,7 @@ fn stalled(proxy: &Proxy) -> Box<dyn Stream> {
 }
 
 /// Milliseconds of each round trip, from when it was to begin.
-fn healthy(proxy: &Proxy) -> Vec<f64> {
+pub(crate) fn healthy(proxy: &Proxy) -> Vec<f64> {
     let one = || {
         let (mut stream, frame) = (proxy.connect(), Load::SMALL.frame());
         let (clock, mut answer) = (Clock::start(), [0; 4096]);

@@ -2,7 +2,8 @@
 #![allow(dead_code, reason = "each program uses a part of it")]
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -93,6 +94,16 @@ impl Sidecar {
             nanos / 1e9
         });
         of.sum()
+    }
+
+    /// What its admin port answers to a GET, head included.
+    pub(crate) fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).unwrap();
+        let close = "Host: localhost\r\nConnection: close";
+        write!(stream, "GET {path} HTTP/1.1\r\n{close}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
     }
 
     /// As Kubernetes does; waits for its end.

@@ -1,6 +1,7 @@
 //! Accepts connections within the limits and runs each in a task of its own.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +14,15 @@ use tokio::task::JoinSet;
 use crate::client::Limits;
 use crate::client::cause::Cause;
 use crate::client::connection::Connection;
+use crate::client::files::Files;
 use crate::client::listener::Listener;
+use crate::client::notice::Notices;
 use crate::client::seats::Seats;
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::doors::OpenDoor;
 
-/// Pause after a failed accept (as a rule no file descriptors are left): time for some to close.
+/// Pause when no file descriptors are left: time for some to close. Who wants to connect waits.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What all listeners share.
@@ -27,6 +30,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Acceptor {
     router: Arc<Router>,
     limits: watch::Receiver<Limits>,
+    notices: Notices,
     seats: Seats,
     ids: Arc<AtomicU64>,
 }
@@ -34,7 +38,9 @@ pub struct Acceptor {
 impl Acceptor {
     /// Connections are answered by `router`; `limits` may change at any time.
     pub fn new(router: Arc<Router>, limits: watch::Receiver<Limits>) -> Self {
-        Self { router, limits, seats: Seats::default(), ids: Arc::new(AtomicU64::new(1)) }
+        let notices = Notices::new(router.clock);
+        let ids = Arc::new(AtomicU64::new(1));
+        Self { router, limits, notices, seats: Seats::default(), ids }
     }
 
     /// Open connections.
@@ -101,7 +107,7 @@ async fn accept_on(
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = next(&socket) => {
+            accepted = acceptor.next(&socket, &listener.name) => {
                 let (stream, peer) = accepted;
                 acceptor.admit(&listener, node, stream, peer, &stop, &mut connections);
             }
@@ -118,19 +124,42 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
 }
 
-async fn next(socket: &TcpListener) -> (TcpStream, SocketAddr) {
-    loop {
-        match socket.accept().await {
-            Ok(accepted) => return accepted,
-            Err(error) => {
-                tracing::warn!(%error, "no connection can be accepted at the moment");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
+/// The client gave up before it was accepted.
+fn is_its_own(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
 impl Acceptor {
+    /// The next connection for which there is a file descriptor.
+    async fn next(&self, socket: &TcpListener, name: &str) -> (TcpStream, SocketAddr) {
+        let metrics = &self.router.metrics;
+        loop {
+            let why = match socket.accept().await {
+                Ok((stream, _)) if self.files_are_short(&stream) => {
+                    metrics.connected(name);
+                    metrics.disconnected(name, Cause::Files.word());
+                    "too few file descriptors are left".to_owned()
+                }
+                Ok(accepted) => return accepted,
+                Err(error) if is_its_own(&error) => continue,
+                Err(error) => error.to_string(),
+            };
+            metrics.accept_failed();
+            self.notices.tell(Cause::Files, |more| {
+                tracing::warn!(
+                    "no connection can be accepted at the moment: {why}; those that are open go \
+                     on. Raise the limit of open files, or lower limits.connections{more}"
+                );
+            });
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+    }
+
+    fn files_are_short(&self, accepted: &TcpStream) -> bool {
+        Files::now(self.router.upstream.is_some()).are_short(accepted, self.seats.count())
+    }
+
     fn admit(
         &self,
         listener: &Arc<Listener>,
@@ -152,7 +181,9 @@ impl Acceptor {
         let seat = match self.seats.take(peer.ip(), limits.connections, limits.per_ip) {
             Ok(seat) => seat,
             Err(full) => {
-                tracing::warn!(%peer, "connection refused: {full}");
+                self.notices.tell(Cause::Limit, |more| {
+                    tracing::warn!(%peer, "connection refused: {full}{more}");
+                });
                 metrics.disconnected(&listener.name, Cause::Limit.word());
                 return;
             }
@@ -161,18 +192,17 @@ impl Acceptor {
         let token = arrived.or_else(|| self.router.tokens.issue(&listener.scheme));
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let advertised = listener.advertise(token);
-        let conn = Conn::new(id, peer, advertised, token, listener.group.clone()).behind(
-            listener.doors.clone(),
-            node,
-            listener.advertise(None).1,
-        );
-        let connection =
-            Connection { conn, router: Arc::clone(&self.router), limits, stop: stop.clone() };
+        let conn = Conn::new(id, peer, advertised, token, listener.group.clone())
+            .behind(listener.doors.clone(), node, listener.advertise(None).1)
+            .asking(listener.login.clone());
+        let notices = self.notices.clone();
+        let router = Arc::clone(&self.router);
+        let connection = Connection { conn, router, limits, notices, stop: stop.clone() };
         let name = listener.name.clone();
         let tls = listener.tls.as_ref().map(|tls| tls.borrow().clone());
         connections.spawn(async move {
             let cause = connection.run(stream, tls).await;
-            tracing::debug!(conn = id, %peer, ?cause, "connection closed");
+            connection.ended(cause);
             metrics.disconnected(&name, cause.word());
             drop(seat);
         });

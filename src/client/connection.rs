@@ -10,12 +10,14 @@
 //! Produce appends is appended when its frame is taken, so overlap never changes the order of the
 //! log.
 
+mod ends;
 mod fetches;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -23,6 +25,8 @@ use crate::client::Limits;
 use crate::client::cause::Cause;
 use crate::client::due::{Aside, Due, Passing, first_of_here, with_room};
 use crate::client::inbox::{Frame, Inbox, Sent};
+use crate::client::notice::Notices;
+use crate::client::outgoing;
 use crate::route::conn::Conn;
 use crate::route::voices::Voice;
 use crate::route::{Reply, Router};
@@ -43,12 +47,13 @@ pub(super) struct Connection {
     pub(super) conn: Conn,
     pub(super) router: Arc<Router>,
     pub(super) limits: Limits,
+    pub(super) notices: Notices,
     pub(super) stop: watch::Receiver<bool>,
 }
 
 impl Connection {
     /// Serves the connection to its end.
-    pub(super) async fn run(self, stream: TcpStream, tls: Option<ServerTls>) -> Cause {
+    pub(super) async fn run(&self, stream: TcpStream, tls: Option<ServerTls>) -> Cause {
         let mut stop = self.stop.clone();
         let opened = tokio::select! {
             opened = self.open(stream, tls) => opened,
@@ -60,13 +65,15 @@ impl Connection {
         };
         let passes = self.router.upstream.is_some();
         let mut serving = Serving {
-            connection: &self,
+            connection: self,
             inbox: Inbox::new(
                 Intake::new(read, &self.router.budget),
                 self.conn.peer,
                 self.limits,
                 self.router.clock,
+                self.notices.clone(),
                 passes,
+                self.conn.session.is_known(),
             ),
             write,
             due: VecDeque::new(),
@@ -100,8 +107,7 @@ impl Connection {
             Ok(Ok(halves)) => Ok(halves),
             Ok(Err(AcceptError::Closed)) => Err(Cause::Client),
             Ok(Err(error)) => {
-                let (conn, peer) = (self.conn.id, self.conn.peer);
-                tracing::warn!(conn, %peer, "connection closed: {error}");
+                self.closes(Cause::Tls, &error);
                 Err(Cause::Tls)
             }
             Err(_) => Err(Cause::Slow),
@@ -116,7 +122,7 @@ impl Connection {
                 None => self.router.unsupported_api_versions(*correlation_id),
             });
         }
-        tracing::warn!(conn = self.conn.id, peer = %self.conn.peer, "connection closed: {error}");
+        self.closes(Cause::Protocol, error);
         self.router.metrics.request_error("unknown", "unsupported_version");
         Err(Cause::Protocol)
     }
@@ -124,6 +130,9 @@ impl Connection {
     /// The answer to a request, with the broker's help where it is needed.
     async fn answer(&self, link: &mut Option<Link>, frame: Frame) -> Result<Reply, Cause> {
         let Self { router, conn, .. } = self;
+        if conn.session.awaits_bare_token() {
+            return Ok(router.bare_token(conn, frame.bytes).await);
+        }
         match RequestHead::parse(&frame.bytes).and_then(|head| router.taken(head)) {
             Ok(head) => {
                 conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
@@ -176,27 +185,15 @@ impl Connection {
             Reply::Frame(frame) => {
                 self.router.metrics.request_bytes(0, bytes_of(&frame));
                 let _unsent = self.router.budget.charge(frame.len());
-                write.write_all(&frame).await.map_err(|_| Cause::Io)
+                outgoing::send(write, &frame, self.limits.idle).await
             }
-            Reply::Close(why) => {
-                let (conn, peer, client) = (self.conn.id, self.conn.peer, self.conn.client());
-                tracing::warn!(conn, %peer, %client, "connection closed: {why}");
-                Err(Cause::Protocol)
+            Reply::Last(frame, why) => {
+                self.router.metrics.request_bytes(0, bytes_of(&frame));
+                let cause = self.at_fault(&why);
+                outgoing::send(write, &frame, self.limits.idle).await.and(Err(cause))
             }
+            Reply::Close(why) => Err(self.at_fault(&why)),
         }
-    }
-
-    fn upstream_lost(&self, error: &UpstreamError) -> Cause {
-        let (conn, peer, client) = (self.conn.id, self.conn.peer, self.conn.client());
-        match error {
-            // How an idle connection ends, or a broker that restarts: no news.
-            // Nor is a broker that cannot be reached: that was said, once.
-            UpstreamError::Closed | UpstreamError::Connect { .. } => {
-                tracing::debug!(conn, %peer, %client, "connection closed: {error}");
-            }
-            error => tracing::warn!(conn, %peer, %client, "connection closed: {error}"),
-        }
-        Cause::Upstream
     }
 }
 
@@ -239,13 +236,16 @@ impl Serving<'_> {
             return self.take_alone(frame).await;
         }
         let room = self.held.is_none() && flushed && self.due.len() < OVERLAP_MAX;
-        if room && self.inbox.is_between_requests() && self.ask_aside()? {
+        if room && self.inbox.may_be_asked_aside() && self.ask_aside()? {
             return Ok(());
         }
         if room && self.take_next().await? {
             return Ok(());
         }
-        self.wait(room).await
+        if room && self.due.is_empty() && self.inbox.has_ended() {
+            return Err(Cause::Client);
+        }
+        self.wait(room && !self.inbox.has_ended()).await
     }
 
     /// Asks the broker what somebody else wants to know; false when there is nothing to ask.
@@ -344,7 +344,7 @@ impl Serving<'_> {
             Arrived::Passing(bytes) if bytes.is_empty() => Ok(false),
             Arrived::Passing(bytes) => {
                 router.metrics.request_bytes(0, bytes_of(&bytes));
-                write.write_all(&bytes).await.map_err(|_| Cause::Io)?;
+                outgoing::send(write, &bytes, connection.limits.idle).await?;
                 Ok(true)
             }
             Arrived::Apart { bytes, begins } => self.pass_apart(&bytes, begins).await,
@@ -370,7 +370,11 @@ impl Serving<'_> {
 
     /// Takes the next request of those already here; false when more has to come.
     async fn take_next(&mut self) -> Result<bool, Cause> {
-        let Self { connection, inbox, due, in_sasl, link, .. } = self;
+        if self.connection.conn.session.awaits_bare_token() {
+            self.held = self.inbox.bare()?;
+            return Ok(self.held.is_some());
+        }
+        let Self { connection, inbox, due, in_sasl, .. } = self;
         let Connection { router, conn, .. } = connection;
         let way = |start: &RequestStart| router.way(conn, start.api_key);
         let passes = |start: &RequestStart, answered: bool| {
@@ -397,9 +401,7 @@ impl Serving<'_> {
             Sent::Nothing => Ok(false),
             Sent::Passing(bytes) => {
                 router.metrics.request_bytes(bytes_of(&bytes), 0);
-                let writer = &mut connection.linked(link).await?.writer;
-                writer.push(bytes);
-                writer.start().await.map_err(|error| connection.upstream_lost(&error))?;
+                self.send_on(bytes).await?;
                 Ok(true)
             }
             Sent::Frame(frame) => {
@@ -440,7 +442,18 @@ impl Serving<'_> {
             reply = connection.answer(link, frame) => reply?,
             cause = inbox.gone(&connection.conn) => return Err(cause),
         };
+        if connection.conn.session.is_known() {
+            inbox.trust();
+        }
         connection.send(write, reply).await
+    }
+
+    /// Sends a request that passes, as far as the system takes it at once.
+    async fn send_on(&mut self, bytes: BytesMut) -> Result<(), Cause> {
+        let connection = self.connection;
+        let writer = &mut self.linked().await?.writer;
+        writer.push(bytes);
+        writer.start().await.map_err(|error| connection.upstream_lost(&error))
     }
 
     /// The connection to the broker, made now if there is none.

@@ -2,7 +2,6 @@
 //! that only pass. Memory grows with the bytes that came, never with a length that was only
 //! announced, and not at all for a frame that passes.
 
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -11,10 +10,12 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::client::Limits;
 use crate::client::alarm::Alarm;
 use crate::client::cause::Cause;
+use crate::client::notice::Notices;
+use crate::client::pace::Pace;
 use crate::clock::Clock;
 use crate::route::conn::Conn;
 use crate::route::passthrough::Way;
-use crate::socket::{Admission, Intake, READ_BYTES, READ_BYTES_MIN};
+use crate::socket::{Admission, Intake, READ_BYTES_MIN};
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::{RequestStart, StartError};
 use crate::wire::split;
@@ -71,24 +72,31 @@ pub(super) struct Inbox {
     /// Of one frame whose start is not read yet: what only passes costs no memory.
     start_bytes_max: usize,
     clock: Clock,
-    /// When the first byte of the frame in the buffer came.
-    begun: Option<Duration>,
+    notices: Notices,
+    /// Of the frame that is coming in.
+    pace: Pace,
     alarm: Alarm,
     /// Bytes of the frame being passed on that are still to come.
     passing: usize,
     /// Bytes of the frame that is read whole and is not all here yet.
     awaited: usize,
     room: Option<Admission>,
+    /// When a client that has to say who it is must have done so.
+    unknown_until: Option<Duration>,
+    /// The client sends no more; it may still wait for answers.
+    ended: bool,
 }
 
 impl Inbox {
-    /// `passes`: some frames may pass.
+    /// `passes`: some frames may pass. `known`: the client need not say who it is.
     pub(super) fn new(
         intake: Intake,
         peer: SocketAddr,
         limits: Limits,
         clock: Clock,
+        notices: Notices,
         passes: bool,
+        known: bool,
     ) -> Self {
         let bytes_max = limits.first_frame_bytes;
         let start_bytes_max = if passes { limits.frame_bytes } else { bytes_max };
@@ -99,11 +107,14 @@ impl Inbox {
             bytes_max,
             start_bytes_max,
             clock,
-            begun: None,
+            notices,
+            pace: Pace::default(),
             alarm: Alarm::default(),
             passing: 0,
             awaited: 0,
             room: None,
+            unknown_until: (!known).then(|| clock.elapsed().saturating_add(limits.handshake)),
+            ended: false,
         }
     }
 
@@ -121,6 +132,9 @@ impl Inbox {
             end += here;
             if self.passing > 0 {
                 break;
+            }
+            if here > 0 {
+                self.pace.end();
             }
             let rest = self.intake.buffer.get(end..).unwrap_or_default();
             let start = match RequestStart::parse(rest, self.start_bytes_max) {
@@ -148,16 +162,16 @@ impl Inbox {
         if end == 0 {
             return Ok(Sent::Nothing);
         }
-        self.begun = None;
         Ok(Sent::Passing(self.intake.buffer.split_to(end)))
     }
 
     fn whole(&mut self) -> Result<Sent, Cause> {
         match split(&mut self.intake.buffer, self.bytes_max) {
             Ok(Some(frame)) => {
-                self.begun = None;
-                self.bytes_max = self.limits.frame_bytes;
-                self.start_bytes_max = self.limits.frame_bytes;
+                self.pace.end();
+                if self.unknown_until.is_none() {
+                    self.trust();
+                }
                 self.awaited = 0;
                 Ok(Sent::Frame(Frame { bytes: frame, room: self.room.take() }))
             }
@@ -166,11 +180,28 @@ impl Inbox {
         }
     }
 
+    /// The client is known: it may send what it likes.
+    pub(super) fn trust(&mut self) {
+        self.unknown_until = None;
+        self.bytes_max = self.limits.frame_bytes;
+        self.start_bytes_max = self.limits.frame_bytes;
+    }
+
+    /// The next bytes behind a length, whatever they are.
+    pub(super) fn bare(&mut self) -> Result<Option<Frame>, Cause> {
+        let split = split(&mut self.intake.buffer, self.bytes_max);
+        let bytes = split.map_err(|error| self.refuse(&StartError::Frame(error)))?;
+        if bytes.is_some() {
+            self.pace.end();
+        }
+        Ok(bytes.map(|bytes| Frame { bytes, room: None }))
+    }
+
     fn gathered(&mut self, start: RequestStart) -> Sent {
         if self.intake.buffer.len() < start.bytes {
             return Sent::Nothing;
         }
-        self.begun = None;
+        self.pace.end();
         self.awaited = 0;
         let bytes = self.intake.buffer.split_to(start.bytes);
         Sent::Gathered(Gathered { start, bytes, room: self.room.take() })
@@ -179,50 +210,75 @@ impl Inbox {
     /// Reads once. `idle`: nobody waits for an answer on this connection, so silence counts
     /// against `limits.idle`. Cancel-safe: what was read stays in the buffer.
     pub(super) async fn fill(&mut self, idle: bool) -> Result<(), Cause> {
-        if self.awaited > READ_BYTES && self.room.is_none() {
-            self.room = self.intake.budget().admit(self.awaited).await;
-            // Until then it was not the client that took its time.
-            self.begun = None;
-        }
-        let (patience, cause) = if !self.intake.buffer.is_empty() {
-            let now = self.clock.elapsed();
-            let taken = now.saturating_sub(*self.begun.get_or_insert(now));
-            (self.limits.handshake.saturating_sub(taken), Cause::Slow)
-        } else if self.passing > 0 {
-            (self.limits.handshake, Cause::Slow)
+        self.admit().await;
+        let (patience, cause) = if !self.intake.buffer.is_empty() || self.passing > 0 {
+            let wanted = self.room.is_some() && self.intake.budget().is_wanted();
+            (self.pace.patience(self.clock.elapsed(), &self.limits, wanted), Cause::Slow)
         } else if idle {
             (self.limits.idle, Cause::Idle)
         } else {
             (Duration::MAX, Cause::Idle)
         };
+        let (patience, cause) = match self.unknown_until {
+            Some(until) => {
+                let left = until.saturating_sub(self.clock.elapsed());
+                if left < patience { (left, Cause::Slow) } else { (patience, cause) }
+            }
+            None => (patience, cause),
+        };
+        if patience.is_zero() {
+            // Also when there is always another byte to read.
+            return Err(cause);
+        }
         let read = tokio::select! {
             biased;
             read = self.intake.fill() => read,
             () = self.alarm.after(self.clock, patience) => return Err(cause),
         };
         match read {
-            Ok(0) => Err(Cause::Client),
-            Ok(_) => Ok(()),
-            Err(error) => Err(of_io(&error)),
+            Ok(0) => self.ended = true,
+            Ok(bytes) => self.pace.came(self.clock.elapsed(), bytes),
+            Err(error) => return Err(Cause::of_io(&error)),
+        }
+        Ok(())
+    }
+
+    /// A request that has filled a buffer and is still not whole waits for its turn. What was only
+    /// announced takes nobody's.
+    async fn admit(&mut self) {
+        let budget = self.intake.budget();
+        let free = budget.read_bytes();
+        if self.room.is_none() && self.awaited > free && self.intake.buffer.len() >= free / 2 {
+            self.pace.pause(self.clock.elapsed());
+            self.room = budget.admit(self.awaited).await;
         }
     }
 
-    /// No request is half passed on: another may go in between.
-    pub(super) fn is_between_requests(&self) -> bool {
-        self.passing == 0
+    /// The client has said that it sends no more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// No request is half passed on, and more may come: another may go in between.
+    pub(super) fn may_be_asked_aside(&self) -> bool {
+        self.passing == 0 && !self.ended
     }
 
     /// Ends a while after the client has gone: what it asked for last is done if it can be, and
     /// not waited for if it cannot. Cancel-safe: what comes meanwhile stays in the buffer.
     pub(super) async fn gone(&mut self, conn: &Conn) -> Cause {
+        self.pace.pause(self.clock.elapsed());
         let cause = loop {
+            if self.ended {
+                break Cause::Client;
+            }
             if self.intake.buffer.len() >= READ_BYTES_MIN {
                 return std::future::pending().await;
             }
             match self.intake.fill().await {
-                Ok(0) => break Cause::Client,
+                Ok(0) => self.ended = true,
                 Ok(_) => {}
-                Err(error) => break of_io(&error),
+                Err(error) => break Cause::of_io(&error),
             }
         };
         conn.close();
@@ -231,14 +287,84 @@ impl Inbox {
     }
 
     fn refuse(&self, error: &StartError) -> Cause {
-        tracing::warn!(peer = %self.peer, "connection closed: {error}");
+        let peer = self.peer;
+        self.notices.tell(Cause::Protocol, |more| {
+            tracing::warn!(%peer, "connection closed: {error}{more}");
+        });
         Cause::Protocol
     }
 }
 
-fn of_io(error: &io::Error) -> Cause {
-    match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Cause::Client,
-        _ => Cause::Io,
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::clock::Hand;
+    use crate::model::WallMs;
+    use crate::socket::{Budget, plain};
+
+    const LIMITS: Limits = Limits {
+        connections: 1,
+        per_ip: 1,
+        frame_bytes: 100 << 20,
+        first_frame_bytes: 8 << 20,
+        upload_rate_min: 64 << 10,
+        idle: Duration::from_mins(10),
+        handshake: Duration::from_secs(30),
+    };
+
+    /// A client that has begun a Produce of 4 MiB, the inbox it goes to, and the time.
+    async fn begun(passes: bool) -> (TcpStream, Inbox, Hand) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (near, peer) = listener.accept().await.unwrap();
+        let (read, _write) = plain(near);
+        let (clock, hand) = Clock::told(WallMs(0));
+        let intake = Intake::new(read, &Budget::new(64 << 20));
+        let inbox = Inbox::new(intake, peer, LIMITS, clock, Notices::new(clock), passes, true);
+        // Version 8, no client id, no transactional id, acks all.
+        let start = [0, 64, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 255, 255, 255, 255, 255, 255];
+        far.write_all(&start).await.unwrap();
+        (far, inbox, hand)
+    }
+
+    /// Seconds until it is cut when so many bytes come each second; `None`: it became whole.
+    async fn lasts(bytes: usize, way: Way) -> Option<u64> {
+        let passes = way == Way::Pass;
+        let (mut far, mut inbox, hand) = begun(passes).await;
+        let mut left = (4 << 20) - 14;
+        for second in 0..200 {
+            let asked = inbox.fill(true).await;
+            if asked == Err(Cause::Slow) {
+                return Some(second);
+            }
+            asked.unwrap();
+            loop {
+                match inbox.next(|_| way, |_, _| {}).unwrap() {
+                    Sent::Frame(_) => return None,
+                    Sent::Passing(_) if inbox.passing == 0 => return None,
+                    Sent::Passing(_) | Sent::Gathered(_) => {}
+                    Sent::Nothing => break,
+                }
+            }
+            let piece = vec![0; bytes.min(left)];
+            left -= piece.len();
+            far.write_all(&piece).await.unwrap();
+            hand.advance(1000);
+            advance(Duration::from_secs(1)).await;
+        }
+        panic!("neither whole nor cut");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_trickles_is_cut_whether_or_not_it_passes() {
+        for way in [Way::Answer, Way::Pass] {
+            let cut = lasts(1, way).await.unwrap();
+            assert!((29..=31).contains(&cut), "{way:?}: after {cut} s");
+            assert_eq!(lasts(64 << 10, way).await, None, "{way:?}: slow, but within the rate");
+        }
     }
 }

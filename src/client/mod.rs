@@ -10,8 +10,12 @@ mod alarm;
 mod cause;
 mod connection;
 mod due;
+mod files;
 mod inbox;
 mod listener;
+mod notice;
+mod outgoing;
+mod pace;
 mod seats;
 
 use std::time::Duration;
@@ -30,9 +34,12 @@ pub struct Limits {
     pub frame_bytes: usize,
     /// Bytes of a connection's first request: nobody is known before it.
     pub first_frame_bytes: usize,
-    /// A connection that sends nothing for so long is closed (Kafka: `connections.max.idle.ms`).
+    /// For each so many bytes of a request that have come it may take a second more.
+    pub upload_rate_min: usize,
+    /// A connection that sends nothing, or takes nothing of an answer, for so long is closed (Kafka:
+    /// `connections.max.idle.ms`).
     pub idle: Duration,
-    /// A request that has begun must be whole within this; one whose client has gone is worked on
-    /// for so long.
+    /// A request that has begun must be whole within this, when it is small; one whose client has
+    /// gone is worked on for so long.
     pub handshake: Duration,
 }

@@ -322,9 +322,11 @@ pub(super) fn begin(disk: &dyn Disk, id: SegmentId) -> io::Result<(ActiveFile, S
     Ok((active, segment))
 }
 
-/// True when the failure is one that passes when space is made.
+/// True when the failure is one that passes when space is made, or files are closed.
 pub(super) fn is_full(error: &io::Error) -> bool {
+    use rustix::io::Errno;
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        || matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 fn broken(doing: &'static str, id: SegmentId, cause: io::Error) -> Failure {

@@ -52,6 +52,9 @@ mod produce;
 mod refusals;
 mod relayed;
 pub mod rights;
+mod sasl_authenticate;
+mod sasl_handshake;
+pub mod session;
 mod spread;
 mod sync_group;
 pub mod token;
@@ -154,6 +157,8 @@ pub enum Reply {
     Frame(Bytes),
     /// Nothing: a Produce with acks 0.
     Nothing,
+    /// The last frame of the connection, and why it ends.
+    Last(Bytes, String),
     /// The connection ends; why.
     Close(String),
 }
@@ -192,6 +197,10 @@ impl Router {
     /// waits until it is safe. Any other request does all its work in the future.
     pub fn answer<'a>(&'a self, conn: &'a Conn, head: RequestHead) -> Answering<'a> {
         let began = self.clock.elapsed();
+        if let Err(error) = conn.session.admits(head.api, began) {
+            self.metrics.request_error(head.api.name(), "unauthenticated");
+            return Box::pin(async move { Reply::Close(error.to_string()) });
+        }
         if head.api == Api::Produce {
             let pending = produce::begin(self, conn, &head);
             Box::pin(async move {
@@ -230,6 +239,10 @@ impl Router {
     async fn dispatch(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
         Ok(match head.api {
             Api::ApiVersions => Reply::Frame(api_versions::answer(&head)?),
+            Api::SaslHandshake => {
+                self.with(&head, async |r| sasl_handshake::answer(conn, &head, r)).await?
+            }
+            Api::SaslAuthenticate => sasl_authenticate::answer(self, conn, &head).await?,
             Api::Produce => produce::begin(self, conn, &head)?.finish(self, &head).await?,
             Api::Fetch => self.with(&head, async |r| fetch::answer(self, conn, r).await).await?,
             Api::Metadata => {

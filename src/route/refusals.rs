@@ -21,6 +21,8 @@ macro_rules! refusals {
 
 refusals! {
     ApiVersionsResponse: |it, seen| seen(it.error_code);
+    SaslHandshakeResponse: |it, seen| seen(it.error_code);
+    SaslAuthenticateResponse: |it, seen| seen(it.error_code);
     MetadataResponse: |it, seen| it.topics.iter().for_each(|topic| seen(topic.error_code));
     FindCoordinatorResponse: |it, seen| {
         seen(it.error_code);

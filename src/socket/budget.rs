@@ -30,6 +30,8 @@ struct Shared {
     large: Arc<Semaphore>,
     /// Permits of it in all.
     permits: AtomicUsize,
+    /// Who waits for some.
+    waiting: AtomicUsize,
 }
 
 /// Bytes that are taken until this is dropped.
@@ -54,6 +56,7 @@ impl Budget {
             used: AtomicUsize::new(0),
             large: Arc::new(Semaphore::new(permits)),
             permits: AtomicUsize::new(permits),
+            waiting: AtomicUsize::new(0),
         }))
     }
 
@@ -96,12 +99,34 @@ impl Budget {
         let all = self.0.permits.load(Ordering::Relaxed);
         let wanted = bytes.div_ceil(PERMIT_BYTES).min(all);
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let _waits = Waits::of(&self.0);
         let permit = Arc::clone(&self.0.large).acquire_many_owned(wanted).await.ok()?;
         Some(Admission { _permit: permit })
     }
 
+    /// Whether a large request waits for its turn.
+    pub fn is_wanted(&self) -> bool {
+        self.0.waiting.load(Ordering::Relaxed) > 0
+    }
+
     fn left(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed).saturating_sub(self.used())
+    }
+}
+
+/// Somebody who waits for a turn, until this is dropped.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl<'a> Waits<'a> {
+    fn of(shared: &'a Shared) -> Self {
+        shared.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(&shared.waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -173,6 +198,12 @@ mod tests {
         let second = budget.admit(12 * MIB).now_or_never().flatten();
         assert!(first.is_some() && second.is_some());
         assert!(budget.admit(MIB).now_or_never().is_none());
+        assert!(!budget.is_wanted(), "that one does not wait any more");
+        {
+            let mut third = std::pin::pin!(budget.admit(MIB));
+            assert!(third.as_mut().now_or_never().is_none() && budget.is_wanted());
+        }
+        assert!(!budget.is_wanted());
         drop(second);
         assert!(budget.admit(1000 * MIB).now_or_never().is_none(), "it waits for all of it");
         drop(first);

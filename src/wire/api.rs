@@ -79,6 +79,7 @@ apis! {
     SyncGroup SyncGroupRequest 0..=5 scan::groups::SYNC_GROUP;
     DescribeGroups DescribeGroupsRequest 0..=6 scan::groups::DESCRIBE_GROUPS;
     ListGroups ListGroupsRequest 0..=5 scan::groups::LIST_GROUPS;
+    SaslHandshake SaslHandshakeRequest 0..=1 scan::cluster::SASL_HANDSHAKE;
     ApiVersions ApiVersionsRequest 0..=4 scan::cluster::API_VERSIONS;
     CreateTopics CreateTopicsRequest 2..=7 scan::topics::CREATE_TOPICS;
     DeleteTopics DeleteTopicsRequest 1..=6 scan::topics::DELETE_TOPICS;
@@ -94,6 +95,7 @@ apis! {
         scan::topics::INCREMENTAL_ALTER_CONFIGS;
     OffsetDelete OffsetDeleteRequest 0..=0 scan::offsets::OFFSET_DELETE;
     DescribeCluster DescribeClusterRequest 0..=2 scan::cluster::DESCRIBE_CLUSTER;
+    SaslAuthenticate SaslAuthenticateRequest 0..=2 scan::cluster::SASL_AUTHENTICATE;
     ConsumerGroupHeartbeat ConsumerGroupHeartbeatRequest 0..=1
         scan::consumer::CONSUMER_GROUP_HEARTBEAT;
     ConsumerGroupDescribe ConsumerGroupDescribeRequest 0..=1
@@ -176,7 +178,7 @@ mod tests {
             assert_eq!(Api::from_key(api.key()), Some(api));
             assert!(names.insert(api.name()));
         }
-        assert_eq!(names.len(), 34);
+        assert_eq!(names.len(), 36);
         for key in [-1, 25, 27, 67, 76, 88, i16::MAX] {
             assert_eq!(Api::from_key(key), None, "{key}");
         }

@@ -15,6 +15,7 @@ mod consumers;
 mod fetch;
 mod forgotten;
 mod groups;
+mod login;
 mod memory;
 mod offsets;
 mod produce;

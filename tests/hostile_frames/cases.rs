@@ -214,6 +214,8 @@ fn member_cases() -> Vec<Case> {
             (assignment.member_id, assignment.assignment) = (s(), Bytes::from_static(&[7]));
             r.assignments.push(assignment);
         }),
+        case(|_, r: &mut SaslHandshakeRequest| r.mechanism = s()),
+        case(|_, r: &mut SaslAuthenticateRequest| r.auth_bytes = Bytes::from_static(&[7])),
         case(|v, r: &mut HeartbeatRequest| {
             (r.group_id, r.member_id) = (s(), s());
             if v >= 3 {

@@ -2,6 +2,10 @@
 //! their say-so. Every API and version we serve is decoded from what the codec crate encodes.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 
+#[path = "../support/batch.rs"]
+#[expect(dead_code, unreachable_pub, clippy::panic, reason = "of other tests, used in part")]
+mod batch;
+mod bombs;
 mod cases;
 
 use std::alloc::System;
@@ -37,12 +41,17 @@ fn every(mut look: impl FnMut(&Case, i16, Bytes)) {
 
 /// `work`, whose allocations must stay under the bound.
 fn bounded<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    within(ALLOCATED_BYTES_MAX, what, work)
+}
+
+/// The same with another bound.
+fn within<T>(bytes_max: usize, what: &str, work: impl FnOnce() -> T) -> T {
     let region = Region::new(ALLOCATOR);
     let answer = work();
     let change = region.change();
     let grown = usize::try_from(change.bytes_reallocated.max(0)).unwrap();
     let allocated = change.bytes_allocated + grown;
-    assert!(allocated <= ALLOCATED_BYTES_MAX, "{what}: {allocated} bytes allocated");
+    assert!(allocated <= bytes_max, "{what}: {allocated} bytes allocated");
     answer
 }
 
@@ -55,6 +64,7 @@ fn hostile_frames_are_refused_without_panic_or_allocation() {
     the_frame_that_aborts_the_bare_crate_is_refused();
     many_small_elements_cost_a_bounded_multiple_of_their_frame();
     unknown_keys_and_versions_keep_their_correlation_id();
+    bombs::all();
 }
 
 fn what_the_codec_crate_encodes_is_read_back_equal() {

@@ -106,11 +106,17 @@ impl Client {
     }
 
     pub fn send<R: Request>(&mut self, version: i16, request: &R) -> Sent {
+        let (frame, sent) = self.prepared(version, request);
+        self.raw(&frame);
+        sent
+    }
+
+    /// The next request, for who sends it later.
+    pub fn prepared<R: Request>(&mut self, version: i16, request: &R) -> (BytesMut, Sent) {
         let correlation_id = self.next;
         let frame = self.encoded(version, request);
         self.next += 1;
-        self.raw(&frame);
-        Sent { correlation_id, version }
+        (frame, Sent { correlation_id, version })
     }
 
     /// The bytes of the next request.

@@ -193,6 +193,11 @@ impl Server {
         self.server().router()
     }
 
+    /// Where everything durable lies.
+    pub fn data_dir(&self) -> &Path {
+        Path::new(&self.config.data_dir)
+    }
+
     pub fn node_id(&self) -> i32 {
         self.server().node_id()
     }

@@ -6,6 +6,7 @@ use crate::client::cause::Cause;
 use crate::client::connection::{Connection, Serving, bytes_of};
 use crate::client::due::{Due, Passing};
 use crate::client::inbox::Gathered;
+use crate::client::outgoing;
 use crate::route::fetch::Onward;
 use crate::wire::Api;
 
@@ -23,10 +24,7 @@ impl Serving<'_> {
                     looked_at: None,
                     tracked,
                 }));
-                let connection = self.connection;
-                let writer = &mut self.linked().await?.writer;
-                writer.push(gathered.bytes);
-                writer.start().await.map_err(|error| connection.upstream_lost(&error))?;
+                self.send_on(gathered.bytes).await?;
             }
             Onward::Answer => self.held = Some(gathered.into_frame()),
             Onward::Reply(reply) => self.due.push_back(Due::Here(Box::pin(ready(reply)))),
@@ -51,7 +49,7 @@ impl Serving<'_> {
             due.pop_front();
         }
         router.metrics.request_bytes(0, bytes_of(bytes));
-        write.write_all(bytes).await.map_err(|_| Cause::Io)?;
+        outgoing::send(write, bytes, connection.limits.idle).await?;
         Ok(true)
     }
 }

@@ -27,9 +27,12 @@ pub struct Limits {
     /// A connection without a request for this long is closed (`connections.max.idle.ms`).
     #[serde(serialize_with = "ser_duration")]
     pub idle: Duration,
-    /// A request that has begun must be whole within this time.
+    /// A request that has begun must be whole within this time, when it is small.
     #[serde(serialize_with = "ser_duration")]
     pub handshake: Duration,
+    /// Bytes of a request for which it may take a second more.
+    #[serde(serialize_with = "ser_size")]
+    pub upload_rate_min: u64,
 }
 
 impl Default for Limits {
@@ -42,6 +45,7 @@ impl Default for Limits {
             memory_bytes: 64 * MIB,
             idle: SECOND * 600,
             handshake: SECOND * 30,
+            upload_rate_min: 64 * KIB,
         }
     }
 }
@@ -56,6 +60,7 @@ impl Limits {
         s.take("memory_bytes", &mut limits.memory_bytes, size(8 * MIB..=1024 * GIB));
         s.take("idle", &mut limits.idle, duration(SECOND..=DAY));
         s.take("handshake", &mut limits.handshake, duration(MS * 100..=SECOND * 600));
+        s.take("upload_rate_min", &mut limits.upload_rate_min, size(KIB..=GIB));
         if limits.frame_bytes < limits.preauth_frame_bytes {
             s.problem("preauth_frame_bytes", "must be at most frame_bytes");
         }

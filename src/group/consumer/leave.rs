@@ -25,7 +25,7 @@ impl Consumer {
             self.is_changed = true;
         } else {
             self.remove(id, GoneCause::Left(None));
-            self.retarget();
+            self.go_on();
         }
         Ok(Alive {
             member_id: id.clone(),
@@ -35,19 +35,31 @@ impl Consumer {
         })
     }
 
-    /// By `LeaveGroup` an administrator removes static members, named by instance id alone.
+    /// By `LeaveGroup` an administrator removes static members, named by instance id alone, and
+    /// members of the classic protocol go.
     pub(super) fn remove_one(&mut self, leaver: Leaver) -> Left {
         let Leaver { member_id, instance_id, reason } = leaver;
-        let holder = instance_id.as_ref().and_then(|instance| self.statics.get(instance)).cloned();
-        let result = match holder.filter(|_| member_id.as_str().is_empty()) {
-            Some(holder) => {
-                self.remove(&holder, GoneCause::Left(reason));
-                self.retarget();
-                Ok(())
-            }
-            None => Err(GroupError::UnknownMemberId),
+        let instance = instance_id.as_deref();
+        let named = if member_id.as_str().is_empty() {
+            let holder = instance.and_then(|instance| self.statics.get(instance));
+            holder.cloned().ok_or(GroupError::UnknownMemberId)
+        } else {
+            self.check_classic(&member_id, instance).map(|()| member_id.clone())
         };
+        let result = named.map(|id| {
+            self.remove(&id, GoneCause::Left(reason));
+            self.go_on();
+        });
         Left { member_id, instance_id, result }
+    }
+
+    /// The next target, unless this becomes a classic group: then its leader assigns.
+    pub(super) fn go_on(&mut self) {
+        if self.is_all_classic() {
+            self.is_changed = true;
+        } else {
+            self.retarget();
+        }
     }
 
     /// Takes a member out and frees what it held; the caller sees to the next target.

@@ -1,12 +1,16 @@
 //! The promises of a consumer group (KIP-848), kept under virtual time.
 
+mod both;
 mod epochs;
+mod mixed;
 mod random;
 mod reconciling;
 mod statics;
 mod timing;
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
 
 use crate::group::*;
 use crate::model::{MemberId, MonoMs, Now, TopicId, TopicName, WallMs};

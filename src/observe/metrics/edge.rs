@@ -57,6 +57,11 @@ impl Metrics {
         self.add(&names::CLIENT_DISCONNECTS, &[cause], 1);
     }
 
+    /// A connection could not be accepted.
+    pub fn accept_failed(&self) {
+        self.add(&names::ACCEPT_FAILURES, &[], 1);
+    }
+
     /// A request of `api` was answered after `seconds`.
     pub fn request(&self, api: &'static str, seconds: f64) {
         if let Some(series) = self.0.requests.of(api, || self.of_api(api)) {
@@ -84,6 +89,12 @@ impl Metrics {
                 counter.inc_by(bytes);
             }
         }
+    }
+
+    /// A client has said who it is; whether it is believed.
+    pub fn authenticated(&self, mechanism: &'static str, ok: bool) {
+        let outcome = if ok { "ok" } else { "refused" };
+        self.add(&names::AUTHENTICATIONS, &[mechanism, outcome], 1);
     }
 
     /// A broker of the cluster could not be reached.

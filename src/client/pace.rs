@@ -1,0 +1,138 @@
+//! How long a request that has begun may take. A client that sends a large one over a slow line
+//! goes on as long as bytes keep coming; one that sends a byte now and then does not.
+
+use std::time::Duration;
+
+use crate::client::Limits;
+
+/// The request that is coming in.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// When it began, moved on by the time in which nobody read from the client.
+    begun: Option<Duration>,
+    /// When the last of it came.
+    last: Duration,
+    /// Bytes of it that have come since.
+    came: usize,
+    /// Since when nobody reads.
+    paused: Option<Duration>,
+}
+
+impl Pace {
+    /// It is whole, or was none.
+    pub(super) fn end(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Some of it has come.
+    pub(super) fn came(&mut self, now: Duration, bytes: usize) {
+        self.last = now;
+        self.came = self.came.saturating_add(bytes);
+    }
+
+    /// From now on nobody reads: what passes then is not the client's time.
+    pub(super) fn pause(&mut self, now: Duration) {
+        self.paused.get_or_insert(now);
+    }
+
+    /// How long the next byte of it may take. `limits.handshake` is the longest silence. It is also
+    /// the time for the whole request, with a second more for each `limits.upload_rate_min` bytes
+    /// that have come; no more while others wait for the memory it takes.
+    pub(super) fn patience(
+        &mut self,
+        now: Duration,
+        limits: &Limits,
+        others_wait: bool,
+    ) -> Duration {
+        let begun = self.begun.get_or_insert(now);
+        if let Some(paused) = self.paused.take() {
+            let away = now.saturating_sub(paused);
+            *begun = begun.saturating_add(away).min(now);
+            self.last = self.last.saturating_add(away).min(now);
+        }
+        let rate = u64::try_from(limits.upload_rate_min).unwrap_or(u64::MAX).max(1);
+        let came = u64::try_from(self.came).unwrap_or(u64::MAX);
+        let earned = if others_wait { 0 } else { came.saturating_mul(1000) / rate };
+        let whole = begun.saturating_add(limits.handshake);
+        let whole = whole.saturating_add(Duration::from_millis(earned));
+        let silence = self.last.max(*begun).saturating_add(limits.handshake);
+        whole.min(silence).saturating_sub(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: usize = 1 << 10;
+
+    fn limits() -> Limits {
+        Limits {
+            connections: 1,
+            per_ip: 1,
+            frame_bytes: 100 << 20,
+            first_frame_bytes: 512 * KIB,
+            upload_rate_min: 64 * KIB,
+            idle: s(600),
+            handshake: s(30),
+        }
+    }
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// Seconds until it is cut; `bytes` come every `every` seconds, `total` in all.
+    fn lasts(bytes: usize, every: u64, total: usize, others_wait: bool) -> Option<u64> {
+        let (mut pace, limits) = (Pace::default(), limits());
+        let (mut now, mut came) = (0, 0);
+        while came < total {
+            let patience = pace.patience(s(now), &limits, others_wait);
+            if patience < s(every) {
+                return Some(now + patience.as_secs());
+            }
+            now += every;
+            came += bytes;
+            pace.came(s(now), bytes);
+        }
+        None
+    }
+
+    #[test]
+    fn a_slow_but_steady_request_goes_on_and_a_trickle_does_not() {
+        assert_eq!(lasts(64 * KIB, 1, 100 << 20, false), None, "half an hour, at the least rate");
+        assert_eq!(lasts(640 * KIB, 10, 100 << 20, false), None, "the same in larger pieces");
+        assert_eq!(lasts(8 * KIB, 1, 200 * KIB, false), None, "small enough for any rate");
+        assert_eq!(lasts(1, 1, 100 << 20, false), Some(30));
+        assert_eq!(lasts(32 * KIB, 1, 100 << 20, false), Some(59), "half the least rate");
+        assert_eq!(lasts(99 << 20, 1000, 100 << 20, false), Some(30), "silence is silence");
+    }
+
+    #[test]
+    fn what_was_sent_at_once_does_not_buy_a_long_silence() {
+        let (mut pace, limits) = (Pace::default(), limits());
+        pace.patience(s(0), &limits, false);
+        pace.came(s(1), 50 << 20);
+        assert_eq!(pace.patience(s(1), &limits, false), s(30));
+        assert_eq!(pace.patience(s(21), &limits, false), s(10));
+    }
+
+    #[test]
+    fn while_others_wait_for_its_memory_the_time_is_fixed() {
+        assert_eq!(lasts(64 * KIB, 1, 100 << 20, true), Some(30));
+        assert_eq!(lasts(10 << 20, 1, 100 << 20, true), None);
+    }
+
+    #[test]
+    fn time_in_which_nobody_reads_is_not_the_clients() {
+        let (mut pace, limits) = (Pace::default(), limits());
+        pace.patience(s(0), &limits, false);
+        pace.came(s(5), 10);
+        pace.pause(s(10));
+        pace.pause(s(400));
+        assert_eq!(pace.patience(s(500), &limits, false), s(20));
+        pace.end();
+        pace.pause(s(501));
+        assert_eq!(pace.patience(s(600), &limits, false), s(30), "a new one has all its time");
+    }
+}

@@ -1,0 +1,47 @@
+//! A client that says it sends no more still gets what it has asked for.
+
+use std::net::Shutdown;
+
+use kafka_protocol::messages::{MetadataRequest, ProduceRequest};
+
+use crate::support::batch::plain;
+use crate::support::client::produce_request;
+use crate::support::{Rec, Server};
+
+/// Many, so that some of them still wait for the disk, or the broker, when the end is seen.
+const PRODUCES: usize = 40;
+
+fn answers_come_after_the_end(server: &Server) {
+    let mut client = server.client();
+    client.create("t", 1);
+    for round in 1..=5 {
+        // In front of a cluster the first one is the cluster's broker, which leads the topic.
+        let told = client.metadata(9, &["t"]);
+        let leader = told.topics[0].partitions[0].leader_id;
+        let leader = told.brokers.iter().find(|broker| broker.node_id == leader).unwrap();
+        let mut client = client.connect_to(leader);
+        let asked = produce_request("t", 0, plain(&[Rec::new("x")]), -1);
+        let produced: Vec<_> = (0..PRODUCES).map(|_| client.send(9, &asked)).collect();
+        let listed = client.send(9, &MetadataRequest::default().with_topics(None));
+        client.stream.tcp().shutdown(Shutdown::Write).unwrap();
+        for sent in produced {
+            let answer = client.receive::<ProduceRequest>(sent);
+            assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+        }
+        assert_eq!(client.receive::<MetadataRequest>(listed).topics.len(), 1);
+        assert_eq!(client.frame(), None, "then it is closed here, too");
+        let stored = i64::try_from(round * PRODUCES).unwrap();
+        assert_eq!(client.connect_to(leader).list_offset("t", 0, -1).1, stored);
+    }
+}
+
+#[test]
+fn all_that_was_asked_before_the_end_is_answered() {
+    answers_come_after_the_end(&Server::start());
+}
+
+#[test]
+fn all_that_was_asked_of_a_cluster_before_the_end_is_answered() {
+    let cluster = Server::alone();
+    answers_come_after_the_end(&Server::in_front_of(cluster.addr(), ""));
+}

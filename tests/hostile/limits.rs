@@ -1,0 +1,63 @@
+//! How many connections, for how long, and to whom: each limit with its line and its counter.
+
+use reprise::config::Config;
+
+use crate::support::{Client, Rec, Server, until};
+
+fn ended(server: &Server, cause: &str) -> f64 {
+    server.metric(&format!("reprise_client_disconnects_total{{cause=\"{cause}\"}}"))
+}
+
+#[test]
+fn one_connection_too_many_is_closed_at_once_and_a_place_that_is_free_is_given() {
+    let server = Server::with("limits: {connections: 3}");
+    let mut held: Vec<Client> = (0..3).map(|_| server.client()).collect();
+    for client in &mut held {
+        client.metadata(9, &[]);
+    }
+    assert_eq!(server.client().frame(), None);
+    assert_eq!((ended(&server, "limit"), ended(&server, "client")), (1.0, 0.0));
+    for client in &mut held {
+        client.metadata(9, &[]);
+    }
+    drop(held.pop());
+    until("the place is free", || ended(&server, "client") >= 1.0);
+    server.client().metadata(9, &[]);
+}
+
+#[test]
+fn a_connection_on_which_nothing_happens_is_closed_and_one_that_waits_for_an_answer_is_not() {
+    let server = Server::with("limits: {idle: 1s}");
+    server.client().create("t", 1);
+    let mut waits = server.client();
+    // Longer than a silence may be.
+    let (mut silent, mut spoke) = (server.client(), server.client());
+    spoke.metadata(9, &[]);
+    let data = waits.fetch("t", 0, 0, 3_000);
+    assert_eq!(data.error_code, 0, "answered after three times that");
+    assert_eq!((silent.frame(), spoke.frame()), (None, None));
+    until("both are counted", || ended(&server, "idle") >= 2.0);
+    assert_eq!(server.client().put("t", 0, &[Rec::new("x")]), 0);
+}
+
+#[test]
+fn without_being_told_otherwise_this_host_alone_is_served() {
+    let config = Config::default();
+    let hosts: Vec<&str> =
+        config.listen.iter().map(|listen| listen.address.host.as_str()).collect();
+    assert_eq!(hosts, ["127.0.0.1"]);
+    assert_eq!(config.admin.address.unwrap().host, "127.0.0.1");
+    let server = Server::start();
+    assert!(server.addr().ip().is_loopback() && server.admin().ip().is_loopback());
+    // Where this host has another address, a connection to it is dropped before a byte is read.
+    let outside = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    let reached = outside.connect("192.0.2.1:9").and_then(|()| outside.local_addr());
+    let Some(other) = reached.ok().filter(|addr| !addr.ip().is_loopback()) else { return };
+    if std::net::TcpStream::connect((other.ip(), server.addr().port())).is_ok() {
+        let mut client = Client::connect((other.ip(), server.addr().port()).into());
+        let asked = client.encoded(9, &kafka_protocol::messages::MetadataRequest::default());
+        client.raw_lossy(&asked);
+        assert_eq!(client.frame(), None);
+        until("it is counted", || ended(&server, "not_loopback") >= 1.0);
+    }
+}

@@ -1,0 +1,22 @@
+//! Clients that do what none should: slow ones, half closed ones, ones that send rubbish or make up
+//! names. Nobody else notices, nothing is lost, and the process goes on.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../hostile_frames/cases.rs"]
+#[expect(dead_code, reason = "of another test, used in part")]
+mod cases;
+#[path = "../../benches/support/sidecar.rs"]
+mod sidecar;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod batches;
+mod bombs;
+mod files;
+mod half_closed;
+mod limits;
+mod mutations;
+mod names;
+mod pipelined;
+mod slow;

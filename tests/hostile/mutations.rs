@@ -1,0 +1,97 @@
+//! Requests of every API, damaged at random, against the real process: it stays, serves others, and
+//! its memory is bounded. `HOSTILE_SEED=<n> cargo test --test hostile mutations` replays one seed.
+
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+
+use crate::cases::{Case, cases};
+use crate::sidecar::Sidecar;
+use crate::support::{Client, Rec};
+
+const SEEDS: u64 = 3000;
+/// Frames of one connection, as long as it stays open.
+const FRAMES: usize = 8;
+/// What the process may grow by: the budget of its connections, and as much for the rest.
+const GROWN_MIB_MAX: f64 = 128.0;
+
+/// One damaged frame, length first; now and then the length lies too.
+fn damaged(rng: &mut fastrand::Rng, cases: &[Case]) -> Vec<u8> {
+    let case = &cases[rng.usize(..cases.len())];
+    let (least, most) = case.api.served();
+    let mut bytes = (case.frame)(rng.i16(least..=most)).to_vec();
+    for _ in 0..rng.usize(..4) {
+        // The API key is left alone: others are refused at once.
+        let at = rng.usize(2..bytes.len());
+        match rng.u8(..5) {
+            0 => bytes[at] ^= 1 << rng.u8(..8),
+            1 => bytes[at] = rng.u8(..),
+            2 => {
+                bytes.insert(at, rng.u8(..));
+            }
+            3 => {
+                bytes.remove(at);
+            }
+            _ => {
+                let lie = *rng.choice(&[0x7f_u8, 0xff, 0x80, 0]).unwrap();
+                let end = (at + rng.usize(1..9)).min(bytes.len());
+                bytes[at..end].fill(lie);
+            }
+        }
+        if bytes.len() < 3 {
+            break;
+        }
+    }
+    if rng.u8(..8) == 0 {
+        bytes.truncate(rng.usize(..bytes.len()));
+    }
+    let length = match rng.u8(..16) {
+        0 => rng.i32(..),
+        _ => i32::try_from(bytes.len()).unwrap(),
+    };
+    [&length.to_be_bytes()[..], &bytes].concat()
+}
+
+#[test]
+fn damaged_requests_of_every_api_cost_their_connection_at_most() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let settings = ["journal.ephemeral=accept", "limits.handshake=1s", "topics.durability=os"];
+    let sidecar = Sidecar::start(&data, &settings);
+    let mut good = Client::connect(sidecar.addr);
+    good.create("good", 1);
+    let before = sidecar.resident_mib();
+    let seeds = match std::env::var("HOSTILE_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (0..SEEDS).collect(),
+    };
+    let cases = cases();
+    let mut open = std::collections::VecDeque::new();
+    let mut produced = 0;
+    for seed in seeds {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut stream = TcpStream::connect(sidecar.addr).unwrap();
+        for _ in 0..FRAMES {
+            if stream.write_all(&damaged(&mut rng, &cases)).is_err() {
+                break;
+            }
+        }
+        // Half of them wait for answers, as far as there are any.
+        if rng.bool() {
+            drop(stream.shutdown(Shutdown::Write));
+        }
+        open.push_back(stream);
+        if open.len() > 100 {
+            open.pop_front();
+        }
+        if seed % 10 == 0 {
+            assert_eq!(good.put("good", 0, &[Rec::new("x")]), produced, "seed {seed}");
+            produced += 1;
+        }
+    }
+    assert_eq!(good.put("good", 0, &[Rec::new("the last")]), produced);
+    let grown = sidecar.resident_most_mib() - before;
+    let log = std::fs::read_to_string(data.with_extension("log")).unwrap();
+    assert!(!log.contains("panicked"), "{log}");
+    assert!(grown < GROWN_MIB_MAX, "{grown} MiB");
+    println!("{SEEDS} connections with damaged requests: {grown:.1} MiB");
+}
