@@ -23,6 +23,9 @@ pub enum BrokerError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// One request, two wishes.
+    #[error("the request names topic {0} more than once")]
+    NamedTwice(String),
     /// Outside 1 to 10 000.
     #[error("{0} partitions: a topic has 1 to 10000")]
     InvalidPartitions(i32),

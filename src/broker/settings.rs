@@ -22,6 +22,9 @@ pub enum SettingError {
          max.message.bytes, cleanup.policy=delete"
     )]
     Unknown(String),
+    /// Named without a value.
+    #[error("topic setting {0}: a value is missing")]
+    Missing(String),
     /// No batch of that size ever comes.
     #[error("topic setting max.message.bytes={value}: no request is larger than {most} bytes")]
     TooLarge {

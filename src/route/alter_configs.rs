@@ -1,40 +1,28 @@
 //! `AlterConfigs` 0–2, before KIP-339: exactly these settings, everything else at its default.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use kafka_protocol::messages::alter_configs_request::AlterConfigsResource;
+use kafka_protocol::messages::alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
 
 use crate::route::Router;
-use crate::route::convert::some_text;
-use crate::route::incremental_alter_configs::{Refusal, more_than_once, named_twice, refusal};
+use crate::route::altering::{Asked, Refusal, Wanted, named_once, without_value};
 use crate::upstream::{Link, UpstreamError};
-use crate::wire::{RequestHead, ResponseError};
+use crate::wire::RequestHead;
 
 pub(super) async fn answer(router: &Router, request: AlterConfigsRequest) -> AlterConfigsResponse {
-    let mut named = BTreeMap::new();
-    for asked in &request.resources {
-        let key = (asked.resource_type, asked.resource_name.as_str());
-        named.entry(key).or_insert_with(Vec::new).push(asked);
-    }
-    let mut response = AlterConfigsResponse::default();
-    for asked in named.into_values() {
-        let Some(first) = asked.first() else { continue };
-        let altered = match *asked {
-            [asked] => alter(router, asked, request.validate_only).await,
-            _ => Err(more_than_once()),
-        };
+    let asked = request.resources.into_iter().map(|resource| Asked {
+        kind: resource.resource_type,
+        wanted: wanted(&resource.configs),
+        name: resource.resource_name,
+    });
+    let altered = router.alter(asked.collect(), request.validate_only).await.into_iter();
+    let told = altered.map(|one| {
         let mut result = AlterConfigsResourceResponse::default();
-        result.resource_type = first.resource_type;
-        result.resource_name = first.resource_name.clone();
-        (result.error_code, result.error_message) = match altered {
-            Ok(()) => (0, None),
-            Err((error, why)) => (error.code(), some_text(&why)),
-        };
-        response.responses.push(result);
-    }
-    response
+        (result.resource_type, result.resource_name) = (one.kind, one.name);
+        (result.error_code, result.error_message) = (one.error_code, one.error_message);
+        result
+    });
+    AlterConfigsResponse::default().with_responses(told.collect())
 }
 
 /// The same in front of a cluster: its settings are its own, ours and this node's are refused.
@@ -58,29 +46,11 @@ pub(super) async fn relayed(
     Ok(response)
 }
 
-async fn alter(
-    router: &Router,
-    asked: &AlterConfigsResource,
-    only_check: bool,
-) -> Result<(), Refusal> {
-    let name = router.alterable(asked.resource_type, &asked.resource_name)?;
-    let mut named = BTreeSet::new();
-    let mut settings = Vec::with_capacity(asked.configs.len());
-    for config in &asked.configs {
-        if !named.insert(config.name.as_str()) {
-            return Err(named_twice(&config.name));
-        }
-        let Some(value) = &config.value else {
-            let why = format!("setting {}: a value is missing", config.name.as_str());
-            return Err((ResponseError::InvalidRequest, why));
-        };
-        settings.push((config.name.to_string(), value.to_string()));
-    }
-    let altered = router.broker.topics.replace(&name, settings, only_check);
-    let seq = altered.map_err(|error| refusal(&error))?;
-    router.broker.durable(seq).await.map_err(|error| refusal(&error))?;
-    if seq > 0 {
-        tracing::info!(topic = %name, "settings of a topic replaced");
-    }
-    Ok(())
+fn wanted(configs: &[AlterableConfig]) -> Result<Wanted, Refusal> {
+    named_once(configs.iter().map(|config| &config.name))?;
+    let setting = |config: &AlterableConfig| {
+        let value = config.value.as_ref().ok_or_else(|| without_value(&config.name))?;
+        Ok((config.name.to_string(), value.to_string()))
+    };
+    Ok(Wanted::Exactly(configs.iter().map(setting).collect::<Result<_, Refusal>>()?))
 }

@@ -29,6 +29,7 @@ pub fn of_broker(error: &BrokerError) -> ResponseError {
         BrokerError::InvalidPartitions(_) | BrokerError::NotAnIncrease { .. } => {
             ResponseError::InvalidPartitions
         }
+        BrokerError::NamedTwice(_) => ResponseError::InvalidRequest,
         BrokerError::InvalidAssignment(_) => ResponseError::InvalidReplicaAssignment,
         BrokerError::Policy { .. } => ResponseError::PolicyViolation,
         BrokerError::InvalidReplicationFactor(_) => ResponseError::InvalidReplicationFactor,

@@ -10,7 +10,7 @@ use crate::broker::error::BrokerError;
 use crate::route::convert::{some_text, topic_of, wire_topic};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
-use crate::wire::{RequestHead, ResponseError};
+use crate::wire::RequestHead;
 
 pub(super) async fn answer(
     router: &Router,
@@ -24,14 +24,13 @@ pub(super) async fn answer(
     for (name, asked) in named {
         let mut result = CreatePartitionsTopicResult::default();
         result.name = wire_topic(&name);
-        if let [asked] = *asked {
-            if let Err(error) = grow(router, asked, request.validate_only).await {
-                result.error_code = code::of_broker(&error).code();
-                result.error_message = some_text(&error.to_string());
-            }
-        } else {
-            result.error_code = ResponseError::InvalidRequest.code();
-            result.error_message = some_text("the request names this topic more than once");
+        let grown = match *asked {
+            [asked] => grow(router, asked, request.validate_only).await,
+            _ => Err(BrokerError::NamedTwice(name.to_string())),
+        };
+        if let Err(error) = grown {
+            result.error_code = code::of_broker(&error).code();
+            result.error_message = some_text(&error.to_string());
         }
         response.results.push(result);
     }

@@ -1,9 +1,4 @@
 //! `IncrementalAlterConfigs` 0–1 (KIP-339): settings of topics, one by one.
-//!
-//! Those of the broker come from its configuration file, those of retry and dead-letter topics
-//! too.
-
-use std::collections::{BTreeMap, BTreeSet};
 
 use kafka_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource, AlterableConfig,
@@ -11,44 +6,35 @@ use kafka_protocol::messages::incremental_alter_configs_request::{
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 
-use crate::broker::error::BrokerError;
 use crate::broker::topics::Change;
-use crate::model::TopicName;
-use crate::route::convert::some_text;
-use crate::route::describe_configs::{BROKER, TOPIC};
-use crate::route::{Router, code};
+use crate::route::Router;
+use crate::route::altering::{Asked, Refusal, Wanted, invalid, named_once, without_value};
 use crate::upstream::{Link, UpstreamError};
-use crate::wire::{RequestHead, ResponseError};
+use crate::wire::RequestHead;
 
-/// Why a resource is left as it is: the error and what to tell.
-pub(super) type Refusal = (ResponseError, String);
+/// `AlterConfigOp.OpType`.
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+const APPEND: i8 = 2;
+const SUBTRACT: i8 = 3;
 
 pub(super) async fn answer(
     router: &Router,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
-    let mut named = BTreeMap::new();
-    for asked in &request.resources {
-        let key = (asked.resource_type, asked.resource_name.as_str());
-        named.entry(key).or_insert_with(Vec::new).push(asked);
-    }
-    let mut response = IncrementalAlterConfigsResponse::default();
-    for asked in named.into_values() {
-        let Some(first) = asked.first() else { continue };
-        let altered = match *asked {
-            [asked] => alter(router, asked, request.validate_only).await,
-            _ => Err(more_than_once()),
-        };
+    let asked = request.resources.into_iter().map(|resource| Asked {
+        kind: resource.resource_type,
+        wanted: wanted(&resource.configs),
+        name: resource.resource_name,
+    });
+    let altered = router.alter(asked.collect(), request.validate_only).await.into_iter();
+    let told = altered.map(|one| {
         let mut result = AlterConfigsResourceResponse::default();
-        result.resource_type = first.resource_type;
-        result.resource_name = first.resource_name.clone();
-        (result.error_code, result.error_message) = match altered {
-            Ok(()) => (0, None),
-            Err((error, why)) => (error.code(), some_text(&why)),
-        };
-        response.responses.push(result);
-    }
-    response
+        (result.resource_type, result.resource_name) = (one.kind, one.name);
+        (result.error_code, result.error_message) = (one.error_code, one.error_message);
+        result
+    });
+    IncrementalAlterConfigsResponse::default().with_responses(told.collect())
 }
 
 /// The same in front of a cluster: its settings are its own, ours and this node's are refused.
@@ -75,79 +61,24 @@ pub(super) async fn relayed(
     Ok(response)
 }
 
-async fn alter(
-    router: &Router,
-    asked: &AlterConfigsResource,
-    only_check: bool,
-) -> Result<(), Refusal> {
-    let name = router.alterable(asked.resource_type, &asked.resource_name)?;
-    let mut named = BTreeSet::new();
-    let mut changes = Vec::with_capacity(asked.configs.len());
-    for config in &asked.configs {
-        if !named.insert(config.name.as_str()) {
-            return Err(named_twice(&config.name));
-        }
-        changes.push(change(config)?);
-    }
-    let altered = router.broker.topics.alter(&name, &changes, only_check);
-    let seq = altered.map_err(|error| refusal(&error))?;
-    router.broker.durable(seq).await.map_err(|error| refusal(&error))?;
-    if seq > 0 {
-        tracing::info!(topic = %name, ?changes, "settings of a topic changed");
-    }
-    Ok(())
+fn wanted(configs: &[AlterableConfig]) -> Result<Wanted, Refusal> {
+    named_once(configs.iter().map(|config| &config.name))?;
+    Ok(Wanted::Changes(configs.iter().map(change).collect::<Result<_, _>>()?))
 }
 
 fn change(config: &AlterableConfig) -> Result<Change, Refusal> {
     let name = config.name.to_string();
-    let value = config.value.as_ref().map(ToString::to_string);
-    let invalid = |why: &str| (ResponseError::InvalidRequest, format!("setting {name}: {why}"));
-    let value = match (config.config_operation, value) {
-        (1, _) => return Ok(Change::Reset(name)),
-        (0 | 2 | 3, None) => return Err(invalid("a value is missing")),
-        (_, value) => value.unwrap_or_default(),
+    let value = || {
+        let value = config.value.as_ref().map(ToString::to_string);
+        value.ok_or_else(|| without_value(&config.name))
     };
     match config.config_operation {
-        0 => Ok(Change::Set(name, value)),
-        2 => Ok(Change::Append(name, value)),
-        3 => Ok(Change::Subtract(name, value)),
-        _ => Err(invalid("operations are 0 to 3: set, delete, append, subtract")),
-    }
-}
-
-pub(super) fn refusal(error: &BrokerError) -> Refusal {
-    (code::of_broker(error), error.to_string())
-}
-
-pub(super) fn more_than_once() -> Refusal {
-    (ResponseError::InvalidRequest, "the request names this resource more than once".to_owned())
-}
-
-pub(super) fn named_twice(setting: &str) -> Refusal {
-    (ResponseError::InvalidRequest, format!("setting {setting} is named more than once"))
-}
-
-impl Router {
-    /// Whether settings of this resource are this node's, in front of a cluster.
-    pub(super) fn has_settings_of(&self, kind: i8, name: &str) -> bool {
-        match kind {
-            TOPIC => self.is_own(&self.names.canonical(&TopicName::new(name))),
-            BROKER => name == self.config.node_id.to_string(),
-            _ => false,
-        }
-    }
-
-    /// The topic whose settings are to be changed.
-    pub(super) fn alterable(&self, kind: i8, name: &str) -> Result<TopicName, Refusal> {
-        let why = match kind {
-            TOPIC => {
-                let name = self.names.canonical(&TopicName::new(name));
-                self.changeable(&name).map_err(|error| refusal(&error))?;
-                return Ok(name);
-            }
-            BROKER => "settings of this broker are in its configuration file; none is changed here",
-            _ => "only settings of topics can be changed here",
-        };
-        Err((ResponseError::InvalidRequest, why.to_owned()))
+        SET => Ok(Change::Set(name, value()?)),
+        DELETE => Ok(Change::Reset(name)),
+        APPEND => Ok(Change::Append(name, value()?)),
+        SUBTRACT => Ok(Change::Subtract(name, value()?)),
+        other => Err(invalid(format!(
+            "setting {name}: operation {other} is none of 0 to 3: set, delete, append, subtract"
+        ))),
     }
 }

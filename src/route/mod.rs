@@ -4,6 +4,7 @@
 mod add_partitions_to_txn;
 mod addresses;
 mod alter_configs;
+mod altering;
 mod api_versions;
 mod clash;
 pub mod code;

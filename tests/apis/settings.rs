@@ -142,7 +142,7 @@ fn a_setting_that_is_refused_says_why_and_changes_nothing() {
             "no request is larger than 104857600 bytes",
         ),
         (orders(vec![change("retention.ms", SET, None)]), invalid, "a value is missing"),
-        (orders(vec![change("retention.ms", 9, Some("1"))]), invalid, "operations"),
+        (orders(vec![change("retention.ms", 9, Some("1"))]), invalid, "operation 9 is none of"),
         (orders(vec![good.clone(), good]), invalid, "more than once"),
         (own("nowhere"), ResponseError::UnknownTopicOrPartition, "no such topic"),
         (own("retry.shop"), ResponseError::PolicyViolation, "retry topic of a group"),
