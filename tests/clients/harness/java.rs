@@ -13,6 +13,7 @@
 #[macro_use]
 mod list;
 
+mod changing;
 mod client;
 mod cluster;
 mod expect;

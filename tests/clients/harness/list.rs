@@ -11,6 +11,8 @@ macro_rules! scenarios {
             a_killed_client_loses_nothing_and_changes_no_count
             a_killed_sidecar_comes_back_as_it_was
             a_stopped_sidecar_comes_back_as_it_was;
+        changing:
+            an_application_changes_its_protocol_member_by_member;
         spoken:
             what_a_commit_s_metadata_names_comes_back;
         wordless:

@@ -15,6 +15,7 @@
 #[macro_use]
 mod list;
 
+mod changing;
 mod client;
 mod cluster;
 mod expect;

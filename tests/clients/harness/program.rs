@@ -37,6 +37,16 @@ impl Program {
         }
     }
 
+    /// The same library with the other `group.protocol`.
+    pub(crate) fn by_other_protocol(self) -> Self {
+        match self {
+            Self::Librdkafka => Self::Librdkafka848,
+            Self::Librdkafka848 => Self::Librdkafka,
+            Self::Java => Self::Java848,
+            Self::Java848 => Self::Java,
+        }
+    }
+
     pub(crate) fn is_java(self) -> bool {
         matches!(self, Self::Java | Self::Java848)
     }

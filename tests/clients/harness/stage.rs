@@ -76,9 +76,27 @@ impl Stage {
         who: (&str, &str, Duration),
         more: &[String],
     ) -> Client {
-        let login = self.login.as_ref().map(|login| login.settings(self.program));
+        self.client_of(self.program, bootstrap, who, more)
+    }
+
+    fn client_of(
+        &self,
+        program: Program,
+        bootstrap: &str,
+        who: (&str, &str, Duration),
+        more: &[String],
+    ) -> Client {
+        let login = self.login.as_ref().map(|login| login.settings(program));
         let settings = [login.unwrap_or_default(), more.to_vec()].concat();
-        Client::start(self.program, bootstrap, &self.dir, who, &settings)
+        Client::start(program, bootstrap, &self.dir, who, &settings)
+    }
+
+    /// A member of the application's group with another program.
+    pub(crate) fn member_of(&self, program: Program, name: &str, session: Duration) -> Client {
+        let who = (name, self.scene.group.as_str(), session);
+        let mut client = self.client_of(program, &self.sidecar.address(), who, &[]);
+        client.run(&self.scene.subscription());
+        client
     }
 
     /// A member of the application's group.
