@@ -19,9 +19,12 @@ mod client;
 mod cluster;
 mod expect;
 mod judge;
+mod library;
 mod login;
+mod matrix;
 mod order;
 mod program;
+mod runtimes;
 mod scenario;
 mod scene;
 mod sidecar;
@@ -31,5 +34,7 @@ mod turn;
 mod wait;
 mod wordless;
 
-scenarios!(librdkafka, Librdkafka);
-scenarios!(librdkafka_848, Librdkafka848);
+scenarios!(librdkafka, LIBRDKAFKA: records sharing restarts static_member metadata crashes seeks);
+scenarios!(librdkafka_848, LIBRDKAFKA_848:
+    records sharing restarts static_member metadata crashes seeks);
+scenarios!(librdkafka_cooperative, LIBRDKAFKA_COOPERATIVE: sharing restarts);
