@@ -19,6 +19,7 @@ mod expect;
 mod front;
 mod judge;
 mod library;
+mod logging_in;
 mod login;
 mod matrix;
 mod order;

@@ -1,6 +1,10 @@
-//! How clients, sidecar and cluster know each other: by nothing, or by TLS and SASL.
+//! How clients, sidecar and cluster know each other: by nothing, by TLS and SASL, or by users of the
+//! sidecar's own.
 
-use std::path::PathBuf;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::program::Program;
 
@@ -8,14 +12,26 @@ use crate::program::Program;
 const USER: &str = "reprise";
 const PASSWORD: &str = "reprise-secret";
 
-/// TLS on both sides of the sidecar and one user who logs in at the cluster.
+/// How long a login lasts at the sidecar: as long as at the cluster (`connections.max.reauth.ms`).
+const SESSION: &str = "3s";
+
+/// One user who logs in.
 #[derive(Clone, Debug)]
 pub(crate) struct Login {
-    /// `ca.pem` and `server.pem`, the latter for this host.
-    dir: PathBuf,
+    at: At,
     /// The SASL mechanism.
     mechanism: String,
     pub(crate) password: String,
+}
+
+/// Where.
+#[derive(Clone, Debug)]
+enum At {
+    /// At the cluster, with TLS on both sides of the sidecar. The directory holds `ca.pem` and
+    /// `server.pem`, the latter for this host.
+    Cluster(PathBuf),
+    /// At a sidecar by itself, which has this file of users.
+    Sidecar(PathBuf),
 }
 
 impl Login {
@@ -23,33 +39,63 @@ impl Login {
     pub(crate) fn wanted() -> Option<Self> {
         let mechanism = std::env::var("CLIENTS_LOGIN").ok().filter(|name| !name.is_empty())?;
         let dir = std::env::var("CLIENTS_KAFKA").expect("the cluster's directory").into();
-        Some(Self { dir, mechanism, password: PASSWORD.to_owned() })
+        Some(Self { at: At::Cluster(dir), mechanism, password: PASSWORD.to_owned() })
+    }
+
+    /// A user of a sidecar by itself, as `reprise user` writes it.
+    pub(crate) fn of_users(dir: &Path, mechanism: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_reprise"))
+            .args(["user", USER])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(PASSWORD.as_bytes()).unwrap();
+        let told = child.wait_with_output().unwrap();
+        assert!(told.status.success());
+        let file = dir.join("users");
+        fs::write(&file, told.stdout).unwrap();
+        let (mechanism, password) = (mechanism.to_owned(), PASSWORD.to_owned());
+        Self { at: At::Sidecar(file), mechanism, password }
     }
 
     /// Behind the address of a listener.
     pub(crate) fn listener(&self) -> String {
-        let pem = self.dir.join("server.pem");
-        format!(", tls: {{certificate: '{0}', key: '{0}'}}", pem.display())
+        match &self.at {
+            At::Cluster(dir) => {
+                let pem = dir.join("server.pem");
+                format!(", tls: {{certificate: '{0}', key: '{0}'}}", pem.display())
+            }
+            At::Sidecar(file) => {
+                let file = file.display();
+                format!(", sasl: {{users_file: '{file}', session_max: {SESSION}}}")
+            }
+        }
     }
 
     /// Behind the bootstrap brokers.
     pub(crate) fn upstream(&self) -> String {
-        format!(", tls: {{ca: '{}'}}", self.ca())
+        self.ca().map(|ca| format!(", tls: {{ca: '{ca}'}}")).unwrap_or_default()
     }
 
     /// Settings of a client.
     pub(crate) fn settings(&self, program: Program) -> Vec<String> {
-        let mut settings = vec![
-            "security.protocol=SASL_SSL".to_owned(),
-            format!("sasl.mechanism={}", self.mechanism),
-        ];
-        if program.library.is_java() {
-            settings.push("ssl.truststore.type=PEM".to_owned());
-            settings.push(format!("ssl.truststore.location={}", self.ca()));
+        let is_java = program.library.is_java();
+        let mut settings = vec![format!("sasl.mechanism={}", self.mechanism)];
+        if is_java {
             settings.push(format!("sasl.jaas.config={}", self.java_module()));
         } else {
-            settings.push(format!("ssl.ca.location={}", self.ca()));
             settings.extend(self.librdkafka_words());
+        }
+        let protocol = if self.ca().is_some() { "SASL_SSL" } else { "SASL_PLAINTEXT" };
+        settings.push(format!("security.protocol={protocol}"));
+        match self.ca() {
+            Some(ca) if is_java => {
+                settings.push("ssl.truststore.type=PEM".to_owned());
+                settings.push(format!("ssl.truststore.location={ca}"));
+            }
+            Some(ca) => settings.push(format!("ssl.ca.location={ca}")),
+            None => {}
         }
         settings
     }
@@ -81,7 +127,11 @@ impl Login {
         vec![format!("sasl.username={USER}"), format!("sasl.password={}", self.password)]
     }
 
-    fn ca(&self) -> String {
-        self.dir.join("ca.pem").display().to_string()
+    /// Whom clients have to trust.
+    fn ca(&self) -> Option<String> {
+        match &self.at {
+            At::Cluster(dir) => Some(dir.join("ca.pem").display().to_string()),
+            At::Sidecar(_) => None,
+        }
     }
 }

@@ -51,6 +51,14 @@ impl Stage {
         stage
     }
 
+    /// By itself, with a user who has to log in by this mechanism.
+    pub(crate) fn with_users(program: Program, name: &str, mechanism: &str) -> Self {
+        let (dir, scene) = (empty_dir(program.name, name), Scene::new());
+        let login = Some(Login::of_users(&dir, mechanism));
+        let sidecar = Sidecar::start(&dir, &scene, login.as_ref(), CONSUMER_SESSION);
+        Self { program, dir, sidecar, scene, login }
+    }
+
     /// By an administrator who knows only the sidecar's address, where that needs no password.
     pub(crate) fn make_topic(&self, topic: &str, partitions: i32) {
         let admin = match self.login {

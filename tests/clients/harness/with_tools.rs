@@ -1,5 +1,6 @@
-//! Kafka's own tools, and kcat, against the sidecar by itself. A target of its own, left out of a
-//! plain `cargo test`, because it needs a JDK, Maven and kcat; `tests/clients/run tools` runs it.
+//! What only a sidecar by itself can play: Kafka's own tools and kcat, clients that log in. A target
+//! of its own, left out of a plain `cargo test`, because it needs a JDK, Maven and kcat;
+//! `tests/clients/run tools` runs it.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,11 +13,18 @@
 
 mod client;
 mod cluster;
+mod expect;
+mod judge;
+mod library;
+mod logging_in;
 mod login;
+mod order;
 mod program;
+mod runtimes;
 mod scene;
 mod sidecar;
 mod stage;
 mod wait;
 
 mod tools;
+mod users;

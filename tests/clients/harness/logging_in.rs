@@ -1,0 +1,53 @@
+//! Clients log in, and again: at the cluster through the sidecar, or at the sidecar by itself.
+
+use std::time::Duration;
+
+use reprise::clock::Clock;
+
+use crate::client::Client;
+use crate::judge::{Judge, PATIENCE};
+use crate::order::failing;
+use crate::stage::{LONG_SESSION, Stage};
+use crate::wait::until;
+
+/// How long a login lasts.
+const SESSION: Duration = Duration::from_secs(3);
+
+/// Whoever is asked ends what is known of a client after a few seconds (KIP-368), and the connection
+/// of one that has not said again who it is.
+pub(crate) fn logs_in_again_and_again_on_one_connection(stage: &Stage) {
+    let mut judge = Judge::new(&stage.scene);
+    let mut a = stage.member("a", LONG_SESSION);
+    judge.produce(&mut a, "early", &failing(24));
+    judge.finish(&mut [&mut a], &stage.sidecar);
+    let connections = || stage.sidecar.metric("reprise_client_connections_total");
+    let (opened, rebalances, clock) = (connections(), a.rebalances, Clock::start());
+    judge.rounds_until(&mut [&mut a], "each login has ended twice", |_, _| {
+        clock.elapsed() > 3 * SESSION
+    });
+    judge.produce(&mut a, "late", &failing(24));
+    judge.finish(&mut [&mut a], &stage.sidecar);
+    assert_eq!(connections(), opened, "nobody had to connect again");
+    assert_eq!(a.rebalances, rebalances, "nor to join");
+    a.close();
+}
+
+pub(crate) fn hears_that_its_password_is_wrong(mut stage: Stage) {
+    let good = stage.login.clone();
+    let login = stage.login.as_mut().expect("somebody wants one");
+    "guessed".clone_into(&mut login.password);
+    let mut a = stage.member("a", LONG_SESSION);
+    until(PATIENCE, "it is told", || {
+        a.poll(Duration::from_millis(200));
+        a.troubles.iter().any(|trouble| trouble.contains("uthentication"))
+    });
+    assert!(a.owned.is_empty());
+    a.kill();
+    // Another one is let in by the same sidecar.
+    stage.login = good;
+    let mut b: Client = stage.member("b", LONG_SESSION);
+    let mut judge = Judge::new(&stage.scene);
+    judge.produce(&mut b, "order", &failing(12));
+    judge.finish(&mut [&mut b], &stage.sidecar);
+    b.close();
+}

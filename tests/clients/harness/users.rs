@@ -1,0 +1,38 @@
+//! Clients log in at a sidecar by itself. librdkafka is built without OpenSSL here, and then has PLAIN
+//! only.
+
+use crate::logging_in::{
+    hears_that_its_password_is_wrong, logs_in_again_and_again_on_one_connection,
+};
+use crate::program::Program;
+use crate::stage::Stage;
+
+#[test]
+fn java_logs_in_again_and_again_by_scram() {
+    let stage = Stage::with_users(Program::JAVA, "users-again", "SCRAM-SHA-512");
+    logs_in_again_and_again_on_one_connection(&stage);
+}
+
+#[test]
+fn java_of_kip_848_logs_in_again_and_again_by_the_shorter_hash() {
+    let stage = Stage::with_users(Program::JAVA_848, "users-again", "SCRAM-SHA-256");
+    logs_in_again_and_again_on_one_connection(&stage);
+}
+
+#[test]
+fn librdkafka_logs_in_again_and_again_by_plain() {
+    let stage = Stage::with_users(Program::LIBRDKAFKA, "users-again", "PLAIN");
+    logs_in_again_and_again_on_one_connection(&stage);
+}
+
+#[test]
+fn java_hears_that_its_password_is_wrong() {
+    let stage = Stage::with_users(Program::JAVA, "users-wrong", "SCRAM-SHA-512");
+    hears_that_its_password_is_wrong(stage);
+}
+
+#[test]
+fn librdkafka_hears_that_its_password_is_wrong() {
+    let stage = Stage::with_users(Program::LIBRDKAFKA, "users-wrong", "PLAIN");
+    hears_that_its_password_is_wrong(stage);
+}
