@@ -1,5 +1,5 @@
-//! Kafka's own tools, and kcat, against the sidecar by itself. A target of its own, left out of a
-//! plain `cargo test`, because it needs a JDK, Maven and kcat; `tests/clients/run tools` runs it.
+//! Kafka's own tools, kcat and kafka-python's, against the sidecar by itself. A target of its own,
+//! left out of a plain `cargo test`, because it needs them; `tests/clients/run tools` runs it.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
