@@ -124,8 +124,7 @@ impl Sidecar {
     }
 
     fn status_mib(&self, word: &str) -> f64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        number(&status, word).unwrap() / 1024.0
+        status_mib(self.child.id(), word)
     }
 }
 
@@ -149,6 +148,12 @@ pub(crate) fn ticks_s(pid: u32) -> [f64; 2] {
     let (_, fields) = stat.rsplit_once(')').unwrap();
     let mut ticks = fields.split_whitespace().skip(11);
     [(); 2].map(|()| ticks.next().unwrap().parse::<f64>().unwrap() / TICKS_PER_S)
+}
+
+/// A line of `/proc/<pid>/status` that is in KiB, in MiB.
+pub(crate) fn status_mib(pid: u32, word: &str) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    number(&status, word).unwrap() / 1024.0
 }
 
 /// The number behind a word that begins a line.

@@ -194,6 +194,17 @@ impl Consumer {
         self.check_epoch(&check.member_id, check.generation)
     }
 
+    /// Does this id, with this instance id, belong to the group?
+    fn check_member(&self, id: &MemberId, instance: Option<&str>) -> Result<&Member, GroupError> {
+        if let Some(instance) = instance {
+            let holder = self.statics.get(instance).ok_or(GroupError::UnknownMemberId)?;
+            if holder != id {
+                return Err(GroupError::FencedInstanceId);
+            }
+        }
+        self.members.get(id).ok_or(GroupError::UnknownMemberId)
+    }
+
     fn check_epoch(&self, id: &MemberId, epoch: i32) -> Result<(), GroupError> {
         let member = self.members.get(id).ok_or(GroupError::UnknownMemberId)?;
         match &member.classic {

@@ -169,14 +169,8 @@ impl Consumer {
         id: &MemberId,
         instance: Option<&str>,
     ) -> Result<(), GroupError> {
-        if let Some(instance) = instance {
-            let holder = self.statics.get(instance).ok_or(GroupError::UnknownMemberId)?;
-            if holder != id {
-                return Err(GroupError::FencedInstanceId);
-            }
-        }
-        let is_classic = self.members.get(id).is_some_and(|member| member.classic.is_some());
-        if is_classic { Ok(()) } else { Err(GroupError::UnknownMemberId) }
+        let member = self.check_member(id, instance)?;
+        if member.classic.is_some() { Ok(()) } else { Err(GroupError::UnknownMemberId) }
     }
 
     fn check_generation(

@@ -89,21 +89,12 @@ impl Consumer {
     /// Finds or makes the member, or refuses it; whether it is new.
     fn admit(&mut self, beat: &ConsumerHeartbeat) -> Result<bool, GroupError> {
         let id = &beat.member_id;
-        let holder = match &beat.instance_id {
-            Some(instance) => self.statics.get(instance).cloned(),
-            None => None,
-        };
         if beat.epoch != JOINS {
-            if beat.instance_id.is_some() {
-                let holder = holder.ok_or(GroupError::UnknownMemberId)?;
-                if holder != *id {
-                    return Err(GroupError::FencedInstanceId);
-                }
-            }
-            let member = self.members.get(id).ok_or(GroupError::UnknownMemberId)?;
+            let member = self.check_member(id, beat.instance_id.as_deref())?;
             return member.check_epoch(beat.epoch, beat.owned.as_ref()).map(|()| false);
         }
-        if let Some(holder) = holder.filter(|holder| holder != id) {
+        let holder = beat.instance_id.as_ref().and_then(|instance| self.statics.get(instance));
+        if let Some(holder) = holder.filter(|holder| *holder != id).cloned() {
             let is_free = self.members.get(&holder).is_some_and(Member::may_be_replaced);
             if !is_free || self.members.contains_key(id) {
                 return Err(GroupError::UnreleasedInstanceId);

@@ -9,12 +9,7 @@ use crate::model::MemberId;
 impl Consumer {
     pub(super) fn goes(&mut self, beat: &ConsumerHeartbeat) -> Result<Alive, GroupError> {
         let id = &beat.member_id;
-        if let Some(instance) = &beat.instance_id {
-            let holder = self.statics.get(instance).ok_or(GroupError::UnknownMemberId)?;
-            if holder != id {
-                return Err(GroupError::FencedInstanceId);
-            }
-        }
+        self.check_member(id, beat.instance_id.as_deref())?;
         let member = self.members.get_mut(id).ok_or(GroupError::UnknownMemberId)?;
         if beat.epoch == LEAVES_FOR_A_WHILE {
             // It holds nothing any more, but its place is kept until its session ends.
@@ -35,8 +30,8 @@ impl Consumer {
         })
     }
 
-    /// By `LeaveGroup` an administrator removes static members, named by instance id alone, and
-    /// members of the classic protocol go.
+    /// By `LeaveGroup` members of the classic protocol go, and an administrator removes anybody:
+    /// static members by instance id alone.
     pub(super) fn remove_one(&mut self, leaver: Leaver) -> Left {
         let Leaver { member_id, instance_id, reason } = leaver;
         let instance = instance_id.as_deref();
@@ -44,7 +39,7 @@ impl Consumer {
             let holder = instance.and_then(|instance| self.statics.get(instance));
             holder.cloned().ok_or(GroupError::UnknownMemberId)
         } else {
-            self.check_classic(&member_id, instance).map(|()| member_id.clone())
+            self.check_member(&member_id, instance).map(|_| member_id.clone())
         };
         let result = named.map(|id| {
             self.remove(&id, GoneCause::Left(reason));

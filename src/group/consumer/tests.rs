@@ -135,6 +135,15 @@ impl Script {
         }
     }
 
+    fn leaves(&mut self, member: &str, instance: Option<&str>) -> Result<(), GroupError> {
+        let instance_id = instance.map(str::to_owned);
+        let leaver = Leaver { member_id: member.into(), instance_id, reason: None };
+        match self.ask(|token| Input::Leave(token, Leave { members: vec![leaver] })) {
+            Answer::Leave(Ok(left)) => left[0].result,
+            other => panic!("no leave answer: {other:?}"),
+        }
+    }
+
     fn epoch_of(&self, id: &str) -> i32 {
         let members = self.group.describe().state.members;
         members.iter().find(|member| member.member_id.as_str() == id).unwrap().epoch

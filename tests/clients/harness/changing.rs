@@ -25,6 +25,6 @@ pub(crate) fn an_application_changes_its_protocol_member_by_member(program: Prog
     judge.somebody_left = true;
     a.close();
     judge.finish(&mut [&mut b], &stage.sidecar);
-    assert!(kind().is_none_or(|kind| kind == other.protocol()), "one kind is left");
+    assert!(kind().is_none_or(|kind| kind == other.protocol), "one kind is left");
     b.close();
 }

@@ -32,7 +32,7 @@ impl Stage {
 
     /// With a sidecar that goes by the rules it has by itself.
     pub(crate) fn by_default_rules(program: Program, name: &str) -> Self {
-        let (dir, scene, login) = (empty_dir(program.name(), name), Scene::new(), Login::wanted());
+        let (dir, scene, login) = (empty_dir(program.name, name), Scene::new(), Login::wanted());
         let sidecar = Sidecar::by_rules(&dir, login.as_ref(), CONSUMER_SESSION, "");
         let stage = Self { program, dir, sidecar, scene, login };
         stage.make_topic(&stage.scene.topic, PARTITIONS);
@@ -41,7 +41,7 @@ impl Stage {
 
     /// With these names, and this session of members by KIP-848.
     pub(crate) fn with(program: Program, name: &str, scene: Scene, session: &str) -> Self {
-        let dir = empty_dir(program.name(), name);
+        let dir = empty_dir(program.name, name);
         let login = Login::wanted();
         let sidecar = Sidecar::start(&dir, &scene, login.as_ref(), session);
         let stage = Self { program, dir, sidecar, scene, login };

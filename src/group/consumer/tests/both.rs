@@ -162,9 +162,7 @@ impl World {
         if client.kind == Kind::New {
             let _ = self.s.beat(&client.id, -1);
         } else {
-            let leaver =
-                Leaver { member_id: client.id.as_str().into(), instance_id: None, reason: None };
-            self.s.ask(|token| Input::Leave(token, Leave { members: vec![leaver] }));
+            let _ = self.s.leaves(&client.id, None);
         }
         self.clients[n] = self.client(n);
     }
