@@ -1,31 +1,21 @@
 //! `python -m kafka.admin`, the tool of kafka-python.
 
-use std::path::PathBuf;
 use std::process::Command;
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
 use super::{House, said};
-use crate::program::{built, must_succeed};
+use crate::runtimes::{self, Built};
 
-/// The interpreter that has it.
-fn python() -> PathBuf {
-    let out = built("tools/kafka-python", |project, out| {
-        let venv = out.join("venv");
-        let mut make = Command::new("python3");
-        let mut pip = Command::new(venv.join("bin/python"));
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        pip.arg("--requirement").arg(project.join("requirements.txt"));
-        for step in [make.args(["-m", "venv", "--clear"]).arg(&venv), &mut pip] {
-            must_succeed(&step.output().unwrap(), "kafka-python");
-        }
-    });
-    out.join("venv/bin/python")
-}
+/// Where the interpreter is that has it.
+static CLIENT: LazyLock<Built> = LazyLock::new(|| {
+    runtimes::python("python", "kafka-python", "kafka-python.txt", "of_kafka_python.py")
+});
 
 /// What it prints, whether it liked the answer or not.
 fn admin(house: &House, args: &str) -> Value {
-    let mut command = Command::new(python());
+    let mut command = Command::new(&CLIENT.command[0]);
     command.args(["-m", "kafka.admin", "--format", "json", "-b", &house.sidecar.address()]);
     let told = said(command.args(args.split(' ')), "");
     let json = told.out.lines().last().and_then(|line| serde_json::from_str(line).ok());
