@@ -44,6 +44,7 @@ pub(super) async fn answer(
         match made {
             Ok(made) => {
                 result.topic_id = made.id;
+                result.error_message = None;
                 result.num_partitions = made.partitions;
                 result.replication_factor = 1;
                 result.configs =

@@ -32,10 +32,18 @@ pub(super) async fn answer(
         let mut result = DeletableTopicResult::default();
         result.name = name.as_ref().map(wire_topic);
         result.topic_id = id;
-        if let Err(error) = delete(router, name, id).await {
-            result.error_code = code::of_broker(&error).code();
-            result.error_message =
-                (head.version >= MESSAGE_SINCE).then(|| some_text(&error.to_string())).flatten();
+        match delete(router, name, id).await {
+            Ok((name, id)) => {
+                result.name = Some(wire_topic(&name));
+                if head.version >= BY_ID_SINCE {
+                    result.topic_id = id;
+                }
+            }
+            Err(error) => {
+                result.error_code = code::of_broker(&error).code();
+                let says = (head.version >= MESSAGE_SINCE).then(|| some_text(&error.to_string()));
+                result.error_message = says.flatten();
+            }
         }
         response.responses.push(result);
     }
@@ -77,17 +85,22 @@ pub(super) async fn relayed(
     Ok(response)
 }
 
-async fn delete(router: &Router, name: Option<TopicName>, id: Uuid) -> Result<(), BrokerError> {
+/// What the topic was called, and its id.
+async fn delete(
+    router: &Router,
+    name: Option<TopicName>,
+    id: Uuid,
+) -> Result<(TopicName, Uuid), BrokerError> {
     let name = router.named(&name.unwrap_or_else(|| TopicName::new("")), id)?;
     match router.place(&name) {
         None => Err(BrokerError::UnknownTopicOrPartition),
-        Some(Place::Local(_)) => {
+        Some(Place::Local(topic)) => {
             let seq = router.broker.topics.delete(&name)?;
             let offsets = router.broker.offsets.delete_topic(&name)?;
             router.broker.durable(seq.max(offsets)).await?;
             router.is_gone(&name).await;
             tracing::info!(topic = %name, "topic deleted");
-            Ok(())
+            Ok((name, topic.id))
         }
         Some(Place::Retry(_) | Place::DeadLetters(..)) => Err(BrokerError::InvalidTopic {
             name: name.to_string(),

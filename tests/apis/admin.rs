@@ -11,6 +11,7 @@ use kafka_protocol::messages::{
     DescribeTopicPartitionsRequest,
 };
 use reprise::wire::ResponseError;
+use uuid::Uuid;
 
 use crate::support::client::s;
 use crate::support::{Client, Rec, Server};
@@ -151,7 +152,17 @@ fn topics_are_deleted_in_every_version_by_name_and_by_id() {
         let ours = ResponseError::InvalidTopicException.code();
         let refused = codes(&mut client, &["nowhere", "retry.shop", "dlq.shop"]);
         assert_eq!(refused, [unknown, ours, ours], "v{version}");
-        assert_eq!(codes(&mut client, &["t"]), [0], "v{version}");
+        let told = if version >= 6 {
+            let by_id = DeleteTopicState::default().with_name(None).with_topic_id(id);
+            client.call(version, &DeleteTopicsRequest::default().with_topics(vec![by_id]))
+        } else {
+            let names = vec![s("t")];
+            client.call(version, &DeleteTopicsRequest::default().with_topic_names(names))
+        };
+        let told = &told.responses[0];
+        let named = (told.name.as_ref().unwrap().as_str(), told.error_code);
+        assert_eq!(named, ("t", 0), "v{version}: named whatever it was asked by");
+        assert_eq!(told.topic_id, if version >= 6 { id } else { Uuid::nil() }, "v{version}");
         let gone = if version >= 6 { ResponseError::UnknownTopicId.code() } else { unknown };
         assert_eq!(codes(&mut client, &["t"]), [gone], "v{version}");
         client.create("t", 1);

@@ -22,8 +22,8 @@ fn offsets_of_a_group_are_shown_reset_and_deleted() {
     let house = House::new("offsets");
     for topic in ["orders", "old"] {
         house.told(TOPICS, &["--create", "--topic", topic, "--partitions", "2"]);
-        let lines: String = (0..10).map(|n| format!("k{n}:{n}\n")).collect();
-        house.produce(topic, &lines);
+        let lines: Vec<String> = (0..10).map(|n| format!("k{n}:{n}")).collect();
+        house.produce(topic, &lines.join("\n"));
         let read =
             ["--topic", topic, "--group", "shop", "--from-beginning", "--max-messages", "10"];
         let read = house.asked(CONSOLE_CONSUMER, &read);
@@ -79,9 +79,9 @@ fn a_group_with_a_member(protocol: &str) {
     assert!(told.contains("orders:0,1,2") || told.contains("orders(0,1,2)"), "{told}");
     let told = house.told(GROUPS, &["--describe", "--group", "shop"]);
     let rows = super::rows(&told);
-    let held: Vec<&str> =
+    let owners: Vec<&str> =
         rows.iter().filter(|row| row[0] == "shop").map(|row| row[at_of(&rows[0])]).collect();
-    assert!(held.len() == 3 && held.iter().all(|member| member.len() > 9), "{told}");
+    assert!(owners.len() == 3 && owners.iter().all(|member| member.len() > 9), "{told}");
 
     let kept = house.asked(GROUPS, &["--group", "shop", "--delete"]);
     assert!(kept.all().contains("GroupNotEmptyException"), "{kept:?}");

@@ -6,6 +6,7 @@
 mod groups;
 mod kcat;
 mod ours;
+mod python;
 mod records;
 mod topics;
 mod traffic;

@@ -22,8 +22,8 @@ fn sizes(house: &House) -> Vec<(String, u64)> {
 fn records_are_deleted_up_to_an_offset() {
     let house = House::new("records");
     house.told(TOPICS, &["--create", "--topic", "orders", "--partitions", "2"]);
-    let lines: String = (0..40).map(|n| format!("k{n}:order {n}\n")).collect();
-    house.produce("orders", &lines);
+    let lines: Vec<String> = (0..40).map(|n| format!("k{n}:order {n}")).collect();
+    house.produce("orders", &lines.join("\n"));
     let offsets = |time: &str| {
         let told = house.told(OFFSETS, &["--topic", "orders", "--time", time]);
         let of = |line: &str| line.rsplit(':').next().unwrap().parse::<i64>().unwrap();
@@ -37,12 +37,10 @@ fn records_are_deleted_up_to_an_offset() {
     let before = sizes(&house);
     assert!(before.iter().all(|(_, bytes)| *bytes > 0), "{before:?}");
 
-    let asked = format!(
-        r#"{{"version": 1, "partitions": [
-            {{"topic": "orders", "partition": 0, "offset": 2}},
-            {{"topic": "orders", "partition": 1, "offset": -1}}]}}"#
-    );
-    let file = house.file("deleted.json", &asked);
+    let asked = r#"{"version": 1, "partitions": [
+        {"topic": "orders", "partition": 0, "offset": 2},
+        {"topic": "orders", "partition": 1, "offset": -1}]}"#;
+    let file = house.file("deleted.json", asked);
     let told = house.told("DeleteRecordsCommand", &["--offset-json-file", &file]);
     assert!(told.contains("partition: orders-0\tlow_watermark: 2"), "{told}");
     assert!(told.contains(&format!("partition: orders-1\tlow_watermark: {}", ends[1])), "{told}");
