@@ -7,6 +7,7 @@ use reprise::clock::Clock;
 
 use crate::client::{Client, Fate, Record, records};
 use crate::expect;
+use crate::library::Trait;
 use crate::order::{Order, Plan, Way, When, tag_of};
 use crate::scene::Scene;
 use crate::sidecar::{PARTITIONS, Sidecar};
@@ -97,7 +98,7 @@ impl Judge {
         for ((n, plan), partition) in plans.iter().enumerate().zip((0..self.partitions).cycle()) {
             let tag = format!("{name}-{n}");
             let mut order = Order::new(&tag, (&self.scene.topic, partition), *plan, filler);
-            order.orders_headers = client.program.library.orders_headers;
+            order.orders_headers = !client.program.library.has(Trait::HeadersByName);
             client.run(&format!("produce {}", order.words(&tag)));
             self.orders.insert(tag, order);
         }
@@ -210,7 +211,7 @@ impl Judge {
                 let when = if counts { when } else { When::BeforeCommit };
                 // Whoever joins anew reads again while it may have fetched the retry already, and
                 // has to remember what it told.
-                if counts || !client.program.library.joins_anew {
+                if counts || !client.program.library.has(Trait::JoinsAnew) {
                     failed.push(Failed { tag: tag.clone(), place, way, when, codec, counts });
                 }
             }

@@ -15,14 +15,22 @@ pub(crate) struct Library {
     pub(crate) source: Source,
     /// Settings with which it looks for new partitions and topics all the time.
     pub(crate) curious: &'static [&'static str],
-    /// It knows the order of all headers of a record, not only of those by one name.
-    pub(crate) orders_headers: bool,
-    /// It fetches each partition on a connection of its own.
-    pub(crate) fetches_each: bool,
-    /// Whoever loses its coordinator for a moment joins the group anew.
-    pub(crate) joins_anew: bool,
+    pub(crate) traits: &'static [Trait],
     /// Groups of scenarios (list.rs) that it cannot play, and why, for people.
     pub(crate) cannot: &'static [(&'static str, &'static str)],
+}
+
+/// What a scenario has to know of a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trait {
+    /// Of headers it knows only the order of those by one name.
+    HeadersByName,
+    /// It fetches each partition on a connection of its own.
+    FetchesEach,
+    /// It asks again for an empty batch: what is cut at the end of a partition (docs/clients.md).
+    StaysAtEmpty,
+    /// Whoever loses its coordinator for a moment joins the group anew.
+    JoinsAnew,
 }
 
 /// What its program is built from, below `tests/clients`.
@@ -60,7 +68,7 @@ pub(crate) static FRANZ_GO: Library = Library {
 };
 
 pub(crate) static SARAMA: Library = Library {
-    joins_anew: true,
+    traits: &[Trait::JoinsAnew],
     cannot: &[(
         "seeks",
         "its group sessions cannot go back: a handler that fails ends the session",
@@ -69,8 +77,7 @@ pub(crate) static SARAMA: Library = Library {
 };
 
 pub(crate) static KAFKA_GO: Library = Library {
-    fetches_each: true,
-    joins_anew: true,
+    traits: &[Trait::FetchesEach, Trait::JoinsAnew],
     cannot: &[
         ("metadata", "`CommitMessages` has none"),
         ("seeks", "a `Reader` with a group refuses `SetOffset`"),
@@ -80,7 +87,7 @@ pub(crate) static KAFKA_GO: Library = Library {
 };
 
 pub(crate) static KAFKAJS: Library = Library {
-    orders_headers: false,
+    traits: &[Trait::HeadersByName, Trait::StaysAtEmpty, Trait::JoinsAnew],
     cannot: &[("static_member", "it has no `group.instance.id`")],
     ..Library::of("kafkajs", Source::Node("kafkajs", "kafkajs", "client.mjs"))
 };
@@ -104,15 +111,7 @@ pub(crate) static AIOKAFKA: Library =
 impl Library {
     /// One that can do everything.
     const fn of(title: &'static str, source: Source) -> Self {
-        Self {
-            title,
-            source,
-            curious: &[],
-            orders_headers: true,
-            fetches_each: false,
-            joins_anew: false,
-            cannot: &[],
-        }
+        Self { title, source, curious: &[], traits: &[], cannot: &[] }
     }
 
     /// Built on first use.
@@ -130,6 +129,10 @@ impl Library {
         };
         let key = format!("{:?}", self.source);
         known.entry(key).or_insert_with(|| Box::leak(Box::new(build())))
+    }
+
+    pub(crate) fn has(&self, known: Trait) -> bool {
+        self.traits.contains(&known)
     }
 
     pub(crate) fn is_java(&self) -> bool {

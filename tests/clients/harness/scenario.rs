@@ -10,6 +10,7 @@ use reprise::clock::Clock;
 use crate::client::{Client, Record};
 use crate::expect;
 use crate::judge::{Judge, PATIENCE, poll_all};
+use crate::library::Trait;
 use crate::order::{ALWAYS, Plan, failing, hex, tag_of};
 use crate::program::Program;
 use crate::sidecar::{PARTITIONS, RETRIES_MAX, Sidecar};
@@ -204,7 +205,7 @@ fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     eprintln!("measured: {}: {name}: at work after {:.1} s", program.name, back.as_secs_f64());
     assert!(back < BACK_MAX, "nobody looks for a coordinator for long: {back:?}");
     judge.finish(&mut [&mut a, &mut b], &stage.sidecar);
-    if !program.library.joins_anew {
+    if !program.library.has(Trait::JoinsAnew) {
         assert_eq!((a.rebalances, b.rebalances), rebalances, "the members stay what they are");
     }
     a.close();

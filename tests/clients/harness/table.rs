@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::library::Trait;
 use crate::matrix::note;
 use crate::program::Program;
 
@@ -96,6 +97,6 @@ fn cell(program: &Program, group: &str, scenarios: &[&str]) -> String {
         let note = note(*program, group, scenario);
         assert!(note.exists(), "{} has not passed {scenario}", program.name);
     }
-    let joins_anew = group == "restarts" && program.library.joins_anew;
+    let joins_anew = group == "restarts" && program.library.has(Trait::JoinsAnew);
     if joins_anew { "yes, joins anew" } else { "yes" }.to_owned()
 }

@@ -61,6 +61,7 @@ let came = () => {};
 // What is held, and where everything polled and held ends.
 let held = [];
 let polled = new Map();
+let commits = 0;
 const received = new Map();
 let queue = [];
 
@@ -86,10 +87,11 @@ async function subscribe(topics) {
     heartbeatInterval: 500,
     // Its default is five seconds, and commits wait for a Fetch: they share a connection.
     maxWaitTimeInMs: 500,
-    // Nobody waits for a member that has nothing to do.
-    rebalanceTimeout: 10_000,
+    // Its default is a minute, and one that starts again waits that long for what it was.
+    rebalanceTimeout: 3_000,
   });
   consumer.on(consumer.events.REBALANCING, () => holds([]));
+  consumer.on(consumer.events.COMMIT_OFFSETS, () => (commits += 1));
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
     const names = Object.entries(payload.memberAssignment).flatMap(([topic, partitions]) =>
       partitions.map((partition) => nameOf(topic, partition)),
@@ -107,17 +109,25 @@ async function subscribe(topics) {
 
 async function handOver({ batch, heartbeat, isRunning, isStale }) {
   let isTaken = false;
+  const mine = { batch, isStale };
   const taken = new Promise((resolve) => {
-    waiting.push({ batch, isStale, take: () => resolve((isTaken = true)) });
+    mine.take = () => resolve((isTaken = true));
   });
+  waiting.push(mine);
   came();
-  while (!isTaken && isRunning() && !isStale()) {
-    await Promise.race([taken, sleep(50)]);
-    await heartbeat();
+  try {
+    while (isRunning() && !isStale()) {
+      await Promise.race([taken, sleep(50)]);
+      // What was taken is not to come again, whatever becomes of a heartbeat.
+      if (isTaken) {
+        return;
+      }
+      await heartbeat();
+    }
+  } finally {
+    waiting = waiting.filter((one) => one !== mine);
   }
-  if (!isTaken) {
-    throw new Error("nobody polls any more");
-  }
+  throw new Error("nobody polls any more");
 }
 
 async function poll(ms) {
@@ -242,8 +252,17 @@ async function commit(words) {
   for (let at = 0; at < words.length; at += 3) {
     offsets.push({ topic: words[at], partition: Number(words[at + 1]), offset: words[at + 2] });
   }
+  await commitAll(offsets);
+}
+
+// A consumer that is starting again commits nothing, and tells nobody.
+async function commitAll(offsets) {
+  const before = commits;
   if (offsets.length > 0) {
     await consumer.commitOffsets(offsets);
+    if (commits === before) {
+      throw new Error("it is starting again, and has not committed");
+    }
   }
 }
 
@@ -260,7 +279,7 @@ const commands = {
   flush,
   commit,
   mark: ([topic, partition, offset, metadata = ""]) =>
-    consumer.commitOffsets([
+    commitAll([
       { topic, partition: Number(partition), offset, metadata: unhex(metadata).toString() },
     ]),
   seek: ([topic, partition, offset]) => {
