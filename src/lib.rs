@@ -28,6 +28,7 @@ pub mod observe;
 pub mod group;
 pub mod journal;
 pub mod retry;
+pub mod sasl;
 pub mod socket;
 pub mod wire;
 

@@ -12,6 +12,7 @@ const RANKS: &[(&str, u8)] = &[
     ("observe", 0),
     ("wire", 1),
     ("retry", 1),
+    ("sasl", 1),
     ("group", 1),
     ("journal", 1),
     ("socket", 1),
@@ -36,8 +37,8 @@ const FENCES: &[(&str, &[&str])] = &[
     ("serde_yaml", &["config/raw.rs"]),
     ("prometheus", &["observe", "admin"]),
     ("lru", &["journal", "route"]),
-    ("hmac", &["upstream/sasl/scram.rs"]),
-    ("pbkdf2", &["upstream/sasl/scram.rs"]),
+    ("hmac", &["sasl"]),
+    ("pbkdf2", &["sasl"]),
     ("tokio_rustls", &["socket"]),
     ("rustls_native_certs", &["socket"]),
     ("redb", &["journal"]),
@@ -47,7 +48,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("rdkafka", &[]),
 ];
 
-const PURE: &[&str] = &["wire", "retry", "group"];
+const PURE: &[&str] = &["wire", "retry", "sasl", "group"];
 /// What a pure module never says. `std::sync::Arc` alone is allowed.
 const IMPURE_WORDS: &[&str] =
     &["tokio", "async", "await", "Instant", "SystemTime", "rand", "fastrand", "HashMap", "HashSet"];

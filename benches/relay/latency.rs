@@ -1,7 +1,6 @@
 //! How much later an answer comes through the sidecar: round trips with everything on one core,
 //! and records produced at a steady rate until they are consumed.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,8 +10,7 @@ use crate::flow::Flow;
 use crate::load::{Load, read_answer};
 use crate::proxy::Proxy;
 use crate::sheet::Goal;
-use crate::sidecar::Sidecar;
-use crate::{broker, quantile, rank, tell};
+use crate::{broker, quantile, rank, storing, tell};
 
 /// The first argument of a process that is on one core.
 pub(crate) const WORD: &str = "on-one-core";
@@ -76,7 +74,7 @@ fn trips(way: &Proxy) -> Vec<f64> {
 /// From produce to consume: direct, through the relay that copies, through the sidecar, in turns.
 fn flows() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let broker = flow_broker(dir.path());
+    let broker = storing(dir.path(), "{name: flow, partitions: 1}");
     let addr = broker.addr;
     let ways = [Proxy::none(addr), Proxy::bare(addr), Proxy::sidecar(addr)];
     let mut took: [Vec<f64>; 3] = Default::default();
@@ -102,18 +100,6 @@ fn flows() {
     }
     tell("flow_later", greater, "of pairs (one half: no difference)", None, Goal::None);
     tell("flow_later_deviations", deviations, "standard deviations", None, Goal::None);
-}
-
-/// A `reprise` by itself that keeps what is produced, without waiting for a disk.
-fn flow_broker(dir: &Path) -> Sidecar {
-    let settings = [
-        "topics.durability=os",
-        "topics.retention=unlimited",
-        "topics.list=[{name: flow, partitions: 1}]",
-        "names.retry=not-here.{group}",
-        "names.dead_letters=nor-here.{group}",
-    ];
-    Sidecar::start(&dir.join("broker"), &settings)
 }
 
 /// The last core this process may run on.

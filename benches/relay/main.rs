@@ -25,6 +25,8 @@ mod flow;
 mod idle;
 mod latency;
 mod load;
+#[path = "../support/member.rs"]
+mod member;
 mod members;
 mod proxy;
 mod rank;
@@ -45,9 +47,12 @@ mod support {
     pub(crate) type Trust = std::sync::Arc<tokio_rustls::rustls::ClientConfig>;
 }
 
+use std::path::Path;
+
 use crate::load::{Load, Window};
 use crate::proxy::Proxy;
 use crate::sheet::{Figure, Goal, median};
+use crate::sidecar::Sidecar;
 
 /// Windows of each proxy; they take turns.
 const ROUNDS: usize = 5;
@@ -135,6 +140,18 @@ fn windows(proxies: &[Proxy; 2], load: &Load, rounds: usize) -> Vec<[Window; 2]>
 
 fn tell(metric: &'static str, value: f64, unit: &'static str, baseline: Option<f64>, goal: Goal) {
     Figure { bench: "relay", metric, value, unit, baseline, goal }.print();
+}
+
+/// A `reprise` by itself that keeps what is produced to these topics, without waiting for a disk.
+fn storing(dir: &Path, topics: &str) -> Sidecar {
+    let settings = [
+        &format!("topics.list=[{topics}]"),
+        "topics.durability=os",
+        "topics.retention=unlimited",
+        "names.retry=not-here.{group}",
+        "names.dead_letters=nor-here.{group}",
+    ];
+    Sidecar::start(&dir.join("broker"), &settings)
 }
 
 /// The value that so much of them stays below.

@@ -1,22 +1,18 @@
 //! Members of groups that consume: what it costs to know what each was handed.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use kafka_protocol::messages::offset_commit_request::{
-    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-};
-use kafka_protocol::messages::{ConsumerGroupHeartbeatRequest, GroupId, OffsetCommitRequest};
-use kafka_protocol::protocol::StrBytes;
+use reprise::wire::batch::BatchHeader;
 
 use crate::batch::{Rec, plain};
+use crate::member::Member;
 use crate::proxy::Proxy;
 use crate::sheet::{Goal, median};
 use crate::sidecar::Sidecar;
-use crate::tell;
-use crate::wire::{Wire, name};
+use crate::wire::Wire;
+use crate::{storing, tell};
 
 const ROUNDS: usize = 5;
 /// Consumers at once, each with a group and a topic of its own.
@@ -28,8 +24,6 @@ const RECORDS: u32 = 16;
 const PASSES: usize = 3;
 /// A commit for so many records, 16 MiB of them.
 const COMMITS: i64 = 16_384;
-const HEARTBEAT: i16 = 1;
-const COMMIT: i16 = 9;
 
 static GROUPS: AtomicU64 = AtomicU64::new(0);
 
@@ -59,16 +53,9 @@ pub(crate) fn run() {
 
 /// A `reprise` by itself with full topics.
 fn broker(dir: &Path) -> Sidecar {
-    let topics: Vec<String> =
-        (0..CONSUMERS).map(|n| format!("{{name: {}, partitions: 1}}", topic(n))).collect();
-    let settings = [
-        &format!("topics.list=[{}]", topics.join(", ")),
-        "topics.durability=os",
-        "topics.retention=unlimited",
-        "names.retry=not-here.{group}",
-        "names.dead_letters=nor-here.{group}",
-    ];
-    let broker = Sidecar::start(&dir.join("broker"), &settings);
+    let topic_n = |n| format!("{{name: {}, partitions: 1}}", topic(n));
+    let topics: Vec<String> = (0..CONSUMERS).map(topic_n).collect();
+    let broker = storing(dir, &topics.join(", "));
     let record = Rec::new(&"x".repeat(1 << 10));
     let batch = plain(&vec![record; usize::try_from(RECORDS).unwrap()]);
     thread::scope(|scope| {
@@ -101,82 +88,22 @@ fn window(way: &Proxy) -> f64 {
 /// A new group reads a topic to its end, commits and leaves.
 fn pass(way: &Proxy, n: usize) -> f64 {
     let end = i64::from(BATCHES * RECORDS);
-    let mut member = Member::join(way.told(), &topic(n));
-    let (mut offset, mut bytes) = (0, 0);
-    while offset < end {
-        let records = member.wire.fetch(&member.topic, 0, offset, 500).records.unwrap_or_default();
+    let group = format!("group-{}", GROUPS.fetch_add(1, Ordering::Relaxed));
+    let mut member = Member::subscribe(way.told(), &group, &topic(n));
+    let mut bytes = 0;
+    while member.next < end {
+        let data = member.wire.fetch(&topic(n), 0, member.next, 500);
+        let records = data.records.unwrap_or_default();
         let mut rest = records.as_ref();
-        while let Some(head) = rest.get(..27) {
-            let at = |from: usize| i32::from_be_bytes(head[from..from + 4].try_into().unwrap());
-            offset += i64::from(at(23)) + 1;
-            rest = rest.get(usize::try_from(at(8)).unwrap() + 12..).unwrap_or_default();
+        while let Ok(header) = BatchHeader::parse(rest) {
+            member.next = header.last_offset() + 1;
+            rest = rest.get(header.total_bytes().unwrap()..).unwrap_or_default();
         }
         bytes += records.len();
-        if offset % COMMITS == 0 || offset == end {
-            member.commit(offset);
+        if member.next % COMMITS == 0 || member.next == end {
+            member.commit();
         }
     }
     member.leave();
     f64::from(u32::try_from(bytes).unwrap())
-}
-
-/// The one member of a group (KIP-848).
-struct Member {
-    wire: Wire,
-    group: GroupId,
-    topic: String,
-    id: StrBytes,
-    epoch: i32,
-}
-
-impl Member {
-    fn join(addr: SocketAddr, topic: &str) -> Self {
-        let n = GROUPS.fetch_add(1, Ordering::Relaxed);
-        let mut member = Self {
-            wire: Wire::connect(addr),
-            group: GroupId(StrBytes::from_string(format!("group-{n}"))),
-            topic: topic.to_owned(),
-            id: StrBytes::from_string(format!("member-{n}")),
-            epoch: 0,
-        };
-        let mut whole = member.heartbeat();
-        whole.rebalance_timeout_ms = 10_000;
-        whole.subscribed_topic_names = Some(vec![name(topic)]);
-        whole.topic_partitions = Some(Vec::new());
-        member.beats(&whole);
-        member
-    }
-
-    fn commit(&mut self, offset: i64) {
-        let partition = OffsetCommitRequestPartition::default().with_committed_offset(offset);
-        let topic = OffsetCommitRequestTopic::default()
-            .with_name(name(&self.topic))
-            .with_partitions(vec![partition]);
-        let request = OffsetCommitRequest::default()
-            .with_group_id(self.group.clone())
-            .with_member_id(self.id.clone())
-            .with_generation_id_or_member_epoch(self.epoch)
-            .with_topics(vec![topic]);
-        let answer = self.wire.call(COMMIT, &request);
-        assert_eq!(answer.topics[0].partitions[0].error_code, 0, "{offset} is committed");
-    }
-
-    fn leave(mut self) {
-        self.epoch = -1;
-        let gone = self.heartbeat();
-        self.beats(&gone);
-    }
-
-    fn heartbeat(&self) -> ConsumerGroupHeartbeatRequest {
-        ConsumerGroupHeartbeatRequest::default()
-            .with_group_id(self.group.clone())
-            .with_member_id(self.id.clone())
-            .with_member_epoch(self.epoch)
-    }
-
-    fn beats(&mut self, request: &ConsumerGroupHeartbeatRequest) {
-        let answer = self.wire.call(HEARTBEAT, request);
-        assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
-        self.epoch = answer.member_epoch;
-    }
 }

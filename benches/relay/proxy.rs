@@ -110,10 +110,7 @@ impl Proxy {
     /// Fetches of which the sidecar does not know whose they were, as its metrics say.
     pub(crate) fn unowned_fetches(&self) -> String {
         let Process::Sidecar { sidecar, .. } = &self.process else { return String::new() };
-        let mut stream = TcpStream::connect(sidecar.admin).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-        let mut page = String::new();
-        stream.read_to_string(&mut page).unwrap();
+        let page = sidecar.get("/metrics");
         let word = "reprise_fetches_unowned_total ";
         let line = page.lines().find_map(|line| line.strip_prefix(word));
         line.unwrap().to_owned()

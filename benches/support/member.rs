@@ -1,4 +1,4 @@
-//! Members of a KIP-848 group that take its retries: join, fetch the lane, commit it.
+//! Members of a KIP-848 group with one topic, mostly its retries: join, fetch, commit.
 #![allow(dead_code, reason = "each program uses a part of it")]
 
 use std::net::SocketAddr;
@@ -25,10 +25,10 @@ const OFFSETS: i16 = 9;
 pub(crate) struct Member {
     pub(crate) wire: Wire,
     group: String,
-    retry: String,
+    topic: String,
     id: String,
     epoch: i32,
-    /// Where its lane goes on.
+    /// Where it goes on.
     pub(crate) next: i64,
 }
 
@@ -36,12 +36,17 @@ impl Member {
     /// Joins a group, subscribed to its retry topic alone. Call [`Member::beat`] on all members
     /// once they are there.
     pub(crate) fn join(addr: SocketAddr, group: &str) -> Self {
+        Self::subscribe(addr, group, &format!("retry.{group}"))
+    }
+
+    /// Joins a group, subscribed to this topic alone.
+    pub(crate) fn subscribe(addr: SocketAddr, group: &str, topic: &str) -> Self {
         let (wire, id) = (Wire::connect(addr), Uuid::new_v4().to_string());
-        let (group, retry) = (group.to_owned(), format!("retry.{group}"));
-        let mut member = Self { wire, group, retry, id, epoch: 0, next: 0 };
+        let (group, topic) = (group.to_owned(), topic.to_owned());
+        let mut member = Self { wire, group, topic, id, epoch: 0, next: 0 };
         let mut whole = member.heartbeat();
         whole.rebalance_timeout_ms = 10_000;
-        whole.subscribed_topic_names = Some(vec![name(&member.retry)]);
+        whole.subscribed_topic_names = Some(vec![name(&member.topic)]);
         whole.topic_partitions = Some(Vec::new());
         member.beats(&whole);
         member
@@ -52,7 +57,7 @@ impl Member {
         let quiet = self.heartbeat();
         self.beats(&quiet);
         let asked = OffsetFetchRequestTopics::default()
-            .with_name(name(&self.retry))
+            .with_name(name(&self.topic))
             .with_partition_indexes(vec![0]);
         let group = OffsetFetchRequestGroup::default()
             .with_group_id(self.group())
@@ -65,9 +70,9 @@ impl Member {
         assert!(self.next >= 1 << 50, "a member has a lane of its own: {}", self.next);
     }
 
-    /// What one Fetch of the lane brings.
+    /// What one Fetch brings.
     pub(crate) fn fetch(&mut self, wait_ms: i32) -> Vec<Got> {
-        let data = self.wire.fetch(&self.retry, 0, self.next, wait_ms);
+        let data = self.wire.fetch(&self.topic, 0, self.next, wait_ms);
         let got = unpack(&data.records.unwrap_or_default());
         if let Some(last) = got.last() {
             self.next = last.offset + 1;
@@ -79,7 +84,7 @@ impl Member {
     pub(crate) fn commit(&mut self) {
         let partition = OffsetCommitRequestPartition::default().with_committed_offset(self.next);
         let topic = OffsetCommitRequestTopic::default()
-            .with_name(name(&self.retry))
+            .with_name(name(&self.topic))
             .with_partitions(vec![partition]);
         let request = OffsetCommitRequest::default()
             .with_group_id(self.group())
@@ -87,7 +92,7 @@ impl Member {
             .with_generation_id_or_member_epoch(self.epoch)
             .with_topics(vec![topic]);
         let answer = self.wire.call(OFFSETS, &request);
-        assert_eq!(answer.topics[0].partitions[0].error_code, 0, "the lane's commit");
+        assert_eq!(answer.topics[0].partitions[0].error_code, 0, "{} is committed", self.next);
     }
 
     /// Leaves.

@@ -2,7 +2,8 @@
 #![allow(dead_code, reason = "each program uses a part of it")]
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -95,6 +96,16 @@ impl Sidecar {
         of.sum()
     }
 
+    /// What its admin port answers to a GET, head included.
+    pub(crate) fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).unwrap();
+        let close = "Host: localhost\r\nConnection: close";
+        write!(stream, "GET {path} HTTP/1.1\r\n{close}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
     /// As Kubernetes does; waits for its end.
     pub(crate) fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
@@ -113,8 +124,7 @@ impl Sidecar {
     }
 
     fn status_mib(&self, word: &str) -> f64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        number(&status, word).unwrap() / 1024.0
+        status_mib(self.child.id(), word)
     }
 }
 
@@ -138,6 +148,12 @@ pub(crate) fn ticks_s(pid: u32) -> [f64; 2] {
     let (_, fields) = stat.rsplit_once(')').unwrap();
     let mut ticks = fields.split_whitespace().skip(11);
     [(); 2].map(|()| ticks.next().unwrap().parse::<f64>().unwrap() / TICKS_PER_S)
+}
+
+/// A line of `/proc/<pid>/status` that is in KiB, in MiB.
+pub(crate) fn status_mib(pid: u32, word: &str) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    number(&status, word).unwrap() / 1024.0
 }
 
 /// The number behind a word that begins a line.

@@ -1,7 +1,5 @@
 //! What is asked and done while the others wait: look-ups by origin and by number, exact delays.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,8 +36,8 @@ pub(crate) fn lookups(server: &Sidecar, count: u32) {
     let clock = Clock::start();
     for _ in 0..NUMBERS {
         let id = 1 + places.u32(0..count - 1);
-        let page =
-            ask(server, &format!("/api/v1/retries?group={GROUP}&limit=1&after={id}:{GROUP}"));
+        let page = format!("/api/v1/retries?group={GROUP}&limit=1&after={id}:{GROUP}");
+        let page = server.get(&page);
         assert!(page.contains("\"items\":[{"), "{page}");
     }
     let millis = clock.elapsed().as_secs_f64() * 1e3 / f64::from(NUMBERS);
@@ -83,13 +81,4 @@ pub(crate) fn exact(server: &Sidecar, log: &Path) {
 
 fn due_ms(retry: &Got) -> i64 {
     retry.number("x-retry-due-ms")
-}
-
-/// One GET.
-fn ask(server: &Sidecar, path: &str) -> String {
-    let mut stream = TcpStream::connect(server.admin).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }

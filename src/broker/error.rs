@@ -23,12 +23,36 @@ pub enum BrokerError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// One request, two wishes.
+    #[error("the request names topic {0} more than once")]
+    NamedTwice(String),
     /// Outside 1 to 10 000.
     #[error("{0} partitions: a topic has 1 to 10000")]
     InvalidPartitions(i32),
     /// One node serves everything.
     #[error("replication factor {0}: this cluster has one node; use 1 or -1")]
     InvalidReplicationFactor(i16),
+    /// A topic only grows.
+    #[error("topic {topic} has {has} partitions already; {asked} would not be an increase")]
+    NotAnIncrease {
+        /// The topic.
+        topic: String,
+        /// As it is.
+        has: usize,
+        /// As asked for.
+        asked: i32,
+    },
+    /// Replicas on nodes that are not there, or not one list of them for each new partition.
+    #[error("this cluster has one node: each new partition has that one replica ({0})")]
+    InvalidAssignment(String),
+    /// What a retry or dead-letter topic does not let be done to it.
+    #[error("{name} cannot be changed like this: {why}")]
+    Policy {
+        /// The topic.
+        name: String,
+        /// Why not, and where it is set instead.
+        why: &'static str,
+    },
     /// A topic setting.
     #[error(transparent)]
     Setting(#[from] SettingError),

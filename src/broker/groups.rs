@@ -7,6 +7,7 @@ mod machine;
 mod record;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 mod wanted;
 
 use std::collections::BTreeMap;
@@ -22,9 +23,10 @@ use crate::broker::versioned::FactError;
 use crate::group::{
     Answer, Classic, ClassicConfig, CommitCheck, ConsumerConfig, Description, GoneCause,
     GroupError, Heartbeat, Input, Join, JoinRefusal, Joined, Leave, Left, Sync, Synced, Token,
+    TopicImage,
 };
 use crate::journal::{Entry, Journal, Kind};
-use crate::model::{Deadline, GroupId, MemberId, MonoMs, Now, WallMs};
+use crate::model::{Deadline, GroupId, MemberId, MonoMs, Now, TopicName, WallMs};
 
 use cell::{Cell, Reply};
 pub use machine::GroupKind;
@@ -153,15 +155,26 @@ impl Groups {
     /// Clients can come from now on: every session begins anew, however long the start took.
     pub fn open(&self) {
         let now = self.now();
-        self.lock().cells.values_mut().for_each(|cell| cell.machine.restart_sessions(now));
+        for cell in self.lock().cells.values_mut() {
+            cell.machine.restart_sessions(now);
+            cell.machine.turn_classic(self.inner.classic, now);
+        }
         self.inner.nearer.notify_one();
     }
 
-    /// `JoinGroup`: answers when the join phase ends. `fresh_id` of `join` is made here.
-    pub async fn join(&self, group: &GroupId, mut join: Join) -> Result<Joined, JoinRefusal> {
+    /// `JoinGroup`: answers when the join phase ends. `fresh_id` and `consuming` of `join` are made
+    /// here; `image` says what a topic is at the moment.
+    pub async fn join(
+        &self,
+        group: &GroupId,
+        mut join: Join,
+        image: impl Fn(&TopicName) -> Option<TopicImage>,
+    ) -> Result<Joined, JoinRefusal> {
         let member_id = join.member_id.clone();
         let prefix = join.instance_id.as_deref().unwrap_or(join.client_id.as_str());
         join.fresh_id = MemberId::from(format!("{prefix}-{}", Uuid::new_v4()));
+        join.consuming =
+            upgrade::consuming(&join.protocols, self.topics_of(group), image).map(Box::new);
         let is_new = member_id.as_str().is_empty();
         let kind = is_new.then_some(GroupKind::Classic);
         let asked = self.ask(group, kind, |token| Input::Join(token, join));
@@ -176,7 +189,12 @@ impl Groups {
     pub async fn sync(&self, group: &GroupId, sync: Sync) -> Result<Synced, GroupError> {
         let asked = self.ask(group, None, |token| Input::Sync(token, sync));
         match self.wait(asked).await? {
-            Answer::Sync(result) => result,
+            Answer::Sync(result) => result.map(|synced| match synced.held {
+                None => synced,
+                Some(held) => {
+                    Synced { assignment: upgrade::assignment(held), held: None, ..synced }
+                }
+            }),
             _ => Err(GroupError::CoordinatorNotAvailable),
         }
     }
@@ -257,7 +275,7 @@ impl Groups {
     /// What a member said to the chosen assignor when it joined: for consumers their
     /// subscription. `member` is a member id or `instance:<id>`.
     pub fn subscription(&self, group: &GroupId, member: &MemberId) -> Option<Bytes> {
-        self.lock().cells.get(group)?.machine.as_classic()?.subscription(member)
+        self.lock().cells.get(group)?.machine.subscription(member)
     }
 
     /// The members of a group, static ones as `instance:<id>`.
@@ -341,6 +359,17 @@ impl Groups {
         create: Option<GroupKind>,
         input: impl FnOnce(Token) -> Input,
     ) -> Result<oneshot::Receiver<Reply>, GroupError> {
+        self.ask_after(group, create, |_, _| {}, input)
+    }
+
+    /// The same, after something was done to the group.
+    fn ask_after(
+        &self,
+        group: &GroupId,
+        create: Option<GroupKind>,
+        first: impl FnOnce(&mut Cell, Now),
+        input: impl FnOnce(Token) -> Input,
+    ) -> Result<oneshot::Receiver<Reply>, GroupError> {
         if group.as_str().is_empty() {
             return Err(GroupError::InvalidGroupId);
         }
@@ -360,6 +389,7 @@ impl Groups {
         }
         let armed = state.armed;
         let cell = state.cells.get_mut(group).ok_or(GroupError::UnknownMemberId)?;
+        first(cell, now);
         cell.waiting.insert(token, sender);
         cell.machine.handle(now, input(token));
         self.drain(group, cell, now);
@@ -402,6 +432,7 @@ impl Groups {
 
     fn drain(&self, group: &GroupId, cell: &mut Cell, now: Now) {
         cell.drain(group, now.wall, &self.inner.journal, &self.inner.events);
+        cell.machine.turn_classic(self.inner.classic, now);
     }
 
     fn now(&self) -> Now {

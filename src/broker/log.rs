@@ -126,12 +126,20 @@ impl Broker {
         self.first_record_since(partition, base, timestamp_ms)
     }
 
-    /// The offset and time of the latest record by time (ListOffsets −3).
+    /// The offset and time of the latest record by time (ListOffsets −3). Of a batch that is there
+    /// in part, what is left counts for all of it.
     pub fn latest_time(&self, partition: &Partition) -> Result<Option<(i64, i64)>, BrokerError> {
         let Some((base, time)) = self.journal.stream_latest_time(partition.stream)? else {
             return Ok(None);
         };
-        self.first_record_since(partition, base, time)
+        let start = self.bounds(partition).start;
+        if start <= base {
+            return self.first_record_since(partition, base, time);
+        }
+        let read = self.read(partition, start, 1)?;
+        let Ok(batch) = Batch::parse(&read.records) else { return Ok(None) };
+        let left = times(&batch).filter(|(offset, _)| start <= *offset);
+        Ok(left.max_by_key(|(_, time)| *time))
     }
 
     /// Wakes `waker` once when something new may be read.
@@ -139,22 +147,29 @@ impl Broker {
         self.journal.stream_watch(partition.stream, waker);
     }
 
+    /// The first record of that time or later, from the batch at `base` on.
     fn first_record_since(
         &self,
         partition: &Partition,
         base: i64,
         timestamp_ms: i64,
     ) -> Result<Option<(i64, i64)>, BrokerError> {
-        let read = self.read(partition, base, 1)?;
-        let Ok(batch) = Batch::parse(&read.records) else { return Ok(None) };
-        let Ok(records) = crate::wire::batch::records(&batch, RECORD_BYTES_MAX) else {
-            return Ok(Some((base, batch.header.max_timestamp_ms)));
-        };
-        let found = records
-            .filter_map(Result::ok)
-            .find(|record| record.timestamp_ms >= timestamp_ms)
-            .map(|record| (record.offset, record.timestamp_ms));
-        Ok(found.or(Some((base, batch.header.max_timestamp_ms))))
+        let start = self.bounds(partition).start;
+        let mut from = base.max(start);
+        loop {
+            let read = self.read(partition, from, 1)?;
+            let Ok(batch) = Batch::parse(&read.records) else { return Ok(None) };
+            let header = &batch.header;
+            if timestamp_ms <= header.max_timestamp_ms {
+                let meant = |(offset, time): &(i64, i64)| from <= *offset && timestamp_ms <= *time;
+                let found = times(&batch).find(meant);
+                if found.is_some() || start <= header.base_offset {
+                    return Ok(found.or(Some((header.base_offset, header.max_timestamp_ms))));
+                }
+                // The partition begins inside this batch, behind the record that was meant.
+            }
+            from = header.last_offset().saturating_add(1);
+        }
     }
 
     fn append(&self, stream: StreamId, batch: &Batch) -> Result<(i64, u64), BrokerError> {
@@ -226,6 +241,12 @@ impl Broker {
         self.journal.hold_from(OWNER, kept.min(checkpointed));
         Ok(kept.min(checkpointed))
     }
+}
+
+/// Offset and time of each record; none of a batch that cannot be unpacked.
+fn times(batch: &Batch) -> impl Iterator<Item = (i64, i64)> {
+    let records = crate::wire::batch::records(batch, RECORD_BYTES_MAX).into_iter().flatten();
+    records.filter_map(Result::ok).map(|record| (record.offset, record.timestamp_ms))
 }
 
 /// Batches one after the other, each told its offset: an 8-byte patch outside the CRC.

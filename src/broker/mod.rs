@@ -85,6 +85,11 @@ impl Broker {
         self.ids.settle_cluster_id().await
     }
 
+    /// Free bytes of the disk the log lies on, when last asked.
+    pub fn free_bytes(&self) -> u64 {
+        self.journal.stats().disk_free
+    }
+
     /// Returns once entry `seq` is fdatasync'd.
     pub async fn durable(&self, seq: u64) -> Result<(), error::BrokerError> {
         Ok(self.journal.durable(seq).await?)

@@ -7,7 +7,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -204,12 +204,23 @@ impl Offsets {
 
     /// Deletes all offsets of a group; returns the entry to wait for, 0 = there were none.
     pub fn delete_group(&self, group: &GroupId) -> Result<u64, AppendError> {
-        self.remove(|owner, _, _| owner == group)
+        self.remove(|owner, _, _, _| owner == group)
+    }
+
+    /// Deletes these offsets of a group; returns the entry to wait for, 0 = there were none.
+    pub fn delete(
+        &self,
+        group: &GroupId,
+        partitions: &BTreeSet<(TopicName, i32)>,
+    ) -> Result<u64, AppendError> {
+        self.remove(|owner, topic, partition, _| {
+            owner == group && partitions.contains(&(topic.clone(), partition))
+        })
     }
 
     /// Deletes all offsets in a topic, which is being deleted; returns the entry to wait for.
     pub fn delete_topic(&self, topic: &TopicName) -> Result<u64, AppendError> {
-        self.remove(|_, of, _| of == topic)
+        self.remove(|_, of, _, _| of == topic)
     }
 
     /// Deletes offsets of groups that have been empty, and of partitions not committed, for
@@ -219,7 +230,7 @@ impl Offsets {
         now: WallMs,
         occupancy: impl Fn(&GroupId) -> Occupancy,
     ) -> Result<u64, AppendError> {
-        let mut expired = std::collections::BTreeSet::new();
+        let mut expired = BTreeSet::new();
         for group in self.groups() {
             let vacant_since = match occupancy(&group) {
                 Occupancy::Occupied => continue,
@@ -230,7 +241,7 @@ impl Offsets {
                 expired.insert(group);
             }
         }
-        self.remove(|group, _, position| {
+        self.remove(|group, _, _, position| {
             let last = position.newest().map_or(now, |committed| committed.commit_ms);
             expired.contains(group) && RETENTION_MS <= now.since(last)
         })
@@ -254,13 +265,14 @@ impl Offsets {
 
     fn remove(
         &self,
-        goes: impl Fn(&GroupId, &TopicName, &Position) -> bool,
+        goes: impl Fn(&GroupId, &TopicName, i32, &Position) -> bool,
     ) -> Result<u64, AppendError> {
         let mut books = self.lock();
         let mut entries = Vec::new();
         for (group, book) in books.iter() {
             for (topic, positions) in book {
-                let going = positions.iter().filter(|(_, place)| goes(group, topic, place));
+                let going = positions.iter();
+                let going = going.filter(|(index, place)| goes(group, topic, **index, place));
                 let keys = going.map(|(partition, _)| record::key(group, topic, *partition));
                 entries.extend(keys.map(|key| NewEntry::tombstone(OFFSET_KIND, key)));
             }
@@ -272,7 +284,7 @@ impl Offsets {
         let seq = self.journal.append_reserved(entries)?.seq();
         books.retain(|group, book| {
             book.retain(|topic, positions| {
-                positions.retain(|_, position| !goes(group, topic, position));
+                positions.retain(|index, position| !goes(group, topic, *index, position));
                 !positions.is_empty()
             });
             !book.is_empty()

@@ -1,8 +1,13 @@
-//! Retention of local topics: what is older or more than its topic keeps goes, batch by batch.
+//! What leaves local topics: what is older or more than its topic keeps, batch by batch, and what
+//! somebody deletes.
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
+use crate::broker::topic::Partition;
 use crate::model::WallMs;
+
+/// `DeleteRecords`: everything there is.
+const TO_THE_END: i64 = -1;
 
 /// What one round of retention did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,5 +46,21 @@ impl Broker {
             }
         }
         Ok(expired)
+    }
+
+    /// Moves the start of a partition to `offset`, or to its end for −1; never back. Returns the
+    /// first offset kept, and the entry to wait for. Looks at every batch that goes.
+    pub fn delete_records(
+        &self,
+        partition: &Partition,
+        offset: i64,
+    ) -> Result<(i64, u64), BrokerError> {
+        let end = self.bounds(partition).visible_end;
+        let to = if offset == TO_THE_END { end } else { offset };
+        if !(0..=end).contains(&to) {
+            return Err(BrokerError::OffsetOutOfRange);
+        }
+        let start = self.journal.stream_trim(partition.stream, to)?;
+        Ok((start, self.journal.appended_seq()))
     }
 }

@@ -22,6 +22,20 @@ pub enum SettingError {
          max.message.bytes, cleanup.policy=delete"
     )]
     Unknown(String),
+    /// Named without a value.
+    #[error("topic setting {0}: a value is missing")]
+    Missing(String),
+    /// No batch of that size ever comes.
+    #[error("topic setting max.message.bytes={value}: no request is larger than {most} bytes")]
+    TooLarge {
+        /// What was asked for.
+        value: usize,
+        /// `limits.frame_bytes`.
+        most: usize,
+    },
+    /// Has one value, to which nothing can be added.
+    #[error("topic setting {0} is not a list: it can only be set")]
+    NotAList(String),
     /// Known, with a value it cannot take.
     #[error("topic setting {name}={value}: expected {expected}")]
     Invalid {

@@ -24,6 +24,8 @@ pub struct Topic {
     pub partitions: Vec<Partition>,
     /// What its creator set, or the defaults.
     pub settings: TopicSettings,
+    /// What was set on the topic itself, as Kafka spells it.
+    pub overrides: Vec<(String, String)>,
     /// A dead-letter topic is kept by the retry engine's rules, not by retention.
     pub dead_letters: bool,
 }

@@ -1,6 +1,9 @@
 //! The topics of this cluster by name and by id: create, delete, find, restore.
 
+mod change;
+
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
@@ -9,11 +12,13 @@ use uuid::Uuid;
 use crate::broker::error::BrokerError;
 use crate::broker::kind;
 use crate::broker::producers::Producers;
-use crate::broker::settings::{TopicSettings, TopicSpec};
+use crate::broker::settings::{SettingError, TopicSettings, TopicSpec};
 use crate::broker::topic::{Partition, Topic, TopicRecord};
 use crate::journal::{Entry, Journal, NewEntry, StreamId};
 use crate::model::TopicName;
 use crate::wire::names::{dead_letter_stream, is_legal_topic};
+
+pub use change::Change;
 
 /// More partitions than this in one topic is a mistake in the request.
 const PARTITIONS_MAX: i32 = 10_000;
@@ -23,6 +28,8 @@ const PARTITIONS_MAX: i32 = 10_000;
 pub struct Topics {
     journal: Journal,
     defaults: TopicSettings,
+    /// No request is larger, so no batch can be.
+    request_bytes_max: usize,
     state: RwLock<State>,
 }
 
@@ -35,8 +42,8 @@ struct State {
 
 impl Topics {
     /// An empty registry; `replay` fills it.
-    pub fn new(journal: Journal, defaults: TopicSettings) -> Self {
-        Self { journal, defaults, state: RwLock::default() }
+    pub fn new(journal: Journal, defaults: TopicSettings, request_bytes_max: usize) -> Self {
+        Self { journal, defaults, request_bytes_max, state: RwLock::default() }
     }
 
     /// What a topic has when its creator says nothing.
@@ -71,10 +78,7 @@ impl Topics {
         if !(1..=PARTITIONS_MAX).contains(&spec.partitions) {
             return Err(BrokerError::InvalidPartitions(spec.partitions));
         }
-        let mut settings = self.defaults.clone();
-        for (key, value) in &spec.settings {
-            settings.set(key, value)?;
-        }
+        let settings = self.settled(&spec.settings)?;
         if self.find(&spec.name).is_some() {
             return Err(BrokerError::TopicExists(name.to_owned()));
         }
@@ -88,17 +92,10 @@ impl Topics {
         if state.by_name.contains_key(&spec.name) {
             return Err(BrokerError::TopicExists(spec.name.to_string()));
         }
-        let mut streams = Vec::new();
-        for index in 0..spec.partitions {
-            streams.push(self.journal.stream_open(&format!("t/{id}/{index}"))?);
-        }
-        let record = TopicRecord {
-            id: id.into_bytes(),
-            streams: streams.iter().map(|stream| stream.0).collect(),
-            settings: spec.settings.clone(),
-        };
-        let seq = self.store(&spec.name, record.to_bytes())?;
-        let topic = state.insert(&spec.name, id, &streams, settings, false);
+        let streams = self.streams(id, 0..spec.partitions)?;
+        let overrides = spec.settings.clone();
+        let seq = self.store(&spec.name, record(id, &streams, &overrides).to_bytes())?;
+        let topic = state.insert(&spec.name, id, &streams, settings, Some(overrides));
         Ok((topic, seq))
     }
 
@@ -140,7 +137,7 @@ impl Topics {
         if let Some(topic) = state.by_name.get(name) {
             return Ok(Some(Arc::clone(topic)));
         }
-        Ok(Some(state.insert(name, id, &[stream], settings, true)))
+        Ok(Some(state.insert(name, id, &[stream], settings, None)))
     }
 
     /// What is known of the producers of that stream.
@@ -175,7 +172,30 @@ impl Topics {
             }
         }
         let streams: Vec<_> = record.streams.iter().map(|id| StreamId(*id)).collect();
-        state.insert(&name, Uuid::from_bytes(record.id), &streams, settings, false);
+        let id = Uuid::from_bytes(record.id);
+        state.insert(&name, id, &streams, settings, Some(record.settings));
+    }
+
+    /// The defaults, and what a topic sets besides.
+    fn settled(&self, overrides: &[(String, String)]) -> Result<TopicSettings, BrokerError> {
+        let mut settings = self.defaults.clone();
+        for (key, value) in overrides {
+            settings.set(key, value)?;
+        }
+        if self.request_bytes_max < settings.max_message_bytes {
+            return Err(SettingError::TooLarge {
+                value: settings.max_message_bytes,
+                most: self.request_bytes_max,
+            }
+            .into());
+        }
+        Ok(settings)
+    }
+
+    /// The streams of these partitions; those that a crash left without a topic are taken up.
+    fn streams(&self, id: Uuid, indexes: Range<i32>) -> Result<Vec<StreamId>, BrokerError> {
+        let open = |index| self.journal.stream_open(&format!("t/{id}/{index}"));
+        Ok(indexes.map(open).collect::<Result<_, _>>()?)
     }
 
     fn store(&self, name: &TopicName, head: Vec<u8>) -> Result<u64, BrokerError> {
@@ -198,14 +218,24 @@ impl Topics {
     }
 }
 
+/// A topic as it is stored.
+fn record(id: Uuid, streams: &[StreamId], overrides: &[(String, String)]) -> TopicRecord {
+    TopicRecord {
+        id: id.into_bytes(),
+        streams: streams.iter().map(|stream| stream.0).collect(),
+        settings: overrides.to_vec(),
+    }
+}
+
 impl State {
+    /// `overrides`: what was set on it; dead letters have none.
     fn insert(
         &mut self,
         name: &TopicName,
         id: Uuid,
         streams: &[StreamId],
         settings: TopicSettings,
-        dead_letters: bool,
+        overrides: Option<Vec<(String, String)>>,
     ) -> Arc<Topic> {
         let partitions = (0..)
             .zip(streams)
@@ -215,7 +245,14 @@ impl State {
                 producers: Arc::clone(self.producers.entry(*stream).or_default()),
             })
             .collect();
-        let topic = Arc::new(Topic { name: name.clone(), id, partitions, settings, dead_letters });
+        let topic = Arc::new(Topic {
+            name: name.clone(),
+            id,
+            partitions,
+            settings,
+            dead_letters: overrides.is_none(),
+            overrides: overrides.unwrap_or_default(),
+        });
         self.by_name.insert(name.clone(), Arc::clone(&topic));
         self.by_id.insert(id, name.clone());
         topic

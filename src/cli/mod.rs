@@ -15,6 +15,7 @@ mod serve;
 mod show;
 mod table;
 mod time;
+mod user;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -31,6 +32,7 @@ use exit::Failure;
 use group::GroupCommand;
 use log::LogCommand;
 use retry::RetryCommand;
+use user::UserArgs;
 
 /// Kafka for your consumers, with RocketMQ's retries, delay levels and dead letters.
 #[derive(Debug, Parser)]
@@ -67,6 +69,8 @@ enum Command {
     /// The journal of a sidecar that is not running.
     #[command(subcommand)]
     Log(LogCommand),
+    /// Write the lines of a user who may log in; the password comes from standard input.
+    User(UserArgs),
     /// Print the version.
     Version,
 }
@@ -99,6 +103,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Next {
         Command::Retry(command) => retry::run(&command, out),
         Command::Group(command) => group::run(&command, out),
         Command::Log(command) => log::run(&command, out),
+        Command::User(args) => user::run(&args, out),
         Command::Version => {
             writeln!(out, "reprise {}", env!("CARGO_PKG_VERSION")).map_err(Failure::from)
         }

@@ -192,11 +192,9 @@ impl Acceptor {
         let token = arrived.or_else(|| self.router.tokens.issue(&listener.scheme));
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let advertised = listener.advertise(token);
-        let conn = Conn::new(id, peer, advertised, token, listener.group.clone()).behind(
-            listener.doors.clone(),
-            node,
-            listener.advertise(None).1,
-        );
+        let conn = Conn::new(id, peer, advertised, token, listener.group.clone())
+            .behind(listener.doors.clone(), node, listener.advertise(None).1)
+            .asking(listener.login.clone());
         let notices = self.notices.clone();
         let router = Arc::clone(&self.router);
         let connection = Connection { conn, router, limits, notices, stop: stop.clone() };

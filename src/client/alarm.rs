@@ -18,22 +18,20 @@ pub(super) struct Alarm {
 impl Alarm {
     /// Ends after `patience`. Cancel-safe.
     pub(super) async fn after(&mut self, clock: Clock, patience: Duration) {
-        let now = clock.elapsed();
-        let Some(deadline) = now.checked_add(patience) else {
+        let Some(deadline) = clock.elapsed().checked_add(patience) else {
             return std::future::pending().await;
         };
-        let (goes_off, timer) =
-            self.timer.get_or_insert_with(|| (deadline, Box::pin(sleep(patience))));
-        if *goes_off > deadline {
-            (*goes_off, *timer) = (deadline, Box::pin(sleep(patience)));
-        }
         loop {
-            timer.as_mut().await;
-            if *goes_off >= deadline {
-                return;
+            if let Some((goes_off, timer)) = &mut self.timer
+                && *goes_off <= deadline
+            {
+                timer.as_mut().await;
+                if *goes_off == deadline {
+                    return;
+                }
             }
             let left = deadline.saturating_sub(clock.elapsed());
-            (*goes_off, *timer) = (deadline, Box::pin(sleep(left)));
+            self.timer = Some((deadline, Box::pin(sleep(left))));
         }
     }
 }

@@ -11,12 +11,14 @@ pub(super) enum Cause {
     Stop,
     /// Nothing came for `limits.idle`.
     Idle,
-    /// A request or a TLS handshake was not whole in its time.
+    /// A request, a TLS handshake or a login was not whole in its time.
     Slow,
     /// Nothing of an answer was taken for `limits.idle`.
     Stalled,
     /// No TLS handshake on a listener that wants one, or a failed one.
     Tls,
+    /// A login that failed, or none where one is wanted.
+    Unauthenticated,
     /// Bytes that are no Kafka request.
     Protocol,
     /// A read or write failed.
@@ -49,6 +51,7 @@ impl Cause {
             Self::Slow => "slow",
             Self::Stalled => "stalled",
             Self::Tls => "tls",
+            Self::Unauthenticated => "unauthenticated",
             Self::Protocol => "protocol",
             Self::Io => "io",
             Self::Limit => "limit",

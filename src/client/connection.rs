@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -72,6 +73,7 @@ impl Connection {
                 self.router.clock,
                 self.notices.clone(),
                 passes,
+                self.conn.session.is_known(),
             ),
             write,
             due: VecDeque::new(),
@@ -128,6 +130,9 @@ impl Connection {
     /// The answer to a request, with the broker's help where it is needed.
     async fn answer(&self, link: &mut Option<Link>, frame: Frame) -> Result<Reply, Cause> {
         let Self { router, conn, .. } = self;
+        if conn.session.awaits_bare_token() {
+            return Ok(router.bare_token(conn, frame.bytes).await);
+        }
         match RequestHead::parse(&frame.bytes).and_then(|head| router.taken(head)) {
             Ok(head) => {
                 conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
@@ -182,10 +187,12 @@ impl Connection {
                 let _unsent = self.router.budget.charge(frame.len());
                 outgoing::send(write, &frame, self.limits.idle).await
             }
-            Reply::Close(why) => {
-                self.closes(Cause::Protocol, &why);
-                Err(Cause::Protocol)
+            Reply::Last(frame, why) => {
+                self.router.metrics.request_bytes(0, bytes_of(&frame));
+                let cause = self.at_fault(&why);
+                outgoing::send(write, &frame, self.limits.idle).await.and(Err(cause))
             }
+            Reply::Close(why) => Err(self.at_fault(&why)),
         }
     }
 }
@@ -363,7 +370,11 @@ impl Serving<'_> {
 
     /// Takes the next request of those already here; false when more has to come.
     async fn take_next(&mut self) -> Result<bool, Cause> {
-        let Self { connection, inbox, due, in_sasl, link, .. } = self;
+        if self.connection.conn.session.awaits_bare_token() {
+            self.held = self.inbox.bare()?;
+            return Ok(self.held.is_some());
+        }
+        let Self { connection, inbox, due, in_sasl, .. } = self;
         let Connection { router, conn, .. } = connection;
         let way = |start: &RequestStart| router.way(conn, start.api_key);
         let passes = |start: &RequestStart, answered: bool| {
@@ -390,9 +401,7 @@ impl Serving<'_> {
             Sent::Nothing => Ok(false),
             Sent::Passing(bytes) => {
                 router.metrics.request_bytes(bytes_of(&bytes), 0);
-                let writer = &mut connection.linked(link).await?.writer;
-                writer.push(bytes);
-                writer.start().await.map_err(|error| connection.upstream_lost(&error))?;
+                self.send_on(bytes).await?;
                 Ok(true)
             }
             Sent::Frame(frame) => {
@@ -433,7 +442,18 @@ impl Serving<'_> {
             reply = connection.answer(link, frame) => reply?,
             cause = inbox.gone(&connection.conn) => return Err(cause),
         };
+        if connection.conn.session.is_known() {
+            inbox.trust();
+        }
         connection.send(write, reply).await
+    }
+
+    /// Sends a request that passes, as far as the system takes it at once.
+    async fn send_on(&mut self, bytes: BytesMut) -> Result<(), Cause> {
+        let connection = self.connection;
+        let writer = &mut self.linked().await?.writer;
+        writer.push(bytes);
+        writer.start().await.map_err(|error| connection.upstream_lost(&error))
     }
 
     /// The connection to the broker, made now if there is none.

@@ -81,12 +81,14 @@ pub(super) struct Inbox {
     /// Bytes of the frame that is read whole and is not all here yet.
     awaited: usize,
     room: Option<Admission>,
+    /// When a client that has to say who it is must have done so.
+    unknown_until: Option<Duration>,
     /// The client sends no more; it may still wait for answers.
     ended: bool,
 }
 
 impl Inbox {
-    /// `passes`: some frames may pass.
+    /// `passes`: some frames may pass. `known`: the client need not say who it is.
     pub(super) fn new(
         intake: Intake,
         peer: SocketAddr,
@@ -94,6 +96,7 @@ impl Inbox {
         clock: Clock,
         notices: Notices,
         passes: bool,
+        known: bool,
     ) -> Self {
         let bytes_max = limits.first_frame_bytes;
         let start_bytes_max = if passes { limits.frame_bytes } else { bytes_max };
@@ -110,6 +113,7 @@ impl Inbox {
             passing: 0,
             awaited: 0,
             room: None,
+            unknown_until: (!known).then(|| clock.elapsed().saturating_add(limits.handshake)),
             ended: false,
         }
     }
@@ -165,14 +169,32 @@ impl Inbox {
         match split(&mut self.intake.buffer, self.bytes_max) {
             Ok(Some(frame)) => {
                 self.pace.end();
-                self.bytes_max = self.limits.frame_bytes;
-                self.start_bytes_max = self.limits.frame_bytes;
+                if self.unknown_until.is_none() {
+                    self.trust();
+                }
                 self.awaited = 0;
                 Ok(Sent::Frame(Frame { bytes: frame, room: self.room.take() }))
             }
             Ok(None) => Ok(Sent::Nothing),
             Err(error) => Err(self.refuse(&StartError::Frame(error))),
         }
+    }
+
+    /// The client is known: it may send what it likes.
+    pub(super) fn trust(&mut self) {
+        self.unknown_until = None;
+        self.bytes_max = self.limits.frame_bytes;
+        self.start_bytes_max = self.limits.frame_bytes;
+    }
+
+    /// The next bytes behind a length, whatever they are.
+    pub(super) fn bare(&mut self) -> Result<Option<Frame>, Cause> {
+        let split = split(&mut self.intake.buffer, self.bytes_max);
+        let bytes = split.map_err(|error| self.refuse(&StartError::Frame(error)))?;
+        if bytes.is_some() {
+            self.pace.end();
+        }
+        Ok(bytes.map(|bytes| Frame { bytes, room: None }))
     }
 
     fn gathered(&mut self, start: RequestStart) -> Sent {
@@ -196,6 +218,13 @@ impl Inbox {
             (self.limits.idle, Cause::Idle)
         } else {
             (Duration::MAX, Cause::Idle)
+        };
+        let (patience, cause) = match self.unknown_until {
+            Some(until) => {
+                let left = until.saturating_sub(self.clock.elapsed());
+                if left < patience { (left, Cause::Slow) } else { (patience, cause) }
+            }
+            None => (patience, cause),
         };
         if patience.is_zero() {
             // Also when there is always another byte to read.
@@ -295,7 +324,7 @@ mod tests {
         let (read, _write) = plain(near);
         let (clock, hand) = Clock::told(WallMs(0));
         let intake = Intake::new(read, &Budget::new(64 << 20));
-        let inbox = Inbox::new(intake, peer, LIMITS, clock, Notices::new(clock), passes);
+        let inbox = Inbox::new(intake, peer, LIMITS, clock, Notices::new(clock), passes, true);
         // Version 8, no client id, no transactional id, acks all.
         let start = [0, 64, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 255, 255, 255, 255, 255, 255];
         far.write_all(&start).await.unwrap();

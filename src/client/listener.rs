@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use crate::model::GroupId;
 use crate::route::doors::Doors;
+use crate::route::session::Login;
 use crate::route::token::{Token, TokenScheme};
 use crate::socket::ServerTls;
 
@@ -31,6 +32,8 @@ pub struct ListenerSpec {
     pub group: Option<GroupId>,
     /// As last read from the files; `None`: plain text.
     pub tls: Option<watch::Receiver<ServerTls>>,
+    /// What its clients have to say first; `None`: nothing.
+    pub login: Option<Arc<Login>>,
 }
 
 /// Why a listener cannot be opened.
@@ -60,6 +63,7 @@ pub struct Listener {
     pub(super) doors: Option<Arc<Doors>>,
     /// What new connections are shown.
     pub(super) tls: Option<watch::Receiver<ServerTls>>,
+    pub(super) login: Option<Arc<Login>>,
 }
 
 impl Listener {
@@ -105,6 +109,7 @@ impl Listener {
             group: spec.group.clone(),
             doors: None,
             tls: spec.tls.clone(),
+            login: spec.login.clone(),
         })
     }
 
@@ -180,7 +185,7 @@ mod tests {
 
     async fn bound(host: &str, advertised: Option<(String, u16)>) -> Listener {
         let host = host.to_owned();
-        let spec = ListenerSpec { host, port: 0, advertised, group: None, tls: None };
+        let spec = ListenerSpec { host, port: 0, advertised, group: None, tls: None, login: None };
         Listener::bind(&spec).await.unwrap()
     }
 

@@ -16,6 +16,8 @@ use crate::journal;
 use crate::model::GroupId;
 use crate::observe::Metrics;
 use crate::retry::{LevelTable, Policies, Policy};
+use crate::route::session::Login;
+use crate::sasl::Users;
 use crate::socket::{Budget, ClientTls, FileProblem, ServerTls};
 use crate::upstream::{Address, Upstream};
 use crate::wire::names::Templates;
@@ -49,6 +51,8 @@ impl Config {
         ConsumerConfig {
             session_timeout_ms: ms(membership.consumer_session_timeout),
             heartbeat_interval_ms: ms(membership.consumer_heartbeat_interval),
+            classic_session_ms_min: ms(membership.session_timeout_min),
+            classic_session_ms_max: ms(membership.session_timeout_max),
             ..ConsumerConfig::default()
         }
     }
@@ -72,6 +76,28 @@ impl Config {
             loaded.map_err(|problems| of_files(&format!("listen[{index}].tls"), &problems))
         };
         self.listen.iter().enumerate().map(load).collect()
+    }
+
+    /// The users of each listener, as the files hold them now; `None` = nobody is asked. `decoy`:
+    /// random bytes, the same for as long as the process lives.
+    pub fn listener_users(&self, decoy: [u8; 32]) -> Result<Vec<Option<Arc<Users>>>, ConfigError> {
+        let load = |(index, listener): (usize, &Listener)| {
+            let loaded = listener.sasl.as_ref().map(|sasl| sasl.load(decoy)).transpose();
+            let loaded = loaded.map(|users| users.map(Arc::new));
+            let key = format!("listen[{index}].sasl.users_file");
+            loaded.map_err(|says| ConfigError::whole(format!("{key}: {says}")))
+        };
+        self.listen.iter().enumerate().map(load).collect()
+    }
+
+    /// What a listener asks of its clients, who are among those received last.
+    fn listener_login(
+        &self,
+        index: usize,
+        users: Option<watch::Receiver<Arc<Users>>>,
+    ) -> Option<Arc<Login>> {
+        let sasl = self.listen.get(index)?.sasl.as_ref()?;
+        Some(Arc::new(Login::new(users?, sasl.mechanisms.clone(), sasl.session_max)))
     }
 
     /// Whom to trust to be a broker, as the files hold it now; `None` = plain text.
@@ -104,6 +130,7 @@ impl Config {
         &self,
         index: usize,
         tls: Option<watch::Receiver<ServerTls>>,
+        users: Option<watch::Receiver<Arc<Users>>>,
     ) -> Option<ListenerSpec> {
         let listener = self.listen.get(index)?;
         Some(ListenerSpec {
@@ -112,6 +139,7 @@ impl Config {
             advertised: listener.advertised.as_ref().map(|to| (to.host.clone(), to.port)),
             group: listener.group.as_deref().map(GroupId::new),
             tls,
+            login: self.listener_login(index, users),
         })
     }
 

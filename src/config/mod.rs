@@ -24,8 +24,8 @@ use serde::Serialize;
 
 pub use parts::{
     Admin, DeadLetters, Drain, Durability, Ephemeral, GroupRule, HostPort, Journal, LaneChoice,
-    Limits, Listener, ListenerTls, Log, Membership, MetricsBound, Names, Order, Payloads, Retry,
-    Topic, Topics, Upstream, UpstreamSasl, UpstreamTls,
+    Limits, Listener, ListenerSasl, ListenerTls, Log, Membership, MetricsBound, Names, Order,
+    Payloads, Retry, Topic, Topics, Upstream, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{NotReloadable, Reload};
@@ -188,6 +188,11 @@ impl Config {
             let says =
                 "list makes topics of this node; in front of a cluster they are the cluster's";
             root.problem("topics", says);
+        }
+        if self.upstream.is_some() && self.listen.iter().any(|listener| listener.sasl.is_some()) {
+            let says = "sasl asks clients for users of this node; in front of a cluster they log \
+                        in to its brokers, through here: remove it";
+            root.problem("listen", says);
         }
         self.check_dead_letter_topics(root);
         if let Some(admin) = &self.admin.address

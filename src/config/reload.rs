@@ -47,13 +47,14 @@ fn reloadable(key: &str) -> bool {
         let rest = key.strip_prefix(part);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     });
-    part || names_a_tls_file(key)
+    part || names_a_file(key)
 }
 
-/// Which files hold certificates may change; that there is TLS, or none, may not.
-fn names_a_tls_file(key: &str) -> bool {
+/// Which files hold certificates and users may change; that there is TLS or SASL, or none, may not.
+fn names_a_file(key: &str) -> bool {
     let listener = key.strip_prefix("listen[").and_then(|rest| rest.split_once(']'));
-    let listener = listener.is_some_and(|(_, below)| below.starts_with(".tls."));
+    let listener = listener
+        .is_some_and(|(_, below)| below.starts_with(".tls.") || below == ".sasl.users_file");
     listener || key.starts_with("upstream.tls.")
 }
 

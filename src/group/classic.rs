@@ -18,14 +18,16 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod upgrade;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
 use crate::group::config::ClassicConfig;
+use crate::group::consumer::JOINS;
 use crate::group::error::GroupError;
-use crate::group::input::{CommitCheck, Input, Token};
+use crate::group::input::{CommitCheck, ConsumerHeartbeat, Input, Token};
 use crate::group::output::{Answer, Output};
 use crate::group::state::{Description, GroupState, MemberDescription, Phase, member_key};
 use crate::model::{Deadline, MemberId, MonoMs, Now};
@@ -95,6 +97,14 @@ impl Classic {
         group
     }
 
+    /// A group whose last member by KIP-848 is gone: the others are to join anew.
+    pub fn taking_over(config: ClassicConfig, now: Now, state: GroupState) -> Self {
+        let mut group = Self::restored(config, now, state);
+        group.protocol = group.vote();
+        group.prepare(now);
+        group
+    }
+
     /// Takes one request.
     pub fn handle(&mut self, now: Now, input: Input) {
         match input {
@@ -110,10 +120,9 @@ impl Classic {
                 self.answer(token, Answer::Heartbeat(result));
             }
             Input::Leave(token, leave) => self.leave(now, token, leave),
-            // A group of the other protocol.
-            Input::ConsumerHeartbeat(token, _) => {
-                let result = Err(GroupError::GroupIdNotFound);
-                self.answer(token, Answer::ConsumerHeartbeat(result));
+            Input::ConsumerHeartbeat(token, beat) => {
+                let error = refusal(&beat);
+                self.answer(token, Answer::ConsumerHeartbeat(Err(error)));
             }
             Input::CommitCheck(token, check) => {
                 let result = self.commit_check(now, &check);
@@ -272,5 +281,15 @@ impl Classic {
             members: self.members.iter().map(|(id, member)| member.kept(id)).collect(),
         };
         self.output.push_back(Output::Persist(state));
+    }
+}
+
+/// What somebody is told who speaks KIP-848 to a group that is not upgraded: one that believes to
+/// be a member joins again.
+fn refusal(beat: &ConsumerHeartbeat) -> GroupError {
+    match beat.check() {
+        Err(error) => error,
+        Ok(()) if beat.epoch == JOINS => GroupError::GroupIdNotFound,
+        Ok(()) => GroupError::UnknownMemberId,
     }
 }

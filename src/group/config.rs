@@ -42,12 +42,22 @@ pub struct ConsumerConfig {
     pub session_timeout_ms: u64,
     /// How often a member is to be heard (`group.consumer.heartbeat.interval.ms`).
     pub heartbeat_interval_ms: u64,
+    /// The shortest session timeout that one of the classic protocol may ask for.
+    pub classic_session_ms_min: u64,
+    /// The longest one.
+    pub classic_session_ms_max: u64,
     /// The most members (`group.consumer.max.size`). Kafka: no limit; here 10 000, to bound memory.
     pub members_max: usize,
 }
 
 impl Default for ConsumerConfig {
     fn default() -> Self {
-        Self { session_timeout_ms: 45_000, heartbeat_interval_ms: 5_000, members_max: MEMBERS_MAX }
+        Self {
+            session_timeout_ms: 45_000,
+            heartbeat_interval_ms: 5_000,
+            classic_session_ms_min: SESSION_TIMEOUT_MS_MIN,
+            classic_session_ms_max: SESSION_TIMEOUT_MS_MAX,
+            members_max: MEMBERS_MAX,
+        }
     }
 }

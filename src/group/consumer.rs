@@ -11,10 +11,14 @@
 //!          ▲          a new target takes something from it         │        │ what others held
 //!          └───────────────────────────────────────────────────────┘        └─ becomes free
 //! ```
+//! Members that speak the classic protocol are led there by their joins instead (`classic.rs`), so
+//! that a group goes from one protocol to the other member by member.
+//!
 //! **Invariant:** a partition has at most one owner: who was given it, until a heartbeat no longer
 //! names it after it was taken away, or until that member is gone.
 
-mod join;
+mod classic;
+pub(super) mod join;
 mod leave;
 mod member;
 mod reconcile;
@@ -29,18 +33,22 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::group::config::ConsumerConfig;
 use crate::group::error::GroupError;
 use crate::group::input::{CommitCheck, ConsumerHeartbeat, Input, Leave, Token};
-use crate::group::output::{Alive, Answer, JoinRefusal, Output};
+use crate::group::output::{Alive, Answer, Output};
 use crate::group::partition::{TopicImage, TopicPartition};
 use crate::group::state::member_key;
 use crate::model::{Deadline, MemberId, Now, TopicName};
 
 use member::Member;
-pub use state::{ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState, KnownTopic};
+pub use state::{
+    ClassicMember, ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState, KnownTopic,
+};
 
 /// The epoch of a heartbeat that joins.
 pub const JOINS: i32 = 0;
 /// The epoch of a static member that leaves its place to its next process; −1 leaves for good.
 const LEAVES_FOR_A_WHILE: i32 = -2;
+/// The protocol type of consumers.
+pub(super) const CONSUMERS: &str = "consumer";
 
 /// One consumer group.
 #[derive(Clone, Debug)]
@@ -93,17 +101,11 @@ impl Consumer {
             }
             Input::Delete(token) => self.delete(token),
             Input::Leave(token, leave) => self.remove_by_instance(token, leave),
-            // Requests of the other protocol.
-            Input::Join(token, join) => {
-                let error = GroupError::InconsistentGroupProtocol;
-                let refusal = JoinRefusal { error, member_id: join.member_id };
-                self.answer(token, Answer::Join(Err(refusal)));
-            }
-            Input::Sync(token, _) => {
-                self.answer(token, Answer::Sync(Err(GroupError::UnknownMemberId)));
-            }
-            Input::Heartbeat(token, _) => {
-                self.answer(token, Answer::Heartbeat(Err(GroupError::UnknownMemberId)));
+            Input::Join(token, join) => self.join_classic(now, token, join),
+            Input::Sync(token, sync) => self.sync_classic(now, token, &sync),
+            Input::Heartbeat(token, beat) => {
+                let result = self.beat_classic(now, &beat);
+                self.answer(token, Answer::Heartbeat(result));
             }
         }
     }
@@ -192,9 +194,24 @@ impl Consumer {
         self.check_epoch(&check.member_id, check.generation)
     }
 
+    /// Does this id, with this instance id, belong to the group?
+    fn check_member(&self, id: &MemberId, instance: Option<&str>) -> Result<&Member, GroupError> {
+        if let Some(instance) = instance {
+            let holder = self.statics.get(instance).ok_or(GroupError::UnknownMemberId)?;
+            if holder != id {
+                return Err(GroupError::FencedInstanceId);
+            }
+        }
+        self.members.get(id).ok_or(GroupError::UnknownMemberId)
+    }
+
     fn check_epoch(&self, id: &MemberId, epoch: i32) -> Result<(), GroupError> {
         let member = self.members.get(id).ok_or(GroupError::UnknownMemberId)?;
-        if member.epoch == epoch { Ok(()) } else { Err(GroupError::StaleMemberEpoch) }
+        match &member.classic {
+            _ if member.epoch == epoch => Ok(()),
+            Some(_) => Err(GroupError::IllegalGeneration),
+            None => Err(GroupError::StaleMemberEpoch),
+        }
     }
 
     fn heartbeat(&mut self, now: Now, beat: ConsumerHeartbeat) -> Result<Alive, GroupError> {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use crate::group::consumer::join;
+use crate::group::error::GroupError;
 use crate::group::partition::{TopicImage, TopicPartition};
 use crate::group::state::Protocol;
 use crate::model::{ClientId, MemberId, TopicName};
@@ -57,6 +59,19 @@ pub struct Join {
     pub require_known_member_id: bool,
     /// Version 9 and above: the leader can be told to skip the assignment (KIP-814).
     pub can_skip_assignment: bool,
+    /// Of a consumer, as far as it can be read: for a group that others speak to by KIP-848.
+    pub consuming: Option<Box<Consuming>>,
+}
+
+/// What a consumer says of itself in a join, in the coordinator's words.
+#[derive(Clone, Debug)]
+pub struct Consuming {
+    /// All topics it subscribes to.
+    pub topics: BTreeSet<TopicName>,
+    /// What it holds.
+    pub owned: BTreeSet<TopicPartition>,
+    /// What the topics of this group and of this request are at the moment; none: no such topic.
+    pub cluster: BTreeMap<TopicName, Option<TopicImage>>,
 }
 
 /// A member asks for its assignment; the leader brings everyone's.
@@ -145,4 +160,11 @@ pub struct ConsumerHeartbeat {
     pub owned: Option<BTreeSet<TopicPartition>>,
     /// What the topics of this group and of this request are at the moment; none: no such topic.
     pub cluster: BTreeMap<TopicName, Option<TopicImage>>,
+}
+
+impl ConsumerHeartbeat {
+    /// What no client sends, whatever the group looks like.
+    pub fn check(&self) -> Result<(), GroupError> {
+        join::check(self)
+    }
 }

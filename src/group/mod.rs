@@ -17,11 +17,12 @@ mod state;
 pub use classic::Classic;
 pub use config::{ClassicConfig, ConsumerConfig};
 pub use consumer::{
-    Consumer, ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState, JOINS, KnownTopic,
+    ClassicMember, Consumer, ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState,
+    JOINS, KnownTopic,
 };
 pub use error::GroupError;
 pub use input::{
-    CommitCheck, ConsumerHeartbeat, Heartbeat, Input, Join, Leave, Leaver, Sync, Token,
+    CommitCheck, ConsumerHeartbeat, Consuming, Heartbeat, Input, Join, Leave, Leaver, Sync, Token,
 };
 pub use output::{
     Alive, Answer, GoneCause, JoinRefusal, Joined, JoinedMember, Left, MemberGone, Output, Synced,

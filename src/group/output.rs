@@ -1,6 +1,6 @@
 //! What a group says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::group::error::GroupError;
 use crate::group::input::Token;
 use crate::group::partition::TopicPartition;
 use crate::group::state::GroupState;
-use crate::model::MemberId;
+use crate::model::{MemberId, TopicName};
 
 /// In the order it must take effect: an answer after a `Persist` must not leave before that state
 /// is durable.
@@ -97,6 +97,8 @@ pub struct Synced {
     pub protocol: Option<String>,
     /// As the leader wrote it; empty if it left this member out.
     pub assignment: Bytes,
+    /// The same where the coordinator assigns.
+    pub held: Option<BTreeMap<TopicName, Vec<i32>>>,
 }
 
 /// The member of a consumer group (KIP-848) is in, or has left.

@@ -107,6 +107,11 @@ impl Journal {
         self.core.progress.durable()
     }
 
+    /// The last entry that was appended; 0 = none.
+    pub fn appended_seq(&self) -> u64 {
+        self.core.state().last_seq()
+    }
+
     /// Reads an entry, checksum verified.
     pub fn read(&self, entry: EntryRef) -> Result<Entry, ReadError> {
         self.core.read(entry)

@@ -72,6 +72,8 @@ metrics! {
         "Error codes in answers";
     REQUEST_DURATION Histogram(FAST_S) "reprise_request_duration_seconds" ["api"]
         "From the last byte of a request to its answer, waiting by request included";
+    AUTHENTICATIONS Counter "reprise_authentications_total" ["mechanism", "outcome"]
+        "Logins of clients by SASL that this node judged: ok or refused";
     UPSTREAM_CONNECT_FAILURES Counter "reprise_upstream_connect_failures_total" ["broker"]
         "Brokers of the cluster that could not be reached";
     UPSTREAM_CREDENTIALS_REFUSED Counter "reprise_upstream_credentials_refused_total" ["broker"]

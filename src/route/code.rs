@@ -26,7 +26,12 @@ pub fn of_broker(error: &BrokerError) -> ResponseError {
         BrokerError::UnknownTopicId => ResponseError::UnknownTopicId,
         BrokerError::TopicExists(_) => ResponseError::TopicAlreadyExists,
         BrokerError::InvalidTopic { .. } => ResponseError::InvalidTopicException,
-        BrokerError::InvalidPartitions(_) => ResponseError::InvalidPartitions,
+        BrokerError::InvalidPartitions(_) | BrokerError::NotAnIncrease { .. } => {
+            ResponseError::InvalidPartitions
+        }
+        BrokerError::NamedTwice(_) => ResponseError::InvalidRequest,
+        BrokerError::InvalidAssignment(_) => ResponseError::InvalidReplicaAssignment,
+        BrokerError::Policy { .. } => ResponseError::PolicyViolation,
         BrokerError::InvalidReplicationFactor(_) => ResponseError::InvalidReplicationFactor,
         BrokerError::Setting(_) => ResponseError::InvalidConfig,
         BrokerError::MessageTooLarge { .. } => ResponseError::MessageTooLarge,

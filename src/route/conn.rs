@@ -9,6 +9,7 @@ use kafka_protocol::messages::api_versions_response::ApiVersion;
 
 use crate::model::{ClientId, GroupId, MemberId};
 use crate::route::doors::Doors;
+use crate::route::session::{Login, Session};
 use crate::route::token::Token;
 use crate::route::watching::Whose;
 use crate::upstream::{FETCH_ANY_REPLICA, FETCH_ANYWHERE};
@@ -28,6 +29,8 @@ pub struct Conn {
     pub token: Option<Token>,
     /// A listener bound to one group in the configuration.
     pub group: Option<GroupId>,
+    /// What its client has said of itself.
+    pub session: Session,
     /// The broker of the cluster this connection is meant for; `None`: this node.
     pub node: Option<i32>,
     /// Where the cluster's brokers are found, in front of a cluster.
@@ -63,6 +66,7 @@ impl Conn {
             advertised,
             token,
             group,
+            session: Session::default(),
             node: None,
             doors: None,
             doors_from: 0,
@@ -79,6 +83,11 @@ impl Conn {
     /// The same in front of a cluster: meant for `node`, its brokers behind `doors`.
     pub fn behind(self, doors: Option<Arc<Doors>>, node: Option<i32>, doors_from: u16) -> Self {
         Self { node, doors, doors_from, ..self }
+    }
+
+    /// The same on a listener where clients must say who they are.
+    pub fn asking(self, login: Option<Arc<Login>>) -> Self {
+        Self { session: Session::asking(login), ..self }
     }
 
     /// What a client is told instead of the address of that broker; `None`: there is no port for

@@ -2,6 +2,8 @@
 //!
 //! The private partition of the retry topic is not shown: it is no part of what is shared out.
 
+use std::collections::BTreeSet;
+
 use kafka_protocol::messages::consumer_group_describe_response::{
     Assignment, DescribedGroup, Member, TopicPartitions,
 };
@@ -9,12 +11,14 @@ use kafka_protocol::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescri
 use uuid::Uuid;
 
 use crate::group::{self, ConsumerDescription, ConsumerMember};
+use crate::model::MemberId;
 use crate::route::Router;
 use crate::route::convert::{group_of, some_text, text, wire_topic};
 use crate::wire::{RequestHead, ResponseError};
 
 /// KIP-1099: whether a member speaks this protocol or the classic one.
 const MEMBER_TYPE_SINCE: i16 = 1;
+const CLASSIC_MEMBER: i8 = 0;
 const CONSUMER_MEMBER: i8 = 1;
 
 pub(super) fn answer(
@@ -41,12 +45,21 @@ fn described(router: &Router, version: i16, seen: ConsumerDescription) -> Descri
     group.group_epoch = seen.state.epoch;
     group.assignment_epoch = seen.state.epoch;
     group.assignor_name = text(&seen.assignor);
-    group.members =
-        seen.state.members.into_iter().map(|one| member(router, version, one)).collect();
+    let classic: BTreeSet<MemberId> =
+        seen.state.classic.into_iter().map(|one| one.member_id).collect();
+    let members = seen.state.members.into_iter().map(|one| {
+        let is_classic = classic.contains(&one.member_id);
+        let mut shown = member(router, one);
+        if version >= MEMBER_TYPE_SINCE {
+            shown.member_type = if is_classic { CLASSIC_MEMBER } else { CONSUMER_MEMBER };
+        }
+        shown
+    });
+    group.members = members.collect();
     group
 }
 
-fn member(router: &Router, version: i16, seen: ConsumerMember) -> Member {
+fn member(router: &Router, seen: ConsumerMember) -> Member {
     let mut member = Member::default();
     member.member_id = text(seen.member_id.as_str());
     member.instance_id = seen.instance_id.as_deref().map(text);
@@ -57,9 +70,6 @@ fn member(router: &Router, version: i16, seen: ConsumerMember) -> Member {
     member.subscribed_topic_names = seen.topics.iter().map(wire_topic).collect();
     member.assignment = named(router, &seen.assigned);
     member.target_assignment = named(router, &seen.target);
-    if version >= MEMBER_TYPE_SINCE {
-        member.member_type = CONSUMER_MEMBER;
-    }
     member
 }
 

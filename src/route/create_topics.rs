@@ -1,5 +1,7 @@
 //! CreateTopics 2–7.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::create_topics_response::{
     CreatableTopicConfigs, CreatableTopicResult,
@@ -8,7 +10,7 @@ use kafka_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
 use uuid::Uuid;
 
 use crate::broker::error::BrokerError;
-use crate::broker::settings::{TopicSettings, TopicSpec};
+use crate::broker::settings::{SettingError, TopicSettings, TopicSpec};
 use crate::route::convert::{some_text, text, topic_of};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
@@ -25,11 +27,21 @@ pub(super) async fn answer(
     head: &RequestHead,
     request: CreateTopicsRequest,
 ) -> CreateTopicsResponse {
+    let mut named = BTreeMap::new();
+    for asked in &request.topics {
+        *named.entry(topic_of(&asked.name)).or_insert(0_u32) += 1;
+    }
     let mut response = CreateTopicsResponse::default();
     for asked in request.topics {
+        let made = match named.remove(&topic_of(&asked.name)) {
+            Some(1) => create(router, &asked, request.validate_only).await,
+            Some(_) => Err(BrokerError::NamedTwice(asked.name.to_string())),
+            // Answered with the first that named it.
+            None => continue,
+        };
         let mut result = CreatableTopicResult::default();
-        result.name = asked.name.clone();
-        match create(router, &asked, request.validate_only).await {
+        result.name = asked.name;
+        match made {
             Ok(made) => {
                 result.topic_id = made.id;
                 result.num_partitions = made.partitions;
@@ -107,15 +119,38 @@ fn spec(router: &Router, asked: &CreatableTopic) -> Result<TopicSpec, BrokerErro
     }
     let partitions = match asked.num_partitions {
         -1 if asked.assignments.is_empty() => router.config.default_partitions,
-        -1 => i32::try_from(asked.assignments.len()).unwrap_or(i32::MAX),
-        partitions => partitions,
+        -1 => assigned(router, asked)?,
+        partitions if asked.assignments.is_empty() => partitions,
+        partitions => {
+            let said = format!("{partitions} partitions, and replicas of some");
+            return Err(BrokerError::InvalidAssignment(said));
+        }
     };
-    let settings = asked
-        .configs
-        .iter()
-        .filter_map(|c| c.value.as_ref().map(|value| (c.name.to_string(), value.to_string())))
-        .collect();
+    let mut settings = Vec::new();
+    for config in &asked.configs {
+        let name = config.name.to_string();
+        let Some(value) = &config.value else { return Err(SettingError::Missing(name).into()) };
+        settings.push((name, value.to_string()));
+    }
     Ok(TopicSpec { name: topic_of(&asked.name), partitions, settings })
+}
+
+/// How many partitions have their one replica assigned, each to this node.
+fn assigned(router: &Router, asked: &CreatableTopic) -> Result<i32, BrokerError> {
+    let node = router.config.node_id;
+    let mut indexes = BTreeSet::new();
+    for partition in &asked.assignments {
+        let here = matches!(&partition.broker_ids[..], [one] if one.0 == node);
+        if !here || !indexes.insert(partition.partition_index) {
+            let said = format!("partition {}", partition.partition_index);
+            return Err(BrokerError::InvalidAssignment(said));
+        }
+    }
+    let count = i32::try_from(indexes.len()).unwrap_or(i32::MAX);
+    if !indexes.into_iter().eq(0..count) {
+        return Err(BrokerError::InvalidAssignment("not from 0 on".to_owned()));
+    }
+    Ok(count)
 }
 
 fn settings(router: &Router, settings: &TopicSettings) -> Vec<CreatableTopicConfigs> {

@@ -2,10 +2,11 @@
 
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
-    DescribeConfigsResourceResult, DescribeConfigsResult,
+    DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
 };
 use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 
+use crate::broker::settings::TopicSettings;
 use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::convert::{some_text, text};
@@ -15,16 +16,71 @@ use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
 /// `ConfigResource.Type`.
-const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
-/// `ConfigDef.Type` STRING; nothing here has a type a tool acts on.
+pub(super) const TOPIC: i8 = 2;
+pub(super) const BROKER: i8 = 4;
+/// `ConfigDef.Type`, as `DescribeConfigs` numbers them.
 const TYPE_STRING: i8 = 2;
+const TYPE_INT: i8 = 3;
+const TYPE_LONG: i8 = 5;
+const TYPE_LIST: i8 = 7;
 /// `ConfigSource` of what the configuration file says.
 const SOURCE_STATIC: i8 = 4;
 
+/// What is known of a setting of topics besides its value.
+struct About {
+    name: &'static str,
+    kind: i8,
+    /// What a Kafka broker calls the default.
+    default: &'static str,
+    /// There is one value, whatever is asked for.
+    fixed: bool,
+    words: &'static str,
+}
+
+const ABOUT: [About; 5] = [
+    About {
+        name: "cleanup.policy",
+        kind: TYPE_LIST,
+        default: "log.cleanup.policy",
+        fixed: true,
+        words: "What is done with old records: they are deleted. Compaction is not served.",
+    },
+    About {
+        name: "max.message.bytes",
+        kind: TYPE_INT,
+        default: "message.max.bytes",
+        fixed: false,
+        words: "The largest record batch the topic takes, in bytes, as it was compressed.",
+    },
+    About {
+        name: "message.timestamp.type",
+        kind: TYPE_STRING,
+        default: "log.message.timestamp.type",
+        fixed: true,
+        words: "Records keep the time that their producer gave them.",
+    },
+    About {
+        name: "retention.bytes",
+        kind: TYPE_LONG,
+        default: "log.retention.bytes",
+        fixed: false,
+        words: "How many bytes a partition keeps before its oldest batches go; -1: any number.",
+    },
+    About {
+        name: "retention.ms",
+        kind: TYPE_LONG,
+        default: "log.retention.ms",
+        fixed: false,
+        words: "How long a batch is kept after the time of its newest record, in milliseconds; \
+                -1: for ever.",
+    },
+];
+
 pub(super) fn answer(router: &Router, request: DescribeConfigsRequest) -> DescribeConfigsResponse {
     let mut response = DescribeConfigsResponse::default();
-    response.results = request.resources.iter().map(|asked| describe(router, asked)).collect();
+    let more = More::of(&request);
+    let resources = request.resources.iter();
+    response.results = resources.map(|asked| describe(router, asked, more)).collect();
     response
 }
 
@@ -35,11 +91,8 @@ pub(super) async fn relayed(
     head: &RequestHead,
     mut request: DescribeConfigsRequest,
 ) -> Result<DescribeConfigsResponse, UpstreamError> {
-    let node = router.config.node_id.to_string();
-    let is_ours = |asked: &DescribeConfigsResource| match asked.resource_type {
-        TOPIC => router.is_own(&router.names.canonical(&TopicName::new(&asked.resource_name))),
-        BROKER => *asked.resource_name == *node,
-        _ => false,
+    let is_ours = |asked: &DescribeConfigsResource| {
+        router.has_settings_of(asked.resource_type, &asked.resource_name)
     };
     let resources = std::mem::take(&mut request.resources).into_iter();
     let (ours, theirs): (Vec<_>, Vec<_>) = resources.partition(is_ours);
@@ -47,11 +100,25 @@ pub(super) async fn relayed(
     let asks = ours.is_empty() || !request.resources.is_empty();
     let mut response =
         if asks { link.call(head, &request).await? } else { DescribeConfigsResponse::default() };
-    response.results.extend(ours.iter().map(|asked| describe(router, asked)));
+    let more = More::of(&request);
+    response.results.extend(ours.iter().map(|asked| describe(router, asked, more)));
     Ok(response)
 }
 
-fn describe(router: &Router, asked: &DescribeConfigsResource) -> DescribeConfigsResult {
+/// What is told of a setting besides its value.
+#[derive(Clone, Copy)]
+struct More {
+    synonyms: bool,
+    documentation: bool,
+}
+
+impl More {
+    fn of(request: &DescribeConfigsRequest) -> Self {
+        Self { synonyms: request.include_synonyms, documentation: request.include_documentation }
+    }
+}
+
+fn describe(router: &Router, asked: &DescribeConfigsResource, more: More) -> DescribeConfigsResult {
     let mut result = DescribeConfigsResult::default();
     result.resource_type = asked.resource_type;
     result.resource_name = asked.resource_name.clone();
@@ -65,7 +132,7 @@ fn describe(router: &Router, asked: &DescribeConfigsResource) -> DescribeConfigs
             result.configs = settings
                 .into_iter()
                 .filter(|setting| wanted(asked, setting))
-                .map(|setting| setting.to_wire())
+                .map(|setting| setting.to_wire(more))
                 .collect();
         }
         Err((error, why)) => {
@@ -80,17 +147,42 @@ struct Setting {
     name: &'static str,
     value: String,
     source: i8,
+    /// Of a topic's: what holds when it is not set.
+    default: Option<String>,
 }
 
 impl Setting {
-    fn to_wire(&self) -> DescribeConfigsResourceResult {
+    fn to_wire(&self, more: More) -> DescribeConfigsResourceResult {
+        let about = ABOUT.iter().find(|about| about.name == self.name);
+        let about = about.filter(|_| self.default.is_some());
         let mut config = DescribeConfigsResourceResult::default();
         config.name = text(self.name);
         config.value = some_text(&self.value);
         config.config_source = self.source;
-        config.config_type = TYPE_STRING;
-        config.read_only = true;
+        config.config_type = about.map_or(TYPE_STRING, |about| about.kind);
+        config.read_only = about.is_none_or(|about| about.fixed);
+        if more.documentation {
+            config.documentation = about.map(|about| text(about.words));
+        }
+        if more.synonyms {
+            config.synonyms = self.synonyms(about);
+        }
         config
+    }
+
+    /// Where the value comes from, and what it would be otherwise.
+    fn synonyms(&self, about: Option<&About>) -> Vec<DescribeConfigsSynonym> {
+        let synonym = |name: &str, value: &str, source: i8| {
+            let mut synonym = DescribeConfigsSynonym::default();
+            (synonym.name, synonym.value) = (text(name), some_text(value));
+            synonym.source = source;
+            synonym
+        };
+        let own =
+            (self.source != SOURCE_DEFAULT).then(|| synonym(self.name, &self.value, self.source));
+        let default = about.zip(self.default.as_deref());
+        let default = default.map(|(about, value)| synonym(about.default, value, SOURCE_DEFAULT));
+        own.into_iter().chain(default).collect()
     }
 }
 
@@ -105,20 +197,25 @@ type Refusal = (ResponseError, &'static str);
 
 fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, Refusal> {
     let defaults = router.broker.topics.defaults();
-    let settings = match router.place(&router.names.canonical(name)) {
+    // Nothing goes from these by itself.
+    let kept = || TopicSettings { retention_ms: None, retention_bytes: None, ..defaults.clone() };
+    let (settings, overrides) = match router.place(&router.names.canonical(name)) {
         None => {
             return Err((ResponseError::UnknownTopicOrPartition, "there is no such topic here"));
         }
-        Some(Place::Local(topic) | Place::DeadLetters(Some(topic))) => topic.settings.clone(),
-        Some(Place::Retry(_) | Place::DeadLetters(None)) => defaults.clone(),
+        Some(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
+            (topic.settings.clone(), topic.overrides.clone())
+        }
+        Some(Place::Retry(_) | Place::DeadLetters(None)) => (kept(), Vec::new()),
     };
     Ok(settings
         .list()
         .into_iter()
         .zip(defaults.list())
         .map(|((name, value), (_, default))| {
-            let source = if value == default { SOURCE_DEFAULT } else { SOURCE_TOPIC };
-            Setting { name, value, source }
+            let is_set = value != default || overrides.iter().any(|(known, _)| known == name);
+            let source = if is_set { SOURCE_TOPIC } else { SOURCE_DEFAULT };
+            Setting { name, value, source, default: Some(default) }
         })
         .collect())
 }
@@ -127,7 +224,8 @@ fn of_broker(router: &Router, name: &str) -> Result<Vec<Setting>, Refusal> {
     if !name.is_empty() && name != router.config.node_id.to_string() {
         return Err((ResponseError::InvalidRequest, "there is no broker of that id here"));
     }
-    let setting = |name, value: String| Setting { name, value, source: SOURCE_STATIC };
+    let setting =
+        |name, value: String| Setting { name, value, source: SOURCE_STATIC, default: None };
     Ok(vec![
         setting("auto.create.topics.enable", router.config.auto_create.to_string()),
         setting("default.replication.factor", "1".to_owned()),

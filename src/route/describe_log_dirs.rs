@@ -1,18 +1,81 @@
-//! DescribeLogDirs 1–4, in front of a cluster: its brokers have the logs of its partitions. Clients
-//! take an answer without any directory for a refusal, so this node names one with nothing in it.
+//! DescribeLogDirs 1–4: one directory, and how many bytes of it each partition takes.
+//!
+//! In front of a cluster its brokers have the logs of its partitions. Clients take an answer
+//! without any directory for a refusal, so this node names one with nothing in it.
 
-use kafka_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
+use std::collections::BTreeSet;
+
+use kafka_protocol::messages::describe_log_dirs_response::{
+    DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
+};
 use kafka_protocol::messages::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 
-use crate::route::convert::text;
+use crate::broker::topic::{Partition, Topic};
+use crate::model::TopicName;
+use crate::route::Router;
+use crate::route::convert::{text, topic_of, wire_topic};
+use crate::route::place::Place;
 
 /// Not a path: where the journal lies is nobody's business here.
 const LOG_DIR: &str = "reprise";
 
-pub(super) fn answer(_request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
+pub(super) fn answer(router: &Router, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
     let mut result = DescribeLogDirsResult::default();
     result.log_dir = text(LOG_DIR);
+    if router.upstream.is_none() {
+        result.usable_bytes = i64::try_from(router.broker.free_bytes()).unwrap_or(i64::MAX);
+        result.topics = match request.topics {
+            None => all(router).iter().filter_map(|name| topic(router, name, None)).collect(),
+            Some(asked) => {
+                let one = asked.into_iter().filter_map(|asked| {
+                    let name = router.names.canonical(&topic_of(&asked.topic));
+                    topic(router, &name, Some(&asked.partitions))
+                });
+                one.collect()
+            }
+        };
+    }
     let mut response = DescribeLogDirsResponse::default();
     response.results.push(result);
     response
+}
+
+fn all(router: &Router) -> BTreeSet<TopicName> {
+    let local = router.broker.topics.list();
+    let local = local.iter().map(|topic| topic.name.clone());
+    local.chain(router.names.listed()).collect()
+}
+
+/// These partitions of a topic that has a log, or all; `None`: there is nothing of it.
+fn topic(router: &Router, name: &TopicName, asked: Option<&[i32]>) -> Option<DescribeLogDirsTopic> {
+    let found = match router.place(name)? {
+        Place::Local(topic) | Place::DeadLetters(Some(topic)) => topic,
+        // What waits is kept with the facts of it, not as a log of its own.
+        Place::Retry(_) | Place::DeadLetters(None) => return None,
+    };
+    let mut described = DescribeLogDirsTopic::default();
+    described.name = wire_topic(name);
+    described.partitions = partitions(router, &found, asked);
+    (!described.partitions.is_empty()).then_some(described)
+}
+
+fn partitions(
+    router: &Router,
+    topic: &Topic,
+    asked: Option<&[i32]>,
+) -> Vec<DescribeLogDirsPartition> {
+    let described = |partition: &Partition| {
+        let mut described = DescribeLogDirsPartition::default();
+        described.partition_index = partition.index;
+        let bytes = router.broker.bounds(partition).bytes;
+        described.partition_size = i64::try_from(bytes).unwrap_or(i64::MAX);
+        described
+    };
+    match asked {
+        None => topic.partitions.iter().map(described).collect(),
+        Some(asked) => {
+            let found = asked.iter().filter_map(|index| topic.partition(*index));
+            found.map(described).collect()
+        }
+    }
 }

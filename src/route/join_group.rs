@@ -7,6 +7,7 @@ use uuid::Uuid;
 use crate::group::{GroupError, Join, JoinRefusal, Joined, Protocol, member_key};
 use crate::model::{ClientId, GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
+use crate::route::consumer_group_heartbeat::image;
 use crate::route::convert::{group_of, text};
 use crate::route::lane::STREAMS;
 use crate::route::place::Place;
@@ -57,8 +58,11 @@ pub(super) async fn answer(
             .collect(),
         require_known_member_id: head.version >= KNOWN_MEMBER_SINCE,
         can_skip_assignment: head.version >= SKIP_ASSIGNMENT_SINCE,
+        consuming: None,
     };
-    match router.broker.groups.join(&group, join).await {
+    let retry = router.names.retry_topic(&group);
+    let known = |name: &TopicName| image(router, name, &retry);
+    match router.broker.groups.join(&group, join, known).await {
         Ok(joined) => {
             let key = member_key(&joined.member_id, instance_id.as_deref());
             router.assigned(

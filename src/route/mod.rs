@@ -3,6 +3,8 @@
 
 mod add_partitions_to_txn;
 mod addresses;
+mod alter_configs;
+mod altering;
 mod api_versions;
 mod clash;
 pub mod code;
@@ -10,7 +12,10 @@ pub mod conn;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;
 mod convert;
+mod create_partitions;
 mod create_topics;
+mod delete_groups;
+mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
@@ -22,6 +27,7 @@ mod end_txn;
 pub mod fetch;
 mod find_coordinator;
 mod heartbeat;
+mod incremental_alter_configs;
 mod init_producer_id;
 mod join_group;
 mod lane;
@@ -35,6 +41,7 @@ pub mod membership;
 mod metadata;
 pub mod names;
 mod offset_commit;
+mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
 pub mod origins;
@@ -45,6 +52,9 @@ mod produce;
 mod refusals;
 mod relayed;
 pub mod rights;
+mod sasl_authenticate;
+mod sasl_handshake;
+pub mod session;
 mod spread;
 mod sync_group;
 pub mod token;
@@ -147,6 +157,8 @@ pub enum Reply {
     Frame(Bytes),
     /// Nothing: a Produce with acks 0.
     Nothing,
+    /// The last frame of the connection, and why it ends.
+    Last(Bytes, String),
     /// The connection ends; why.
     Close(String),
 }
@@ -185,6 +197,10 @@ impl Router {
     /// waits until it is safe. Any other request does all its work in the future.
     pub fn answer<'a>(&'a self, conn: &'a Conn, head: RequestHead) -> Answering<'a> {
         let began = self.clock.elapsed();
+        if let Err(error) = conn.session.admits(head.api, began) {
+            self.metrics.request_error(head.api.name(), "unauthenticated");
+            return Box::pin(async move { Reply::Close(error.to_string()) });
+        }
         if head.api == Api::Produce {
             let pending = produce::begin(self, conn, &head);
             Box::pin(async move {
@@ -223,6 +239,10 @@ impl Router {
     async fn dispatch(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
         Ok(match head.api {
             Api::ApiVersions => Reply::Frame(api_versions::answer(&head)?),
+            Api::SaslHandshake => {
+                self.with(&head, async |r| sasl_handshake::answer(conn, &head, r)).await?
+            }
+            Api::SaslAuthenticate => sasl_authenticate::answer(self, conn, &head).await?,
             Api::Produce => produce::begin(self, conn, &head)?.finish(self, &head).await?,
             Api::Fetch => self.with(&head, async |r| fetch::answer(self, conn, r).await).await?,
             Api::Metadata => {
@@ -267,12 +287,6 @@ impl Router {
     /// What tools ask.
     async fn inspect(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
         Ok(match head.api {
-            Api::CreateTopics => {
-                self.with(&head, async |r| create_topics::answer(self, &head, r).await).await?
-            }
-            Api::DeleteTopics => {
-                self.with(&head, async |r| delete_topics::answer(self, &head, r).await).await?
-            }
             Api::DescribeConfigs => {
                 self.with(&head, async |r| describe_configs::answer(self, r)).await?
             }
@@ -293,7 +307,38 @@ impl Router {
                 self.with(&head, async |r| list_transactions::answer(r)).await?
             }
             Api::DescribeLogDirs => {
-                self.with(&head, async |r| describe_log_dirs::answer(r)).await?
+                self.with(&head, async |r| describe_log_dirs::answer(self, r)).await?
+            }
+            _ => self.change(head).await?,
+        })
+    }
+
+    /// What tools change.
+    async fn change(&self, head: RequestHead) -> Result<Reply, AnswerError> {
+        Ok(match head.api {
+            Api::CreateTopics => {
+                self.with(&head, async |r| create_topics::answer(self, &head, r).await).await?
+            }
+            Api::CreatePartitions => {
+                self.with(&head, async |r| create_partitions::answer(self, r).await).await?
+            }
+            Api::DeleteTopics => {
+                self.with(&head, async |r| delete_topics::answer(self, &head, r).await).await?
+            }
+            Api::DeleteRecords => {
+                self.with(&head, async |r| delete_records::answer(self, r).await).await?
+            }
+            Api::AlterConfigs => {
+                self.with(&head, async |r| alter_configs::answer(self, r).await).await?
+            }
+            Api::IncrementalAlterConfigs => {
+                self.with(&head, async |r| incremental_alter_configs::answer(self, r).await).await?
+            }
+            Api::DeleteGroups => {
+                self.with(&head, async |r| delete_groups::answer(self, r).await).await?
+            }
+            Api::OffsetDelete => {
+                self.with(&head, async |r| offset_delete::answer(self, r).await).await?
             }
             // Only a cluster behind this node has it (`Router::taken`).
             api => Reply::Close(format!("{} is not served here", api.name())),

@@ -23,7 +23,10 @@ const READ: &[Api] = &[
     Api::TxnOffsetCommit,
     Api::EndTxn,
     Api::CreateTopics,
+    Api::CreatePartitions,
     Api::DeleteTopics,
+    Api::AlterConfigs,
+    Api::IncrementalAlterConfigs,
     Api::DescribeConfigs,
     Api::DescribeTopicPartitions,
 ];
@@ -35,6 +38,7 @@ const OWN: &[Api] = &[
     Api::Fetch,
     Api::ListOffsets,
     Api::OffsetForLeaderEpoch,
+    Api::DeleteRecords,
     Api::ListGroups,
     Api::ListTransactions,
     Api::DescribeLogDirs,

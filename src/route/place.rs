@@ -48,6 +48,23 @@ impl Router {
         matches!(self.place(name), Some(Place::Retry(_) | Place::DeadLetters(_)))
     }
 
+    /// A topic that may be changed: one of this cluster, and none of a retry's.
+    pub(super) fn changeable(&self, name: &TopicName) -> Result<Arc<Topic>, BrokerError> {
+        let why = match self.place(name) {
+            None => return Err(BrokerError::UnknownTopicOrPartition),
+            Some(Place::Local(topic)) => return Ok(topic),
+            Some(Place::Retry(_)) => {
+                "it is the retry topic of a group, with one partition and no log; when and how \
+                 often its records come back is set in the configuration file (retry, groups)"
+            }
+            Some(Place::DeadLetters(_)) => {
+                "it holds the dead letters of a group, in one partition; whether and how many of \
+                 them are kept is set in the configuration file (retry.dead_letters)"
+            }
+        };
+        Err(BrokerError::Policy { name: name.to_string(), why })
+    }
+
     /// The place of a name, for this client: what the cluster does not let it READ is refused.
     pub(super) fn place_for(&self, conn: &Conn, name: &TopicName) -> Result<Place, ResponseError> {
         let denied = |group| conn.may_read(&group) != Some(true);

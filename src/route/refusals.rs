@@ -21,6 +21,8 @@ macro_rules! refusals {
 
 refusals! {
     ApiVersionsResponse: |it, seen| seen(it.error_code);
+    SaslHandshakeResponse: |it, seen| seen(it.error_code);
+    SaslAuthenticateResponse: |it, seen| seen(it.error_code);
     MetadataResponse: |it, seen| it.topics.iter().for_each(|topic| seen(topic.error_code));
     FindCoordinatorResponse: |it, seen| {
         seen(it.error_code);
@@ -36,6 +38,21 @@ refusals! {
     InitProducerIdResponse: |it, seen| seen(it.error_code);
     CreateTopicsResponse: |it, seen| it.topics.iter().for_each(|topic| seen(topic.error_code));
     DeleteTopicsResponse: |it, seen| it.responses.iter().for_each(|topic| seen(topic.error_code));
+    CreatePartitionsResponse: |it, seen| it.results.iter().for_each(|one| seen(one.error_code));
+    DeleteRecordsResponse: |it, seen| {
+        let partitions = it.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.for_each(|partition| seen(partition.error_code));
+    };
+    AlterConfigsResponse: |it, seen| it.responses.iter().for_each(|one| seen(one.error_code));
+    IncrementalAlterConfigsResponse: |it, seen| {
+        it.responses.iter().for_each(|one| seen(one.error_code));
+    };
+    DeleteGroupsResponse: |it, seen| it.results.iter().for_each(|one| seen(one.error_code));
+    OffsetDeleteResponse: |it, seen| {
+        seen(it.error_code);
+        let partitions = it.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.for_each(|partition| seen(partition.error_code));
+    };
     DescribeConfigsResponse: |it, seen| it.results.iter().for_each(|one| seen(one.error_code));
     DescribeClusterResponse: |it, seen| seen(it.error_code);
     DescribeTopicPartitionsResponse: |it, seen| {

@@ -5,10 +5,11 @@ use kafka_protocol::protocol::{Encodable, Request};
 use crate::route::conn::Conn;
 use crate::route::refusals::Refusals;
 use crate::route::{
-    AnswerError, Reply, Router, add_partitions_to_txn, api_versions, consumer_group_heartbeat,
-    create_topics, delete_topics, describe_cluster, describe_configs, describe_topic_partitions,
-    end_txn, fetch, find_coordinator, heartbeat, init_producer_id, join_group, leave_group,
-    metadata, offset_commit, offset_fetch, sync_group, txn_offset_commit,
+    AnswerError, Reply, Router, add_partitions_to_txn, alter_configs, api_versions,
+    consumer_group_heartbeat, create_partitions, create_topics, delete_topics, describe_cluster,
+    describe_configs, describe_topic_partitions, end_txn, fetch, find_coordinator, heartbeat,
+    incremental_alter_configs, init_producer_id, join_group, leave_group, metadata, offset_commit,
+    offset_fetch, sync_group, txn_offset_commit,
 };
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, decode};
@@ -88,11 +89,35 @@ impl Router {
                     .await
             }
             Api::EndTxn => self.helped(h, async |r| end_txn::relayed(self, link, h, r).await).await,
+            Api::Fetch if conn.node.is_some() => fetch::relayed(self, conn, link, head).await,
+            _ => self.relay_tools(conn, link, head).await,
+        }
+    }
+
+    /// What tools ask and change.
+    async fn relay_tools(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        head: RequestHead,
+    ) -> Result<Reply, AnswerError> {
+        let h = &head;
+        match head.api {
             Api::CreateTopics => {
                 self.helped(h, async |r| create_topics::relayed(self, link, h, r).await).await
             }
             Api::DeleteTopics => {
                 self.helped(h, async |r| delete_topics::relayed(self, link, h, r).await).await
+            }
+            Api::CreatePartitions => {
+                self.helped(h, async |r| create_partitions::relayed(self, link, h, r).await).await
+            }
+            Api::AlterConfigs => {
+                self.helped(h, async |r| alter_configs::relayed(self, link, h, r).await).await
+            }
+            Api::IncrementalAlterConfigs => {
+                let with = async |r| incremental_alter_configs::relayed(self, link, h, r).await;
+                self.helped(h, with).await
             }
             Api::DescribeConfigs => {
                 self.helped(h, async |r| describe_configs::relayed(self, link, h, r).await).await
@@ -101,7 +126,6 @@ impl Router {
                 let with = async |r| describe_topic_partitions::relayed(self, link, h, r).await;
                 self.helped(h, with).await
             }
-            Api::Fetch if conn.node.is_some() => fetch::relayed(self, conn, link, head).await,
             // Nothing else is asked of the cluster.
             _ => self.dispatch(conn, head).await,
         }

@@ -3,8 +3,8 @@
 //! Assignors that balance over all topics (sticky, cooperative-sticky, round-robin) count our
 //! partition, so one member may end up with two real partitions fewer than another. A partition
 //! moves from the fullest to the emptiest member that subscribes to it until they differ by one at
-//! most. A cooperative group must not hand a partition over within one round (KIP-429): there it
-//! is only taken from the loser, and the next round gives it away.
+//! most. A cooperative group must not hand a partition over within one round (KIP-429): what the
+//! loser holds already is only taken from it, and the next round, which it asks for, gives it away.
 
 use std::collections::BTreeSet;
 
@@ -29,8 +29,14 @@ pub(super) fn even_out(
         return;
     }
     let cooperative = COOPERATIVE.contains(&protocol);
-    let wanted: Vec<BTreeSet<TopicName>> =
-        assignments.iter().map(|(member, _)| topics_of(subscription(member))).collect();
+    let asked: Vec<Option<Subscription>> = assignments
+        .iter()
+        .map(|(member, _)| Subscription::parse(&subscription(member)?).ok())
+        .collect();
+    let wanted: Vec<BTreeSet<TopicName>> = asked
+        .iter()
+        .map(|asked| asked.iter().flat_map(|asked| asked.topics.iter().cloned()).collect())
+        .collect();
     // Each move narrows the gap between two members, so this many are always enough.
     let moves_max: usize = assignments.iter().map(|(_, a)| count(a)).sum();
     for _ in 0..moves_max {
@@ -38,13 +44,13 @@ pub(super) fn even_out(
         if let Some((_, loser)) = assignments.get_mut(from) {
             take(loser, &topic, partition);
         }
-        let gets = assignments.get_mut(to);
-        if let Some((_, winner)) = gets.filter(|_| !cooperative) {
-            winner.append(&topic, partition);
-        }
-        if cooperative {
-            // Nobody holds it now; the client asks for another round by itself.
+        let loser = asked.get(from).and_then(Option::as_ref);
+        if cooperative && loser.is_none_or(|loser| may_hold(loser, &topic, partition)) {
+            // Nobody is given it now; the loser asks for another round by itself.
             return;
+        }
+        if let Some((_, winner)) = assignments.get_mut(to) {
+            winner.append(&topic, partition);
         }
     }
 }
@@ -77,9 +83,10 @@ fn next_move(
     None
 }
 
-fn topics_of(metadata: Option<Bytes>) -> BTreeSet<TopicName> {
-    let parsed = metadata.and_then(|metadata| Subscription::parse(&metadata).ok());
-    parsed.map(|subscription| subscription.topics.into_iter().collect()).unwrap_or_default()
+/// Whether a member said that it holds a partition, or did not say what it holds.
+fn may_hold(member: &Subscription, topic: &TopicName, partition: i32) -> bool {
+    let is_it = |of: &TopicPartitions| of.topic == *topic && of.partitions.contains(&partition);
+    member.owned.as_ref().is_none_or(|owned| owned.iter().any(is_it))
 }
 
 fn count(assignment: &Assignment) -> usize {
@@ -114,6 +121,17 @@ mod tests {
         move |member| Some(if member.as_str() == "a" { a.clone() } else { others.clone() })
     }
 
+    /// Everybody asked for `orders`; `a` holds these partitions of it.
+    fn holding(partitions: &[i32]) -> impl Fn(&MemberId) -> Option<Bytes> {
+        let holding = |partitions: &[i32]| {
+            let mut asked = Subscription::to(vec!["orders".into()]);
+            (asked.version, asked.owned) = (1, Some(assigned(partitions).partitions));
+            asked.to_bytes()
+        };
+        let (a, others) = (holding(partitions), holding(&[]));
+        move |member| Some(if member.as_str() == "a" { a.clone() } else { others.clone() })
+    }
+
     fn counts(assignments: &[(MemberId, Assignment)]) -> Vec<usize> {
         assignments.iter().map(|(_, a)| count(a)).collect()
     }
@@ -131,11 +149,26 @@ mod tests {
     }
 
     #[test]
-    fn a_cooperative_round_only_takes_away() {
-        let members = subscribed("orders", "orders");
+    fn a_cooperative_round_only_takes_away_what_is_held_or_may_be() {
         let mut assignments = skewed();
-        even_out("cooperative-sticky", members, &mut assignments);
+        even_out("cooperative-sticky", subscribed("orders", "orders"), &mut assignments);
         assert_eq!(counts(&assignments), [3, 1]);
+        let mut assignments = skewed();
+        even_out("cooperative-sticky", holding(&[0, 3]), &mut assignments);
+        assert_eq!(counts(&assignments), [3, 1]);
+    }
+
+    #[test]
+    fn what_nobody_holds_is_given_in_the_same_cooperative_round_or_nobody_would_ask_for_another() {
+        let mut assignments = skewed();
+        even_out("cooperative-sticky", holding(&[0, 1]), &mut assignments);
+        assert_eq!(counts(&assignments), [3, 2]);
+        let mut held: Vec<i32> = assignments
+            .iter()
+            .flat_map(|(_, given)| given.partitions.iter().flat_map(|of| of.partitions.clone()))
+            .collect();
+        held.sort_unstable();
+        assert_eq!(held, [0, 1, 2, 3, 4]);
     }
 
     #[test]

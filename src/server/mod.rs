@@ -6,7 +6,7 @@
 //!           thread     its own checkpoint
 //! ```
 
-mod certificates;
+mod credentials;
 mod data_dir;
 mod explaining;
 mod forwarding;
@@ -38,7 +38,7 @@ use crate::route::Router;
 pub use process::{Load, ServeError, serve};
 pub use start::StartError;
 
-use certificates::{Certificates, InUse};
+use credentials::InUse;
 
 /// How often a drain looks whether the last client has left.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
@@ -50,7 +50,7 @@ pub struct Server {
     acceptor: Acceptor,
     limits: watch::Sender<Limits>,
     config: watch::Sender<Config>,
-    certificates: InUse,
+    credentials: InUse,
     engine: Engine,
     journal: Journal,
     stop: watch::Sender<bool>,
@@ -104,12 +104,12 @@ impl Server {
         &self.router
     }
 
-    /// Takes a new configuration, as far as it can change while running, and reads certificates
-    /// and keys again.
+    /// Takes a new configuration, as far as it can change while running, and reads certificates,
+    /// keys and users again.
     pub fn reload(&self, new: Config) -> Result<Vec<String>, ReloadError> {
         let old = self.config.borrow().clone();
         let reload = Config::reload_from(&old, new).map_err(ReloadError::Keys)?;
-        self.certificates.replace(Certificates::read(&reload.config)?);
+        self.credentials.renew(&reload.config)?;
         let policies = reload.config.policies();
         *self.router.policies.write().unwrap_or_else(PoisonError::into_inner) = policies.clone();
         self.router.watches.reload(&policies);

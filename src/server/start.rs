@@ -38,7 +38,7 @@ use crate::route::transactions::Transactions;
 use crate::route::voices::Voices;
 use crate::route::watching::{self, Watches};
 use crate::route::{self, Router, membership};
-use crate::server::certificates::{Certificates, InUse};
+use crate::server::credentials::{Credentials, InUse};
 use crate::server::data_dir::EphemeralError;
 use crate::server::forwarding::Board;
 use crate::server::pace::Pace;
@@ -110,11 +110,11 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let clock = Clock::start();
     let metrics = Metrics::new(config.metrics.max_groups)?;
     let templates = Templates::new(&config.names.retry, &config.names.dead_letters)?;
-    let certificates = Certificates::read(&config)?.put_to_use();
+    let credentials = Credentials::read(&config)?.put_to_use();
     let core = core(&config, &templates, clock, &metrics)?;
     core.broker.started().await?;
     make_topics(&core.broker, &config).await?;
-    let router = Arc::new(router(&config, templates, &core, &certificates, &metrics, clock));
+    let router = Arc::new(router(&config, templates, &core, &credentials, &metrics, clock));
     let mut driver = core.driver;
     let flusher = driver.flusher();
     let flusher = spawn("retry-tables", move || flusher.run())?;
@@ -134,8 +134,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let pace = Pace { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(core.journal.clone(), router.clone(), pace);
     tasks.spawn(until(stopped.clone(), upkeep));
-    let listening =
-        listen(&config, &certificates, &acceptor, &router, &stopped, &mut tasks).await?;
+    let listening = listen(&config, &credentials, &acceptor, &router, &stopped, &mut tasks).await?;
     let (draining, told_to_drain) = watch::channel(false);
     let source = AdminSource {
         router: Arc::clone(&router),
@@ -153,7 +152,7 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
         acceptor,
         limits,
         config: config_sent,
-        certificates,
+        credentials,
         engine: core.engine,
         journal: core.journal,
         stop,
@@ -187,7 +186,7 @@ fn core(
         Groups::new(journal.clone(), config.classic(), config.consumer(), now)
     };
     let broker = Arc::new(Broker::new(
-        Topics::new(journal.clone(), topic_settings(config)),
+        Topics::new(journal.clone(), topic_settings(config), size(config.limits.frame_bytes)),
         groups,
         Offsets::new(journal.clone()),
         journal.clone(),
@@ -255,14 +254,14 @@ async fn until(mut stop: watch::Receiver<bool>, task: impl Future<Output = ()>) 
 
 async fn listen(
     config: &Config,
-    certificates: &InUse,
+    credentials: &InUse,
     acceptor: &Acceptor,
     router: &Arc<Router>,
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
 ) -> Result<Vec<(String, SocketAddr)>, StartError> {
     let (mut listening, mut behind) = (Vec::new(), Vec::new());
-    let specs = (0..).map_while(|index| config.listener(index, certificates.listener(index)));
+    let specs = (0..).map_while(|index| credentials.listener(config, index));
     for spec in specs {
         let (doors, asked) = Doors::new();
         let mut listener = Listener::bind(&spec).await?;
@@ -347,7 +346,7 @@ fn router(
     config: &Config,
     templates: Templates,
     core: &Core,
-    certificates: &InUse,
+    credentials: &InUse,
     metrics: &Metrics,
     clock: Clock,
 ) -> Router {
@@ -355,7 +354,7 @@ fn router(
     Router {
         broker: Arc::clone(&core.broker),
         engine: core.engine.clone(),
-        upstream: config.cluster(certificates.upstream(), &budget, metrics, clock),
+        upstream: config.cluster(credentials.upstream(), &budget, metrics, clock),
         members: Members::new(config.consumer().session_timeout_ms),
         positions: Positions::default(),
         transactions: Transactions::default(),

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ProtocolVersion, RootCertStore};
 use tokio_rustls::{TlsConnector, TlsStream, client};
@@ -15,7 +14,7 @@ use crate::socket::error::{ConnectError, unusable};
 use crate::socket::halves::under_tls;
 use crate::socket::pem::{FileProblem, authorities, certificates, private_key};
 use crate::socket::validity::{subject, valid_until};
-use crate::socket::{Budget, ReadHalf, ValidUntil, WriteHalf};
+use crate::socket::{Budget, ReadHalf, ValidUntil, WriteHalf, suites};
 
 /// A broker under TLS, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +59,7 @@ impl ClientTls {
         let until = chain.as_ref().and_then(|chain| valid_until(chain.first()?));
         let (certificate, key) = identity.unwrap_or((Path::new(""), Path::new("")));
         let failed = |error| vec![unusable("key", certificate, key, &error)];
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let config = ClientConfig::builder_with_provider(Arc::new(suites::provider()))
             .with_safe_default_protocol_versions()
             .map_err(failed)?
             .with_root_certificates(roots);

@@ -50,6 +50,12 @@ pub fn plain(stream: TcpStream) -> (ReadHalf, WriteHalf) {
     (ReadHalf::Plain(read), WriteHalf::Plain(write))
 }
 
+/// What a future comes to when it is polled once, and dropped then.
+pub async fn at_once<F: Future>(future: F) -> Poll<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
+}
+
 /// One whose handshake is done.
 pub(super) fn under_tls(
     mut stream: TlsStream<ReadAhead>,
@@ -84,8 +90,7 @@ impl ReadHalf {
 async fn read_records(half: &mut Deciphered, buffer: &mut BytesMut) -> io::Result<usize> {
     let mut read = half.read_buf(buffer).await?;
     while read > 0 && buffer.len() < buffer.capacity() {
-        let at_once = poll_fn(|cx| Poll::Ready(pin!(half.read_buf(buffer)).poll(cx))).await;
-        match at_once {
+        match at_once(half.read_buf(buffer)).await {
             Poll::Ready(Ok(more)) if more > 0 => read = read.saturating_add(more),
             // An end or an error is there for the next read as well.
             Poll::Ready(_) | Poll::Pending => break,
@@ -229,8 +234,8 @@ mod tests {
         socket
     }
 
-    /// Polls once.
-    fn at_once<F: Future>(future: F) -> Option<F::Output> {
+    /// Polls once, however much has been done before.
+    fn unhindered<F: Future>(future: F) -> Option<F::Output> {
         tokio::task::unconstrained(future).now_or_never()
     }
 
@@ -240,7 +245,7 @@ mod tests {
         let mut taken = 0;
         loop {
             let mut piece = BytesMut::from(&PIECE[..]);
-            let done = at_once(write.write_buf(&mut piece)).is_some();
+            let done = unhindered(write.write_buf(&mut piece)).is_some();
             taken += PIECE.len() - piece.len();
             if !done {
                 break;

@@ -15,12 +15,13 @@ mod halves;
 mod intake;
 mod pem;
 mod server_tls;
+mod suites;
 mod validity;
 
 pub use budget::{Admission, Budget, Charge, READ_BYTES_MIN};
 pub use client_tls::{ClientTls, PeerSeen};
 pub use error::{AcceptError, ConnectError, refused_by_peer};
-pub use halves::{READ_BYTES, ReadHalf, WriteHalf, plain};
+pub use halves::{READ_BYTES, ReadHalf, WriteHalf, at_once, plain};
 pub use intake::Intake;
 pub use pem::FileProblem;
 pub use server_tls::ServerTls;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
@@ -18,7 +18,7 @@ use crate::socket::error::{AcceptError, unusable};
 use crate::socket::halves::under_tls;
 use crate::socket::pem::{FileProblem, authorities, certificates, private_key};
 use crate::socket::validity::valid_until;
-use crate::socket::{Budget, ReadHalf, ValidUntil, WriteHalf};
+use crate::socket::{Budget, ReadHalf, ValidUntil, WriteHalf, suites};
 
 /// The first byte of every TLS handshake.
 const HANDSHAKE: u8 = 0x16;
@@ -54,7 +54,7 @@ impl ServerTls {
             }
         };
         let until = chain.first().and_then(|leaf| valid_until(leaf));
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(suites::provider());
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| vec![unusable("certificate", certificate, key, &error)])?;
@@ -62,9 +62,11 @@ impl ServerTls {
             None => config.with_no_client_auth(),
             Some(roots) => config.with_client_cert_verifier(verifier(roots, provider, client_ca)?),
         };
-        let config = config
+        let mut config = config
             .with_single_cert(chain, secret)
             .map_err(|error| vec![unusable("key", certificate, key, &error)])?;
+        // The order is ours: clients name the costlier cipher first.
+        config.ignore_client_order = true;
         Ok(Self { config: Arc::new(config), until })
     }
 

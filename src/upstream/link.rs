@@ -3,14 +3,12 @@
 //! Bytes that only pass are forwarded in runs as long as one read brings them; a frame larger than
 //! the buffer streams through, so memory does not grow with what a Fetch asks for.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::task::Poll;
 
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::protocol::{Decodable, Request};
 
-use crate::socket::{Budget, Intake, ReadHalf, WriteHalf};
+use crate::socket::{Budget, Intake, ReadHalf, WriteHalf, at_once};
 use crate::upstream::error::UpstreamError;
 use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::AnswerStart;
@@ -274,7 +272,7 @@ impl LinkWriter {
 
     /// Sends what the system takes at once: nearly always all of it.
     pub async fn start(&mut self) -> Result<(), UpstreamError> {
-        match poll_fn(|cx| Poll::Ready(pin!(self.flush()).poll(cx))).await {
+        match at_once(self.flush()).await {
             Poll::Ready(sent) => sent,
             Poll::Pending => Ok(()),
         }

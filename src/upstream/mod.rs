@@ -41,7 +41,7 @@ use own::Identity;
 pub use own::OwnLinks;
 use reading::Reading;
 pub use record::{FETCH_ANY_REPLICA, FETCH_ANYWHERE, Found, Question};
-pub use sasl::{Credentials, Mechanism, SaslError, ScramError, Secret, SecretError, SecretPlace};
+pub use sasl::{Credentials, SaslError, Secret, SecretError, SecretPlace};
 pub use survey::{BrokerSeen, ClusterSeen, Login, Reached, Served, Survey};
 pub use topic::TopicSeen;
 pub use view::Address;

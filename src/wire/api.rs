@@ -79,13 +79,23 @@ apis! {
     SyncGroup SyncGroupRequest 0..=5 scan::groups::SYNC_GROUP;
     DescribeGroups DescribeGroupsRequest 0..=6 scan::groups::DESCRIBE_GROUPS;
     ListGroups ListGroupsRequest 0..=5 scan::groups::LIST_GROUPS;
+    SaslHandshake SaslHandshakeRequest 0..=1 scan::cluster::SASL_HANDSHAKE;
     ApiVersions ApiVersionsRequest 0..=4 scan::cluster::API_VERSIONS;
     CreateTopics CreateTopicsRequest 2..=7 scan::topics::CREATE_TOPICS;
     DeleteTopics DeleteTopicsRequest 1..=6 scan::topics::DELETE_TOPICS;
+    DeleteRecords DeleteRecordsRequest 0..=2 scan::topics::DELETE_RECORDS;
     InitProducerId InitProducerIdRequest 0..=5 scan::data::INIT_PRODUCER_ID;
     OffsetForLeaderEpoch OffsetForLeaderEpochRequest 2..=4 scan::offsets::OFFSET_FOR_LEADER_EPOCH;
     DescribeConfigs DescribeConfigsRequest 1..=4 scan::topics::DESCRIBE_CONFIGS;
+    AlterConfigs AlterConfigsRequest 0..=2 scan::topics::ALTER_CONFIGS;
+    DescribeLogDirs DescribeLogDirsRequest 1..=4 scan::topics::DESCRIBE_LOG_DIRS;
+    CreatePartitions CreatePartitionsRequest 0..=3 scan::topics::CREATE_PARTITIONS;
+    DeleteGroups DeleteGroupsRequest 0..=2 scan::groups::DELETE_GROUPS;
+    IncrementalAlterConfigs IncrementalAlterConfigsRequest 0..=1
+        scan::topics::INCREMENTAL_ALTER_CONFIGS;
+    OffsetDelete OffsetDeleteRequest 0..=0 scan::offsets::OFFSET_DELETE;
     DescribeCluster DescribeClusterRequest 0..=2 scan::cluster::DESCRIBE_CLUSTER;
+    SaslAuthenticate SaslAuthenticateRequest 0..=2 scan::cluster::SASL_AUTHENTICATE;
     ConsumerGroupHeartbeat ConsumerGroupHeartbeatRequest 0..=1
         scan::consumer::CONSUMER_GROUP_HEARTBEAT;
     ConsumerGroupDescribe ConsumerGroupDescribeRequest 0..=1
@@ -96,17 +106,11 @@ apis! {
     TxnOffsetCommit TxnOffsetCommitRequest 0..=5 scan::transactions::TXN_OFFSET_COMMIT;
     EndTxn EndTxnRequest 0..=5 scan::transactions::END_TXN;
     ListTransactions ListTransactionsRequest 0..=2 scan::transactions::LIST;
-    DescribeLogDirs DescribeLogDirsRequest 1..=4 scan::topics::DESCRIBE_LOG_DIRS;
 }
 
 /// What is only read on its way to a real cluster: by itself this node has none of it.
-const ONLY_IN_FRONT: &[Api] = &[
-    Api::AddPartitionsToTxn,
-    Api::TxnOffsetCommit,
-    Api::EndTxn,
-    Api::ListTransactions,
-    Api::DescribeLogDirs,
-];
+const ONLY_IN_FRONT: &[Api] =
+    &[Api::AddPartitionsToTxn, Api::TxnOffsetCommit, Api::EndTxn, Api::ListTransactions];
 
 impl Api {
     /// The API of a key on the wire; `None` for one we do not serve.
@@ -174,7 +178,7 @@ mod tests {
             assert_eq!(Api::from_key(api.key()), Some(api));
             assert!(names.insert(api.name()));
         }
-        assert_eq!(names.len(), 28);
+        assert_eq!(names.len(), 36);
         for key in [-1, 25, 27, 67, 76, 88, i16::MAX] {
             assert_eq!(Api::from_key(key), None, "{key}");
         }

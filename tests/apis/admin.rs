@@ -1,6 +1,8 @@
 //! Topics and their settings: made, deleted, described, page by page.
 
-use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::create_topics_request::{
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
+};
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
@@ -79,6 +81,46 @@ fn topics_are_made_in_every_version_and_every_refusal_has_its_code() {
         let names = client.call(9, &asked).topics.into_iter().map(|topic| topic.name.unwrap());
         let names: Vec<String> = names.map(|name| name.to_string()).collect();
         assert!(names.contains(&name) && !names.contains(&"only".to_owned()), "{names:?}");
+    }
+}
+
+#[test]
+fn a_topic_that_is_asked_for_twice_or_placed_elsewhere_is_not_made() {
+    let server = Server::start();
+    let mut client = server.client();
+    for version in 2..=7 {
+        let placed = |index: i32, broker: i32| {
+            let mut partition = CreatableReplicaAssignment::default();
+            (partition.partition_index, partition.broker_ids) = (index, vec![broker.into()]);
+            partition
+        };
+        let (here, other) = (server.node_id(), server.node_id() + 1);
+        let mut topics = vec![topic("twice", 1), topic("bare", 1), topic("twice", 2)];
+        let mut bare = setting("retention.ms", "");
+        bare.value = None;
+        topics[1].configs = vec![bare];
+        for (count, replicas) in [
+            (-1, vec![placed(0, other)]),
+            (-1, vec![placed(0, here), placed(0, here)]),
+            (-1, vec![placed(1, here)]),
+            (2, vec![placed(0, here), placed(1, here)]),
+        ] {
+            let mut strange = topic(&format!("placed-{}", topics.len()), count);
+            strange.assignments = replicas;
+            topics.push(strange);
+        }
+        let strange = CreateTopicsRequest::default().with_topics(topics);
+        let refused = client.call(version, &strange).topics;
+        let refused: Vec<i16> = refused.iter().map(|topic| topic.error_code).collect();
+        let misplaced = ResponseError::InvalidReplicaAssignment.code();
+        let mut expected = vec![misplaced; 6];
+        expected[0] = ResponseError::InvalidRequest.code();
+        expected[1] = ResponseError::InvalidConfig.code();
+        assert_eq!(refused, expected, "v{version}: a name that comes twice is answered once");
+        let mut well = topic(&format!("placed-v{version}"), -1);
+        (well.replication_factor, well.assignments) = (-1, vec![placed(1, here), placed(0, here)]);
+        let request_of_placed = CreateTopicsRequest::default().with_topics(vec![well]);
+        assert_eq!(client.call(version, &request_of_placed).topics[0].error_code, 0);
     }
 }
 

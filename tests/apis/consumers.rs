@@ -6,7 +6,7 @@ use kafka_protocol::messages::{
 use reprise::wire::ResponseError;
 
 use crate::support::client::s;
-use crate::support::{Client, Consumer, Member, Server, settle, until};
+use crate::support::{Client, Consumer, Member, Server, rebalance, settle, until};
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 4)];
 
@@ -210,26 +210,71 @@ fn a_static_member_comes_back_to_its_part() {
 }
 
 #[test]
-fn a_group_is_of_one_kind_while_it_has_members() {
+fn a_group_goes_from_one_protocol_to_the_other_member_by_member() {
+    let (server, _client) = house();
+    let topics = ["orders", "retry.shop"];
+    let mut old = Member::new(&server, "shop", &topics);
+    old.join(PARTITIONS);
+    assert_eq!(old.commit("orders", 0, 5), 0);
+    let kind = |server: &Server| server.json("/api/v1/groups/shop")["kind"].clone();
+    let mut new = Consumer::new(&server, "shop", &topics);
+    let mut bad = new.whole_request();
+    (bad.member_epoch, bad.server_assignor) = (0, Some(s("sticky")));
+    assert_eq!(new.refused(&bad), ResponseError::UnsupportedAssignor.code());
+    assert_eq!((kind(&server), old.heartbeat()), ("classic".into(), 0), "it stays what it was");
+
+    new.enter();
+    assert_eq!(kind(&server), "consumer");
+    assert_eq!(new.orders(), [0; 0], "all of it is the other's");
+    assert_eq!(old.heartbeat(), ResponseError::RebalanceInProgress.code());
+    rebalance(&mut [&mut old], PARTITIONS);
+    new.beat();
+    let of = |held: &[(String, Vec<i32>)], topic: &str| {
+        held.iter().find(|held| held.0 == topic).unwrap().1.clone()
+    };
+    let mut all = [of(&old.assigned, "orders"), new.orders()].concat();
+    all.sort_unstable();
+    assert_eq!((all, new.orders().len()), (vec![0, 1, 2, 3], 2));
+    assert_eq!(of(&old.assigned, "retry.shop"), [0], "each has a lane of its own");
+    assert_eq!(of(&new.holds(), "retry.shop"), [0]);
+    assert_ne!(old.position(), new.position());
+    assert_eq!(
+        (old.heartbeat(), old.commit("orders", 0, 6), new.commit("orders", 1, 7)),
+        (0, 0, 0)
+    );
+    old.generation -= 1;
+    let illegal = ResponseError::IllegalGeneration.code();
+    assert_eq!((old.heartbeat(), old.commit("orders", 0, 6)), (illegal, illegal));
+    old.generation += 1;
+    let request = ConsumerGroupDescribeRequest::default().with_group_ids(vec![s("shop")]);
+    let seen = old.client.call(1, &request).groups.remove(0);
+    let mut kinds: Vec<(bool, i8)> =
+        seen.members.iter().map(|m| (m.member_id.as_str() == old.id, m.member_type)).collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, [(false, 1), (true, 0)]);
+
+    new.go(-1);
+    assert_eq!(kind(&server), "classic");
+    rebalance(&mut [&mut old], PARTITIONS);
+    assert_eq!((old.leads, of(&old.assigned, "orders")), (true, vec![0, 1, 2, 3]));
+    assert_eq!((old.position_of("orders", 0), old.position_of("orders", 1)), (6, 7));
+}
+
+#[test]
+fn an_empty_group_becomes_what_the_next_member_speaks() {
     let (server, _client) = house();
     let mut classic = Member::new(&server, "shop", &["orders"]);
     classic.join(PARTITIONS);
-    let mut a = member(&server);
-    let mut join = a.whole_request();
-    join.member_epoch = 0;
-    assert_eq!(a.refused(&join), ResponseError::GroupIdNotFound.code());
-    assert_eq!(classic.heartbeat(), 0);
     assert_eq!(classic.leave(), 0);
+    let mut a = member(&server);
     // refused: the empty group stays what it was
-    let mut bad = join.clone();
-    bad.server_assignor = Some(s("sticky"));
+    let mut bad = a.whole_request();
+    (bad.member_epoch, bad.server_assignor) = (0, Some(s("sticky")));
     assert_eq!(a.refused(&bad), ResponseError::UnsupportedAssignor.code());
     let kind = |server: &Server| server.json("/api/v1/groups/shop")["kind"].clone();
     assert_eq!(kind(&server), "classic");
     a.enter();
     assert_eq!(kind(&server), "consumer");
-    let refused = classic.client.call(9, &classic.join_request());
-    assert_eq!(refused.error_code, ResponseError::InconsistentGroupProtocol.code());
     assert_eq!(classic.heartbeat(), ResponseError::UnknownMemberId.code());
     a.go(-1);
     (classic.id, classic.generation) = (String::new(), -1);

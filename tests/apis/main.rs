@@ -5,11 +5,20 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../hostile_frames/cases.rs"]
+#[expect(dead_code, reason = "how requests are read is looked at beside them")]
+mod cases;
+
 mod admin;
+mod changes;
 mod consumers;
 mod fetch;
+mod forgotten;
 mod groups;
+mod login;
 mod memory;
 mod offsets;
 mod produce;
+mod settings;
 mod versions;
+mod whole;

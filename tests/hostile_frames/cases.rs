@@ -5,20 +5,32 @@ use std::fmt::Debug;
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
+use kafka_protocol::messages::create_partitions_request::{
+    CreatePartitionsAssignment, CreatePartitionsTopic,
+};
 use kafka_protocol::messages::create_topics_request::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
+};
+use kafka_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsTopic,
 };
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_log_dirs_request::DescribableLogDirTopic;
 use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
+use kafka_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::offset_delete_request::{
+    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
 };
 use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
@@ -31,7 +43,7 @@ use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
-use kafka_protocol::messages::*;
+use kafka_protocol::messages::{alter_configs_request as replaced, *};
 use kafka_protocol::protocol::{Encodable, Request, StrBytes};
 use reprise::wire::{self, Api, RequestHead};
 use uuid::Uuid;
@@ -95,6 +107,7 @@ pub(crate) fn cases() -> Vec<Case> {
     all.extend(consumer_cases());
     all.extend(offset_cases());
     all.extend(topic_cases());
+    all.extend(change_cases());
     all.extend(transaction_cases());
     all
 }
@@ -201,6 +214,8 @@ fn member_cases() -> Vec<Case> {
             (assignment.member_id, assignment.assignment) = (s(), Bytes::from_static(&[7]));
             r.assignments.push(assignment);
         }),
+        case(|_, r: &mut SaslHandshakeRequest| r.mechanism = s()),
+        case(|_, r: &mut SaslAuthenticateRequest| r.auth_bytes = Bytes::from_static(&[7])),
         case(|v, r: &mut HeartbeatRequest| {
             (r.group_id, r.member_id) = (s(), s());
             if v >= 3 {
@@ -357,6 +372,50 @@ fn topic_cases() -> Vec<Case> {
             let mut topic = DescribableLogDirTopic::default();
             (topic.topic, topic.partitions) = (s(), vec![1, 2]);
             r.topics = Some(vec![topic]);
+        }),
+    ]
+}
+
+/// What tools change of topics and groups that are there.
+fn change_cases() -> Vec<Case> {
+    vec![
+        case(|_, r: &mut CreatePartitionsRequest| {
+            let mut topic = CreatePartitionsTopic::default();
+            (topic.name, topic.count) = (s(), 4);
+            let assignment = CreatePartitionsAssignment::default();
+            topic.assignments = Some(vec![assignment.with_broker_ids(vec![1.into()])]);
+            r.topics.push(topic);
+        }),
+        case(|_, r: &mut DeleteRecordsRequest| {
+            let mut partition = DeleteRecordsPartition::default();
+            (partition.partition_index, partition.offset) = (1, 9);
+            let mut topic = DeleteRecordsTopic::default();
+            (topic.name, topic.partitions) = (s(), vec![partition]);
+            r.topics.push(topic);
+        }),
+        case(|_, r: &mut IncrementalAlterConfigsRequest| {
+            let mut config = AlterableConfig::default();
+            (config.name, config.config_operation, config.value) = (s(), 2, Some(s()));
+            let mut resource = AlterConfigsResource::default();
+            (resource.resource_type, resource.resource_name) = (2, s());
+            resource.configs.push(config);
+            r.resources.push(resource);
+        }),
+        case(|_, r: &mut AlterConfigsRequest| {
+            let mut config = replaced::AlterableConfig::default();
+            (config.name, config.value) = (s(), Some(s()));
+            let mut resource = replaced::AlterConfigsResource::default();
+            (resource.resource_type, resource.resource_name) = (2, s());
+            resource.configs.push(config);
+            r.resources.push(resource);
+        }),
+        case(|_, r: &mut DeleteGroupsRequest| r.groups_names.push(s())),
+        case(|_, r: &mut OffsetDeleteRequest| {
+            r.group_id = s();
+            let mut topic = OffsetDeleteRequestTopic::default();
+            let partition = OffsetDeleteRequestPartition::default().with_partition_index(3);
+            (topic.name, topic.partitions) = (s(), vec![partition]);
+            r.topics.push(topic);
         }),
     ]
 }

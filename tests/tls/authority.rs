@@ -18,7 +18,7 @@ use crate::support::Trust;
 /// The host of every server here.
 pub(crate) const HOST: &str = "127.0.0.1";
 /// Both versions.
-const BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+pub(crate) const BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 /// The older one.
 pub(crate) const OLD: &[&SupportedProtocolVersion] = &[&TLS12];
 

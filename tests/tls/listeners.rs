@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use kafka_protocol::messages::{ApiVersionsRequest, MetadataRequest};
-use tokio_rustls::rustls::{HandshakeKind, ProtocolVersion};
+use tokio_rustls::rustls::{CipherSuite, HandshakeKind, ProtocolVersion};
 
-use crate::authority::{Authority, HOST, OLD};
+use crate::authority::{Authority, BOTH, HOST, OLD};
 use crate::heard::{hear, heard, listen};
 use crate::support::{Client, Rec, Server, Stream, Trust, until};
 
@@ -53,6 +53,20 @@ fn a_client_of_tls_1_2_speaks_through() {
     let mut client = secure(&server, &authority.client(OLD, None));
     assert_eq!(client.stream.session().protocol_version(), Some(ProtocolVersion::TLSv1_2));
     assert_eq!(asks(&mut client), Some(0));
+}
+
+/// Like nearly every client, these name AES-256 first.
+#[test]
+fn the_cheaper_of_two_good_ciphers_is_taken_by_both_versions() {
+    let authority = Authority::new();
+    let server = server(&authority, "");
+    let tls12 = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
+    for (versions, suite) in [(OLD, tls12), (BOTH, CipherSuite::TLS13_AES_128_GCM_SHA256)] {
+        let mut client = secure(&server, &authority.client(versions, None));
+        assert_eq!(asks(&mut client), Some(0));
+        let taken = client.stream.session().negotiated_cipher_suite();
+        assert_eq!(taken.map(|taken| taken.suite()), Some(suite));
+    }
 }
 
 #[test]

@@ -8,10 +8,10 @@ use kafka_protocol::messages::ApiVersionsRequest;
 use reprise::clock::{Clock, Hand};
 use reprise::model::WallMs;
 use reprise::observe::Metrics;
+use reprise::sasl::Mechanism;
 use reprise::socket::Budget;
 use reprise::upstream::{
-    Address, Credentials, Mechanism, OwnLinks, Secret, SecretPlace, TopicSeen, Upstream,
-    UpstreamError,
+    Address, Credentials, OwnLinks, Secret, SecretPlace, TopicSeen, Upstream, UpstreamError,
 };
 use tokio::runtime::Runtime;
 

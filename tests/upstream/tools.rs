@@ -1,12 +1,22 @@
 //! What tools ask of a cluster that may name topics of ours, and what they ask every broker for.
 
+use kafka_protocol::messages::alter_configs_request::AlterConfigsResource as Replaced;
+use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use kafka_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsTopic,
+};
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
+use kafka_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
 use kafka_protocol::messages::{
-    CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest, DescribeLogDirsRequest,
-    DescribeTopicPartitionsRequest, ListGroupsRequest, ListTransactionsRequest, MetadataRequest,
+    AlterConfigsRequest, CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsRequest,
+    DeleteTopicsRequest, DescribeConfigsRequest, DescribeLogDirsRequest,
+    DescribeTopicPartitionsRequest, IncrementalAlterConfigsRequest, ListGroupsRequest,
+    ListTransactionsRequest, MetadataRequest,
 };
 use reprise::wire::ResponseError;
 use uuid::Uuid;
@@ -100,6 +110,112 @@ fn settings_of_ours_and_of_this_node_are_told_beside_the_cluster_s() {
         request.resources.truncate(1);
         assert_eq!(client.call(version, &request).results.len(), 1);
     }
+}
+
+#[test]
+fn topics_grow_in_the_cluster_and_ours_do_not() {
+    let server = house();
+    let mut client = server.client();
+    let policy = ResponseError::PolicyViolation.code();
+    for version in 0..=3 {
+        let count = 4 + i32::from(version);
+        for names in [&["retry.shop", "orders", "dlq.shop"][..], &["retry.shop"]] {
+            let topic = |name: &&str| {
+                let mut topic = CreatePartitionsTopic::default();
+                (topic.name, topic.count, topic.assignments) = (s(name), count, None);
+                topic
+            };
+            let topics = names.iter().map(topic).collect();
+            let request = CreatePartitionsRequest::default().with_topics(topics);
+            let told = client.call(version, &request);
+            assert_eq!(told.results.len(), names.len(), "v{version}");
+            for one in &told.results {
+                let ours = one.name.as_str() != "orders";
+                assert_eq!(one.error_code, if ours { policy } else { 0 }, "v{version} {one:?}");
+            }
+        }
+        let grown = client.metadata(9, &["orders", "retry.shop"]).topics;
+        let grown: Vec<usize> = grown.iter().map(|topic| topic.partitions.len()).collect();
+        assert_eq!(grown, [usize::try_from(count).unwrap(), 1], "v{version}");
+    }
+}
+
+#[test]
+fn settings_of_the_cluster_s_topics_are_changed_and_none_of_ours_or_this_node_s() {
+    let server = house();
+    let mut client = server.client();
+    let node = server.node_id().to_string();
+    let (policy, invalid) =
+        (ResponseError::PolicyViolation.code(), ResponseError::InvalidRequest.code());
+    let told: [(i8, &str, i16); 4] =
+        [(2, "orders", 0), (2, "retry.shop", policy), (2, "dlq.shop", policy), (4, &node, invalid)];
+    let code_of = |name: &str| told.iter().find(|(_, of, _)| *of == name).unwrap().2;
+    for version in 0..=1 {
+        let resource = |(kind, name, _): &(i8, &str, i16)| {
+            let mut config = AlterableConfig::default();
+            (config.name, config.value) = (s("retention.ms"), Some(s("60000")));
+            let mut resource = AlterConfigsResource::default();
+            (resource.resource_type, resource.resource_name) = (*kind, s(name));
+            resource.configs.push(config);
+            resource
+        };
+        for asked in [&told[..], &told[1..2]] {
+            let resources = asked.iter().map(resource).collect();
+            let request = IncrementalAlterConfigsRequest::default().with_resources(resources);
+            let answer = client.call(version, &request);
+            assert_eq!(answer.responses.len(), asked.len(), "v{version}");
+            for one in &answer.responses {
+                assert_eq!(one.error_code, code_of(&one.resource_name), "v{version} {one:?}");
+            }
+        }
+    }
+    let mut behind = Client::connect(server.cluster().addr());
+    let mut asked = DescribeConfigsResource::default();
+    (asked.resource_type, asked.resource_name) = (2, s("orders"));
+    asked.configuration_keys = Some(vec![s("retention.ms")]);
+    let mut described = || {
+        let request = DescribeConfigsRequest::default().with_resources(vec![asked.clone()]);
+        behind.call(4, &request).results[0].configs[0].value.as_ref().unwrap().to_string()
+    };
+    assert_eq!(described(), "60000");
+    for version in 0..=2 {
+        let resource = |(kind, name, _): &(i8, &str, i16)| {
+            let mut resource = Replaced::default();
+            (resource.resource_type, resource.resource_name) = (*kind, s(name));
+            resource
+        };
+        let request = AlterConfigsRequest::default();
+        let request = request.with_resources(told.iter().map(resource).collect());
+        let answer = client.call(version, &request);
+        assert_eq!(answer.responses.len(), told.len(), "v{version}");
+        for one in &answer.responses {
+            assert_eq!(one.error_code, code_of(&one.resource_name), "v{version} {one:?}");
+        }
+    }
+    assert_ne!(described(), "60000", "back at its default");
+}
+
+#[test]
+fn records_of_the_cluster_are_deleted_and_no_dead_letters() {
+    let server = house();
+    let mut client = server.client();
+    client.nack("shop", "orders-0@1", Rec::new("x").header("x-retry-level", "-1"));
+    client.leader("orders").put("orders", 0, &[Rec::new("a"), Rec::new("b")]);
+    let policy = ResponseError::PolicyViolation.code();
+    for version in 0..=2 {
+        for (name, told) in [("orders", (2, 0)), ("dlq.shop", (-1, policy))] {
+            let partition = DeleteRecordsPartition::default().with_offset(-1);
+            let mut topic = DeleteRecordsTopic::default();
+            (topic.name, topic.partitions) = (s(name), vec![partition]);
+            let request = DeleteRecordsRequest::default().with_topics(vec![topic]);
+            let answer = client.leader(name).call(version, &request);
+            let one = &answer.topics[0].partitions[0];
+            assert_eq!((one.low_watermark, one.error_code), told, "v{version} {name}");
+        }
+    }
+    let mut behind = Client::connect(server.cluster().addr());
+    assert_eq!(behind.list_offset("orders", 0, -2).1, 2);
+    assert_eq!(client.leader("dlq.shop").read_all("dlq.shop").len(), 1);
 }
 
 #[test]

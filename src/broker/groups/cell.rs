@@ -6,10 +6,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::broker::groups::machine::Machine;
 use crate::broker::groups::record::{self, Kept, State};
+use crate::broker::groups::upgrade::upgraded;
 use crate::broker::groups::{GROUP_KIND, GroupEvent, Occupancy};
-use crate::group::{Answer, Output, Token, member_key};
+use crate::group::{Answer, Consumer, ConsumerConfig, Output, Token, TopicImage, member_key};
 use crate::journal::{Journal, NewEntry};
-use crate::model::{GroupId, WallMs};
+use crate::model::{GroupId, Now, TopicName, WallMs};
 
 /// An answer and what it rests on.
 #[derive(Debug)]
@@ -42,6 +43,26 @@ impl Cell {
     pub(super) fn turn_into(&mut self, machine: Machine) {
         if self.machine.is_empty() && self.machine.kind() != machine.kind() {
             self.before = Some(std::mem::replace(&mut self.machine, machine));
+        }
+    }
+
+    /// A classic group of consumers becomes one by KIP-848 with all its members.
+    pub(super) fn upgrade(
+        &mut self,
+        config: ConsumerConfig,
+        now: Now,
+        image: impl Fn(&TopicName) -> Option<TopicImage>,
+    ) {
+        let upgraded = self.machine.as_classic().and_then(|known| upgraded(known, image));
+        let Some(state) = upgraded.filter(|state| state.members.len() <= config.members_max) else {
+            return;
+        };
+        let group = Box::new(Consumer::restored(config, now, state));
+        let before = std::mem::replace(&mut self.machine, Machine::Consumer(group));
+        if let Machine::Classic(mut before) = before {
+            for (token, answer) in before.dissolve() {
+                self.reply(token, answer);
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! What members of consumer groups (KIP-848) ask.
 
+use crate::broker::groups::cell::Cell;
 use crate::broker::groups::{GroupKind, Groups};
 use crate::group::{
     Alive, Answer, Consumer, ConsumerDescription, ConsumerHeartbeat, GroupError, Input, JOINS,
@@ -18,14 +19,22 @@ impl Groups {
         image: impl Fn(&TopicName) -> Option<TopicImage>,
     ) -> Result<Alive, GroupError> {
         let mut names = beat.topics.clone().unwrap_or_default();
-        names.extend(self.consumer(group, |known| known.wanted().cloned().collect::<Vec<_>>()));
+        names.extend(self.topics_of(group));
         let known = |name: TopicName| {
             let image = image(&name);
             (name, image)
         };
         beat.cluster = names.into_iter().map(known).collect();
         let kind = (beat.epoch == JOINS).then_some(GroupKind::Consumer);
-        let asked = self.ask(group, kind, |token| Input::ConsumerHeartbeat(token, Box::new(beat)));
+        let upgrades = kind.is_some() && beat.check().is_ok();
+        let upgrade = |cell: &mut Cell, now| {
+            if upgrades {
+                cell.upgrade(self.inner.consumer, now, &image);
+            }
+        };
+        let beat = Box::new(beat);
+        let input = |token| Input::ConsumerHeartbeat(token, beat);
+        let asked = self.ask_after(group, kind, upgrade, input);
         match self.wait(asked).await? {
             Answer::ConsumerHeartbeat(result) => result,
             _ => Err(GroupError::CoordinatorNotAvailable),
@@ -56,6 +65,11 @@ impl Groups {
     /// The name of a consumer group's member that outlives a static member's process.
     pub fn key_of(&self, group: &GroupId, member: &MemberId) -> Option<MemberId> {
         self.consumer(group, |known| known.key_of(member))
+    }
+
+    /// Topics that members of a consumer group subscribe to.
+    pub(super) fn topics_of(&self, group: &GroupId) -> Vec<TopicName> {
+        self.consumer(group, |known| known.wanted().cloned().collect())
     }
 
     /// Looks at a consumer group; nothing where there is none.

@@ -1,5 +1,7 @@
 //! A group of either kind, behind one contract.
 
+use bytes::Bytes;
+
 use crate::broker::groups::record::State;
 use crate::group::{Classic, ClassicConfig, Consumer, ConsumerConfig, ConsumerPhase};
 use crate::group::{Input, Output, Phase};
@@ -51,6 +53,21 @@ impl Machine {
             State::Consumer(state) => {
                 Self::Consumer(Box::new(Consumer::restored(consumer, now, state)))
             }
+        }
+    }
+
+    /// A consumer group that nobody speaks to by KIP-848 any more is a classic one.
+    pub(super) fn turn_classic(&mut self, config: ClassicConfig, now: Now) {
+        let state = self.as_consumer().and_then(Consumer::as_classic);
+        if let Some(state) = state {
+            *self = Self::Classic(Box::new(Classic::taking_over(config, now, state)));
+        }
+    }
+
+    pub(super) fn subscription(&self, member: &MemberId) -> Option<Bytes> {
+        match self {
+            Self::Classic(group) => group.subscription(member),
+            Self::Consumer(group) => group.subscription(member),
         }
     }
 

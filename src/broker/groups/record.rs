@@ -12,6 +12,8 @@ const WHAT: &str = "group state";
 const CLASSIC: u8 = 1;
 /// A consumer group (KIP-848).
 const CONSUMER: u8 = 2;
+/// The same with members that speak the classic protocol.
+const MIXED: u8 = 3;
 
 /// A group's state and when it became that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,14 @@ struct Stored<S> {
     state: S,
 }
 
+/// The same of a mixed group.
+#[derive(Serialize, Deserialize)]
+struct Mixed<S, C> {
+    at: WallMs,
+    state: S,
+    classic: C,
+}
+
 pub(super) fn key_of(group: &GroupId) -> Bytes {
     Bytes::copy_from_slice(group.as_str().as_bytes())
 }
@@ -46,17 +56,29 @@ pub(super) fn group_of(key: &[u8]) -> Result<GroupId, FactError> {
 pub(super) fn write(kept: &Kept) -> Bytes {
     match &kept.state {
         State::Classic(state) => versioned::write(CLASSIC, &Stored { at: kept.at, state }),
+        State::Consumer(state) if !state.classic.is_empty() => {
+            let mixed = Mixed { at: kept.at, state, classic: &state.classic };
+            versioned::write(MIXED, &mixed)
+        }
         State::Consumer(state) => versioned::write(CONSUMER, &Stored { at: kept.at, state }),
     }
 }
 
 pub(super) fn read(head: &[u8]) -> Result<Kept, FactError> {
-    if head.first() == Some(&CLASSIC) {
-        let Stored { at, state } = versioned::read(WHAT, CLASSIC, head)?;
-        return Ok(Kept { at, state: State::Classic(state) });
+    match head.first() {
+        Some(&CLASSIC) => {
+            let Stored { at, state } = versioned::read(WHAT, CLASSIC, head)?;
+            Ok(Kept { at, state: State::Classic(state) })
+        }
+        Some(&CONSUMER) => {
+            let Stored { at, state } = versioned::read(WHAT, CONSUMER, head)?;
+            Ok(Kept { at, state: State::Consumer(state) })
+        }
+        _ => {
+            let Mixed { at, state, classic } = versioned::read(WHAT, MIXED, head)?;
+            Ok(Kept { at, state: State::Consumer(ConsumerState { classic, ..state }) })
+        }
     }
-    let Stored { at, state } = versioned::read(WHAT, CONSUMER, head)?;
-    Ok(Kept { at, state: State::Consumer(state) })
 }
 
 #[cfg(test)]

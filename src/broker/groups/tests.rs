@@ -1,6 +1,8 @@
 //! Groups on a journal whose disk loses what was not synced.
 
 mod consumer;
+mod many;
+mod upgrade;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -60,7 +62,7 @@ impl House {
 
     /// Joins and syncs the only member of a group; what it does is durable.
     async fn lead(&mut self, group: &GroupId) -> Joined {
-        let joined = self.groups.join(group, join("range")).await.unwrap();
+        let joined = self.groups.join(group, join("range"), |_| None).await.unwrap();
         let mut sync = pin!(self.groups.sync(group, assign(&joined)));
         assert!(poll_immediate(&mut sync).await.is_none(), "answered before it was durable");
         self.writer.step();
@@ -100,6 +102,7 @@ fn join(metadata: &str) -> Join {
         }],
         require_known_member_id: false,
         can_skip_assignment: true,
+        consuming: None,
     }
 }
 
@@ -132,7 +135,7 @@ async fn an_assignment_is_handed_out_only_once_it_is_durable() {
 async fn a_second_request_for_an_assignment_waits_for_the_disk_too() {
     let house = House::new();
     let group = GroupId::new("g");
-    let joined = house.groups.join(&group, join("range")).await.unwrap();
+    let joined = house.groups.join(&group, join("range"), |_| None).await.unwrap();
     let mut first = pin!(house.groups.sync(&group, assign(&joined)));
     let mut second = pin!(house.groups.sync(&group, assign(&joined)));
     assert!(poll_immediate(&mut first).await.is_none());
@@ -185,7 +188,7 @@ async fn the_timer_ends_sessions_without_being_asked() {
         Groups::new(journal, ClassicConfig::default(), ConsumerConfig::default(), now);
     let mut timers = pin!(groups.clone().run_timers());
     assert!(poll_immediate(&mut timers).await.is_none(), "nothing to wait for yet");
-    groups.join(&"g".into(), join("range")).await.unwrap();
+    groups.join(&"g".into(), join("range"), |_| None).await.unwrap();
     assert!(matches!(events.recv().await, Some(GroupEvent::Rebalanced { .. })));
     tokio::select! {
         () = &mut timers => panic!("the timer never ends"),
@@ -202,7 +205,7 @@ async fn the_timer_ends_sessions_without_being_asked() {
 async fn nothing_is_handed_out_that_a_failed_disk_did_not_keep() {
     let mut house = House::new();
     let group = GroupId::new("g");
-    let joined = house.groups.join(&group, join("range")).await.unwrap();
+    let joined = house.groups.join(&group, join("range"), |_| None).await.unwrap();
     house.disk.fail_nth_sync(1);
     let mut sync = pin!(house.groups.sync(&group, assign(&joined)));
     assert!(poll_immediate(&mut sync).await.is_none());
@@ -217,8 +220,8 @@ async fn nothing_is_handed_out_that_a_failed_disk_did_not_keep() {
 async fn a_group_waits_while_the_disk_is_full_and_goes_on_when_it_has_room() {
     let mut house = House::new();
     let group = GroupId::new("g");
-    let joined = house.groups.join(&group, join("range")).await.unwrap();
-    let first = house.groups.join(&"first".into(), join("range")).await.unwrap();
+    let joined = house.groups.join(&group, join("range"), |_| None).await.unwrap();
+    let first = house.groups.join(&"first".into(), join("range"), |_| None).await.unwrap();
     house.disk.set_capacity(Some(0));
     let groups = house.groups.clone();
     let first_group = GroupId::new("first");
@@ -263,14 +266,14 @@ async fn a_group_nobody_joined_takes_no_room() {
     let house = House::new();
     let group = GroupId::new("g");
     let short = Join { session_timeout_ms: 1, ..join("range") };
-    let refused = house.groups.join(&group, short).await.unwrap_err();
+    let refused = house.groups.join(&group, short, |_| None).await.unwrap_err();
     assert_eq!(refused.error, GroupError::InvalidSessionTimeout);
     let stranger = Join { member_id: "x".into(), ..join("range") };
-    let refused = house.groups.join(&group, stranger).await.unwrap_err();
+    let refused = house.groups.join(&group, stranger, |_| None).await.unwrap_err();
     assert_eq!((refused.error, refused.member_id.as_str()), (GroupError::UnknownMemberId, "x"));
     assert!(house.groups.list().is_empty());
     let promised = Join { require_known_member_id: true, ..join("range") };
-    let refused = house.groups.join(&group, promised).await.unwrap_err();
+    let refused = house.groups.join(&group, promised, |_| None).await.unwrap_err();
     assert_eq!(refused.error, GroupError::MemberIdRequired);
     assert_eq!(house.groups.list().len(), 1, "an id was promised");
     house.pass(SESSION_MS);
@@ -289,7 +292,7 @@ async fn requests_to_a_group_that_is_not_there_are_answered_as_kafka_does() {
     let leaver = Leaver { member_id: "x".into(), instance_id: None, reason: None };
     let left = house.groups.leave(&group, Leave { members: vec![leaver] }).unwrap();
     assert_eq!(left[0].result, Err(GroupError::UnknownMemberId));
-    let refused = house.groups.join(&"".into(), join("range")).await.unwrap_err();
+    let refused = house.groups.join(&"".into(), join("range"), |_| None).await.unwrap_err();
     assert_eq!(refused.error, GroupError::InvalidGroupId);
 }
 

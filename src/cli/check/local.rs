@@ -127,7 +127,7 @@ async fn listeners(config: &Config, certificates: &[Option<ServerTls>]) -> Vec<F
     let mut findings = Vec::new();
     for (index, listener) in config.listen.iter().enumerate() {
         let tls = certificates.get(index).cloned().flatten().map(|tls| watch::channel(tls).1);
-        let Some(spec) = config.listener(index, tls) else { continue };
+        let Some(spec) = config.listener(index, tls, None) else { continue };
         let on = &listener.address.to_string();
         findings.push(match Listener::bind(&spec).await {
             Ok(_) => Finding::ok("listen", on, "free"),

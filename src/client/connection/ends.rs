@@ -15,13 +15,21 @@ impl Connection {
         });
     }
 
+    /// Its client has done what ends it.
+    pub(super) fn at_fault(&self, why: &str) -> Cause {
+        let is_known = self.conn.session.is_known();
+        let cause = if is_known { Cause::Protocol } else { Cause::Unauthenticated };
+        self.closes(cause, &why);
+        cause
+    }
+
     /// It has ended for this cause. Of most of them the line was written where they were found.
     pub(in crate::client) fn ended(&self, cause: Cause) {
         let (conn, peer, client) = (self.conn.id, self.conn.peer, self.conn.client());
         match cause {
             Cause::Slow => self.closes(
                 cause,
-                &"a request or a TLS handshake was not whole in time (limits.handshake, \
+                &"a request, a TLS handshake or a login was not whole in time (limits.handshake, \
                   limits.upload_rate_min)",
             ),
             Cause::Stalled => self.closes(cause, &"nothing of an answer was read for limits.idle"),

@@ -24,10 +24,7 @@ impl Serving<'_> {
                     looked_at: None,
                     tracked,
                 }));
-                let connection = self.connection;
-                let writer = &mut self.linked().await?.writer;
-                writer.push(gathered.bytes);
-                writer.start().await.map_err(|error| connection.upstream_lost(&error))?;
+                self.send_on(gathered.bytes).await?;
             }
             Onward::Answer => self.held = Some(gathered.into_frame()),
             Onward::Reply(reply) => self.due.push_back(Due::Here(Box::pin(ready(reply)))),

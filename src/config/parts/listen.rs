@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-use super::ListenerTls;
+use super::{ListenerSasl, ListenerTls};
 use crate::config::node::Value;
 use crate::config::section::{Section, text};
 
@@ -32,12 +32,15 @@ pub struct Listener {
     /// What clients are shown; `None` = plain text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ListenerTls>,
+    /// Who may connect; `None` = everybody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sasl: Option<ListenerSasl>,
 }
 
 impl Default for Listener {
     fn default() -> Self {
         let address = HostPort { host: "127.0.0.1".to_owned(), port: 9092 };
-        Self { address, advertised: None, group: None, tls: None }
+        Self { address, advertised: None, group: None, tls: None, sasl: None }
     }
 }
 
@@ -59,6 +62,8 @@ impl Listener {
             item.take("advertised", &mut listener.advertised, |v| host_port(v).map(Some));
             item.take("group", &mut listener.group, |v| text(v).map(Some));
             listener.tls = ListenerTls::read(&mut item);
+            let is_open = listener.tls.is_none() && !listener.address.is_loopback();
+            listener.sasl = ListenerSasl::read(&mut item, is_open);
             if !item.has("address") {
                 item.problem("address", "is missing; such as 127.0.0.1:9092");
             }
@@ -73,6 +78,14 @@ impl Listener {
             all.push(listener);
         }
         all
+    }
+}
+
+impl HostPort {
+    /// What passes there stays on this host.
+    pub fn is_loopback(&self) -> bool {
+        let address = self.host.parse::<std::net::IpAddr>();
+        address.map_or(self.host == "localhost", |address| address.is_loopback())
     }
 }
 

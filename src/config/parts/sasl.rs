@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::config::section::{Section, choice, text};
-use crate::upstream::{Credentials, Mechanism, Secret, SecretPlace};
+use crate::sasl::Mechanism;
+use crate::upstream::{Credentials, Secret, SecretPlace};
 
 /// The sidecar's own credentials. A secret is never shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -108,6 +108,7 @@ impl Classic {
                 protocol_type: self.protocol_type.clone(),
                 protocol: self.protocol.clone(),
                 assignment,
+                held: None,
             };
             self.answer(token, Answer::Sync(Ok(synced)));
         }

@@ -216,6 +216,7 @@ fn member(id: &str) -> Join {
         protocols: vec![protocol("range", id)],
         require_known_member_id: false,
         can_skip_assignment: true,
+        consuming: None,
     }
 }
 

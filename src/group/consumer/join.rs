@@ -12,7 +12,7 @@ use crate::group::partition::{TopicImage, TopicPartition};
 use crate::model::{MemberId, Now, TopicName};
 
 /// What no client sends, whatever the group looks like.
-pub(super) fn check(beat: &ConsumerHeartbeat) -> Result<(), GroupError> {
+pub(in crate::group) fn check(beat: &ConsumerHeartbeat) -> Result<(), GroupError> {
     let invalid = |why| Err(GroupError::InvalidRequest(why));
     let is_empty = |text: &Option<String>| text.as_deref() == Some("");
     if beat.member_id.as_str().is_empty() {
@@ -56,17 +56,7 @@ impl Consumer {
         let is_whole =
             beat.rebalance_timeout_ms.is_some() && beat.topics.is_some() && beat.owned.is_some();
         let held_before = self.members.get(&id).map(|member| member.assigned.clone());
-        let session_ms = self.config.session_timeout_ms;
-        if let Some(member) = self.members.get_mut(&id) {
-            self.is_changed |= member.update(&beat);
-            member.beat(now, session_ms);
-        }
-        let resubscribed = beat.topics.is_some_and(|topics| self.subscribe(&id, topics));
-        let others = self.learn(beat.cluster);
-        if is_new || resubscribed || others {
-            self.retarget();
-        }
-        self.reconcile(now, &id, beat.owned.as_ref(), resubscribed);
+        let resubscribed = self.heard(now, is_new, beat);
         let member = self.members.get(&id).ok_or(GroupError::UnknownMemberId)?;
         // A member that says all it knows may have missed the last answer.
         let news = held_before.as_ref() != Some(&member.assigned);
@@ -79,26 +69,34 @@ impl Consumer {
         })
     }
 
+    /// Takes over what a member says and leads it on; whether it subscribes to something else.
+    pub(super) fn heard(&mut self, now: Now, is_new: bool, beat: ConsumerHeartbeat) -> bool {
+        let id = &beat.member_id;
+        let session_ms = self.config.session_timeout_ms;
+        if let Some(member) = self.members.get_mut(id) {
+            self.is_changed |= member.update(&beat);
+            member.beat(now, session_ms);
+        }
+        let resubscribed = beat.topics.is_some_and(|topics| self.subscribe(id, topics));
+        let others = self.learn(beat.cluster);
+        if is_new || resubscribed || others {
+            self.retarget();
+        }
+        self.reconcile(now, id, beat.owned.as_ref(), resubscribed);
+        resubscribed
+    }
+
     /// Finds or makes the member, or refuses it; whether it is new.
     fn admit(&mut self, beat: &ConsumerHeartbeat) -> Result<bool, GroupError> {
         let id = &beat.member_id;
-        let holder = match &beat.instance_id {
-            Some(instance) => self.statics.get(instance).cloned(),
-            None => None,
-        };
         if beat.epoch != JOINS {
-            if beat.instance_id.is_some() {
-                let holder = holder.ok_or(GroupError::UnknownMemberId)?;
-                if holder != *id {
-                    return Err(GroupError::FencedInstanceId);
-                }
-            }
-            let member = self.members.get(id).ok_or(GroupError::UnknownMemberId)?;
+            let member = self.check_member(id, beat.instance_id.as_deref())?;
             return member.check_epoch(beat.epoch, beat.owned.as_ref()).map(|()| false);
         }
-        if let Some(holder) = holder.filter(|holder| holder != id) {
-            let is_away = self.members.get(&holder).is_some_and(Member::is_away);
-            if !is_away || self.members.contains_key(id) {
+        let holder = beat.instance_id.as_ref().and_then(|instance| self.statics.get(instance));
+        if let Some(holder) = holder.filter(|holder| *holder != id).cloned() {
+            let is_free = self.members.get(&holder).is_some_and(Member::may_be_replaced);
+            if !is_free || self.members.contains_key(id) {
                 return Err(GroupError::UnreleasedInstanceId);
             }
             self.take_over(&holder, id);
@@ -107,19 +105,25 @@ impl Consumer {
             self.start_over(id, beat.instance_id.as_ref());
             return Ok(false);
         }
+        self.add(beat).map(|()| true)
+    }
+
+    /// Makes a member, if there is room.
+    pub(super) fn add(&mut self, beat: &ConsumerHeartbeat) -> Result<(), GroupError> {
         if self.config.members_max <= self.members.len() {
             return Err(GroupError::GroupMaxSizeReached);
         }
+        let id = &beat.member_id;
         self.members.insert(id.clone(), Member::new(beat));
         if let Some(instance) = &beat.instance_id {
             self.statics.insert(instance.clone(), id.clone());
         }
         self.is_changed = true;
-        Ok(true)
+        Ok(())
     }
 
     /// A new process of a static member takes its predecessor's place.
-    fn take_over(&mut self, old: &MemberId, new: &MemberId) {
+    pub(super) fn take_over(&mut self, old: &MemberId, new: &MemberId) {
         let Some(member) = self.members.remove(old) else { return };
         for partition in member.assigned.iter().chain(&member.revoking) {
             self.owners.insert(*partition, new.clone());
@@ -136,11 +140,12 @@ impl Consumer {
     }
 
     /// A known member joins again: it holds nothing. Its target stays.
-    fn start_over(&mut self, id: &MemberId, instance: Option<&String>) {
+    pub(super) fn start_over(&mut self, id: &MemberId, instance: Option<&String>) {
         let Some(member) = self.members.get_mut(id) else { return };
         member.epoch = JOINS;
         member.epoch_before = JOINS;
         member.revoke_by = None;
+        member.classic = None;
         let held = [std::mem::take(&mut member.assigned), std::mem::take(&mut member.revoking)];
         if member.instance_id.as_ref() != instance {
             if let Some(old) = &member.instance_id {

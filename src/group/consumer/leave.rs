@@ -9,12 +9,7 @@ use crate::model::MemberId;
 impl Consumer {
     pub(super) fn goes(&mut self, beat: &ConsumerHeartbeat) -> Result<Alive, GroupError> {
         let id = &beat.member_id;
-        if let Some(instance) = &beat.instance_id {
-            let holder = self.statics.get(instance).ok_or(GroupError::UnknownMemberId)?;
-            if holder != id {
-                return Err(GroupError::FencedInstanceId);
-            }
-        }
+        self.check_member(id, beat.instance_id.as_deref())?;
         let member = self.members.get_mut(id).ok_or(GroupError::UnknownMemberId)?;
         if beat.epoch == LEAVES_FOR_A_WHILE {
             // It holds nothing any more, but its place is kept until its session ends.
@@ -25,7 +20,7 @@ impl Consumer {
             self.is_changed = true;
         } else {
             self.remove(id, GoneCause::Left(None));
-            self.retarget();
+            self.go_on();
         }
         Ok(Alive {
             member_id: id.clone(),
@@ -35,19 +30,31 @@ impl Consumer {
         })
     }
 
-    /// By `LeaveGroup` an administrator removes static members, named by instance id alone.
+    /// By `LeaveGroup` members of the classic protocol go, and an administrator removes anybody:
+    /// static members by instance id alone.
     pub(super) fn remove_one(&mut self, leaver: Leaver) -> Left {
         let Leaver { member_id, instance_id, reason } = leaver;
-        let holder = instance_id.as_ref().and_then(|instance| self.statics.get(instance)).cloned();
-        let result = match holder.filter(|_| member_id.as_str().is_empty()) {
-            Some(holder) => {
-                self.remove(&holder, GoneCause::Left(reason));
-                self.retarget();
-                Ok(())
-            }
-            None => Err(GroupError::UnknownMemberId),
+        let instance = instance_id.as_deref();
+        let named = if member_id.as_str().is_empty() {
+            let holder = instance.and_then(|instance| self.statics.get(instance));
+            holder.cloned().ok_or(GroupError::UnknownMemberId)
+        } else {
+            self.check_member(&member_id, instance).map(|_| member_id.clone())
         };
+        let result = named.map(|id| {
+            self.remove(&id, GoneCause::Left(reason));
+            self.go_on();
+        });
         Left { member_id, instance_id, result }
+    }
+
+    /// The next target, unless this becomes a classic group: then its leader assigns.
+    pub(super) fn go_on(&mut self) {
+        if self.is_all_classic() {
+            self.is_changed = true;
+        } else {
+            self.retarget();
+        }
     }
 
     /// Takes a member out and frees what it held; the caller sees to the next target.

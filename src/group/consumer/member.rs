@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::group::consumer::LEAVES_FOR_A_WHILE;
 use crate::group::input::ConsumerHeartbeat;
 use crate::group::partition::TopicPartition;
+use crate::group::state::Protocol;
 use crate::model::{ClientId, MonoMs, Now, TopicName};
 
 #[derive(Clone, Debug)]
@@ -30,6 +31,27 @@ pub(super) struct Member {
     pub(super) silent_by: MonoMs,
     /// When it is given up because it still has what it is to give up.
     pub(super) revoke_by: Option<MonoMs>,
+    /// Set while it speaks the classic protocol.
+    pub(super) classic: Option<ClassicSide>,
+}
+
+/// What a member that speaks the classic protocol says beside all that.
+#[derive(Clone, Debug)]
+pub(super) struct ClassicSide {
+    pub(super) session_timeout_ms: u64,
+    pub(super) protocols: Vec<Protocol>,
+    /// When it is given up because it neither joins again nor asks what it is to hold.
+    pub(super) step_by: Option<MonoMs>,
+}
+
+impl ClassicSide {
+    pub(super) fn supports(&self, protocol: &str) -> bool {
+        self.protocols.iter().any(|p| p.name == protocol)
+    }
+
+    pub(super) fn says_same(&self, other: &Self) -> bool {
+        self.session_timeout_ms == other.session_timeout_ms && self.protocols == other.protocols
+    }
 }
 
 impl Member {
@@ -50,6 +72,7 @@ impl Member {
             revoking: BTreeSet::new(),
             silent_by: MonoMs::default(),
             revoke_by: None,
+            classic: None,
         }
     }
 
@@ -65,8 +88,10 @@ impl Member {
         news.contains(&true)
     }
 
-    pub(super) fn is_away(&self) -> bool {
-        self.epoch == LEAVES_FOR_A_WHILE
+    /// Its place is another process's to take: it is away, or it speaks the classic protocol, in
+    /// which a static member does not say that it goes.
+    pub(super) fn may_be_replaced(&self) -> bool {
+        self.epoch == LEAVES_FOR_A_WHILE || self.classic.is_some()
     }
 
     /// It has what it is to have, and knows the group's epoch.
@@ -83,7 +108,26 @@ impl Member {
 
     /// Alive now.
     pub(super) fn beat(&mut self, now: Now, session_timeout_ms: u64) {
-        self.silent_by = now.mono.plus(session_timeout_ms.max(1));
+        let own_ms = self.classic.as_ref().map(|side| side.session_timeout_ms);
+        self.silent_by = now.mono.plus(own_ms.unwrap_or(session_timeout_ms).max(1));
+    }
+
+    /// Begins to wait for the next step of one that speaks the classic protocol.
+    pub(super) fn wait_for_step(&mut self, now: Now) {
+        let by = now.mono.plus(self.rebalance_timeout_ms.max(1));
+        if let Some(side) = &mut self.classic {
+            side.step_by.get_or_insert(by);
+        }
+    }
+
+    pub(super) fn step_done(&mut self) {
+        if let Some(side) = &mut self.classic {
+            side.step_by = None;
+        }
+    }
+
+    pub(super) fn step_by(&self) -> Option<MonoMs> {
+        self.classic.as_ref()?.step_by
     }
 
     /// Begins to wait until it gives up what it has to.

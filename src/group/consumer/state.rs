@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::group::config::ConsumerConfig;
 use crate::group::consumer::Consumer;
-use crate::group::consumer::member::Member;
+use crate::group::consumer::member::{ClassicSide, Member};
 use crate::group::partition::{TopicImage, TopicPartitions, by_topic, one_by_one};
+use crate::group::state::Protocol;
 use crate::model::{ClientId, MemberId, MonoMs, Now, TopicId, TopicName};
 
 /// Where a consumer group is in its life; the names are those of `ConsumerGroupDescribe`.
@@ -43,6 +44,21 @@ pub struct ConsumerState {
     pub topics: Vec<KnownTopic>,
     /// Everyone, in order of member id.
     pub members: Vec<ConsumerMember>,
+    /// More of those that speak the classic protocol; kept beside.
+    #[serde(skip)]
+    pub classic: Vec<ClassicMember>,
+}
+
+/// What a member that speaks the classic protocol says beside that. Journalled: a change of this
+/// shape is a change of a format.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassicMember {
+    /// Its id.
+    pub member_id: MemberId,
+    /// Silence after which it is removed.
+    pub session_timeout_ms: u64,
+    /// All it supports, in order of preference.
+    pub protocols: Vec<Protocol>,
 }
 
 /// A topic as it was when the last target was made.
@@ -121,6 +137,13 @@ impl Consumer {
             }
             group.members.insert(id, member);
         }
+        for kept in state.classic {
+            if let Some(member) = group.members.get_mut(&kept.member_id) {
+                let ClassicMember { session_timeout_ms, protocols, .. } = kept;
+                let side = ClassicSide { session_timeout_ms, protocols, step_by: None };
+                member.classic = Some(side);
+            }
+        }
         group.restart_sessions(now);
         group
     }
@@ -141,6 +164,7 @@ impl Consumer {
             epoch: self.epoch,
             topics: self.topics.iter().map(topic).collect(),
             members: self.members.iter().map(|(id, member)| member.kept(id)).collect(),
+            classic: self.kept_classic(),
         }
     }
 }
@@ -162,6 +186,7 @@ impl Member {
             revoking: one_by_one(&kept.revoking),
             silent_by: MonoMs::default(),
             revoke_by: None,
+            classic: None,
         }
     }
 

@@ -1,12 +1,16 @@
 //! The promises of a consumer group (KIP-848), kept under virtual time.
 
+mod both;
 mod epochs;
+mod mixed;
 mod random;
 mod reconciling;
 mod statics;
 mod timing;
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
 
 use crate::group::*;
 use crate::model::{MemberId, MonoMs, Now, TopicId, TopicName, WallMs};
@@ -128,6 +132,15 @@ impl Script {
         match self.ask(|token| Input::CommitCheck(token, check)) {
             Answer::CommitCheck(result) => result,
             other => panic!("no commit answer: {other:?}"),
+        }
+    }
+
+    fn leaves(&mut self, member: &str, instance: Option<&str>) -> Result<(), GroupError> {
+        let instance_id = instance.map(str::to_owned);
+        let leaver = Leaver { member_id: member.into(), instance_id, reason: None };
+        match self.ask(|token| Input::Leave(token, Leave { members: vec![leaver] })) {
+            Answer::Leave(Ok(left)) => left[0].result,
+            other => panic!("no leave answer: {other:?}"),
         }
     }
 

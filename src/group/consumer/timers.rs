@@ -12,7 +12,8 @@ impl Consumer {
             .iter()
             .filter(|(_, member)| {
                 let waits = member.revoke_by.is_some_and(|by| by <= now.mono);
-                waits || member.silent_by <= now.mono
+                let lags = member.step_by().is_some_and(|by| by <= now.mono);
+                waits || lags || member.silent_by <= now.mono
             })
             .map(|(id, _)| id.clone())
             .collect();
@@ -22,12 +23,14 @@ impl Consumer {
         for id in &over {
             self.remove(id, GoneCause::Expired);
         }
-        self.retarget();
+        self.go_on();
         self.settle();
     }
 
     pub(super) fn next_due(&self) -> Option<MonoMs> {
         let dues = self.members.values();
-        dues.flat_map(|member| [Some(member.silent_by), member.revoke_by]).flatten().min()
+        dues.flat_map(|member| [Some(member.silent_by), member.revoke_by, member.step_by()])
+            .flatten()
+            .min()
     }
 }

@@ -91,6 +91,12 @@ impl Metrics {
         }
     }
 
+    /// A client has said who it is; whether it is believed.
+    pub fn authenticated(&self, mechanism: &'static str, ok: bool) {
+        let outcome = if ok { "ok" } else { "refused" };
+        self.add(&names::AUTHENTICATIONS, &[mechanism, outcome], 1);
+    }
+
     /// A broker of the cluster could not be reached.
     pub fn upstream_connect_failed(&self, broker: &str) {
         let broker = self.word(&names::UPSTREAM_CONNECT_FAILURES, broker);

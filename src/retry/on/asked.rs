@@ -52,7 +52,7 @@ impl Watch {
             let Some(window) = self.windows.get_mut(of) else { continue };
             let holder = window.holder.as_ref();
             let is_its = holder.is_some_and(|h| h.member == by.member && h.conn == by.conn);
-            if !is_its || asked.iter().any(|ask| ask.partition == *of) {
+            if !is_its || Asked::names(asked, of) {
                 continue;
             }
             for suspect in window.suspects.values_mut() {

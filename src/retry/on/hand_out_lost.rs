@@ -107,6 +107,7 @@ impl Watch {
         };
         let cause = (disposition, lost.evidence);
         if let Some(OutRecord { offset, .. }) = lost.out {
+            let is_first = window.reconsume_times(offset) == 0;
             match verdict {
                 LossVerdict::Nothing => {}
                 LossVerdict::Wait => self.doubt(&ask.partition, None),
@@ -114,7 +115,6 @@ impl Watch {
                 LossVerdict::Suspect => self.suspect(&ask.partition, offset),
                 LossVerdict::Charge => {
                     self.stay_patient(&ask.partition);
-                    let is_first = self.reconsume_times(&ask.partition, offset) == 0;
                     let times = if is_first { 2 } else { 1 };
                     self.charge(now, &ask.partition, offset, cause, times, by.has_lane);
                 }
@@ -133,8 +133,7 @@ impl Watch {
 
     /// The next loss tells.
     fn suspect(&mut self, of: &TopicPartition, offset: i64) {
-        let window = self.windows.get_mut(of);
-        if let Some(window) = window.filter(|window| !window.is_settled(offset)) {
+        if let Some(window) = self.unless_settled(of, Some(offset)) {
             window.last = Some(offset);
         }
     }
@@ -146,18 +145,17 @@ impl Watch {
     /// The last one handed out is the suspect, or nobody; more patience than anywhere will tell.
     fn doubt(&mut self, of: &TopicPartition, last: Option<i64>) {
         let doublings = self.most_doublings();
-        let window = self.windows.get_mut(of);
-        let is_open = |window: &&mut Window| last.is_none_or(|last| !window.is_settled(last));
-        if let Some(window) = window.filter(is_open) {
+        if let Some(window) = self.unless_settled(of, last) {
             window.last = last;
             window.doublings = doublings.saturating_add(1);
         }
     }
 
-    /// Failures of a record, charged so far.
-    pub(in crate::retry) fn reconsume_times(&self, of: &TopicPartition, offset: i64) -> u32 {
-        let suspect = self.windows.get(of).and_then(|window| window.suspects.get(&offset));
-        suspect.map_or(0, |suspect| suspect.reconsume_times)
+    /// The window, unless it is about a record that is settled.
+    fn unless_settled(&mut self, of: &TopicPartition, offset: Option<i64>) -> Option<&mut Window> {
+        let window = self.windows.get_mut(of)?;
+        let is_settled = offset.is_some_and(|offset| window.is_settled(offset));
+        (!is_settled).then_some(window)
     }
 
     /// Charges a record: it is held and served alone again, or at its end here.
@@ -195,12 +193,16 @@ impl Watch {
 }
 
 impl Window {
+    /// Failures of a record, charged so far.
+    fn reconsume_times(&self, offset: i64) -> u32 {
+        self.suspects.get(&offset).map_or(0, |suspect| suspect.reconsume_times)
+    }
+
     /// What the losses before say of a record.
     fn known(&self, rules: &Rules, offset: i64) -> Known {
-        let has_failed = self.suspects.get(&offset).is_some_and(|s| s.reconsume_times > 0);
         match self.last == Some(offset) {
             true if self.has_grown_patient(rules) => Known::WithLessPatience,
-            false if !has_failed => Known::Nothing,
+            false if self.reconsume_times(offset) == 0 => Known::Nothing,
             _ => Known::Suspect,
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::model::{MemberId, MonoMs, TopicPartition};
+use crate::retry::watch::Asked;
 
 /// Members that are remembered as gone; more than may have a Fetch that waits.
 const GONE_MAX: usize = 1_000;
@@ -78,6 +79,13 @@ pub(in crate::retry) struct Turn {
     pub(in crate::retry) out: Option<Out>,
     /// The next one's turn comes at the latest.
     pub(in crate::retry) until: MonoMs,
+}
+
+impl Turn {
+    /// Its record is still to be handed out, and this Fetch may bring it.
+    pub(in crate::retry) fn is_of(&self, asked: &[Asked]) -> bool {
+        self.out.is_none() && Asked::names(asked, &self.partition)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,7 @@
 
 mod explain;
 mod keep;
+mod line;
 mod member;
 mod plan;
 mod record;

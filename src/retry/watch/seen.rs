@@ -29,6 +29,13 @@ pub struct Asked {
     pub offset: i64,
 }
 
+impl Asked {
+    /// Whether a Fetch asks for a partition.
+    pub(in crate::retry) fn names(asked: &[Self], partition: &TopicPartition) -> bool {
+        asked.iter().any(|ask| ask.partition == *partition)
+    }
+}
+
 /// Records of one partition that leave for a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handed {

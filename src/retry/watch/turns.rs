@@ -1,10 +1,6 @@
 //! Who is served what: everything, nothing, or one record at a time.
 //!
 //! In single file a turn belongs to one partition of one member, and to the Fetch that asks for it.
-//! Where that partition has no record yet, the Fetch brings one of the next that has: a partition
-//! at its end holds up nobody.
-
-use std::collections::BTreeMap;
 
 use crate::model::{MemberId, MonoMs, Now, TopicPartition};
 use crate::retry::watch::{
@@ -15,27 +11,13 @@ use crate::retry::watch::{
 /// A Fetch that came longer ago has waited.
 const FRESH_MS: u64 = 50;
 
-/// Who comes first: suspects, then whoever waited longest, then who lost most long ago.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    /// No suspect is next.
-    others: bool,
-    turned_at: MonoMs,
-    lost_at: MonoMs,
-}
-
-impl Place {
-    fn is_ready(self) -> bool {
-        !self.others
-    }
-}
-
 impl Watch {
     /// How a member's Fetch is answered where something is suspected.
     pub(in crate::retry) fn plan(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
         let free_at = self.turn(now, by, asked);
         let is_single = self.has_turn(&by.member) || self.is_single(&by.member);
         let line = self.line(&by.member, asked);
+        let is_late = now.mono.since(by.came) > FRESH_MS;
         let mut untils: Vec<MonoMs> = free_at.into_iter().collect();
         let mut serve = Vec::with_capacity(asked.len());
         for ask in asked {
@@ -51,14 +33,11 @@ impl Watch {
             untils.extend(held.map(|(_, until)| until));
             let without: Vec<i64> = window.skipped.range(ask.offset..).copied().collect();
             serve.push(if is_single {
-                let is_late = now.mono.since(by.came) > FRESH_MS;
+                let has_waited = is_late && window.suspects.contains_key(&ask.offset);
                 match line.get(&ask.partition) {
-                    Some(0) if is_late && window.suspects.contains_key(&ask.offset) => Serve::Again,
-                    Some(_) if is_late && window.suspects.contains_key(&ask.offset) => {
-                        Serve::Nothing
-                    }
-                    Some(place) => Serve::Turn { without, place: *place },
-                    None => Serve::Nothing,
+                    Some(0) if has_waited => Serve::Again,
+                    Some(place) if !has_waited => Serve::Turn { without, place: *place },
+                    _ => Serve::Nothing,
                 }
             } else {
                 match held {
@@ -93,30 +72,13 @@ impl Watch {
         let partition = self.next_turn(member, asked)?;
         self.windows.get_mut(&partition)?.turned_at = now.mono;
         let until = now.mono.plus(self.rules.narrow_patience_ms);
-        let is_asked = asked.iter().any(|ask| ask.partition == partition);
+        let is_asked = Asked::names(asked, &partition);
         let known = self.members.entry(member.clone()).or_default();
         known.turn = Some(Turn { partition, out: None, until });
         if !is_asked {
             self.push(super::Output::Wake);
         }
         Some(until)
-    }
-
-    /// A Fetch with a turn was answered nothing by its broker: all it asked for had its chance.
-    pub fn nothing_came(&mut self, now: Now, by: &Fetching, asked: &[Asked]) {
-        let Some(known) = self.members.get_mut(&by.member) else { return };
-        let is_its = |turn: &mut Turn| {
-            turn.out.is_none() && asked.iter().any(|ask| ask.partition == turn.partition)
-        };
-        if known.turn.take_if(is_its).is_none() {
-            return;
-        }
-        for ask in asked {
-            if let Some(window) = self.windows.get_mut(&ask.partition) {
-                window.turned_at = now.mono;
-            }
-        }
-        self.push(super::Output::Wake);
     }
 
     /// Ends a turn whose record is settled, or was waited for long enough.
@@ -155,42 +117,6 @@ impl Watch {
         let patience_ms = self.patience_ms(member);
         let patient = open.map(|window| window.handed_at.plus(patience_ms));
         patient.max().filter(|at| *at > now.mono)
-    }
-
-    /// Of a suspect or of a window that lost, asked for or not; any other only if asked for.
-    fn next_turn(&self, member: &MemberId, asked: &[Asked]) -> Option<TopicPartition> {
-        let is_asked = |partition: &TopicPartition| asked.iter().any(|a| a.partition == *partition);
-        let of_member = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
-        let next = of_member.filter_map(|(partition, window)| {
-            let place = window.place()?;
-            let is_wanted = place.is_ready() || window.is_narrow(&self.rules);
-            (is_wanted || is_asked(partition)).then_some((place, partition))
-        });
-        next.min().map(|(_, partition)| partition.clone())
-    }
-
-    /// The places of what a Fetch asks for, if the turn is its.
-    fn line<'a>(
-        &self,
-        member: &MemberId,
-        asked: &'a [Asked],
-    ) -> BTreeMap<&'a TopicPartition, usize> {
-        let turn = self.members.get(member).and_then(|known| known.turn.as_ref());
-        let Some(turn) = turn.filter(|turn| {
-            turn.out.is_none() && asked.iter().any(|ask| ask.partition == turn.partition)
-        }) else {
-            return BTreeMap::new();
-        };
-        let mut line: Vec<_> = asked
-            .iter()
-            .filter_map(|ask| {
-                let place = self.windows.get(&ask.partition)?.place();
-                let is_first = ask.partition == turn.partition;
-                (is_first || place.is_some()).then_some((!is_first, place, &ask.partition))
-            })
-            .collect();
-        line.sort();
-        line.into_iter().enumerate().map(|(place, (_, _, partition))| (partition, place)).collect()
     }
 
     /// One record at a time for this member.
@@ -293,16 +219,6 @@ impl Window {
             Phase::Held { until, .. } => Some((*offset, until)),
             _ => None,
         })
-    }
-
-    /// Where it stands in line; `None`: it is held.
-    fn place(&self) -> Option<Place> {
-        let mut waiting = self.suspects.range(self.end..).map(|(_, suspect)| &suspect.phase);
-        let is_ready = match waiting.find(|at| matches!(at, Phase::Held { .. } | Phase::Ready)) {
-            Some(Phase::Held { .. }) => return None,
-            first => first.is_some(),
-        };
-        Some(Place { others: !is_ready, turned_at: self.turned_at, lost_at: self.lost_at })
     }
 
     /// A suspect that its member has still to come by waits for its turn.

@@ -122,7 +122,7 @@ fn beat(
 }
 
 /// What a topic is for the coordinator.
-fn image(router: &Router, name: &TopicName, retry: &TopicName) -> Option<TopicImage> {
+pub(super) fn image(router: &Router, name: &TopicName, retry: &TopicName) -> Option<TopicImage> {
     let name = router.names.canonical(name);
     if name == *retry {
         return None;

@@ -192,6 +192,21 @@ fn real(planned: &[Planned]) -> impl Iterator<Item = &Log> {
     })
 }
 
+/// Whether there is nothing but empty batches up to the end, in place of what was cut. There are
+/// clients that do not go on behind an empty batch, and would ask for it again without a pause.
+pub(super) fn only_skips(data: &PartitionData) -> bool {
+    let Some(mut rest) = data.records.clone() else { return false };
+    let mut end = None;
+    while let Ok(batch) = Batch::parse(&rest) {
+        if batch.header.count != 0 {
+            return false;
+        }
+        end = Some(batch.header.last_offset().saturating_add(1));
+        rest = rest.slice(batch.bytes.len()..);
+    }
+    rest.is_empty() && end.is_some_and(|end| end >= data.high_watermark)
+}
+
 /// The offset after the last whole batch.
 pub(super) fn end_of(records: &Bytes) -> Option<i64> {
     let (mut rest, mut end) = (records.clone(), None);
@@ -200,4 +215,29 @@ pub(super) fn end_of(records: &Bytes) -> Option<i64> {
         rest = rest.slice(batch.bytes.len()..);
     }
     end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::batch::empty_batch;
+
+    #[test]
+    fn only_empty_batches_up_to_the_end_are_no_news() {
+        let data = |records: Vec<Bytes>, end| {
+            let mut data = empty(0, end);
+            data.records = Some(Bytes::from(records.concat()));
+            data
+        };
+        let skips = vec![empty_batch(5, 2), empty_batch(8, 0)];
+        assert!(only_skips(&data(skips.clone(), 9)));
+        assert!(!only_skips(&data(skips.clone(), 10)), "more lies behind them");
+        assert!(!only_skips(&data(Vec::new(), 9)));
+        // Its header says one record.
+        let mut counted = skips[1].to_vec();
+        counted[60] = 1;
+        assert!(!only_skips(&data(vec![skips[0].clone(), counted.into()], 9)));
+        let torn = skips[1].slice(..40);
+        assert!(!only_skips(&data(vec![skips[0].clone(), torn], 8)));
+    }
 }

@@ -38,6 +38,8 @@ const LOOK_AGAIN_MS: u64 = 500;
 struct Gathered {
     topics: Vec<FetchableTopicResponse>,
     bytes: usize,
+    /// Of those, what the client may wait for.
+    news: usize,
     /// Errors, records of a lane and records given alone are answered at once.
     at_once: bool,
     /// Records of members that are watched.
@@ -64,7 +66,7 @@ pub(super) async fn answer(router: &Router, conn: &Conn, request: FetchRequest) 
         let plan = member.plan(&planned).await;
         let gathered = gather(router, &member, &planned, &plan.serve, bytes_max).await;
         let left_ms = deadline.since(router.clock.now().mono);
-        if gathered.at_once || gathered.bytes >= bytes_min || left_ms == 0 {
+        if gathered.at_once || gathered.news >= bytes_min || left_ms == 0 {
             member.handed(&gathered.handed);
             response.responses = gathered.topics;
             return response;
@@ -110,6 +112,7 @@ async fn gather(
     let mut gathered = Gathered {
         topics: Vec::with_capacity(planned.len()),
         bytes: 0,
+        news: 0,
         at_once: planned.is_empty(),
         handed: Vec::new(),
     };
@@ -146,6 +149,7 @@ async fn gather(
             data.partition_index = asked.index;
             let bytes = data.records.as_ref().map_or(0, bytes::Bytes::len);
             gathered.bytes += bytes;
+            gathered.news += if given::only_skips(&data) { 0 } else { bytes };
             let of_lane = matches!(asked.source, Source::Lane { .. } | Source::Snapshot { .. });
             gathered.at_once |= data.error_code != 0 || (of_lane && bytes > 0);
             answer.partitions.push(data);

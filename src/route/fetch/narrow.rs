@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::fetch_request::FetchTopic;
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use uuid::Uuid;
@@ -67,42 +67,27 @@ pub(super) fn is_by_turn(gives: &[Give]) -> bool {
 /// for each partition of `request`, in its order.
 pub(super) fn narrowed(request: &FetchRequest, gives: &[Give]) -> FetchRequest {
     let mut narrowed = request.clone();
-    let mut gives = gives.iter();
-    let mut places = BTreeMap::new();
-    narrowed.topics.retain_mut(|topic| {
-        topic.partitions.retain(|asked| {
-            let give = gives.next();
-            let place = give.and_then(Give::place);
-            places.extend(
-                place.map(|place| {
-                    (key(topic.topic.as_str(), topic.topic_id, asked.partition), place)
-                }),
-            );
-            give.is_none_or(Give::is_asked)
-        });
-        !topic.partitions.is_empty()
-    });
-    if !places.is_empty() {
-        in_line(&mut narrowed, &places);
+    let mut each = gives.iter();
+    let mut topics: Vec<(Option<usize>, FetchTopic)> = Vec::new();
+    for mut topic in std::mem::take(&mut narrowed.topics) {
+        let asked = topic.partitions.into_iter().zip(each.by_ref());
+        let asked = asked.filter(|(_, give)| give.is_asked());
+        let mut asked: Vec<_> = asked.map(|(of, give)| (give.place(), of)).collect();
+        asked.sort_by_key(|(place, _)| *place);
+        let lowest = asked.first().map(|(place, _)| *place);
+        topic.partitions = asked.into_iter().map(|(_, of)| of).collect();
+        topics.extend(lowest.map(|lowest| (lowest, topic)));
+    }
+    // A broker fills its answer in the order of the request, and gives the first batch there is
+    // whatever the limit (KIP-74): that of the lowest place, as far as topics allow.
+    topics.sort_by_key(|(lowest, _)| *lowest);
+    narrowed.topics = topics.into_iter().map(|(_, topic)| topic).collect();
+    if is_by_turn(gives) {
+        narrowed.max_bytes = 1;
     }
     narrowed.forgotten_topics_data.clear();
     (narrowed.session_id, narrowed.session_epoch) = (0, -1);
     narrowed
-}
-
-/// A broker fills its answer in the order of the request, and gives the first batch there is
-/// whatever the limit (KIP-74): that of the lowest place, as far as topics allow.
-fn in_line(narrowed: &mut FetchRequest, places: &BTreeMap<Key, usize>) {
-    let place = |topic: &FetchTopic, of: &FetchPartition| {
-        places.get(&key(topic.topic.as_str(), topic.topic_id, of.partition)).copied()
-    };
-    for topic in &mut narrowed.topics {
-        let mut partitions = std::mem::take(&mut topic.partitions);
-        partitions.sort_by_key(|of| place(topic, of));
-        topic.partitions = partitions;
-    }
-    narrowed.topics.sort_by_key(|topic| topic.partitions.first().and_then(|of| place(topic, of)));
-    narrowed.max_bytes = 1;
 }
 
 /// The client's answer, from what the broker has told; what it was not asked for is empty.
@@ -204,7 +189,7 @@ fn is_news(data: &PartitionData) -> bool {
 mod tests {
     use bytes::Bytes;
     use kafka_protocol::messages::BrokerId;
-    use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
+    use kafka_protocol::messages::fetch_request::{FetchPartition, ForgottenTopic};
     use kafka_protocol::messages::fetch_response::AbortedTransaction;
 
     use super::*;

@@ -5,27 +5,12 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
+use crate::sasl::Mechanism;
+
 /// What stands for a secret wherever it would be shown.
 const MASK: &str = "********";
 /// The largest file of a password or a token.
 const FILE_BYTES_MAX: u64 = 64 << 10;
-
-/// A mechanism of SASL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Mechanism {
-    /// The password as it is.
-    #[serde(rename = "PLAIN")]
-    Plain,
-    /// Proves the password without sending it (RFC 7677).
-    #[serde(rename = "SCRAM-SHA-256")]
-    ScramSha256,
-    /// The same with a longer hash.
-    #[serde(rename = "SCRAM-SHA-512")]
-    ScramSha512,
-    /// A token of somebody both trust (RFC 7628).
-    #[serde(rename = "OAUTHBEARER")]
-    OauthBearer,
-}
 
 /// Text that is shown to nobody.
 #[derive(Clone, PartialEq, Eq)]
@@ -59,27 +44,6 @@ pub struct SecretError {
     pub file: String,
     /// What is wrong with it.
     pub why: String,
-}
-
-impl Mechanism {
-    /// Every one, by its name in the protocol.
-    pub const ALL: [Self; 4] =
-        [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OauthBearer];
-
-    /// Its name in the protocol.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Plain => "PLAIN",
-            Self::ScramSha256 => "SCRAM-SHA-256",
-            Self::ScramSha512 => "SCRAM-SHA-512",
-            Self::OauthBearer => "OAUTHBEARER",
-        }
-    }
-
-    /// Whether whoever listens to the connection learns the secret.
-    pub fn sends_secret(self) -> bool {
-        matches!(self, Self::Plain | Self::OauthBearer)
-    }
 }
 
 impl Secret {

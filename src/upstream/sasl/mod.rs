@@ -6,7 +6,6 @@
 //! ```
 
 mod credentials;
-mod scram;
 
 use std::time::Duration;
 
@@ -14,9 +13,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use uuid::Uuid;
 
-pub use credentials::{Credentials, Mechanism, Secret, SecretError, SecretPlace};
-pub use scram::ScramError;
+pub use credentials::{Credentials, Secret, SecretError, SecretPlace};
 
+use crate::sasl::{ClientExchange, Hash, Mechanism, ScramError};
 use crate::socket::{ReadHalf, WriteHalf};
 use crate::upstream::UpstreamError;
 use crate::upstream::link::TLS_ALERT;
@@ -103,12 +102,8 @@ pub(super) async fn authenticate(
             let token = format!("n,,\u{1}auth=Bearer {}\u{1}\u{1}", secret.reveal());
             talk.bearer(version, credentials, token).await?
         }
-        Mechanism::ScramSha256 => {
-            talk.scram(version, credentials, scram::Hash::Sha256, secret).await?
-        }
-        Mechanism::ScramSha512 => {
-            talk.scram(version, credentials, scram::Hash::Sha512, secret).await?
-        }
+        Mechanism::ScramSha256 => talk.scram(version, credentials, Hash::Sha256, secret).await?,
+        Mechanism::ScramSha512 => talk.scram(version, credentials, Hash::Sha512, secret).await?,
     };
     if !talk.buffer.is_empty() {
         return Err(SaslError::Unexpected.into());
@@ -170,11 +165,11 @@ impl Talk<'_> {
         &mut self,
         version: i16,
         credentials: &Credentials,
-        hash: scram::Hash,
+        hash: Hash,
         password: Secret,
     ) -> Result<u64, Failed> {
         let nonce = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
-        let exchange = scram::Exchange::new(hash, &credentials.username, nonce);
+        let exchange = ClientExchange::new(hash, &credentials.username, nonce);
         let first = exchange.first().into_bytes();
         let (token, _) = self.send(version, credentials, first).await?;
         // As many rounds as the broker asks for: not on a thread that serves clients.

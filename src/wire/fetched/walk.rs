@@ -26,7 +26,6 @@ const ABORTED_BYTES: u8 = 16;
 const BATCH_OVERHEAD: u64 = 12;
 /// A batch up to its record format, and up to its last offset.
 const BATCH_START_BYTES: u64 = 17;
-const KNOWN: usize = 27;
 const BATCH_KNOWN_BYTES: u64 = 27;
 /// The least a message of the formats 0 and 1 takes behind its length.
 const MESSAGE_BYTES_MIN: u64 = 14;
@@ -260,55 +259,16 @@ impl Walk {
         Ok((Next::Batch(left - total), total - known))
     }
 
-    /// Steps over batches that are here whole and leave no question open, as nearly all are; how
-    /// many bytes they take.
+    /// Steps over batches that are here whole, as nearly all are; how many bytes they take.
     pub(super) fn step(&mut self, bytes: &[u8]) -> usize {
-        let Next::Batch(mut left) = self.next else { return 0 };
         let mut rest = bytes;
-        while let Some(head) = rest.first_chunk::<KNOWN>() {
-            let [
-                o0,
-                o1,
-                o2,
-                o3,
-                o4,
-                o5,
-                o6,
-                o7, // base offset
-                l0,
-                l1,
-                l2,
-                l3, // length
-                _,
-                _,
-                _,
-                _,
-                magic, // behind the leader epoch
-                _,
-                _,
-                _,
-                _,
-                _,
-                _, // checksum, attributes
-                d0,
-                d1,
-                d2,
-                d3, // last offset delta
-            ] = *head;
-            let base_offset = i64::from_be_bytes([o0, o1, o2, o3, o4, o5, o6, o7]);
-            let length = u32::from_be_bytes([l0, l1, l2, l3]);
-            let delta = i32::from_be_bytes([d0, d1, d2, d3]);
-            let total = u64::from(length) + BATCH_OVERHEAD;
-            let here = usize::try_from(total).ok().and_then(|total| rest.split_at_checked(total));
-            let Some((batch, behind)) = here else { break };
-            let is_plain = magic == 2 && base_offset >= 0 && delta >= 0;
-            if !is_plain || batch.len() < HEADER_BYTES || total > left {
-                break;
-            }
-            self.partition.end = Some(base_offset.saturating_add(i64::from(delta) + 1));
-            (rest, left) = (behind, left - total);
+        while let Next::Batch(left @ 1..) = self.next {
+            let mut reader = Reader::new(rest);
+            let Ok((next, skip)) = self.batch(&mut reader, left) else { break };
+            let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+            let Some(behind) = reader.rest().get(skip..) else { break };
+            (self.next, rest) = (next, behind);
         }
-        self.next = Next::Batch(left);
         bytes.len() - rest.len()
     }
 

@@ -1,4 +1,5 @@
-//! Layouts: `ApiVersions`, Metadata, `DescribeCluster`, `DescribeTopicPartitions`.
+//! Layouts: `ApiVersions`, `SaslHandshake`, `SaslAuthenticate`, Metadata, `DescribeCluster`,
+//! `DescribeTopicPartitions`.
 
 use super::schema::{BOOL, I8, I32, Kind, Schema, UUID, always, since, within};
 
@@ -8,6 +9,18 @@ pub(in crate::wire) const API_VERSIONS: Schema = Schema {
         since(3, Kind::Text), // client_software_name
         since(3, Kind::Text), // client_software_version
     ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const SASL_HANDSHAKE: Schema = Schema {
+    flexible: i16::MAX,
+    fields: &[always(Kind::Text)], // mechanism
+    tagged: &[],
+};
+
+pub(in crate::wire) const SASL_AUTHENTICATE: Schema = Schema {
+    flexible: 2,
+    fields: &[always(Kind::Blob)], // auth_bytes
     tagged: &[],
 };
 

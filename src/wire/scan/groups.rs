@@ -1,4 +1,4 @@
-//! Layouts: `FindCoordinator` and the classic group protocol, List- and `DescribeGroups`.
+//! Layouts: `FindCoordinator` and the classic group protocol, List-, Describe- and `DeleteGroups`.
 
 use super::schema::{BOOL, I8, I32, Kind, Schema, always, since, within};
 
@@ -99,5 +99,11 @@ pub(in crate::wire) const LIST_GROUPS: Schema = Schema {
         since(4, Kind::List(&Kind::Text)), // states_filter
         since(5, Kind::List(&Kind::Text)), // types_filter
     ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const DELETE_GROUPS: Schema = Schema {
+    flexible: 2,
+    fields: &[always(Kind::List(&Kind::Text))], // groups_names
     tagged: &[],
 };

@@ -1,4 +1,4 @@
-//! Layouts: `OffsetCommit`, `OffsetFetch`, `OffsetForLeaderEpoch`.
+//! Layouts: `OffsetCommit`, `OffsetFetch`, `OffsetDelete`, `OffsetForLeaderEpoch`.
 
 use super::schema::{BOOL, I32, I64, Kind, Schema, always, since, within};
 
@@ -70,6 +70,19 @@ pub(in crate::wire) const OFFSET_FOR_LEADER_EPOCH: Schema = Schema {
                     &[],
                 )),
             ],
+            &[],
+        )),
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const OFFSET_DELETE: Schema = Schema {
+    flexible: i16::MAX,
+    fields: &[
+        always(Kind::Text), // group_id
+        // topics: name, partitions: partition_index
+        always(Kind::Structs(
+            &[always(Kind::Text), always(Kind::Structs(&[always(I32)], &[]))],
             &[],
         )),
     ],

@@ -1,6 +1,6 @@
-//! Layouts: `CreateTopics`, `DeleteTopics`, `DescribeConfigs`, `DescribeLogDirs`.
+//! Layouts: topics made, grown and deleted, their settings, their records, `DescribeLogDirs`.
 
-use super::schema::{BOOL, I8, I16, I32, Kind, Schema, UUID, always, since, within};
+use super::schema::{BOOL, I8, I16, I32, I64, Kind, Schema, UUID, always, since, within};
 
 pub(in crate::wire) const CREATE_TOPICS: Schema = Schema {
     flexible: 5,
@@ -54,5 +54,73 @@ pub(in crate::wire) const DESCRIBE_LOG_DIRS: Schema = Schema {
     flexible: 2,
     // topics: topic, partitions
     fields: &[always(Kind::Structs(&[always(Kind::Text), always(Kind::List(&I32))], &[]))],
+    tagged: &[],
+};
+
+pub(in crate::wire) const CREATE_PARTITIONS: Schema = Schema {
+    flexible: 2,
+    fields: &[
+        always(Kind::Structs(
+            &[
+                always(Kind::Text), // name
+                always(I32),        // count
+                // assignments: broker_ids
+                always(Kind::Structs(&[always(Kind::List(&I32))], &[])),
+            ],
+            &[],
+        )),
+        always(I32),  // timeout_ms
+        always(BOOL), // validate_only
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const DELETE_RECORDS: Schema = Schema {
+    flexible: 2,
+    fields: &[
+        always(Kind::Structs(
+            &[
+                always(Kind::Text), // name
+                // partitions: partition_index, offset
+                always(Kind::Structs(&[always(I32), always(I64)], &[])),
+            ],
+            &[],
+        )),
+        always(I32), // timeout_ms
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const INCREMENTAL_ALTER_CONFIGS: Schema = Schema {
+    flexible: 1,
+    fields: &[
+        always(Kind::Structs(
+            &[
+                always(I8),         // resource_type
+                always(Kind::Text), // resource_name
+                // configs: name, config_operation, value
+                always(Kind::Structs(&[always(Kind::Text), always(I8), always(Kind::Text)], &[])),
+            ],
+            &[],
+        )),
+        always(BOOL), // validate_only
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const ALTER_CONFIGS: Schema = Schema {
+    flexible: 2,
+    fields: &[
+        always(Kind::Structs(
+            &[
+                always(I8),         // resource_type
+                always(Kind::Text), // resource_name
+                // configs: name, value
+                always(Kind::Structs(&[always(Kind::Text), always(Kind::Text)], &[])),
+            ],
+            &[],
+        )),
+        always(BOOL), // validate_only
+    ],
     tagged: &[],
 };

@@ -13,9 +13,11 @@
 
 mod client;
 mod cluster;
+mod library;
 mod login;
 mod order;
 mod program;
+mod runtimes;
 mod scene;
 mod sidecar;
 mod stage;

@@ -12,8 +12,10 @@
 
 mod client;
 mod cluster;
+mod library;
 mod login;
 mod program;
+mod runtimes;
 mod scene;
 mod sidecar;
 mod stage;

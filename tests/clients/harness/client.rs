@@ -72,6 +72,7 @@ pub(crate) type Fate = Result<(i32, i64, i64), String>;
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) name: String,
+    pub(crate) program: Program,
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
@@ -97,13 +98,14 @@ impl Client {
         let log = File::create(dir.join(format!("{name}.log"))).unwrap();
         let mut child = program
             .command()
-            .args([bootstrap, group, &session.as_millis().to_string(), program.protocol()])
+            .args([bootstrap, group, &session.as_millis().to_string(), program.protocol])
+            .args(program.settings)
             .args(settings)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
-            .unwrap_or_else(|error| panic!("{} cannot be started: {error}", program.name()));
+            .unwrap_or_else(|error| panic!("{} cannot be started: {error}", program.name));
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (line, lines) = channel();
         std::thread::spawn(move || {
@@ -116,6 +118,7 @@ impl Client {
         let stdin = child.stdin.take().unwrap();
         let mut client = Self {
             name: name.to_owned(),
+            program,
             child,
             stdin,
             lines,
@@ -198,6 +201,7 @@ impl Client {
             _ => return event,
         }
         self.rebalances += 1;
+        eprintln!("{}: {line}", self.name);
         event
     }
 }

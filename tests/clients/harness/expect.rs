@@ -49,6 +49,11 @@ pub(crate) fn retry(record: &Record, order: &Order, tag: &str, exact: bool) {
     assert!(record.at >= due, "{} ms early: {record:?}", due - record.at);
 }
 
+/// How often it has failed, as a retry says.
+pub(crate) fn failures(record: &Record) -> u32 {
+    marks(record)["RECONSUME_TIME"].parse().unwrap()
+}
+
 /// A dead letter says where it came from and how it ended.
 pub(crate) fn dead_letter(record: &Record, order: &Order, (group, tag): (&str, &str)) {
     order.assert_intact(record);

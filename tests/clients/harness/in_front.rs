@@ -18,9 +18,12 @@ mod cluster;
 mod expect;
 mod front;
 mod judge;
+mod library;
 mod login;
+mod matrix;
 mod order;
 mod program;
+mod runtimes;
 mod scene;
 mod sidecar;
 mod stage;
@@ -29,7 +32,7 @@ mod wait;
 
 mod afterwards;
 
-scenarios!(in front: java, Java);
-scenarios!(in front: java_848, Java848);
-scenarios!(in front: librdkafka, Librdkafka);
-scenarios!(in front: librdkafka_848, Librdkafka848);
+scenarios!(in front: java, JAVA);
+scenarios!(in front: java_848, JAVA_848);
+scenarios!(in front: librdkafka, LIBRDKAFKA);
+scenarios!(in front: librdkafka_848, LIBRDKAFKA_848);

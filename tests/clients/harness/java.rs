@@ -13,13 +13,17 @@
 #[macro_use]
 mod list;
 
+mod changing;
 mod client;
 mod cluster;
 mod expect;
 mod judge;
+mod library;
 mod login;
+mod matrix;
 mod order;
 mod program;
+mod runtimes;
 mod scenario;
 mod scene;
 mod sidecar;
@@ -29,5 +33,9 @@ mod turn;
 mod wait;
 mod wordless;
 
-scenarios!(java, Java);
-scenarios!(java_848, Java848);
+scenarios!(java, JAVA: records sharing restarts protocols static_member metadata crashes seeks);
+scenarios!(java_848, JAVA_848:
+    records sharing restarts protocols static_member metadata crashes seeks);
+scenarios!(java_range, JAVA_RANGE: sharing restarts);
+scenarios!(java_sticky, JAVA_STICKY: sharing restarts);
+scenarios!(java_cooperative, JAVA_COOPERATIVE: sharing restarts);

@@ -43,7 +43,7 @@ impl Login {
             "security.protocol=SASL_SSL".to_owned(),
             format!("sasl.mechanism={}", self.mechanism),
         ];
-        if program.is_java() {
+        if program.library.is_java() {
             settings.push("ssl.truststore.type=PEM".to_owned());
             settings.push(format!("ssl.truststore.location={}", self.ca()));
             settings.push(format!("sasl.jaas.config={}", self.java_module()));

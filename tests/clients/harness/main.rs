@@ -15,13 +15,17 @@
 #[macro_use]
 mod list;
 
+mod changing;
 mod client;
 mod cluster;
 mod expect;
 mod judge;
+mod library;
 mod login;
+mod matrix;
 mod order;
 mod program;
+mod runtimes;
 mod scenario;
 mod scene;
 mod sidecar;
@@ -31,5 +35,8 @@ mod turn;
 mod wait;
 mod wordless;
 
-scenarios!(librdkafka, Librdkafka);
-scenarios!(librdkafka_848, Librdkafka848);
+scenarios!(librdkafka, LIBRDKAFKA:
+    records sharing restarts protocols static_member metadata crashes seeks);
+scenarios!(librdkafka_848, LIBRDKAFKA_848:
+    records sharing restarts protocols static_member metadata crashes seeks);
+scenarios!(librdkafka_cooperative, LIBRDKAFKA_COOPERATIVE: sharing restarts);

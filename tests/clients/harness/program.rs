@@ -1,167 +1,167 @@
-//! Which client programs there are, and how each is built and started.
+//! Which client programs there are: a library, and how it is set.
 
-use std::ffi::OsString;
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::process::Command;
 
-/// One client library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Program {
-    /// `tests/clients/librdkafka`, an example of this crate.
-    Librdkafka,
-    /// The same with `group.protocol=consumer` (KIP-848).
-    Librdkafka848,
-    /// `tests/clients/java`, a Maven project.
-    Java,
-    /// The same with `group.protocol=consumer`.
-    Java848,
+use crate::library::{self, Library, Source};
+use crate::runtimes::{self, Built};
+
+/// Java's name for it.
+macro_rules! assignor {
+    ($name:literal) => {
+        concat!("consumer.partition.assignment.strategy=org.apache.kafka.clients.consumer.", $name)
+    };
 }
 
-impl Program {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Librdkafka => "librdkafka",
-            Self::Librdkafka848 => "librdkafka-848",
-            Self::Java => "java",
-            Self::Java848 => "java-848",
-        }
-    }
-
+/// One row of docs/clients.md.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Program {
+    /// As `tests/clients/run` calls it.
+    pub(crate) name: &'static str,
+    pub(crate) library: &'static Library,
     /// `group.protocol`.
-    pub(crate) fn protocol(self) -> &'static str {
-        match self {
-            Self::Librdkafka | Self::Java => "classic",
-            Self::Librdkafka848 | Self::Java848 => "consumer",
+    pub(crate) protocol: &'static str,
+    /// How it differs from the library as it comes, for people.
+    pub(crate) setting: &'static str,
+    /// The same as settings of a client.
+    pub(crate) settings: &'static [&'static str],
+    /// What is played of scenarios (list.rs), beside what its library cannot; none: all of them.
+    only: &'static [&'static str],
+    /// What it cannot play with these settings, beside what its library cannot.
+    cannot: &'static [(&'static str, &'static str)],
+}
+
+/// Where an assignor has a say.
+const SHARED: &[&str] = &["sharing", "restarts"];
+
+impl Program {
+    pub(crate) const JAVA: Self = Self::of("java", &library::JAVA);
+    pub(crate) const JAVA_848: Self = Self::JAVA.by_kip_848("java-848");
+    pub(crate) const JAVA_RANGE: Self =
+        Self::JAVA.with("java-range", "`RangeAssignor`", &[assignor!("RangeAssignor")]);
+    pub(crate) const JAVA_STICKY: Self =
+        Self::JAVA.with("java-sticky", "`StickyAssignor`", &[assignor!("StickyAssignor")]);
+    pub(crate) const JAVA_COOPERATIVE: Self = Self::JAVA.with(
+        "java-cooperative",
+        "`CooperativeStickyAssignor`",
+        &[assignor!("CooperativeStickyAssignor")],
+    );
+    pub(crate) const LIBRDKAFKA: Self = Self::of("librdkafka", &library::LIBRDKAFKA);
+    pub(crate) const LIBRDKAFKA_848: Self = Self::LIBRDKAFKA.by_kip_848("librdkafka-848");
+    pub(crate) const LIBRDKAFKA_COOPERATIVE: Self = Self::LIBRDKAFKA.with(
+        "librdkafka-cooperative",
+        "`cooperative-sticky`",
+        &["consumer.partition.assignment.strategy=cooperative-sticky"],
+    );
+    pub(crate) const FRANZ_GO: Self = Self::of("franz-go", &library::FRANZ_GO);
+    pub(crate) const FRANZ_GO_RANGE: Self =
+        Self::FRANZ_GO.with("franz-go-range", "`RangeBalancer`", &["balancer=range"]);
+    pub(crate) const FRANZ_GO_848: Self = Self {
+        cannot: &[(
+            "static_member",
+            "by KIP-848 it leaves for a moment without saying its `group.instance.id`, which Kafka \
+             refuses, too",
+        )],
+        ..Self::FRANZ_GO.by_kip_848("franz-go-848")
+    };
+    pub(crate) const SARAMA: Self = Self::of("sarama", &library::SARAMA);
+    pub(crate) const KAFKA_GO: Self = Self::of("kafka-go", &library::KAFKA_GO);
+    pub(crate) const KAFKAJS: Self = Self::of("kafkajs", &library::KAFKAJS);
+    pub(crate) const KAFKA_PYTHON: Self = Self::of("kafka-python", &library::KAFKA_PYTHON);
+    pub(crate) const KAFKA_PYTHON_2: Self = Self::of("kafka-python-2", &library::KAFKA_PYTHON_2);
+    pub(crate) const AIOKAFKA: Self = Self::of("aiokafka", &library::AIOKAFKA);
+
+    /// In the order of the table.
+    pub(crate) const ALL: &[Self] = &[
+        Self::JAVA,
+        Self::JAVA_848,
+        Self::JAVA_RANGE,
+        Self::JAVA_STICKY,
+        Self::JAVA_COOPERATIVE,
+        Self::LIBRDKAFKA,
+        Self::LIBRDKAFKA_848,
+        Self::LIBRDKAFKA_COOPERATIVE,
+        Self::FRANZ_GO,
+        Self::FRANZ_GO_848,
+        Self::FRANZ_GO_RANGE,
+        Self::SARAMA,
+        Self::KAFKA_GO,
+        Self::KAFKAJS,
+        Self::KAFKA_PYTHON,
+        Self::KAFKA_PYTHON_2,
+        Self::AIOKAFKA,
+    ];
+
+    /// As the library comes.
+    const fn of(name: &'static str, library: &'static Library) -> Self {
+        Self {
+            name,
+            library,
+            protocol: "classic",
+            setting: "",
+            settings: &[],
+            only: &[],
+            cannot: &[],
         }
     }
 
-    pub(crate) fn is_java(self) -> bool {
-        matches!(self, Self::Java | Self::Java848)
+    /// The same library with the other `group.protocol`.
+    pub(crate) fn by_other_protocol(self) -> Self {
+        let is_other = |other: &&Self| {
+            other.library.title == self.library.title && other.protocol != self.protocol
+        };
+        *Self::ALL.iter().find(is_other).unwrap()
+    }
+
+    const fn by_kip_848(self, name: &'static str) -> Self {
+        Self { name, protocol: "consumer", setting: "KIP-848", ..self }
+    }
+
+    const fn with(
+        self,
+        name: &'static str,
+        setting: &'static str,
+        settings: &'static [&'static str],
+    ) -> Self {
+        Self { name, setting, settings, only: SHARED, ..self }
+    }
+
+    /// Whether it plays a group of scenarios.
+    pub(crate) fn plays(self, group: &str) -> bool {
+        let can = !self.cannot().any(|(cannot, _)| *cannot == group);
+        can && (self.plays_all() || self.only.contains(&group))
+    }
+
+    /// Whether it plays whatever it can.
+    pub(crate) fn plays_all(self) -> bool {
+        self.only.is_empty()
+    }
+
+    /// Groups of scenarios that it cannot play, and why.
+    pub(crate) fn cannot(self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+        self.library.cannot.iter().chain(self.cannot)
     }
 
     /// Settings of a client that looks for new partitions and topics all the time.
     pub(crate) fn curious(self) -> Vec<String> {
-        let java = ["metadata.max.age.ms=300"];
-        let librdkafka = ["topic.metadata.refresh.interval.ms=300", "metadata.max.age.ms=900"];
-        let settings = if self.is_java() { &java[..] } else { &librdkafka[..] };
-        settings.iter().map(|setting| (*setting).to_owned()).collect()
+        self.library.curious.iter().map(|setting| (*setting).to_owned()).collect()
     }
 
     /// The command that starts it, built on first use.
     pub(crate) fn command(self) -> Command {
-        static LIBRDKAFKA: OnceLock<PathBuf> = OnceLock::new();
-        static JAVA: OnceLock<PathBuf> = OnceLock::new();
-        match self {
-            Self::Librdkafka | Self::Librdkafka848 => {
-                Command::new(LIBRDKAFKA.get_or_init(build_librdkafka))
-            }
-            Self::Java | Self::Java848 => java(JAVA.get_or_init(|| maven("java")), "Client"),
+        self.library.built().command()
+    }
+
+    /// Of its library.
+    pub(crate) fn version(self) -> String {
+        match self.library.source {
+            Source::Example => rdkafka::util::get_rdkafka_version().1,
+            _ => self.library.built().version.clone(),
         }
     }
-}
-
-/// A moment when `cargo test` just did.
-fn build_librdkafka() -> PathBuf {
-    let binary = Path::new(env!("CARGO_BIN_EXE_reprise"));
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--example", "librdkafka-client"]);
-    if cfg!(feature = "librdkafka-tls") {
-        build.args(["--features", "librdkafka-tls"]);
-    }
-    if !cfg!(debug_assertions) {
-        build.arg("--release");
-    }
-    must_succeed(&build.output().unwrap(), "the librdkafka client");
-    binary.parent().unwrap().join("examples").join("librdkafka-client")
 }
 
 /// The application of Kafka Streams, `tests/clients/streams`.
 pub(crate) fn streams() -> Command {
-    static STREAMS: OnceLock<PathBuf> = OnceLock::new();
-    java(STREAMS.get_or_init(|| maven("streams")), "Counts")
-}
-
-/// Classes and libraries of a project below `tests/clients`.
-pub(crate) fn maven(project: &str) -> PathBuf {
-    built(project, |project, out| {
-        // A library of another version must not stay beside the new one.
-        for left in ["classes", "lib"] {
-            let _ = std::fs::remove_dir_all(out.join(left));
-        }
-        let built = Command::new("mvn")
-            .args(["--quiet", "--batch-mode", "--file"])
-            .arg(project.join("pom.xml"))
-            .arg(option("-Dmaven.repo.local=", &cache().join("m2")))
-            .arg(option("-Dout=", out))
-            .arg("compile")
-            .output();
-        let built = built.unwrap_or_else(|error| panic!("Java clients need Maven (mvn): {error}"));
-        must_succeed(&built, "the Java client");
-    })
-}
-
-/// What is built of a project below `tests/clients` goes to the cache, to a folder of its own; the
-/// repository stays clean. What was built from the same files is not built again.
-pub(crate) fn built(project: &str, build: impl FnOnce(&Path, &Path)) -> PathBuf {
-    let out = cache().join(format!("{}-client", project.replace('/', "-")));
-    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(project);
-    std::fs::create_dir_all(&out).unwrap();
-    // Two test runs at once must not build into one folder.
-    let lock = File::create(out.join("lock")).unwrap();
-    lock.lock().unwrap();
-    let (stamp, sources) = (out.join("built"), sources(&project));
-    if std::fs::read_to_string(&stamp).is_ok_and(|built| built == sources) {
-        return out;
-    }
-    build(&project, &out);
-    std::fs::write(stamp, sources).unwrap();
-    out
-}
-
-/// The text of every file below a folder, in the order of their names.
-fn sources(dir: &Path) -> String {
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    let text = |path: &PathBuf| {
-        let text =
-            if path.is_dir() { sources(path) } else { std::fs::read_to_string(path).unwrap() };
-        format!("{}\n{text}\n", path.display())
-    };
-    paths.iter().map(text).collect()
-}
-
-/// A build that did not is told with what it said.
-pub(crate) fn must_succeed(built: &Output, what: &str) {
-    let said = [&built.stdout[..], &built.stderr[..]].concat();
-    assert!(built.status.success(), "{what} is not built:\n{}", String::from_utf8_lossy(&said));
-}
-
-/// A main class of what Maven built.
-pub(crate) fn java(out: &Path, class: &str) -> Command {
-    let mut paths = out.join("classes").into_os_string();
-    paths.push(":");
-    paths.push(out.join("lib").join("*"));
-    let mut command = Command::new("java");
-    command.args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
-    command.arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=info");
-    command.arg("-Dorg.slf4j.simpleLogger.showDateTime=true");
-    command.arg("-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS");
-    command.arg("-cp").arg(paths).arg(format!("reprise.{class}"));
-    command
-}
-
-fn option(name: &str, path: &Path) -> OsString {
-    let mut text = OsString::from(name);
-    text.push(path);
-    text
-}
-
-/// Downloads and builds that outlive `cargo clean`.
-pub(crate) fn cache() -> PathBuf {
-    let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache");
-    own.unwrap_or_else(home).join("reprise")
+    static STREAMS: std::sync::OnceLock<Built> = std::sync::OnceLock::new();
+    STREAMS.get_or_init(|| runtimes::java("streams", "kafka-streams", "Counts")).command()
 }

@@ -32,7 +32,7 @@ impl Stage {
 
     /// With a sidecar that goes by the rules it has by itself.
     pub(crate) fn by_default_rules(program: Program, name: &str) -> Self {
-        let (dir, scene, login) = (empty_dir(program.name(), name), Scene::new(), Login::wanted());
+        let (dir, scene, login) = (empty_dir(program.name, name), Scene::new(), Login::wanted());
         let sidecar = Sidecar::by_rules(&dir, login.as_ref(), CONSUMER_SESSION, "");
         let stage = Self { program, dir, sidecar, scene, login };
         stage.make_topic(&stage.scene.topic, PARTITIONS);
@@ -41,7 +41,7 @@ impl Stage {
 
     /// With these names, and this session of members by KIP-848.
     pub(crate) fn with(program: Program, name: &str, scene: Scene, session: &str) -> Self {
-        let dir = empty_dir(program.name(), name);
+        let dir = empty_dir(program.name, name);
         let login = Login::wanted();
         let sidecar = Sidecar::start(&dir, &scene, login.as_ref(), session);
         let stage = Self { program, dir, sidecar, scene, login };
@@ -76,9 +76,27 @@ impl Stage {
         who: (&str, &str, Duration),
         more: &[String],
     ) -> Client {
-        let login = self.login.as_ref().map(|login| login.settings(self.program));
+        self.client_of(self.program, bootstrap, who, more)
+    }
+
+    fn client_of(
+        &self,
+        program: Program,
+        bootstrap: &str,
+        who: (&str, &str, Duration),
+        more: &[String],
+    ) -> Client {
+        let login = self.login.as_ref().map(|login| login.settings(program));
         let settings = [login.unwrap_or_default(), more.to_vec()].concat();
-        Client::start(self.program, bootstrap, &self.dir, who, &settings)
+        Client::start(program, bootstrap, &self.dir, who, &settings)
+    }
+
+    /// A member of the application's group with another program.
+    pub(crate) fn member_of(&self, program: Program, name: &str, session: Duration) -> Client {
+        let who = (name, self.scene.group.as_str(), session);
+        let mut client = self.client_of(program, &self.sidecar.address(), who, &[]);
+        client.run(&self.scene.subscription());
+        client
     }
 
     /// A member of the application's group.

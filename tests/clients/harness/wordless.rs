@@ -164,7 +164,8 @@ impl App {
         let fetched = asked() - before;
         assert!(left.iter().all(|record| tag_of(record) != self.poison), "{left:?}");
         // Of each broker, and some that were on their way.
-        let most = (FETCHES_PER_S * waits.as_secs() + 2) * 3;
+        let fetchers = if self.stage.program.library.fetches_each { 4 } else { 1 };
+        let most = (FETCHES_PER_S * waits.as_secs() + 2) * 3 * fetchers;
         assert!(before > 0 && fetched <= most, "{fetched} Fetches in {waits:?}");
         client.close();
     }

@@ -1,7 +1,9 @@
 //! Bytes of every version ever written.
 
 use super::*;
-use crate::group::{ConsumerMember, KnownTopic, MemberState, Protocol, TopicPartitions};
+use crate::group::{
+    ClassicMember, ConsumerMember, KnownTopic, MemberState, Protocol, TopicPartitions,
+};
 use crate::model::TopicId;
 
 fn sample() -> Kept {
@@ -44,8 +46,8 @@ fn a_state_written_by_the_first_version_is_read_for_ever() {
 fn a_newer_state_is_refused_by_its_version_and_a_cut_one_as_unreadable() {
     let whole = write(&sample());
     let mut newer = whole.to_vec();
-    newer[0] = 3;
-    assert_eq!(read(&newer), Err(FactError::Newer { what: WHAT, found: 3, known: 2 }));
+    newer[0] = 4;
+    assert_eq!(read(&newer), Err(FactError::Newer { what: WHAT, found: 4, known: 3 }));
     for cut in 0..whole.len() {
         assert_eq!(read(&whole[..cut]), Err(FactError::Unreadable { what: WHAT }), "{cut}");
     }
@@ -75,6 +77,7 @@ fn consumer_sample() -> Kept {
         epoch: 4,
         topics: vec![KnownTopic { name: "orders".into(), id: topic, partitions: 301 }],
         members: vec![member],
+        classic: Vec::new(),
     };
     Kept { at: WallMs(1_700_000_000_000), state: State::Consumer(state) }
 }
@@ -92,6 +95,32 @@ fn a_consumer_group_written_by_the_second_version_is_read_for_ever() {
     let whole = write(&consumer_sample());
     assert_eq!(hex(&whole), CONSUMER_FIXTURE);
     assert_eq!(read(&bytes(CONSUMER_FIXTURE)).unwrap(), consumer_sample());
+    for cut in 0..whole.len() {
+        assert_eq!(read(&whole[..cut]), Err(FactError::Unreadable { what: WHAT }), "{cut}");
+    }
+}
+
+/// Version 3, as written once and to be read for ever.
+const MIXED_FIXTURE: &str = concat!(
+    "0380a0abfef9620801066f726465727307070707070707070707070707070707da040103632d3101016901",
+    "01720163042f3a3a31e0a712010572616e676502066f72646572730772657472792e670603010707070707",
+    "07070707070707070707070200d80401070707070707070707070707070707070100010707070707070707",
+    "070707070707070701040103632d31c8df02010572616e6765020001"
+);
+
+#[test]
+fn a_group_of_both_protocols_written_by_the_third_version_is_read_for_ever() {
+    let Kept { at, state: State::Consumer(mut state) } = consumer_sample() else { panic!() };
+    let metadata = Bytes::from_static(b"\x00\x01");
+    state.classic = vec![ClassicMember {
+        member_id: "c-1".into(),
+        session_timeout_ms: 45_000,
+        protocols: vec![Protocol { name: "range".into(), metadata }],
+    }];
+    let sample = Kept { at, state: State::Consumer(state) };
+    let whole = write(&sample);
+    assert_eq!(hex(&whole), MIXED_FIXTURE);
+    assert_eq!(read(&bytes(MIXED_FIXTURE)).unwrap(), sample);
     for cut in 0..whole.len() {
         assert_eq!(read(&whole[..cut]), Err(FactError::Unreadable { what: WHAT }), "{cut}");
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::group::{Alive, ConsumerHeartbeat, TopicImage, TopicPartition};
 use crate::model::{TopicId, TopicName};
 
-fn beat(id: &str, epoch: i32) -> ConsumerHeartbeat {
+pub(super) fn beat(id: &str, epoch: i32) -> ConsumerHeartbeat {
     ConsumerHeartbeat {
         member_id: id.into(),
         epoch,
@@ -23,7 +23,7 @@ fn beat(id: &str, epoch: i32) -> ConsumerHeartbeat {
     }
 }
 
-fn enters(id: &str) -> ConsumerHeartbeat {
+pub(super) fn enters(id: &str) -> ConsumerHeartbeat {
     ConsumerHeartbeat {
         rebalance_timeout_ms: Some(60_000),
         topics: Some(BTreeSet::from(["orders".into()])),
@@ -33,13 +33,13 @@ fn enters(id: &str) -> ConsumerHeartbeat {
 }
 
 /// `orders` has two partitions, and there is nothing else.
-fn image(name: &TopicName) -> Option<TopicImage> {
+pub(super) fn image(name: &TopicName) -> Option<TopicImage> {
     (name.as_str() == "orders").then_some(TopicImage { id: TopicId([1; 16]), partitions: 2 })
 }
 
 impl House {
     /// A heartbeat that changes something: answered once that is durable.
-    async fn kept(&mut self, group: &GroupId, beat: ConsumerHeartbeat) -> Alive {
+    pub(super) async fn kept(&mut self, group: &GroupId, beat: ConsumerHeartbeat) -> Alive {
         let groups = self.groups.clone();
         let mut asked = pin!(groups.consumer_heartbeat(group, beat, image));
         assert!(poll_immediate(&mut asked).await.is_none(), "answered before it was durable");
@@ -48,7 +48,11 @@ impl House {
     }
 
     /// A heartbeat that is answered at once.
-    async fn told(&self, group: &GroupId, beat: ConsumerHeartbeat) -> Result<Alive, GroupError> {
+    pub(super) async fn told(
+        &self,
+        group: &GroupId,
+        beat: ConsumerHeartbeat,
+    ) -> Result<Alive, GroupError> {
         let asked = self.groups.consumer_heartbeat(group, beat, image);
         poll_immediate(pin!(asked)).await.expect("nothing to wait for")
     }
@@ -102,11 +106,11 @@ async fn an_empty_group_becomes_one_of_the_other_kind_and_is_that_after_a_restar
     house.kept(&group, enters("a")).await;
     let mut house = house.power_cut();
     assert_eq!(house.groups.list()[0].kind, GroupKind::Consumer);
-    let refused = house.groups.join(&group, join("range")).await.unwrap_err();
+    let refused = house.groups.join(&group, join("range"), |_| None).await.unwrap_err();
     assert_eq!(refused.error, GroupError::InconsistentGroupProtocol);
     assert_eq!(house.kept(&group, beat("a", -1)).await.epoch, -1);
     let short = Join { session_timeout_ms: 1, ..join("range") };
-    let refused = house.groups.join(&group, short).await.unwrap_err();
+    let refused = house.groups.join(&group, short, |_| None).await.unwrap_err();
     assert_eq!(refused.error, GroupError::InvalidSessionTimeout);
     assert_eq!(house.groups.describe_consumer(&group).unwrap().state.epoch, 2, "unchanged");
     house.lead(&group).await;

@@ -106,11 +106,19 @@ fn requests_of_the_classic_protocol_are_refused_as_kafka_does() {
     let beat = Heartbeat { member_id: "a".into(), instance_id: None, generation: 2 };
     let answer = s.ask(|token| Input::Heartbeat(token, beat));
     assert_eq!(answer, Answer::Heartbeat(Err(GroupError::UnknownMemberId)));
-    let leaver = Leaver { member_id: "a".into(), instance_id: None, reason: None };
-    let answer = s.ask(|token| Input::Leave(token, Leave { members: vec![leaver] }));
-    let Answer::Leave(Ok(left)) = answer else { panic!("{answer:?}") };
-    assert_eq!(left[0].result, Err(GroupError::UnknownMemberId));
     assert_eq!(s.group.member_keys().count(), 2);
+}
+
+#[test]
+fn an_administrator_removes_any_member_by_its_id() {
+    let mut s = Script::pair();
+    assert_eq!(s.leaves("x", None), Err(GroupError::UnknownMemberId));
+    s.send(instance("house", "h1")).unwrap();
+    assert_eq!(s.leaves("a", Some("house")), Err(GroupError::FencedInstanceId));
+    assert_eq!(s.leaves("h1", Some("house")), Ok(()));
+    assert_eq!(s.leaves("a", None), Ok(()));
+    assert_eq!(s.beat("a", 2), Err(GroupError::UnknownMemberId));
+    assert_eq!(s.group.member_keys().count(), 1);
 }
 
 #[test]

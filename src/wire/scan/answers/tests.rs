@@ -203,6 +203,29 @@ fn answers_about_topics_are_walked_whole() {
         answer.responses.push(topic);
         answer
     });
+    walks(Api::CreatePartitions, |_| {
+        let mut topic = m::create_partitions_response::CreatePartitionsTopicResult::default();
+        (topic.name, topic.error_message) = (m::TopicName(text("orders")), Some(text("no")));
+        let mut answer = m::CreatePartitionsResponse::default();
+        answer.results.push(topic);
+        answer
+    });
+    walks(Api::AlterConfigs, |_| {
+        use m::alter_configs_response as r;
+        let mut resource = r::AlterConfigsResourceResponse::default();
+        (resource.resource_name, resource.error_message) = (text("orders"), Some(text("no")));
+        let mut answer = m::AlterConfigsResponse::default();
+        answer.responses.push(resource);
+        answer
+    });
+    walks(Api::IncrementalAlterConfigs, |_| {
+        use m::incremental_alter_configs_response as r;
+        let mut resource = r::AlterConfigsResourceResponse::default();
+        (resource.resource_name, resource.error_message) = (text("orders"), Some(text("no")));
+        let mut answer = m::IncrementalAlterConfigsResponse::default();
+        answer.responses.push(resource);
+        answer
+    });
     walks(Api::DescribeConfigs, |_| {
         use m::describe_configs_response as r;
         let mut config = r::DescribeConfigsResourceResult::default();

@@ -1,6 +1,8 @@
 //! Answers about topics and their settings.
 
-use crate::wire::scan::schema::{BOOL, I8, I16, I32, Kind, Schema, Tagged, UUID, always, since};
+use crate::wire::scan::schema::{
+    BOOL, Field, I8, I16, I32, Kind, Schema, Tagged, UUID, always, since,
+};
 
 pub(super) const CREATE_TOPICS: Schema = Schema {
     flexible: 5,
@@ -120,3 +122,25 @@ pub(super) const DESCRIBE_TOPIC_PARTITIONS: Schema = Schema {
     ],
     tagged: &[],
 };
+
+pub(super) const CREATE_PARTITIONS: Schema = Schema {
+    flexible: 2,
+    fields: &[
+        always(I32), // throttle_time_ms
+        // results: name, error_code, error_message
+        always(Kind::Structs(&[always(Kind::Text), always(I16), always(Kind::Text)], &[])),
+    ],
+    tagged: &[],
+};
+
+/// Of both ways to change settings.
+const ALTERED: &[Field] = &[
+    always(I32), // throttle_time_ms
+    // responses: error_code, error_message, resource_type, resource_name
+    always(Kind::Structs(&[always(I16), always(Kind::Text), always(I8), always(Kind::Text)], &[])),
+];
+
+pub(super) const ALTER_CONFIGS: Schema = Schema { flexible: 2, fields: ALTERED, tagged: &[] };
+
+pub(super) const INCREMENTAL_ALTER_CONFIGS: Schema =
+    Schema { flexible: 1, fields: ALTERED, tagged: &[] };

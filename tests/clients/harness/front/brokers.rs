@@ -14,7 +14,7 @@ use crate::stage::{LONG_SESSION, Stage};
 use crate::wait::until;
 
 const EVERYBODY: [Program; 4] =
-    [Program::Java, Program::Java848, Program::Librdkafka, Program::Librdkafka848];
+    [Program::JAVA, Program::JAVA_848, Program::LIBRDKAFKA, Program::LIBRDKAFKA_848];
 
 /// Set when the last broker is back, or somebody has failed.
 struct Over<'a>(&'a AtomicBool);

@@ -15,12 +15,12 @@ use crate::wait::until;
 
 #[test]
 fn tools_show_a_classic_group_as_they_do_without_the_sidecar() {
-    tools_show_the_same(Program::Java);
+    tools_show_the_same(Program::JAVA);
 }
 
 #[test]
 fn tools_show_a_group_by_kip_848_as_they_do_without_the_sidecar() {
-    tools_show_the_same(Program::Java848);
+    tools_show_the_same(Program::JAVA_848);
 }
 
 fn tools_show_the_same(program: Program) {
@@ -48,12 +48,12 @@ fn tools_show_the_same(program: Program) {
 
 #[test]
 fn tools_show_a_classic_reader_of_dead_letters_without_them() {
-    tools_show_no_dead_letters(Program::Java);
+    tools_show_no_dead_letters(Program::JAVA);
 }
 
 #[test]
 fn tools_show_a_reader_of_dead_letters_by_kip_848_without_them() {
-    tools_show_no_dead_letters(Program::Java848);
+    tools_show_no_dead_letters(Program::JAVA_848);
 }
 
 fn tools_show_no_dead_letters(program: Program) {
@@ -134,7 +134,7 @@ fn is_member_id(word: &str) -> bool {
 #[test]
 fn a_real_topic_made_by_a_direct_leader_is_reported_and_never_read() {
     let _beside_others = crate::turn::beside_others();
-    let stage = Stage::with(Program::Java, "direct-leader", Scene::of("junk"), CONSUMER_SESSION);
+    let stage = Stage::with(Program::JAVA, "direct-leader", Scene::of("junk"), CONSUMER_SESSION);
     let (topic, retry) = (&stage.scene.topic, stage.scene.retry_topic());
     let mut judge = Judge::new(&stage.scene);
     judge.plain.insert("direct".to_owned());

@@ -17,12 +17,12 @@ const LOGIN: Duration = Duration::from_secs(3);
 
 #[test]
 fn java_logs_in_again_and_again_on_one_connection() {
-    logs_in_again(Program::Java);
+    logs_in_again(Program::JAVA);
 }
 
 #[test]
 fn librdkafka_logs_in_again_and_again_on_one_connection() {
-    logs_in_again(Program::Librdkafka);
+    logs_in_again(Program::LIBRDKAFKA);
 }
 
 /// Brokers end what they know of a client after a few seconds (KIP-368), and the connection of one
@@ -48,12 +48,12 @@ fn logs_in_again(program: Program) {
 
 #[test]
 fn java_hears_from_the_broker_that_its_password_is_wrong() {
-    hears_that_its_password_is_wrong(Program::Java);
+    hears_that_its_password_is_wrong(Program::JAVA);
 }
 
 #[test]
 fn librdkafka_hears_from_the_broker_that_its_password_is_wrong() {
-    hears_that_its_password_is_wrong(Program::Librdkafka);
+    hears_that_its_password_is_wrong(Program::LIBRDKAFKA);
 }
 
 fn hears_that_its_password_is_wrong(program: Program) {

@@ -14,7 +14,6 @@ pub(crate) use moving::{
 };
 pub(crate) use sharing::{
     a_pattern_that_matches_the_retry_topic_takes_part,
-    a_static_member_that_comes_back_goes_on_with_its_lane,
     two_sidecars_and_a_direct_member_share_a_group,
 };
 pub(crate) use transactions::{

@@ -60,9 +60,10 @@ pub(crate) fn a_pattern_that_matches_the_retry_topic_takes_part(program: Program
         &program.curious(),
     );
     // librdkafka leaves patterns to a KIP-848 coordinator, and this one has no retry topics.
-    let subscription = match program {
-        Program::Librdkafka848 => format!("^{topic}$,{retry}"),
-        _ => format!("^({topic}|{})$", retry.replace('.', "[.]")),
+    let subscription = if program.name == Program::LIBRDKAFKA_848.name {
+        format!("^{topic}$,{retry}")
+    } else {
+        format!("^({topic}|{})$", retry.replace('.', "[.]"))
     };
     a.run(&format!("subscribe {subscription}"));
     judge.produce(&mut a, "order", &failing(24));
@@ -73,30 +74,4 @@ pub(crate) fn a_pattern_that_matches_the_retry_topic_takes_part(program: Program
     });
     judge.finish(&mut [&mut a], &stage.sidecar);
     a.close();
-}
-
-pub(crate) fn a_static_member_that_comes_back_goes_on_with_its_lane(program: Program) {
-    let stage = Stage::new(program, "static");
-    let named = |name: &str| [format!("consumer.group.instance.id={name}")];
-    let mut judge = Judge::new(&stage.scene);
-    let mut a = stage.member_with("a", &named("one"));
-    let mut b = stage.member_with("b", &named("two"));
-    judge.rounds_until(&mut [&mut a, &mut b], "both have their share", |_, clients| {
-        clients.iter().all(|client| client.owned.len() == 3)
-    });
-    judge.produce(&mut a, "early", &failing(24));
-    judge.rounds_until(&mut [&mut a, &mut b], "some wait", |judge, _| judge.waiting() > 4);
-    let (held, rebalances) = (a.owned.clone(), b.rebalances);
-    // It leaves for a moment and says so, or does not leave at all; retries go on falling due.
-    judge.somebody_left = true;
-    a.close();
-    let mut a = stage.member_with("a", &named("one"));
-    judge.rounds_until(&mut [&mut a, &mut b], "it has what it had", |_, clients| {
-        clients[0].owned == held
-    });
-    judge.produce(&mut a, "late", &failing(24));
-    judge.finish(&mut [&mut a, &mut b], &stage.sidecar);
-    assert_eq!(b.rebalances, rebalances, "nobody else noticed");
-    a.close();
-    b.close();
 }

@@ -107,7 +107,7 @@ fn an_application_by_the_streams_protocol_counts_exactly_once() {
 
 fn counts_exactly_once(name: &str, settings: &[&str]) {
     let _beside_others = crate::turn::beside_others();
-    let stage = Stage::new(Program::Java, &format!("streams-{name}"));
+    let stage = Stage::new(Program::JAVA, &format!("streams-{name}"));
     stage.make_topic(&output(&stage), PARTITIONS);
     let mut p = stage.client("p", &stage.scene.other_group("producer"), LONG_SESSION);
     let short = ["consumer.session.timeout.ms=2000", "consumer.heartbeat.interval.ms=500"];
@@ -163,7 +163,7 @@ fn read_counts(reader: &mut Client, counted: &mut BTreeMap<String, u64>, total: 
 #[test]
 fn an_application_that_subscribes_to_a_retry_topic_is_refused_and_the_log_says_why() {
     let _beside_others = crate::turn::beside_others();
-    let stage = Stage::new(Program::Java, "streams-refused");
+    let stage = Stage::new(Program::JAVA, "streams-refused");
     stage.make_topic(&output(&stage), PARTITIONS);
     let inputs = format!("{},{}", stage.scene.topic, stage.scene.retry_topic());
     let refused = Counts::start(&stage, "refused", &inputs, &[]);

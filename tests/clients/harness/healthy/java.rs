@@ -22,7 +22,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
 use super::consumer::Said;
-use crate::program;
+use crate::runtimes;
 
 /// Who is told what is said of each id.
 type Listeners = Arc<Mutex<HashMap<u64, Sender<Said>>>>;
@@ -37,7 +37,8 @@ pub(super) struct Jvm {
 impl Jvm {
     pub(super) fn start(bootstrap: &str, dir: &Path) -> Self {
         let log = File::create(dir.join("java.log")).unwrap();
-        let mut child = program::java(&program::maven("apps/kafka-clients"), "Consumers")
+        let mut child = runtimes::java("apps/kafka-clients", "kafka-clients", "Consumers")
+            .command()
             .arg(bootstrap)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

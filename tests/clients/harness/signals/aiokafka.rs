@@ -1,7 +1,6 @@
 //! aiokafka: a loop over the records, by itself and with its own idea of what to do about an error.
 
-use super::app::App;
-use super::runtimes::python;
+use super::app::{App, python};
 use super::{Case, Ends, Tries};
 
 static APP: App = App::new("aiokafka", "aiokafka", python);

@@ -5,10 +5,9 @@
 //! KEY` for the one with the value `poison`, on which it then fails; logs go to stderr. SIGTERM
 //! ends it.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,7 +15,8 @@ use std::time::Duration;
 
 use super::Case;
 use super::trial::Trial;
-use crate::program::{self, Program};
+use crate::program::Program;
+use crate::runtimes::{self, Built};
 use crate::wait::until;
 
 const STOP_MAX: Duration = Duration::from_secs(30);
@@ -31,14 +31,6 @@ pub(super) struct App {
     pub(super) program: Option<Program>,
     build: fn(&App) -> Built,
     built: OnceLock<Built>,
-}
-
-/// What starts it.
-pub(super) struct Built {
-    /// Program and first arguments.
-    pub(super) command: Vec<OsString>,
-    /// Of the client or framework.
-    pub(super) version: String,
 }
 
 impl App {
@@ -63,11 +55,6 @@ impl App {
     pub(super) fn built(&self) -> &Built {
         self.built.get_or_init(|| (self.build)(self))
     }
-
-    /// Its folder.
-    pub(super) fn dir(&self) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/apps").join(self.name)
-    }
 }
 
 /// A Maven project with a main class `reprise.Application`; its version is that of the library it
@@ -78,20 +65,27 @@ pub(super) fn java(app: &App) -> Built {
 
 /// The same with this library.
 pub(super) fn java_by(app: &App, library: &str) -> Built {
-    let out = program::maven(&format!("apps/{}", app.name));
-    let jars = std::fs::read_dir(out.join("lib")).unwrap();
-    let mut names = jars.map(|jar| jar.unwrap().file_name().to_string_lossy().into_owned());
-    let version = |name: String| {
-        let version = name.strip_prefix(library)?.strip_prefix('-')?.strip_suffix(".jar")?;
-        version.starts_with(|first: char| first.is_ascii_digit()).then(|| version.to_owned())
-    };
-    let version = names.find_map(version);
-    let command = program::java(&out, "Application");
-    let words = [command.get_program()].into_iter().chain(command.get_args());
-    Built {
-        command: words.map(OsString::from).collect(),
-        version: version.unwrap_or_else(|| panic!("no {library} in {}", out.display())),
-    }
+    runtimes::java(&project(app), library, "Application")
+}
+
+/// A module `app.mjs`; its version is that of the package it is named after.
+pub(super) fn node(app: &App) -> Built {
+    runtimes::node(&project(app), app.name, "app.mjs")
+}
+
+/// A script `app.py` with its `requirements.txt`; its version is that of the package it is named
+/// after.
+pub(super) fn python(app: &App) -> Built {
+    runtimes::python(&project(app), app.name, "requirements.txt", "app.py")
+}
+
+/// A main package; its version is that of the library.
+pub(super) fn go(app: &App, library: &str) -> Built {
+    runtimes::go(&project(app), library, app.name)
+}
+
+fn project(app: &App) -> String {
+    format!("apps/{}", app.name)
 }
 
 /// A line of an application.
@@ -106,7 +100,7 @@ pub(super) struct Line {
 
 /// The application and its supervisor.
 pub(super) struct Process {
-    command: Vec<OsString>,
+    built: &'static Built,
     arguments: [String; 4],
     session_ms: u32,
     dir: PathBuf,
@@ -128,7 +122,7 @@ impl Process {
             case.way.to_owned(),
         ];
         let mut process = Self {
-            command: case.app.built().command.clone(),
+            built: case.app.built(),
             arguments,
             session_ms: case.session_ms,
             dir: trial.dir.clone(),
@@ -144,8 +138,9 @@ impl Process {
     pub(super) fn start_again(&mut self) {
         self.starts += 1;
         let log = File::create(self.dir.join(format!("app-{}.log", self.starts))).unwrap();
-        let mut child = Command::new(&self.command[0])
-            .args(&self.command[1..])
+        let mut child = self
+            .built
+            .command()
             .args(&self.arguments)
             .env("SESSION_MS", self.session_ms.to_string())
             .stdin(Stdio::null())
@@ -153,7 +148,7 @@ impl Process {
             .stderr(log)
             .spawn()
             .unwrap_or_else(|error| {
-                panic!("{} cannot be started: {error}", self.command[0].display())
+                panic!("{} cannot be started: {error}", self.built.command[0].display())
             });
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let says = self.says.clone();

@@ -1,18 +1,19 @@
 //! Clients whose application is the harness: the scenarios of `wordless.rs`, by the rules a sidecar
 //! has by itself.
 
-use super::app::{App, Built};
+use super::app::App;
 use super::{Case, Ends, Seen, Tries};
 use crate::program::Program;
+use crate::runtimes::Built;
 use crate::stage::Stage;
 use crate::wordless;
 
-static LIBRDKAFKA: App = App::played(Program::Librdkafka, ("librdkafka", "librdkafka"), version);
+static LIBRDKAFKA: App = App::played(Program::LIBRDKAFKA, ("librdkafka", "librdkafka"), version);
 static LIBRDKAFKA_848: App =
-    App::played(Program::Librdkafka848, ("librdkafka-848", "librdkafka"), version);
+    App::played(Program::LIBRDKAFKA_848, ("librdkafka-848", "librdkafka"), version);
 
 fn version(_: &App) -> Built {
-    Built { command: Vec::new(), version: rdkafka::util::get_rdkafka_version().1 }
+    Built { command: Vec::new(), version: Program::LIBRDKAFKA.version() }
 }
 
 /// Plays one.

@@ -1,8 +1,8 @@
 //! franz-go: a loop that commits each record, and ends with its process.
 
-use super::app::{App, Built};
-use super::runtimes::go;
+use super::app::{App, go};
 use super::{Case, Ends, Tries};
+use crate::runtimes::Built;
 
 static APP: App = App::new("franz-go", "franz-go", built);
 

@@ -1,7 +1,6 @@
 //! kafkajs: a handler that throws.
 
-use super::app::App;
-use super::runtimes::node;
+use super::app::{App, node};
 use super::{Case, Ends, Tries};
 
 static APP: App = App::new("kafkajs", "kafkajs", node);

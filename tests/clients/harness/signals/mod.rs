@@ -5,7 +5,6 @@
 
 mod app;
 mod row;
-mod runtimes;
 mod table;
 mod trial;
 

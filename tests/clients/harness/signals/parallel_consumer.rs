@@ -1,7 +1,8 @@
 //! Confluent's Parallel Consumer: a function that throws.
 
-use super::app::{App, Built, java_by};
+use super::app::{App, java_by};
 use super::{Case, Ends, Tries};
+use crate::runtimes::Built;
 
 static APP: App = App::new("parallel-consumer", "Confluent Parallel Consumer", build);
 

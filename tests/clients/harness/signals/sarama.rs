@@ -1,8 +1,8 @@
 //! sarama: a `ConsumerGroupHandler`, and `Consume` called again and again.
 
-use super::app::{App, Built};
-use super::runtimes::go;
+use super::app::{App, go};
 use super::{Case, Ends, Tries};
+use crate::runtimes::Built;
 
 static APP: App = App::new("sarama", "sarama", built);
 

@@ -9,24 +9,16 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, Mac};
-use pbkdf2::pbkdf2_hmac;
-use sha2::{Digest, Sha256, Sha512};
+
+use crate::sasl::Hash;
 
 /// RFC 7677 asks for at least so many; fewer are a broker's or somebody else's attempt to learn a
 /// password cheaply.
-const ITERATIONS_MIN: u32 = 4_096;
+pub(super) const ITERATIONS_MIN: u32 = 4_096;
 /// Kafka allows 16384; this bounds what a broker can make us compute.
 const ITERATIONS_MAX: u32 = 1_000_000;
 /// The GS2 header `n,,` in base64: no channel binding.
 const NO_BINDING: &str = "biws";
-
-/// Which hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hash {
-    Sha256,
-    Sha512,
-}
 
 /// What is wrong with a broker's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,37 +46,38 @@ pub enum ScramError {
     Unproven,
 }
 
-/// One exchange.
+/// One exchange, as the client.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub struct ClientExchange {
     hash: Hash,
     nonce: String,
     first_bare: String,
 }
 
 /// Our last message, and what the broker must prove.
-pub(super) struct Final {
-    pub(super) message: String,
+pub struct ClientFinal {
+    /// The message.
+    pub message: String,
     hash: Hash,
     server_key: Vec<u8>,
     auth_message: String,
 }
 
-impl Exchange {
+impl ClientExchange {
     /// `nonce`: printable ASCII without commas, never used twice.
-    pub(super) fn new(hash: Hash, username: &str, nonce: String) -> Self {
+    pub fn new(hash: Hash, username: &str, nonce: String) -> Self {
         let name = username.replace('=', "=3D").replace(',', "=2C");
         let first_bare = format!("n={name},r={nonce}");
         Self { hash, nonce, first_bare }
     }
 
     /// The first message.
-    pub(super) fn first(&self) -> String {
+    pub fn first(&self) -> String {
         format!("n,,{}", self.first_bare)
     }
 
     /// Answers the broker's first message. Takes as long as its iterations do.
-    pub(super) fn answer(&self, first: &[u8], password: &str) -> Result<Final, ScramError> {
+    pub fn answer(&self, first: &[u8], password: &str) -> Result<ClientFinal, ScramError> {
         let unreadable = ScramError::Unreadable("server-first");
         let first = std::str::from_utf8(first).map_err(|_| unreadable.clone())?;
         let mut parts = first.split(',');
@@ -107,7 +100,7 @@ impl Exchange {
         let stored_key = self.hash.digest(&client_key);
         let signature = self.hash.hmac(&stored_key, auth_message.as_bytes());
         let proof: Vec<u8> = client_key.iter().zip(&signature).map(|(a, b)| a ^ b).collect();
-        Ok(Final {
+        Ok(ClientFinal {
             message: format!("{without_proof},p={}", STANDARD.encode(proof)),
             hash: self.hash,
             server_key: self.hash.hmac(&salted, b"Server Key"),
@@ -116,9 +109,9 @@ impl Exchange {
     }
 }
 
-impl Final {
+impl ClientFinal {
     /// Whether the broker's last message proves that it knows the password.
-    pub(super) fn check(&self, last: &[u8]) -> Result<(), ScramError> {
+    pub fn check(&self, last: &[u8]) -> Result<(), ScramError> {
         let unreadable = ScramError::Unreadable("server-final");
         let last = std::str::from_utf8(last).map_err(|_| unreadable.clone())?;
         let first_part = last.split(',').next().unwrap_or_default();
@@ -130,58 +123,6 @@ impl Final {
         let proven = self.hash.is_hmac(&self.server_key, self.auth_message.as_bytes(), &signature);
         if proven { Ok(()) } else { Err(ScramError::Unproven) }
     }
-}
-
-impl Hash {
-    fn hmac(self, key: &[u8], data: &[u8]) -> Vec<u8> {
-        match self {
-            Self::Sha256 => mac::<Hmac<Sha256>>(key, data)
-                .map_or_else(Vec::new, |mac| mac.finalize().into_bytes().to_vec()),
-            Self::Sha512 => mac::<Hmac<Sha512>>(key, data)
-                .map_or_else(Vec::new, |mac| mac.finalize().into_bytes().to_vec()),
-        }
-    }
-
-    /// Compares in constant time.
-    fn is_hmac(self, key: &[u8], data: &[u8], claimed: &[u8]) -> bool {
-        match self {
-            Self::Sha256 => {
-                mac::<Hmac<Sha256>>(key, data).is_some_and(|mac| mac.verify_slice(claimed).is_ok())
-            }
-            Self::Sha512 => {
-                mac::<Hmac<Sha512>>(key, data).is_some_and(|mac| mac.verify_slice(claimed).is_ok())
-            }
-        }
-    }
-
-    fn digest(self, data: &[u8]) -> Vec<u8> {
-        match self {
-            Self::Sha256 => Sha256::digest(data).to_vec(),
-            Self::Sha512 => Sha512::digest(data).to_vec(),
-        }
-    }
-
-    fn salted(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
-        match self {
-            Self::Sha256 => {
-                let mut out = vec![0; 32];
-                pbkdf2_hmac::<Sha256>(password, salt, iterations, &mut out);
-                out
-            }
-            Self::Sha512 => {
-                let mut out = vec![0; 64];
-                pbkdf2_hmac::<Sha512>(password, salt, iterations, &mut out);
-                out
-            }
-        }
-    }
-}
-
-/// `None` never: HMAC takes keys of any length.
-fn mac<M: Mac + hmac::digest::KeyInit>(key: &[u8], data: &[u8]) -> Option<M> {
-    let mut mac = <M as Mac>::new_from_slice(key).ok()?;
-    mac.update(data);
-    Some(mac)
 }
 
 #[cfg(test)]
@@ -198,8 +139,8 @@ mod tests {
     const SHA512_SIGNATURE: &str = "ZQnYEgWQMFmmsM8aQMF0nDDCy/AgCzkwk8CmMZYcMg0v\
         SVlKDanekLtifDSeVGT4+5ZxXnJq199RVG2rR7N7Zw==";
 
-    fn exchange(hash: Hash) -> Exchange {
-        Exchange::new(hash, "user", NONCE.to_owned())
+    fn exchange(hash: Hash) -> ClientExchange {
+        ClientExchange::new(hash, "user", NONCE.to_owned())
     }
 
     #[test]
@@ -239,7 +180,7 @@ mod tests {
 
     #[test]
     fn commas_and_equals_signs_of_a_name_are_spelled_out() {
-        let exchange = Exchange::new(Hash::Sha256, "a=b,c", "n".to_owned());
+        let exchange = ClientExchange::new(Hash::Sha256, "a=b,c", "n".to_owned());
         assert_eq!(exchange.first(), "n,,n=a=3Db=2Cc,r=n");
     }
 

@@ -1,0 +1,69 @@
+//! What is measured: a real Kafka, or a `reprise` by itself, as a process each.
+
+use std::any::Any;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::sidecar::{Sidecar, cpu_s, status_mib};
+
+/// Partitions of every topic.
+pub(crate) const PARTITIONS: i32 = 4;
+const PORT: u16 = 9592;
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/real-kafka");
+
+/// One of them.
+pub(crate) struct Broker {
+    /// Where clients connect.
+    pub(crate) addr: SocketAddr,
+    pid: u32,
+    /// Ends with it.
+    _process: Box<dyn Any>,
+}
+
+/// Where it lives.
+struct Kafka(PathBuf);
+
+impl Broker {
+    /// Kafka with as little memory as it is run with, else as it comes.
+    pub(crate) fn kafka(dir: &Path) -> Self {
+        let dir = dir.join("kafka");
+        let up = Command::new(SCRIPT)
+            .args(["up", "--port", &PORT.to_string(), "--heap", "256m", "--dir"])
+            .arg(&dir)
+            .env("KAFKA_EXTRA", format!("num.partitions={PARTITIONS}"))
+            .output()
+            .unwrap();
+        assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+        let pid = fs::read_to_string(dir.join("node-0/pid")).unwrap().trim().parse().unwrap();
+        let addr = SocketAddr::from(([127, 0, 0, 1], PORT));
+        Self { addr, pid, _process: Box::new(Kafka(dir)) }
+    }
+
+    /// `durability`: what an answered Produce has gone through, `os` as with Kafka.
+    pub(crate) fn reprise(dir: &Path, durability: &str) -> Self {
+        let settings = [
+            &format!("topics.durability={durability}"),
+            &format!("topics.default_partitions={PARTITIONS}"),
+        ];
+        let sidecar = Sidecar::start(dir, &settings.map(String::as_str));
+        Self { addr: sidecar.addr, pid: sidecar.pid(), _process: Box::new(sidecar) }
+    }
+
+    /// CPU seconds used so far.
+    pub(crate) fn cpu_s(&self) -> f64 {
+        cpu_s(self.pid)
+    }
+
+    /// The most memory it ever had.
+    pub(crate) fn resident_most_mib(&self) -> f64 {
+        status_mib(self.pid, "VmHWM:")
+    }
+}
+
+impl Drop for Kafka {
+    fn drop(&mut self) {
+        drop(Command::new(SCRIPT).args(["down", "--dir"]).arg(&self.0).status());
+    }
+}

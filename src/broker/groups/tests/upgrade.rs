@@ -1,0 +1,131 @@
+//! Groups that go from one protocol to the other, on a disk that loses what was not synced.
+
+use super::consumer::{beat, enters, image};
+use super::*;
+use crate::group::ConsumerHeartbeat;
+use crate::wire::assignment::{Assignment, Subscription, TopicPartitions};
+
+/// A consumer of `orders` in the classic protocol.
+fn old(id: &str) -> Join {
+    let metadata = Subscription::to(vec!["orders".into()]).to_bytes();
+    let protocols = vec![Protocol { name: "range".into(), metadata }];
+    Join { member_id: id.into(), protocols, ..join("") }
+}
+
+impl House {
+    /// The leader of a classic group, which has given itself `orders`.
+    async fn leads(&mut self, group: &GroupId) -> Joined {
+        let joined = self.groups.join(group, old(""), image).await.unwrap();
+        let mut all = Assignment::empty();
+        all.partitions = vec![TopicPartitions { topic: "orders".into(), partitions: vec![0, 1] }];
+        let assignments = vec![(joined.member_id.clone(), all.to_bytes())];
+        let mut asked = pin!(self.groups.sync(group, Sync { assignments, ..assign(&joined) }));
+        assert!(poll_immediate(&mut asked).await.is_none(), "answered before it was durable");
+        self.writer.step();
+        asked.await.unwrap();
+        joined
+    }
+
+    /// Joins again by the classic protocol; what it does is durable.
+    async fn again(&mut self, group: &GroupId, id: &MemberId) -> Joined {
+        let mut asked = pin!(self.groups.join(group, old(id.as_str()), image));
+        assert!(poll_immediate(&mut asked).await.is_none(), "answered before it was durable");
+        self.writer.step();
+        asked.await.unwrap()
+    }
+
+    fn kind(&self) -> GroupKind {
+        self.groups.list()[0].kind
+    }
+}
+
+#[tokio::test]
+async fn a_group_is_upgraded_and_taken_back_with_its_members_and_over_power_cuts() {
+    let mut house = House::new();
+    let group = GroupId::new("g");
+    let joined = house.leads(&group).await;
+    let alive = house.kept(&group, enters("n")).await;
+    assert_eq!((alive.epoch, alive.assignment.unwrap().len()), (2, 0), "the other has all");
+    assert_eq!(house.kind(), GroupKind::Consumer);
+    assert_eq!(house.beat(&group, &joined), Err(GroupError::RebalanceInProgress));
+
+    let mut house = house.power_cut();
+    assert_eq!(house.kind(), GroupKind::Consumer);
+    assert_eq!(house.beat(&group, &joined), Err(GroupError::RebalanceInProgress));
+    let joined = house.again(&group, &joined.member_id).await;
+    assert_eq!((joined.generation, joined.leader.as_str()), (2, ""));
+    let sync = Sync { assignments: Vec::new(), ..assign(&joined) };
+    let synced = poll_immediate(pin!(house.groups.sync(&group, sync))).await.unwrap().unwrap();
+    let given = Assignment::parse(&synced.assignment).unwrap().partitions;
+    assert_eq!((given.len(), given[0].topic.as_str()), (1, "orders"));
+    assert_eq!(given[0].partitions.len(), 1);
+    let alive = house.kept(&group, beat("n", 2)).await;
+    let rest: Vec<i32> = alive.assignment.unwrap().iter().map(|one| one.index).collect();
+    assert!(rest.len() == 1 && rest != given[0].partitions, "{rest:?}");
+    assert_eq!(house.beat(&group, &joined), Ok(()));
+    let wanted = house.groups.subscription(&group, &joined.member_id).unwrap();
+    assert_eq!(Subscription::parse(&wanted).unwrap().topics, ["orders".into()]);
+
+    house.kept(&group, beat("n", -1)).await;
+    assert_eq!(house.kind(), GroupKind::Classic);
+    assert_eq!(house.beat(&group, &joined), Err(GroupError::RebalanceInProgress));
+    let house = house.power_cut();
+    assert_eq!(house.kind(), GroupKind::Classic);
+    assert_eq!(house.beat(&group, &joined), Err(GroupError::RebalanceInProgress));
+    let joined = house.groups.join(&group, old(joined.member_id.as_str()), image).await.unwrap();
+    assert_eq!((joined.generation, &joined.leader), (3, &joined.member_id));
+}
+
+#[tokio::test]
+async fn whoever_waits_in_a_classic_group_that_is_upgraded_is_told_to_join_again() {
+    let mut house = House::new();
+    let group = GroupId::new("g");
+    house.leads(&group).await;
+    let groups = house.groups.clone();
+    let mut waits = pin!(groups.join(&group, old(""), image));
+    assert!(poll_immediate(&mut waits).await.is_none());
+    house.kept(&group, enters("n")).await;
+    let refused = waits.await.unwrap_err();
+    assert_eq!(refused.error, GroupError::RebalanceInProgress);
+    assert_eq!(house.groups.members(&group).len(), 2, "it was no member yet");
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_is_refused_upgrades_nothing() {
+    let mut house = House::new();
+    let group = GroupId::new("g");
+    let joined = house.leads(&group).await;
+    let unknown = ConsumerHeartbeat { assignor: Some("sticky".into()), ..enters("n") };
+    let bad =
+        [(unknown, GroupError::UnsupportedAssignor), (beat("n", 1), GroupError::UnknownMemberId)];
+    for (bad, error) in bad {
+        assert_eq!(house.told(&group, bad).await, Err(error));
+        assert_eq!(house.kind(), GroupKind::Classic);
+        assert_eq!(house.beat(&group, &joined), Ok(()));
+    }
+}
+
+#[tokio::test]
+async fn a_group_that_is_none_of_consumers_or_cannot_be_read_is_not_upgraded() {
+    let mut house = House::new();
+    let connect = GroupId::new("connect");
+    let mut join = old("");
+    join.protocol_type = "connect".into();
+    house.groups.join(&connect, join, image).await.unwrap();
+    let unread = GroupId::new("unread");
+    house.lead(&unread).await;
+    let own = GroupId::new("own");
+    let joined = house.groups.join(&own, old(""), image).await.unwrap();
+    let mut all = Assignment::empty();
+    all.user_data = Some(Bytes::from_static(b"an assignor's own"));
+    let assignments = vec![(joined.member_id.clone(), all.to_bytes())];
+    let mut asked = pin!(house.groups.sync(&own, Sync { assignments, ..assign(&joined) }));
+    assert!(poll_immediate(&mut asked).await.is_none());
+    house.writer.step();
+    asked.await.unwrap();
+    for group in [&connect, &unread, &own] {
+        let refused = house.told(group, enters("n")).await;
+        assert_eq!(refused, Err(GroupError::GroupIdNotFound), "{group}");
+    }
+    assert!(house.groups.list().iter().all(|listed| listed.kind == GroupKind::Classic));
+}

@@ -1,0 +1,125 @@
+//! From one protocol to the other while a group has members: what consumers tell each other inside
+//! the classic protocol, in the coordinator's words.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::group::{
+    Classic, ClassicMember, ConsumerMember, ConsumerState, Consuming, KnownTopic, MemberState,
+    Protocol, TopicImage, TopicPartition, TopicPartitions,
+};
+use crate::model::{TopicId, TopicName};
+use crate::wire::assignment::{self, Assignment, Subscription};
+
+/// A classic group as the consumer group that goes on with it: each member has what its leader gave
+/// it. `None`: it has no members, or what they say cannot be read, or an assignor of the
+/// application's own would lose what it wrote down.
+pub(super) fn upgraded(
+    group: &Classic,
+    image: impl Fn(&TopicName) -> Option<TopicImage>,
+) -> Option<ConsumerState> {
+    let (epoch, known) = group.consumers()?;
+    let mut state = ConsumerState { epoch, ..ConsumerState::default() };
+    let mut topics: BTreeMap<TopicName, TopicImage> = BTreeMap::new();
+    let mut taken = BTreeSet::new();
+    for (kept, metadata) in known {
+        let wanted: BTreeSet<TopicName> =
+            Subscription::parse(&metadata).ok()?.topics.into_iter().collect();
+        let given = Assignment::parse(&kept.assignment).ok()?;
+        if given.user_data.as_ref().is_some_and(|data| !data.is_empty()) {
+            return None;
+        }
+        let images = wanted.iter().filter_map(|name| Some((name.clone(), image(name)?)));
+        topics.extend(images);
+        let given = partitions(&given.partitions, |name| topics.get(name).copied());
+        let given = given.into_iter().filter(|one| taken.insert(*one));
+        let given = by_topic(given);
+        state.classic.push(ClassicMember {
+            member_id: kept.member_id.clone(),
+            session_timeout_ms: kept.session_timeout_ms,
+            protocols: kept.protocols.clone(),
+        });
+        state.members.push(member(epoch, kept, wanted, given));
+    }
+    let topic = |(name, image): (TopicName, TopicImage)| KnownTopic {
+        name,
+        id: image.id,
+        partitions: image.partitions,
+    };
+    state.topics = topics.into_iter().map(topic).collect();
+    Some(state)
+}
+
+fn member(
+    epoch: i32,
+    kept: MemberState,
+    wanted: BTreeSet<TopicName>,
+    given: Vec<TopicPartitions>,
+) -> ConsumerMember {
+    ConsumerMember {
+        member_id: kept.member_id,
+        instance_id: kept.instance_id,
+        rack_id: None,
+        client_id: kept.client_id,
+        client_host: kept.client_host,
+        rebalance_timeout_ms: kept.rebalance_timeout_ms,
+        assignor: None,
+        topics: wanted.into_iter().collect(),
+        epoch,
+        epoch_before: epoch,
+        target: given.clone(),
+        assigned: given,
+        revoking: Vec::new(),
+    }
+}
+
+/// What a consumer says in a join by the classic protocol; `None`: it cannot be read. `names`:
+/// topics of the group besides.
+pub(super) fn consuming(
+    protocols: &[Protocol],
+    names: impl IntoIterator<Item = TopicName>,
+    image: impl Fn(&TopicName) -> Option<TopicImage>,
+) -> Option<Consuming> {
+    let said = Subscription::parse(&protocols.first()?.metadata).ok()?;
+    let topics: BTreeSet<TopicName> = said.topics.into_iter().collect();
+    let names = topics.iter().cloned().chain(names);
+    let cluster: BTreeMap<TopicName, Option<TopicImage>> = names
+        .map(|name| {
+            let image = image(&name);
+            (name, image)
+        })
+        .collect();
+    let known = |name: &TopicName| cluster.get(name).copied().flatten().or_else(|| image(name));
+    let owned = partitions(&said.owned.unwrap_or_default(), known);
+    Some(Consuming { topics, owned, cluster })
+}
+
+/// What a member is to hold, as it is told so.
+pub(super) fn assignment(held: BTreeMap<TopicName, Vec<i32>>) -> bytes::Bytes {
+    let mut given = Assignment::empty();
+    let of = |(topic, partitions)| assignment::TopicPartitions { topic, partitions };
+    given.partitions = held.into_iter().map(of).collect();
+    given.to_bytes()
+}
+
+/// As far as they exist.
+fn partitions(
+    named: &[assignment::TopicPartitions],
+    image: impl Fn(&TopicName) -> Option<TopicImage>,
+) -> BTreeSet<TopicPartition> {
+    let mut all = BTreeSet::new();
+    for of in named {
+        let Some(image) = image(&of.topic) else { continue };
+        let there = of.partitions.iter().filter(|index| (0..image.partitions).contains(*index));
+        all.extend(there.map(|index| TopicPartition { topic: image.id, index: *index }));
+    }
+    all
+}
+
+fn by_topic(all: impl Iterator<Item = TopicPartition>) -> Vec<TopicPartitions> {
+    let mut topics: BTreeMap<TopicId, Vec<i32>> = BTreeMap::new();
+    for one in all {
+        topics.entry(one.topic).or_default().push(one.index);
+    }
+    let of = |(topic, partitions)| TopicPartitions { topic, partitions };
+    topics.into_iter().map(of).collect()
+}

@@ -1,0 +1,41 @@
+//! A group of consumers as one by KIP-848 takes it over.
+
+use bytes::Bytes;
+
+use crate::group::classic::Classic;
+use crate::group::consumer::CONSUMERS;
+use crate::group::error::GroupError;
+use crate::group::input::Token;
+use crate::group::output::{Answer, JoinRefusal};
+use crate::group::state::MemberState;
+
+impl Classic {
+    /// Its generation, and its members with what each says to the chosen assignor. `None`: nobody
+    /// is there, or no consumers. Who was never answered is no member yet.
+    pub fn consumers(&self) -> Option<(i32, Vec<(MemberState, Bytes)>)> {
+        if self.members.is_empty() || self.protocol_type.as_deref() != Some(CONSUMERS) {
+            return None;
+        }
+        let members = self.members.iter().filter(|(_, member)| !member.is_new);
+        let members = members.map(|(id, member)| {
+            let chosen = self.protocol.as_deref().and_then(|name| member.metadata(name));
+            let first = || member.protocols.first().map(|protocol| protocol.metadata.clone());
+            (member.kept(id), chosen.or_else(first).unwrap_or_default())
+        });
+        Some((self.generation, members.collect()))
+    }
+
+    /// Answers whoever waits: it is to join again.
+    pub fn dissolve(&mut self) -> Vec<(Token, Answer)> {
+        let error = GroupError::RebalanceInProgress;
+        let mut answers = Vec::new();
+        for (id, member) in &mut self.members {
+            let refusal = JoinRefusal { error, member_id: id.clone() };
+            let joining = member.joining.take();
+            answers.extend(joining.map(|token| (token, Answer::Join(Err(refusal)))));
+            let syncing = member.syncing.take();
+            answers.extend(syncing.map(|token| (token, Answer::Sync(Err(error)))));
+        }
+        answers
+    }
+}

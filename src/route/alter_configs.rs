@@ -1,0 +1,56 @@
+//! `AlterConfigs` 0–2, before KIP-339: exactly these settings, everything else at its default.
+
+use kafka_protocol::messages::alter_configs_request::{AlterConfigsResource, AlterableConfig};
+use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
+use kafka_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
+
+use crate::route::Router;
+use crate::route::altering::{Asked, Refusal, Wanted, named_once, without_value};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::RequestHead;
+
+pub(super) async fn answer(router: &Router, request: AlterConfigsRequest) -> AlterConfigsResponse {
+    let asked = request.resources.into_iter().map(|resource| Asked {
+        kind: resource.resource_type,
+        wanted: wanted(&resource.configs),
+        name: resource.resource_name,
+    });
+    let altered = router.alter(asked.collect(), request.validate_only).await.into_iter();
+    let told = altered.map(|one| {
+        let mut result = AlterConfigsResourceResponse::default();
+        (result.resource_type, result.resource_name) = (one.kind, one.name);
+        (result.error_code, result.error_message) = (one.error_code, one.error_message);
+        result
+    });
+    AlterConfigsResponse::default().with_responses(told.collect())
+}
+
+/// The same in front of a cluster: its settings are its own, ours and this node's are refused.
+pub(super) async fn relayed(
+    router: &Router,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: AlterConfigsRequest,
+) -> Result<AlterConfigsResponse, UpstreamError> {
+    let is_ours = |asked: &AlterConfigsResource| {
+        router.has_settings_of(asked.resource_type, &asked.resource_name)
+    };
+    let resources = std::mem::take(&mut request.resources).into_iter();
+    let (ours, theirs): (Vec<_>, Vec<_>) = resources.partition(is_ours);
+    let mine = request.clone().with_resources(ours);
+    request.resources = theirs;
+    let asks = mine.resources.is_empty() || !request.resources.is_empty();
+    let mut response =
+        if asks { link.call(head, &request).await? } else { AlterConfigsResponse::default() };
+    response.responses.extend(answer(router, mine).await.responses);
+    Ok(response)
+}
+
+fn wanted(configs: &[AlterableConfig]) -> Result<Wanted, Refusal> {
+    named_once(configs.iter().map(|config| &config.name))?;
+    let setting = |config: &AlterableConfig| {
+        let value = config.value.as_ref().ok_or_else(|| without_value(&config.name))?;
+        Ok((config.name.to_string(), value.to_string()))
+    };
+    Ok(Wanted::Exactly(configs.iter().map(setting).collect::<Result<_, Refusal>>()?))
+}

@@ -1,0 +1,140 @@
+//! Changes of settings, whichever API asks for them: only those of topics can be changed here.
+//!
+//! Those of the broker come from its configuration file, those of retry and dead-letter topics
+//! too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kafka_protocol::protocol::StrBytes;
+
+use crate::broker::error::BrokerError;
+use crate::broker::topics::Change;
+use crate::model::TopicName;
+use crate::route::describe_configs::{BROKER, TOPIC};
+use crate::route::{Router, code};
+use crate::wire::ResponseError;
+
+/// Why a resource is left as it is: the error and what to tell.
+pub(super) type Refusal = (ResponseError, String);
+
+/// What a request wants of one resource.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// `ConfigResource.Type`.
+    pub(super) kind: i8,
+    pub(super) name: StrBytes,
+    pub(super) wanted: Result<Wanted, Refusal>,
+}
+
+/// What its settings are to be.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    /// As they are, but for these.
+    Changes(Vec<Change>),
+    /// These, and everything else at its default.
+    Exactly(Vec<(String, String)>),
+}
+
+/// What became of one resource.
+pub(super) struct Altered {
+    pub(super) kind: i8,
+    pub(super) name: StrBytes,
+    pub(super) error_code: i16,
+    pub(super) error_message: Option<StrBytes>,
+}
+
+/// Refuses a request that names a setting more than once.
+pub(super) fn named_once<'a>(names: impl Iterator<Item = &'a StrBytes>) -> Result<(), Refusal> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name.as_str()) {
+            return Err(invalid(format!("setting {} is named more than once", name.as_str())));
+        }
+    }
+    Ok(())
+}
+
+/// For a setting that is to have a value and is given none.
+pub(super) fn without_value(name: &str) -> Refusal {
+    invalid(format!("setting {name}: a value is missing"))
+}
+
+pub(super) fn invalid(why: String) -> Refusal {
+    (ResponseError::InvalidRequest, why)
+}
+
+impl Router {
+    /// Changes what can be changed, resource by resource; one that is named twice is left alone.
+    pub(super) async fn alter(&self, asked: Vec<Asked>, only_check: bool) -> Vec<Altered> {
+        let mut named = BTreeMap::new();
+        for one in asked {
+            let key = (one.kind, one.name);
+            let twice = "the request names this resource more than once";
+            named
+                .entry(key)
+                .and_modify(|wanted| *wanted = Err(invalid(twice.to_owned())))
+                .or_insert(one.wanted);
+        }
+        let mut altered = Vec::with_capacity(named.len());
+        for ((kind, name), wanted) in named {
+            let (error_code, error_message) =
+                match self.alter_one(kind, &name, wanted, only_check).await {
+                    Ok(()) => (0, None),
+                    Err((error, why)) => (error.code(), Some(StrBytes::from_string(why))),
+                };
+            altered.push(Altered { kind, name, error_code, error_message });
+        }
+        altered
+    }
+
+    async fn alter_one(
+        &self,
+        kind: i8,
+        name: &str,
+        wanted: Result<Wanted, Refusal>,
+        only_check: bool,
+    ) -> Result<(), Refusal> {
+        let wanted = wanted?;
+        let name = self.alterable(kind, name)?;
+        let topics = &self.broker.topics;
+        let altered = match &wanted {
+            Wanted::Changes(changes) => topics.alter(&name, changes, only_check),
+            Wanted::Exactly(settings) => topics.replace(&name, settings.clone(), only_check),
+        };
+        let seq = altered.map_err(|error| refusal(&error))?;
+        self.broker.durable(seq).await.map_err(|error| refusal(&error))?;
+        if seq > 0 {
+            tracing::info!(topic = %name, ?wanted, "settings of a topic changed");
+        }
+        Ok(())
+    }
+
+    /// The topic whose settings are to be changed.
+    fn alterable(&self, kind: i8, name: &str) -> Result<TopicName, Refusal> {
+        match kind {
+            TOPIC => {
+                let name = self.names.canonical(&TopicName::new(name));
+                self.changeable(&name).map_err(|error| refusal(&error))?;
+                Ok(name)
+            }
+            BROKER => Err(invalid(
+                "settings of this broker are in its configuration file; none is changed here"
+                    .to_owned(),
+            )),
+            _ => Err(invalid("only settings of topics can be changed here".to_owned())),
+        }
+    }
+
+    /// Whether settings of this resource are this node's, in front of a cluster.
+    pub(super) fn has_settings_of(&self, kind: i8, name: &str) -> bool {
+        match kind {
+            TOPIC => self.is_own(&self.names.canonical(&TopicName::new(name))),
+            BROKER => name == self.config.node_id.to_string(),
+            _ => false,
+        }
+    }
+}
+
+fn refusal(error: &BrokerError) -> Refusal {
+    (code::of_broker(error), error.to_string())
+}

@@ -1,0 +1,84 @@
+//! `IncrementalAlterConfigs` 0–1 (KIP-339): settings of topics, one by one.
+
+use kafka_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
+use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
+use kafka_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
+
+use crate::broker::topics::Change;
+use crate::route::Router;
+use crate::route::altering::{Asked, Refusal, Wanted, invalid, named_once, without_value};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::RequestHead;
+
+/// `AlterConfigOp.OpType`.
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+const APPEND: i8 = 2;
+const SUBTRACT: i8 = 3;
+
+pub(super) async fn answer(
+    router: &Router,
+    request: IncrementalAlterConfigsRequest,
+) -> IncrementalAlterConfigsResponse {
+    let asked = request.resources.into_iter().map(|resource| Asked {
+        kind: resource.resource_type,
+        wanted: wanted(&resource.configs),
+        name: resource.resource_name,
+    });
+    let altered = router.alter(asked.collect(), request.validate_only).await.into_iter();
+    let told = altered.map(|one| {
+        let mut result = AlterConfigsResourceResponse::default();
+        (result.resource_type, result.resource_name) = (one.kind, one.name);
+        (result.error_code, result.error_message) = (one.error_code, one.error_message);
+        result
+    });
+    IncrementalAlterConfigsResponse::default().with_responses(told.collect())
+}
+
+/// The same in front of a cluster: its settings are its own, ours and this node's are refused.
+pub(super) async fn relayed(
+    router: &Router,
+    link: &mut Link,
+    head: &RequestHead,
+    mut request: IncrementalAlterConfigsRequest,
+) -> Result<IncrementalAlterConfigsResponse, UpstreamError> {
+    let is_ours = |asked: &AlterConfigsResource| {
+        router.has_settings_of(asked.resource_type, &asked.resource_name)
+    };
+    let resources = std::mem::take(&mut request.resources).into_iter();
+    let (ours, theirs): (Vec<_>, Vec<_>) = resources.partition(is_ours);
+    let mine = request.clone().with_resources(ours);
+    request.resources = theirs;
+    let asks = mine.resources.is_empty() || !request.resources.is_empty();
+    let mut response = if asks {
+        link.call(head, &request).await?
+    } else {
+        IncrementalAlterConfigsResponse::default()
+    };
+    response.responses.extend(answer(router, mine).await.responses);
+    Ok(response)
+}
+
+fn wanted(configs: &[AlterableConfig]) -> Result<Wanted, Refusal> {
+    named_once(configs.iter().map(|config| &config.name))?;
+    Ok(Wanted::Changes(configs.iter().map(change).collect::<Result<_, _>>()?))
+}
+
+fn change(config: &AlterableConfig) -> Result<Change, Refusal> {
+    let name = config.name.to_string();
+    let value = || {
+        let value = config.value.as_ref().map(ToString::to_string);
+        value.ok_or_else(|| without_value(&config.name))
+    };
+    match config.config_operation {
+        SET => Ok(Change::Set(name, value()?)),
+        DELETE => Ok(Change::Reset(name)),
+        APPEND => Ok(Change::Append(name, value()?)),
+        SUBTRACT => Ok(Change::Subtract(name, value()?)),
+        other => Err(invalid(format!(
+            "setting {name}: operation {other} is none of 0 to 3: set, delete, append, subtract"
+        ))),
+    }
+}

@@ -1,0 +1,109 @@
+//! `OffsetDelete` 0 (KIP-496): committed offsets of topics nobody in the group subscribes to.
+
+use std::collections::BTreeSet;
+
+use kafka_protocol::messages::offset_delete_response::{
+    OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
+};
+use kafka_protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
+
+use crate::broker::groups::{Occupancy, Wanted};
+use crate::model::{GroupId, TopicName};
+use crate::route::Router;
+use crate::route::convert::{group_of, topic_of};
+use crate::route::place::Place;
+use crate::wire::ResponseError;
+use crate::wire::assignment::Subscription;
+
+/// What members tell each other is only known of this type.
+const CONSUMERS: &str = "consumer";
+
+/// Topics a group with members is subscribed to.
+enum Subscribed {
+    Names(BTreeSet<TopicName>),
+    /// A member's subscription is not known yet, or cannot be read.
+    Unknown,
+}
+
+pub(super) async fn answer(router: &Router, request: OffsetDeleteRequest) -> OffsetDeleteResponse {
+    let group = group_of(&request.group_id);
+    let mut response = OffsetDeleteResponse::default();
+    let subscribed = match subscribed(router, &group) {
+        Ok(subscribed) => subscribed,
+        Err(error) => {
+            response.error_code = error.code();
+            return response;
+        }
+    };
+    let mut going = BTreeSet::new();
+    for asked in request.topics {
+        let name = router.names.canonical(&topic_of(&asked.name));
+        let error = refused(router, &name, &subscribed);
+        let mut topic = OffsetDeleteResponseTopic::default();
+        topic.name = asked.name;
+        for partition in asked.partitions {
+            let mut result = OffsetDeleteResponsePartition::default();
+            result.partition_index = partition.partition_index;
+            match error {
+                Some(error) => result.error_code = error.code(),
+                None => {
+                    going.insert((name.clone(), partition.partition_index));
+                }
+            }
+            topic.partitions.push(result);
+        }
+        response.topics.push(topic);
+    }
+    let deleted = match router.broker.offsets.delete(&group, &going) {
+        Ok(seq) => router.broker.offsets.durable(seq).await.is_ok(),
+        Err(_) => false,
+    };
+    if !deleted {
+        response.topics.clear();
+        response.error_code = ResponseError::CoordinatorNotAvailable.code();
+    }
+    response
+}
+
+fn refused(router: &Router, name: &TopicName, subscribed: &Subscribed) -> Option<ResponseError> {
+    match router.place(name) {
+        None => return Some(ResponseError::UnknownTopicOrPartition),
+        // Its positions are what each member has acknowledged.
+        Some(Place::Retry(_)) => return Some(ResponseError::PolicyViolation),
+        Some(Place::Local(_) | Place::DeadLetters(_)) => {}
+    }
+    let is_subscribed = match subscribed {
+        Subscribed::Names(names) => names.contains(name),
+        Subscribed::Unknown => true,
+    };
+    is_subscribed.then_some(ResponseError::GroupSubscribedToTopic)
+}
+
+fn subscribed(router: &Router, group: &GroupId) -> Result<Subscribed, ResponseError> {
+    let groups = &router.broker.groups;
+    if group.as_str().is_empty() {
+        return Err(ResponseError::InvalidGroupId);
+    }
+    if !groups.has(group) && !router.broker.offsets.has(group) {
+        return Err(ResponseError::GroupIdNotFound);
+    }
+    if groups.occupancy(group) != Occupancy::Occupied {
+        return Ok(Subscribed::Names(BTreeSet::new()));
+    }
+    let protocol_type = groups.describe(group).and_then(|seen| seen.protocol_type);
+    if protocol_type.is_some_and(|kind| kind != CONSUMERS) {
+        return Err(ResponseError::NonEmptyGroup);
+    }
+    let mut names = BTreeSet::new();
+    for (_, wanted) in groups.wanted(group) {
+        let topics = match wanted {
+            Wanted::Topics(topics) => topics,
+            Wanted::Metadata(bytes) => match Subscription::parse(&bytes) {
+                Ok(subscription) => subscription.topics,
+                Err(_) => return Ok(Subscribed::Unknown),
+            },
+        };
+        names.extend(topics.iter().map(|topic| router.names.canonical(topic)));
+    }
+    Ok(Subscribed::Names(names))
+}

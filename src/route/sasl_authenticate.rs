@@ -1,0 +1,144 @@
+//! SaslAuthenticate 0–2 (KIP-152, KIP-368), and the bare tokens behind SaslHandshake 0.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::{SaslAuthenticateRequest, SaslAuthenticateResponse};
+
+use crate::route::conn::Conn;
+use crate::route::convert::text;
+use crate::route::session::{Login, Saying};
+use crate::route::{AnswerError, Reply, Router};
+use crate::sasl::{LoginError, Step};
+use crate::wire::{RequestHead, decode};
+
+/// Before somebody hears that he is refused (Kafka: `connection.failed.authentication.delay.ms`).
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a token is not taken.
+#[derive(Debug, thiserror::Error)]
+enum NotTaken {
+    #[error("no login is under way: SaslHandshake comes first")]
+    NotBegun,
+    #[error(transparent)]
+    Login(#[from] LoginError),
+    #[error("the session belongs to another user")]
+    AnotherUser,
+    #[error("the password could not be checked")]
+    Unchecked,
+}
+
+/// A token that is taken.
+struct Taken {
+    token: Bytes,
+    /// How long the session lasts, once it has begun.
+    session: Option<Duration>,
+}
+
+pub(super) async fn answer(
+    router: &Router,
+    conn: &Conn,
+    head: &RequestHead,
+) -> Result<Reply, AnswerError> {
+    let request = decode::<SaslAuthenticateRequest>(head)?;
+    let mut response = SaslAuthenticateResponse::default();
+    match router.token(conn, request.auth_bytes).await {
+        Ok(taken) => {
+            response.auth_bytes = taken.token;
+            let ms = taken.session.map_or(0, |session| session.as_millis());
+            response.session_lifetime_ms = i64::try_from(ms).unwrap_or(i64::MAX);
+            router.encoded(head, &response)
+        }
+        Err(error) => {
+            let code = match error {
+                NotTaken::NotBegun => ResponseError::IllegalSaslState,
+                _ => ResponseError::SaslAuthenticationFailed,
+            };
+            response.error_code = code.code();
+            response.error_message = Some(text(&error.to_string()));
+            match router.encoded(head, &response)? {
+                Reply::Frame(frame) => Ok(Reply::Last(frame, format!("SASL: {error}"))),
+                other => Ok(other),
+            }
+        }
+    }
+}
+
+impl Router {
+    /// Answers a token without a request around it. There is no way to say why it is refused.
+    pub async fn bare_token(&self, conn: &Conn, token: Bytes) -> Reply {
+        match self.token(conn, token).await {
+            Ok(Taken { token, .. }) => {
+                let mut frame = BytesMut::with_capacity(4 + token.len());
+                frame.put_i32(i32::try_from(token.len()).unwrap_or(i32::MAX));
+                frame.put_slice(&token);
+                Reply::Frame(frame.freeze())
+            }
+            Err(error) => Reply::Close(format!("SASL: {error}")),
+        }
+    }
+
+    /// Judges a client's next token.
+    async fn token(&self, conn: &Conn, token: Bytes) -> Result<Taken, NotTaken> {
+        let begun = conn.session.login().zip(conn.session.take());
+        let (login, saying) = begun.ok_or(NotTaken::NotBegun)?;
+        let mechanism = saying.mechanism.as_str();
+        let judged = self.judged(conn, login, saying, token).await;
+        match &judged {
+            Ok(Taken { session: None, .. }) if !conn.session.is_known() => {}
+            Ok(_) => self.metrics.authenticated(mechanism, true),
+            Err(_) => {
+                self.metrics.authenticated(mechanism, false);
+                tokio::time::sleep(REFUSED_PAUSE).await;
+            }
+        }
+        judged
+    }
+
+    async fn judged(
+        &self,
+        conn: &Conn,
+        login: &Arc<Login>,
+        saying: Box<Saying>,
+        token: Bytes,
+    ) -> Result<Taken, NotTaken> {
+        let (saying, step) = stepped(login, saying, token).await?;
+        match step? {
+            Step::More(token) => {
+                conn.session.goes_on(saying);
+                Ok(Taken { token: token.into(), session: None })
+            }
+            Step::Done(user, token) => {
+                let (conn_id, peer, mechanism) = (conn.id, conn.peer, saying.mechanism.as_str());
+                tracing::debug!(conn = conn_id, %peer, %user, mechanism, "authenticated");
+                let (same, session) = conn.session.ends(&saying, user, self.clock.elapsed());
+                if !same {
+                    return Err(NotTaken::AnotherUser);
+                }
+                Ok(Taken { token: token.into(), session })
+            }
+        }
+    }
+}
+
+/// One step of a login. What computes for long does so on a thread that serves nobody, one at a
+/// time.
+async fn stepped(
+    login: &Arc<Login>,
+    mut saying: Box<Saying>,
+    token: Bytes,
+) -> Result<(Box<Saying>, Result<Step, LoginError>), NotTaken> {
+    let users = login.users();
+    if !saying.exchange.is_costly() {
+        let step = saying.exchange.step(&users, &token);
+        return Ok((saying, step));
+    }
+    let _turn = login.costly.acquire().await.map_err(|_| NotTaken::Unchecked)?;
+    let checked = tokio::task::spawn_blocking(move || {
+        let step = saying.exchange.step(&users, &token);
+        (saying, step)
+    });
+    checked.await.map_err(|_| NotTaken::Unchecked)
+}

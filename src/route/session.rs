@@ -1,0 +1,267 @@
+//! Who is at the other end of a connection, on a listener where that must be said first.
+//!
+//! ```text
+//! unknown ─ SaslHandshake ▶ saying ─ SaslAuthenticate ▶ known ─┐ KIP-368: again, as the same user
+//!    ▲                        └─ refused: closed               └──▶ saying
+//! ```
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use uuid::Uuid;
+
+use crate::sasl::{Mechanism, ServerExchange, UserName, Users};
+use crate::wire::Api;
+
+/// Passwords checked at once, for all connections of a listener: one takes milliseconds of a core,
+/// and whoever asks is not known yet.
+const COSTLY_MAX: usize = 1;
+
+/// What a listener asks of those who connect.
+#[derive(Debug)]
+pub struct Login {
+    users: watch::Receiver<Arc<Users>>,
+    mechanisms: Vec<Mechanism>,
+    session_max: Option<Duration>,
+    pub(super) costly: Semaphore,
+}
+
+impl Login {
+    /// One of these mechanisms, by a user of those received last. `session_max`: then the client
+    /// has to say it again; `None`: never.
+    pub fn new(
+        users: watch::Receiver<Arc<Users>>,
+        mechanisms: Vec<Mechanism>,
+        session_max: Option<Duration>,
+    ) -> Self {
+        Self { users, mechanisms, session_max, costly: Semaphore::new(COSTLY_MAX) }
+    }
+
+    /// Everybody who may come in, as of now.
+    pub(super) fn users(&self) -> Arc<Users> {
+        Arc::clone(&self.users.borrow())
+    }
+
+    /// What is offered.
+    pub(super) fn mechanisms(&self) -> impl Iterator<Item = &'static str> {
+        self.mechanisms.iter().map(|mechanism| mechanism.as_str())
+    }
+}
+
+/// Why a request is not taken; its connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotAdmitted {
+    #[error(
+        "this listener wants SASL first: set security.protocol=SASL_PLAINTEXT or SASL_SSL in the \
+         client"
+    )]
+    Unknown,
+    #[error("its SASL session has ended and was not renewed (listen[].sasl.session_max)")]
+    Ended,
+}
+
+/// Why a mechanism is not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotBegun {
+    /// It is not offered.
+    Unsupported,
+    /// A login is under way.
+    UnderWay,
+}
+
+/// What one connection has said of itself.
+#[derive(Debug, Default)]
+pub struct Session {
+    login: Option<Arc<Login>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Unknown,
+    Saying(Box<Saying>),
+    Known(Known),
+}
+
+/// A login under way.
+#[derive(Debug)]
+pub(super) struct Saying {
+    pub(super) mechanism: Mechanism,
+    pub(super) exchange: ServerExchange,
+    /// Tokens come without a request around them (`SaslHandshake` 0).
+    pub(super) bare: bool,
+    /// Who it was before.
+    before: Option<Known>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    user: UserName,
+    mechanism: Mechanism,
+    /// When it has to be said again.
+    until: Option<Duration>,
+}
+
+impl Session {
+    /// Of a connection to a listener that asks for `login`.
+    pub fn asking(login: Option<Arc<Login>>) -> Self {
+        Self { login, state: Mutex::default() }
+    }
+
+    /// What is asked of it.
+    pub(super) fn login(&self) -> Option<&Arc<Login>> {
+        self.login.as_ref()
+    }
+
+    /// Nothing more has to be said before anything is asked.
+    pub fn is_known(&self) -> bool {
+        self.login.is_none() || matches!(*self.state(), State::Known(_))
+    }
+
+    /// What comes next is a token without a request around it.
+    pub fn awaits_bare_token(&self) -> bool {
+        self.login.is_some() && matches!(&*self.state(), State::Saying(saying) if saying.bare)
+    }
+
+    /// Whether a request of this API is taken at that time.
+    pub(super) fn admits(&self, api: Api, now: Duration) -> Result<(), NotAdmitted> {
+        let says = matches!(api, Api::SaslHandshake | Api::SaslAuthenticate);
+        if self.login.is_none() || says {
+            return Ok(());
+        }
+        let mut state = self.state();
+        match &*state {
+            State::Known(known) if known.until.is_some_and(|until| now >= until) => {
+                *state = State::Unknown;
+                Err(NotAdmitted::Ended)
+            }
+            State::Known(_) => Ok(()),
+            State::Unknown | State::Saying(_) if api == Api::ApiVersions => Ok(()),
+            State::Unknown | State::Saying(_) => Err(NotAdmitted::Unknown),
+        }
+    }
+
+    /// The client has chosen a mechanism, for the first time or again.
+    pub(super) fn begin(&self, mechanism: &str, bare: bool) -> Result<(), NotBegun> {
+        let offered = self.login.iter().flat_map(|login| &login.mechanisms);
+        let mut state = self.state();
+        let before = match &*state {
+            State::Unknown => None,
+            State::Known(known) => Some(known.clone()),
+            State::Saying(_) => return Err(NotBegun::UnderWay),
+        };
+        let chosen = offered.copied().find(|offered| offered.as_str() == mechanism);
+        // Who was known by one mechanism does not become known by another.
+        let chosen = chosen.filter(|chosen| before.as_ref().is_none_or(|b| b.mechanism == *chosen));
+        let mechanism = chosen.ok_or(NotBegun::Unsupported)?;
+        let nonce = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+        let exchange = ServerExchange::new(mechanism, nonce).ok_or(NotBegun::Unsupported)?;
+        *state = State::Saying(Box::new(Saying { mechanism, exchange, bare, before }));
+        Ok(())
+    }
+
+    /// The login under way; what becomes of it is told by [`Session::goes_on`] or
+    /// [`Session::ends`], or the connection stays unknown.
+    pub(super) fn take(&self) -> Option<Box<Saying>> {
+        let mut state = self.state();
+        match std::mem::take(&mut *state) {
+            State::Saying(saying) => Some(saying),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    /// Another message is awaited.
+    pub(super) fn goes_on(&self, saying: Box<Saying>) {
+        *self.state() = State::Saying(saying);
+    }
+
+    /// It is this user, from `now` for as long as is returned (`None`: for ever); false: another
+    /// one than before.
+    pub(super) fn ends(
+        &self,
+        saying: &Saying,
+        user: UserName,
+        now: Duration,
+    ) -> (bool, Option<Duration>) {
+        if saying.before.as_ref().is_some_and(|before| before.user != user) {
+            return (false, None);
+        }
+        let session_max = self.login.as_ref().and_then(|login| login.session_max);
+        let until = session_max.map(|max| now.saturating_add(max));
+        *self.state() = State::Known(Known { user, mechanism: saying.mechanism, until });
+        (true, session_max)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    fn session(max: Option<Duration>) -> Session {
+        let users = Arc::new(Users::read("", [0; 32]).unwrap());
+        let offered = vec![Mechanism::ScramSha512, Mechanism::Plain];
+        Session::asking(Some(Arc::new(Login::new(watch::channel(users).1, offered, max))))
+    }
+
+    fn name(text: &str) -> UserName {
+        UserName::new(text).unwrap()
+    }
+
+    #[test]
+    fn only_what_leads_to_a_login_is_taken_before_it() {
+        let session = session(None);
+        assert_eq!(session.admits(Api::Metadata, HOUR), Err(NotAdmitted::Unknown));
+        assert_eq!(session.admits(Api::ApiVersions, HOUR), Ok(()));
+        assert_eq!(session.begin("GSSAPI", false), Err(NotBegun::Unsupported));
+        assert_eq!(session.begin("SCRAM-SHA-256", false), Err(NotBegun::Unsupported));
+        assert_eq!(session.begin("PLAIN", true), Ok(()));
+        assert_eq!(session.begin("PLAIN", true), Err(NotBegun::UnderWay));
+        assert!(session.awaits_bare_token() && !session.is_known());
+        assert_eq!(session.admits(Api::Produce, HOUR), Err(NotAdmitted::Unknown));
+        let saying = session.take().unwrap();
+        assert_eq!(session.ends(&saying, name("alice"), HOUR), (true, None));
+        assert!(session.is_known() && !session.awaits_bare_token());
+        assert_eq!(session.admits(Api::Produce, HOUR * 10_000), Ok(()));
+    }
+
+    #[test]
+    fn a_session_ends_unless_the_same_user_says_it_again_by_the_same_mechanism() {
+        let session = session(Some(HOUR));
+        session.begin("PLAIN", false).unwrap();
+        let saying = session.take().unwrap();
+        assert_eq!(session.ends(&saying, name("alice"), HOUR), (true, Some(HOUR)));
+        let just_before = Duration::from_mins(119);
+        assert_eq!(session.admits(Api::Fetch, just_before), Ok(()));
+        assert_eq!(session.admits(Api::SaslHandshake, HOUR * 2), Ok(()));
+        assert_eq!(session.begin("SCRAM-SHA-512", false), Err(NotBegun::Unsupported));
+        session.begin("PLAIN", false).unwrap();
+        let saying = session.take().unwrap();
+        assert_eq!(session.ends(&saying, name("bob"), HOUR * 2), (false, None));
+        assert!(!session.is_known());
+        session.goes_on(saying);
+        let saying = session.take().unwrap();
+        assert!(session.ends(&saying, name("alice"), HOUR * 2).0);
+        assert_eq!(session.admits(Api::Fetch, Duration::from_mins(179)), Ok(()));
+        assert_eq!(session.admits(Api::Fetch, HOUR * 3), Err(NotAdmitted::Ended));
+        assert!(!session.is_known());
+    }
+
+    #[test]
+    fn where_nobody_is_asked_everything_is_taken_and_no_login_begins() {
+        let session = Session::default();
+        assert!(session.is_known());
+        assert_eq!(session.admits(Api::Produce, HOUR), Ok(()));
+        assert_eq!(session.begin("PLAIN", false), Err(NotBegun::Unsupported));
+    }
+}

@@ -1,0 +1,52 @@
+//! How somebody proves who he is.
+
+use serde::Serialize;
+
+use crate::sasl::Hash;
+
+/// A mechanism of SASL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Mechanism {
+    /// The password as it is.
+    #[serde(rename = "PLAIN")]
+    Plain,
+    /// Proves the password without sending it (RFC 7677).
+    #[serde(rename = "SCRAM-SHA-256")]
+    ScramSha256,
+    /// The same with a longer hash.
+    #[serde(rename = "SCRAM-SHA-512")]
+    ScramSha512,
+    /// A token of somebody both trust (RFC 7628).
+    #[serde(rename = "OAUTHBEARER")]
+    OauthBearer,
+}
+
+impl Mechanism {
+    /// Every one, by its name in the protocol.
+    pub const ALL: [Self; 4] =
+        [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OauthBearer];
+
+    /// Its name in the protocol.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+            Self::OauthBearer => "OAUTHBEARER",
+        }
+    }
+
+    /// Whether whoever listens to the connection learns the secret.
+    pub fn sends_secret(self) -> bool {
+        matches!(self, Self::Plain | Self::OauthBearer)
+    }
+
+    /// The hash of SCRAM.
+    pub(super) fn hash(self) -> Option<Hash> {
+        match self {
+            Self::ScramSha256 => Some(Hash::Sha256),
+            Self::ScramSha512 => Some(Hash::Sha512),
+            Self::Plain | Self::OauthBearer => None,
+        }
+    }
+}

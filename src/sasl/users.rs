@@ -1,0 +1,198 @@
+//! Who may come in: the lines of a users file.
+//!
+//! ```text
+//! # a comment
+//! alice:SCRAM-SHA-512$4096:…$…:…
+//! alice:SCRAM-SHA-256$4096:…$…:…
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::sasl::{Hash, ITERATIONS, Verifier};
+
+/// Characters of a name: it stands in logs.
+const NAME_CHARS_MAX: usize = 128;
+/// Lines that are told about at once.
+const TOLD_MAX: usize = 5;
+
+/// Who somebody is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UserName(Arc<str>);
+
+/// Everybody who may come in.
+#[derive(Clone, Debug)]
+pub struct Users {
+    by_name: BTreeMap<UserName, BTreeMap<Hash, Verifier>>,
+    /// What strangers are answered depends on it, so that nobody learns who exists.
+    decoy: [u8; 32],
+}
+
+/// Lines of a users file that cannot be read: numbers and reasons.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", told(.0))]
+pub struct UsersError(pub Vec<(usize, String)>);
+
+impl UserName {
+    /// A name: neither empty nor long, without colons and control characters.
+    pub fn new(name: &str) -> Option<Self> {
+        let legal = |c: char| c != ':' && !c.is_control();
+        let fits = !name.is_empty() && name.chars().count() <= NAME_CHARS_MAX;
+        let padded = name.trim() != name || name.starts_with('#');
+        (fits && !padded && name.chars().all(legal)).then(|| Self(Arc::from(name)))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for UserName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Users {
+    /// Reads the lines of a users file. `decoy`: random bytes.
+    pub fn read(text: &str, decoy: [u8; 32]) -> Result<Self, UsersError> {
+        let mut by_name: BTreeMap<UserName, BTreeMap<Hash, Verifier>> = BTreeMap::new();
+        let mut wrong = Vec::new();
+        let lines = text.lines().map(str::trim).zip(1_usize..);
+        for (line, number) in lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#')) {
+            match user(line) {
+                Ok((name, verifier)) => {
+                    let hash = verifier.hash;
+                    let known = by_name.entry(name).or_default().insert(hash, verifier);
+                    if known.is_some() {
+                        wrong.push((number, "repeats a user and a mechanism".to_owned()));
+                    }
+                }
+                Err(why) => wrong.push((number, why)),
+            }
+        }
+        if wrong.is_empty() { Ok(Self { by_name, decoy }) } else { Err(UsersError(wrong)) }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// The user of this name, where there is one; the verifier is that of the user, or one like it
+    /// that nobody's password fits.
+    pub(super) fn verifier(&self, name: &str, hash: Hash) -> (Option<UserName>, Verifier) {
+        let known = self.by_name.get_key_value(&UserName(Arc::from(name)));
+        let found = known.and_then(|(name, of)| Some((name.clone(), of.get(&hash)?.clone())));
+        match found {
+            Some((name, verifier)) => (Some(name), verifier),
+            None => (None, self.stranger(name, hash)),
+        }
+    }
+
+    /// The verifier a password is checked against.
+    pub(super) fn any_verifier(&self, name: &str) -> (Option<UserName>, Verifier) {
+        let known = self.by_name.get(&UserName(Arc::from(name)));
+        let hash = known.and_then(|of| of.keys().next_back()).copied();
+        self.verifier(name, hash.unwrap_or(Hash::Sha512))
+    }
+
+    /// The same for the same name, as a user's would be.
+    fn stranger(&self, name: &str, hash: Hash) -> Verifier {
+        let derived = |what: &str| {
+            let key = hash.hmac(&self.decoy, what.as_bytes());
+            hash.hmac(&key, name.as_bytes())
+        };
+        let mut salt = derived("salt");
+        salt.truncate(SALT_BYTES);
+        let (stored_key, server_key) = (derived("stored"), derived("server"));
+        Verifier { hash, iterations: ITERATIONS, salt, stored_key, server_key }
+    }
+}
+
+/// Bytes of a salt as `reprise user` makes it.
+pub(super) const SALT_BYTES: usize = 16;
+
+fn user(line: &str) -> Result<(UserName, Verifier), String> {
+    let (name, verifier) = line.split_once(':').ok_or("is not USER:VERIFIER".to_owned())?;
+    let name = UserName::new(name).ok_or_else(|| {
+        format!("has a name that is empty, padded, or longer than {NAME_CHARS_MAX} characters")
+    })?;
+    let verifier = verifier.parse().map_err(|error| format!("{error}"))?;
+    Ok((name, verifier))
+}
+
+fn told(wrong: &[(usize, String)]) -> String {
+    let lines = wrong.iter().take(TOLD_MAX).map(|(line, why)| format!("line {line} {why}"));
+    let more = wrong.len().checked_sub(TOLD_MAX).filter(|more| *more > 0);
+    let more = more.map(|more| format!("and {more} more"));
+    let text = lines.chain(more).collect::<Vec<_>>().join("; ");
+    text + ": write them with `reprise user NAME`"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(name: &str, hash: Hash, password: &str) -> String {
+        let verifier = Verifier::of(hash, password.as_bytes(), vec![7; 16], ITERATIONS);
+        format!("{name}:{verifier}\n")
+    }
+
+    #[test]
+    fn a_user_may_have_a_line_for_each_mechanism() {
+        let text = format!(
+            "# ours\n\n{}{}  {}",
+            line("alice", Hash::Sha256, "a"),
+            line("alice", Hash::Sha512, "a"),
+            line("bob@shop.example", Hash::Sha256, "b"),
+        );
+        let users = Users::read(&text, [0; 32]).unwrap();
+        assert_eq!(users.count(), 2);
+        let (name, verifier) = users.any_verifier("alice");
+        assert_eq!(name.unwrap().as_str(), "alice");
+        assert_eq!((verifier.hash, verifier.is_of(b"a")), (Hash::Sha512, true));
+        let (name, verifier) = users.any_verifier("bob@shop.example");
+        assert!(name.is_some() && verifier.is_of(b"b"));
+        assert!(users.verifier("bob@shop.example", Hash::Sha512).0.is_none());
+    }
+
+    #[test]
+    fn a_stranger_looks_like_a_user_and_like_himself_each_time() {
+        let users = Users::read(&line("alice", Hash::Sha256, "a"), [1; 32]).unwrap();
+        let (nobody, first) = users.verifier("mallory", Hash::Sha256);
+        assert_eq!(nobody, None);
+        assert_eq!(first, users.verifier("mallory", Hash::Sha256).1);
+        let (_, alice) = users.verifier("alice", Hash::Sha256);
+        assert_eq!((first.salt.len(), first.iterations), (alice.salt.len(), alice.iterations));
+        assert_ne!(first.salt, users.verifier("trudy", Hash::Sha256).1.salt);
+        let others = Users::read("", [2; 32]).unwrap();
+        assert_ne!(first.salt, others.verifier("mallory", Hash::Sha256).1.salt);
+    }
+
+    #[test]
+    fn every_bad_line_is_told_with_its_number() {
+        let good = line("alice", Hash::Sha256, "a");
+        let text = format!("{good}alice\n:x\n{good}bob:plain\n");
+        let error = Users::read(&text, [0; 32]).unwrap_err();
+        let lines: Vec<usize> = error.0.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, [2, 3, 4, 5]);
+        let said = error.to_string();
+        assert!(said.contains("line 2 is not USER:VERIFIER"), "{said}");
+        assert!(said.contains("line 4 repeats a user"), "{said}");
+        assert!(said.ends_with("write them with `reprise user NAME`"), "{said}");
+        let many = "x\n".repeat(9);
+        let said = Users::read(&many, [0; 32]).unwrap_err().to_string();
+        assert!(said.contains("; and 4 more"), "{said}");
+    }
+
+    #[test]
+    fn names_that_would_be_read_as_something_else_are_none() {
+        for name in ["", " a", "a:b", "#a", "a\n", &"a".repeat(129)] {
+            assert_eq!(UserName::new(name), None, "{name:?}");
+        }
+        assert!(UserName::new("svc-payments@EXAMPLE").is_some());
+    }
+}

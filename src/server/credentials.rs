@@ -1,0 +1,111 @@
+//! The certificates and users in use: read at start, and again at each reload. New handshakes and
+//! logins take the new ones; a connection keeps what it was opened with.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::client::ListenerSpec;
+use crate::config::{Config, ConfigError};
+use crate::sasl::Users;
+use crate::socket::{ClientTls, ServerTls, ValidUntil};
+
+/// What the files hold.
+pub(super) struct Credentials {
+    /// Of each listener, in the order of the configuration.
+    listeners: Vec<(Option<ServerTls>, Option<Arc<Users>>)>,
+    upstream: Option<ClientTls>,
+    decoy: [u8; 32],
+}
+
+/// Where new handshakes and logins find them.
+#[derive(Debug)]
+pub(super) struct InUse {
+    listeners: Vec<OfListener>,
+    upstream: Option<watch::Sender<ClientTls>>,
+    /// See [`Users::read`].
+    decoy: [u8; 32],
+}
+
+#[derive(Debug)]
+struct OfListener {
+    tls: Option<watch::Sender<ServerTls>>,
+    users: Option<watch::Sender<Arc<Users>>>,
+}
+
+impl Credentials {
+    /// All of them, or what is wrong.
+    pub(super) fn read(config: &Config) -> Result<Self, ConfigError> {
+        let mut decoy = [0; 32];
+        let random = [Uuid::new_v4(), Uuid::new_v4()].map(Uuid::into_bytes).concat();
+        decoy.iter_mut().zip(random).for_each(|(to, from)| *to = from);
+        Self::read_with(config, decoy)
+    }
+
+    fn read_with(config: &Config, decoy: [u8; 32]) -> Result<Self, ConfigError> {
+        let (tls, users) = (config.listener_tls()?, config.listener_users(decoy)?);
+        for ((listener, tls), users) in config.listen.iter().zip(&tls).zip(&users) {
+            let of = format!("listener {}", listener.address);
+            if let Some(until) = tls.as_ref().and_then(ServerTls::valid_until) {
+                tell(&of, until);
+            }
+            if let Some(users) = users {
+                tracing::info!(of, users = users.count(), "users read");
+            }
+        }
+        let upstream = config.upstream_tls()?;
+        if let Some(until) = upstream.as_ref().and_then(ClientTls::valid_until) {
+            tell("upstream", until);
+        }
+        Ok(Self { listeners: tls.into_iter().zip(users).collect(), upstream, decoy })
+    }
+
+    /// From now on for new handshakes and logins.
+    pub(super) fn put_to_use(self) -> InUse {
+        let sender = |(tls, users): (Option<ServerTls>, Option<Arc<Users>>)| OfListener {
+            tls: tls.map(|tls| watch::channel(tls).0),
+            users: users.map(|users| watch::channel(users).0),
+        };
+        InUse {
+            listeners: self.listeners.into_iter().map(sender).collect(),
+            upstream: self.upstream.map(|tls| watch::channel(tls).0),
+            decoy: self.decoy,
+        }
+    }
+}
+
+impl InUse {
+    /// The listener of this index, with what it shows and whom it lets in.
+    pub(super) fn listener(&self, config: &Config, index: usize) -> Option<ListenerSpec> {
+        let of = self.listeners.get(index)?;
+        let tls = of.tls.as_ref().map(watch::Sender::subscribe);
+        config.listener(index, tls, of.users.as_ref().map(watch::Sender::subscribe))
+    }
+
+    /// Whom connections to brokers trust.
+    pub(super) fn upstream(&self) -> Option<watch::Receiver<ClientTls>> {
+        self.upstream.as_ref().map(watch::Sender::subscribe)
+    }
+
+    /// Reads the files again, for handshakes and logins to come.
+    pub(super) fn renew(&self, config: &Config) -> Result<(), ConfigError> {
+        let new = Credentials::read_with(config, self.decoy)?;
+        for (slot, (tls, users)) in self.listeners.iter().zip(new.listeners) {
+            if let (Some(slot), Some(tls)) = (&slot.tls, tls) {
+                slot.send_replace(tls);
+            }
+            if let (Some(slot), Some(users)) = (&slot.users, users) {
+                slot.send_replace(users);
+            }
+        }
+        if let (Some(slot), Some(tls)) = (&self.upstream, new.upstream) {
+            slot.send_replace(tls);
+        }
+        Ok(())
+    }
+}
+
+fn tell(of: &str, until: &ValidUntil) {
+    tracing::info!(of, valid_until = %until.text, "certificate read");
+}

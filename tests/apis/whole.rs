@@ -1,0 +1,178 @@
+//! Every API in every version, and what lies around them: what is answered is exactly the encoding
+//! of its version, and what is not served is not answered.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use kafka_protocol::messages::*;
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request};
+use reprise::wire::{Api, ResponseError};
+
+use crate::cases::cases;
+use crate::support::client::s;
+use crate::support::{Client, Consumer, Rec, Server};
+
+/// Of the frames of `cases`.
+const CORRELATION_ID: i32 = 77;
+
+/// The answer behind its correlation id, read and written again.
+fn again<R: Request>(version: i16, frame: &Bytes) -> BytesMut {
+    let mut rest = frame.clone();
+    let mut out = BytesMut::new();
+    if <R::Response as HeaderVersion>::header_version(version) >= 1 {
+        assert_eq!(rest.get_u8(), 0, "no tagged fields in the header of v{version}");
+        out.put_u8(0);
+    }
+    let answer = R::Response::decode(&mut rest, version).unwrap();
+    assert!(rest.is_empty(), "API {} v{version}: bytes behind the answer", R::KEY);
+    answer.encode(&mut out, version).unwrap();
+    out
+}
+
+/// How the answers of each API are read: whoever adds one has to say.
+fn reader(api: Api) -> fn(i16, &Bytes) -> BytesMut {
+    match api {
+        Api::Produce => again::<ProduceRequest>,
+        Api::Fetch => again::<FetchRequest>,
+        Api::ListOffsets => again::<ListOffsetsRequest>,
+        Api::Metadata => again::<MetadataRequest>,
+        Api::OffsetCommit => again::<OffsetCommitRequest>,
+        Api::OffsetFetch => again::<OffsetFetchRequest>,
+        Api::FindCoordinator => again::<FindCoordinatorRequest>,
+        Api::JoinGroup => again::<JoinGroupRequest>,
+        Api::Heartbeat => again::<HeartbeatRequest>,
+        Api::LeaveGroup => again::<LeaveGroupRequest>,
+        Api::SyncGroup => again::<SyncGroupRequest>,
+        Api::DescribeGroups => again::<DescribeGroupsRequest>,
+        Api::ListGroups => again::<ListGroupsRequest>,
+        Api::SaslHandshake => again::<SaslHandshakeRequest>,
+        Api::SaslAuthenticate => again::<SaslAuthenticateRequest>,
+        Api::ApiVersions => again::<ApiVersionsRequest>,
+        Api::CreateTopics => again::<CreateTopicsRequest>,
+        Api::DeleteTopics => again::<DeleteTopicsRequest>,
+        Api::DeleteRecords => again::<DeleteRecordsRequest>,
+        Api::InitProducerId => again::<InitProducerIdRequest>,
+        Api::OffsetForLeaderEpoch => again::<OffsetForLeaderEpochRequest>,
+        Api::DescribeConfigs => again::<DescribeConfigsRequest>,
+        Api::AlterConfigs => again::<AlterConfigsRequest>,
+        Api::DescribeLogDirs => again::<DescribeLogDirsRequest>,
+        Api::CreatePartitions => again::<CreatePartitionsRequest>,
+        Api::DeleteGroups => again::<DeleteGroupsRequest>,
+        Api::IncrementalAlterConfigs => again::<IncrementalAlterConfigsRequest>,
+        Api::OffsetDelete => again::<OffsetDeleteRequest>,
+        Api::DescribeCluster => again::<DescribeClusterRequest>,
+        Api::ConsumerGroupHeartbeat => again::<ConsumerGroupHeartbeatRequest>,
+        Api::ConsumerGroupDescribe => again::<ConsumerGroupDescribeRequest>,
+        Api::DescribeTopicPartitions => again::<DescribeTopicPartitionsRequest>,
+        Api::AddPartitionsToTxn => again::<AddPartitionsToTxnRequest>,
+        Api::TxnOffsetCommit => again::<TxnOffsetCommitRequest>,
+        Api::EndTxn => again::<EndTxnRequest>,
+        Api::ListTransactions => again::<ListTransactionsRequest>,
+    }
+}
+
+fn served() -> impl Iterator<Item = Api> {
+    Api::ALL.iter().copied().filter(|api| api.is_served_alone())
+}
+
+/// What the requests of `cases` name is there: a topic with a record, a group with a member.
+fn shop() -> (Server, Client) {
+    let server = Server::start();
+    let mut client = server.client();
+    make(&mut client);
+    Consumer::new(&server, "shop", &["shop"]).enter();
+    (server, client)
+}
+
+/// Makes the topic where there is none; a request may have deleted it.
+fn make(client: &mut Client) {
+    let mut topic = CreatableTopic::default();
+    (topic.name, topic.num_partitions, topic.replication_factor) = (s("shop"), 4, 1);
+    let request = CreateTopicsRequest::default().with_topics(vec![topic]);
+    let told = client.call(7, &request).topics[0].error_code;
+    assert!(told == 0 || told == ResponseError::TopicAlreadyExists.code(), "{told}");
+    client.put("shop", 3, &[Rec::new("x")]);
+}
+
+#[test]
+fn every_answer_is_exactly_its_encoding_in_every_version() {
+    let (server, mut client) = shop();
+    let mut asked = Vec::new();
+    for case in cases().iter().filter(|case| case.api.is_served_alone()) {
+        let (min, max) = case.api.served();
+        for version in min..=max {
+            make(&mut client);
+            let request = (case.frame)(version);
+            // A login that failed is answered, and ends its connection.
+            let mut asks = server.client();
+            asks.raw(&i32::try_from(request.len()).unwrap().to_be_bytes());
+            asks.raw(&request);
+            let mut frame = asks.frame().unwrap_or_else(|| panic!("{:?} v{version}", case.api));
+            assert_eq!(frame.get_i32(), CORRELATION_ID, "{:?} v{version}", case.api);
+            let encoded = reader(case.api)(version, &frame);
+            assert_eq!(encoded, frame, "{:?} v{version}", case.api);
+        }
+        asked.push(case.api);
+    }
+    asked.sort_unstable();
+    let mut all: Vec<Api> = served().collect();
+    all.sort_unstable();
+    assert_eq!(asked, all);
+}
+
+#[test]
+fn the_answer_to_api_versions_has_no_tagged_fields_in_its_header() {
+    let (_server, mut client) = shop();
+    for version in 0..=4 {
+        let mut request = ApiVersionsRequest::default();
+        if version >= 3 {
+            (request.client_software_name, request.client_software_version) = (s("t"), s("1"));
+        }
+        let bytes = client.encoded(version, &request);
+        client.raw(&bytes);
+        let frame = client.frame().unwrap();
+        assert_eq!(frame[4..6], [0, 0], "v{version}: the error code follows the correlation id");
+        let count = i32::try_from(served().count()).unwrap();
+        match version {
+            0..=2 => assert_eq!(frame[6..10], count.to_be_bytes(), "v{version}"),
+            _ => assert_eq!(i32::from(frame[6]), count + 1, "v{version}"),
+        }
+    }
+}
+
+/// Kafka closes the connection where it does not know how to read what follows.
+#[test]
+fn what_is_not_served_is_not_answered() {
+    let (server, mut client) = shop();
+    let refused = |key: i16, version: i16, request: &[u8]| {
+        let mut bytes = i32::try_from(request.len()).unwrap().to_be_bytes().to_vec();
+        bytes.extend(key.to_be_bytes());
+        bytes.extend(version.to_be_bytes());
+        bytes.extend(&request[4..]);
+        let mut stranger = server.client();
+        stranger.raw(&bytes);
+        assert_eq!(stranger.frame(), None, "API {key} v{version}");
+    };
+    let cases = cases();
+    let some = (cases[0].frame)(3);
+    for key in (-2..100).chain([i16::MIN, i16::MAX]) {
+        if Api::from_key(key).is_none() {
+            refused(key, 3, &some);
+        }
+    }
+    for case in cases.iter().filter(|case| case.api != Api::ApiVersions) {
+        // Each as it would be read if its version were served, or the API.
+        let (min, max) = case.api.served();
+        let (first, last) = ((case.frame)(min), (case.frame)(max));
+        for version in [min - 1, -1, i16::MIN] {
+            refused(case.api.key(), version, &first);
+        }
+        for version in [max + 1, i16::MAX] {
+            refused(case.api.key(), version, &last);
+        }
+        if !case.api.is_served_alone() {
+            refused(case.api.key(), min, &first);
+            refused(case.api.key(), max, &last);
+        }
+    }
+    assert_eq!(client.metadata(9, &[]).brokers.len(), 1, "others go on");
+}

@@ -1,0 +1,46 @@
+//! The scenarios with clients of other languages, and the table of all of them. A target of its
+//! own, left out of a plain `cargo test`, because it needs Go, Node and Python; `tests/clients/run`
+//! runs it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, with what it saw on stderr"
+)]
+#![expect(dead_code, reason = "in_front.rs uses the rest")]
+
+#[macro_use]
+mod list;
+
+mod client;
+mod cluster;
+mod expect;
+mod judge;
+mod library;
+mod login;
+mod matrix;
+mod order;
+mod program;
+mod runtimes;
+mod scenario;
+mod scene;
+mod sidecar;
+mod spoken;
+mod stage;
+mod table;
+mod turn;
+mod wait;
+mod wordless;
+
+scenarios!(franz_go, FRANZ_GO: records sharing restarts static_member metadata crashes);
+scenarios!(franz_go_848, FRANZ_GO_848: records sharing restarts metadata crashes);
+scenarios!(franz_go_range, FRANZ_GO_RANGE: sharing restarts);
+scenarios!(sarama, SARAMA: records sharing restarts static_member metadata crashes);
+scenarios!(kafka_go, KAFKA_GO: records sharing restarts crashes);
+scenarios!(kafkajs, KAFKAJS: records sharing restarts metadata crashes seeks);
+scenarios!(kafka_python, KAFKA_PYTHON:
+    records sharing restarts static_member metadata crashes seeks);
+scenarios!(kafka_python_2, KAFKA_PYTHON_2: records sharing restarts metadata crashes seeks);
+scenarios!(aiokafka, AIOKAFKA: records sharing restarts static_member metadata crashes seeks);

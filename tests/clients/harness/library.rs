@@ -1,0 +1,154 @@
+//! The client libraries: what a program of each is built from, and what the library cannot do.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use crate::runtimes::{self, Built};
+
+/// A client library and the program of `tests/clients` that speaks for it.
+#[derive(Debug)]
+pub(crate) struct Library {
+    /// What people call it.
+    pub(crate) title: &'static str,
+    pub(crate) source: Source,
+    /// Settings with which it looks for new partitions and topics all the time.
+    pub(crate) curious: &'static [&'static str],
+    /// It knows the order of all headers of a record, not only of those by one name.
+    pub(crate) orders_headers: bool,
+    /// It fetches each partition on a connection of its own.
+    pub(crate) fetches_each: bool,
+    /// Whoever loses its coordinator for a moment joins the group anew.
+    pub(crate) joins_anew: bool,
+    /// Groups of scenarios (list.rs) that it cannot play, and why, for people.
+    pub(crate) cannot: &'static [(&'static str, &'static str)],
+}
+
+/// What its program is built from, below `tests/clients`.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// An example of this crate.
+    Example,
+    /// A Maven project, its library, and a class.
+    Java(&'static str, &'static str, &'static str),
+    /// The Go module, its library, and a main package.
+    Go(&'static str, &'static str, &'static str),
+    /// An npm project, its package, and a module.
+    Node(&'static str, &'static str, &'static str),
+    /// A folder, its package, its requirements, and a script.
+    Python(&'static str, &'static str, &'static str, &'static str),
+}
+
+pub(crate) static JAVA: Library = Library {
+    curious: &["metadata.max.age.ms=300"],
+    ..Library::of("Java client", Source::Java("java", "kafka-clients", "Client"))
+};
+
+pub(crate) static LIBRDKAFKA: Library = Library {
+    curious: &["topic.metadata.refresh.interval.ms=300", "metadata.max.age.ms=900"],
+    ..Library::of("librdkafka", Source::Example)
+};
+
+pub(crate) static FRANZ_GO: Library = Library {
+    cannot: &[(
+        "seeks",
+        "`SetOffsets` cuts the connection on which a Fetch waits: what comes then could also ask \
+         again for an answer that was lost",
+    )],
+    ..Library::of("franz-go", Source::Go("go", "github.com/twmb/franz-go", "franz-go"))
+};
+
+pub(crate) static SARAMA: Library = Library {
+    joins_anew: true,
+    cannot: &[(
+        "seeks",
+        "its group sessions cannot go back: a handler that fails ends the session",
+    )],
+    ..Library::of("sarama", Source::Go("go", "github.com/IBM/sarama", "sarama"))
+};
+
+pub(crate) static KAFKA_GO: Library = Library {
+    fetches_each: true,
+    joins_anew: true,
+    cannot: &[
+        ("metadata", "`CommitMessages` has none"),
+        ("seeks", "a `Reader` with a group refuses `SetOffset`"),
+        ("static_member", "it has no `group.instance.id`"),
+    ],
+    ..Library::of("kafka-go", Source::Go("go", "github.com/segmentio/kafka-go", "kafka-go"))
+};
+
+pub(crate) static KAFKAJS: Library = Library {
+    orders_headers: false,
+    cannot: &[("static_member", "it has no `group.instance.id`")],
+    ..Library::of("kafkajs", Source::Node("kafkajs", "kafkajs", "client.mjs"))
+};
+
+pub(crate) static KAFKA_PYTHON: Library = Library::of(
+    "kafka-python",
+    Source::Python("python", "kafka-python", "kafka-python.txt", "of_kafka_python.py"),
+);
+
+pub(crate) static KAFKA_PYTHON_2: Library = Library {
+    cannot: &[("static_member", "it has no `group.instance.id`")],
+    ..Library::of(
+        "kafka-python",
+        Source::Python("python", "kafka-python", "kafka-python-2.0.2.txt", "of_kafka_python.py"),
+    )
+};
+
+pub(crate) static AIOKAFKA: Library =
+    Library::of("aiokafka", Source::Python("python", "aiokafka", "aiokafka.txt", "of_aiokafka.py"));
+
+impl Library {
+    /// One that can do everything.
+    const fn of(title: &'static str, source: Source) -> Self {
+        Self {
+            title,
+            source,
+            curious: &[],
+            orders_headers: true,
+            fetches_each: false,
+            joins_anew: false,
+            cannot: &[],
+        }
+    }
+
+    /// Built on first use.
+    pub(crate) fn built(&self) -> &'static Built {
+        static BUILT: Mutex<BTreeMap<String, &'static Built>> = Mutex::new(BTreeMap::new());
+        let mut known = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        let build = || match self.source {
+            Source::Example => librdkafka(),
+            Source::Java(project, library, class) => runtimes::java(project, library, class),
+            Source::Go(project, library, package) => runtimes::go(project, library, package),
+            Source::Node(project, package, module) => runtimes::node(project, package, module),
+            Source::Python(project, package, requirements, script) => {
+                runtimes::python(project, package, requirements, script)
+            }
+        };
+        let key = format!("{:?}", self.source);
+        known.entry(key).or_insert_with(|| Box::leak(Box::new(build())))
+    }
+
+    pub(crate) fn is_java(&self) -> bool {
+        matches!(self.source, Source::Java(..))
+    }
+}
+
+/// A moment when `cargo test` just did.
+fn librdkafka() -> Built {
+    let binary = Path::new(env!("CARGO_BIN_EXE_reprise"));
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--example", "librdkafka-client"]);
+    if cfg!(feature = "librdkafka-tls") {
+        build.args(["--features", "librdkafka-tls"]);
+    }
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
+    runtimes::must_succeed(&build.output().unwrap(), "the librdkafka client");
+    let program: PathBuf = binary.parent().unwrap().join("examples").join("librdkafka-client");
+    Built { command: vec![program.into()], version: rdkafka::util::get_rdkafka_version().1 }
+}

@@ -1,0 +1,27 @@
+//! What each client has played in this run, for the table of docs/clients.md.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cluster;
+use crate::program::Program;
+
+/// Plays one scenario of a group. What passed without a cluster behind the sidecar is noted.
+pub(crate) fn play(program: Program, group: &str, scenario: &str, act: fn(Program)) {
+    assert!(program.plays(group) || group == "front", "{} cannot play {group}", program.name);
+    if cluster::bootstrap().is_some() {
+        return act(program);
+    }
+    let note = note(program, group, scenario);
+    // Nothing of an earlier run stands for this one.
+    let _ = fs::remove_file(&note);
+    act(program);
+    fs::create_dir_all(note.parent().unwrap()).unwrap();
+    fs::write(note, "").unwrap();
+}
+
+/// Where is noted that it passed.
+pub(crate) fn note(program: Program, group: &str, scenario: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("matrix");
+    dir.join(program.name).join(format!("{group}-{scenario}"))
+}

@@ -1,0 +1,189 @@
+//! How programs that are not Rust's are built: what they need is downloaded into the cache, in the
+//! versions that lie beside them.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What starts a program.
+#[derive(Debug)]
+pub(crate) struct Built {
+    /// The program itself and its first arguments.
+    pub(crate) command: Vec<OsString>,
+    /// Of the client or framework.
+    pub(crate) version: String,
+}
+
+impl Built {
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]);
+        command
+    }
+}
+
+/// A main class of a Maven project; its version is that of the library.
+pub(crate) fn java(project: &str, library: &str, class: &str) -> Built {
+    let out = maven(project);
+    let jars = fs::read_dir(out.join("lib")).unwrap();
+    let mut names = jars.map(|jar| jar.unwrap().file_name().to_string_lossy().into_owned());
+    let version = |name: String| {
+        let version = name.strip_prefix(library)?.strip_prefix('-')?.strip_suffix(".jar")?;
+        version.starts_with(|first: char| first.is_ascii_digit()).then(|| version.to_owned())
+    };
+    let version = names.find_map(version);
+    let mut paths = out.join("classes").into_os_string();
+    paths.push(":");
+    paths.push(out.join("lib").join("*"));
+    let mut command: Vec<OsString> = [
+        "java",
+        "-Xmx128m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+        "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+        "-cp",
+    ]
+    .map(OsString::from)
+    .into();
+    command.extend([paths, format!("reprise.{class}").into()]);
+    Built {
+        command,
+        version: version.unwrap_or_else(|| panic!("no {library} in {}", out.display())),
+    }
+}
+
+/// Classes and libraries of a project below `tests/clients`.
+fn maven(project: &str) -> PathBuf {
+    built(project, project, |project, out| {
+        // A library of another version must not stay beside the new one.
+        for left in ["classes", "lib"] {
+            let _ = fs::remove_dir_all(out.join(left));
+        }
+        let option = |name: &str, path: &Path| {
+            let mut text = OsString::from(name);
+            text.push(path);
+            text
+        };
+        let mut mvn = Command::new("mvn");
+        mvn.args(["--quiet", "--batch-mode", "--file"])
+            .arg(project.join("pom.xml"))
+            .arg(option("-Dmaven.repo.local=", &cache().join("m2")))
+            .arg(option("-Dout=", out))
+            .arg("compile");
+        run(&mut mvn);
+    })
+}
+
+/// A module of a project with a lock file; its version is that of the package.
+pub(crate) fn node(project: &str, package: &str, module: &str) -> Built {
+    let out = built(project, project, |project, out| {
+        // A module finds packages in the folders above its own.
+        for file in ["package.json", "package-lock.json", module] {
+            fs::copy(project.join(file), out.join(file)).unwrap();
+        }
+        run(Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(out));
+    });
+    let described = out.join("node_modules").join(package).join("package.json");
+    let described: serde_json::Value =
+        serde_json::from_slice(&fs::read(described).unwrap()).expect("a package");
+    let version = described["version"].as_str().unwrap().to_owned();
+    Built { command: words(["node".into(), out.join(module)]), version }
+}
+
+/// A script of a project, in an environment of its own with these requirements, which is named
+/// after them; its version is that of the package.
+pub(crate) fn python(project: &str, package: &str, requirements: &str, script: &str) -> Built {
+    let name = format!("{project}/{}", requirements.trim_end_matches(".txt"));
+    let out = built(project, &name, |project, out| {
+        let venv = out.join("venv");
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv));
+        let mut pip = Command::new(venv.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        run(pip.arg("--requirement").arg(project.join(requirements)));
+        // What is imported is compiled beside itself.
+        for file in fs::read_dir(project).unwrap().map(|file| file.unwrap().path()) {
+            if file.extension().is_some_and(|extension| extension == "py") {
+                fs::copy(&file, out.join(file.file_name().unwrap())).unwrap();
+            }
+        }
+    });
+    let python = out.join("venv/bin/python");
+    let tells = format!("import importlib.metadata as m; print(m.version('{package}'))");
+    let version = run(Command::new(&python).args(["-c", &tells]));
+    Built { command: words([python, out.join(script)]), version }
+}
+
+/// A main package of a module; its version is that of the library.
+pub(crate) fn go(project: &str, library: &str, package: &str) -> Built {
+    let out = built(project, project, |project, out| {
+        let mut go = Command::new("go");
+        run(go.args(["build", "-o"]).arg(out.join("bin/")).arg("./...").current_dir(project));
+    });
+    let mut list = Command::new("go");
+    list.args(["list", "-m", "-f", "{{.Version}}", library]).current_dir(folder(project));
+    let version = run(&mut list).trim_start_matches('v').to_owned();
+    Built { command: words([out.join("bin").join(package)]), version }
+}
+
+/// What is built of a project below `tests/clients` goes to the cache, to a folder of its own; the
+/// repository stays clean. What was built from the same files is not built again.
+fn built(project: &str, name: &str, build: impl FnOnce(&Path, &Path)) -> PathBuf {
+    let out = cache().join(format!("{}-client", name.replace('/', "-")));
+    let project = folder(project);
+    fs::create_dir_all(&out).unwrap();
+    // Two test runs at once must not build into one folder.
+    let lock = File::create(out.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let (stamp, sources) = (out.join("built"), sources(&project));
+    if fs::read_to_string(&stamp).is_ok_and(|built| built == sources) {
+        return out;
+    }
+    build(&project, &out);
+    fs::write(stamp, sources).unwrap();
+    out
+}
+
+fn folder(project: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(project)
+}
+
+/// The text of every file below a folder, in the order of their names.
+fn sources(dir: &Path) -> String {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let text = |path: &PathBuf| {
+        let text = if path.is_dir() { sources(path) } else { fs::read_to_string(path).unwrap() };
+        format!("{}\n{text}\n", path.display())
+    };
+    paths.iter().map(text).collect()
+}
+
+/// What a command says that has to succeed.
+fn run(command: &mut Command) -> String {
+    let program = Path::new(command.get_program()).display().to_string();
+    let done = command.output();
+    let done = done.unwrap_or_else(|error| panic!("client programs need {program}: {error}"));
+    must_succeed(&done, &format!("a client program, by {program},"));
+    String::from_utf8(done.stdout).unwrap().trim().to_owned()
+}
+
+/// A build that did not is told with what it said.
+pub(crate) fn must_succeed(built: &Output, what: &str) {
+    let said = [&built.stdout[..], &built.stderr[..]].concat();
+    assert!(built.status.success(), "{what} is not built:\n{}", String::from_utf8_lossy(&said));
+}
+
+fn words(command: impl IntoIterator<Item = PathBuf>) -> Vec<OsString> {
+    command.into_iter().map(PathBuf::into_os_string).collect()
+}
+
+/// Downloads and builds that outlive `cargo clean`.
+fn cache() -> PathBuf {
+    let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache");
+    own.unwrap_or_else(home).join("reprise")
+}

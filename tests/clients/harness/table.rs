@@ -1,0 +1,101 @@
+//! The table of `docs/clients.md`: who plays which scenarios, and that all of it has passed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::matrix::note;
+use crate::program::Program;
+
+/// The table stands between these lines.
+const MARKS: [&str; 2] = ["<!-- made by tests/clients/run matrix -->\n", "<!-- end -->\n"];
+
+/// A column: a group of scenarios (list.rs), its scenarios, and what it is called.
+const GROUPS: &[(&str, &[&str], &str)] = &[
+    (
+        "records",
+        &[
+            "records_of_every_codec_come_back_byte_for_byte",
+            "a_failed_record_comes_back_once_per_attempt_and_holds_up_nobody",
+            "exhausted_records_lie_in_the_dead_letter_topic",
+        ],
+        "nack by value, by reference",
+    ),
+    ("metadata", &["what_a_commit_s_metadata_names_comes_back"], "commit metadata"),
+    (
+        "sharing",
+        &[
+            "two_members_share_the_retries_through_a_rebalance",
+            "a_killed_client_loses_nothing_and_changes_no_count",
+        ],
+        "members come, go, die",
+    ),
+    ("static_member", &["a_static_member_that_comes_back_goes_on_with_its_lane"], "static member"),
+    (
+        "restarts",
+        &["a_killed_sidecar_comes_back_as_it_was", "a_stopped_sidecar_comes_back_as_it_was"],
+        "reprise restarts",
+    ),
+    ("crashes", &["a_record_that_ends_its_process_is_found_and_left_out"], "in place: crash"),
+    ("seeks", &["a_record_its_client_seeks_back_to_is_found_and_left_out"], "in place: seek back"),
+];
+
+#[test]
+fn the_table_in_docs_is_what_was_played() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/clients.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (head, rest) = text.split_once(MARKS[0]).expect("a mark before the table");
+    let (_, tail) = rest.split_once(MARKS[1]).expect("a mark behind the table");
+    let seen = [head, MARKS[0], &table(), MARKS[1], tail].concat();
+    if std::env::var_os("MATRIX_RENEW").is_some() {
+        return fs::write(&path, &seen).unwrap();
+    }
+    for line in seen.lines().filter(|line| !text.lines().any(|known| known == *line)) {
+        eprintln!("new: {line}");
+    }
+    assert!(
+        seen == text,
+        "docs/clients.md is not what was played; tests/clients/run matrix --renew writes it"
+    );
+}
+
+/// A row for each program, and why some cells say no.
+fn table() -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let titles = GROUPS.iter().map(|(_, _, title)| (*title).to_owned());
+    let head: Vec<String> = ["client".to_owned()].into_iter().chain(titles).collect();
+    let mut table = line(&head) + &"|---".repeat(head.len()) + "|\n";
+    let mut reasons: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    for program in Program::ALL {
+        let mut cells = vec![title(program)];
+        cells.extend(GROUPS.iter().map(|(group, scenarios, _)| cell(program, group, scenarios)));
+        table += &line(&cells);
+        for (group, why) in program.cannot().filter(|_| program.plays_all()) {
+            let column = GROUPS.iter().find(|(name, ..)| name == group).expect("a group").2;
+            reasons.entry((column, why)).or_default().push(title(program));
+        }
+    }
+    let reason = |((column, why), of): ((&str, &str), Vec<String>)| {
+        format!("* {column}, {}: {why}.\n", of.join("; "))
+    };
+    table + "\n" + &reasons.into_iter().map(reason).collect::<String>()
+}
+
+fn title(program: &Program) -> String {
+    let name = format!("{} {}", program.library.title, program.version());
+    let setting = if program.setting.is_empty() { "" } else { ", " };
+    name + setting + program.setting
+}
+
+/// What one program says to one column.
+fn cell(program: &Program, group: &str, scenarios: &[&str]) -> String {
+    if !program.plays(group) {
+        return if program.plays_all() { "no".to_owned() } else { String::new() };
+    }
+    for scenario in scenarios {
+        let note = note(*program, group, scenario);
+        assert!(note.exists(), "{} has not passed {scenario}", program.name);
+    }
+    let joins_anew = group == "restarts" && program.library.joins_anew;
+    if joins_anew { "yes, joins anew" } else { "yes" }.to_owned()
+}
