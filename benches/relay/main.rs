@@ -3,9 +3,9 @@
 //!
 //! `cargo bench --bench relay [-- PART]` prints one JSON line a figure; PART is one of `produce`,
 //! `consume`, `small`, `pipelined`, `writes`, `latency`, `members`, `tls`, `idle`, `stalled`,
-//! `slow`. A missed goal is printed (`"ok":false`), never an exit code. The broker is a program that
-//! reads and answers what it must and keeps nothing, so that the relay is what is measured; where
-//! records have to come back it is another `reprise`, by itself.
+//! `slow`. A missed goal is printed (`"ok":false`), never an exit code. The broker is a program
+//! that reads and answers what it must and keeps nothing, so that the relay is what is measured;
+//! where records have to come back it is another `reprise`, by itself.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
