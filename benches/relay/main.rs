@@ -2,10 +2,10 @@
 //! relay that does nothing but copy, both in front of the same broker, in turns within one run.
 //!
 //! `cargo bench --bench relay [-- PART]` prints one JSON line a figure; PART is one of `produce`,
-//! `consume`, `small`, `pipelined`, `writes`, `latency`, `members`, `tls`, `idle`, `stalled`, `slow`. A missed goal is
-//! printed (`"ok":false`), never an exit code. The broker is a program that reads and answers what
-//! it must and keeps nothing, so that the relay is what is measured; where records have to come
-//! back it is another `reprise`, by itself.
+//! `consume`, `small`, `pipelined`, `writes`, `latency`, `members`, `tls`, `idle`, `stalled`,
+//! `slow`. A missed goal is printed (`"ok":false`), never an exit code. The broker is a program
+//! that reads and answers what it must and keeps nothing, so that the relay is what is measured;
+//! where records have to come back it is another `reprise`, by itself.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -16,7 +16,9 @@ use crate::{broker, idle, quantile, tell};
 const SLOW: u64 = 5_000;
 /// Files a process needs beside its connections.
 const OTHERS: u64 = 200;
-const EVERY: Duration = Duration::from_secs(1);
+/// A byte of each in so many turns, a second in all.
+const TURNS: usize = 100;
+const EVERY: Duration = Duration::from_millis(10);
 /// Connections that have sent most of a first request.
 const STRANGERS: u32 = 500;
 /// Its announced length, `limits.preauth_frame_bytes`, and how much of it comes.
@@ -34,13 +36,16 @@ pub(crate) fn run() {
     let mut beside = thread::scope(|scope| {
         scope.spawn(|| {
             for byte in FIRST.into_iter().chain([0, 3, 0, 9, 0, 0, 0, 1]).cycle() {
-                for stream in &mut streams {
-                    stream.write_all(&[byte]).unwrap_or_default();
+                // Not all at once: they know nothing of each other.
+                for some in streams.chunks_mut(slow / TURNS) {
+                    for stream in some {
+                        stream.write_all(&[byte]).unwrap_or_default();
+                    }
+                    if ended.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    thread::sleep(EVERY);
                 }
-                if ended.load(Ordering::Relaxed) {
-                    return;
-                }
-                thread::sleep(EVERY);
             }
         });
         let beside = healthy(&proxy);

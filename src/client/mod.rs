@@ -36,8 +36,8 @@ pub struct Limits {
     pub first_frame_bytes: usize,
     /// For each so many bytes of a request that have come it may take a second more.
     pub upload_rate_min: usize,
-    /// A connection that sends nothing, or takes nothing of an answer, for so long is closed (Kafka:
-    /// `connections.max.idle.ms`).
+    /// A connection that sends nothing, or takes nothing of an answer, for so long is closed
+    /// (Kafka: `connections.max.idle.ms`).
     pub idle: Duration,
     /// A request that has begun must be whole within this, when it is small; one whose client has
     /// gone is worked on for so long.

@@ -4,6 +4,7 @@ use std::net::Shutdown;
 
 use kafka_protocol::messages::{MetadataRequest, ProduceRequest};
 
+use crate::at_leader;
 use crate::support::batch::plain;
 use crate::support::client::produce_request;
 use crate::support::{Rec, Server};
@@ -12,14 +13,9 @@ use crate::support::{Rec, Server};
 const PRODUCES: usize = 40;
 
 fn answers_come_after_the_end(server: &Server) {
-    let mut client = server.client();
-    client.create("t", 1);
+    server.client().create("t", 1);
     for round in 1..=5 {
-        // In front of a cluster the first one is the cluster's broker, which leads the topic.
-        let told = client.metadata(9, &["t"]);
-        let leader = told.topics[0].partitions[0].leader_id;
-        let leader = told.brokers.iter().find(|broker| broker.node_id == leader).unwrap();
-        let mut client = client.connect_to(leader);
+        let mut client = at_leader(server.client(), "t");
         let asked = produce_request("t", 0, plain(&[Rec::new("x")]), -1);
         let produced: Vec<_> = (0..PRODUCES).map(|_| client.send(9, &asked)).collect();
         let listed = client.send(9, &MetadataRequest::default().with_topics(None));
@@ -31,7 +27,7 @@ fn answers_come_after_the_end(server: &Server) {
         assert_eq!(client.receive::<MetadataRequest>(listed).topics.len(), 1);
         assert_eq!(client.frame(), None, "then it is closed here, too");
         let stored = i64::try_from(round * PRODUCES).unwrap();
-        assert_eq!(client.connect_to(leader).list_offset("t", 0, -1).1, stored);
+        assert_eq!(at_leader(server.client(), "t").list_offset("t", 0, -1).1, stored);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use reprise::config::Config;
 
+use crate::at_leader;
 use crate::support::{Client, Rec, Server, until};
 
 fn ended(server: &Server, cause: &str) -> f64 {
@@ -27,17 +28,22 @@ fn one_connection_too_many_is_closed_at_once_and_a_place_that_is_free_is_given()
 
 #[test]
 fn a_connection_on_which_nothing_happens_is_closed_and_one_that_waits_for_an_answer_is_not() {
-    let server = Server::with("limits: {idle: 1s}");
+    silence_ends_it(&Server::with("limits: {idle: 2s}"));
+    let cluster = Server::alone();
+    silence_ends_it(&Server::in_front_of(cluster.addr(), "limits: {idle: 2s}"));
+}
+
+fn silence_ends_it(server: &Server) {
     server.client().create("t", 1);
-    let mut waits = server.client();
+    let mut waits = at_leader(server.client(), "t");
     // Longer than a silence may be.
     let (mut silent, mut spoke) = (server.client(), server.client());
     spoke.metadata(9, &[]);
-    let data = waits.fetch("t", 0, 0, 3_000);
-    assert_eq!(data.error_code, 0, "answered after three times that");
+    let data = waits.fetch("t", 0, 0, 5_000);
+    assert_eq!(data.error_code, 0, "answered after more than that");
     assert_eq!((silent.frame(), spoke.frame()), (None, None));
-    until("both are counted", || ended(&server, "idle") >= 2.0);
-    assert_eq!(server.client().put("t", 0, &[Rec::new("x")]), 0);
+    until("both are counted", || ended(server, "idle") >= 2.0);
+    assert_eq!(at_leader(server.client(), "t").put("t", 0, &[Rec::new("x")]), 0);
 }
 
 #[test]

@@ -20,3 +20,12 @@ mod mutations;
 mod names;
 mod pipelined;
 mod slow;
+
+use support::Client;
+
+/// A connection to whoever has the topic: in front of a cluster that is its broker.
+fn at_leader(mut client: Client, topic: &str) -> Client {
+    let told = client.metadata(9, &[topic]);
+    let leader = told.topics[0].partitions[0].leader_id;
+    client.connect_to(told.brokers.iter().find(|broker| broker.node_id == leader).unwrap())
+}

@@ -1,9 +1,13 @@
 //! Requests of every API, damaged at random, against the real process: it stays, serves others, and
 //! its memory is bounded. `HOSTILE_SEED=<n> cargo test --test hostile mutations` replays one seed.
 
+use std::collections::VecDeque;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
+use std::path::Path;
 
+use crate::at_leader;
 use crate::cases::{Case, cases};
 use crate::sidecar::Sidecar;
 use crate::support::{Client, Rec};
@@ -51,21 +55,25 @@ fn damaged(rng: &mut fastrand::Rng, cases: &[Case]) -> Vec<u8> {
     [&length.to_be_bytes()[..], &bytes].concat()
 }
 
-#[test]
-fn damaged_requests_of_every_api_cost_their_connection_at_most() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    let settings = ["journal.ephemeral=accept", "limits.handshake=1s", "topics.durability=os"];
-    let sidecar = Sidecar::start(&data, &settings);
-    let mut good = Client::connect(sidecar.addr);
-    good.create("good", 1);
+/// Starts one, and a client of it that goes on whatever others send.
+fn house(dir: &Path, settings: &[&str]) -> (Sidecar, Client) {
+    let settings = [&["journal.ephemeral=accept", "limits.handshake=1s"], settings].concat();
+    let sidecar = Sidecar::start(&dir.join("data"), &settings);
+    Client::connect(sidecar.addr).create("good", 1);
+    let good = at_leader(Client::connect(sidecar.addr), "good");
+    (sidecar, good)
+}
+
+/// A connection with damaged requests for each seed.
+fn attack(dir: &Path, sidecar: &Sidecar, mut good: Client, seeds: Range<u64>) {
     let before = sidecar.resident_mib();
     let seeds = match std::env::var("HOSTILE_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (0..SEEDS).collect(),
+        Ok(seed) => seed.parse().map(|seed| seed..seed + 1).unwrap(),
+        Err(_) => seeds,
     };
+    let count = seeds.end - seeds.start;
     let cases = cases();
-    let mut open = std::collections::VecDeque::new();
+    let mut open = VecDeque::new();
     let mut produced = 0;
     for seed in seeds {
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -90,8 +98,29 @@ fn damaged_requests_of_every_api_cost_their_connection_at_most() {
     }
     assert_eq!(good.put("good", 0, &[Rec::new("the last")]), produced);
     let grown = sidecar.resident_most_mib() - before;
-    let log = std::fs::read_to_string(data.with_extension("log")).unwrap();
+    let log = std::fs::read_to_string(dir.join("data.log")).unwrap();
     assert!(!log.contains("panicked"), "{log}");
-    assert!(grown < GROWN_MIB_MAX, "{grown} MiB");
-    println!("{SEEDS} connections with damaged requests: {grown:.1} MiB");
+    assert!(grown < GROWN_MIB_MAX, "{grown} MiB for {count} connections");
+}
+
+#[test]
+fn damaged_requests_of_every_api_cost_their_connection_at_most() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sidecar, good) = house(dir.path(), &["topics.durability=os"]);
+    attack(dir.path(), &sidecar, good, 0..SEEDS);
+}
+
+#[test]
+fn in_front_of_a_cluster_damaged_requests_cost_their_connection_at_most() {
+    let cluster = tempfile::tempdir().unwrap();
+    let settings = [
+        "journal.ephemeral=accept",
+        "topics.durability=os",
+        "names.retry=not-here.{group}",
+        "names.dead_letters=nor-here.{group}",
+    ];
+    let behind = Sidecar::start(&cluster.path().join("data"), &settings);
+    let dir = tempfile::tempdir().unwrap();
+    let (sidecar, good) = house(dir.path(), &[&format!("upstream.bootstrap={}", behind.addr)]);
+    attack(dir.path(), &sidecar, good, SEEDS..SEEDS + SEEDS / 3);
 }
