@@ -13,8 +13,8 @@ use crate::wait::until;
 /// How long a login lasts.
 const SESSION: Duration = Duration::from_secs(3);
 
-/// Whoever is asked ends what is known of a client after a few seconds (KIP-368), and the connection
-/// of one that has not said again who it is.
+/// A login ends after a few seconds (KIP-368), and with it the connection of a client that has not
+/// said again who it is.
 pub(crate) fn logs_in_again_and_again_on_one_connection(stage: &Stage) {
     let mut judge = Judge::new(&stage.scene);
     let mut a = stage.member("a", LONG_SESSION);

@@ -1,5 +1,5 @@
-//! How clients, sidecar and cluster know each other: by nothing, by TLS and SASL, or by users of the
-//! sidecar's own.
+//! How clients, sidecar and cluster know each other: by nothing, by TLS and SASL, or by users of
+//! the sidecar's own.
 
 use std::fs;
 use std::io::Write;
