@@ -317,26 +317,37 @@ mod tests {
     };
 
     /// A client that has begun a Produce of 4 MiB, the inbox it goes to, and the time.
-    async fn begun(passes: bool) -> (TcpStream, Inbox, Hand) {
+    async fn begun(passes: bool) -> (TcpStream, Inbox, Hand, std::net::TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (near, peer) = listener.accept().await.unwrap();
-        let (read, _write) = plain(near);
+        let near = near.into_std().unwrap();
+        let look = near.try_clone().unwrap();
+        let (read, _write) = plain(TcpStream::from_std(near).unwrap());
         let (clock, hand) = Clock::told(WallMs(0));
         let intake = Intake::new(read, &Budget::new(64 << 20));
         let inbox = Inbox::new(intake, peer, LIMITS, clock, Notices::new(clock), passes, true);
         // Version 8, no client id, no transactional id, acks all.
         let start = [0, 64, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 255, 255, 255, 255, 255, 255];
         far.write_all(&start).await.unwrap();
-        (far, inbox, hand)
+        (far, inbox, hand, look)
+    }
+
+    /// Returns once something can be read: paused time runs on when nothing is ready, and knows
+    /// nothing of what the system has still to bring.
+    fn until_here(look: &std::net::TcpStream) {
+        while look.peek(&mut [0]).is_err() {
+            std::thread::yield_now();
+        }
     }
 
     /// Seconds until it is cut when so many bytes come each second; `None`: it became whole.
     async fn lasts(bytes: usize, way: Way) -> Option<u64> {
         let passes = way == Way::Pass;
-        let (mut far, mut inbox, hand) = begun(passes).await;
+        let (mut far, mut inbox, hand, look) = begun(passes).await;
         let mut left = (4 << 20) - 14;
         for second in 0..200 {
+            until_here(&look);
             let asked = inbox.fill(true).await;
             if asked == Err(Cause::Slow) {
                 return Some(second);
