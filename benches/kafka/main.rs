@@ -58,6 +58,9 @@ fn main() {
 
 /// From when a record was to be sent until it is consumed.
 fn flows(brokers: &[Broker; 3]) {
+    for broker in brokers {
+        speed::produce(broker, FLOW.topic, 1);
+    }
     let mut took: [Vec<f64>; 3] = Default::default();
     for window in 0..=WINDOWS {
         for (took, broker) in took.iter_mut().zip(brokers) {

@@ -31,7 +31,10 @@ pub(crate) fn run(brokers: &[Broker; 3]) {
         let topic = format!("speed-{round}");
         let windows = [0, 1, 2].map(|broker: usize| {
             let broker = &brokers[broker];
-            (window(broker, || produce(broker, &topic)), window(broker, || consume(broker, &topic)))
+            (
+                window(broker, || produce(broker, &topic, RECORDS)),
+                window(broker, || consume(broker, &topic)),
+            )
         });
         // The first round warms up.
         if round > 0 {
@@ -69,9 +72,10 @@ fn client(broker: &Broker) -> ClientConfig {
     config
 }
 
-fn produce(broker: &Broker, topic: &str) {
+/// So many records, to a topic that is made if it is not there.
+pub(crate) fn produce(broker: &Broker, topic: &str, records: usize) {
     let producer: BaseProducer = client(broker).set("acks", "all").create().unwrap();
-    for _ in 0..RECORDS {
+    for _ in 0..records {
         let mut record = BaseRecord::<(), _>::to(topic).payload(&VALUE[..]);
         while let Err((error, again)) = producer.send(record) {
             let full = KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull);
