@@ -9,6 +9,8 @@ use crate::cluster::{asked, dir, tool};
 /// The only place where the cluster may hear of a topic of ours: what a classic member tells its
 /// group's leader that it wants.
 const WANTED: &str = "/members/subscription/topics";
+/// The same as the cluster takes it along where the group changes to KIP-848.
+const TAKEN_ALONG: &str = "/data/subscribedTopicNames";
 
 /// Applications that make topics of the cluster by such names themselves are called otherwise.
 fn is_ours(text: &str) -> bool {
@@ -36,8 +38,11 @@ fn nothing_of_ours_was_ever_written_to_the_log_of_a_group() {
         entries += 1;
         for text in [key, payload] {
             let json = serde_json::from_str(text).unwrap_or(Value::String(text.to_owned()));
+            let was_classic = json["data"]["classicMemberMetadata"].is_object();
             look(&json, "", &mut |path, text| {
-                if is_ours(text) && !path.ends_with(WANTED) {
+                let is_wanted =
+                    path.ends_with(WANTED) || (was_classic && path.ends_with(TAKEN_ALONG));
+                if is_ours(text) && !is_wanted {
                     strangers.push(format!("{path}: {text} in {entry}"));
                 }
             });
