@@ -8,6 +8,7 @@ use kafka_protocol::messages::{BrokerId, CreatePartitionsRequest, CreatePartitio
 
 use crate::broker::error::BrokerError;
 use crate::route::convert::{some_text, topic_of, wire_topic};
+use crate::route::parted::ask_cluster;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
@@ -42,18 +43,13 @@ pub(super) async fn relayed(
     router: &Router,
     link: &mut Link,
     head: &RequestHead,
-    mut request: CreatePartitionsRequest,
+    request: CreatePartitionsRequest,
 ) -> Result<CreatePartitionsResponse, UpstreamError> {
     let is_own = |asked: &CreatePartitionsTopic| {
         router.is_own(&router.names.canonical(&topic_of(&asked.name)))
     };
-    let (ours, theirs): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut request.topics).into_iter().partition(is_own);
-    let mine = request.clone().with_topics(ours);
-    request.topics = theirs;
-    let asks = mine.topics.is_empty() || !request.topics.is_empty();
-    let mut response =
-        if asks { link.call(head, &request).await? } else { CreatePartitionsResponse::default() };
+    let parted = ask_cluster(link, head, request, |r| &mut r.topics, is_own);
+    let (mine, mut response) = parted.await?;
     response.results.extend(answer(router, mine).await.results);
     Ok(response)
 }

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::broker::error::BrokerError;
 use crate::broker::settings::{SettingError, TopicSettings, TopicSpec};
 use crate::route::convert::{some_text, text, topic_of};
+use crate::route::parted::ask_cluster;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
@@ -68,17 +69,12 @@ pub(super) async fn relayed(
     router: &Router,
     link: &mut Link,
     head: &RequestHead,
-    mut request: CreateTopicsRequest,
+    request: CreateTopicsRequest,
 ) -> Result<CreateTopicsResponse, UpstreamError> {
     let is_own =
         |asked: &CreatableTopic| router.is_own(&router.names.canonical(&topic_of(&asked.name)));
-    let (ours, theirs): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut request.topics).into_iter().partition(is_own);
-    let mine = request.clone().with_topics(ours);
-    request.topics = theirs;
-    let asks = mine.topics.is_empty() || !request.topics.is_empty();
-    let mut response =
-        if asks { link.call(head, &request).await? } else { CreateTopicsResponse::default() };
+    let parted = ask_cluster(link, head, request, |r| &mut r.topics, is_own);
+    let (mine, mut response) = parted.await?;
     response.topics.extend(answer(router, head, mine).await.topics);
     Ok(response)
 }

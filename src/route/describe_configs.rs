@@ -11,6 +11,7 @@ use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::convert::{some_text, text};
 use crate::route::create_topics::{SOURCE_DEFAULT, SOURCE_TOPIC};
+use crate::route::parted::ask_cluster;
 use crate::route::place::Place;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
@@ -89,19 +90,14 @@ pub(super) async fn relayed(
     router: &Router,
     link: &mut Link,
     head: &RequestHead,
-    mut request: DescribeConfigsRequest,
+    request: DescribeConfigsRequest,
 ) -> Result<DescribeConfigsResponse, UpstreamError> {
     let is_ours = |asked: &DescribeConfigsResource| {
         router.has_settings_of(asked.resource_type, &asked.resource_name)
     };
-    let resources = std::mem::take(&mut request.resources).into_iter();
-    let (ours, theirs): (Vec<_>, Vec<_>) = resources.partition(is_ours);
-    request.resources = theirs;
-    let asks = ours.is_empty() || !request.resources.is_empty();
-    let mut response =
-        if asks { link.call(head, &request).await? } else { DescribeConfigsResponse::default() };
-    let more = More::of(&request);
-    response.results.extend(ours.iter().map(|asked| describe(router, asked, more)));
+    let parted = ask_cluster(link, head, request, |r| &mut r.resources, is_ours);
+    let (mine, mut response) = parted.await?;
+    response.results.extend(answer(router, mine).results);
     Ok(response)
 }
 

@@ -9,6 +9,7 @@ use kafka_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterC
 use crate::broker::topics::Change;
 use crate::route::Router;
 use crate::route::altering::{Asked, Refusal, Wanted, invalid, named_once, without_value};
+use crate::route::parted::ask_cluster;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
@@ -42,21 +43,13 @@ pub(super) async fn relayed(
     router: &Router,
     link: &mut Link,
     head: &RequestHead,
-    mut request: IncrementalAlterConfigsRequest,
+    request: IncrementalAlterConfigsRequest,
 ) -> Result<IncrementalAlterConfigsResponse, UpstreamError> {
     let is_ours = |asked: &AlterConfigsResource| {
         router.has_settings_of(asked.resource_type, &asked.resource_name)
     };
-    let resources = std::mem::take(&mut request.resources).into_iter();
-    let (ours, theirs): (Vec<_>, Vec<_>) = resources.partition(is_ours);
-    let mine = request.clone().with_resources(ours);
-    request.resources = theirs;
-    let asks = mine.resources.is_empty() || !request.resources.is_empty();
-    let mut response = if asks {
-        link.call(head, &request).await?
-    } else {
-        IncrementalAlterConfigsResponse::default()
-    };
+    let parted = ask_cluster(link, head, request, |r| &mut r.resources, is_ours);
+    let (mine, mut response) = parted.await?;
     response.responses.extend(answer(router, mine).await.responses);
     Ok(response)
 }

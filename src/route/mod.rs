@@ -45,6 +45,7 @@ mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
 pub mod origins;
+mod parted;
 pub mod passthrough;
 mod place;
 pub mod positions;
