@@ -19,7 +19,7 @@ use crate::retry::{LevelTable, Policies, Policy};
 use crate::route::session::Login;
 use crate::sasl::Users;
 use crate::socket::{Budget, ClientTls, FileProblem, ServerTls};
-use crate::upstream::{Address, Upstream};
+use crate::upstream::Upstream;
 use crate::wire::names::Templates;
 
 impl Config {
@@ -116,8 +116,7 @@ impl Config {
         clock: Clock,
     ) -> Option<Upstream> {
         let to = self.upstream.as_ref()?;
-        let address = |to: &HostPort| Address { host: to.host.clone(), port: to.port };
-        let bootstrap = to.bootstrap.iter().map(address).collect();
+        let bootstrap = to.bootstrap.iter().map(HostPort::to_address).collect();
         let frame_bytes_max = usize::try_from(self.limits.frame_bytes).unwrap_or(usize::MAX);
         let (timeout, budget) = (to.connect_timeout, budget.clone());
         let upstream = Upstream::new(bootstrap, timeout, frame_bytes_max, budget, metrics.clone());

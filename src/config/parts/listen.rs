@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use super::{ListenerSasl, ListenerTls};
 use crate::config::node::Value;
 use crate::config::section::{Section, text};
+use crate::upstream::Address;
 
 /// A host (name or address, IPv6 without its brackets) and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ impl Listener {
             item.take("advertised", &mut listener.advertised, |v| host_port(v).map(Some));
             item.take("group", &mut listener.group, |v| text(v).map(Some));
             listener.tls = ListenerTls::read(&mut item);
-            let is_open = listener.tls.is_none() && !listener.address.is_loopback();
+            let is_open = listener.tls.is_none() && !listener.address.to_address().is_loopback();
             listener.sasl = ListenerSasl::read(&mut item, is_open);
             if !item.has("address") {
                 item.problem("address", "is missing; such as 127.0.0.1:9092");
@@ -82,10 +83,9 @@ impl Listener {
 }
 
 impl HostPort {
-    /// What passes there stays on this host.
-    pub fn is_loopback(&self) -> bool {
-        let address = self.host.parse::<std::net::IpAddr>();
-        address.map_or(self.host == "localhost", |address| address.is_loopback())
+    /// The same for those who dial.
+    pub fn to_address(&self) -> Address {
+        Address { host: self.host.clone(), port: self.port }
     }
 }
 

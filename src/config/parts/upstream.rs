@@ -8,7 +8,6 @@ use super::{HostPort, MS, SECOND, UpstreamSasl, UpstreamTls};
 use crate::config::node::Value;
 use crate::config::section::{Section, duration};
 use crate::config::units::ser_duration;
-use crate::upstream::Address;
 
 /// The real cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,7 +60,7 @@ impl Upstream {
     /// To a broker that is not on this machine.
     fn sends_secret_in_the_clear(&self) -> bool {
         let sends = self.sasl.as_ref().is_some_and(|sasl| sasl.mechanism.sends_secret());
-        let away = |to: &HostPort| !Address { host: to.host.clone(), port: to.port }.is_loopback();
+        let away = |to: &HostPort| !to.to_address().is_loopback();
         sends && self.tls.is_none() && self.bootstrap.iter().any(away)
     }
 }
