@@ -145,14 +145,13 @@ impl Session {
 
     /// The client has chosen a mechanism, for the first time or again.
     pub(super) fn begin(&self, mechanism: &str, bare: bool) -> Result<(), NotBegun> {
-        let offered = self.login.iter().flat_map(|login| &login.mechanisms);
         let mut state = self.state();
         let before = match &*state {
             State::Unknown => None,
             State::Known(known) => Some(known.clone()),
             State::Saying(_) => return Err(NotBegun::UnderWay),
         };
-        let chosen = offered.copied().find(|offered| offered.as_str() == mechanism);
+        let chosen = Mechanism::named(mechanism).filter(|chosen| self.offers(*chosen));
         // Who was known by one mechanism does not become known by another.
         let chosen = chosen.filter(|chosen| before.as_ref().is_none_or(|b| b.mechanism == *chosen));
         let mechanism = chosen.ok_or(NotBegun::Unsupported)?;
@@ -160,6 +159,10 @@ impl Session {
         let exchange = ServerExchange::new(mechanism, nonce).ok_or(NotBegun::Unsupported)?;
         *state = State::Saying(Box::new(Saying { mechanism, exchange, bare, before }));
         Ok(())
+    }
+
+    fn offers(&self, mechanism: Mechanism) -> bool {
+        self.login.as_ref().is_some_and(|login| login.mechanisms.contains(&mechanism))
     }
 
     /// The login under way; what becomes of it is told by [`Session::goes_on`] or

@@ -10,11 +10,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::sasl::Hash;
+use crate::sasl::{Hash, ITERATIONS};
 
-/// RFC 7677 asks for at least so many; fewer are a broker's or somebody else's attempt to learn a
-/// password cheaply.
-pub(super) const ITERATIONS_MIN: u32 = 4_096;
 /// Kafka allows 16384; this bounds what a broker can make us compute.
 const ITERATIONS_MAX: u32 = 1_000_000;
 /// The GS2 header `n,,` in base64: no channel binding.
@@ -31,7 +28,7 @@ pub enum ScramError {
     OtherNonce,
     /// Too few rounds protect the password, or too many are asked for.
     #[error(
-        "it asks for {0} SCRAM iterations; {ITERATIONS_MIN} to {ITERATIONS_MAX} are taken: \
+        "it asks for {0} SCRAM iterations; {ITERATIONS} to {ITERATIONS_MAX} are taken: \
          store the user's password in the cluster with iterations=4096 or more"
     )]
     Iterations(u32),
@@ -90,7 +87,7 @@ impl ClientExchange {
         }
         let salt = STANDARD.decode(part("s=")?).map_err(|_| unreadable.clone())?;
         let iterations: u32 = part("i=")?.parse().map_err(|_| unreadable.clone())?;
-        if !(ITERATIONS_MIN..=ITERATIONS_MAX).contains(&iterations) {
+        if !(ITERATIONS..=ITERATIONS_MAX).contains(&iterations) {
             return Err(ScramError::Iterations(iterations));
         }
         let without_proof = format!("c={NO_BINDING},r={nonce}");

@@ -26,6 +26,11 @@ impl Mechanism {
     pub const ALL: [Self; 4] =
         [Self::Plain, Self::ScramSha256, Self::ScramSha512, Self::OauthBearer];
 
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mechanism| mechanism.as_str() == name)
+    }
+
     /// Its name in the protocol.
     pub fn as_str(self) -> &'static str {
         match self {

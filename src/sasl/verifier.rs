@@ -13,7 +13,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::sasl::{Hash, Mechanism};
 
-/// Rounds of PBKDF2: Kafka's default, and the least RFC 7677 asks for.
+/// Rounds of PBKDF2: Kafka's default, and the least RFC 7677 asks for. Fewer are somebody's attempt
+/// to learn a password cheaply.
 pub const ITERATIONS: u32 = 4_096;
 /// A client of PLAIN makes us compute so many at each login.
 pub const ITERATIONS_MAX: u32 = 100_000;
@@ -94,8 +95,9 @@ impl FromStr for Verifier {
         if parts.next().is_some() {
             return Err(VerifierError::Shape);
         }
-        let mechanism = Mechanism::ALL.into_iter().find(|known| known.as_str() == mechanism);
-        let hash = mechanism.and_then(Mechanism::hash).ok_or(VerifierError::Mechanism)?;
+        let hash = Mechanism::named(mechanism)
+            .and_then(Mechanism::hash)
+            .ok_or(VerifierError::Mechanism)?;
         let (iterations, salt) = rounds.split_once(':').ok_or(VerifierError::Shape)?;
         let (stored_key, server_key) = keys.split_once(':').ok_or(VerifierError::Shape)?;
         let iterations: u32 = iterations.parse().map_err(|_| VerifierError::Iterations)?;

@@ -83,7 +83,7 @@ fn served(value: &Value) -> Result<Vec<Mechanism>, String> {
     let words = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512";
     let one = |value: &Value| {
         let Value::Text(word) = value else { return Err(format!("expected some of {words}")) };
-        let found = SERVED.into_iter().find(|mechanism| mechanism.as_str() == word);
+        let found = Mechanism::named(word).filter(|mechanism| SERVED.contains(mechanism));
         found.ok_or_else(|| format!("{word:?} is not served; some of {words} are"))
     };
     let Value::List(items) = value else { return Err(format!("expected a list of {words}")) };
