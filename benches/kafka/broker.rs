@@ -26,13 +26,13 @@ pub(crate) struct Broker {
 struct Kafka(PathBuf);
 
 impl Broker {
-    /// Kafka with as little memory as it is run with, else as it comes.
+    /// Kafka with as little memory as it is run with, else as it comes. Like the others it keeps
+    /// what it is sent, although that is from 1970.
     pub(crate) fn kafka(dir: &Path) -> Self {
         let dir = dir.join("kafka");
         let up = Command::new(SCRIPT)
             .args(["up", "--port", &PORT.to_string(), "--heap", "256m", "--dir"])
             .arg(&dir)
-            // Records of the benchmark are from 1970.
             .env("KAFKA_EXTRA", format!("num.partitions={PARTITIONS}\nlog.retention.ms=-1"))
             .output()
             .unwrap();
@@ -44,11 +44,10 @@ impl Broker {
 
     /// `durability`: what an answered Produce has gone through, `os` as with Kafka.
     pub(crate) fn reprise(dir: &Path, durability: &str) -> Self {
-        let settings = [
-            &format!("topics.durability={durability}"),
-            &format!("topics.default_partitions={PARTITIONS}"),
-        ];
-        let sidecar = Sidecar::start(dir, &settings.map(String::as_str));
+        let durability = format!("topics.durability={durability}");
+        let partitions = format!("topics.default_partitions={PARTITIONS}");
+        let settings = [durability.as_str(), partitions.as_str(), "topics.retention=unlimited"];
+        let sidecar = Sidecar::start(dir, &settings);
         Self { addr: sidecar.addr, pid: sidecar.pid(), _process: Box::new(sidecar) }
     }
 
