@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use crate::broker::Broker;
 use crate::flow::Flow;
-use crate::sheet::{Figure, Goal};
+use crate::sheet::{Figure, Goal, quantile};
 
 /// 5 000 records of 1 KiB a second.
 const FLOW: Flow =
@@ -85,11 +85,4 @@ fn flows(brokers: &[Broker; 3]) {
 
 fn tell(metric: &'static str, value: f64, unit: &'static str, baseline: Option<f64>, goal: Goal) {
     Figure { bench: "kafka", metric, value, unit, baseline, goal }.print();
-}
-
-/// The value that so much of them stays below.
-fn quantile(values: &mut [f64], share: usize) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let at = values.len() * share / 100;
-    values[at.min(values.len() - 1)]
 }

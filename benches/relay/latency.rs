@@ -9,8 +9,8 @@ use reprise::clock::Clock;
 use crate::flow::Flow;
 use crate::load::{Load, read_answer};
 use crate::proxy::Proxy;
-use crate::sheet::Goal;
-use crate::{broker, quantile, rank, storing, tell};
+use crate::sheet::{Goal, quantile};
+use crate::{broker, rank, storing, tell};
 
 /// The first argument of a process that is on one core.
 pub(crate) const WORD: &str = "on-one-core";

@@ -153,10 +153,3 @@ fn storing(dir: &Path, topics: &str) -> Sidecar {
     ];
     Sidecar::start(&dir.join("broker"), &settings)
 }
-
-/// The value that so much of them stays below.
-fn quantile(values: &mut [f64], share: u32) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let at = values.len() * usize::try_from(share).unwrap() / 100;
-    values[at.min(values.len() - 1)]
-}

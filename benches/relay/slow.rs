@@ -8,10 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::proxy::{Proxy, Stream};
-use crate::sheet::Goal;
+use crate::sheet::{Goal, quantile};
 use crate::sidecar::Sidecar;
 use crate::stalled::healthy;
-use crate::{broker, idle, quantile, tell};
+use crate::{broker, idle, tell};
 
 const SLOW: u64 = 5_000;
 /// Files a process needs beside its connections.

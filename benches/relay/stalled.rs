@@ -7,8 +7,8 @@ use reprise::clock::Clock;
 
 use crate::load::{Load, read_answer};
 use crate::proxy::{Proxy, Stream};
-use crate::sheet::Goal;
-use crate::{broker, quantile, tell};
+use crate::sheet::{Goal, quantile};
+use crate::{broker, tell};
 
 const STALLED: usize = 1_000;
 /// Healthy clients, each with a request of 1 KiB every so often.

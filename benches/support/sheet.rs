@@ -1,4 +1,5 @@
 //! The figures: one JSON line each.
+#![allow(dead_code, reason = "each program uses a part of it")]
 
 use serde_json::{Value, json};
 
@@ -60,6 +61,13 @@ impl Figure {
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The value that so much of them, in percent, stays below.
+pub(crate) fn quantile(values: &mut [f64], share: usize) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let at = values.len() * share / 100;
+    values[at.min(values.len() - 1)]
 }
 
 /// Three decimals below 100, none above.
