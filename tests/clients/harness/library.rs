@@ -32,7 +32,7 @@ pub(crate) enum Trait {
 }
 
 /// What its program is built from, below `tests/clients`.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// An example of this crate.
     Example,
