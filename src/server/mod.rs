@@ -30,9 +30,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::client::{Acceptor, Limits};
+use crate::clock::Clock;
 use crate::config::{Config, ConfigError, NotReloadable};
 use crate::engine::Engine;
-use crate::journal::Journal;
+use crate::journal::{Disk, Journal};
 use crate::route::Router;
 
 pub use process::{Load, ServeError, serve};
@@ -76,6 +77,16 @@ impl Server {
     /// Builds and starts everything; returns once every listener is open.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         start::start(config).await
+    }
+
+    /// The same on another disk than `data_dir` and by another clock than the system's: for
+    /// simulations.
+    pub async fn start_on(
+        config: Config,
+        disk: Arc<dyn Disk>,
+        clock: Clock,
+    ) -> Result<Self, StartError> {
+        start::start_on(config, disk, clock).await
     }
 
     /// Where Kafka clients connect: what people call it and the address, first listener first.

@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability as ConfigDurability, Ephemeral, Payloads};
 use crate::engine::{Driver, Engine, Parts, Replay, Windows};
 use crate::journal::{
-    Durability, Journal, OpenError, ReadError, RealDisk, Recovery, TablesError, Writer,
+    Disk, Durability, Journal, OpenError, ReadError, RealDisk, Recovery, TablesError, Writer,
 };
 use crate::model::{GroupId, TopicName};
 use crate::observe::{Metrics, MetricsError};
@@ -106,12 +106,25 @@ struct Core {
     events: tokio::sync::mpsc::UnboundedReceiver<crate::broker::groups::GroupEvent>,
 }
 
+/// On the disk and by the clock of this machine.
 pub(super) async fn start(config: Config) -> Result<Server, StartError> {
-    let clock = Clock::start();
+    let dir = Path::new(&config.data_dir);
+    let disk = RealDisk::open(dir)?;
+    if config.journal.ephemeral == Ephemeral::Refuse {
+        data_dir::check(dir, config.upstream.is_some())?;
+    }
+    start_on(config, disk, Clock::start()).await
+}
+
+pub(super) async fn start_on(
+    config: Config,
+    disk: Arc<dyn Disk>,
+    clock: Clock,
+) -> Result<Server, StartError> {
     let metrics = Metrics::new(config.metrics.max_groups)?;
     let templates = Templates::new(&config.names.retry, &config.names.dead_letters)?;
     let credentials = Credentials::read(&config)?.put_to_use();
-    let core = core(&config, &templates, clock, &metrics)?;
+    let core = core(&config, &templates, disk, clock, &metrics)?;
     core.broker.started().await?;
     make_topics(&core.broker, &config).await?;
     let router = Arc::new(router(&config, templates, &core, &credentials, &metrics, clock));
@@ -168,18 +181,14 @@ pub(super) async fn start(config: Config) -> Result<Server, StartError> {
 fn core(
     config: &Config,
     templates: &Templates,
+    disk: Arc<dyn Disk>,
     clock: Clock,
     metrics: &Metrics,
 ) -> Result<Core, StartError> {
     let began = clock.elapsed();
-    let dir = Path::new(&config.data_dir);
-    let disk = RealDisk::open(dir)?;
-    if config.journal.ephemeral == Ephemeral::Refuse {
-        data_dir::check(dir, config.upstream.is_some())?;
-    }
     let mut settings = config.journal_config();
     settings.probe = Arc::new(JournalProbe::new(metrics.clone()));
-    let (journal, writer, recovery) = Journal::open(Arc::clone(&disk), settings)?;
+    let (journal, writer, recovery) = Journal::open(disk, settings)?;
     let writer = spawn("journal-writer", move || Writer::run(writer))?;
     let (groups, events) = {
         let now = move || clock.now();

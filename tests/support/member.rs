@@ -50,8 +50,13 @@ pub struct Member {
 
 impl Member {
     pub fn new(server: &Server, group: &str, topics: &[&str]) -> Self {
+        Self::on(server.client(), group, topics)
+    }
+
+    /// On this connection.
+    pub fn on(client: Client, group: &str, topics: &[&str]) -> Self {
         Self {
-            client: server.client(),
+            client,
             group: group.to_owned(),
             topics: topics.iter().map(|topic| (*topic).to_owned()).collect(),
             id: String::new(),

@@ -9,6 +9,7 @@ pub mod client;
 pub mod consumer;
 pub mod member;
 pub mod secure;
+pub mod told;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -25,6 +26,7 @@ pub use client::Client;
 pub use consumer::{Consumer, settle};
 pub use member::{Member, rebalance};
 pub use secure::{Stream, Trust};
+pub use told::Told;
 
 /// Longer than anything a test waits for; only a broken build comes near it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,6 +48,8 @@ pub struct Server {
     runtime: Runtime,
     running: Option<reprise::server::Server>,
     config: Config,
+    /// The disk and the clock of one that is simulated.
+    told: Option<Told>,
     _dir: TempDir,
     /// Dropped last: the sidecar's links end first.
     cluster: Option<Arc<Server>>,
@@ -127,7 +131,7 @@ impl Server {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
         let running = runtime.block_on(reprise::server::Server::start(config.clone())).unwrap();
-        Self { runtime, running: Some(running), config, _dir: dir, cluster }
+        Self { runtime, running: Some(running), config, told: None, _dir: dir, cluster }
     }
 
     /// What kill -9 would leave at this moment, started again beside this one.
@@ -158,8 +162,11 @@ impl Server {
 
     pub fn start_again(&mut self) {
         let config = self.config.clone();
-        let again = self.runtime.block_on(reprise::server::Server::start(config)).unwrap();
-        self.running = Some(again);
+        let again = match &mut self.told {
+            None => self.runtime.block_on(reprise::server::Server::start(config)),
+            Some(told) => self.runtime.block_on(told.start(config)),
+        };
+        self.running = Some(again.unwrap());
     }
 
     /// What a SIGHUP does with a changed file of settings.

@@ -1,0 +1,253 @@
+//! In place, RocketMQ's ordered consumer: the partition waits for the record that has failed. In
+//! real time, since a consumer that goes back is known by its pace; what it waited is read from the
+//! journal.
+
+use bytes::Bytes;
+use reprise::config::Config;
+use serde_json::Value;
+
+use crate::row::{Row, Stands};
+use crate::shop::{commit, read};
+use crate::support::{Got, Member, Rec, Server, until, wall_ms};
+
+/// `fetch.max.wait.ms`; who asks again later than twice that is taken for one that pauses.
+const WAIT_MS: i32 = 400;
+/// Longer than any answer takes: who is slow is not taken for one that is done with a record.
+const PATIENT: &str = "narrow_patience: 5s, ";
+/// The record nobody can handle.
+const POISON: i64 = 1;
+
+/// A handler that goes back to the record it cannot handle, and commits what came before it.
+struct App {
+    member: Member,
+    position: i64,
+    /// Fetched before it was handled, as clients do.
+    ahead: Option<Bytes>,
+    handled: Vec<i64>,
+    /// Each delivery of the record it cannot handle, and when it came.
+    tried: Vec<(Got, i64)>,
+    goes_back: GoesBack,
+}
+
+/// How it says that a record has failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GoesBack {
+    /// It asks for it again.
+    Asks,
+    /// It commits up to it, once more, and asks for it again.
+    Commits,
+    /// The same, with the batch as far as it got committed before.
+    CommitsFirst,
+}
+
+impl App {
+    fn start(server: &Server, goes_back: GoesBack) -> Self {
+        let mut member = Member::new(server, "shop", &["orders"]);
+        member.session_ms = 60_000;
+        member.join(&[("orders", 1)]);
+        let position = member.position_of("orders", 0).max(0);
+        let (handled, tried) = (Vec::new(), Vec::new());
+        Self { member, position, ahead: None, handled, tried, goes_back }
+    }
+
+    fn fetch(&mut self, from: i64) -> Bytes {
+        let data = self.member.client.fetch("orders", 0, from, WAIT_MS);
+        assert_eq!(data.error_code, 0);
+        data.records.unwrap()
+    }
+
+    fn commit(&mut self, offset: i64) {
+        assert_eq!(self.member.commit("orders", 0, offset), 0);
+    }
+
+    /// One poll.
+    fn poll(&mut self) {
+        assert_eq!(self.member.heartbeat(), 0);
+        let from = self.position;
+        let batch = self.ahead.take().unwrap_or_else(|| self.fetch(from));
+        let came = wall_ms();
+        let (records, Some(end)) = read(batch) else { return };
+        let next = self.fetch(end);
+        self.ahead = (!next.is_empty()).then_some(next);
+        for record in records.into_iter().filter(|record| record.offset >= from) {
+            if record.offset == POISON {
+                self.tried.push((record, came));
+                return self.go_back();
+            }
+            self.handled.push(record.offset);
+            if self.goes_back == GoesBack::CommitsFirst {
+                self.commit(record.offset + 1);
+            }
+        }
+        self.position = end;
+        self.commit(end);
+    }
+
+    fn go_back(&mut self) {
+        (self.position, self.ahead) = (POISON, None);
+        if self.goes_back != GoesBack::Asks || self.tried.len() == 1 {
+            self.commit(POISON);
+        }
+    }
+
+    /// Until everything up to `end` is committed.
+    fn run(&mut self, end: i64) {
+        until("the end of the partition", || {
+            self.poll();
+            self.position >= end
+        });
+    }
+}
+
+/// `orders` with so many records in one batch.
+fn orders(rules: &str, count: i64) -> Server {
+    let server = Server::with(&format!("retry: {{{PATIENT}{rules}}}"));
+    let mut tool = server.client();
+    tool.create("orders", 1);
+    let records: Vec<Rec> = (0..count).map(|_| Rec { time_ms: wall_ms(), ..Rec::odd() }).collect();
+    tool.put("orders", 0, &records);
+    server
+}
+
+/// What has happened to the record, oldest first.
+fn past(server: &Server) -> Vec<Value> {
+    let told = server.json(&format!("/api/v1/explain?record=orders-0@{POISON}&group=shop"));
+    told["past"].as_array().unwrap().clone()
+}
+
+fn letters(server: &Server) -> Vec<Got> {
+    server.client().read_all("dlq.shop")
+}
+
+pub(crate) const Q26: Row = Row {
+    id: "Q26",
+    theirs: "Ordered: three ways to fail, one consequence. The queue waits, 1 s if nothing is \
+             said, 10 ms at least, 30 s at most; maximum 3: 4 deliveries, then a dead letter, \
+             and the queue moves on.",
+    ours: "The same for a consumer that goes back to its record, however it commits meanwhile.",
+    stands: Stands::Partly(
+        "`order.mode`, which makes a group ordered that is not in place by itself",
+    ),
+};
+
+#[test]
+fn q26_in_place_the_partition_waits_and_a_limit_of_3_means_4_deliveries() {
+    let rules = "max_reconsume_times: 3, order: {interval: 200ms}";
+    for goes_back in [GoesBack::Asks, GoesBack::Commits, GoesBack::CommitsFirst] {
+        let server = orders(rules, 4);
+        let mut app = App::start(&server, goes_back);
+        app.run(4);
+        assert_eq!(app.handled, [0, 2, 3], "those behind it waited");
+        assert_eq!(app.tried.len(), 4);
+        let held: Vec<i64> =
+            past(&server).iter().filter_map(|happened| happened["until"].as_i64()).collect();
+        assert_eq!(held.len(), 4, "after each delivery: {:#?}", past(&server));
+        for (until, (_, came)) in held.iter().zip(&app.tried[1..]) {
+            // the sidecar counts whole milliseconds from its start
+            assert!(came + 2 >= *until, "early: {came}, held until {until}");
+        }
+        for (until, (_, came)) in held.iter().zip(&app.tried) {
+            assert!(until - 200 + 2 >= *came, "held for less than the interval: {until} {came}");
+        }
+        assert_eq!(letters(&server).len(), 1);
+    }
+}
+
+#[test]
+fn q26_the_interval_is_1_s_if_nothing_is_said_and_from_10_ms_to_30_s() {
+    let interval = |text: &str| {
+        let yaml = format!("retry: {{order: {{interval: {text}}}}}");
+        Config::parse("test", &yaml, &[], &[]).map(|loaded| loaded.config.retry.order.interval)
+    };
+    let default = Config::parse("test", "", &[], &[]).unwrap().config.retry.order.interval;
+    assert_eq!(default.as_millis(), 1_000);
+    for (text, ms) in [("9ms", None), ("10ms", Some(10)), ("30s", Some(30_000)), ("30001ms", None)]
+    {
+        assert_eq!(interval(text).ok().map(|taken| taken.as_millis()), ms, "{text}");
+    }
+}
+
+pub(crate) const Q27: Row = Row {
+    id: "Q27",
+    theirs: "Ordered without a maximum: the head of the queue delivered 167 times in 20 s, the \
+             rest never; a restart sets its count to 0.",
+    ours: "There is a maximum always (16; 6 for what nobody has said), and the count is \
+           journalled: a restart changes nothing of it.",
+    stands: Stands::Partly("a maximum of `unlimited`, for who wants it"),
+};
+
+#[test]
+fn q27_there_is_a_limit_without_any_setting_and_a_restart_forgets_no_failure() {
+    let mut server = orders("order: {interval: 20ms}", 4);
+    let mut app = App::start(&server, GoesBack::Commits);
+    let suspect = |server: &Server| {
+        let known = server.json("/api/v1/explain?group=shop");
+        known["partitions"][0]["suspects"][0]["reconsume_times"].as_i64()
+    };
+    until("it is charged", || {
+        app.poll();
+        suspect(&server).is_some_and(|times| times >= 4)
+    });
+    let before = suspect(&server);
+    server.restart();
+    assert_eq!(suspect(&server), before);
+    app.member.client = server.client();
+    app.run(4);
+    let dead = letters(&server);
+    assert_eq!((dead.len(), dead[0].reconsume_times()), (1, 7));
+    // each of the others was charged; the first after a restart proves nothing
+    assert!((7..=8).contains(&app.tried.len()), "{}", app.tried.len());
+    assert_eq!(app.handled, [0, 2, 3]);
+}
+
+pub(crate) const Q28: Row = Row {
+    id: "Q28",
+    theirs: "Ordered, 5.x: dead at once with the last failure, counted maximum + 1.",
+    ours: "The same.",
+    stands: Stands::Same,
+};
+
+#[test]
+fn q28_in_place_the_last_failure_is_the_end_at_once_and_counts() {
+    let server = orders("max_reconsume_times: 0, order: {interval: 30s}", 4);
+    let mut app = App::start(&server, GoesBack::Commits);
+    app.poll();
+    let named = format!("!retry:{POISON}");
+    assert_eq!(commit(&mut app.member, "orders", POISON + 1, &named), 0);
+    let dead = letters(&server);
+    assert_eq!((dead.len(), dead[0].reconsume_times()), (1, 1));
+    // it goes on with what it was given behind it
+    app.commit(4);
+    let known = server.json("/api/v1/explain?group=shop")["partitions"][0].clone();
+    assert_eq!((&known["suspects"], &known["committed"]), (&serde_json::json!([]), &4.into()));
+}
+
+pub(crate) const Q36: Row = Row {
+    id: "Q36",
+    theirs: "A fifo dead letter counts 1 after 4 attempts.",
+    ours: "It counts what there was: 4.",
+    stands: Stands::Differs("counts are exact"),
+};
+
+#[test]
+fn q36_a_dead_letter_of_an_ordered_consumer_counts_every_attempt() {
+    let server = orders("max_reconsume_times: 3, order: {interval: 20ms}", 4);
+    let mut app = App::start(&server, GoesBack::Commits);
+    app.run(4);
+    let dead = letters(&server).remove(0);
+    let tried = i64::try_from(app.tried.len()).unwrap();
+    assert_eq!((tried, dead.reconsume_times(), dead.number("x-retry-attempt")), (4, 4, 4));
+    assert_eq!(dead.number("__dlq.errors.delivery.count"), 4);
+    let history = dead.header("x-retry-history").unwrap();
+    assert_eq!(history.split(';').count(), 4, "{history}");
+}
+
+#[test]
+fn q38_in_place_each_delivery_is_the_record_itself() {
+    let server = orders("order: {interval: 20ms}", 4);
+    let mut app = App::start(&server, GoesBack::Commits);
+    app.run(4);
+    let (first, _) = &app.tried[0];
+    assert_eq!((first.offset, &first.headers), (POISON, &Rec::odd().headers));
+    assert!(app.tried.len() > 1 && app.tried.iter().all(|(got, _)| got == first));
+}
