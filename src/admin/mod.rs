@@ -29,7 +29,7 @@ use crate::observe::Metrics;
 use answer::{Refusal, json_answer, text_answer};
 
 pub use base64::Base64;
-pub use explain::{Explained, PartitionView, PastView, SuspectView, Told};
+pub use explain::{Explained, PartitionView, PastView, RuleView, SuspectView, Told};
 pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
 pub use source::{Source, Unavailable};
 pub use view::{

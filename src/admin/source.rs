@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use super::explain::{Explained, Told};
+use super::explain::{Explained, RuleView, Told};
 use super::portable::{Brought, ExportCounts, Portable};
 use super::view::{DeadLetter, Drain, GroupView, Overview, Readiness, RetryView};
 use crate::model::Origin;
@@ -42,6 +42,9 @@ pub trait Source: Send + Sync + 'static {
         &self,
         group: &str,
     ) -> impl Future<Output = Result<Option<Explained>, Unavailable>> + Send;
+
+    /// Every key of `retry` in force for a group, or for records of one topic in it.
+    fn in_force(&self, group: &str, topic: Option<&str>) -> Vec<RuleView>;
 
     /// What the log holds about a record, in one group or in all; how its partition stands now is
     /// left empty.

@@ -13,6 +13,7 @@ mod parts;
 mod problem;
 mod raw;
 mod reload;
+mod ruling;
 mod section;
 mod sources;
 mod units;
@@ -23,12 +24,14 @@ use std::path::Path;
 use serde::Serialize;
 
 pub use parts::{
-    Admin, DeadLetters, Drain, Durability, Ephemeral, GroupRule, HostPort, Journal, LaneChoice,
-    Limits, Listener, ListenerSasl, ListenerTls, Log, Membership, MetricsBound, Names, Order,
-    Payloads, Retry, Topic, Topics, Upstream, UpstreamSasl, UpstreamTls,
+    Admin, Backoff, DeadLetters, Drain, Durability, Elapsed, Ephemeral, GroupRule, HostPort,
+    Journal, Keep, LaneChoice, Limits, Listener, ListenerSasl, ListenerTls, Log, Membership,
+    MetricsBound, Names, Order, Payloads, Retry, Topic, TopicKeys, Topics, Upstream, UpstreamSasl,
+    UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{NotReloadable, Reload};
+pub use ruling::InForce;
 pub use units::{duration_text, size_text};
 
 use node::{Node, Value};

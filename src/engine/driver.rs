@@ -5,7 +5,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::engine::batch;
 use crate::engine::command::{Command, NackBatch, NackReply, Reply, Snapshot, TakenRaw};
 use crate::engine::count::count;
 use crate::engine::error::EngineError;
@@ -16,6 +15,7 @@ use crate::engine::stamps::{Stamps, Verdict};
 use crate::engine::store::{Checkpoint, Flusher, Store};
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
+use crate::engine::{batch, reloaded};
 use crate::journal::{Journal, NewEntry};
 use crate::model::{GroupId, LaneOffset, Now};
 use crate::observe::Metrics;
@@ -144,7 +144,10 @@ impl Driver {
                 let gone = self.discard(&topic, up_to);
                 self.send(reply, gone);
             }
-            Command::Policies(policies) => self.hear(Input::Policies(policies), "new rules"),
+            Command::Policies(policies) => {
+                self.hear(Input::Policies(policies), "new rules");
+                reloaded::tell(&self.machine);
+            }
             Command::Export { step, ids, reply } => {
                 let answer = self.export(step, ids);
                 self.send(reply, answer);

@@ -23,6 +23,7 @@ mod kind;
 mod outbox;
 mod past;
 mod recover;
+mod reloaded;
 mod render;
 mod room;
 mod stamps;

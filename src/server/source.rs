@@ -7,10 +7,11 @@ use tokio::sync::watch;
 
 use crate::admin::{
     Brought, DeadLetter, Drain, Explained, ExportCounts, ForwardView, GroupView, LevelView,
-    OffsetView, Overview, PolicyView, Portable, Readiness, RetryView, Source, Told, Unavailable,
+    OffsetView, Overview, PolicyView, Portable, Readiness, RetryView, RuleView, Source, Told,
+    Unavailable,
 };
 use crate::client::Acceptor;
-use crate::config::Config;
+use crate::config::{Config, InForce};
 use crate::engine::{self, EngineError, Sought};
 use crate::group::member_key;
 use crate::journal::{AppendError, Journal};
@@ -132,6 +133,11 @@ impl Source for AdminSource {
     async fn explain(&self, group: &str) -> Result<Option<Explained>, Unavailable> {
         let known = self.group(group).await?;
         Ok(known.map(|_| explained(&self.router, &GroupId::new(group))))
+    }
+
+    fn in_force(&self, group: &str, topic: Option<&str>) -> Vec<RuleView> {
+        let in_force = self.config.borrow().in_force(group, topic).into_iter();
+        in_force.map(|InForce { key, value, from }| RuleView { key, value, from }).collect()
     }
 
     async fn past(&self, group: Option<&str>, record: &Origin) -> Result<Told, Unavailable> {

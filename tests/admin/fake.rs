@@ -2,8 +2,8 @@
 
 use reprise::admin::{
     Brought, DeadLetter, Drain, Explained, ExportCounts, GroupView, MemberView, Overview,
-    PartitionView, PastView, PolicyView, Portable, Readiness, RetryView, Source, SuspectView, Told,
-    Unavailable,
+    PartitionView, PastView, PolicyView, Portable, Readiness, RetryView, RuleView, Source,
+    SuspectView, Told, Unavailable,
 };
 use reprise::model::Origin;
 use reprise::observe::GroupGauges;
@@ -48,6 +48,10 @@ impl Source for Fake {
             ..GroupView::default()
         }))
     }
+    fn in_force(&self, group: &str, topic: Option<&str>) -> Vec<RuleView> {
+        let (key, from) = ("levels".to_owned(), format!("groups[0] (match: {group})"));
+        vec![RuleView { key, value: topic.unwrap_or("1s 2s").to_owned(), from }]
+    }
     async fn explain(&self, group: &str) -> Result<Option<Explained>, Unavailable> {
         let suspect = SuspectView {
             offset: 57,
@@ -70,6 +74,7 @@ impl Source for Fake {
         };
         Ok(GROUPS.contains(&group).then(|| Explained {
             group: group.into(),
+            rules: Vec::new(),
             watched: true,
             partitions: vec![partition],
         }))

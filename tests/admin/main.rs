@@ -238,11 +238,16 @@ fn what_is_suspected_of_a_group_is_told_for_machines_and_people() {
     with_admin(Fake::default(), Options::default(), |at| {
         let explained = json(at, "/api/v1/explain?group=shop");
         assert_eq!(explained["partitions"][0]["suspects"][0]["reconsume_times"], 2);
+        assert_eq!(explained["rules"][0]["from"], "groups[0] (match: shop)");
+        let topic = json(at, "/api/v1/explain?group=shop&topic=orders");
+        assert_eq!(topic["rules"][0]["value"], "orders", "asked for that topic");
+        assert_eq!(get(at, "/api/v1/explain?record=orders-3@57&topic=orders").0, 400);
         assert_eq!(get(at, "/api/v1/explain?group=none").0, 404);
         assert_eq!(get(at, "/api/v1/explain").0, 400);
-        let lines = reprise(at, &["group", "explain", "shop"]);
+        let lines = reprise(at, &["group", "explain", "shop", "orders"]);
         let expected = "\
 group         shop
+  levels                       orders  (groups[0] (match: shop))
 orders-3  held by m-1, committed 50, given up to 58
   lost        4 hand-outs in a row: one record at a time
   @57         2 of 6 retries; held, served alone in 400 ms

@@ -8,6 +8,7 @@ mod marked;
 mod memory;
 mod replay;
 mod restart;
+mod rules;
 mod settling;
 mod table;
 
