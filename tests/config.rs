@@ -76,6 +76,13 @@ const BAD: &[(&str, &str, &str)] = &[
     ("retry: {backoff: {initial: 1m, max: 30s}}\n", "1:37", "max is shorter than backoff.initial"),
     ("retry: {backoff: {factor: 1.05}}\n", "1:27", "expected 1, or a factor from 1.1 to 100"),
     ("retry: {backoff: {jitter: 1.5}}\n", "1:27", "expected a share from 0 to 1"),
+    ("topics: {produce_delay: soon}\n", "1:25", "expected true or false"),
+    ("topics: {produce_delay_max: 400d}\n", "1:29", "a duration from 1s to 366d"),
+    (
+        "upstream: {bootstrap: 'a:1'}\ntopics: {produce_delay: true}\n",
+        "2:9",
+        "produce_delay puts records of this node's topics off",
+    ),
     ("retry: {rate: 0}\n", "1:15", "from 1 to 1000000"),
     (
         "groups: [{match: a, topic: b, lane: off}]\n",

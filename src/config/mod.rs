@@ -192,6 +192,11 @@ impl Config {
                 "list makes topics of this node; in front of a cluster they are the cluster's";
             root.problem("topics", says);
         }
+        if self.upstream.is_some() && self.topics.produce_delay {
+            let says = "produce_delay puts records of this node's topics off; in front of a \
+                        cluster they are the cluster's";
+            root.problem("topics", says);
+        }
         if self.upstream.is_some() && self.listen.iter().any(|listener| listener.sasl.is_some()) {
             let says = "sasl asks clients for users of this node; in front of a cluster they log \
                         in to its brokers, through here: remove it";

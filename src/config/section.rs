@@ -12,7 +12,7 @@ use super::units::{duration_text, parse_duration, parse_size, size_text};
 use crate::upstream::Secret;
 
 /// Keys the design knows and this build does not have: refused, but not as a slip of the finger.
-const NOT_IN_THIS_BUILD: [&str; 21] = [
+const NOT_IN_THIS_BUILD: [&str; 20] = [
     "breaker",
     "brokers",
     "consumers_only",
@@ -23,7 +23,6 @@ const NOT_IN_THIS_BUILD: [&str; 21] = [
     "on_release",
     "on_reset",
     "per_partition",
-    "produce_delay",
     "read_only",
     "rocketmq_names",
     "schema",

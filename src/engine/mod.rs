@@ -14,6 +14,7 @@ mod batch;
 mod brought;
 mod command;
 mod count;
+mod delayed;
 mod discard;
 mod driver;
 mod error;
@@ -35,6 +36,7 @@ mod windows;
 pub use command::{
     ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest, Producer, TakenEntry,
 };
+pub use delayed::{AppendBatch, DelayBatch, Destinations, More};
 pub use driver::Driver;
 pub use error::EngineError;
 pub use handle::{Engine, Taken};

@@ -1,11 +1,14 @@
 //! What other rules mean for those that wait already, told in the log.
 
 use crate::engine::store::Store;
-use crate::retry::{Machine, StateKind};
+use crate::model::GroupId;
+use crate::retry::{DELAYED, Machine, StateKind};
 
 /// Says of which groups nothing comes back any more, though something waits.
 pub(super) fn tell(machine: &Machine<Store>) {
-    for group in machine.groups().iter().filter(|group| !machine.policy(group).lane) {
+    let groups = machine.groups();
+    let without = |group: &&GroupId| group.as_str() != DELAYED && !machine.policy(group).lane;
+    for group in groups.iter().filter(without) {
         let waiting = machine.counts(group).of(StateKind::Waiting);
         if waiting > 0 {
             tracing::warn!(

@@ -87,6 +87,11 @@ impl<S: Entries> Machine<S> {
             Input::Settle { token, group, settling, record_bytes } => {
                 self.on_settle(token, &group, &settling, record_bytes);
             }
+            Input::Delay { topic, partition, records } => {
+                self.on_delay(&topic, partition, &records);
+            }
+            Input::Delivered { id, arrived } => self.on_delivered(id, arrived),
+            Input::Cancel { token, records } => self.on_cancel(token, &records),
             Input::Policies(policies) => {
                 self.policies = policies;
                 self.room.hasten_all(now.wall);

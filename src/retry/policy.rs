@@ -20,6 +20,15 @@ pub const SEEK_BACK_LIMIT: u32 = 6;
 /// (`DefaultMQPushConsumer.suspendCurrentQueueTimeMillis`): 1 s.
 pub const ORDER_INTERVAL_MS: u64 = 1_000;
 
+/// The group of records that wait before they enter their topic. No client is in it: it has no
+/// retry topic, and its name is none a client gives to a group.
+pub const DELAYED: &str = "\0delayed";
+
+/// [`DELAYED`] as a group.
+pub fn delayed() -> GroupId {
+    GroupId::new(DELAYED)
+}
+
 /// The rules of one group.
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,9 +71,11 @@ pub struct Policy {
 }
 
 /// The rules of all groups.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policies {
     fallback: Policy,
+    /// What waits before it enters its topic is no group's retry.
+    delayed: Policy,
     groups: Vec<(String, Policy)>,
     topics: Vec<TopicRule>,
 }
@@ -102,11 +113,18 @@ impl Policy {
     }
 }
 
+impl Default for Policies {
+    fn default() -> Self {
+        Self::new(Policy::default(), Vec::new())
+    }
+}
+
 impl Policies {
     /// `groups`: a pattern (`*` any text, `?` one character) and its rules. The first pattern that
     /// matches a group's whole name wins; a group no pattern matches has `fallback`.
     pub fn new(fallback: Policy, groups: Vec<(String, Policy)>) -> Self {
-        Self { fallback, groups, topics: Vec::new() }
+        let delayed = Policy { lane: false, inference: false, rate: None, ..fallback.clone() };
+        Self { fallback, delayed, groups, topics: Vec::new() }
     }
 
     /// The same with rules for records of some topics: the first that fits group and topic changes
@@ -118,6 +136,9 @@ impl Policies {
 
     /// The rules of this group.
     pub fn of(&self, group: &GroupId) -> &Policy {
+        if group.as_str() == DELAYED {
+            return &self.delayed;
+        }
         let matching = self.groups.iter().find(|(pattern, _)| glob(pattern, group.as_str()));
         matching.map_or(&self.fallback, |(_, policy)| policy)
     }

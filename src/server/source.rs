@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
 use crate::admin::{
-    Brought, DeadLetter, Drain, Explained, ExportCounts, ForwardView, GroupView, LevelView,
-    OffsetView, Overview, PolicyView, Portable, Readiness, RetryView, RuleView, Source, Told,
-    Unavailable,
+    Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, ForwardView, GroupView,
+    LevelView, OffsetView, Overview, PolicyView, Portable, Readiness, RetryView, RuleView, Source,
+    Told, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::{Config, InForce};
@@ -204,6 +204,18 @@ impl Source for AdminSource {
         let page = self.router.engine.dead_letters(&id, offset, 1)?;
         let found = page.into_iter().find(|letter| letter.offset == offset);
         Ok(found.map(|letter| dead_letter(&id, letter)))
+    }
+
+    async fn delayed(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DelayedView>, Unavailable> {
+        self.put_off(after, limit).await
+    }
+
+    async fn cancel_delayed(&self, records: Vec<Origin>) -> Result<Vec<bool>, Unavailable> {
+        self.cancel(records).await
     }
 
     async fn drain(&self) -> Result<Drain, Unavailable> {

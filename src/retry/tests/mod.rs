@@ -1,5 +1,6 @@
 //! Promises of the whole machine, told as stories on a virtual clock.
 
+mod delayed;
 mod exports;
 mod hand_outs;
 mod held;
