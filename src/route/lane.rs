@@ -19,7 +19,8 @@ impl Router {
     /// Remembers which member of `group` speaks on this connection.
     pub(super) fn speaks_for(&self, conn: &Conn, group: &GroupId, member: MemberId) {
         self.alive(group, &member);
-        let bound = conn.token.is_some_and(|token| self.tokens.bind(token, group, member.clone()));
+        let bind = |token| self.tokens.bind(token, group, member.clone(), conn.client());
+        let bound = conn.token.is_some_and(bind);
         if conn.speaks_for(group, member) || bound {
             self.watches.changed();
         }

@@ -249,7 +249,10 @@ impl Router {
             }
             Api::SaslAuthenticate => sasl_authenticate::answer(self, conn, &head).await?,
             Api::Produce => produce::begin(self, conn, &head)?.finish(self, &head).await?,
-            Api::Fetch => self.with(&head, async |r| fetch::answer(self, conn, r).await).await?,
+            Api::Fetch => {
+                let version = head.version;
+                self.with(&head, async |r| fetch::answer(self, conn, version, r).await).await?
+            }
             Api::Metadata => {
                 self.with(&head, async |r| metadata::answer(self, conn, &head, r).await).await?
             }

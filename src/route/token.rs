@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::model::{GroupId, MemberId};
+use crate::model::{ClientId, GroupId, MemberId};
 
 /// More client objects than this are remembered by nobody; the oldest are forgotten.
 const REMEMBERED_MAX: usize = 65_536;
@@ -38,13 +38,23 @@ pub enum TokenScheme {
 #[derive(Debug, Default)]
 pub struct Tokens {
     next: AtomicU32,
-    members: Mutex<BTreeMap<Token, BTreeMap<GroupId, MemberId>>>,
+    known: Mutex<BTreeMap<Token, Known>>,
+}
+
+/// What was heard through a token.
+#[derive(Debug, Default)]
+struct Known {
+    members: BTreeMap<GroupId, MemberId>,
+    /// What it last called itself.
+    client: Option<ClientId>,
+    /// Its Fetches come this way.
+    fetches: bool,
 }
 
 impl Tokens {
     /// Starts counting at `seed`, so that clients of an earlier run keep addresses of their own.
     pub fn new(seed: u32) -> Self {
-        Self { next: AtomicU32::new(seed), members: Mutex::default() }
+        Self { next: AtomicU32::new(seed), known: Mutex::default() }
     }
 
     /// A token nobody holds, as far as the range allows.
@@ -63,34 +73,50 @@ impl Tokens {
 
     /// The member of `group` that speaks through `token`.
     pub fn member(&self, token: Token, group: &GroupId) -> Option<MemberId> {
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        members.get(&token)?.get(group).cloned()
+        self.lock().get(&token)?.members.get(group).cloned()
     }
 
     /// Every member that speaks through `token`, by group.
     pub fn members(&self, token: Token) -> BTreeMap<GroupId, MemberId> {
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        members.get(&token).cloned().unwrap_or_default()
+        self.lock().get(&token).map(|known| known.members.clone()).unwrap_or_default()
     }
 
-    /// Whether some token is known through which that member speaks.
-    pub fn knows(&self, group: &GroupId, member: &MemberId) -> bool {
-        let members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        members.values().any(|groups| groups.get(group) == Some(member))
+    /// Whether that member is known to be another client than the one that calls itself `client`
+    /// and fetches through a token nobody speaks through. There are clients that ask at the
+    /// bootstrap address twice: they join by the first address they are told and fetch by the
+    /// second (kafka-python 2.0.2).
+    pub fn is_another(&self, group: &GroupId, member: &MemberId, client: &ClientId) -> bool {
+        let is_another = |known: &Known| known.fetches || known.client.as_ref() != Some(client);
+        self.lock()
+            .values()
+            .any(|known| known.members.get(group) == Some(member) && is_another(known))
     }
 
-    /// Remembers that `member` of `group` speaks through `token`; whether that is news.
-    pub fn bind(&self, token: Token, group: &GroupId, member: MemberId) -> bool {
-        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        if members.len() >= REMEMBERED_MAX && !members.contains_key(&token) {
-            members.pop_first();
+    /// Remembers that Fetches come through `token`, if somebody speaks there; whether that is news.
+    pub fn fetches(&self, token: Token) -> bool {
+        let mut all = self.lock();
+        let Some(known) = all.get_mut(&token) else { return false };
+        !std::mem::replace(&mut known.fetches, true)
+    }
+
+    /// Remembers that `member` of `group` speaks through `token`, and what it calls itself; whether
+    /// that is news.
+    pub fn bind(&self, token: Token, group: &GroupId, member: MemberId, client: ClientId) -> bool {
+        let mut all = self.lock();
+        if all.len() >= REMEMBERED_MAX && !all.contains_key(&token) {
+            all.pop_first();
         }
-        let groups = members.entry(token).or_default();
-        if groups.get(group) == Some(&member) {
+        let known = all.entry(token).or_default();
+        known.client = Some(client);
+        if known.members.get(group) == Some(&member) {
             return false;
         }
-        groups.insert(group.clone(), member);
+        known.members.insert(group.clone(), member);
         true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Token, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,16 +155,34 @@ mod tests {
 
     #[test]
     fn a_member_is_found_by_token_and_group() {
-        let tokens = Tokens::new(0);
-        let token = Token::Port(9);
-        assert!(tokens.bind(token, &"a".into(), "m1".into()));
-        assert!(tokens.bind(token, &"b".into(), "m2".into()));
-        assert!(!tokens.bind(token, &"b".into(), "m2".into()), "no news");
+        let (tokens, token) = (Tokens::new(0), Token::Port(9));
+        let bind = |group: &str, member: &str| {
+            tokens.bind(token, &group.into(), member.into(), ClientId::new("app"))
+        };
+        assert!(bind("a", "m1"));
+        assert!(bind("b", "m2"));
+        assert!(!bind("b", "m2"), "no news");
         assert_eq!(tokens.member(token, &"a".into()), Some("m1".into()));
         assert_eq!(tokens.member(token, &"b".into()), Some("m2".into()));
         assert_eq!(tokens.member(Token::Port(8), &"a".into()), None);
         assert_eq!((tokens.members(token).len(), tokens.members(Token::Port(8)).len()), (2, 0));
-        assert!(tokens.knows(&"b".into(), &"m2".into()));
-        assert!(!tokens.knows(&"a".into(), &"m2".into()));
+    }
+
+    #[test]
+    fn who_fetches_nowhere_may_fetch_through_an_address_nobody_speaks_through() {
+        let (tokens, joined, other) = (Tokens::new(0), Token::Port(8), Token::Port(9));
+        let is_another = |group: &str, client| {
+            tokens.is_another(&group.into(), &"m1".into(), &ClientId::new(client))
+        };
+        assert!(!is_another("a", "app"), "no address of it is known");
+        tokens.bind(joined, &"a".into(), "m1".into(), ClientId::new("app"));
+        assert!(!is_another("a", "app"));
+        assert!(!is_another("b", "tool"), "in that group it has no address");
+        assert!(is_another("a", "tool"), "it has another name");
+        assert!(!tokens.fetches(other), "nobody speaks there");
+        assert!(!is_another("a", "app"));
+        assert!(tokens.fetches(joined));
+        assert!(!tokens.fetches(joined), "no news");
+        assert!(is_another("a", "app"), "it fetches through its own");
     }
 }

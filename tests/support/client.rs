@@ -258,8 +258,13 @@ impl Client {
 
     /// Fetches one partition.
     pub fn fetch(&mut self, topic: &str, index: i32, offset: i64, wait_ms: i32) -> PartitionData {
-        let request = fetch_request(topic, index, offset, wait_ms);
-        let mut answer = self.leader(topic).call(12, &request);
+        self.fetch_by(12, &fetch_request(topic, index, offset, wait_ms))
+    }
+
+    /// Of one partition, in that version.
+    pub fn fetch_by(&mut self, version: i16, request: &FetchRequest) -> PartitionData {
+        let topic = request.topics[0].topic.to_string();
+        let mut answer = self.leader(&topic).call(version, request);
         assert_eq!(answer.error_code, 0);
         assert_eq!((answer.responses.len(), answer.session_id), (1, 0));
         let mut topic = answer.responses.remove(0);

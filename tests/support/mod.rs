@@ -267,11 +267,12 @@ fn prepare(yaml: &str) -> (TempDir, Config) {
 }
 
 /// Below the range from which systems take the ports of outgoing connections: nobody else gets it
-/// between two starts.
+/// between two starts. Looked for by connecting: a socket bound here would be a child's too that is
+/// started at the same moment.
 fn kept_port() -> u16 {
     loop {
         let port = fastrand::u16(12_000..32_000);
-        if std::net::TcpListener::bind(("0.0.0.0", port)).is_ok() {
+        if std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             return port;
         }
     }

@@ -3,7 +3,8 @@
 
 use crate::app::{App, Failing, dead_letters, orders, orders_more};
 use crate::support::batch::{Around, batch};
-use crate::support::{Member, Rec, Server, wall_ms};
+use crate::support::client::fetch_request;
+use crate::support::{Member, Rec, Server, until, wall_ms};
 
 const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, narrow_patience: 400ms, \
                      seek_back_limit: 2, order: {interval: 50ms}}";
@@ -80,6 +81,31 @@ fn the_last_record_of_a_topic_too() {
     app.run(Failing::Crash, 6);
     assert_eq!(app.done, all_but(5, 6));
     assert_eq!(dead_letters(&server).len(), 1);
+}
+
+/// kafka-python up to 2.0.2 throws at an answer of empty batches alone.
+#[test]
+fn what_is_cut_at_the_end_is_told_to_no_client_that_would_throw_at_it() {
+    let server = Server::with(RULES);
+    orders(&server, 6);
+    let mut member = Member::new(&server, "shop", &["orders"]);
+    member.join(&[("orders", 1)]);
+    assert_eq!(member.commit("orders", 0, 5), 0);
+    let mut bytes = |version, offset, wait_ms| {
+        let asked = fetch_request("orders", 0, offset, wait_ms);
+        member.client.fetch_by(version, &asked).records.unwrap_or_default().len()
+    };
+    until("it goes back often enough", || {
+        if bytes(4, 5, 300) > 0 {
+            bytes(4, 6, 300);
+        }
+        dead_letters(&server).len() == 1
+    });
+    assert_eq!(bytes(4, 5, 100), 0);
+    let empty = bytes(5, 5, 100);
+    assert_eq!(empty, 61, "a header, by which others go on");
+    server.client().put("orders", 0, &[Rec::new("6")]);
+    assert!(bytes(4, 5, 100) > empty, "what comes behind it is given to all");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Whose a Fetch is, and that nobody's is watched.
 
 use reprise::config::LaneChoice;
-use reprise::model::{GroupId, TopicName};
+use reprise::model::{ClientId, GroupId, TopicName};
 use reprise::route::conn::Conn;
 use reprise::route::token::Token;
 
@@ -47,7 +47,7 @@ fn joined(server: &Server, group: &str, topics: &[&str]) -> Member {
 fn bind(server: &Server, token: u16, members: &[&Member]) {
     for member in members {
         let (group, id) = (GroupId::new(&member.group), member.id.as_str().into());
-        server.router().tokens.bind(Token::Port(token), &group, id);
+        server.router().tokens.bind(Token::Port(token), &group, id, ClientId::new("app"));
     }
 }
 
@@ -93,12 +93,22 @@ fn without_an_address_it_is_the_only_member_of_the_only_group_that_consumes_the_
 }
 
 #[test]
-fn an_address_nobody_speaks_through_is_not_taken_for_a_member_at_another() {
+fn an_address_nobody_speaks_through_is_a_member_s_that_joined_at_another_until_it_fetches_there() {
     let server = Server::start();
     server.client().create("orders", 1);
     let mut member = Member::new(&server, "shop", &["orders"]).fixed("one");
     member.join(ORDERS);
-    assert_eq!(whose(&server, &conn(Some(9), None), &["orders"]), None);
+    let calls_itself = |name| {
+        let conn = conn(Some(9), None);
+        conn.heard(Some(name));
+        conn
+    };
+    let (same, tool) = (calls_itself(&member.client.id), calls_itself("tool"));
+    assert!(is_of(whose(&server, &conn(None, None), &["orders"]), &member));
+    assert!(is_of(whose(&server, &same, &["orders"]), &member));
+    assert_eq!(whose(&server, &tool, &["orders"]), None);
+    member.client.fetch("orders", 0, 0, 0);
+    assert_eq!(whose(&server, &same, &["orders"]), None, "it is another by the same name");
     assert!(is_of(whose(&server, &conn(None, None), &["orders"]), &member));
 }
 

@@ -1,6 +1,8 @@
 //! A member's Fetch of which something is held: the broker is asked for the rest, and its answer is
 //! read whole before any of it leaves.
 
+mod behind;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use crate::clock::Clock;
 use crate::model::{MonoMs, Origin, TopicPartition};
 use crate::retry::watch::{Asked, Handed, Plan, Serve, Settling};
 use crate::route::conn::Conn;
+use crate::route::fetch::conditioned::behind::Behind;
 use crate::route::fetch::narrow::{self, Give};
 use crate::route::fetch::wanted::{Wanted, wait_ms};
 use crate::route::watching::{Remains, SETTLING_ROUNDS, Watched};
@@ -141,6 +144,7 @@ struct Polling<'a, G> {
     deadline: MonoMs,
     /// What is given whatever the plan says.
     fixed: BTreeMap<TopicPartition, Give>,
+    behind: Behind,
 }
 
 impl<'a, G: Guard> Polling<'a, G> {
@@ -152,8 +156,8 @@ impl<'a, G: Guard> Polling<'a, G> {
         (clock, budget): (Clock, &'a Budget),
     ) -> Self {
         let deadline = clock.now().mono.plus(wait_ms(&request));
-        let fixed = BTreeMap::new();
-        Self { guard, asking, request, wanted, clock, budget, deadline, fixed }
+        let (fixed, behind) = (BTreeMap::new(), Behind::default());
+        Self { guard, asking, request, wanted, clock, budget, deadline, fixed, behind }
     }
 
     async fn answer(mut self) -> Result<FetchResponse, UpstreamError> {
@@ -187,13 +191,14 @@ impl<'a, G: Guard> Polling<'a, G> {
         }
         let mut response = narrow::merged(&self.request, &gives, told);
         narrow::first_in_line(&mut response, &gives);
-        let handed = self.cut(&mut response, &gives);
+        let mut handed = self.cut(&mut response, &gives);
         if handed.is_empty() && narrow::is_by_turn(&gives) {
             self.guard.nothing_came(&self.wanted.asked);
         }
         if !narrow::says_something(&response) && !leaves_at_once && self.left_ms() > 0 {
             return Ok(None);
         }
+        handed.extend(self.kept(&mut response, &gives));
         if !handed.is_empty() {
             self.guard.handed(&handed);
         }
@@ -280,7 +285,7 @@ impl<'a, G: Guard> Polling<'a, G> {
         let mut handed = Vec::new();
         let partitions = response.responses.iter_mut().flat_map(|topic| &mut topic.partitions);
         let places = self.wanted.places(&self.request);
-        for ((data, give), place) in partitions.zip(gives).zip(places) {
+        for (nth, ((data, give), place)) in partitions.zip(gives).zip(places).enumerate() {
             let Some(asked) = place.and_then(|place| self.wanted.asked.get(place)) else {
                 continue;
             };
@@ -291,6 +296,13 @@ impl<'a, G: Guard> Polling<'a, G> {
                 data.records = Some(Bytes::new());
                 None
             });
+            let is_cut = matches!(give, Give::Without(_));
+            if is_cut && end.is_some() {
+                self.behind.keep(nth, &mut self.request, data);
+                if !narrow::has_records(data) {
+                    continue;
+                }
+            }
             if let Some(end) = end.filter(|end| *end > from) {
                 let by_turn = matches!(give, Give::Turn { .. });
                 handed.push(Handed { partition: partition.clone(), from, end, by_turn });
@@ -300,6 +312,22 @@ impl<'a, G: Guard> Polling<'a, G> {
             }
         }
         handed
+    }
+
+    /// Puts in what was kept of partitions of which nothing else has come.
+    fn kept(&self, response: &mut FetchResponse, gives: &[Give]) -> Vec<Handed> {
+        let partitions = response.responses.iter_mut().flat_map(|topic| &mut topic.partitions);
+        let places = self.wanted.places(&self.request);
+        let each = partitions.zip(gives).zip(places).enumerate();
+        let told = each.filter_map(|(nth, ((data, give), place))| {
+            let asked = self.wanted.asked.get(place?)?;
+            let is_cut = matches!(give, Give::Without(_));
+            let told = || self.behind.told(nth, self.asking.head.version, data);
+            let end = is_cut.then(told).flatten()?;
+            let (partition, from) = (asked.partition.clone(), asked.offset);
+            Some(Handed { partition, from, end, by_turn: false })
+        });
+        told.collect()
     }
 }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use kafka_protocol::messages::FetchResponse;
 use kafka_protocol::messages::fetch_response::PartitionData;
 
 use crate::broker::topic::Partition;
@@ -205,6 +206,20 @@ pub(super) fn only_skips(data: &PartitionData) -> bool {
         rest = rest.slice(batch.bytes.len()..);
     }
     rest.is_empty() && end.is_some_and(|end| end >= data.high_watermark)
+}
+
+/// Clients that ask like that may throw at an answer of nothing but empty batches: kafka-python up
+/// to 2.0.2 looks for the last of its records.
+pub(super) fn throws_at_skips(version: i16) -> bool {
+    version <= 4
+}
+
+/// The same without empty batches up to the end: a client stays where it is until more comes.
+pub(super) fn leave_out_skips(response: &mut FetchResponse) {
+    let partitions = response.responses.iter_mut().flat_map(|topic| &mut topic.partitions);
+    for data in partitions.filter(|data| only_skips(data)) {
+        data.records = Some(Bytes::new());
+    }
 }
 
 /// The offset after the last whole batch.

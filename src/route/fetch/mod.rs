@@ -46,7 +46,12 @@ struct Gathered {
     handed: Vec<Handed>,
 }
 
-pub(super) async fn answer(router: &Router, conn: &Conn, request: FetchRequest) -> FetchResponse {
+pub(super) async fn answer(
+    router: &Router,
+    conn: &Conn,
+    version: i16,
+    request: FetchRequest,
+) -> FetchResponse {
     let mut response = FetchResponse::default();
     if request.session_id != 0 {
         response.error_code = ResponseError::FetchSessionIdNotFound.code();
@@ -69,6 +74,9 @@ pub(super) async fn answer(router: &Router, conn: &Conn, request: FetchRequest) 
         if gathered.at_once || gathered.news >= bytes_min || left_ms == 0 {
             member.handed(&gathered.handed);
             response.responses = gathered.topics;
+            if given::throws_at_skips(version) {
+                given::leave_out_skips(&mut response);
+            }
             return response;
         }
         let waits_for_topic = planned.iter().any(Planned::waits_for_topic);

@@ -105,6 +105,9 @@ impl Router {
             return speaks.or_else(|| self.only_one(conn, self.consumers(group)));
         }
         let mut speak: Vec<Consumer> = self.speakers(conn);
+        if !speak.is_empty() && conn.token.is_some_and(|token| self.tokens.fetches(token)) {
+            self.watches.changed();
+        }
         match speak.len() {
             0 => self.only_consumer(conn, topics),
             1 => speak.pop(),
@@ -136,11 +139,11 @@ impl Router {
         if all.next().is_some() { None } else { self.only_one(conn, only) }
     }
 
-    /// The only one of these, unless it is known to speak through another address.
+    /// The only one of these, unless it is known to be another client.
     fn only_one(&self, conn: &Conn, mut members: Vec<Consumer>) -> Option<Consumer> {
         let one = members.pop().filter(|_| members.is_empty())?;
-        let elsewhere = conn.token.is_some() && self.tokens.knows(&one.group, &one.member);
-        (!elsewhere).then_some(one)
+        let is_another = || self.tokens.is_another(&one.group, &one.member, &conn.client());
+        (conn.token.is_none() || !is_another()).then_some(one)
     }
 
     /// The member, if it is one.

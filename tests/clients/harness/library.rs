@@ -27,8 +27,6 @@ pub(crate) enum Trait {
     HeadersByName,
     /// It fetches each partition on a connection of its own.
     FetchesEach,
-    /// It asks again for an empty batch: what is cut at the end of a partition (docs/clients.md).
-    StaysAtEmpty,
     /// Whoever loses its coordinator for a moment joins the group anew.
     JoinsAnew,
 }
@@ -87,7 +85,7 @@ pub(crate) static KAFKA_GO: Library = Library {
 };
 
 pub(crate) static KAFKAJS: Library = Library {
-    traits: &[Trait::HeadersByName, Trait::StaysAtEmpty, Trait::JoinsAnew],
+    traits: &[Trait::HeadersByName, Trait::JoinsAnew],
     cannot: &[("static_member", "it has no `group.instance.id`")],
     ..Library::of("kafkajs", Source::Node("kafkajs", "kafkajs", "client.mjs"))
 };

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -205,11 +205,12 @@ impl Drop for Sidecar {
 }
 
 /// Below the range from which systems take the ports of outgoing connections: while the sidecar is
-/// down, nobody else gets it.
+/// down, nobody else gets it. Looked for by connecting: a socket bound here would be a child's too
+/// that is started at the same moment, and the port taken as long as it takes to start.
 fn free_port() -> u16 {
     loop {
         let port = fastrand::u16(12_000..32_000);
-        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+        if TcpStream::connect(("127.0.0.1", port)).is_err() {
             return port;
         }
     }

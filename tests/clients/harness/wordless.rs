@@ -167,11 +167,7 @@ impl App {
         // Of each broker, and some that were on their way.
         let fetchers = if self.stage.program.library.has(Trait::FetchesEach) { 4 } else { 1 };
         let most = (FETCHES_PER_S * waits.as_secs() + 2) * 3 * fetchers;
-        // A cluster answers at once as long as there is something, and does not know what is cut.
-        let sidecar = &self.stage.sidecar;
-        if sidecar.is_the_cluster() || !self.stage.program.library.has(Trait::StaysAtEmpty) {
-            assert!(before > 0 && fetched <= most, "{fetched} Fetches in {waits:?}");
-        }
+        assert!(before > 0 && fetched <= most, "{fetched} Fetches in {waits:?}");
         client.close();
     }
 }

@@ -117,9 +117,7 @@ impl Went {
         let end = |data: &PartitionData| narrow::cut(&mut data.clone(), &Give::Open, 0).unwrap();
         partitions.iter().map(|data| (data.error_code, end(data))).collect()
     }
-}
 
-impl Went {
     /// Offsets of the records that were given, of each partition.
     fn offsets(&self) -> Vec<Vec<i64>> {
         let partitions = &self.answer.as_ref().unwrap().responses[0].partitions;
@@ -402,6 +400,44 @@ async fn a_settled_record_is_cut_out_and_a_suspect_goes_alone() {
     let went = went([plan([without, alone, first], None)], two).await;
     assert_eq!(went.handed, [(0, 5, 7), (1, 5, 7), (2, 5, 6)]);
     assert_eq!(went.offsets(), [vec![6], vec![6], vec![5]]);
+}
+
+#[tokio::test]
+async fn what_is_cut_at_the_end_is_waited_behind_and_told_when_the_client_waits_no_longer() {
+    let cut = || plan([Serve::Without(vec![5]), Serve::Nothing, Serve::Nothing], None);
+    let at = |asked: &FetchRequest| asked.topics[0].partitions[0].fetch_offset;
+    let only_5 = move |asked: &FetchRequest| {
+        let fill = |data: &mut PartitionData| {
+            data.high_watermark = 6;
+            data.records = (at(asked) == 5).then(one_record);
+        };
+        Some(each(asked, fill))
+    };
+    let idle = went([cut()], only_5).await;
+    assert_eq!((idle.requests.len(), idle.ms), (3, 500), "in two slices");
+    assert_eq!((idle.given()[0], idle.handed), ((0, Some(6)), vec![(0, 5, 6)]));
+
+    let then_6 = move |asked: &FetchRequest| {
+        Some(each(asked, |data| {
+            data.high_watermark = at(asked) + 1;
+            data.records = Some(record_at(at(asked)));
+        }))
+    };
+    let flows = went([cut()], then_6).await;
+    assert_eq!((flows.offsets(), flows.ms), (vec![vec![6], vec![], vec![]], 0));
+    assert_eq!((flows.given()[0], flows.handed), ((0, Some(7)), vec![(0, 5, 7)]));
+
+    let elsewhere = plan([Serve::Without(vec![5]), Serve::Open, Serve::Nothing], None);
+    let others = went([elsewhere], move |asked| {
+        let fill = |data: &mut PartitionData| {
+            data.high_watermark = 6;
+            data.records = Some(one_record());
+        };
+        Some(each(asked, fill))
+    });
+    let others = others.await;
+    assert_eq!((others.requests.len(), others.ms), (1, 0), "it goes along with what others have");
+    assert_eq!(others.handed, [(1, 5, 6), (0, 5, 6)]);
 }
 
 /// The places of partitions 0 to 2.

@@ -78,6 +78,8 @@ enum Ends {
     DeadLetter(&'static str),
     /// The client commits past it by itself, and perhaps past others that it has not handled.
     PassedOver { others_too: bool },
+    /// The client commits past it, and tries it again from a topic of its own.
+    Aside,
     /// The client keeps it, and tries it again and again by itself.
     Kept,
 }

@@ -25,7 +25,9 @@ impl Row {
         let letters: Vec<&str> = seen.letters.iter().map(String::as_str).collect();
         match case.ends {
             Ends::DeadLetter(disposition) => assert_eq!(letters, [disposition]),
-            Ends::PassedOver { .. } | Ends::Kept => assert!(letters.is_empty(), "{letters:?}"),
+            Ends::PassedOver { .. } | Ends::Aside | Ends::Kept => {
+                assert!(letters.is_empty(), "{letters:?}")
+            }
         }
         let tries = match case.tries {
             Tries::Exactly(1) => "1 delivery".to_owned(),
@@ -46,6 +48,7 @@ impl Row {
                 Ends::PassedOver { others_too: true } => {
                     format!("the client goes past it, and past what came with it, after {tries}")
                 }
+                Ends::Aside => format!("in a topic of the client's own, {tries}"),
                 Ends::Kept => format!("nowhere: the client goes on trying, {tries}"),
             },
         }

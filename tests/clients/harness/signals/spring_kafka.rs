@@ -59,4 +59,14 @@ cases! {
         wire: "commits what came before, seeks back to the record and the rest of the batch",
         ..THROWS
     };
+    what_goes_to_topics_of_its_own_is_not_seen: Case {
+        way: "retry-topics",
+        fails: "`@RetryableTopic(attempts = \"3\")` throws",
+        wire: "sends the record to `<topic>-retry`, and commits past it; a second consumer tries it \
+               again, in the end it is sent to `<topic>-dlt`",
+        partitions: 4,
+        ends: Ends::Aside,
+        tries: Tries::Exactly(3),
+        ..THROWS
+    };
 }

@@ -195,6 +195,7 @@ impl Trial {
         match case.ends {
             Ends::DeadLetter(_) => self.is_committed() && !self.seen.letters.is_empty(),
             Ends::PassedOver { others_too } => self.are_past() && self.is_done() != others_too,
+            Ends::Aside => self.is_committed() && case.tries.has(self.seen.tries),
             Ends::Kept => {
                 let others = (0..self.partitions).filter(|of| of != partition);
                 let is_kept = self.committed.get(partition).is_some_and(|at| at <= offset);

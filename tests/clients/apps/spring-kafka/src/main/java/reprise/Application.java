@@ -1,5 +1,6 @@
 package reprise;
 
+import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
@@ -17,12 +18,13 @@ import org.springframework.kafka.core.ConsumerFactory;
 import org.springframework.kafka.core.DefaultKafkaConsumerFactory;
 import org.springframework.kafka.listener.BatchListenerFailedException;
 import org.springframework.kafka.listener.DefaultErrorHandler;
+import org.springframework.kafka.support.KafkaHeaders;
 import org.springframework.util.backoff.FixedBackOff;
 
 /**
  * A listener that throws at a record called poison. Arguments: bootstrap, group, topic, and the way
  * errors are handled: default, in-memory, back-off or long-back-off; or that of a listener of batches
- * which says that it failed, batch, or also on what, batch-named.
+ * which says that it failed, batch, or also on what, batch-named; or retry-topics, Spring's own.
  */
 @Configuration
 @EnableKafka
@@ -31,7 +33,11 @@ public class Application {
         var context = new AnnotationConfigApplicationContext();
         Map<String, Object> said = Map.of("bootstrap", args[0], "group", args[1], "topic", args[2], "way", args[3]);
         context.getEnvironment().getPropertySources().addFirst(new MapPropertySource("arguments", said));
-        context.register(Application.class, args[3].startsWith("batch") ? BatchListener.class : RecordListener.class);
+        context.register(Application.class, switch (args[3]) {
+            case "batch", "batch-named" -> BatchListener.class;
+            case "retry-topics" -> RetryTopics.class;
+            default -> RecordListener.class;
+        });
         context.registerShutdownHook();
         context.refresh();
     }
@@ -52,7 +58,7 @@ public class Application {
         var factory = new ConcurrentKafkaListenerContainerFactory<String, String>();
         factory.setConsumerFactory(consumers);
         switch (environment.getRequiredProperty("way")) {
-            case "default", "batch", "batch-named" -> { }
+            case "default", "batch", "batch-named", "retry-topics" -> { }
             case "in-memory" -> {
                 var handler = new DefaultErrorHandler();
                 handler.setSeekAfterError(false);
@@ -65,9 +71,14 @@ public class Application {
         return factory;
     }
 
-    private static void handle(ConsumerRecord<String, String> order) {
+    static void handle(ConsumerRecord<String, String> order) {
         boolean fails = order.value().equals("poison");
-        System.out.println((fails ? "failed " : "done ") + order.partition() + " " + order.offset() + " " + order.key());
+        // Where it first lay, when it comes from a topic of Spring's.
+        var partition = order.headers().lastHeader(KafkaHeaders.ORIGINAL_PARTITION);
+        var offset = order.headers().lastHeader(KafkaHeaders.ORIGINAL_OFFSET);
+        System.out.println((fails ? "failed " : "done ")
+            + (partition == null ? order.partition() : ByteBuffer.wrap(partition.value()).getInt()) + " "
+            + (offset == null ? order.offset() : ByteBuffer.wrap(offset.value()).getLong()) + " " + order.key());
         if (fails) {
             throw new IllegalStateException("cannot handle " + order.key());
         }

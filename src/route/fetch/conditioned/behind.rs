@@ -1,0 +1,133 @@
+//! What is cut up to the end of a partition is no news: the broker is asked for what lies behind,
+//! and the client is told of it with whatever comes, or when it waits no longer. There are clients
+//! that do not go on behind an empty batch, and would ask for it again without a pause.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::FetchRequest;
+use kafka_protocol::messages::fetch_response::PartitionData;
+
+use crate::route::fetch::given::{end_of, only_skips, throws_at_skips};
+use crate::route::fetch::narrow;
+
+/// Of one Fetch, by the place of the partition in its request.
+#[derive(Debug, Default)]
+pub(super) struct Behind(BTreeMap<usize, Bytes>);
+
+impl Behind {
+    /// Puts in front of what came what was cut before it. If that is nothing but empty batches up
+    /// to the end, it is kept and the broker is asked behind it from now on; where that is not so,
+    /// the client is given it.
+    pub(super) fn keep(
+        &mut self,
+        place: usize,
+        request: &mut FetchRequest,
+        data: &mut PartitionData,
+    ) {
+        if !narrow::has_records(data) {
+            return;
+        }
+        let came = data.records.take().unwrap_or_default();
+        let records = match self.0.remove(&place) {
+            Some(before) => {
+                let mut both = BytesMut::from(before);
+                both.extend_from_slice(&came);
+                both.freeze()
+            }
+            None => came,
+        };
+        data.records = Some(records);
+        if !only_skips(data) {
+            return;
+        }
+        let records = data.records.replace(Bytes::new()).unwrap_or_default();
+        let partitions = request.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+        if let (Some(end), Some(asked)) = (end_of(&records), partitions.into_iter().nth(place)) {
+            asked.fetch_offset = end;
+            // The epoch is that of another offset.
+            asked.last_fetched_epoch = -1;
+        }
+        self.0.insert(place, records);
+    }
+
+    /// The client is answered: where it goes on, if it is told what was kept of this partition.
+    pub(super) fn told(&self, place: usize, version: i16, data: &mut PartitionData) -> Option<i64> {
+        if data.error_code != 0 || narrow::has_records(data) || throws_at_skips(version) {
+            return None;
+        }
+        let records = self.0.get(&place)?;
+        data.records = Some(records.clone());
+        end_of(records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+
+    use super::*;
+    use crate::route::fetch::empty;
+    use crate::wire::batch::empty_batch;
+
+    fn asked() -> FetchRequest {
+        let topic = |partitions: &[i64]| {
+            let of = |offset: &i64| {
+                let asked = FetchPartition::default().with_fetch_offset(*offset);
+                asked.with_last_fetched_epoch(4)
+            };
+            FetchTopic::default().with_partitions(partitions.iter().map(of).collect())
+        };
+        FetchRequest::default().with_topics(vec![topic(&[1, 2]), topic(&[5])])
+    }
+
+    fn positions(request: &FetchRequest) -> Vec<(i64, i32)> {
+        let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.map(|of| (of.fetch_offset, of.last_fetched_epoch)).collect()
+    }
+
+    fn data(records: Bytes, end: i64) -> PartitionData {
+        let mut data = empty(0, end);
+        data.records = Some(records);
+        data
+    }
+
+    #[test]
+    fn the_broker_is_asked_behind_what_was_cut_at_the_end_and_the_client_told_last() {
+        let (mut behind, mut request) = (Behind::default(), asked());
+        let mut end = data(empty_batch(5, 2), 8);
+        behind.keep(2, &mut request, &mut end);
+        assert!(!narrow::has_records(&end));
+        assert_eq!(positions(&request), [(1, 4), (2, 4), (8, -1)]);
+        let mut more = data(empty_batch(8, 0), 9);
+        behind.keep(2, &mut request, &mut more);
+        assert_eq!(positions(&request)[2], (9, -1));
+        assert_eq!(behind.told(1, 11, &mut data(Bytes::new(), 2)), None);
+        let mut told = data(Bytes::new(), 9);
+        assert_eq!(behind.told(2, 11, &mut told), Some(9));
+        let both = [empty_batch(5, 2), empty_batch(8, 0)].concat();
+        assert_eq!(told.records.unwrap(), both);
+        let mut refused = data(Bytes::new(), 9);
+        refused.error_code = 6;
+        assert_eq!(behind.told(2, 11, &mut refused), None);
+        assert_eq!(behind.told(2, 4, &mut data(Bytes::new(), 9)), None, "it would throw");
+    }
+
+    #[test]
+    fn what_comes_behind_it_is_given_with_it() {
+        let (mut behind, mut request) = (Behind::default(), asked());
+        behind.keep(0, &mut request, &mut data(empty_batch(1, 0), 2));
+        let mut counted = empty_batch(2, 0).to_vec();
+        counted[60] = 1;
+        let mut news = data(counted.clone().into(), 3);
+        behind.keep(0, &mut request, &mut news);
+        let both = [&empty_batch(1, 0)[..], &counted].concat();
+        assert_eq!(news.records.as_ref().unwrap(), &both);
+        assert_eq!(behind.told(0, 11, &mut news), None);
+        assert_eq!(positions(&request)[0], (2, -1));
+        let mut more = data(empty_batch(1, 0), 9);
+        let mut fresh = Behind::default();
+        fresh.keep(0, &mut request, &mut more);
+        assert!(narrow::has_records(&more), "more lies behind it, and the client goes on at once");
+    }
+}
