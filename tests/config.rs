@@ -46,8 +46,11 @@ fn an_empty_file_is_the_defaults() {
 #[test]
 fn the_effective_configuration_loads_to_itself() {
     let text = "listen: [{address: '[::1]:0', advertised: k:9092, group: shop}]\n\
-                groups: [{match: 'shop*', levels: 1s 2s,\
-                          dead_letters: {keep: false, max_bytes: 5GiB}}]\n\
+                groups: [{match: 'shop*', levels: 1s 2s, rate: 5, max_elapsed: 3h,\
+                          dead_letters: {keep: false, max_bytes: 5GiB}},\
+                         {match: 'shop*', topic: 'a*', max_elapsed: unlimited,\
+                          backoff: {initial: 1s, factor: 1.5, jitter: 0.25}},\
+                         {match: 'shop*', topic: b, levels: 7s, dead_letters: {keep: true}}]\n\
                 topics: {retention: unlimited, list: [{name: orders, partitions: 3}]}\n\
                 admin: {address: off}\nnode_id: 7\n";
     let config = good(text);
@@ -70,6 +73,32 @@ fn a_rule_takes_what_it_does_not_say_from_retry() {
 /// (text, line:column of the problem, words its sentence must hold)
 const BAD: &[(&str, &str, &str)] = &[
     ("retry:\n  level: 1s\n", "2:3", "retry.level: unknown key; did you mean levels?"),
+    ("retry: {backoff: {initial: 1m, max: 30s}}\n", "1:37", "max is shorter than backoff.initial"),
+    ("retry: {backoff: {factor: 1.05}}\n", "1:27", "expected 1, or a factor from 1.1 to 100"),
+    ("retry: {backoff: {jitter: 1.5}}\n", "1:27", "expected a share from 0 to 1"),
+    ("topics: {produce_delay: soon}\n", "1:25", "expected true or false"),
+    ("topics: {produce_delay_max: 400d}\n", "1:29", "a duration from 1s to 366d"),
+    (
+        "upstream: {bootstrap: 'a:1'}\ntopics: {produce_delay: true}\n",
+        "2:9",
+        "produce_delay puts records of this node's topics off",
+    ),
+    ("retry: {rate: 0}\n", "1:15", "from 1 to 1000000"),
+    (
+        "groups: [{match: a, topic: b, lane: off}]\n",
+        "1:37",
+        "lane: is the whole group's; write it in a rule without topic",
+    ),
+    (
+        "groups: [{match: a, topic: b, dead_letters: {max_bytes: 5MiB}}]\n",
+        "1:46",
+        "dead_letters.max_bytes: unknown key",
+    ),
+    (
+        "groups: [{match: a, topic: b}, {match: a}, {match: a, topic: b}]\n",
+        "1:52",
+        "an earlier rule has the same pattern and wins",
+    ),
     ("data_dri: x\n", "1:1", "did you mean data_dir?"),
     ("colour: red\n", "1:1", "unknown key; known here: node_id, listen"),
     ("upstream: {bootstrap: x}\n", "1:23", "\"x\" is no address; such as 127.0.0.1:9092"),

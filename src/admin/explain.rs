@@ -19,6 +19,7 @@ use crate::model::Origin;
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
     group: Option<String>,
+    topic: Option<String>,
     record: Option<String>,
 }
 
@@ -61,10 +62,24 @@ pub struct PastView {
 pub struct Explained {
     /// Whose.
     pub group: String,
+    /// Every key of `retry` in force; left out where only one record is asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleView>,
     /// Failures are inferred (`retry.lane`).
     pub watched: bool,
     /// Partitions that were fetched or committed lately.
     pub partitions: Vec<PartitionView>,
+}
+
+/// One key of `retry` in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RuleView {
+    /// Dotted, such as `dead_letters.keep`.
+    pub key: String,
+    /// As it is written.
+    pub value: String,
+    /// The innermost place that makes it what it is.
+    pub from: String,
 }
 
 /// One partition.
@@ -113,9 +128,15 @@ pub(super) async fn explain<S: Source>(
 ) -> Result<Response, Refusal> {
     let FromQuery(asked) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
     match (asked.group, asked.record) {
+        (_, Some(_)) if asked.topic.is_some() => {
+            Err(Refusal::bad("a record says its topic itself: leave topic out"))
+        }
         (group, Some(record)) => of_record(&admin.source, group.as_deref(), &record).await,
         (Some(group), None) => match admin.source.explain(&group).await? {
-            Some(explained) => Ok(json_answer(StatusCode::OK, &explained)),
+            Some(mut explained) => {
+                explained.rules = admin.source.in_force(&group, asked.topic.as_deref());
+                Ok(json_answer(StatusCode::OK, &explained))
+            }
             None => Err(Refusal::unknown_group(&group)),
         },
         (None, None) => {

@@ -3,6 +3,7 @@
 mod answer;
 mod api;
 mod base64;
+mod delayed;
 mod explain;
 mod guard;
 mod moving;
@@ -29,16 +30,16 @@ use crate::observe::Metrics;
 use answer::{Refusal, json_answer, text_answer};
 
 pub use base64::Base64;
-pub use explain::{Explained, PartitionView, PastView, SuspectView, Told};
+pub use explain::{Explained, PartitionView, PastView, RuleView, SuspectView, Told};
 pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
 pub use source::{Source, Unavailable};
 pub use view::{
-    DeadLetter, Drain, DrainGroup, ForwardView, GroupView, LevelView, MemberView, OffsetView,
-    Overview, PolicyView, Readiness, RetryView,
+    DeadLetter, DelayedView, Drain, DrainGroup, ForwardView, GroupView, LevelView, MemberView,
+    OffsetView, Overview, PolicyView, Readiness, RetryView,
 };
 
 /// Everything there is, for whoever asks for something else.
-const ROUTES: [&str; 18] = [
+const ROUTES: [&str; 20] = [
     "/livez",
     "/readyz",
     "/startupz",
@@ -57,6 +58,8 @@ const ROUTES: [&str; 18] = [
     "POST /api/v1/retries/import",
     "/api/v1/dead-letters?group=&topic=&reason=&limit=&after=",
     "/api/v1/dead-letters/{group}/{offset}",
+    "/api/v1/delayed?topic=&limit=&after=",
+    "POST /api/v1/delayed/cancel",
 ];
 
 /// What the operator chose about the admin port.
@@ -112,6 +115,8 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         )
         .route("/api/v1/dead-letters", get(api::dead_letters::<S>))
         .route("/api/v1/dead-letters/{group}/{offset}", get(api::dead_letter::<S>))
+        .route("/api/v1/delayed", get(delayed::list::<S>))
+        .route("/api/v1/delayed/cancel", post(delayed::cancel::<S>))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(admin.clone(), guarded::<S>))

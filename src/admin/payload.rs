@@ -64,7 +64,7 @@ pub(super) fn dead_letter(letter: &DeadLetter, detail: Detail, show: bool) -> Va
 }
 
 /// `null`, `"text"`, `{"base64": "…"}` or, hidden, `{"bytes": n}`.
-fn field(bytes: Option<&[u8]>, show: bool) -> Value {
+pub(super) fn field(bytes: Option<&[u8]>, show: bool) -> Value {
     match bytes {
         None => Value::Null,
         Some(bytes) if !show => json!({ "bytes": bytes.len() }),

@@ -2,9 +2,9 @@
 
 use std::future::Future;
 
-use super::explain::{Explained, Told};
+use super::explain::{Explained, RuleView, Told};
 use super::portable::{Brought, ExportCounts, Portable};
-use super::view::{DeadLetter, Drain, GroupView, Overview, Readiness, RetryView};
+use super::view::{DeadLetter, DelayedView, Drain, GroupView, Overview, Readiness, RetryView};
 use crate::model::Origin;
 use crate::observe::GroupGauges;
 use crate::retry::ExportStep;
@@ -14,7 +14,7 @@ use crate::retry::ExportStep;
 #[error("{0}")]
 pub struct Unavailable(pub String);
 
-/// Reads the state of the sidecar; `export` and `import` alone change it.
+/// Reads the state of the sidecar; `export`, `import` and `cancel_delayed` alone change it.
 ///
 /// Lists are asked for piece by piece: `after` is the last item of the piece before, the answer
 /// holds at most `limit` items and fewer only at the end.
@@ -42,6 +42,9 @@ pub trait Source: Send + Sync + 'static {
         &self,
         group: &str,
     ) -> impl Future<Output = Result<Option<Explained>, Unavailable>> + Send;
+
+    /// Every key of `retry` in force for a group, or for records of one topic in it.
+    fn in_force(&self, group: &str, topic: Option<&str>) -> Vec<RuleView>;
 
     /// What the log holds about a record, in one group or in all; how its partition stands now is
     /// left empty.
@@ -73,6 +76,20 @@ pub trait Source: Send + Sync + 'static {
         group: &str,
         offset: i64,
     ) -> impl Future<Output = Result<Option<DeadLetter>, Unavailable>> + Send;
+
+    /// Records that wait before they enter their topic, by number, those after the number `after`.
+    /// Bounded in bytes too: only no record at all is the end.
+    fn delayed(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<DelayedView>, Unavailable>> + Send;
+
+    /// Ends the waiting of these; which of them were waiting. Durable on return.
+    fn cancel_delayed(
+        &self,
+        records: Vec<Origin>,
+    ) -> impl Future<Output = Result<Vec<bool>, Unavailable>> + Send;
 
     /// What is pending, and whether the sidecar is on its way out.
     fn drain(&self) -> impl Future<Output = Result<Drain, Unavailable>> + Send;

@@ -179,6 +179,29 @@ pub struct PolicyView {
     pub dead_letters_max_bytes: Option<u64>,
 }
 
+/// A record that waits before it enters its topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DelayedView {
+    /// `<topic>-<partition>@<number>`; no offset, but as unique.
+    pub id: String,
+    /// The number.
+    pub number: u64,
+    /// Where it is to enter.
+    pub topic: String,
+    /// The same.
+    pub partition: i32,
+    /// When, Unix milliseconds.
+    pub due_ms: i64,
+    /// Its producer's time, Unix milliseconds.
+    pub timestamp_ms: i64,
+    /// Its key.
+    pub key: Option<Vec<u8>>,
+    /// How long its value is.
+    pub value_bytes: Option<usize>,
+    /// Its headers, without those that said when.
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
 /// How many wait on one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LevelView {

@@ -10,7 +10,7 @@ use crate::broker::kind;
 use crate::broker::producers::Judged;
 use crate::broker::topic::{Partition, Topic};
 use crate::broker::versioned;
-use crate::journal::{Bounds, Entry, NewEntry, StreamAppend, StreamBatch, StreamId};
+use crate::journal::{Bounds, Entry, EntryRef, NewEntry, StreamAppend, StreamBatch, StreamId};
 use crate::model::WallMs;
 use crate::wire::batch::{Batch, BatchHeader, LEADER_EPOCH, RawRecord, find_record, rebase};
 
@@ -57,20 +57,34 @@ impl Broker {
         if batch.bytes.len() > max {
             return Err(BrokerError::MessageTooLarge { bytes: batch.bytes.len(), max });
         }
+        let produced = self.produce_with(partition, batch, &mut || Some(Vec::new()));
+        produced.map(|(produced, _)| produced)
+    }
+
+    /// The same of a batch whose size is right, with `more` entries in one atomic group: where
+    /// those lie, none of a repeated batch. `more` is asked only for a batch that is appended.
+    pub fn produce_with(
+        &self,
+        partition: &Partition,
+        batch: &Batch,
+        more: &mut dyn FnMut() -> Option<Vec<NewEntry>>,
+    ) -> Result<(Produced, Vec<EntryRef>), BrokerError> {
         let header = &batch.header;
         let log_start = self.bounds(partition).start;
         if header.producer_id < 0 {
-            let (base_offset, seq) = self.append(partition.stream, batch)?;
-            return Ok(Produced { base_offset, seq, log_start });
+            let (base_offset, seq, refs) = self.append(partition.stream, batch, more)?;
+            return Ok((Produced { base_offset, seq, log_start }, refs));
         }
         // The lock keeps the order of sequence numbers the order of the log.
         let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
         match producers.judge(header)? {
-            Judged::Repeated { base_offset, seq } => Ok(Produced { base_offset, seq, log_start }),
+            Judged::Repeated { base_offset, seq } => {
+                Ok((Produced { base_offset, seq, log_start }, Vec::new()))
+            }
             Judged::Append => {
-                let (base_offset, seq) = self.append(partition.stream, batch)?;
+                let (base_offset, seq, refs) = self.append(partition.stream, batch, more)?;
                 producers.record(header, base_offset, seq, self.clock.now().wall);
-                Ok(Produced { base_offset, seq, log_start })
+                Ok((Produced { base_offset, seq, log_start }, refs))
             }
         }
     }
@@ -172,16 +186,30 @@ impl Broker {
         }
     }
 
-    fn append(&self, stream: StreamId, batch: &Batch) -> Result<(i64, u64), BrokerError> {
+    /// Base offset, the sequence to wait for, and where `more` lies.
+    fn append(
+        &self,
+        stream: StreamId,
+        batch: &Batch,
+        more: &mut dyn FnMut() -> Option<Vec<NewEntry>>,
+    ) -> Result<(i64, u64, Vec<EntryRef>), BrokerError> {
         let header = &batch.header;
         let append = StreamAppend {
             stream,
             records: u32::try_from(header.last_offset_delta).unwrap_or(0).saturating_add(1),
             max_timestamp_ms: header.max_timestamp_ms,
         };
-        let entry = NewEntry::batch(kind::BATCH, append, Bytes::new(), batch.bytes.clone());
-        let appended = self.journal.append_with(vec![entry], self.durability)?;
-        Ok((appended.base_offsets.first().copied().unwrap_or(0), appended.seq()))
+        let batch = NewEntry::batch(kind::BATCH, append, Bytes::new(), batch.bytes.clone());
+        let more = more().ok_or(BrokerError::UnknownTopicOrPartition)?;
+        let appended = if more.is_empty() {
+            self.journal.append_with(vec![batch], self.durability)?
+        } else {
+            // Whoever brings more has asked whether there is room, and cannot take it back.
+            self.journal.append_reserved(std::iter::once(batch).chain(more).collect())?
+        };
+        let base_offset = appended.base_offsets.first().copied().unwrap_or(0);
+        let seq = appended.seq();
+        Ok((base_offset, seq, appended.refs.into_iter().skip(1).collect()))
     }
 
     /// Takes a journalled batch back: its producer's sequence numbers.

@@ -13,6 +13,10 @@ use super::time::utc;
 pub(super) fn lines(explained: &Value) -> Vec<String> {
     let is = |value: &Value, key: &str| value.get(key).and_then(Value::as_bool) == Some(true);
     let mut out = vec![format!("group         {}", clean(&cell(explained, "group")))];
+    out.extend(items(explained, "rules").map(|rule| {
+        let said = |key: &str| clean(&cell(rule, key));
+        format!("  {:28} {}  ({})", said("key"), said("value"), said("from"))
+    }));
     if !is(explained, "watched") {
         out.push("nothing is inferred: retry.lane is off or retry-topic".to_owned());
     } else if items(explained, "partitions").next().is_none() {

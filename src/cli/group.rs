@@ -28,8 +28,9 @@ pub(super) enum GroupCommand {
     List(ListArgs),
     /// One group: members, rules in force, retries by level, offsets, advice.
     Describe(DescribeArgs),
-    /// What is inferred of its consumers: who holds what, what is suspected, held or skipped.
-    Explain(DescribeArgs),
+    /// Its rules and where each comes from, and what is inferred of its consumers: who holds what,
+    /// what is suspected, held or skipped.
+    Explain(ExplainArgs),
 }
 
 #[derive(Debug, Args)]
@@ -49,6 +50,16 @@ pub(super) struct DescribeArgs {
     reading: Reading,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct ExplainArgs {
+    /// The group.
+    group: String,
+    /// The rules for records of this topic, where it has some of its own.
+    topic: Option<String>,
+    #[command(flatten)]
+    reading: Reading,
+}
+
 pub(super) fn run(command: &GroupCommand, out: &mut dyn Write) -> Result<(), Failure> {
     match command {
         GroupCommand::List(ListArgs { limit, reading }) => {
@@ -57,8 +68,12 @@ pub(super) fn run(command: &GroupCommand, out: &mut dyn Write) -> Result<(), Fai
         GroupCommand::Describe(DescribeArgs { group, reading }) => {
             reading.one(out, &format!("/api/v1/groups/{}", encoded(group)), lines)
         }
-        GroupCommand::Explain(DescribeArgs { group, reading }) => {
-            let path = format!("/api/v1/explain?group={}", encoded(group));
+        GroupCommand::Explain(ExplainArgs { group, topic, reading }) => {
+            let mut path = format!("/api/v1/explain?group={}", encoded(group));
+            if let Some(topic) = topic {
+                path.push_str("&topic=");
+                path.push_str(&encoded(topic));
+            }
             reading.one(out, &path, explain::lines)
         }
     }

@@ -2,6 +2,7 @@
 
 mod check;
 mod config;
+mod delayed;
 mod dlq;
 mod exit;
 mod explain;
@@ -27,6 +28,7 @@ pub use serve::ServeArgs;
 
 use check::CheckArgs;
 use config::ConfigCommand;
+use delayed::DelayedCommand;
 use dlq::DlqCommand;
 use exit::Failure;
 use group::GroupCommand;
@@ -63,6 +65,9 @@ enum Command {
     /// Retries of a running sidecar.
     #[command(subcommand)]
     Retry(RetryCommand),
+    /// Produced records of a running sidecar that wait before they enter their topic.
+    #[command(subcommand)]
+    Delayed(DelayedCommand),
     /// Consumer groups of a running sidecar.
     #[command(subcommand)]
     Group(GroupCommand),
@@ -99,6 +104,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Next {
         Command::Serve(args) => return Next::Serve(args),
         Command::Check(args) => check::run(&args, out),
         Command::Config(command) => config::run(&command, out),
+        Command::Delayed(command) => delayed::run(&command, out),
         Command::Dlq(command) => dlq::run(&command, out),
         Command::Retry(command) => retry::run(&command, out),
         Command::Group(command) => group::run(&command, out),

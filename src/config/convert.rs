@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Config, ConfigError, HostPort, LaneChoice, Listener, ListenerTls, Retry, UpstreamSasl,
-    UpstreamTls,
+    Backoff, Config, ConfigError, GroupRule, HostPort, LaneChoice, Listener, ListenerTls, Retry,
+    UpstreamSasl, UpstreamTls,
 };
 use tokio::sync::watch;
 
@@ -15,7 +15,7 @@ use crate::group::{ClassicConfig, ConsumerConfig};
 use crate::journal;
 use crate::model::GroupId;
 use crate::observe::Metrics;
-use crate::retry::{LevelTable, Policies, Policy};
+use crate::retry::{Delays, LevelTable, Policies, Policy, TopicRule};
 use crate::route::session::Login;
 use crate::sasl::Users;
 use crate::socket::{Budget, ClientTls, FileProblem, ServerTls};
@@ -25,8 +25,10 @@ use crate::wire::names::Templates;
 impl Config {
     /// The retry rules of every group.
     pub fn policies(&self) -> Policies {
-        let rules = self.groups.iter().map(|rule| (rule.pattern.clone(), policy(&rule.retry)));
-        Policies::new(policy(&self.retry), rules.collect())
+        let whole = self.groups.iter().filter(|rule| rule.topic.is_none());
+        let rules = whole.map(|rule| (rule.pattern.clone(), policy(&rule.retry)));
+        let topics = self.groups.iter().filter_map(topic_rule);
+        Policies::new(policy(&self.retry), rules.collect()).with_topics(topics.collect())
     }
 
     /// How the topics of a group are called.
@@ -159,7 +161,10 @@ fn of_files(part: &str, problems: &[FileProblem]) -> ConfigError {
 fn policy(retry: &Retry) -> Policy {
     Policy {
         max_reconsume_times: retry.max_reconsume_times,
-        levels: Arc::new(LevelTable::parse(&retry.levels).map(|t| t.0).unwrap_or_default()),
+        levels: Arc::new(retry.backoff.levels().unwrap_or_else(|| table(&retry.levels))),
+        jitter_milli: jitter(&retry.backoff),
+        max_elapsed_ms: retry.max_elapsed.map(ms),
+        rate: retry.rate,
         consume_timeout_ms: ms(retry.consume_timeout),
         keep_dead_letters: retry.dead_letters.keep,
         dead_letters_bytes_max: retry.dead_letters.max_bytes,
@@ -172,6 +177,32 @@ fn policy(retry: &Retry) -> Policy {
         seek_back_limit: retry.seek_back_limit,
         order_interval_ms: ms(retry.order.interval),
     }
+}
+
+fn topic_rule(rule: &GroupRule) -> Option<TopicRule> {
+    let (topic, keys) = (rule.topic.clone()?, &rule.keys);
+    let backoff = keys.backoff.as_ref();
+    let grown = backoff.and_then(|backoff| Some((backoff.levels()?, jitter(backoff))));
+    let given = grown.or_else(|| Some((table(keys.levels.as_deref()?), 0)));
+    let delays =
+        given.map(|(levels, jitter_milli)| Delays { levels: Arc::new(levels), jitter_milli });
+    Some(TopicRule {
+        group: rule.pattern.clone(),
+        topic,
+        max_reconsume_times: keys.max_reconsume_times,
+        delays,
+        max_elapsed_ms: keys.max_elapsed.map(|most| most.0.map(ms)),
+        keep_dead_letters: keys.dead_letters.map(|dead| dead.keep),
+    })
+}
+
+fn table(levels: &str) -> LevelTable {
+    LevelTable::parse(levels).map(|(table, _)| table).unwrap_or_default()
+}
+
+/// None without a back-off: the delays of a table are what they are.
+fn jitter(backoff: &Backoff) -> u32 {
+    backoff.initial.map_or(0, |_| backoff.jitter)
 }
 
 fn ms(duration: Duration) -> u64 {

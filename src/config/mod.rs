@@ -13,6 +13,7 @@ mod parts;
 mod problem;
 mod raw;
 mod reload;
+mod ruling;
 mod section;
 mod sources;
 mod units;
@@ -23,12 +24,14 @@ use std::path::Path;
 use serde::Serialize;
 
 pub use parts::{
-    Admin, DeadLetters, Drain, Durability, Ephemeral, GroupRule, HostPort, Journal, LaneChoice,
-    Limits, Listener, ListenerSasl, ListenerTls, Log, Membership, MetricsBound, Names, Order,
-    Payloads, Retry, Topic, Topics, Upstream, UpstreamSasl, UpstreamTls,
+    Admin, Backoff, DeadLetters, Drain, Durability, Elapsed, Ephemeral, GroupRule, HostPort,
+    Journal, Keep, LaneChoice, Limits, Listener, ListenerSasl, ListenerTls, Log, Membership,
+    MetricsBound, Names, Order, Payloads, Retry, Topic, TopicKeys, Topics, Upstream, UpstreamSasl,
+    UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{NotReloadable, Reload};
+pub use ruling::InForce;
 pub use units::{duration_text, size_text};
 
 use node::{Node, Value};
@@ -187,6 +190,11 @@ impl Config {
         if self.upstream.is_some() && !self.topics.list.is_empty() {
             let says =
                 "list makes topics of this node; in front of a cluster they are the cluster's";
+            root.problem("topics", says);
+        }
+        if self.upstream.is_some() && self.topics.produce_delay {
+            let says = "produce_delay puts records of this node's topics off; in front of a \
+                        cluster they are the cluster's";
             root.problem("topics", says);
         }
         if self.upstream.is_some() && self.listen.iter().any(|listener| listener.sasl.is_some()) {

@@ -12,21 +12,17 @@ use super::units::{duration_text, parse_duration, parse_size, size_text};
 use crate::upstream::Secret;
 
 /// Keys the design knows and this build does not have: refused, but not as a slip of the finger.
-const NOT_IN_THIS_BUILD: [&str; 24] = [
-    "backoff",
+const NOT_IN_THIS_BUILD: [&str; 20] = [
     "breaker",
     "brokers",
     "consumers_only",
     "headers",
     "mask",
-    "max_elapsed",
     "no_lane",
     "on_commit_failed",
     "on_release",
     "on_reset",
     "per_partition",
-    "produce_delay",
-    "rate",
     "read_only",
     "rocketmq_names",
     "schema",
@@ -136,6 +132,11 @@ impl<'a> Section<'a> {
     /// True when `key` was written here.
     pub(super) fn has(&self, key: &str) -> bool {
         self.entries().iter().any(|entry| entry.key == key)
+    }
+
+    /// Known here, though nothing reads it.
+    pub(super) fn ignore(&mut self, key: &'static str) {
+        self.known.push(key);
     }
 
     /// Reports a problem about `key` here, or about the section itself when `key` is not written.

@@ -35,6 +35,14 @@ pub(super) fn check_imports(entries: &[ImportRequest]) -> Result<(), EngineError
     judge(bytes.fold(0, u64::saturating_add))
 }
 
+/// The same for records that bring nothing but themselves.
+pub(super) fn check_bytes(records: &[bytes::Bytes]) -> Result<(), EngineError> {
+    let bytes = records.iter().map(|record| {
+        u64::try_from(record.len()).unwrap_or(u64::MAX).saturating_add(OVERHEAD_BYTES)
+    });
+    judge(bytes.fold(0, u64::saturating_add))
+}
+
 fn judge(bytes: u64) -> Result<(), EngineError> {
     if bytes > BYTES_MAX {
         return Err(EngineError::BatchTooLarge { bytes, most: BYTES_MAX });

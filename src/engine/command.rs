@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use crate::engine::delayed::DelayBatch;
 use crate::engine::error::EngineError;
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::windows::WindowNews;
-use crate::model::{EntryId, GroupId, LaneOffset, MemberId, TopicName};
+use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName};
 use crate::retry::watch::Settling;
 use crate::retry::{
     Evidence, ExportOutcome, ExportStep, Import, ImportOutcome, Nack, NackOutcome, Reporter,
@@ -202,6 +203,10 @@ pub(super) enum Command {
         record: Bytes,
         reply: Reply<NackOutcome>,
     },
+    /// A producer's batch of which something is to wait.
+    Delay(DelayBatch, Reply<()>),
+    /// What waits to enter its topic is not to.
+    Cancel(Vec<Origin>, Reply<Vec<bool>>),
     Policies(crate::retry::Policies),
     /// Housekeeping: forget silent producers, release what is gone, make a checkpoint.
     Keep(Reply<()>),

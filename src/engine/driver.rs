@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::engine::batch;
 use crate::engine::command::{Command, NackBatch, NackReply, Reply, Snapshot, TakenRaw};
 use crate::engine::count::count;
+use crate::engine::delayed::Destinations;
 use crate::engine::error::EngineError;
 use crate::engine::facts::{Unwritten, new_entry};
 use crate::engine::render::Render;
@@ -16,10 +16,11 @@ use crate::engine::stamps::{Stamps, Verdict};
 use crate::engine::store::{Checkpoint, Flusher, Store};
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
-use crate::journal::{Journal, NewEntry};
-use crate::model::{GroupId, LaneOffset, Now};
+use crate::engine::{batch, reloaded};
+use crate::journal::{EntryRef, Journal, NewEntry};
+use crate::model::{GroupId, LaneOffset, MonoMs, Now};
 use crate::observe::Metrics;
-use crate::retry::{Answer, Evidence, Fact, Fingerprint, Input, Machine, Output, Token};
+use crate::retry::{Answer, DELAYED, Evidence, Fact, Fingerprint, Input, Machine, Output, Token};
 
 /// A thread that waits this long looks at the clock again, whatever the machine says.
 const SLEEP_MAX: Duration = Duration::from_mins(1);
@@ -45,6 +46,9 @@ pub struct Driver {
     pub(super) fill: Fill,
     /// The last sequence any answer may rest on.
     pub(super) last_seq: u64,
+    /// When delayed records are let into their topics; `None`: none is due.
+    pub(super) delivering: Option<MonoMs>,
+    pub(super) destinations: Destinations,
     /// Why the machine's state is ahead of the log, if it is.
     pub(super) ahead: Option<String>,
 }
@@ -92,6 +96,7 @@ impl Driver {
         if let Err(error) = settled {
             tracing::error!(%error, "what the start decided could not be journalled");
         }
+        self.see_delayed(0, "scheduled");
     }
 
     /// One command.
@@ -144,7 +149,11 @@ impl Driver {
                 let gone = self.discard(&topic, up_to);
                 self.send(reply, gone);
             }
-            Command::Policies(policies) => self.hear(Input::Policies(policies), "new rules"),
+            Command::Policies(policies) => {
+                self.hear(Input::Policies(policies), "new rules");
+                reloaded::tell(&self.machine);
+            }
+            command @ (Command::Delay(..) | Command::Cancel(..)) => self.put_off(command),
             Command::Export { step, ids, reply } => {
                 let answer = self.export(step, ids);
                 self.send(reply, answer);
@@ -211,8 +220,8 @@ impl Driver {
             Command::Groups { reply } => {
                 let now = self.clock.now().wall;
                 let store = self.machine.store();
-                let views =
-                    store.group_ids().iter().map(|g| GroupView::of(store, g, now)).collect();
+                let ids = store.group_ids().into_iter().filter(|group| group.as_str() != DELAYED);
+                let views = ids.map(|group| GroupView::of(store, &group, now)).collect();
                 self.send(reply, Ok(views));
             }
             _ => {}
@@ -341,6 +350,9 @@ impl Driver {
             match output {
                 Output::Fact(fact) => facts.push(fact),
                 Output::Answer { answer: given, .. } => answer = Some(given),
+                Output::Wake { group } if group.as_str() == DELAYED => {
+                    self.delivering = Some(MonoMs::default());
+                }
                 Output::Wake { group } => self.wakes.wake(&group),
             }
         }
@@ -374,7 +386,7 @@ impl Driver {
         appended
     }
 
-    fn append(
+    pub(super) fn append(
         &mut self,
         facts: &[Fact],
         records: &[bytes::Bytes],
@@ -382,31 +394,37 @@ impl Driver {
     ) -> Result<(), EngineError> {
         let mut entries = Vec::with_capacity(facts.len() + more.len());
         for fact in facts {
-            let store = self.machine.store();
-            entries.push(new_entry(
-                store,
-                &self.journal,
-                &self.render,
-                &self.unwritten,
-                fact,
-                records,
-            )?);
+            entries.push(self.entry_of(fact, records)?);
         }
-        let counted = entries.len();
         entries.extend(more);
         if entries.is_empty() {
             return Ok(());
         }
         let bodies = entries.iter().map(|entry| entry.body.clone()).collect();
         let appended = self.journal.append_reserved(entries)?;
-        self.unwritten.appended(&appended.refs, bodies, self.journal.durable_seq());
-        self.last_seq = appended.seq();
+        self.placed(facts, &appended.refs, bodies);
+        Ok(())
+    }
+
+    /// The log's entry for a fact; `records` as in [`new_entry`].
+    pub(super) fn entry_of(
+        &self,
+        fact: &Fact,
+        records: &[bytes::Bytes],
+    ) -> Result<NewEntry, EngineError> {
+        let store = self.machine.store();
+        new_entry(store, &self.journal, &self.render, &self.unwritten, fact, records)
+    }
+
+    /// These facts, and what was appended behind them, lie there in the log.
+    pub(super) fn placed(&mut self, facts: &[Fact], refs: &[EntryRef], bodies: Vec<bytes::Bytes>) {
+        self.unwritten.appended(refs, bodies, self.journal.durable_seq());
+        self.last_seq = refs.last().map_or(self.last_seq, |last| last.seq.max(self.last_seq));
         let now = self.clock.now().wall;
-        for (fact, entry) in facts.iter().zip(appended.refs.iter().take(counted)) {
+        for (fact, entry) in facts.iter().zip(refs) {
             self.machine.store_mut().journalled(&self.journal, fact, *entry);
             count(&self.metrics, fact, now);
         }
-        Ok(())
     }
 
     fn tick(&mut self) {
@@ -424,6 +442,9 @@ impl Driver {
             for group in &looks {
                 self.see_room(group);
             }
+        }
+        if self.ahead.is_none() && self.delivering.is_some_and(|at| at <= now.mono) {
+            self.delivering = self.deliver(now);
         }
     }
 
@@ -445,13 +466,15 @@ impl Driver {
 
     fn sleep(&self) -> Duration {
         let now = self.clock.now();
-        let deadline = self.machine.poll_timeout().filter(|_| self.ahead.is_none());
-        deadline
-            .map_or(SLEEP_MAX, |deadline| Duration::from_millis(deadline.0.since(now.mono)))
+        let deadline = self.machine.poll_timeout().map(|deadline| deadline.0);
+        let first = deadline.into_iter().chain(self.delivering).min();
+        first
+            .filter(|_| self.ahead.is_none())
+            .map_or(SLEEP_MAX, |at| Duration::from_millis(at.since(now.mono)))
             .min(SLEEP_MAX)
     }
 
-    fn send<T>(&self, reply: Reply<T>, answer: Result<T, EngineError>) {
+    pub(super) fn send<T>(&self, reply: Reply<T>, answer: Result<T, EngineError>) {
         // The asker may have gone; its question is answered in the journal all the same.
         drop(reply.send(answer.map(|answer| (answer, self.last_seq))));
     }

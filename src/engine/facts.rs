@@ -75,7 +75,7 @@ fn keyed_slot(group: &GroupId, slot: Slot, head: Bytes) -> NewEntry {
 }
 
 /// The stored bytes of an entry's record.
-fn payload_of(
+pub(super) fn payload_of(
     store: &Store,
     journal: &Journal,
     unwritten: &Unwritten,

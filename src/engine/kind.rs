@@ -21,3 +21,5 @@ pub(super) const FORWARDED: Kind = Kind(70);
 pub(super) const BROUGHT: Kind = Kind(71);
 /// What a group was handed of a partition and who is suspected in it; key: partition, group, topic.
 pub(super) const WINDOW: Kind = Kind(72);
+/// A record that has waited, as it enters its topic: a batch of that topic.
+pub(super) const DELIVERED: Kind = Kind(73);

@@ -14,6 +14,7 @@ mod batch;
 mod brought;
 mod command;
 mod count;
+mod delayed;
 mod discard;
 mod driver;
 mod error;
@@ -23,6 +24,7 @@ mod kind;
 mod outbox;
 mod past;
 mod recover;
+mod reloaded;
 mod render;
 mod room;
 mod stamps;
@@ -34,6 +36,7 @@ mod windows;
 pub use command::{
     ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest, Producer, TakenEntry,
 };
+pub use delayed::{AppendBatch, DelayBatch, Destinations, More};
 pub use driver::Driver;
 pub use error::EngineError;
 pub use handle::{Engine, Taken};

@@ -8,7 +8,7 @@ use crate::engine::{kind, windows};
 use crate::journal::Kind;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicPartition, WallMs};
 use crate::retry::watch::WindowRecord;
-use crate::retry::{Cause, Disposition, Entry, Fact, decode_fact};
+use crate::retry::{Cause, DELAYED, Disposition, Entry, Fact, decode_fact};
 
 const FACTS: [Kind; 3] = [kind::BEGINS, kind::FACT, kind::DEAD_LETTER];
 /// Told at most, the latest.
@@ -128,6 +128,7 @@ impl Teller {
         let by_origin = match &self.sought {
             Sought::Origin(group, origin) => {
                 entry.origin.as_ref() == Some(origin)
+                    && entry.group.as_str() != DELAYED
                     && group.as_ref().is_none_or(|group| *group == entry.group)
             }
             Sought::HandOut(..) => false,

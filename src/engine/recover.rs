@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use crate::clock::Clock;
+use crate::engine::delayed::Destinations;
 use crate::engine::driver::{Driver, OWNER};
 use crate::engine::facts::Unwritten;
 use crate::engine::handle::Engine;
@@ -17,7 +18,7 @@ use crate::engine::windows::{self, Windows};
 use crate::journal::{Entry, EntryRef, Journal, Tables, TablesError};
 use crate::model::{GroupId, TopicName};
 use crate::observe::Metrics;
-use crate::retry::{Input, Machine, Policies, decode_fact};
+use crate::retry::{DELAYED, Input, Machine, Policies, decode_fact};
 use crate::wire::names::Templates;
 
 /// What an engine is made of beside its state.
@@ -33,6 +34,8 @@ pub struct Parts {
     pub clock: Clock,
     /// Counters.
     pub metrics: Metrics,
+    /// Where records go that have waited.
+    pub destinations: Destinations,
 }
 
 /// Takes journalled entries back, in order, and becomes the engine.
@@ -91,7 +94,9 @@ impl Replay {
 
     /// Every group with an entry or a slot.
     pub fn groups(&self) -> Vec<GroupId> {
-        self.machine.store().group_ids()
+        let mut groups = self.machine.store().group_ids();
+        groups.retain(|group| group.as_str() != DELAYED);
+        groups
     }
 
     /// What is remembered of groups' partitions, once everything is replayed.
@@ -136,6 +141,8 @@ impl Replay {
             fill: Fill::default(),
             // Not what the rows were saved with: they hold what was replayed since.
             last_seq: self.last_seq,
+            delivering: None,
+            destinations: parts.destinations,
             ahead: None,
         };
         driver.settle(self.seeds);

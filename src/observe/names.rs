@@ -138,6 +138,11 @@ metrics! {
     DISCARDED Counter "reprise_discarded_total" ["group", "topic"]
         "Exhausted records dropped because dead letters are off";
 
+    RECORDS_DELAYED Gauge "reprise_records_delayed" []
+        "Produced records that wait before they enter their topic";
+    DELAYED_RECORDS Counter "reprise_delayed_records_total" ["outcome"]
+        "Records put off by their producers: scheduled, delivered, cancelled, dropped";
+
     JOURNAL_APPEND Histogram(DISK_S) "reprise_journal_append_seconds" []
         "From handing entries to the journal to their being written";
     JOURNAL_FSYNC Histogram(DISK_S) "reprise_journal_fsync_seconds" [] "One fdatasync";

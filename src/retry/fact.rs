@@ -102,6 +102,12 @@ pub enum Evidence {
     CommitRefused,
     /// E1: a commit's metadata names it.
     CommitMarker,
+    /// Produced, to enter its topic later.
+    Delayed,
+    /// It has entered its topic.
+    Delivered,
+    /// An operator ended its waiting.
+    Cancelled,
 }
 
 impl Evidence {
@@ -143,6 +149,9 @@ impl Evidence {
             Self::BackwardCommit => "backward_commit",
             Self::CommitRefused => "commit_refused",
             Self::CommitMarker => "commit_marker",
+            Self::Delayed => "delayed",
+            Self::Delivered => "delivered",
+            Self::Cancelled => "cancelled",
         }
     }
 }

@@ -161,8 +161,40 @@ pub enum Input {
         /// How many its bytes are.
         record_bytes: u64,
     },
+    /// Records of one partition wait before they enter it: they begin, in this order. Not answered.
+    Delay {
+        /// Which topic.
+        topic: TopicName,
+        /// Which partition.
+        partition: i32,
+        /// Until when each.
+        records: Vec<Until>,
+    },
+    /// One of those is let in. Not answered.
+    Delivered {
+        /// Which.
+        id: EntryId,
+        /// It is in its topic; otherwise that is no more.
+        arrived: bool,
+    },
+    /// An operator ends the waiting of some, by their names. Answered by `Answer::Cancelled`.
+    Cancel {
+        /// For the answer.
+        token: Token,
+        /// Topic, partition, and their number in the place of an offset.
+        records: Vec<Origin>,
+    },
     /// The configuration was read anew. Not answered.
     Policies(Policies),
+}
+
+/// Until when a record waits before it enters its topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// For so many milliseconds.
+    After(u64),
+    /// Until this moment.
+    At(WallMs),
 }
 
 /// One record that says another one failed.

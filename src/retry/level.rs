@@ -1,6 +1,6 @@
 //! The ladder: the delay table and which level comes next.
 
-use crate::retry::Want;
+use crate::retry::{THOUSAND, Want};
 
 /// `RocketMQ`'s delay table (`MessageStoreConfig.messageDelayLevel`), levels 1 to 18.
 pub const DEFAULT_LEVELS: &str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h";
@@ -8,6 +8,8 @@ pub const DEFAULT_LEVELS: &str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 2
 pub const DELAY_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1000;
 /// The level of a first retry (`RocketMQ`'s `3 + reconsumeTimes`).
 const FIRST_LEVEL: u32 = 3;
+/// Rungs of a back-off at most: enough for the smallest factor to get from 1 ms to 366 days.
+const RUNGS_MAX: usize = 400;
 
 /// Delays by level, from level 1. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +84,26 @@ impl LevelTable {
         }
         let (first_ms, rest_ms) = table.split_first().ok_or(LevelError::Empty)?;
         Ok((Self { first_ms: *first_ms, rest_ms: rest_ms.to_vec() }, warnings))
+    }
+
+    /// The rungs of a back-off: levels 1 to 3 wait `initial_ms`, each further one
+    /// `factor_milli` thousandths of the one before, up to `max_ms`.
+    pub fn backoff(initial_ms: u64, factor_milli: u32, max_ms: u64) -> Self {
+        let first_ms = initial_ms.clamp(1, DELAY_MS_MAX);
+        let max_ms = max_ms.clamp(first_ms, DELAY_MS_MAX);
+        let mut rest_ms = vec![first_ms, first_ms];
+        let mut delay_ms = first_ms;
+        while delay_ms < max_ms && rest_ms.len() < RUNGS_MAX {
+            let grown = u128::from(delay_ms) * u128::from(factor_milli) / u128::from(THOUSAND);
+            let grown = u64::try_from(grown).unwrap_or(u64::MAX).min(max_ms);
+            if grown == delay_ms && factor_milli <= THOUSAND {
+                break;
+            }
+            // A small delay may be too small for its growth to be seen: it grows all the same.
+            delay_ms = grown.max(delay_ms.saturating_add(1));
+            rest_ms.push(delay_ms);
+        }
+        Self { first_ms, rest_ms }
     }
 
     /// How many levels there are.

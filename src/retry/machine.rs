@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::model::{Deadline, EntryId, GroupId, LaneOffset, MemberId, Now, WallMs};
+use crate::retry::pace::Pace;
 use crate::retry::room::Room;
 use crate::retry::{
-    Answer, Cause, Entries, Entry, Evidence, Fact, Input, Marks, Output, PayloadChange, Policies,
-    Policy, Reporter, SlotRecord, SlotView, State, StateKind, Token,
+    Answer, Cause, Entries, Entry, Evidence, Fact, Input, Ladder, Marks, Output, PayloadChange,
+    Policies, Policy, Reporter, SlotRecord, SlotView, State, StateKind, Token,
 };
 
 /// Entries one Take hands out at most, so that a cumulative commit is nearly one per record.
@@ -24,6 +25,7 @@ pub struct Machine<S: Entries> {
     /// A lower bound of the store's first expiry, so that asking for the deadline costs nothing.
     expiry: Option<WallMs>,
     pub(super) room: Room,
+    pub(super) pace: Pace,
     /// Both clocks at the last call: the deadline is told on the monotonic one.
     now: Now,
 }
@@ -38,6 +40,7 @@ impl<S: Entries> Machine<S> {
             wakes: Wakes::default(),
             expiry: None,
             room: Room::default(),
+            pace: Pace::default(),
             now: Now::default(),
         }
     }
@@ -84,6 +87,11 @@ impl<S: Entries> Machine<S> {
             Input::Settle { token, group, settling, record_bytes } => {
                 self.on_settle(token, &group, &settling, record_bytes);
             }
+            Input::Delay { topic, partition, records } => {
+                self.on_delay(&topic, partition, &records);
+            }
+            Input::Delivered { id, arrived } => self.on_delivered(id, arrived),
+            Input::Cancel { token, records } => self.on_cancel(token, &records),
             Input::Policies(policies) => {
                 self.policies = policies;
                 self.room.hasten_all(now.wall);
@@ -162,6 +170,11 @@ impl<S: Entries> Machine<S> {
         self.policies.of(group)
     }
 
+    /// The rules in force for one record.
+    pub fn ladder(&self, entry: &Entry) -> Ladder {
+        self.policies.ladder(entry)
+    }
+
     fn apply_entry(&mut self, entry: &Entry) {
         self.store.put(entry);
         self.expiry = self.expiry.into_iter().chain(entry.expires).min();
@@ -184,6 +197,16 @@ impl<S: Entries> Machine<S> {
     /// The wall clock at this call.
     pub(super) fn wall(&self) -> WallMs {
         self.now.wall
+    }
+
+    /// Both clocks at this call.
+    pub(super) fn now(&self) -> Now {
+        self.now
+    }
+
+    /// Lets the group's Fetches try again in a while, whatever is due.
+    pub(super) fn wake_in(&mut self, group: &GroupId, ms: u64) {
+        self.wakes.earlier(group, self.now.wall.plus(ms));
     }
 
     /// Journals an entry's new state and applies it.

@@ -20,10 +20,12 @@ mod entries;
 mod entry;
 mod fact;
 mod input;
+mod ladder;
 mod level;
 mod machine;
 mod on;
 mod output;
+mod pace;
 mod policy;
 mod reads;
 mod room;
@@ -38,14 +40,17 @@ pub use codec::{CodecError, FACT_VERSION, decode_fact, encode_fact};
 pub use entries::{Counts, Entries, Marks, SlotRecord};
 pub use entry::{Disposition, Entry, State, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
-pub use input::{Bytes, Carried, ExportStep, Import, Input, Nack, Named, Reporter, Token, Want};
+pub use input::{
+    Bytes, Carried, ExportStep, Import, Input, Nack, Named, Reporter, Token, Until, Want,
+};
+pub use ladder::{Delays, Ladder, THOUSAND, TopicRule};
 pub use level::{DEFAULT_LEVELS, DELAY_MS_MAX, LevelError, LevelTable, LevelWarning, Next};
 pub use machine::{INFLIGHT_MAX, Machine, TAKE_MAX};
 pub use output::{
     Answer, BadImport, BadNack, ExportOutcome, ImportOutcome, NackOutcome, Output, SlotView,
 };
 pub use policy::{
-    CONSUME_TIMEOUT_MS, CRASH_LIMIT, MAX_RECONSUME_TIMES, NARROW_PATIENCE_MS, ORDER_INTERVAL_MS,
-    Policies, Policy, SEEK_BACK_LIMIT,
+    CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, MAX_RECONSUME_TIMES, NARROW_PATIENCE_MS,
+    ORDER_INTERVAL_MS, Policies, Policy, SEEK_BACK_LIMIT, delayed, glob,
 };
 pub use verdict::{Named as NamedBy, Seen, Verdict, judge};

@@ -54,6 +54,8 @@ pub enum Answer {
     Slot(SlotView),
     /// All 65 536 slots of the group are held.
     NoSlot,
+    /// Which of the named records were waiting, and do not any more.
+    Cancelled(Vec<bool>),
     /// What a step of an export came to; one outcome each, in order.
     Exported(Vec<ExportOutcome>),
     /// What an import came to; one outcome each, in order.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::GroupId;
-use crate::retry::LevelTable;
+use crate::retry::{Entry, Ladder, LevelTable, TopicRule};
 
 /// `RocketMQ`'s default limit of retries (`SubscriptionGroupConfig.retryMaxTimes`).
 pub const MAX_RECONSUME_TIMES: u32 = 16;
@@ -20,14 +20,29 @@ pub const SEEK_BACK_LIMIT: u32 = 6;
 /// (`DefaultMQPushConsumer.suspendCurrentQueueTimeMillis`): 1 s.
 pub const ORDER_INTERVAL_MS: u64 = 1_000;
 
+/// The group of records that wait before they enter their topic. No client is in it: it has no
+/// retry topic, and its name is none a client gives to a group.
+pub const DELAYED: &str = "\0delayed";
+
+/// [`DELAYED`] as a group.
+pub fn delayed() -> GroupId {
+    GroupId::new(DELAYED)
+}
+
 /// The rules of one group.
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Retries before the dead letters; 0: the first failure goes there.
     pub max_reconsume_times: u32,
-    /// The delay table.
+    /// The delay table, as it was given or made of a back-off.
     pub levels: Arc<LevelTable>,
+    /// The share by which the delay of a level may be longer, in thousandths.
+    pub jitter_milli: u32,
+    /// A failure so long after a record's first one is its last; `None`: only the count ends it.
+    pub max_elapsed_ms: Option<u64>,
+    /// Retries of the group that leave through its retry topic in a second; `None`: no bound.
+    pub rate: Option<u32>,
     /// How long a hand-out may stay open, and how long a settled entry is remembered after the
     /// group's commit has passed its origin.
     pub consume_timeout_ms: u64,
@@ -56,10 +71,13 @@ pub struct Policy {
 }
 
 /// The rules of all groups.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policies {
     fallback: Policy,
+    /// What waits before it enters its topic is no group's retry.
+    delayed: Policy,
     groups: Vec<(String, Policy)>,
+    topics: Vec<TopicRule>,
 }
 
 impl Default for Policy {
@@ -67,6 +85,9 @@ impl Default for Policy {
         Self {
             max_reconsume_times: MAX_RECONSUME_TIMES,
             levels: Arc::new(LevelTable::default()),
+            jitter_milli: 0,
+            max_elapsed_ms: None,
+            rate: None,
             consume_timeout_ms: CONSUME_TIMEOUT_MS,
             keep_dead_letters: true,
             dead_letters_bytes_max: None,
@@ -92,17 +113,42 @@ impl Policy {
     }
 }
 
+impl Default for Policies {
+    fn default() -> Self {
+        Self::new(Policy::default(), Vec::new())
+    }
+}
+
 impl Policies {
     /// `groups`: a pattern (`*` any text, `?` one character) and its rules. The first pattern that
     /// matches a group's whole name wins; a group no pattern matches has `fallback`.
     pub fn new(fallback: Policy, groups: Vec<(String, Policy)>) -> Self {
-        Self { fallback, groups }
+        let delayed = Policy { lane: false, inference: false, rate: None, ..fallback.clone() };
+        Self { fallback, delayed, groups, topics: Vec::new() }
+    }
+
+    /// The same with rules for records of some topics: the first that fits group and topic changes
+    /// what the group's own rules say.
+    #[must_use]
+    pub fn with_topics(self, topics: Vec<TopicRule>) -> Self {
+        Self { topics, ..self }
     }
 
     /// The rules of this group.
     pub fn of(&self, group: &GroupId) -> &Policy {
+        if group.as_str() == DELAYED {
+            return &self.delayed;
+        }
         let matching = self.groups.iter().find(|(pattern, _)| glob(pattern, group.as_str()));
         matching.map_or(&self.fallback, |(_, policy)| policy)
+    }
+
+    /// How a record is retried.
+    pub fn ladder(&self, entry: &Entry) -> Ladder {
+        let policy = self.of(&entry.group);
+        let Some(origin) = entry.origin.as_ref() else { return Ladder::new(policy, None) };
+        let (group, topic) = (entry.group.as_str(), origin.topic.as_str());
+        Ladder::new(policy, self.topics.iter().find(|rule| rule.is_for(group, topic)))
     }
 
     /// A number that differs when a delay table, or which group has which, differs (FNV-1a).
@@ -114,12 +160,24 @@ impl Policies {
             mark.bytes(pattern.as_bytes());
             mark.bytes(&[0xff]);
             mark.table(&policy.levels);
+            mark.jitter(policy.jitter_milli);
+        }
+        mark.jitter(self.fallback.jitter_milli);
+        for rule in &self.topics {
+            mark.bytes(rule.group.as_bytes());
+            mark.bytes(&[0xfe]);
+            mark.bytes(rule.topic.as_bytes());
+            mark.bytes(&[0xff]);
+            if let Some(delays) = &rule.delays {
+                mark.table(&delays.levels);
+                mark.jitter(delays.jitter_milli);
+            }
         }
         mark.0
     }
 }
 
-struct Fnv(u64);
+pub(super) struct Fnv(pub(super) u64);
 
 impl Default for Fnv {
     fn default() -> Self {
@@ -128,9 +186,16 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    fn bytes(&mut self, bytes: &[u8]) {
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn jitter(&mut self, jitter_milli: u32) {
+        if jitter_milli != 0 {
+            self.bytes(&[0xfd]);
+            self.bytes(&jitter_milli.to_le_bytes());
         }
     }
 
@@ -142,8 +207,9 @@ impl Fnv {
     }
 }
 
-/// Matches without recursion: on a mismatch the last `*` takes one character more.
-fn glob(pattern: &str, text: &str) -> bool {
+/// Whether a whole text fits a pattern: `*` any text, `?` one character. Without recursion: on a
+/// mismatch the last `*` takes one character more.
+pub fn glob(pattern: &str, text: &str) -> bool {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
     let mut star = None;
     loop {

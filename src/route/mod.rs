@@ -72,6 +72,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::protocol::{Encodable, Request};
 
+pub use produce::ProduceDelay;
+
 use crate::broker::Broker;
 use crate::clock::Clock;
 use crate::engine::Engine;
@@ -108,6 +110,8 @@ pub struct Config {
     pub frame_bytes_max: usize,
     /// Of one Fetch answer, in bytes.
     pub fetch_bytes_max: usize,
+    /// Of which topics records may be put off.
+    pub produce_delay: ProduceDelay,
 }
 
 /// Answers requests. Shared by all connections.

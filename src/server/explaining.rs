@@ -11,6 +11,7 @@ pub(super) fn explained(router: &Router, group: &GroupId) -> Explained {
     Explained {
         group: group.to_string(),
         watched,
+        rules: Vec::new(),
         partitions: windows.into_iter().map(partition).collect(),
     }
 }

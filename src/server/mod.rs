@@ -8,6 +8,7 @@
 
 mod credentials;
 mod data_dir;
+mod delayed;
 mod explaining;
 mod forwarding;
 mod greeting;

@@ -6,11 +6,12 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
 use crate::admin::{
-    Brought, DeadLetter, Drain, Explained, ExportCounts, ForwardView, GroupView, LevelView,
-    OffsetView, Overview, PolicyView, Portable, Readiness, RetryView, Source, Told, Unavailable,
+    Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, ForwardView, GroupView,
+    LevelView, OffsetView, Overview, PolicyView, Portable, Readiness, RetryView, RuleView, Source,
+    Told, Unavailable,
 };
 use crate::client::Acceptor;
-use crate::config::Config;
+use crate::config::{Config, InForce};
 use crate::engine::{self, EngineError, Sought};
 use crate::group::member_key;
 use crate::journal::{AppendError, Journal};
@@ -134,6 +135,11 @@ impl Source for AdminSource {
         Ok(known.map(|_| explained(&self.router, &GroupId::new(group))))
     }
 
+    fn in_force(&self, group: &str, topic: Option<&str>) -> Vec<RuleView> {
+        let in_force = self.config.borrow().in_force(group, topic).into_iter();
+        in_force.map(|InForce { key, value, from }| RuleView { key, value, from }).collect()
+    }
+
     async fn past(&self, group: Option<&str>, record: &Origin) -> Result<Told, Unavailable> {
         let group = group.map(GroupId::new);
         let lane = LaneOffset::from_kafka(record.offset);
@@ -198,6 +204,18 @@ impl Source for AdminSource {
         let page = self.router.engine.dead_letters(&id, offset, 1)?;
         let found = page.into_iter().find(|letter| letter.offset == offset);
         Ok(found.map(|letter| dead_letter(&id, letter)))
+    }
+
+    async fn delayed(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DelayedView>, Unavailable> {
+        self.put_off(after, limit).await
+    }
+
+    async fn cancel_delayed(&self, records: Vec<Origin>) -> Result<Vec<bool>, Unavailable> {
+        self.cancel(records).await
     }
 
     async fn drain(&self) -> Result<Drain, Unavailable> {

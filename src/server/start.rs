@@ -20,7 +20,7 @@ use crate::broker::topics::Topics;
 use crate::client::{Acceptor, BindError, Limits, Listener, accept};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability as ConfigDurability, Ephemeral, Payloads};
-use crate::engine::{Driver, Engine, Parts, Replay, Windows};
+use crate::engine::{Destinations, Driver, Engine, Parts, Replay, Windows};
 use crate::journal::{
     Disk, Durability, Journal, OpenError, ReadError, RealDisk, Recovery, TablesError, Writer,
 };
@@ -37,7 +37,7 @@ use crate::route::topic_ids::TopicIds;
 use crate::route::transactions::Transactions;
 use crate::route::voices::Voices;
 use crate::route::watching::{self, Watches};
-use crate::route::{self, Router, membership};
+use crate::route::{self, ProduceDelay, Router, membership};
 use crate::server::credentials::{Credentials, InUse};
 use crate::server::data_dir::EphemeralError;
 use crate::server::forwarding::Board;
@@ -208,6 +208,7 @@ fn core(
         policies: config.policies(),
         clock,
         metrics: metrics.clone(),
+        destinations: destinations(&broker),
     };
     let mut replay = Replay::new(Some(Replay::tables(&journal)?), &parts);
     read_back(&recovery, &broker, &mut replay)?;
@@ -217,6 +218,15 @@ fn core(
     let seconds = clock.elapsed().saturating_sub(began).as_secs_f64();
     report(&recovery, metrics, seconds);
     Ok(Core { journal, broker, engine, driver, writer, groups_of_retries, windows, events })
+}
+
+/// Where records of this node's topics go.
+fn destinations(broker: &Arc<Broker>) -> Destinations {
+    let broker = Arc::clone(broker);
+    Destinations::new(move |topic, partition| {
+        let topic = broker.topics.find(topic)?;
+        topic.partition(partition).map(|partition| partition.stream)
+    })
 }
 
 fn read_back(recovery: &Recovery, broker: &Broker, replay: &mut Replay) -> Result<(), StartError> {
@@ -415,6 +425,17 @@ fn route_config(config: &Config, cluster_id: &str) -> route::Config {
         default_partitions: config.topics.default_partitions,
         frame_bytes_max: size(config.limits.frame_bytes),
         fetch_bytes_max: size(config.limits.frame_bytes),
+        produce_delay: produce_delay(config),
+    }
+}
+
+fn produce_delay(config: &Config) -> ProduceDelay {
+    let topics = &config.topics;
+    let listed = topics.list.iter().map(|topic| (TopicName::new(&topic.name), topic.produce_delay));
+    ProduceDelay {
+        others: topics.produce_delay,
+        listed: listed.collect(),
+        ms_max: u64::try_from(topics.produce_delay_max.as_millis()).unwrap_or(u64::MAX),
     }
 }
 

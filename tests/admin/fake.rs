@@ -1,9 +1,9 @@
 //! An admin source that is nobody's: two groups with what every view may hold.
 
 use reprise::admin::{
-    Brought, DeadLetter, Drain, Explained, ExportCounts, GroupView, MemberView, Overview,
-    PartitionView, PastView, PolicyView, Portable, Readiness, RetryView, Source, SuspectView, Told,
-    Unavailable,
+    Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, GroupView, MemberView,
+    Overview, PartitionView, PastView, PolicyView, Portable, Readiness, RetryView, RuleView,
+    Source, SuspectView, Told, Unavailable,
 };
 use reprise::model::Origin;
 use reprise::observe::GroupGauges;
@@ -48,6 +48,24 @@ impl Source for Fake {
             ..GroupView::default()
         }))
     }
+    async fn delayed(&self, after: Option<u64>, _: usize) -> Result<Vec<DelayedView>, Unavailable> {
+        let record = |number, topic: &str| DelayedView {
+            id: format!("{topic}-0@{number}"),
+            number,
+            topic: topic.into(),
+            key: Some(b"secret-key".to_vec()),
+            ..DelayedView::default()
+        };
+        let all = [record(3, "orders"), record(5, "carts"), record(8, "orders")];
+        Ok(all.into_iter().filter(|record| after < Some(record.number)).collect())
+    }
+    async fn cancel_delayed(&self, records: Vec<Origin>) -> Result<Vec<bool>, Unavailable> {
+        Ok(records.iter().map(|record| record.offset == 3).collect())
+    }
+    fn in_force(&self, group: &str, topic: Option<&str>) -> Vec<RuleView> {
+        let (key, from) = ("levels".to_owned(), format!("groups[0] (match: {group})"));
+        vec![RuleView { key, value: topic.unwrap_or("1s 2s").to_owned(), from }]
+    }
     async fn explain(&self, group: &str) -> Result<Option<Explained>, Unavailable> {
         let suspect = SuspectView {
             offset: 57,
@@ -70,6 +88,7 @@ impl Source for Fake {
         };
         Ok(GROUPS.contains(&group).then(|| Explained {
             group: group.into(),
+            rules: Vec::new(),
             watched: true,
             partitions: vec![partition],
         }))

@@ -146,6 +146,32 @@ fn what_is_not_there_not_allowed_or_not_understood_is_said() {
     });
 }
 
+#[test]
+fn what_is_delayed_is_listed_page_by_page_and_cancelled_by_name() {
+    with_admin(Fake::default(), Options::default(), |at| {
+        let page = json(at, "/api/v1/delayed?topic=orders&limit=1");
+        assert_eq!((&page["items"][0]["id"], &page["next"]), (&"orders-0@3".into(), &"3".into()));
+        assert_eq!(page["items"][0]["key"]["bytes"], 10, "payloads are hidden");
+        let rest = json(at, "/api/v1/delayed?topic=orders&after=3");
+        assert_eq!(rest["items"].as_array().unwrap().len(), 1);
+        assert_eq!((&rest["items"][0]["id"], rest["next"].is_null()), (&"orders-0@8".into(), true));
+        for bad in ["group=shop", "state=waiting", "limit=0", "after=x"] {
+            assert_eq!(get(at, &format!("/api/v1/delayed?{bad}")).0, 400, "{bad}");
+        }
+        let cancel = "/api/v1/delayed/cancel";
+        let (status, answer) = post(at, cancel, "", r#"{"ids":["orders-0@3","orders-0@4"]}"#);
+        assert_eq!(status, 200);
+        assert!(answer.contains(r#""cancelled":1"#) && answer.contains("orders-0@4"), "{answer}");
+        assert_eq!(post(at, cancel, "", r#"{"ids":["x"]}"#).0, 400);
+        assert_eq!(post(at, cancel, "Sec-Fetch-Site: cross-site\r\n", "{}").0, 403);
+        assert_eq!(get(at, cancel).0, 405);
+        let listed = reprise(at, &["delayed", "list", "--topic", "carts"]);
+        assert!(text(&listed.stdout).contains("carts-0@5"), "{}", text(&listed.stdout));
+        assert!(reprise(at, &["delayed", "cancel", "orders-0@3"]).status.success());
+        assert_eq!(reprise(at, &["delayed", "cancel", "orders-0@4"]).status.code(), Some(3));
+    });
+}
+
 fn post(address: SocketAddr, path: &str, headers: &str, body: &str) -> (u16, String) {
     let length = body.len();
     raw(
@@ -238,11 +264,16 @@ fn what_is_suspected_of_a_group_is_told_for_machines_and_people() {
     with_admin(Fake::default(), Options::default(), |at| {
         let explained = json(at, "/api/v1/explain?group=shop");
         assert_eq!(explained["partitions"][0]["suspects"][0]["reconsume_times"], 2);
+        assert_eq!(explained["rules"][0]["from"], "groups[0] (match: shop)");
+        let topic = json(at, "/api/v1/explain?group=shop&topic=orders");
+        assert_eq!(topic["rules"][0]["value"], "orders", "asked for that topic");
+        assert_eq!(get(at, "/api/v1/explain?record=orders-3@57&topic=orders").0, 400);
         assert_eq!(get(at, "/api/v1/explain?group=none").0, 404);
         assert_eq!(get(at, "/api/v1/explain").0, 400);
-        let lines = reprise(at, &["group", "explain", "shop"]);
+        let lines = reprise(at, &["group", "explain", "shop", "orders"]);
         let expected = "\
 group         shop
+  levels                       orders  (groups[0] (match: shop))
 orders-3  held by m-1, committed 50, given up to 58
   lost        4 hand-outs in a row: one record at a time
   @57         2 of 6 retries; held, served alone in 400 ms

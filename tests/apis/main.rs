@@ -12,6 +12,7 @@ mod cases;
 mod admin;
 mod changes;
 mod consumers;
+mod delayed;
 mod fetch;
 mod forgotten;
 mod groups;

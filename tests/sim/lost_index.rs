@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use reprise::clock::{Clock, Hand};
-use reprise::engine::{Driver, Engine, EngineError, NackBatch, NackRequest, Parts, Replay};
+use reprise::engine::{
+    Destinations, Driver, Engine, EngineError, NackBatch, NackRequest, Parts, Replay,
+};
 use reprise::journal::{Config, Disk, Journal, MemDisk, Writer};
 use reprise::model::{GroupId, LaneOffset, Origin, WallMs};
 use reprise::observe::Metrics;
@@ -48,6 +50,7 @@ impl House {
             policies: Policies::new(policy, Vec::new()),
             clock,
             metrics: Metrics::new(8).unwrap(),
+            destinations: Destinations::default(),
         };
         let mut replay = Replay::new(Some(Replay::tables(&journal).ok()?), &parts);
         let from = replay.from();

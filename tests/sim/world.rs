@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use reprise::clock::{Clock, Hand};
-use reprise::engine::{Driver, Engine, EngineError, NackReply, Parts, Replay, Taken};
+use reprise::engine::{Destinations, Driver, Engine, EngineError, NackReply, Parts, Replay, Taken};
 use reprise::journal::{Config, Disk, Journal, MemDisk, Stepped, Writer};
 use reprise::model::{GroupId, WallMs};
 use reprise::observe::Metrics;
@@ -234,6 +234,7 @@ impl World {
             policies: policies(&self.model.rules),
             clock,
             metrics: Metrics::new(8).unwrap(),
+            destinations: Destinations::default(),
         };
         let mut replay = Replay::new(Some(tables), &parts);
         let from = replay.from();

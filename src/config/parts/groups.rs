@@ -1,40 +1,98 @@
-//! `groups`: rules for groups by name; `membership`: bounds of their sessions.
+//! `groups`: rules for groups by name, and for topics of them; `membership`: bounds of sessions.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{HOUR, MS, Retry, SECOND};
+use super::{HOUR, MS, Retry, SECOND, TopicKeys};
 use crate::config::section::{Section, duration, text};
 use crate::config::units::ser_duration;
 
-/// Retry rules for the groups whose name matches.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Keys of `retry` that a rule with a topic cannot have.
+const OF_THE_GROUP: [&str; 7] = [
+    "lane",
+    "consume_timeout",
+    "crash_limit",
+    "narrow_patience",
+    "seek_back_limit",
+    "order",
+    "rate",
+];
+
+/// Retry rules for the groups whose name matches, or for what they fail on of some topics.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRule {
     /// `*` any text, `?` one character; the first rule that matches the whole name wins.
-    #[serde(rename = "match")]
     pub pattern: String,
-    /// `retry` with this rule's keys laid over it.
-    #[serde(flatten)]
+    /// Only for records of topics whose name matches; `None` = the rule is the whole group's.
+    pub topic: Option<String>,
+    /// `retry` with this rule's keys laid over it, where it is the whole group's.
     pub retry: Retry,
+    /// What it changes, where it is for some topics.
+    pub keys: TopicKeys,
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(rename = "match")]
+    pattern: &'a str,
+    #[serde(flatten)]
+    retry: &'a Retry,
+}
+
+#[derive(Serialize)]
+struct OfTopic<'a> {
+    #[serde(rename = "match")]
+    pattern: &'a str,
+    topic: &'a str,
+    #[serde(flatten)]
+    keys: &'a TopicKeys,
+}
+
+impl Serialize for GroupRule {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let pattern = &self.pattern;
+        match &self.topic {
+            None => Whole { pattern, retry: &self.retry }.serialize(s),
+            Some(topic) => OfTopic { pattern, topic, keys: &self.keys }.serialize(s),
+        }
+    }
 }
 
 impl GroupRule {
     pub(in crate::config) fn read_all(root: &mut Section<'_>, base: &Retry) -> Vec<Self> {
         let mut rules: Vec<Self> = Vec::new();
         for mut item in root.list("groups").unwrap_or_default() {
-            let mut pattern = String::new();
-            item.take("match", &mut pattern, text);
-            let retry = base.clone().read_over(&mut item);
+            let rule = Self::read(&mut item, base);
+            let same =
+                |other: &Self| (&other.pattern, &other.topic) == (&rule.pattern, &rule.topic);
             if !item.has("match") {
                 item.problem("match", "is missing; such as \"shop\" or \"shop-*\"");
-            } else if rules.iter().any(|rule| rule.pattern == pattern) {
+            } else if rules.iter().any(same) {
                 item.problem("match", "an earlier rule has the same pattern and wins");
             }
             item.finish();
-            rules.push(Self { pattern, retry });
+            rules.push(rule);
         }
         rules
+    }
+
+    fn read(item: &mut Section<'_>, base: &Retry) -> Self {
+        let (mut pattern, mut topic) = (String::new(), None);
+        item.take("match", &mut pattern, text);
+        item.take("topic", &mut topic, |value| text(value).map(Some));
+        if !item.has("topic") {
+            let retry = base.clone().read_over(item);
+            return Self { pattern, topic: None, retry, keys: TopicKeys::default() };
+        }
+        for key in OF_THE_GROUP {
+            if item.has(key) {
+                item.problem(key, "is the whole group's; write it in a rule without topic");
+                item.ignore(key);
+            }
+        }
+        let keys = TopicKeys::read(item, base);
+        Self { pattern, topic: topic.or(Some(String::new())), retry: base.clone(), keys }
     }
 }
 

@@ -1,6 +1,7 @@
 //! One file per part of the configuration: its type, its defaults, its keys and their ranges.
 
 mod admin;
+mod backoff;
 mod groups;
 mod limits;
 mod listen;
@@ -9,10 +10,12 @@ mod process;
 mod retry;
 mod sasl;
 mod tls;
+mod topic_rule;
 mod topics;
 mod upstream;
 
 pub use admin::{Admin, Payloads};
+pub use backoff::Backoff;
 pub use groups::{GroupRule, Membership};
 pub use limits::Limits;
 pub use listen::{HostPort, Listener};
@@ -21,6 +24,7 @@ pub use process::{Drain, Ephemeral, Journal, Log, MetricsBound, Names};
 pub use retry::{DeadLetters, LaneChoice, Order, Retry};
 pub use sasl::UpstreamSasl;
 pub use tls::{ListenerTls, UpstreamTls};
+pub use topic_rule::{Elapsed, Keep, TopicKeys};
 pub use topics::{Durability, Topic, Topics};
 pub use upstream::Upstream;
 

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{HOUR, MIB, MS, SECOND, TIB};
+use super::backoff::ELAPSED;
+use super::{Backoff, HOUR, MIB, MS, SECOND, TIB};
 use crate::config::node::Value;
 use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size, text};
-use crate::config::units::{ser_duration, ser_size_limit};
+use crate::config::units::{ser_duration, ser_limit, ser_size_limit};
 use crate::retry::{
     CONSUME_TIMEOUT_MS, CRASH_LIMIT, DEFAULT_LEVELS, LevelTable, MAX_RECONSUME_TIMES,
     NARROW_PATIENCE_MS, ORDER_INTERVAL_MS, Policy, SEEK_BACK_LIMIT,
@@ -55,8 +56,16 @@ pub struct Order {
 pub struct Retry {
     /// The delay table, checked: delays parted by blanks.
     pub levels: String,
+    /// Delays that grow by a factor, in the place of the table.
+    pub backoff: Backoff,
     /// Retries before the dead letters.
     pub max_reconsume_times: u32,
+    /// A failure so long after the first one is the last; `None` = only the count ends it.
+    #[serde(serialize_with = "ser_limit")]
+    pub max_elapsed: Option<Duration>,
+    /// Retries that leave in a second; `None` = no bound.
+    #[serde(serialize_with = "rate_or_unlimited")]
+    pub rate: Option<u32>,
     /// How retries come back.
     pub lane: LaneChoice,
     /// How long a hand-out may stay open.
@@ -79,7 +88,10 @@ impl Default for Retry {
     fn default() -> Self {
         Self {
             levels: DEFAULT_LEVELS.to_owned(),
+            backoff: Backoff::default(),
             max_reconsume_times: MAX_RECONSUME_TIMES,
+            max_elapsed: None,
+            rate: None,
             lane: LaneChoice::Auto,
             consume_timeout: Duration::from_millis(CONSUME_TIMEOUT_MS),
             crash_limit: CRASH_LIMIT,
@@ -93,7 +105,30 @@ impl Default for Retry {
 
 impl Retry {
     /// Reads the keys of one section over `self`; `s.finish()` is the caller's.
-    pub(in crate::config) fn read_over(mut self, s: &mut Section<'_>) -> Self {
+    pub(in crate::config) fn read_over(self, s: &mut Section<'_>) -> Self {
+        let mut retry = self.read_ladder(s);
+        let rate = or_unlimited(int(1..=1_000_000));
+        s.take("rate", &mut retry.rate, rate);
+        let lanes = [
+            ("auto", LaneChoice::Auto),
+            ("retry-topic", LaneChoice::RetryTopic),
+            ("in-place", LaneChoice::InPlace),
+            ("off", LaneChoice::Off),
+        ];
+        s.take("lane", &mut retry.lane, choice(&lanes));
+        s.take("consume_timeout", &mut retry.consume_timeout, duration(SECOND..=HOUR * 24));
+        retry.read_inference(s);
+        retry.read_dead_letters(s);
+        retry
+    }
+
+    /// What rules one record's way: its delays and its end. A rule that names levels means them,
+    /// whatever back-off it would have inherited.
+    pub(super) fn read_ladder(mut self, s: &mut Section<'_>) -> Self {
+        if s.has("levels") {
+            self.backoff.initial = None;
+        }
+        self.backoff = self.backoff.read_over(s.section("backoff"));
         s.take("levels", &mut self.levels, levels);
         if s.has("levels") {
             for odd in LevelTable::parse(&self.levels).map(|(_, odd)| odd).unwrap_or_default() {
@@ -104,16 +139,7 @@ impl Retry {
             let n: i64 = int(-1..=100_000)(value)?;
             Policy::limit(n).ok_or_else(|| "expected -1 or more".to_owned())
         });
-        let lanes = [
-            ("auto", LaneChoice::Auto),
-            ("retry-topic", LaneChoice::RetryTopic),
-            ("in-place", LaneChoice::InPlace),
-            ("off", LaneChoice::Off),
-        ];
-        s.take("lane", &mut self.lane, choice(&lanes));
-        s.take("consume_timeout", &mut self.consume_timeout, duration(SECOND..=HOUR * 24));
-        self.read_inference(s);
-        self.read_dead_letters(s);
+        s.take("max_elapsed", &mut self.max_elapsed, or_unlimited(duration(ELAPSED)));
         self
     }
 
@@ -148,6 +174,14 @@ impl Retry {
             );
         }
         dead.finish();
+    }
+}
+
+#[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+fn rate_or_unlimited<S: serde::Serializer>(rate: &Option<u32>, s: S) -> Result<S::Ok, S::Error> {
+    match rate {
+        Some(rate) => s.serialize_u32(*rate),
+        None => s.serialize_str("unlimited"),
     }
 }
 

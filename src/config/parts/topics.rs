@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{DAY, DECADE, GIB, KIB, MIB, SECOND, TIB};
 use crate::config::node::Value;
 use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size, text};
-use crate::config::units::{ser_limit, ser_size, ser_size_limit};
+use crate::config::units::{ser_duration, ser_limit, ser_size, ser_size_limit};
 
 /// Most partitions one topic may have.
 const PARTITIONS_MAX: i64 = 10_000;
@@ -38,6 +38,8 @@ pub struct Topic {
     /// Bytes kept per partition; `None` = no bound.
     #[serde(serialize_with = "ser_size_limit")]
     pub retention_bytes: Option<u64>,
+    /// Producers may put off when a record enters it.
+    pub produce_delay: bool,
 }
 
 /// Topics in general and those made at start.
@@ -58,6 +60,11 @@ pub struct Topics {
     /// Largest batch accepted, in bytes (Kafka's `message.max.bytes`).
     #[serde(serialize_with = "ser_size")]
     pub max_message_bytes: u64,
+    /// Producers may put off when a record enters a topic.
+    pub produce_delay: bool,
+    /// The longest they may.
+    #[serde(serialize_with = "ser_duration")]
+    pub produce_delay_max: Duration,
     /// Made at start.
     pub list: Vec<Topic>,
 }
@@ -71,6 +78,8 @@ impl Default for Topics {
             retention: Some(DAY * 7),
             retention_bytes: None,
             max_message_bytes: MIB,
+            produce_delay: false,
+            produce_delay_max: DAY * 40,
             list: Vec::new(),
         }
     }
@@ -90,6 +99,8 @@ impl Topics {
             or_unlimited(size(MIB..=1024 * TIB)),
         );
         s.take("max_message_bytes", &mut topics.max_message_bytes, size(KIB..=GIB));
+        s.take("produce_delay", &mut topics.produce_delay, boolean);
+        s.take("produce_delay_max", &mut topics.produce_delay_max, duration(SECOND..=DAY * 366));
         for item in s.list("list").unwrap_or_default() {
             let topic = topics.read_one(item);
             topics.list.push(topic);
@@ -104,11 +115,13 @@ impl Topics {
             partitions: self.default_partitions,
             retention: self.retention,
             retention_bytes: self.retention_bytes,
+            produce_delay: self.produce_delay,
         };
         s.take("name", &mut topic.name, topic_name);
         s.take("partitions", &mut topic.partitions, int(1..=PARTITIONS_MAX));
         s.take("retention", &mut topic.retention, or_unlimited(duration(SECOND..=DECADE)));
         s.take("retention_bytes", &mut topic.retention_bytes, or_unlimited(size(MIB..=1024 * TIB)));
+        s.take("produce_delay", &mut topic.produce_delay, boolean);
         if !s.has("name") {
             s.problem("name", "is missing");
         } else if self.list.iter().any(|other| other.name == topic.name) {

@@ -1,6 +1,6 @@
 //! What happens to records and members of a group, as it happens.
 
-use super::{Metrics, level_label, names};
+use super::{Metrics, float, level_label, names};
 
 impl Metrics {
     /// A rebalance of `group` completed.
@@ -34,6 +34,14 @@ impl Metrics {
     pub fn record_acked(&self, group: &str, topic: &str, n: u64) {
         let (group, topic) = self.pair(&names::RECORDS_ACKED, group, topic);
         self.add(&names::RECORDS_ACKED, &[group, topic], n);
+    }
+
+    /// `count` records that were to enter their topic later came to this; `waiting` do now.
+    pub fn records_delayed(&self, outcome: &str, count: usize, waiting: u64) {
+        let outcome = self.word(&names::DELAYED_RECORDS, outcome);
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.add(&names::DELAYED_RECORDS, &[outcome], count);
+        self.set(&names::RECORDS_DELAYED, &[], float(waiting));
     }
 
     /// A Fetch of real topics came from nobody known.

@@ -34,8 +34,7 @@ impl<S: Entries> Machine<S> {
     /// The held entry at its end; `None` while there is no room for it.
     fn ended(&self, held: &Entry, record_bytes: u64) -> Option<Entry> {
         let State::Held { since, disposition, charged } = held.state else { return None };
-        let policy = self.policy(&held.group);
-        let keep = policy.keep_dead_letters;
+        let keep = self.ladder(held).keep_dead_letters;
         if keep && !self.has_room(&held.group, record_bytes) {
             return None;
         }

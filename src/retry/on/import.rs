@@ -51,10 +51,10 @@ impl<S: Entries> Machine<S> {
         let now = self.wall();
         let unborn = State::Discarded { at: now };
         let mut entry = Entry::new(self.next_id(), group, import.origin, unborn);
-        let levels = self.policy(group).levels.len();
+        entry.reconsume_times = import.reconsume_times;
+        let levels = self.ladder(&entry).delays.levels.len();
         let level = import.level.filter(|level| (1..=levels).contains(level));
         entry.state = self.closer(&entry, import.due, import.delay_ms, level);
-        entry.reconsume_times = import.reconsume_times;
         entry.max_reconsume_times = import.max_reconsume_times;
         entry.handouts = import.handouts;
         entry.first_failed = import.first_failed;

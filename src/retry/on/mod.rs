@@ -3,6 +3,7 @@
 mod aborted;
 mod asked;
 mod commit_marker;
+mod delay;
 mod expiry;
 mod export;
 mod hand_out_lost;

@@ -144,9 +144,9 @@ impl<S: Entries> Machine<S> {
 
     /// A new delayed record has not failed: nothing is charged.
     fn delay(&self, mut entry: Entry, nack: &Nack) -> Entry {
-        let policy = self.policy(&entry.group);
-        entry.max_reconsume_times = policy.max_reconsume_times;
-        match policy.levels.next(nack.want, 0) {
+        let ladder = self.ladder(&entry);
+        entry.max_reconsume_times = ladder.max_reconsume_times;
+        match ladder.delays.levels.next(nack.want, 0) {
             Next::After { delay_ms, level } => self.wait(entry, delay_ms, level),
             Next::Never => self.end(entry, Disposition::ExplicitDlq, false, nack.record_bytes),
         }
@@ -155,18 +155,21 @@ impl<S: Entries> Machine<S> {
     /// One failure more; the limit is looked at before the failure is added, so that a limit of
     /// 16 means 16 retries and a dead letter that counts 17.
     fn charge(&self, mut entry: Entry, nack: &Nack, record_bytes: u64) -> Entry {
-        let policy = self.policy(&entry.group);
+        let ladder = self.ladder(&entry);
         let before = entry.reconsume_times;
-        entry.max_reconsume_times = policy.max_reconsume_times;
+        entry.max_reconsume_times = ladder.max_reconsume_times;
         let past = |origin: &Origin| nack.committed.is_some_and(|offset| offset > origin.offset);
         if entry.passed.is_none() && entry.origin.as_ref().is_some_and(past) {
             entry.passed = Some(self.wall());
         }
         entry.explain(nack.reason.as_deref());
-        match policy.levels.next(nack.want, before) {
+        match ladder.delays.levels.next(nack.want, before) {
             Next::Never => self.end(entry, Disposition::ExplicitDlq, true, record_bytes),
-            Next::After { .. } if before >= policy.max_reconsume_times => {
+            Next::After { .. } if before >= ladder.max_reconsume_times => {
                 self.end(entry, Disposition::MaxAttempts, true, record_bytes)
+            }
+            Next::After { .. } if ladder.is_over(entry.first_failed, self.wall()) => {
+                self.end(entry, Disposition::Expired, true, record_bytes)
             }
             Next::After { delay_ms, level } => {
                 entry.failed(self.wall(), Disposition::Rejected);
@@ -176,6 +179,10 @@ impl<S: Entries> Machine<S> {
     }
 
     pub(super) fn wait(&self, mut entry: Entry, delay_ms: u64, level: Option<u32>) -> Entry {
+        let delay_ms = match level {
+            Some(_) => self.ladder(&entry).delays.spread(&entry, delay_ms),
+            None => delay_ms,
+        };
         entry.state = State::Waiting { due: self.wall().plus(delay_ms), delay_ms, level };
         entry.expires = None;
         entry

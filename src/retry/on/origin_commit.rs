@@ -2,7 +2,7 @@
 //! below an origin, it ends now. So it does when the whole topic is another one.
 
 use crate::model::{EntryId, GroupId, TopicName};
-use crate::retry::{Entries, Evidence, Machine, PayloadChange, StateKind};
+use crate::retry::{DELAYED, Entries, Evidence, Machine, PayloadChange, StateKind};
 
 impl<S: Entries> Machine<S> {
     pub(in crate::retry) fn on_origin_commit(
@@ -31,7 +31,9 @@ impl<S: Entries> Machine<S> {
         for group in self.store.groups() {
             for id in self.store.of_topic(&group, topic) {
                 let Some(mut entry) = self.store.get(id) else { continue };
-                if matches!(entry.state.kind(), StateKind::Committed | StateKind::Discarded) {
+                let is_settled =
+                    matches!(entry.state.kind(), StateKind::Committed | StateKind::Discarded);
+                if is_settled || group.as_str() == DELAYED {
                     self.forget(id, Evidence::Reset);
                     continue;
                 }

@@ -55,7 +55,9 @@ impl<S: Entries> Machine<S> {
         delay_ms: u64,
         level: Option<u32>,
     ) -> State {
-        let present = level.and_then(|level| self.policy(&entry.group).levels.get(level));
+        let delays = self.ladder(entry).delays;
+        let present = level.and_then(|level| delays.levels.get(level));
+        let present = present.map(|present_ms| delays.spread(entry, present_ms));
         let shorter_ms = present.map_or(delay_ms, |present_ms| present_ms.min(delay_ms));
         let latest = self.wall().plus(shorter_ms);
         if due <= latest {

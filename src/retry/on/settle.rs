@@ -28,12 +28,12 @@ impl<S: Entries> Machine<S> {
         let unborn = State::Discarded { at: self.wall() };
         let mut entry = Entry::new(self.next_id(), group, Some(origin), unborn);
         let Settling { reconsume_times, disposition, evidence, .. } = *settling;
-        let policy = self.policy(group);
-        entry.max_reconsume_times = policy.max_reconsume_times;
+        let ladder = self.ladder(&entry);
+        entry.max_reconsume_times = ladder.max_reconsume_times;
         // The last failure is put down with its end.
         let before = settling.history.split_last().map_or(&[][..], |(_, before)| before);
         entry.carry(&Carried { reconsume_times, history: before.to_vec() });
-        let entry = match policy.levels.next(Want::default(), reconsume_times) {
+        let entry = match ladder.delays.levels.next(Want::default(), reconsume_times) {
             Next::After { delay_ms, level } if settling.is_retried => {
                 entry.failed(self.wall(), disposition);
                 self.wait(entry, delay_ms, level)

@@ -1,9 +1,9 @@
 //! A Fetch at a lane offset: hands out what is due, never early, each entry to one slot.
 
-use crate::model::{GroupId, LANE_SEQUENCE_MAX, LaneOffset};
+use crate::model::{EntryId, GroupId, LANE_SEQUENCE_MAX, LaneOffset};
 use crate::retry::{
-    Answer, Entries, Entry, Evidence, INFLIGHT_MAX, Machine, PayloadChange, SlotRecord, State,
-    TAKE_MAX, Token,
+    Answer, Entries, Entry, Evidence, INFLIGHT_MAX, Machine, PayloadChange, Policy, SlotRecord,
+    State, TAKE_MAX, Token,
 };
 
 impl<S: Entries> Machine<S> {
@@ -53,9 +53,14 @@ impl<S: Entries> Machine<S> {
     ) -> Vec<(LaneOffset, Entry)> {
         let (now, slot) = (self.wall(), record.slot);
         let room = room.min(INFLIGHT_MAX.saturating_sub(self.store.open(group, slot)));
-        let consume_timeout_ms = self.policy(group).consume_timeout_ms;
+        let Policy { consume_timeout_ms, rate, .. } = *self.policy(group);
+        let due = self.store.due(group, now, room);
+        let due = match rate {
+            Some(rate) => self.paced(group, rate, due),
+            None => due,
+        };
         let mut entries = Vec::new();
-        for id in self.store.due(group, now, room) {
+        for id in due {
             let Some(mut entry) = self.store.get(id) else { continue };
             if record.next_sequence > LANE_SEQUENCE_MAX {
                 break;
@@ -73,5 +78,17 @@ impl<S: Entries> Machine<S> {
             self.record(entry, Evidence::HandOut, None, PayloadChange::Keeps);
         }
         entries
+    }
+
+    /// As many of these as the group's rate allows now; it is woken for the rest.
+    fn paced(&mut self, group: &GroupId, rate: u32, mut due: Vec<EntryId>) -> Vec<EntryId> {
+        let now = self.now().mono;
+        let (allowed, wait_ms) = self.pace.allows(group, rate, now, due.len());
+        if allowed < due.len() {
+            self.wake_in(group, wait_ms);
+            due.truncate(allowed);
+        }
+        self.pace.left(group, rate, now, due.len());
+        due
     }
 }

@@ -1,5 +1,6 @@
 //! Promises of the whole machine, told as stories on a virtual clock.
 
+mod delayed;
 mod exports;
 mod hand_outs;
 mod held;
@@ -8,6 +9,7 @@ mod marked;
 mod memory;
 mod replay;
 mod restart;
+mod rules;
 mod settling;
 mod table;
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::broker::error::BrokerError;
 use crate::broker::topic::Topic;
 use crate::route::Router;
-use crate::route::produce::{Outcome, Waiting, done, one_batch};
+use crate::route::produce::{Outcome, Waiting, delayed, done, one_batch};
 
 pub(super) fn begin<'a>(
     router: &'a Router,
@@ -23,6 +23,9 @@ pub(super) fn begin<'a>(
         Ok(batch) => batch,
         Err(outcome) => return done(outcome),
     };
+    if router.config.produce_delay.is_for(&topic.name) && !topic.dead_letters {
+        return delayed::begin(router, topic, index, batch);
+    }
     let produced = match router.broker.produce(topic, partition, &batch) {
         Ok(produced) => produced,
         Err(error) => return done(Outcome::of_broker(&error)),

@@ -4,6 +4,7 @@
 //! keep their order in the log; only durability is waited for.
 
 mod ahead;
+mod delayed;
 mod local;
 mod nack;
 
@@ -25,6 +26,7 @@ use crate::route::{AnswerError, Reply, Router, code};
 use crate::wire::batch::{Batch, BatchError, batches};
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
 
+pub use delayed::ProduceDelay;
 pub(super) use nack::{by_reference, name, origin_record};
 
 /// Acks −1, 1 and 0 are all there is.

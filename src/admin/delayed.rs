@@ -1,0 +1,106 @@
+//! `/api/v1/delayed`: records that wait before they enter their topic, and how that is ended.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query as FromQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Admin;
+use super::answer::{Refusal, json_answer};
+use super::page::{Page, Query};
+use super::payload;
+use super::source::Source;
+use super::view::DelayedView;
+use crate::model::Origin;
+
+/// Records named in one request.
+const RECORDS_MAX: usize = 1000;
+/// Records asked of the source at once while filtering.
+const PIECE: usize = 256;
+/// Records looked at for one page; then the page ends early, with its `next`.
+const LOOKED_AT_MAX: usize = 10_000;
+
+/// Which records.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cancel {
+    ids: Vec<String>,
+}
+
+/// What waits, by number.
+pub(super) async fn list<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: Result<FromQuery<Query>, QueryRejection>,
+) -> Result<Response, Refusal> {
+    let FromQuery(query) = asked.map_err(|error| Refusal::bad(error.body_text()))?;
+    if query.group.is_some() || query.reason.is_some() || query.state.is_some() {
+        return Err(Refusal::bad("what is delayed can be narrowed by topic, limit and after"));
+    }
+    let limit = query.limit()?;
+    let mut after = match query.after.as_deref().map(str::parse::<u64>) {
+        None => None,
+        Some(Ok(after)) => Some(after),
+        Some(Err(_)) => return Err(Refusal::bad("after is not what an answer gave as next")),
+    };
+    let mut page = Page { items: Vec::new(), next: None };
+    let mut looked_at = 0;
+    loop {
+        let piece = admin.source.delayed(after, PIECE).await?;
+        if piece.is_empty() {
+            return Ok(json_answer(StatusCode::OK, &page));
+        }
+        for record in piece {
+            after = Some(record.number);
+            looked_at += 1;
+            if query.topic.as_ref().is_none_or(|topic| *topic == record.topic) {
+                page.items.push(shown(&record, admin.options.show_payloads));
+            }
+            if page.items.len() == limit || looked_at == LOOKED_AT_MAX {
+                page.next = after.map(|after| after.to_string());
+                return Ok(json_answer(StatusCode::OK, &page));
+            }
+        }
+    }
+}
+
+/// Ends the waiting of some: they never enter their topic.
+pub(super) async fn cancel<S: Source>(
+    State(admin): State<Arc<Admin<S>>>,
+    asked: Result<Json<Cancel>, JsonRejection>,
+) -> Result<Response, Refusal> {
+    let Json(Cancel { ids }) =
+        asked.map_err(|error| Refusal::new(error.status(), error.body_text()))?;
+    if ids.len() > RECORDS_MAX {
+        return Err(Refusal::bad(format!("at most {RECORDS_MAX} records in one request")));
+    }
+    let records: Result<Vec<Origin>, Refusal> = ids
+        .iter()
+        .map(|id| id.parse().map_err(|error| Refusal::bad(format!("id {id:?}: {error}"))))
+        .collect();
+    let cancelled = admin.source.cancel_delayed(records?).await?;
+    let unknown: Vec<&String> =
+        ids.iter().zip(&cancelled).filter(|(_, was)| !**was).map(|(id, _)| id).collect();
+    let count = cancelled.iter().filter(|was| **was).count();
+    Ok(json_answer(StatusCode::OK, &json!({ "cancelled": count, "unknown": unknown })))
+}
+
+fn shown(record: &DelayedView, show: bool) -> Value {
+    let headers = record.headers.iter().map(
+        |(name, value)| json!({ "key": name, "value": payload::field(value.as_deref(), show) }),
+    );
+    json!({
+        "id": record.id,
+        "topic": record.topic,
+        "partition": record.partition,
+        "due_ms": record.due_ms,
+        "timestamp_ms": record.timestamp_ms,
+        "key": payload::field(record.key.as_deref(), show),
+        "value_bytes": record.value_bytes,
+        "headers": Value::Array(headers.collect()),
+    })
+}

@@ -1,0 +1,65 @@
+//! `delayed list` and `delayed cancel`.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::exit::{Exit, Failure, complain};
+use super::http::AdminAt;
+use super::show::{Column, Reading, cell, moment};
+
+const COLUMNS: [Column; 4] = [
+    ("ID", |v| cell(v, "id")),
+    ("DUE", |v| moment(v, "due_ms")),
+    ("KEY", |v| cell(v, "key")),
+    ("BYTES", |v| cell(v, "value_bytes")),
+];
+
+#[derive(Debug, Subcommand)]
+pub(super) enum DelayedCommand {
+    /// Records that wait before they enter their topic.
+    List(ListArgs),
+    /// End the waiting of some: they never enter their topic.
+    Cancel(CancelArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    /// Only records of this topic.
+    #[arg(long)]
+    topic: Option<String>,
+    /// At most this many.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CancelArgs {
+    /// As `delayed list` shows them.
+    #[arg(required = true)]
+    ids: Vec<String>,
+    #[command(flatten)]
+    at: AdminAt,
+}
+
+pub(super) fn run(command: &DelayedCommand, out: &mut dyn Write) -> Result<(), Failure> {
+    match command {
+        DelayedCommand::List(ListArgs { topic, limit, reading }) => {
+            let query: Vec<_> = topic.clone().map(|topic| ("topic", topic)).into_iter().collect();
+            reading.list(out, "/api/v1/delayed", &query, *limit, &COLUMNS)
+        }
+        DelayedCommand::Cancel(CancelArgs { ids, at }) => {
+            let answer = at.post("/api/v1/delayed/cancel", &json!({ "ids": ids }))?;
+            writeln!(out, "{answer}")?;
+            let cancelled = answer.get("cancelled").and_then(serde_json::Value::as_u64);
+            complain(&format!("{} of {} cancelled", cancelled.unwrap_or(0), ids.len()));
+            if cancelled == Some(0) {
+                return Err(Failure::new(Exit::NothingMatched, "none of them waits"));
+            }
+            Ok(())
+        }
+    }
+}

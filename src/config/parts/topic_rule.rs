@@ -1,0 +1,60 @@
+//! A rule of `groups` with a `topic`: what is different for the records of that topic.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Backoff, Retry};
+use crate::config::section::Section;
+use crate::config::units::ser_limit;
+
+/// The keys a rule with a topic may have, as far as they were given: those of one record's
+/// retries. The others are the whole group's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TopicKeys {
+    /// See [`Retry::levels`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub levels: Option<String>,
+    /// See [`Retry::max_reconsume_times`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_reconsume_times: Option<u32>,
+    /// See [`Retry::backoff`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Backoff>,
+    /// See [`Retry::max_elapsed`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_elapsed: Option<Elapsed>,
+    /// See [`Retry::dead_letters`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_letters: Option<Keep>,
+}
+
+/// How long a record may be retried; `None` = without bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Elapsed(#[serde(serialize_with = "ser_limit")] pub Option<Duration>);
+
+/// What of `dead_letters` a rule with a topic may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Keep {
+    /// Keep exhausted records.
+    pub keep: bool,
+}
+
+impl TopicKeys {
+    /// Reads the keys, each as `retry` has it.
+    pub(super) fn read(s: &mut Section<'_>, base: &Retry) -> Self {
+        let read = base.clone().read_ladder(s);
+        let mut dead = s.section("dead_letters");
+        let (mut keep, has_keep) = (base.dead_letters.keep, dead.has("keep"));
+        dead.take("keep", &mut keep, crate::config::section::boolean);
+        dead.finish();
+        Self {
+            levels: s.has("levels").then_some(read.levels),
+            max_reconsume_times: s.has("max_reconsume_times").then_some(read.max_reconsume_times),
+            backoff: (s.has("backoff")).then_some(read.backoff),
+            max_elapsed: s.has("max_elapsed").then_some(Elapsed(read.max_elapsed)),
+            dead_letters: has_keep.then_some(Keep { keep }),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! How one record is retried: by the rule of its topic where there is one, else by its group's.
+
+use std::sync::Arc;
+
+use crate::model::WallMs;
+use crate::retry::policy::glob;
+use crate::retry::{DELAY_MS_MAX, Entry, LevelTable, Policy};
+
+/// A whole, in the unit of shares and factors.
+pub const THOUSAND: u32 = 1_000;
+
+/// What rules the retries of one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ladder {
+    /// Retries before the dead letters.
+    pub max_reconsume_times: u32,
+    /// When they come.
+    pub delays: Delays,
+    /// A failure so long after the first one is the last; `None`: only the count ends it.
+    pub max_elapsed_ms: Option<u64>,
+    /// Keep it as a dead letter when it is exhausted; otherwise it is dropped and counted.
+    pub keep_dead_letters: bool,
+}
+
+/// When retries come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delays {
+    /// Delays by level.
+    pub levels: Arc<LevelTable>,
+    /// The share by which the delay of a level may be longer, in thousandths.
+    pub jitter_milli: u32,
+}
+
+/// What a rule for one topic of some groups changes; what it leaves out is the group's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicRule {
+    /// Which groups: `*` any text, `?` one character.
+    pub group: String,
+    /// Which topics, in the same way: those the records were produced to.
+    pub topic: String,
+    /// See [`Ladder::max_reconsume_times`].
+    pub max_reconsume_times: Option<u32>,
+    /// See [`Ladder::delays`].
+    pub delays: Option<Delays>,
+    /// See [`Ladder::max_elapsed_ms`].
+    pub max_elapsed_ms: Option<Option<u64>>,
+    /// See [`Ladder::keep_dead_letters`].
+    pub keep_dead_letters: Option<bool>,
+}
+
+impl TopicRule {
+    pub(super) fn is_for(&self, group: &str, topic: &str) -> bool {
+        glob(&self.group, group) && glob(&self.topic, topic)
+    }
+}
+
+impl Ladder {
+    /// By the group's rules, and what a topic's change of them.
+    pub(super) fn new(policy: &Policy, rule: Option<&TopicRule>) -> Self {
+        let own = Self {
+            max_reconsume_times: policy.max_reconsume_times,
+            delays: Delays {
+                levels: Arc::clone(&policy.levels),
+                jitter_milli: policy.jitter_milli,
+            },
+            max_elapsed_ms: policy.max_elapsed_ms,
+            keep_dead_letters: policy.keep_dead_letters,
+        };
+        let Some(rule) = rule else { return own };
+        Self {
+            max_reconsume_times: rule.max_reconsume_times.unwrap_or(own.max_reconsume_times),
+            delays: rule.delays.clone().unwrap_or(own.delays),
+            max_elapsed_ms: rule.max_elapsed_ms.unwrap_or(own.max_elapsed_ms),
+            keep_dead_letters: rule.keep_dead_letters.unwrap_or(own.keep_dead_letters),
+        }
+    }
+
+    /// A record that first failed then has been tried for long enough.
+    pub(super) fn is_over(&self, first_failed: Option<WallMs>, now: WallMs) -> bool {
+        let elapsed_ms = first_failed.map(|first| now.since(first));
+        elapsed_ms.zip(self.max_elapsed_ms).is_some_and(|(elapsed, most)| elapsed >= most)
+    }
+}
+
+impl Delays {
+    /// The delay of a level for this entry: never shorter than the table's, and the same whenever
+    /// it is asked for.
+    pub(super) fn spread(&self, entry: &Entry, delay_ms: u64) -> u64 {
+        if self.jitter_milli == 0 {
+            return delay_ms;
+        }
+        let share = u128::from(part_of(entry)) * u128::from(self.jitter_milli);
+        // A share of 2^64, of a thousand.
+        let more = (u128::from(delay_ms) * share / u128::from(THOUSAND)) >> 64;
+        delay_ms.saturating_add(u64::try_from(more).unwrap_or(u64::MAX)).min(DELAY_MS_MAX)
+    }
+}
+
+/// A number that origin and attempt alone decide, anywhere below 2^64 (FNV-1a, then mixed).
+fn part_of(entry: &Entry) -> u64 {
+    let mut mark = super::policy::Fnv::default();
+    mark.bytes(entry.group.as_str().as_bytes());
+    match &entry.origin {
+        Some(origin) => {
+            mark.bytes(origin.topic.as_str().as_bytes());
+            mark.bytes(&origin.partition.to_le_bytes());
+            mark.bytes(&origin.offset.to_le_bytes());
+        }
+        None => mark.bytes(&entry.id.0.to_le_bytes()),
+    }
+    mark.bytes(&entry.reconsume_times.to_le_bytes());
+    let mixed = (mark.0 ^ (mark.0 >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^ (mixed >> 33)
+}

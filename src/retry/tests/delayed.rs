@@ -1,0 +1,90 @@
+//! Records that wait before they enter their topic.
+
+use super::*;
+use crate::model::EntryId;
+use crate::retry::{State, Until, delayed};
+
+impl Rig {
+    fn delay(&mut self, records: &[Until]) {
+        let topic = "orders".into();
+        let input = Input::Delay { topic, partition: 0, records: records.to_vec() };
+        assert_eq!(self.send(input), None);
+    }
+
+    fn put_off(&self) -> Vec<Entry> {
+        self.machine.list(&delayed(), None, None, 100)
+    }
+
+    fn cancel(&mut self, name: &str) -> bool {
+        let records = vec![name.parse().unwrap()];
+        match self.send(Input::Cancel { token: Token(9), records }) {
+            Some(Answer::Cancelled(one)) => one[0],
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_record_is_due_after_its_delay_or_at_its_moment_and_the_engine_is_woken_then() {
+    let mut rig = Rig::new(Policy::default());
+    let at = rig.now.wall.plus(90);
+    rig.delay(&[Until::After(50), Until::At(at), Until::At(WallMs(0))]);
+    let due: Vec<u64> =
+        rig.put_off().iter().map(|entry| entry.due().unwrap().since(rig.now.wall)).collect();
+    assert_eq!(due, [50, 90, 0]);
+    rig.advance(0);
+    assert_eq!(rig.wakes, 1, "a moment that has gone is now");
+    rig.advance(49);
+    assert_eq!(rig.wakes, 1, "never early");
+    rig.advance(1);
+    assert_eq!(rig.wakes, 2);
+}
+
+#[test]
+fn a_restart_keeps_what_is_put_off_and_a_clock_set_back_only_shortens_a_delay() {
+    let mut rig = Rig::new(Policy::default());
+    let at = rig.now.wall.plus(60_000);
+    rig.delay(&[Until::After(60_000), Until::At(at)]);
+    rig.restart(Policy::default(), -3_600_000);
+    let due: Vec<u64> =
+        rig.put_off().iter().map(|entry| entry.due().unwrap().since(rig.now.wall)).collect();
+    assert_eq!(due, [60_000, 3_660_000], "a moment stays that moment");
+}
+
+#[test]
+fn what_is_delivered_or_cancelled_is_gone_and_neither_happens_twice() {
+    let mut rig = Rig::new(Policy::default());
+    rig.delay(&[Until::After(5), Until::After(5)]);
+    let names: Vec<String> =
+        rig.put_off().iter().map(|entry| entry.origin.as_ref().unwrap().to_string()).collect();
+    assert!(!rig.cancel("orders-0@99") && !rig.cancel("other-0@1"), "{names:?}");
+    assert!(rig.cancel(&names[0]) && !rig.cancel(&names[0]));
+    let id = rig.put_off()[0].id;
+    rig.send(Input::Delivered { id, arrived: true });
+    let facts = rig.journal.len();
+    rig.send(Input::Delivered { id, arrived: true });
+    assert!(!rig.cancel(&names[1]), "too late");
+    assert_eq!((rig.journal.len(), rig.put_off()), (facts, vec![]));
+    rig.restart(Policy::default(), 0);
+    assert_eq!(rig.put_off(), [], "replayed to the same");
+}
+
+#[test]
+fn a_retry_cannot_be_cancelled_or_delivered_by_the_number_of_its_entry() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(0)).unwrap();
+    assert_eq!(rig.only().id, EntryId(0), "its origin reads like a name of one put off");
+    assert!(!rig.cancel("orders-0@0"));
+    rig.send(Input::Delivered { id: EntryId(0), arrived: true });
+    assert!(matches!(rig.only().state, State::Waiting { .. }));
+}
+
+#[test]
+fn a_topic_that_goes_takes_what_was_to_enter_it() {
+    let mut rig = Rig::new(Policy::default());
+    rig.delay(&[Until::After(5)]);
+    rig.send(Input::TopicGone { topic: "other".into() });
+    assert_eq!(rig.put_off().len(), 1);
+    rig.send(Input::TopicGone { topic: "orders".into() });
+    assert_eq!(rig.put_off(), []);
+}

@@ -1,0 +1,189 @@
+//! Rules of a topic, back-offs, and what a group's retries may take of time and pace.
+
+use super::*;
+use crate::retry::{Delays, Disposition, State, TopicRule};
+
+fn of_topic(topic: &str) -> TopicRule {
+    TopicRule { group: "sh*".into(), topic: topic.into(), ..TopicRule::default() }
+}
+
+fn backoff(jitter_milli: u32) -> Policy {
+    let levels = Arc::new(LevelTable::backoff(1_000, 2_000, 60_000));
+    Policy { levels, jitter_milli, ..Policy::default() }
+}
+
+fn of(topic: &str, offset: i64) -> Nack {
+    named(Named::Origin(Origin { topic: topic.into(), partition: 0, offset }))
+}
+
+fn delay_ms(entry: &Entry) -> u64 {
+    let State::Waiting { delay_ms, .. } = entry.state else { panic!("{entry:?}") };
+    delay_ms
+}
+
+/// The delay of the only entry, which is handed out when it is over, never before.
+fn next(rig: &mut Rig, slot: Slot) -> (u64, LaneOffset) {
+    let delay_ms = delay_ms(&rig.only());
+    rig.advance(delay_ms - 1);
+    let at = rig.machine.slot_view(&shop(), slot).unwrap().next;
+    assert_eq!(rig.take(at), [], "never early");
+    rig.advance(1);
+    (delay_ms, rig.take_one(slot).0)
+}
+
+#[test]
+fn the_rule_of_a_topic_changes_what_it_says_for_records_of_that_topic_only() {
+    let delays = Delays { levels: table("7s").levels, jitter_milli: 0 };
+    let fast = TopicRule { delays: Some(delays), ..of_topic("fast-*") };
+    let hopeless = TopicRule {
+        max_reconsume_times: Some(0),
+        keep_dead_letters: Some(false),
+        ..of_topic("f*")
+    };
+    let policies = Policies::new(max(5), Vec::new()).with_topics(vec![fast, hopeless]);
+    let mut rig = Rig::with(policies);
+    let outcomes = rig.nacks("shop", vec![of("fast-1", 1), of("far", 2), of("orders", 3)]);
+    let Answer::Nacked(outcomes) = outcomes else { panic!() };
+    let all = rig.machine.list(&shop(), None, None, 10);
+    assert_eq!((delay_ms(&all[0]), all[0].max_reconsume_times), (7_000, 5), "the first that fits");
+    assert!(matches!(outcomes[1], NackOutcome::Discarded { .. }), "{outcomes:?}");
+    assert_eq!((delay_ms(&all[2]), all[2].max_reconsume_times), (10_000, 5));
+    rig.nacks("other", vec![of("far", 2)]);
+    assert_eq!(rig.machine.counts(&"other".into()).of(StateKind::Waiting), 1, "not its group");
+}
+
+#[test]
+fn a_record_may_ask_for_another_delay_than_any_rule() {
+    let delays = Delays { levels: table("7s").levels, jitter_milli: 1_000 };
+    let rule = TopicRule { delays: Some(delays), ..of_topic("*") };
+    let mut rig = Rig::with(Policies::new(backoff(0), Vec::new()).with_topics(vec![rule]));
+    let exact = Nack { want: Want { level: None, delay_ms: Some(250) }, ..fail(1) };
+    rig.nack(exact).unwrap();
+    assert_eq!(delay_ms(&rig.only()), 250, "exact: without a table, without jitter");
+}
+
+#[test]
+fn a_back_off_doubles_from_its_first_delay_to_its_longest() {
+    let mut rig = Rig::new(Policy { max_reconsume_times: 8, ..backoff(0) });
+    let slot = rig.join("a").slot;
+    rig.nack(fail(1)).unwrap();
+    let mut delays = Vec::new();
+    while rig.count(StateKind::Waiting) == 1 {
+        let (delay_ms, lane) = next(&mut rig, slot);
+        delays.push(delay_ms / 1_000);
+        rig.nack(fail_lane(lane)).unwrap();
+    }
+    assert_eq!(delays, [1, 2, 4, 8, 16, 32, 60, 60]);
+}
+
+#[test]
+fn a_back_off_of_any_factor_comes_to_its_longest_delay_and_stays_there() {
+    for (initial, factor, max) in [(1, 1_100, 31_622_400_000), (5, 1_000, 90), (9, 100_000, 9)] {
+        let table = LevelTable::backoff(initial, factor, max);
+        let delays: Vec<u64> = table.iter().collect();
+        assert!(delays.windows(2).all(|two| two[0] <= two[1]), "{factor}");
+        let longest = if factor == 1_000 { initial } else { max };
+        assert_eq!((delays[2], delays.last()), (initial, Some(&longest)), "{factor}");
+    }
+}
+
+#[test]
+fn jitter_only_lengthens_differs_by_origin_and_attempt_and_is_the_same_again() {
+    let waits = |jitter| {
+        let mut rig = Rig::new(backoff(jitter));
+        let nacks = (0..50).map(fail).collect();
+        rig.nacks("shop", nacks);
+        let all = rig.machine.list(&shop(), None, None, 100);
+        all.iter().map(delay_ms).collect::<Vec<u64>>()
+    };
+    let spread = waits(500);
+    assert!(spread.iter().all(|ms| (1_000..=1_500).contains(ms)), "{spread:?}");
+    let mut different = spread.clone();
+    different.sort_unstable();
+    different.dedup();
+    assert!(different.len() > 40, "{different:?}");
+    assert!(spread.iter().any(|ms| *ms < 1_100) && spread.iter().any(|ms| *ms > 1_400));
+    assert_eq!(waits(500), spread);
+    assert_eq!(waits(0), [1_000; 50]);
+}
+
+#[test]
+fn a_restart_and_a_reload_agree_with_what_jitter_decided() {
+    let mut rig = Rig::new(backoff(1_000));
+    rig.nack(fail(1)).unwrap();
+    let before = rig.only();
+    assert!(delay_ms(&before) > 1_000);
+    rig.restart(backoff(1_000), -86_400_000);
+    let after = rig.only();
+    let due_in = after.due().unwrap().since(rig.now.wall);
+    assert_eq!((delay_ms(&after), due_in), (delay_ms(&before), delay_ms(&before)));
+    rig.send(Input::Policies(Policies::new(backoff(1_000), Vec::new())));
+    assert_eq!(rig.only(), after, "nothing differs: nothing moves");
+}
+
+#[test]
+fn a_reload_between_table_and_back_off_brings_forward_and_never_puts_off() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(1)).unwrap();
+    rig.send(Input::Policies(Policies::new(backoff(0), Vec::new())));
+    assert_eq!(rig.only().due().unwrap().since(rig.now.wall), 1_000);
+    rig.send(Input::Policies(Policies::default()));
+    assert_eq!(rig.only().due().unwrap().since(rig.now.wall), 1_000, "longer: stored stays");
+}
+
+#[test]
+fn a_new_rule_for_a_topic_reaches_what_waits_of_it_and_its_end_strands_nothing() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(1)).unwrap();
+    let delays = Delays { levels: table("2s").levels, jitter_milli: 0 };
+    let short = Delays { levels: table("1s 1s 2s").levels, ..delays };
+    let rule = TopicRule { delays: Some(short), ..of_topic("orders") };
+    let ruled = Policies::default().with_topics(vec![rule]);
+    rig.send(Input::Policies(ruled));
+    assert_eq!(rig.only().due().unwrap().since(rig.now.wall), 2_000);
+    rig.send(Input::Policies(Policies::default()));
+    let slot = rig.join("a").slot;
+    assert_eq!(next(&mut rig, slot).0, 2_000);
+}
+
+#[test]
+fn a_failure_after_max_elapsed_is_the_last_and_one_before_is_not() {
+    let policy = Policy { max_elapsed_ms: Some(40_000), ..Policy::default() };
+    let mut rig = Rig::new(policy);
+    let (first, _) = rig.inflight(1);
+    rig.advance(29_999);
+    rig.nack(fail_lane(first)).unwrap();
+    assert_eq!(rig.only().reconsume_times, 2, "39 999 ms after the first failure");
+    let (_, second) = next(&mut rig, first.slot);
+    let outcome = rig.nack(fail_lane(second)).unwrap();
+    assert!(matches!(outcome, NackOutcome::Dead { .. }));
+    let dead = rig.only();
+    assert_eq!((dead.disposition, dead.reconsume_times), (Some(Disposition::Expired), 3));
+}
+
+#[test]
+fn a_rate_lets_so_many_retries_leave_and_wakes_for_the_rest() {
+    let mut rig = Rig::new(Policy { rate: Some(20), ..Policy::default() });
+    let slot = rig.join("a").slot;
+    rig.nacks("shop", (0..30).map(fail).collect());
+    rig.nacks("other", (0..2).map(fail).collect());
+    rig.advance(10_000);
+    let mut left = 0;
+    let mut take = |rig: &mut Rig| {
+        let at = rig.machine.slot_view(&shop(), slot).unwrap().next;
+        let count = rig.take(at).len();
+        left += count;
+        count
+    };
+    assert_eq!((take(&mut rig), take(&mut rig)), (2, 0), "a tenth of a second's worth");
+    let woken = rig.wakes;
+    rig.advance(49);
+    assert_eq!((take(&mut rig), rig.wakes), (0, woken));
+    rig.advance(1);
+    assert_eq!((take(&mut rig), rig.wakes), (1, woken + 1), "one more each 50 ms");
+    for _ in 0..100 {
+        rig.advance(10);
+        take(&mut rig);
+    }
+    assert_eq!(left, 2 + 1 + 20, "and 20 in the next second");
+}

@@ -1,0 +1,153 @@
+//! Produce to a topic whose records may be put off (`topics.produce_delay`): what is to wait is
+//! taken out of its batch and given to the engine, which appends the rest in one atomic group.
+//!
+//! Every batch of such a topic goes the same way, so that a producer's batches keep their order.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::broker::error::BrokerError;
+use crate::broker::topic::Topic;
+use crate::engine::{DelayBatch, More};
+use crate::model::{TopicName, WallMs};
+use crate::retry::{Next, Until, Want, delayed};
+use crate::route::produce::{Outcome, Waiting, done};
+use crate::route::{Router, code};
+use crate::wire::ResponseError;
+use crate::wire::batch::{Batch, Headers, cut, records};
+use crate::wire::mark::{BadDelay, Deliver, read_delay, without_delay};
+
+use super::nack::UNPACKED_BYTES_MAX;
+
+/// Of which topics records may be put off, and for how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProduceDelay {
+    /// Of those not listed.
+    pub others: bool,
+    /// By name.
+    pub listed: Vec<(TopicName, bool)>,
+    /// The longest, in milliseconds.
+    pub ms_max: u64,
+}
+
+impl ProduceDelay {
+    /// Whether records of this topic may be put off.
+    pub fn is_for(&self, topic: &TopicName) -> bool {
+        let listed = self.listed.iter().find(|(name, _)| name == topic);
+        listed.map_or(self.others, |(_, on)| *on)
+    }
+}
+
+/// A batch, and what of it is to wait.
+struct Parted {
+    batch: Batch,
+    records: Vec<(Until, Bytes)>,
+}
+
+pub(super) fn begin<'a>(
+    router: &'a Router,
+    topic: &Arc<Topic>,
+    index: i32,
+    batch: Batch,
+) -> Waiting<'a> {
+    let Parted { batch, records } = match part(router, topic, batch) {
+        Ok(parted) => parted,
+        Err(outcome) => return done(outcome),
+    };
+    let (told, produced) = oneshot::channel();
+    let (broker, to) = (Arc::clone(&router.broker), Arc::clone(topic));
+    let append = Box::new(move |more: More<'_>| {
+        let partition = to.partition(index)?;
+        let produced = broker.produce_with(partition, &batch, more);
+        let refs = produced.as_ref().ok().map(|(_, refs)| refs.clone());
+        // Whoever asked may have gone.
+        drop(told.send(produced.map(|(produced, _)| produced)));
+        refs
+    });
+    let topic = topic.name.clone();
+    let sent = router.engine.delay(DelayBatch { topic, partition: index, records, append });
+    Box::pin(async move {
+        if let Err(error) = sent.await {
+            return Outcome::refused(code::of_engine(&error), error.to_string());
+        }
+        let gone = Err(BrokerError::UnknownTopicOrPartition);
+        let produced = match produced.await.unwrap_or(gone) {
+            Ok(produced) => produced,
+            Err(error) => return Outcome::of_broker(&error),
+        };
+        match router.broker.acknowledged(produced.seq).await {
+            Ok(()) => Outcome::taken(produced.base_offset, produced.log_start),
+            Err(error) => Outcome::of_broker(&error),
+        }
+    })
+}
+
+/// Takes out what is to wait. Its offset stays free, as after compaction, so that the producer's
+/// numbers and offsets are those of the batch it has sent.
+fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome> {
+    let (bytes, max) = (batch.bytes.len(), topic.settings.max_message_bytes);
+    let too_large = |bytes| Outcome::of_broker(&BrokerError::MessageTooLarge { bytes, max });
+    if bytes > max {
+        return Err(too_large(bytes));
+    }
+    let refuse = |error: &dyn std::fmt::Display| {
+        Outcome::refused(ResponseError::CorruptMessage, error.to_string())
+    };
+    let (mut waiting, mut offsets, mut bad) = (Vec::new(), Vec::new(), Vec::new());
+    let now = router.clock.now().wall;
+    let all = records(&batch, UNPACKED_BYTES_MAX).map_err(|error| refuse(&error))?;
+    for (index, record) in (0_i32..).zip(all) {
+        let record = record.map_err(|error| refuse(&error))?;
+        match until(router, now, &record.headers) {
+            Ok(None) => {}
+            Ok(Some(until)) => {
+                offsets.push(record.offset);
+                let mut raw = record.into_raw();
+                raw.headers = without_delay(&raw.headers);
+                let stored = raw.to_bytes();
+                if stored.len() > max {
+                    return Err(too_large(stored.len()));
+                }
+                waiting.push((until, stored));
+            }
+            Err(why) => bad.push((index, why.to_string())),
+        }
+    }
+    if let Some((index, why)) = bad.first() {
+        let message = format!("nothing of the batch was taken; record {index}: {why}");
+        let mut outcome = Outcome::refused(ResponseError::InvalidRecord, message);
+        outcome.record_errors = bad;
+        return Err(outcome);
+    }
+    if waiting.is_empty() {
+        return Ok(Parted { batch, records: waiting });
+    }
+    let rest = cut::without(&batch.bytes, &offsets, UNPACKED_BYTES_MAX);
+    let rest = rest.map_err(|error| refuse(&error))?;
+    let batch = Batch::parse(&rest.records).map_err(|error| refuse(&error))?;
+    Ok(Parted { batch, records: waiting })
+}
+
+/// Until when a record is to wait; `None`: not at all.
+fn until(router: &Router, now: WallMs, headers: &Headers) -> Result<Option<Until>, BadDelay> {
+    let Some(asked) = read_delay(headers)? else { return Ok(None) };
+    let (until, ms) = match asked {
+        Deliver::After(ms) => (Until::After(ms), ms),
+        Deliver::At(at) => (Until::At(WallMs(at)), WallMs(at).since(now)),
+        Deliver::Level(level) => {
+            let policies = router.policies.read();
+            let policies = policies.unwrap_or_else(std::sync::PoisonError::into_inner);
+            let want = Want { level: Some(level), delay_ms: None };
+            match policies.of(&delayed()).levels.next(want, 0) {
+                Next::After { delay_ms, .. } => (Until::After(delay_ms), delay_ms),
+                Next::Never => return Ok(None),
+            }
+        }
+    };
+    match router.config.produce_delay.ms_max {
+        most if ms > most => Err(BadDelay::TooFar { ms, most }),
+        _ => Ok(Some(until)),
+    }
+}

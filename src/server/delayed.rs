@@ -1,0 +1,49 @@
+//! Records that wait before they enter their topic, as the admin port shows them.
+
+use crate::admin::{DelayedView, Unavailable};
+use crate::model::{EntryId, Origin};
+use crate::retry::Entry;
+use crate::server::source::AdminSource;
+use crate::wire::batch::RawRecord;
+
+/// Bytes of records read for one page.
+const PAGE_BYTES_MAX: u64 = 8 << 20;
+
+impl AdminSource {
+    pub(super) async fn put_off(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DelayedView>, Unavailable> {
+        let after = after.map(EntryId);
+        let found = self.router.engine.delayed(after, limit, PAGE_BYTES_MAX).await?;
+        Ok(found.into_iter().filter_map(|(entry, record)| view(&entry, record)).collect())
+    }
+
+    pub(super) async fn cancel(&self, records: Vec<Origin>) -> Result<Vec<bool>, Unavailable> {
+        let cancelled = self.router.engine.cancel(records).await?;
+        let count = cancelled.iter().filter(|was| **was).count();
+        tracing::info!(cancelled = count, "an operator cancels delayed records");
+        Ok(cancelled)
+    }
+}
+
+/// `None` for one that does not wait any more.
+fn view(entry: &Entry, record: RawRecord) -> Option<DelayedView> {
+    let (origin, due) = (entry.origin.as_ref()?, entry.due()?);
+    let headers = record.headers.iter().map(|header| {
+        let name = String::from_utf8_lossy(&header.key).into_owned();
+        (name, header.value.map(|value| value.to_vec()))
+    });
+    Some(DelayedView {
+        id: origin.to_string(),
+        number: entry.id.0,
+        topic: origin.topic.to_string(),
+        partition: origin.partition,
+        due_ms: due.0,
+        timestamp_ms: record.timestamp_ms,
+        headers: headers.collect(),
+        key: record.key.map(|key| key.to_vec()),
+        value_bytes: record.value.map(|value| value.len()),
+    })
+}
