@@ -26,7 +26,7 @@ impl Row {
         match case.ends {
             Ends::DeadLetter(disposition) => assert_eq!(letters, [disposition]),
             Ends::PassedOver { .. } | Ends::Aside | Ends::Kept => {
-                assert!(letters.is_empty(), "{letters:?}")
+                assert!(letters.is_empty(), "{letters:?}");
             }
         }
         let tries = match case.tries {
