@@ -239,6 +239,7 @@ impl Driver {
         let (token, of) = (Token(0), group.clone());
         let input = match evidence {
             Evidence::CommitMarker => Input::Marked { token, group: of, by, nacks },
+            Evidence::AdminNack => Input::Posted { token, group: of, by, nacks },
             _ => Input::Nacks { token, group: of, by, nacks },
         };
         let (answer, facts) = self.handle(input);

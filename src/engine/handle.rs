@@ -57,6 +57,15 @@ impl Engine {
         self.wait_for(self.send_nacks(batch, Evidence::CommitMarker, reply), answer)
     }
 
+    /// The same for what the admin port was told.
+    pub fn posted(
+        &self,
+        batch: NackBatch,
+    ) -> impl Future<Output = Result<NackReply, EngineError>> + use<> {
+        let (reply, answer) = oneshot::channel();
+        self.wait_for(self.send_nacks(batch, Evidence::AdminNack, reply), answer)
+    }
+
     /// Hands out up to `max` entries at a lane offset; their hand-outs are durable on return.
     pub async fn take(
         &self,

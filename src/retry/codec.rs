@@ -151,6 +151,7 @@ mod tests {
             (forgotten(Evidence::ExportUndone), "0101050d80a0abfef9620101036d2d3103617070"),
             (forgotten(Evidence::Imported), "0101050e80a0abfef9620101036d2d3103617070"),
             (forgotten(Evidence::CommitMarker), "0101051380a0abfef9620101036d2d3103617070"),
+            (forgotten(Evidence::AdminNack), "0101051480a0abfef9620101036d2d3103617070"),
         ]
     }
 

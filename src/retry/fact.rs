@@ -102,6 +102,8 @@ pub enum Evidence {
     CommitRefused,
     /// E1: a commit's metadata names it.
     CommitMarker,
+    /// E3: an operator, or a program of theirs, says so on the admin port.
+    AdminNack,
 }
 
 impl Evidence {
@@ -110,6 +112,7 @@ impl Evidence {
         match self {
             Self::CommitMarker => Some(1),
             Self::Nack => Some(2),
+            Self::AdminNack => Some(3),
             Self::SeekBack => Some(5),
             Self::BackwardCommit => Some(6),
             Self::MemberLost => Some(7),
@@ -143,6 +146,7 @@ impl Evidence {
             Self::BackwardCommit => "backward_commit",
             Self::CommitRefused => "commit_refused",
             Self::CommitMarker => "commit_marker",
+            Self::AdminNack => "admin_nack",
         }
     }
 }

@@ -46,6 +46,18 @@ pub enum Input {
         /// In the order of the marker.
         nacks: Vec<Nack>,
     },
+    /// E3: what the admin port was told. One bad one: none is taken. Answered by `Answer::Nacked` or
+    /// `Answer::BadNacks`.
+    Posted {
+        /// For the answer.
+        token: Token,
+        /// Whose.
+        group: GroupId,
+        /// Who says so.
+        by: Reporter,
+        /// In the order they were told.
+        nacks: Vec<Nack>,
+    },
     /// A Fetch at a lane offset, answered by `Answer::Taken`.
     Take {
         /// For the answer.

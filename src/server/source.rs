@@ -6,8 +6,9 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
 use crate::admin::{
-    Brought, DeadLetter, Drain, Explained, ExportCounts, ForwardView, GroupView, LevelView,
-    OffsetView, Overview, PolicyView, Portable, Readiness, RetryView, Source, Told, Unavailable,
+    Brought, DeadLetter, Drain, Explained, ExportCounts, Failed, FailedRefused, FailedTaken,
+    ForwardView, GroupView, LevelView, OffsetView, Overview, PolicyView, Portable, Readiness,
+    RetryView, Source, Told, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::Config;
@@ -227,6 +228,13 @@ impl Source for AdminSource {
         entries: Vec<Portable>,
     ) -> Result<Vec<Brought>, Unavailable> {
         self.bring(source, entries).await
+    }
+
+    async fn nack(
+        &self,
+        failed: Failed,
+    ) -> Result<Result<FailedTaken, FailedRefused>, Unavailable> {
+        Ok(self.fail(failed).await)
     }
 
     async fn gauges(&self) -> Result<Vec<GroupGauges>, Unavailable> {

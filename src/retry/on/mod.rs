@@ -1,6 +1,7 @@
 //! One file per evidence: what it does to entries and slots.
 
 mod aborted;
+mod admin_nack;
 mod asked;
 mod commit_marker;
 mod expiry;
