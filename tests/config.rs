@@ -190,6 +190,7 @@ const BAD: &[(&str, &str, &str)] = &[
     ("retry: {lane: virtual}\n", "1:15", "one of auto, retry-topic, in-place, off"),
     ("retry: {crash_limit: 0}\n", "1:22", "a whole number from 1 to 100"),
     ("retry: {narrow_patience: 11m}\n", "1:26", "a duration from 10ms to 10m"),
+    ("retry: {timeout_level: -1}\n", "1:24", "a whole number from 0 to 100000"),
     ("retry: {seek_back_limit: -1}\n", "1:26", "a whole number from 0 to 100000"),
     ("retry: {order: {interval: 31s}}\n", "1:27", "a duration from 10ms to 30s"),
     ("retry: {order: {mode: partition}}\n", "1:17", "known here: interval"),

@@ -134,8 +134,8 @@ fn failed(ask: Ask) -> Result<Failed, Refusal> {
     let dlq = dlq == Some(true);
     if u8::from(level.is_some()) + u8::from(delay_ms.is_some()) + u8::from(dlq) > 1 {
         return Err(Refusal::bad(
-            "level, delay_ms and dlq each say when the record comes back: send one of them, or none \
-             for the next level",
+            "level, delay_ms and dlq each say when the record comes back: send one of them, or \
+             none for the next level",
         ));
     }
     let record = Origin { topic: TopicName::new(&topic), partition, offset };

@@ -161,6 +161,7 @@ fn policy(retry: &Retry) -> Policy {
         max_reconsume_times: retry.max_reconsume_times,
         levels: Arc::new(LevelTable::parse(&retry.levels).map(|t| t.0).unwrap_or_default()),
         consume_timeout_ms: ms(retry.consume_timeout),
+        timeout_level: retry.timeout_level,
         keep_dead_letters: retry.dead_letters.keep,
         dead_letters_bytes_max: retry.dead_letters.max_bytes,
         dead_letters_topic: retry.dead_letters.upstream_topic.as_deref().map(Arc::from),

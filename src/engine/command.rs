@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use crate::engine::error::EngineError;
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::windows::WindowNews;
-use crate::model::{EntryId, GroupId, LaneOffset, MemberId, TopicName};
+use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName};
 use crate::retry::watch::Settling;
 use crate::retry::{
     Evidence, ExportOutcome, ExportStep, Import, ImportOutcome, Nack, NackOutcome, Reporter,
@@ -133,6 +133,11 @@ pub(super) enum Command {
         group: GroupId,
         offsets: Vec<(TopicName, i32, i64)>,
         reply: Reply<()>,
+    },
+    /// It was committed after all; nobody waits.
+    Withdraw {
+        group: GroupId,
+        origin: Origin,
     },
     TopicGone {
         topic: TopicName,

@@ -140,6 +140,9 @@ impl Driver {
             Command::Aborted { group, up_to } => {
                 self.hear(Input::Aborted { group, up_to }, "an aborted transaction");
             }
+            Command::Withdraw { group, origin } => {
+                self.hear(Input::Withdrawn { group, origin }, "a late commit");
+            }
             Command::Discard { topic, up_to, reply } => {
                 let gone = self.discard(&topic, up_to);
                 self.send(reply, gone);

@@ -46,8 +46,8 @@ pub enum Input {
         /// In the order of the marker.
         nacks: Vec<Nack>,
     },
-    /// E3: what the admin port was told. One bad one: none is taken. Answered by `Answer::Nacked` or
-    /// `Answer::BadNacks`.
+    /// E3: what the admin port was told. One bad one: none is taken.
+    /// Answered by `Answer::Nacked` or `Answer::BadNacks`.
     Posted {
         /// For the answer.
         token: Token,
@@ -98,6 +98,13 @@ pub enum Input {
         partition: i32,
         /// The first offset not acknowledged.
         offset: i64,
+    },
+    /// A record that timed out in its member's hand was committed by it. Not answered.
+    Withdrawn {
+        /// Whose.
+        group: GroupId,
+        /// Which.
+        origin: Origin,
     },
     /// A topic is no more, or another one by the same name: no origin in it is what it was. Not
     /// answered.

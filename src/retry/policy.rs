@@ -31,6 +31,8 @@ pub struct Policy {
     /// How long a hand-out may stay open, and how long a settled entry is remembered after the
     /// group's commit has passed its origin.
     pub consume_timeout_ms: u64,
+    /// The level of a record that was not committed for that long; 0: the ladder's.
+    pub timeout_level: u32,
     /// Keep exhausted records as dead letters; otherwise they are dropped and counted.
     pub keep_dead_letters: bool,
     /// What the kept ones may take; beyond it exhausted records are held. `None`: no bound.
@@ -68,6 +70,7 @@ impl Default for Policy {
             max_reconsume_times: MAX_RECONSUME_TIMES,
             levels: Arc::new(LevelTable::default()),
             consume_timeout_ms: CONSUME_TIMEOUT_MS,
+            timeout_level: 0,
             keep_dead_letters: true,
             dead_letters_bytes_max: None,
             dead_letters_topic: None,

@@ -1,8 +1,8 @@
 //! E3: the admin port is told that a record failed. No client's connection says who may read it, no
 //! produced record brings its bytes.
 //!
-//! **Invariant:** what a member of the group may not read at the cluster is not read for it, and our
-//! own credentials are never shown for it.
+//! **Invariant:** what a member of the group may not read at the cluster is not read for it, and
+//! our own credentials are never shown for it.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -188,9 +188,9 @@ impl Router {
         Err(PostRefusal::NoPartition { topic, partition: record.partition, partitions: 1 })
     }
 
-    /// The bytes of a record as produced. An error inside: they cannot be had, which matters only if
-    /// an entry would begin with them.
-    async fn bytes_at(
+    /// The bytes of a record as produced. An error inside: they cannot be had, which matters only
+    /// if an entry would begin with them.
+    pub(super) async fn bytes_at(
         &self,
         group: &GroupId,
         origin: &Origin,

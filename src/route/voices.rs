@@ -67,7 +67,7 @@ impl Router {
         Some(Voice { place, all: Arc::clone(&self.voices.0), questions })
     }
 
-    /// Brokers that somebody may be asked through at: that one, or all of them where it is not known.
+    /// Brokers at which somebody may be asked through: that one, or all where it is not known.
     pub(super) fn voices_at(&self, node: Option<i32>) -> BTreeSet<i32> {
         let all = lock(&self.voices.0);
         let nodes = all.keys().map(|(known, _)| *known);

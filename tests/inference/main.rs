@@ -7,6 +7,7 @@ mod crashes;
 mod going_back;
 mod healthy;
 mod keeping;
+mod overdue;
 mod random;
 mod spoken;
 
@@ -17,5 +18,6 @@ const RULES: Rules = Rules {
     crash_limit: 3,
     narrow_patience_ms: 1_000,
     seek_back_limit: 6,
+    consume_timeout_ms: 900_000,
     interval_ms: 1_000,
 };

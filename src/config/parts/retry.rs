@@ -62,6 +62,8 @@ pub struct Retry {
     /// How long a hand-out may stay open.
     #[serde(serialize_with = "ser_duration")]
     pub consume_timeout: Duration,
+    /// The level of a record that was not committed for that long; 0: the ladder's.
+    pub timeout_level: u32,
     /// Hand-outs lost with their member, after which records go out one by one.
     pub crash_limit: u32,
     /// How long such a record may stay open before the next one follows.
@@ -82,6 +84,7 @@ impl Default for Retry {
             max_reconsume_times: MAX_RECONSUME_TIMES,
             lane: LaneChoice::Auto,
             consume_timeout: Duration::from_millis(CONSUME_TIMEOUT_MS),
+            timeout_level: 0,
             crash_limit: CRASH_LIMIT,
             narrow_patience: Duration::from_millis(NARROW_PATIENCE_MS),
             seek_back_limit: SEEK_BACK_LIMIT,
@@ -112,6 +115,7 @@ impl Retry {
         ];
         s.take("lane", &mut self.lane, choice(&lanes));
         s.take("consume_timeout", &mut self.consume_timeout, duration(SECOND..=HOUR * 24));
+        s.take("timeout_level", &mut self.timeout_level, int(0..=100_000));
         self.read_inference(s);
         self.read_dead_letters(s);
         self

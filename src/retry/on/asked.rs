@@ -30,6 +30,7 @@ impl Watch {
         window.asked_at = now.mono;
         // A broker may take all of the client's wait; a client that polls asks again at once.
         let is_silent = quiet_ms > by.max_wait_ms.saturating_mul(2);
+        window.asked_beyond |= ask.offset >= window.end;
         for (offset, suspect) in &mut window.suspects {
             if let Phase::Alone(seen) = &mut suspect.phase {
                 seen.beyond |= ask.offset > *offset;
@@ -71,11 +72,16 @@ impl Watch {
         let same_member = window.is_held_by(&holder.member);
         if !same_member || ask.offset < window.end {
             window.from = ask.offset;
+            window.in_hand.clear();
         }
         window.end = ask.offset;
         window.holder = Some(holder);
         (window.asked_at, window.handed_at) = (now.mono, now.mono);
         window.went_back = None;
+        if !same_member {
+            (window.reached, window.asked_beyond) = (0, false);
+        }
+        window.wait_on(now.mono);
         for suspect in window.suspects.values_mut() {
             match &mut suspect.phase {
                 Phase::Held { back, .. } => *back = None,
@@ -97,6 +103,8 @@ impl Watch {
         window.went_back = Some(WentBack { at: now.mono, alone_since });
         window.end = ask.offset;
         window.from = window.from.min(ask.offset);
+        window.reached = window.reached.min(ask.offset);
+        window.wait_on(now.mono);
         // Below the committed offset it is a replay; without any commit nothing can be told.
         let is_in_window = window.committed.is_some_and(|committed| committed <= ask.offset);
         let is_settled = window.is_settled(ask.offset);

@@ -18,6 +18,8 @@ impl Watch {
         for partition in held {
             if let Some(window) = self.windows.get_mut(&partition) {
                 window.holder = None;
+                (window.reached, window.awaited) = (0, None);
+                window.in_hand.clear();
             }
             self.changed(now, &partition);
         }

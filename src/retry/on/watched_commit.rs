@@ -14,10 +14,13 @@ impl Watch {
         window.skipped.retain(|skipped| *skipped >= offset);
         window.nacked.retain(|nacked| *nacked >= offset);
         window.done.clear();
+        window.reached = window.reached.max(offset);
+        window.wait_on(now.mono);
         window.lost.take_if(|lost| lost.end <= offset);
         if window.losses > 0 && offset >= window.suspects_end {
             window.clear();
         }
+        self.withdraw(of);
         // Somebody may wait for nothing else to be out.
         if self.troubled.is_empty() { self.keep(now, of) } else { self.changed(now, of) }
     }

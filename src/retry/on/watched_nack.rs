@@ -29,6 +29,7 @@ impl Watch {
             window.nacked.pop_first();
         }
         window.suspects.remove(&offset);
+        window.wait_on(now.mono);
         self.changed(now, of);
     }
 }

@@ -35,7 +35,7 @@ pub use plan::{Plan, Serve, Settling};
 pub use record::{OutRecord, SuspectRecord, WindowRecord};
 pub use rules::Rules;
 pub use seen::{Asked, Fetching, Handed, Seen};
-pub(super) use window::{Holder, Lost, Phase, Return, Suspect, WentBack, Window};
+pub(super) use window::{Awaited, Holder, Lost, Phase, Return, Suspect, WentBack, Window};
 
 /// What the watch wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,14 @@ pub enum Output {
     },
     /// A Fetch that waits may be answered otherwise now.
     Wake,
+    /// A record that timed out in its member's hand was committed by it after all: if it has not
+    /// left again, it need not.
+    Withdraw {
+        /// Of which partition.
+        partition: TopicPartition,
+        /// Which.
+        offset: i64,
+    },
 }
 
 /// One group.
@@ -101,6 +109,9 @@ impl Watch {
         let is_gone = self.gone.has(&by.member);
         if !is_gone {
             self.heard_of(now, &by.member);
+            if let Some(known) = self.members.get_mut(&by.member) {
+                (known.fetched, known.has_lane) = (now.mono, by.has_lane);
+            }
             self.on_left_out(by, asked);
             for ask in asked {
                 self.on_asked(now, by, ask);
@@ -125,6 +136,8 @@ impl Watch {
             let before = window.end;
             window.end = window.end.max(left.end);
             window.handed_at = now.mono;
+            window.asked_beyond = false;
+            window.wait_on(now.mono);
             self.on_turn_handed(now, by, left, before);
             self.keep(now, &left.partition);
         }
@@ -137,8 +150,12 @@ impl Watch {
         let Some(window) = self.windows.get_mut(partition) else { return };
         window.suspects.retain(|suspect, _| !offsets.contains(suspect));
         let committed = window.committed;
+        window.in_hand.extend(offsets.clone().filter(|offset| *offset < window.end));
         let open = offsets.filter(|offset| committed.is_none_or(|committed| committed <= *offset));
         window.skipped.extend(open);
+        window.wait_on(now.mono);
+        self.withdraw(partition);
+        let Some(window) = self.windows.get_mut(partition) else { return };
         let holder = window.holder.as_ref().map(|holder| holder.member.clone());
         if let Some(member) = holder.and_then(|member| self.members.get_mut(&member)) {
             let of_it = |turn: &mut Turn| turn.partition == *partition;
@@ -185,6 +202,7 @@ impl Watch {
 
     /// Does what is due; early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Now) {
+        self.on_time(now);
         self.keep_late(now);
     }
 

@@ -17,6 +17,8 @@ pub struct Rules {
     /// Retries in place before the dead letters where failures are only inferred; 0: going back
     /// is never a failure.
     pub seek_back_limit: u32,
+    /// How long a record may stay uncommitted while its member lives.
+    pub consume_timeout_ms: u64,
     /// How long a partition is held between two deliveries in place.
     pub interval_ms: u64,
 }
@@ -28,6 +30,7 @@ impl From<&Policy> for Rules {
             crash_limit: policy.crash_limit,
             narrow_patience_ms: policy.narrow_patience_ms,
             seek_back_limit: policy.seek_back_limit,
+            consume_timeout_ms: policy.consume_timeout_ms,
             interval_ms: policy.order_interval_ms,
         }
     }

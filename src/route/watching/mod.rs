@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::engine::Windows;
-use crate::model::{GroupId, MemberId, MonoMs, Now, TopicPartition};
+use crate::model::{GroupId, MemberId, MonoMs, Now, Origin, TopicPartition};
 use crate::retry::watch::{Asked, Fetching, Handed, Output, Plan, Rules, Watch, WindowView};
 use crate::retry::{Policies, Policy};
 use crate::route::Router;
@@ -76,6 +76,20 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// No Fetch: what is settled though nobody asks for it.
+    fn nobody(group: &GroupId, watch: &Arc<GroupWatch>, settled: u64) -> Self {
+        let member = MemberId::new("");
+        let came = MonoMs::default();
+        let by = Fetching { member, came, conn: 0, max_wait_ms: 0, has_lane: false };
+        Self {
+            group: group.clone(),
+            by,
+            watch: Arc::clone(watch),
+            planned_at: AtomicU64::default(),
+            settled_at: AtomicU64::new(settled),
+        }
+    }
+
     /// Of which group.
     pub fn group(&self) -> &GroupId {
         &self.group
@@ -282,6 +296,9 @@ impl Router {
                     windows.push((partition, window));
                 }
                 Output::Wake => is_news = true,
+                Output::Withdraw { partition: TopicPartition { topic, partition }, offset } => {
+                    self.engine.withdraw(group, Origin { topic, partition, offset });
+                }
             }
         }
         if !windows.is_empty() {
@@ -302,5 +319,6 @@ pub async fn run(router: Arc<Router>) {
     loop {
         tokio::time::sleep(LOOK).await;
         router.watch_timeouts();
+        router.settle_in_hand().await;
     }
 }
