@@ -63,6 +63,8 @@ pub struct Explained {
     pub group: String,
     /// Failures are inferred (`retry.lane`).
     pub watched: bool,
+    /// Where its breaker stands, in words.
+    pub breaker: String,
     /// Partitions that were fetched or committed lately.
     pub partitions: Vec<PartitionView>,
 }

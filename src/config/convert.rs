@@ -15,7 +15,7 @@ use crate::group::{ClassicConfig, ConsumerConfig};
 use crate::journal;
 use crate::model::GroupId;
 use crate::observe::Metrics;
-use crate::retry::{LevelTable, Policies, Policy};
+use crate::retry::{BreakerRules, LevelTable, Policies, Policy};
 use crate::route::session::Login;
 use crate::sasl::Users;
 use crate::socket::{Budget, ClientTls, FileProblem, ServerTls};
@@ -172,6 +172,11 @@ fn policy(retry: &Retry) -> Policy {
         narrow_patience_ms: ms(retry.narrow_patience),
         seek_back_limit: retry.seek_back_limit,
         order_interval_ms: ms(retry.order.interval),
+        breaker: retry.breaker.map(|breaker| BreakerRules {
+            ratio_percent: breaker.ratio_percent,
+            window: breaker.window,
+            min: breaker.min,
+        }),
     }
 }
 

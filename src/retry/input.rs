@@ -210,6 +210,8 @@ pub struct Carried {
     pub reconsume_times: u32,
     /// The last of them, latest last.
     pub history: Vec<(WallMs, Disposition)>,
+    /// The group is held: whatever fails now comes back, and is not charged.
+    pub spared: bool,
 }
 
 /// What a nack names.

@@ -45,7 +45,7 @@ pub use output::{
     Answer, BadImport, BadNack, ExportOutcome, ImportOutcome, NackOutcome, Output, SlotView,
 };
 pub use policy::{
-    CONSUME_TIMEOUT_MS, CRASH_LIMIT, MAX_RECONSUME_TIMES, NARROW_PATIENCE_MS, ORDER_INTERVAL_MS,
-    Policies, Policy, SEEK_BACK_LIMIT,
+    BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, MAX_RECONSUME_TIMES, NARROW_PATIENCE_MS,
+    ORDER_INTERVAL_MS, Policies, Policy, SEEK_BACK_LIMIT,
 };
 pub use verdict::{Named as NamedBy, Seen, Verdict, judge};

@@ -20,6 +20,23 @@ pub const SEEK_BACK_LIMIT: u32 = 6;
 /// (`DefaultMQPushConsumer.suspendCurrentQueueTimeMillis`): 1 s.
 pub const ORDER_INTERVAL_MS: u64 = 1_000;
 
+/// When a group is held: failures of first deliveries, among the last ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerRules {
+    /// More than so many of a hundred.
+    pub ratio_percent: u32,
+    /// Of the last so many.
+    pub window: u32,
+    /// And at least so many.
+    pub min: u32,
+}
+
+impl Default for BreakerRules {
+    fn default() -> Self {
+        Self { ratio_percent: 50, window: 100, min: 20 }
+    }
+}
+
 /// The rules of one group.
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +72,8 @@ pub struct Policy {
     pub seek_back_limit: u32,
     /// How long a partition is held before a record of it is served again.
     pub order_interval_ms: u64,
+    /// When the group is held; `None`: never.
+    pub breaker: Option<BreakerRules>,
 }
 
 /// The rules of all groups.
@@ -81,6 +100,7 @@ impl Default for Policy {
             narrow_patience_ms: NARROW_PATIENCE_MS,
             seek_back_limit: SEEK_BACK_LIMIT,
             order_interval_ms: ORDER_INTERVAL_MS,
+            breaker: Some(BreakerRules::default()),
         }
     }
 }

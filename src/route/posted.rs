@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::{ClientId, GroupId, Origin, TopicName};
-use crate::retry::{BadNack, Bytes, Carried, Nack, NackOutcome, Named, Reporter, Want};
+use crate::retry::{BadNack, Bytes, Nack, NackOutcome, Named, Reporter, Want};
 use crate::route::Router;
 use crate::route::origins::ask;
 use crate::route::produce::{by_reference, name, origin_record};
@@ -120,7 +120,7 @@ impl Router {
         };
         let (committed, carried) = match &named {
             Named::Origin(origin) => (self.committed(&group, origin), self.charged(&group, origin)),
-            _ => (None, Carried::default()),
+            _ => (None, self.spared(&group)),
         };
         let (bytes, stored) = by_reference(&named, found);
         let record_bytes = u64::try_from(stored.len()).unwrap_or(u64::MAX);

@@ -17,9 +17,10 @@ use crate::group::member_key;
 use crate::journal::{AppendError, Journal};
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
+use crate::retry::watch::BreakerView;
 use crate::retry::{Disposition, Entry, ExportStep, State, StateKind};
 use crate::route::Router;
-use crate::server::explaining::explained;
+use crate::server::explaining::{breaker, explained};
 use crate::server::forwarding::Board;
 use crate::server::seen::{Seen, seen};
 use crate::server::telling::told;
@@ -266,6 +267,7 @@ impl AdminSource {
             members: number(members),
             dead,
             dead_bytes,
+            breaker_open: matches!(self.router.breaker(id), BreakerView::Held { .. }),
             forward: self.board.of(id).map(|standing| (standing.pending, standing.refused)),
             ..GroupGauges::default()
         };
@@ -321,6 +323,7 @@ impl AdminSource {
             exported: retries.map_or(0, |known| known.counts.of(StateKind::Exported)),
             dead_letters,
             dead_letter_bytes,
+            breaker: breaker(self.router.breaker(group)),
             forward: self.board.of(group).map(|standing| ForwardView {
                 topic: standing.topic.to_string(),
                 pending: standing.pending,

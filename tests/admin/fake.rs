@@ -71,6 +71,7 @@ impl Source for Fake {
         Ok(GROUPS.contains(&group).then(|| Explained {
             group: group.into(),
             watched: true,
+            breaker: "closed".into(),
             partitions: vec![partition],
         }))
     }

@@ -227,7 +227,7 @@ impl World {
                     self.kept.remove(&partition);
                 }
                 Output::Withdraw { partition, offset } => self.withdrawn.push((partition, offset)),
-                Output::Wake => {}
+                Output::Wake | Output::Held(_) => {}
             }
         }
     }

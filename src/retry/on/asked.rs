@@ -5,7 +5,7 @@
 use crate::model::{MemberId, Now, TopicPartition};
 use crate::retry::verdict::{Returned, judge_return};
 use crate::retry::watch::{
-    Asked, Fetching, Holder, Member, Phase, Return, Suspect, Watch, WentBack,
+    Asked, Fetching, Holder, Member, Phase, Probe, Return, Suspect, Watch, WentBack,
 };
 use crate::retry::{Disposition, Evidence};
 
@@ -100,11 +100,19 @@ impl Watch {
             Some(Phase::Alone(seen)) => Some(seen.handed),
             _ => None,
         };
+        let (of, from) = (ask.partition.clone(), ask.offset);
         window.went_back = Some(WentBack { at: now.mono, alone_since });
         window.end = ask.offset;
         window.from = window.from.min(ask.offset);
         window.reached = window.reached.min(ask.offset);
         window.wait_on(now.mono);
+        let is_spared = self.breaker.is_held();
+        let goes_back = |probe: &Probe| match probe {
+            Probe::Record(partition, probe) => *partition == of && *probe >= from,
+            Probe::Lane => false,
+        };
+        self.on_probe_failed(now, goes_back);
+        let Some(window) = self.windows.get_mut(&ask.partition) else { return };
         // Below the committed offset it is a replay; without any commit nothing can be told.
         let is_in_window = window.committed.is_some_and(|committed| committed <= ask.offset);
         let is_settled = window.is_settled(ask.offset);
@@ -119,7 +127,8 @@ impl Watch {
         let suspect = window.suspects.entry(ask.offset).or_insert_with(Suspect::new);
         match suspect.phase {
             Phase::Alone(seen) => {
-                suspect.hold(now, interval_ms, Some(Return { back: Some(now.mono), ..seen }));
+                let back = Return { back: Some(now.mono), ..seen };
+                suspect.hold(now, interval_ms, (!is_spared).then_some(back));
             }
             Phase::Ready | Phase::Resting => suspect.hold(now, interval_ms, None),
             Phase::Held { .. } | Phase::Ending { .. } => {}

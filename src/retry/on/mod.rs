@@ -14,6 +14,7 @@ mod lane_commit;
 mod member_lost;
 mod nack;
 mod origin_commit;
+mod outage;
 mod overdue;
 mod reschedule;
 mod settle;

@@ -64,6 +64,9 @@ impl Watch {
     /// Records that are at their end while their member has them in hand: nobody asks for them, so
     /// whoever looks after time settles them ([`Watch::settled`]).
     pub fn ending_in_hand(&self, now: Now) -> Vec<Settling> {
+        if self.breaker.is_held() {
+            return Vec::new();
+        }
         let troubled = self.troubled.iter().filter_map(|of| Some((of, self.windows.get(of)?)));
         let endings = troubled.filter_map(|(of, window)| {
             let holder = window.holder.as_ref()?;

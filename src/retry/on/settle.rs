@@ -33,7 +33,7 @@ impl<S: Entries> Machine<S> {
         entry.max_reconsume_times = policy.max_reconsume_times;
         // The last failure is put down with its end.
         let before = settling.history.split_last().map_or(&[][..], |(_, before)| before);
-        entry.carry(&Carried { reconsume_times, history: before.to_vec() });
+        entry.carry(&Carried { reconsume_times, history: before.to_vec(), spared: false });
         let level = match evidence {
             Evidence::Timeout => i32::try_from(policy.timeout_level).ok(),
             _ => None,

@@ -7,6 +7,7 @@ impl Watch {
     /// Whatever lies below a commit is acknowledged: no suspicion outlives it. One that goes back
     /// is a suspicion only if the member goes back with it.
     pub(in crate::retry) fn on_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
+        self.count_committed(now, of, offset);
         let window = self.windows.entry(of.clone()).or_default();
         let before = window.committed.replace(offset);
         window.backward = before.filter(|before| offset < *before).map(|_| offset);

@@ -13,6 +13,7 @@
 //!                                                    └────────────── charged or not ── or lost
 //! ```
 
+mod breaker;
 mod explain;
 mod keep;
 mod line;
@@ -29,6 +30,8 @@ use std::ops::RangeInclusive;
 
 use crate::model::{MemberId, Now, TopicPartition};
 
+pub use breaker::BreakerView;
+pub(super) use breaker::{Breaker, Probe};
 pub use explain::{Stand, SuspectView, Unjudged, WindowView};
 pub(super) use member::{Gone, Member, Out, Turn};
 pub use plan::{Plan, Serve, Settling};
@@ -57,6 +60,8 @@ pub enum Output {
         /// Which.
         offset: i64,
     },
+    /// The breaker: the group is held from now on, or no more.
+    Held(bool),
 }
 
 /// One group.
@@ -68,6 +73,7 @@ pub struct Watch {
     pub(super) windows: BTreeMap<TopicPartition, Window>,
     /// Partitions whose member may be answered otherwise than if nobody watched.
     pub(super) troubled: BTreeSet<TopicPartition>,
+    pub(super) breaker: Breaker,
     outputs: VecDeque<Output>,
 }
 
@@ -80,6 +86,7 @@ impl Watch {
             gone: Gone::default(),
             windows: BTreeMap::new(),
             troubled: BTreeSet::new(),
+            breaker: Breaker::default(),
             outputs: VecDeque::new(),
         }
     }
@@ -87,6 +94,9 @@ impl Watch {
     /// The configuration was read anew.
     pub fn rule(&mut self, rules: Rules) {
         self.rules = rules;
+        if rules.breaker.is_none() {
+            self.breaker.reset();
+        }
         for (partition, window) in &self.windows {
             if window.is_troubled(&rules) {
                 self.troubled.insert(partition.clone());
@@ -117,8 +127,12 @@ impl Watch {
                 self.on_asked(now, by, ask);
             }
         }
-        if is_gone || self.troubled.is_empty() {
+        let is_shut = self.breaker.is_held() || self.breaker.is_ramping();
+        if is_gone || (self.troubled.is_empty() && !is_shut) {
             return Plan { serve: asked.iter().map(|_| Serve::Open).collect(), until: None };
+        }
+        if self.breaker.is_held() {
+            return self.held(now, asked);
         }
         self.end_holds(now, &by.member, by.has_lane);
         let plan = self.plan(now, by, asked);
@@ -139,6 +153,7 @@ impl Watch {
             window.asked_beyond = false;
             window.wait_on(now.mono);
             self.on_turn_handed(now, by, left, before);
+            self.on_probe_handed(now, left);
             self.keep(now, &left.partition);
         }
         self.keep_all(now);
@@ -182,6 +197,8 @@ impl Watch {
                     self.on_committed(now, &partition, offset);
                 }
             }
+            Seen::LaneDone => self.on_lane_done(now),
+            Seen::LaneFailed => self.on_probe_failed(now, |probe| *probe == Probe::Lane),
             Seen::CommitRefused { member, partition } => {
                 self.on_commit_refused(now, &member, &partition);
             }

@@ -1,6 +1,6 @@
 //! By which numbers a group's consumers are judged.
 
-use crate::retry::Policy;
+use crate::retry::{BreakerRules, Policy};
 
 /// The longest patience with a member in single file, however often it doubled.
 pub(in crate::retry) const PATIENCE_MS_MAX: u64 = 30_000;
@@ -21,6 +21,8 @@ pub struct Rules {
     pub consume_timeout_ms: u64,
     /// How long a partition is held between two deliveries in place.
     pub interval_ms: u64,
+    /// When the group is held; `None`: never.
+    pub breaker: Option<BreakerRules>,
 }
 
 impl From<&Policy> for Rules {
@@ -32,6 +34,7 @@ impl From<&Policy> for Rules {
             seek_back_limit: policy.seek_back_limit,
             consume_timeout_ms: policy.consume_timeout_ms,
             interval_ms: policy.order_interval_ms,
+            breaker: policy.breaker,
         }
     }
 }

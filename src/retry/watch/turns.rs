@@ -122,9 +122,13 @@ impl Watch {
 
     /// One record at a time for this member.
     fn is_single(&self, member: &MemberId) -> bool {
-        self.troubled.iter().filter_map(|partition| self.windows.get(partition)).any(|window| {
-            window.is_held_by(member) && (window.is_ready() || window.goes_singly(&self.rules))
-        })
+        self.breaker.is_ramping()
+            || self.troubled.iter().filter_map(|partition| self.windows.get(partition)).any(
+                |window| {
+                    window.is_held_by(member)
+                        && (window.is_ready() || window.goes_singly(&self.rules))
+                },
+            )
     }
 
     fn has_turn(&self, member: &MemberId) -> bool {

@@ -108,6 +108,10 @@ pub(in crate::retry) struct Window {
     /// The furthest its holder has committed; a pool of workers commits backwards all day.
     pub(in crate::retry) reached: i64,
     pub(in crate::retry) awaited: Option<Awaited>,
+    /// First deliveries below were counted for the breaker.
+    pub(in crate::retry) counted: i64,
+    /// So were failures of these above.
+    pub(in crate::retry) counted_failed: BTreeSet<i64>,
     /// Settled while its holder had them in hand: a commit that passes one says that it is done.
     pub(in crate::retry) in_hand: BTreeSet<i64>,
     pub(in crate::retry) handed_at: MonoMs,

@@ -17,7 +17,9 @@ use tokio::sync::watch;
 
 use crate::engine::Windows;
 use crate::model::{GroupId, MemberId, MonoMs, Now, Origin, TopicPartition};
-use crate::retry::watch::{Asked, Fetching, Handed, Output, Plan, Rules, Watch, WindowView};
+use crate::retry::watch::{
+    Asked, BreakerView, Fetching, Handed, Output, Plan, Rules, Watch, WindowView,
+};
 use crate::retry::{Policies, Policy};
 use crate::route::Router;
 
@@ -227,6 +229,26 @@ impl Router {
         (watched, windows.unwrap_or_default())
     }
 
+    /// Where the breaker of a group stands.
+    pub fn breaker(&self, group: &GroupId) -> BreakerView {
+        let now = self.clock.now();
+        let of = self.watches.find(group);
+        of.map(|of| of.lock().watch.breaker(now)).unwrap_or_default()
+    }
+
+    /// How many retries a group may be given; `None`: as many as ever.
+    pub(in crate::route) fn lane_room(&self, group: &GroupId) -> Option<usize> {
+        let of = self.watches.find(group)?;
+        self.tell(group, &of, |state, now| state.watch.lane_room(now))
+    }
+
+    /// It was given one, though it is held.
+    pub(in crate::route) fn lane_given(&self, group: &GroupId) {
+        if let Some(of) = self.watches.find(group) {
+            self.tell(group, &of, |state, now| state.watch.lane_given(now));
+        }
+    }
+
     /// These records leave for the member.
     pub fn handed(&self, by: &Watched, handed: &[Handed]) {
         if !handed.is_empty() {
@@ -296,6 +318,14 @@ impl Router {
                     windows.push((partition, window));
                 }
                 Output::Wake => is_news = true,
+                Output::Held(true) => tracing::warn!(
+                    %group,
+                    "most records fail: the group is held, nothing is charged, and one record at a \
+                     time tells when it is over (retry.breaker)"
+                ),
+                Output::Held(false) => {
+                    tracing::info!(%group, "a record was handled again: the group goes on");
+                }
                 Output::Withdraw { partition: TopicPartition { topic, partition }, offset } => {
                     self.engine.withdraw(group, Origin { topic, partition, offset });
                 }
