@@ -67,6 +67,8 @@ pub struct Explained {
     pub rules: Vec<RuleView>,
     /// Failures are inferred (`retry.lane`).
     pub watched: bool,
+    /// Where its breaker stands, in words.
+    pub breaker: String,
     /// Partitions that were fetched or committed lately.
     pub partitions: Vec<PartitionView>,
 }

@@ -7,6 +7,7 @@ mod delayed;
 mod explain;
 mod guard;
 mod moving;
+mod nack;
 mod page;
 mod payload;
 mod portable;
@@ -31,6 +32,7 @@ use answer::{Refusal, json_answer, text_answer};
 
 pub use base64::Base64;
 pub use explain::{Explained, PartitionView, PastView, RuleView, SuspectView, Told};
+pub use nack::{Failed, FailedRefused, FailedTaken};
 pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
 pub use source::{Source, Unavailable};
 pub use view::{
@@ -39,7 +41,7 @@ pub use view::{
 };
 
 /// Everything there is, for whoever asks for something else.
-const ROUTES: [&str; 20] = [
+const ROUTES: [&str; 21] = [
     "/livez",
     "/readyz",
     "/startupz",
@@ -56,6 +58,7 @@ const ROUTES: [&str; 20] = [
     "/api/v1/retries/export?group=&topic=&reason=&state=&limit=&after=",
     "POST /api/v1/retries/export",
     "POST /api/v1/retries/import",
+    "POST /api/v1/nack",
     "/api/v1/dead-letters?group=&topic=&reason=&limit=&after=",
     "/api/v1/dead-letters/{group}/{offset}",
     "/api/v1/delayed?topic=&limit=&after=",
@@ -112,6 +115,10 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
         .route(
             "/api/v1/retries/import",
             post(moving::import::<S>).layer(DefaultBodyLimit::max(moving::IMPORT_BYTES_MAX)),
+        )
+        .route(
+            "/api/v1/nack",
+            post(nack::nack::<S>).layer(DefaultBodyLimit::max(nack::NACK_BYTES_MAX)),
         )
         .route("/api/v1/dead-letters", get(api::dead_letters::<S>))
         .route("/api/v1/dead-letters/{group}/{offset}", get(api::dead_letter::<S>))

@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use super::explain::{Explained, RuleView, Told};
+use super::nack::{Failed, FailedRefused, FailedTaken};
 use super::portable::{Brought, ExportCounts, Portable};
 use super::view::{DeadLetter, DelayedView, Drain, GroupView, Overview, Readiness, RetryView};
 use crate::model::Origin;
@@ -14,7 +15,7 @@ use crate::retry::ExportStep;
 #[error("{0}")]
 pub struct Unavailable(pub String);
 
-/// Reads the state of the sidecar; `export`, `import` and `cancel_delayed` alone change it.
+/// Reads the state of the sidecar; `nack`, `export`, `import` and `cancel_delayed` alone change it.
 ///
 /// Lists are asked for piece by piece: `after` is the last item of the piece before, the answer
 /// holds at most `limit` items and fewer only at the end.
@@ -119,6 +120,12 @@ pub trait Source: Send + Sync + 'static {
         source: String,
         entries: Vec<Portable>,
     ) -> impl Future<Output = Result<Vec<Brought>, Unavailable>> + Send;
+
+    /// E3: a record failed; durable on return.
+    fn nack(
+        &self,
+        failed: Failed,
+    ) -> impl Future<Output = Result<Result<FailedTaken, FailedRefused>, Unavailable>> + Send;
 
     /// The gauges of every group, read at each scrape.
     fn gauges(&self) -> impl Future<Output = Result<Vec<GroupGauges>, Unavailable>> + Send;

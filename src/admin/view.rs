@@ -100,6 +100,8 @@ pub struct GroupView {
     pub generation: i32,
     /// The assignor in use.
     pub protocol: Option<String>,
+    /// Where its breaker stands, in words.
+    pub breaker: String,
     /// Its retry topic on the Kafka wire.
     pub retry_topic: String,
     /// Its dead letters on the Kafka wire.

@@ -15,7 +15,7 @@ use crate::group::{ClassicConfig, ConsumerConfig};
 use crate::journal;
 use crate::model::GroupId;
 use crate::observe::Metrics;
-use crate::retry::{Delays, LevelTable, Policies, Policy, TopicRule};
+use crate::retry::{BreakerRules, Delays, LevelTable, Policies, Policy, TopicRule};
 use crate::route::session::Login;
 use crate::sasl::Users;
 use crate::socket::{Budget, ClientTls, FileProblem, ServerTls};
@@ -166,6 +166,7 @@ fn policy(retry: &Retry) -> Policy {
         max_elapsed_ms: retry.max_elapsed.map(ms),
         rate: retry.rate,
         consume_timeout_ms: ms(retry.consume_timeout),
+        timeout_level: retry.timeout_level,
         keep_dead_letters: retry.dead_letters.keep,
         dead_letters_bytes_max: retry.dead_letters.max_bytes,
         dead_letters_topic: retry.dead_letters.upstream_topic.as_deref().map(Arc::from),
@@ -176,6 +177,11 @@ fn policy(retry: &Retry) -> Policy {
         narrow_patience_ms: ms(retry.narrow_patience),
         seek_back_limit: retry.seek_back_limit,
         order_interval_ms: ms(retry.order.interval),
+        breaker: retry.breaker.map(|breaker| BreakerRules {
+            ratio_percent: breaker.ratio_percent,
+            window: breaker.window,
+            min: breaker.min,
+        }),
     }
 }
 

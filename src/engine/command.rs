@@ -135,6 +135,11 @@ pub(super) enum Command {
         offsets: Vec<(TopicName, i32, i64)>,
         reply: Reply<()>,
     },
+    /// It was committed after all; nobody waits.
+    Withdraw {
+        group: GroupId,
+        origin: Origin,
+    },
     TopicGone {
         topic: TopicName,
         reply: Reply<()>,

@@ -11,7 +11,7 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact, now: WallMs) {
     let topic = entry.origin.as_ref().map_or("", |origin| origin.topic.as_str());
     let word = entry.disposition.map_or("delayed", Disposition::as_str);
     match (&entry.state, cause.evidence) {
-        (State::Waiting { level, .. }, Evidence::Nack | Evidence::CommitMarker) => {
+        (State::Waiting { level, .. }, evidence) if is_said(evidence) => {
             if entry.reconsume_times > 0 {
                 metrics.record_failed(group, topic, word);
             }
@@ -41,6 +41,11 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact, now: WallMs) {
         }
         _ => {}
     }
+}
+
+/// A nack, however it came.
+fn is_said(evidence: Evidence) -> bool {
+    matches!(evidence, Evidence::Nack | Evidence::CommitMarker | Evidence::AdminNack)
 }
 
 /// The fact that ended the entry, not a later note on it.

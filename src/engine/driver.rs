@@ -145,6 +145,9 @@ impl Driver {
             Command::Aborted { group, up_to } => {
                 self.hear(Input::Aborted { group, up_to }, "an aborted transaction");
             }
+            Command::Withdraw { group, origin } => {
+                self.hear(Input::Withdrawn { group, origin }, "a late commit");
+            }
             Command::Discard { topic, up_to, reply } => {
                 let gone = self.discard(&topic, up_to);
                 self.send(reply, gone);
@@ -248,6 +251,7 @@ impl Driver {
         let (token, of) = (Token(0), group.clone());
         let input = match evidence {
             Evidence::CommitMarker => Input::Marked { token, group: of, by, nacks },
+            Evidence::AdminNack => Input::Posted { token, group: of, by, nacks },
             _ => Input::Nacks { token, group: of, by, nacks },
         };
         let (answer, facts) = self.handle(input);

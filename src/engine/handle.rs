@@ -13,7 +13,7 @@ use crate::engine::render::{LaneRecord, Render};
 use crate::engine::view::{DeadLetter, EntryView, GroupView};
 use crate::engine::wakes::Wakes;
 use crate::journal::{Bounds, Journal};
-use crate::model::{EntryId, GroupId, LaneOffset, MemberId, TopicName};
+use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName};
 use crate::retry::{Entry, Evidence, ExportOutcome, ExportStep, ImportOutcome, Policies};
 use crate::wire::batch::RawRecord;
 
@@ -55,6 +55,15 @@ impl Engine {
     ) -> impl Future<Output = Result<NackReply, EngineError>> + use<> {
         let (reply, answer) = oneshot::channel();
         self.wait_for(self.send_nacks(batch, Evidence::CommitMarker, reply), answer)
+    }
+
+    /// The same for what the admin port was told.
+    pub fn posted(
+        &self,
+        batch: NackBatch,
+    ) -> impl Future<Output = Result<NackReply, EngineError>> + use<> {
+        let (reply, answer) = oneshot::channel();
+        self.wait_for(self.send_nacks(batch, Evidence::AdminNack, reply), answer)
     }
 
     /// Hands out up to `max` entries at a lane offset; their hand-outs are durable on return.
@@ -103,6 +112,12 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let group = group.clone();
         self.ask_durably(|reply| Command::OriginCommits { group, offsets, reply }).await
+    }
+
+    /// A record that timed out was committed by the member that had it: unless it has left again,
+    /// it does not come back.
+    pub fn withdraw(&self, group: &GroupId, origin: Origin) {
+        self.tell(Command::Withdraw { group: group.clone(), origin });
     }
 
     /// A topic is no more: what fails in one by the same name fails for the first time. Durable on

@@ -112,6 +112,8 @@ metrics! {
         "Due retries with no subscriber to the retry topic";
     RECORDS_HELD Gauge "reprise_records_held" ["group"]
         "Exhausted records held until the dead letters have room, also counted as waiting, level 0";
+    BREAKER_OPEN Gauge "reprise_breaker_open" ["group"]
+        "1 while the group is held because most of its records fail";
     RETRY_OVERDUE Gauge "reprise_retry_overdue_seconds" ["group"]
         "How long the oldest due retry has waited to be fetched";
     REDELIVERY_LATENESS Histogram(LATE_S) "reprise_redelivery_lateness_seconds" ["group"]

@@ -108,6 +108,8 @@ pub enum Evidence {
     Delivered,
     /// An operator ended its waiting.
     Cancelled,
+    /// E3: an operator, or a program of theirs, says so on the admin port.
+    AdminNack,
 }
 
 impl Evidence {
@@ -116,6 +118,7 @@ impl Evidence {
         match self {
             Self::CommitMarker => Some(1),
             Self::Nack => Some(2),
+            Self::AdminNack => Some(3),
             Self::SeekBack => Some(5),
             Self::BackwardCommit => Some(6),
             Self::MemberLost => Some(7),
@@ -152,6 +155,7 @@ impl Evidence {
             Self::Delayed => "delayed",
             Self::Delivered => "delivered",
             Self::Cancelled => "cancelled",
+            Self::AdminNack => "admin_nack",
         }
     }
 }

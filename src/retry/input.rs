@@ -46,6 +46,18 @@ pub enum Input {
         /// In the order of the marker.
         nacks: Vec<Nack>,
     },
+    /// E3: what the admin port was told. One bad one: none is taken.
+    /// Answered by `Answer::Nacked` or `Answer::BadNacks`.
+    Posted {
+        /// For the answer.
+        token: Token,
+        /// Whose.
+        group: GroupId,
+        /// Who says so.
+        by: Reporter,
+        /// In the order they were told.
+        nacks: Vec<Nack>,
+    },
     /// A Fetch at a lane offset, answered by `Answer::Taken`.
     Take {
         /// For the answer.
@@ -86,6 +98,13 @@ pub enum Input {
         partition: i32,
         /// The first offset not acknowledged.
         offset: i64,
+    },
+    /// A record that timed out in its member's hand was committed by it. Not answered.
+    Withdrawn {
+        /// Whose.
+        group: GroupId,
+        /// Which.
+        origin: Origin,
     },
     /// A topic is no more, or another one by the same name: no origin in it is what it was. Not
     /// answered.
@@ -223,6 +242,8 @@ pub struct Carried {
     pub reconsume_times: u32,
     /// The last of them, latest last.
     pub history: Vec<(WallMs, Disposition)>,
+    /// The group is held: whatever fails now comes back, and is not charged.
+    pub spared: bool,
 }
 
 /// What a nack names.

@@ -70,9 +70,13 @@ impl<S: Entries> Machine<S> {
             Input::Marked { token, group, by, nacks } => {
                 self.on_marked(token, &group, &by, &nacks);
             }
+            Input::Posted { token, group, by, nacks } => {
+                self.on_posted(token, &group, &by, &nacks);
+            }
             Input::Take { token, group, from, max } => self.on_take(token, &group, from, max),
             Input::LaneCommit { token, group, up_to } => self.on_lane_commit(token, &group, up_to),
             Input::Aborted { group, up_to } => self.on_aborted(&group, up_to),
+            Input::Withdrawn { group, origin } => self.on_withdrawn(&group, &origin),
             Input::TopicGone { topic } => self.on_topic_gone(&topic),
             Input::OriginCommit { group, topic, partition, offset } => {
                 self.on_origin_commit(&group, &topic, partition, offset);

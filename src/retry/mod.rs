@@ -50,7 +50,7 @@ pub use output::{
     Answer, BadImport, BadNack, ExportOutcome, ImportOutcome, NackOutcome, Output, SlotView,
 };
 pub use policy::{
-    CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, MAX_RECONSUME_TIMES, NARROW_PATIENCE_MS,
-    ORDER_INTERVAL_MS, Policies, Policy, SEEK_BACK_LIMIT, delayed, glob,
+    BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, MAX_RECONSUME_TIMES,
+    NARROW_PATIENCE_MS, ORDER_INTERVAL_MS, Policies, Policy, SEEK_BACK_LIMIT, delayed, glob,
 };
 pub use verdict::{Named as NamedBy, Seen, Verdict, judge};

@@ -29,6 +29,23 @@ pub fn delayed() -> GroupId {
     GroupId::new(DELAYED)
 }
 
+/// When a group is held: failures of first deliveries, among the last ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerRules {
+    /// More than so many of a hundred.
+    pub ratio_percent: u32,
+    /// Of the last so many.
+    pub window: u32,
+    /// And at least so many.
+    pub min: u32,
+}
+
+impl Default for BreakerRules {
+    fn default() -> Self {
+        Self { ratio_percent: 50, window: 100, min: 20 }
+    }
+}
+
 /// The rules of one group.
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +63,8 @@ pub struct Policy {
     /// How long a hand-out may stay open, and how long a settled entry is remembered after the
     /// group's commit has passed its origin.
     pub consume_timeout_ms: u64,
+    /// The level of a record that was not committed for that long; 0: the ladder's.
+    pub timeout_level: u32,
     /// Keep exhausted records as dead letters; otherwise they are dropped and counted.
     pub keep_dead_letters: bool,
     /// What the kept ones may take; beyond it exhausted records are held. `None`: no bound.
@@ -68,6 +87,8 @@ pub struct Policy {
     pub seek_back_limit: u32,
     /// How long a partition is held before a record of it is served again.
     pub order_interval_ms: u64,
+    /// When the group is held; `None`: never.
+    pub breaker: Option<BreakerRules>,
 }
 
 /// The rules of all groups.
@@ -89,6 +110,7 @@ impl Default for Policy {
             max_elapsed_ms: None,
             rate: None,
             consume_timeout_ms: CONSUME_TIMEOUT_MS,
+            timeout_level: 0,
             keep_dead_letters: true,
             dead_letters_bytes_max: None,
             dead_letters_topic: None,
@@ -99,6 +121,7 @@ impl Default for Policy {
             narrow_patience_ms: NARROW_PATIENCE_MS,
             seek_back_limit: SEEK_BACK_LIMIT,
             order_interval_ms: ORDER_INTERVAL_MS,
+            breaker: Some(BreakerRules::default()),
         }
     }
 }

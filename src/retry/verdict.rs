@@ -169,6 +169,36 @@ pub(super) fn judge_loss(loss: Loss) -> LossVerdict {
     }
 }
 
+/// The first record that its member has not committed was given to it a consume timeout ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Overdue {
+    /// Nothing else is outstanding there, or it was given out alone.
+    pub(super) alone: bool,
+    /// Its partition was asked for beyond it, or its member has not asked for anything else since.
+    pub(super) was_looked_at: bool,
+}
+
+/// What that counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OverdueVerdict {
+    /// It is served alone when it is asked for again.
+    Suspect,
+    /// One failure.
+    Charge,
+}
+
+/// E9: what it says that a record is not committed for so long.
+#[expect(clippy::match_same_arms, reason = "the arms are the reasons, in the order they are asked")]
+pub(super) fn judge_overdue(overdue: Overdue) -> OverdueVerdict {
+    match overdue {
+        // it may be any of those that are out: most often the batch is slow
+        Overdue { alone: false, .. } => OverdueVerdict::Suspect,
+        // its partition is paused, and it may lie in the client's buffer
+        Overdue { was_looked_at: false, .. } => OverdueVerdict::Suspect,
+        Overdue { alone: true, was_looked_at: true } => OverdueVerdict::Charge,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +244,15 @@ mod tests {
             }
         }
         assert_eq!(charged, [2], "looked at, nothing else went back, never silent");
+    }
+
+    #[test]
+    fn only_a_record_that_was_alone_and_may_have_been_looked_at_is_charged_for_time() {
+        let of = |alone, was_looked_at| judge_overdue(Overdue { alone, was_looked_at });
+        assert_eq!(of(true, true), OverdueVerdict::Charge);
+        for (alone, was_looked_at) in [(true, false), (false, true), (false, false)] {
+            assert_eq!(of(alone, was_looked_at), OverdueVerdict::Suspect);
+        }
     }
 
     #[test]

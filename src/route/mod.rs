@@ -49,6 +49,7 @@ mod parted;
 pub mod passthrough;
 mod place;
 pub mod positions;
+pub mod posted;
 mod produce;
 mod refusals;
 mod relayed;

@@ -196,7 +196,7 @@ enum Told {
 }
 
 /// What the broker at the other end of a member's connection says; `None`: it cannot be asked now.
-async fn ask(voice: &mpsc::Sender<Question>, origin: &Origin) -> Option<Found> {
+pub(super) async fn ask(voice: &mpsc::Sender<Question>, origin: &Origin) -> Option<Found> {
     let (reply, answer) = oneshot::channel();
     voice.try_send(Question { origin: origin.clone(), reply }).ok()?;
     tokio::time::timeout(VOICE_PATIENCE, answer).await.ok()?.ok()

@@ -2,7 +2,7 @@
 //! judges the member's own principal. A broker answers in order, so a question waits for what the
 //! client asked before it, a long poll included.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
@@ -65,6 +65,13 @@ impl Router {
         let speaker = Speaker { token: conn.token, group: conn.group.clone(), questions: sender };
         lock(&self.voices.0).insert(place, speaker);
         Some(Voice { place, all: Arc::clone(&self.voices.0), questions })
+    }
+
+    /// Brokers at which somebody may be asked through: that one, or all where it is not known.
+    pub(super) fn voices_at(&self, node: Option<i32>) -> BTreeSet<i32> {
+        let all = lock(&self.voices.0);
+        let nodes = all.keys().map(|(known, _)| *known);
+        nodes.filter(|known| node.is_none_or(|node| node == *known)).collect()
     }
 
     /// Connections on which members of `group` may ask that broker.

@@ -2,7 +2,7 @@
 
 use crate::admin::{Explained, PartitionView, SuspectView};
 use crate::model::GroupId;
-use crate::retry::watch::{self, Stand, Unjudged, WindowView};
+use crate::retry::watch::{self, BreakerView, Stand, Unjudged, WindowView};
 use crate::route::Router;
 
 /// What is known and suspected of a group's consumers.
@@ -12,7 +12,20 @@ pub(super) fn explained(router: &Router, group: &GroupId) -> Explained {
         group: group.to_string(),
         watched,
         rules: Vec::new(),
+        breaker: breaker(router.breaker(group)),
         partitions: windows.into_iter().map(partition).collect(),
+    }
+}
+
+/// Where a group's breaker stands.
+pub(super) fn breaker(view: BreakerView) -> String {
+    match view {
+        BreakerView::Off => "off".to_owned(),
+        BreakerView::Closed => "closed".to_owned(),
+        BreakerView::Ramping => "ramping: records go one by one".to_owned(),
+        BreakerView::Held { probe_in_ms, failed_probes } => {
+            format!("held: the next probe in {probe_in_ms} ms, {failed_probes} have failed")
+        }
     }
 }
 

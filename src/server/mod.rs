@@ -14,6 +14,7 @@ mod forwarding;
 mod greeting;
 mod housekeeping;
 mod moving;
+mod nacking;
 mod pace;
 mod probe;
 mod process;

@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 
 use crate::admin::{
-    Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, ForwardView, GroupView,
-    LevelView, OffsetView, Overview, PolicyView, Portable, Readiness, RetryView, RuleView, Source,
-    Told, Unavailable,
+    Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, Failed, FailedRefused,
+    FailedTaken, ForwardView, GroupView, LevelView, OffsetView, Overview, PolicyView, Portable,
+    Readiness, RetryView, RuleView, Source, Told, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::{Config, InForce};
@@ -17,9 +17,10 @@ use crate::group::member_key;
 use crate::journal::{AppendError, Journal};
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
+use crate::retry::watch::BreakerView;
 use crate::retry::{Disposition, Entry, ExportStep, State, StateKind};
 use crate::route::Router;
-use crate::server::explaining::explained;
+use crate::server::explaining::{breaker, explained};
 use crate::server::forwarding::Board;
 use crate::server::seen::{Seen, seen};
 use crate::server::telling::told;
@@ -247,6 +248,13 @@ impl Source for AdminSource {
         self.bring(source, entries).await
     }
 
+    async fn nack(
+        &self,
+        failed: Failed,
+    ) -> Result<Result<FailedTaken, FailedRefused>, Unavailable> {
+        Ok(self.fail(failed).await)
+    }
+
     async fn gauges(&self) -> Result<Vec<GroupGauges>, Unavailable> {
         let now = self.router.clock.now().wall;
         let retries = self.router.engine.groups().await?;
@@ -276,6 +284,7 @@ impl AdminSource {
             members: number(members),
             dead,
             dead_bytes,
+            breaker_open: matches!(self.router.breaker(id), BreakerView::Held { .. }),
             forward: self.board.of(id).map(|standing| (standing.pending, standing.refused)),
             ..GroupGauges::default()
         };
@@ -331,6 +340,7 @@ impl AdminSource {
             exported: retries.map_or(0, |known| known.counts.of(StateKind::Exported)),
             dead_letters,
             dead_letter_bytes,
+            breaker: breaker(self.router.breaker(group)),
             forward: self.board.of(group).map(|standing| ForwardView {
                 topic: standing.topic.to_string(),
                 pending: standing.pending,

@@ -53,7 +53,7 @@ fn view(router: &Router, happened: &Happened) -> PastView {
 
 /// The application said so, perhaps why.
 fn is_said(evidence: Evidence) -> bool {
-    matches!(evidence, Evidence::Nack | Evidence::CommitMarker)
+    matches!(evidence, Evidence::Nack | Evidence::CommitMarker | Evidence::AdminNack)
 }
 
 fn seen_by(view: &mut PastView, cause: &Cause) {
@@ -67,6 +67,7 @@ fn evidence(evidence: Evidence) -> &'static str {
     match evidence {
         Evidence::Nack => "the application says that it failed",
         Evidence::CommitMarker => "a commit's metadata says that it failed",
+        Evidence::AdminNack => "the admin port was told that it failed",
         Evidence::MemberLost => "its member was lost with it",
         Evidence::Timeout => "open for the consume timeout",
         Evidence::LaneCommit => "a commit passed the hand-out",

@@ -73,6 +73,11 @@ impl ClientTls {
         Ok(Self { config: Arc::new(config), until, roots: roots.into() })
     }
 
+    /// Whether we have a certificate of our own to show.
+    pub fn has_identity(&self) -> bool {
+        self.config.client_auth_cert_resolver.has_certs()
+    }
+
     /// Until when our own certificate is valid, where there is one.
     pub fn valid_until(&self) -> Option<&ValidUntil> {
         self.until.as_ref()

@@ -182,6 +182,12 @@ impl Upstream {
         self.identity.credentials.is_some()
     }
 
+    /// Whether brokers see nobody in particular on connections of our own.
+    pub fn is_anonymous(&self) -> bool {
+        let tls = self.tls.as_ref();
+        !self.has_credentials() && tls.is_none_or(|tls| !tls.borrow().has_identity())
+    }
+
     /// Shows our credentials. How long they are good for, where that is bounded.
     pub(super) async fn identify(
         &self,

@@ -1,9 +1,9 @@
 //! An admin source that is nobody's: two groups with what every view may hold.
 
 use reprise::admin::{
-    Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, GroupView, MemberView,
-    Overview, PartitionView, PastView, PolicyView, Portable, Readiness, RetryView, RuleView,
-    Source, SuspectView, Told, Unavailable,
+    Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, Failed, FailedRefused,
+    FailedTaken, GroupView, MemberView, Overview, PartitionView, PastView, PolicyView, Portable,
+    Readiness, RetryView, RuleView, Source, SuspectView, Told, Unavailable,
 };
 use reprise::model::Origin;
 use reprise::observe::GroupGauges;
@@ -90,6 +90,7 @@ impl Source for Fake {
             group: group.into(),
             rules: Vec::new(),
             watched: true,
+            breaker: "closed".into(),
             partitions: vec![partition],
         }))
     }
@@ -183,6 +184,19 @@ impl Source for Fake {
     }
     async fn import(&self, _: String, entries: Vec<Portable>) -> Result<Vec<Brought>, Unavailable> {
         Ok(vec![Brought::Imported; entries.len()])
+    }
+    async fn nack(
+        &self,
+        failed: Failed,
+    ) -> Result<Result<FailedTaken, FailedRefused>, Unavailable> {
+        let says = format!("{:?} {:?}", failed.want, failed.reason);
+        Ok(match failed.record.offset {
+            0 => Ok(FailedTaken::Scheduled { id: 7, due_ms: 9_000 }),
+            1 => Err(FailedRefused::Conflict(says)),
+            2 => Err(FailedRefused::Missing(says)),
+            3 => Err(FailedRefused::Bad(says)),
+            _ => Err(FailedRefused::NotNow(says)),
+        })
     }
     async fn gauges(&self) -> Result<Vec<GroupGauges>, Unavailable> {
         Ok(vec![GroupGauges { group: "shop".into(), parked: 2, ..GroupGauges::default() }])

@@ -223,6 +223,36 @@ fn a_change_is_a_post_of_what_is_understood_from_no_page_of_elsewhere() {
 }
 
 #[test]
+fn a_nack_is_guarded_like_any_change_and_each_refusal_has_its_status() {
+    with_admin(Fake::default(), Options::default(), |at| {
+        let nack = "/api/v1/nack";
+        let of = |offset: i32| {
+            format!(
+                r#"{{"group":"shop","topic":"orders","partition":0,"offset":{offset},"dlq":true,
+                "reason":"no stock"}}"#
+            )
+        };
+        let (status, answer) = post(at, nack, "", &of(0));
+        assert_eq!(status, 200);
+        assert!(answer.contains(r#"{"outcome":"scheduled","id":7,"due_ms":9000}"#), "{answer}");
+        for (offset, refused) in [(1, 409), (2, 404), (3, 400), (4, 503)] {
+            let (status, answer) = post(at, nack, "", &of(offset));
+            assert_eq!(status, refused);
+            assert!(answer.contains("level: Some(-1)") && answer.contains("no stock"), "{answer}");
+        }
+        for foreign in ["Sec-Fetch-Site: cross-site\r\n", "Origin: http://evil.example\r\n"] {
+            assert_eq!(post(at, nack, foreign, &of(0)).0, 403);
+        }
+        assert_eq!(get(at, nack).0, 405);
+        let plain = format!(
+            "POST {nack} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
+             Connection: close\r\n\r\n{{}}"
+        );
+        assert_eq!(raw(at, &plain).0, 415, "a form of a page");
+    });
+}
+
+#[test]
 fn records_are_shown_as_text_or_base64_and_hidden_when_so_configured() {
     let path = "/api/v1/dead-letters/bar%2F%C3%A9/2";
     with_admin(Fake::default(), Options { show_payloads: true, ..Options::default() }, move |at| {

@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) kept: BTreeMap<TopicPartition, WindowRecord>,
     /// Every answer that was not as if nobody watched.
     pub(crate) touched: usize,
+    /// What timed out and was committed after all.
+    pub(crate) withdrawn: Vec<(TopicPartition, i64)>,
     pub(crate) deliveries: BTreeMap<(TopicPartition, i64), usize>,
     rules: Rules,
     apps: u64,
@@ -71,6 +73,7 @@ impl World {
             dead: Vec::new(),
             kept: BTreeMap::new(),
             touched: 0,
+            withdrawn: Vec::new(),
             deliveries: BTreeMap::new(),
             rules,
             apps: 0,
@@ -216,11 +219,15 @@ impl World {
 
     pub(crate) fn drain(&mut self) {
         while let Some(output) = self.watch.poll_output() {
-            if let Output::Window { partition, window } = output {
-                match window {
-                    Some(window) => self.kept.insert(partition, window),
-                    None => self.kept.remove(&partition),
-                };
+            match output {
+                Output::Window { partition, window: Some(window) } => {
+                    self.kept.insert(partition, window);
+                }
+                Output::Window { partition, window: None } => {
+                    self.kept.remove(&partition);
+                }
+                Output::Withdraw { partition, offset } => self.withdrawn.push((partition, offset)),
+                Output::Wake | Output::Held(_) => {}
             }
         }
     }
@@ -229,6 +236,11 @@ impl World {
         self.at += ms;
         let now = self.now();
         self.watch.handle_timeout(now);
+        for settling in self.watch.ending_in_hand(now) {
+            let (partition, offset) = (settling.partition.clone(), settling.offset);
+            self.dead.push(settling);
+            self.watch.settled(now, &partition, offset..=offset);
+        }
         self.drain();
     }
 

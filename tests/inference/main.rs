@@ -7,9 +7,12 @@ mod crashes;
 mod going_back;
 mod healthy;
 mod keeping;
+mod outage;
+mod overdue;
 mod random;
 mod spoken;
 
+use reprise::retry::BreakerRules;
 use reprise::retry::watch::Rules;
 
 const RULES: Rules = Rules {
@@ -17,5 +20,7 @@ const RULES: Rules = Rules {
     crash_limit: 3,
     narrow_patience_ms: 1_000,
     seek_back_limit: 6,
+    consume_timeout_ms: 900_000,
     interval_ms: 1_000,
+    breaker: Some(BreakerRules { ratio_percent: 50, window: 100, min: 20 }),
 };

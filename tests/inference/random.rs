@@ -7,10 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fastrand::Rng;
 use reprise::model::{MemberId, TopicPartition};
-use reprise::retry::watch::{Asked, Fetching, Handed, Seen, Serve};
+use reprise::retry::watch::{Asked, Fetching, Handed, Rules, Seen, Serve};
 
-use crate::RULES;
+use crate::RULES as DEFAULTS;
 use crate::app::{WAIT_MS, World, by_turn};
+
+/// Longer than any of them takes to commit what it was given, and shorter than a script.
+const RULES: Rules = Rules { consume_timeout_ms: 30_000, ..DEFAULTS };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
@@ -351,8 +354,8 @@ impl Script {
     fn commit_done(&mut self, n: usize) {
         let consumer = &mut self.members[n];
         consumer.committed_at = self.world.at;
-        consumer.late.clear();
-        for (partition, offset) in consumer.contiguous() {
+        let late: Vec<_> = consumer.late.drain(..).map(|(_, of, offset)| (of, offset)).collect();
+        for (partition, offset) in late.into_iter().chain(consumer.contiguous()) {
             let now = self.world.now();
             self.world.committed.insert(partition.clone(), offset);
             self.world.watch.handle(now, Seen::Committed { partition, offset });
@@ -361,6 +364,9 @@ impl Script {
 
     fn check(&mut self) {
         self.world.drain();
+        for settling in std::mem::take(&mut self.world.dead) {
+            self.charged.push(format!("{settling:?}"));
+        }
         for (partition, offset, times) in self.world.charged() {
             self.charged.push(format!("{partition}@{offset}: {times}"));
         }
@@ -388,10 +394,22 @@ impl Script {
                 })
             };
             if self.members.iter().all(is_done) {
+                self.idle();
                 return true;
             }
         }
         false
+    }
+
+    /// Everything is done, and committed by whoever commits in time.
+    fn idle(&mut self) {
+        for _ in 0..3 * RULES.consume_timeout_ms / WAIT_MS {
+            for n in 0..self.members.len() {
+                self.live(n);
+            }
+            self.world.pass(WAIT_MS);
+        }
+        self.check();
     }
 }
 

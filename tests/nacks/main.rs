@@ -13,4 +13,5 @@ mod ladder;
 mod large;
 mod marked;
 mod named;
+mod posted;
 mod reload;

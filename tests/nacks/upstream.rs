@@ -13,3 +13,4 @@ mod ladder;
 mod large;
 mod marked;
 mod named;
+mod posted;

@@ -248,6 +248,25 @@ impl Server {
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
     }
 
+    /// POST on the admin port: status and JSON body.
+    pub fn post(&self, path: &str, body: &str) -> (u16, serde_json::Value) {
+        let admin = self.admin();
+        let mut stream = TcpStream::connect(admin).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let json = &body[body.find('{').unwrap()..=body.rfind('}').unwrap()];
+        (status, serde_json::from_str(json).unwrap())
+    }
+
     /// The value of a series as written in `/metrics`, labels included; 0 when there is none.
     pub fn metric(&self, series: &str) -> f64 {
         let text = self.get("/metrics");

@@ -235,3 +235,39 @@ fn a_replica_that_lags_and_a_broker_that_begins_do_not_say_that_a_record_is_gone
         assert_eq!(house.nack(7), ResponseError::InvalidRecord.code(), "{refusal}: nobody has it");
     }
 }
+
+/// What the admin port says of a failure of `orders-0@1`.
+fn posted(house: &House) -> (u16, String) {
+    let body = r#"{"group": "shop", "topic": "orders", "partition": 0, "offset": 1}"#;
+    let (status, answer) = house.sidecar.post("/api/v1/nack", body);
+    (status, answer.to_string())
+}
+
+#[test]
+fn what_the_admin_port_names_is_read_in_the_name_of_a_member() {
+    let house = House::new(NOT_LEADER, false);
+    let (mut member, _leader) = house.with_member();
+    assert_eq!(posted(&house).0, 200);
+    assert_eq!(member.retry_once().text(), "one");
+    assert_eq!(house.fetched_by(MEMBER), 2, "its own Fetch, and one in its name");
+}
+
+#[test]
+fn what_a_member_may_not_read_is_not_read_for_it_by_the_admin_port() {
+    let house = House::new(NOT_LEADER, true);
+    let mut member = Member::new(&house.sidecar, "shop", &["orders", "retry.shop"]);
+    member.join(&[("orders", 1), ("retry.shop", 1)]);
+    let brokers = member.client.call(9, &MetadataRequest::default()).brokers;
+    let mut leader = member.client.connect_to(&brokers[1]);
+    leader.call(3, &ApiVersionsRequest::default());
+    *house.cluster.refusal.lock().unwrap() = ResponseError::TopicAuthorizationFailed;
+    leader.call(11, &fetch_request("orders", 0, 0, 0));
+    let (status, said) = posted(&house);
+    assert!(status == 503 && said.contains("members READ its topic"), "{status} {said}");
+    assert_eq!(house.fetched_by("reprise"), 0, "it was not even asked");
+    drop(leader);
+    crate::support::until("nobody can be asked: anybody may read what we may", || {
+        posted(&house).0 == 200
+    });
+    assert_eq!(house.fetched_by("reprise"), 1);
+}

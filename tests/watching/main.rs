@@ -10,6 +10,8 @@ mod app;
 mod failing;
 mod healthy;
 mod lost;
+mod outage;
+mod overdue;
 mod spoken;
 mod suspects;
 mod whose;

@@ -10,7 +10,7 @@ use crate::config::node::Value;
 use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size, text};
 use crate::config::units::{ser_duration, ser_limit, ser_size_limit};
 use crate::retry::{
-    CONSUME_TIMEOUT_MS, CRASH_LIMIT, DEFAULT_LEVELS, LevelTable, MAX_RECONSUME_TIMES,
+    BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DEFAULT_LEVELS, LevelTable, MAX_RECONSUME_TIMES,
     NARROW_PATIENCE_MS, ORDER_INTERVAL_MS, Policy, SEEK_BACK_LIMIT,
 };
 
@@ -27,6 +27,25 @@ pub enum LaneChoice {
     InPlace,
     /// Not at all: the group is passed through.
     Off,
+}
+
+/// When a group is held: most of its records fail, so that it is not the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Breaker {
+    /// More than this part of the last first deliveries failed, in percent.
+    #[serde(rename = "ratio", serialize_with = "ser_percent")]
+    pub ratio_percent: u32,
+    /// Of so many.
+    pub window: u32,
+    /// And at least so many.
+    pub min: u32,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        let BreakerRules { ratio_percent, window, min } = BreakerRules::default();
+        Self { ratio_percent, window, min }
+    }
 }
 
 /// What becomes of exhausted records.
@@ -71,6 +90,8 @@ pub struct Retry {
     /// How long a hand-out may stay open.
     #[serde(serialize_with = "ser_duration")]
     pub consume_timeout: Duration,
+    /// The level of a record that was not committed for that long; 0: the ladder's.
+    pub timeout_level: u32,
     /// Hand-outs lost with their member, after which records go out one by one.
     pub crash_limit: u32,
     /// How long such a record may stay open before the next one follows.
@@ -80,6 +101,9 @@ pub struct Retry {
     pub seek_back_limit: u32,
     /// What is tried again in its own place.
     pub order: Order,
+    /// When the group is held; `None` = off.
+    #[serde(serialize_with = "breaker_or_off")]
+    pub breaker: Option<Breaker>,
     /// What becomes of exhausted records.
     pub dead_letters: DeadLetters,
 }
@@ -94,10 +118,12 @@ impl Default for Retry {
             rate: None,
             lane: LaneChoice::Auto,
             consume_timeout: Duration::from_millis(CONSUME_TIMEOUT_MS),
+            timeout_level: 0,
             crash_limit: CRASH_LIMIT,
             narrow_patience: Duration::from_millis(NARROW_PATIENCE_MS),
             seek_back_limit: SEEK_BACK_LIMIT,
             order: Order { interval: Duration::from_millis(ORDER_INTERVAL_MS) },
+            breaker: Some(Breaker::default()),
             dead_letters: DeadLetters { keep: true, max_bytes: None, upstream_topic: None },
         }
     }
@@ -117,6 +143,7 @@ impl Retry {
         ];
         s.take("lane", &mut retry.lane, choice(&lanes));
         s.take("consume_timeout", &mut retry.consume_timeout, duration(SECOND..=HOUR * 24));
+        s.take("timeout_level", &mut retry.timeout_level, int(0..=100_000));
         retry.read_inference(s);
         retry.read_dead_letters(s);
         retry
@@ -152,6 +179,34 @@ impl Retry {
         let mut order = s.section("order");
         order.take("interval", &mut self.order.interval, duration(MS * 10..=SECOND * 30));
         order.finish();
+        self.read_breaker(s);
+    }
+
+    fn read_breaker(&mut self, s: &mut Section<'_>) {
+        let mut is_on = true;
+        s.take("breaker", &mut is_on, |value| match value {
+            Value::Map(_) => Ok(true),
+            Value::Bool(false) => Ok(false),
+            Value::Text(word) if word == "off" => Ok(false),
+            other => Err(format!("expected ratio, window and min, or off; found {}", other.kind())),
+        });
+        if !s.has("breaker") {
+            return;
+        }
+        if !is_on {
+            self.breaker = None;
+            return;
+        }
+        let mut ours = self.breaker.unwrap_or_default();
+        let mut breaker = s.section("breaker");
+        breaker.take("ratio", &mut ours.ratio_percent, percent);
+        breaker.take("window", &mut ours.window, int(2..=10_000));
+        breaker.take("min", &mut ours.min, int(2..=10_000));
+        if ours.min > ours.window {
+            breaker.problem("min", "must be at most window: more never fail among the last");
+        }
+        breaker.finish();
+        self.breaker = Some(ours);
     }
 
     fn read_dead_letters(&mut self, s: &mut Section<'_>) {
@@ -183,6 +238,35 @@ fn rate_or_unlimited<S: serde::Serializer>(rate: &Option<u32>, s: S) -> Result<S
         Some(rate) => s.serialize_u32(*rate),
         None => s.serialize_str("unlimited"),
     }
+}
+
+#[expect(clippy::ref_option, reason = "the shape serde asks for")]
+fn breaker_or_off<S: serde::Serializer>(
+    breaker: &Option<Breaker>,
+    s: S,
+) -> Result<S::Ok, S::Error> {
+    match breaker {
+        Some(breaker) => breaker.serialize(s),
+        None => s.serialize_str("off"),
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape serde asks for")]
+fn ser_percent<S: serde::Serializer>(percent: &u32, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_f64(f64::from(*percent) / 100.0)
+}
+
+/// A part of 1, in whole percent.
+fn percent(value: &Value) -> Result<u32, String> {
+    let ratio = match value {
+        Value::Float(ratio) => Some(*ratio),
+        Value::Int(1) => Some(1.0),
+        _ => None,
+    };
+    let percent = ratio.and_then(|ratio| format!("{:.0}", ratio * 100.0).parse::<u32>().ok());
+    percent
+        .filter(|percent| (1..=100).contains(percent))
+        .ok_or_else(|| "expected a part of 1 from 0.01 to 1, such as 0.5".to_owned())
 }
 
 #[expect(clippy::ref_option, reason = "the shape serde asks for")]

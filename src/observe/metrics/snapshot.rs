@@ -24,6 +24,8 @@ pub struct GroupGauges {
     pub parked: u64,
     /// Exhausted records held until the dead letters have room.
     pub held: u64,
+    /// The breaker holds it.
+    pub breaker_open: bool,
     /// How long the oldest due retry has waited to be fetched, in seconds.
     pub overdue_s: f64,
     /// Dead letters kept.
@@ -37,13 +39,14 @@ pub struct GroupGauges {
 }
 
 /// The families a snapshot replaces.
-const FAMILIES: [&Def; 12] = [
+const FAMILIES: [&Def; 13] = [
     &names::GROUP_MEMBERS,
     &names::RECORDS_INFLIGHT,
     &names::INFLIGHT_OLDEST,
     &names::RECORDS_WAITING,
     &names::RECORDS_PARKED,
     &names::RECORDS_HELD,
+    &names::BREAKER_OPEN,
     &names::RETRY_OVERDUE,
     &names::DLQ_RECORDS,
     &names::DLQ_BYTES,
@@ -67,6 +70,7 @@ impl Metrics {
                 (&names::RECORDS_INFLIGHT, state.inflight),
                 (&names::RECORDS_PARKED, state.parked),
                 (&names::RECORDS_HELD, state.held),
+                (&names::BREAKER_OPEN, u64::from(state.breaker_open)),
                 (&names::DLQ_RECORDS, state.dead),
                 (&names::DLQ_BYTES, state.dead_bytes),
             ] {

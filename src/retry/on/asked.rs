@@ -5,7 +5,7 @@
 use crate::model::{MemberId, Now, TopicPartition};
 use crate::retry::verdict::{Returned, judge_return};
 use crate::retry::watch::{
-    Asked, Fetching, Holder, Member, Phase, Return, Suspect, Watch, WentBack,
+    Asked, Fetching, Holder, Member, Phase, Probe, Return, Suspect, Watch, WentBack,
 };
 use crate::retry::{Disposition, Evidence};
 
@@ -30,6 +30,7 @@ impl Watch {
         window.asked_at = now.mono;
         // A broker may take all of the client's wait; a client that polls asks again at once.
         let is_silent = quiet_ms > by.max_wait_ms.saturating_mul(2);
+        window.asked_beyond |= ask.offset >= window.end;
         for (offset, suspect) in &mut window.suspects {
             if let Phase::Alone(seen) = &mut suspect.phase {
                 seen.beyond |= ask.offset > *offset;
@@ -71,11 +72,16 @@ impl Watch {
         let same_member = window.is_held_by(&holder.member);
         if !same_member || ask.offset < window.end {
             window.from = ask.offset;
+            window.in_hand.clear();
         }
         window.end = ask.offset;
         window.holder = Some(holder);
         (window.asked_at, window.handed_at) = (now.mono, now.mono);
         window.went_back = None;
+        if !same_member {
+            (window.reached, window.asked_beyond) = (0, false);
+        }
+        window.wait_on(now.mono);
         for suspect in window.suspects.values_mut() {
             match &mut suspect.phase {
                 Phase::Held { back, .. } => *back = None,
@@ -94,9 +100,19 @@ impl Watch {
             Some(Phase::Alone(seen)) => Some(seen.handed),
             _ => None,
         };
+        let (of, from) = (ask.partition.clone(), ask.offset);
         window.went_back = Some(WentBack { at: now.mono, alone_since });
         window.end = ask.offset;
         window.from = window.from.min(ask.offset);
+        window.reached = window.reached.min(ask.offset);
+        window.wait_on(now.mono);
+        let is_spared = self.breaker.is_held();
+        let goes_back = |probe: &Probe| match probe {
+            Probe::Record(partition, probe) => *partition == of && *probe >= from,
+            Probe::Lane => false,
+        };
+        self.on_probe_failed(now, goes_back);
+        let Some(window) = self.windows.get_mut(&ask.partition) else { return };
         // Below the committed offset it is a replay; without any commit nothing can be told.
         let is_in_window = window.committed.is_some_and(|committed| committed <= ask.offset);
         let is_settled = window.is_settled(ask.offset);
@@ -111,7 +127,8 @@ impl Watch {
         let suspect = window.suspects.entry(ask.offset).or_insert_with(Suspect::new);
         match suspect.phase {
             Phase::Alone(seen) => {
-                suspect.hold(now, interval_ms, Some(Return { back: Some(now.mono), ..seen }));
+                let back = Return { back: Some(now.mono), ..seen };
+                suspect.hold(now, interval_ms, (!is_spared).then_some(back));
             }
             Phase::Ready | Phase::Resting => suspect.hold(now, interval_ms, None),
             Phase::Held { .. } | Phase::Ending { .. } => {}

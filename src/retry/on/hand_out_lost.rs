@@ -12,12 +12,14 @@ impl Watch {
     pub(in crate::retry) fn on_member_gone(&mut self, now: Now, member: &MemberId, left: bool) {
         let known = self.members.get(member).filter(|_| !left);
         let until = known.map_or(now.mono, |known| known.lived_until(now.mono));
-        let held = self.lose_all(until, member);
+        let held = self.lose_all(now, until, member);
         self.members.remove(member);
         self.gone.note(member);
         for partition in held {
             if let Some(window) = self.windows.get_mut(&partition) {
                 window.holder = None;
+                (window.reached, window.awaited) = (0, None);
+                window.in_hand.clear();
             }
             self.changed(now, &partition);
         }
@@ -25,7 +27,7 @@ impl Watch {
 
     /// E7: the same of one that stays a member, and begins anew with what is uncommitted.
     pub(in crate::retry) fn on_gave_up(&mut self, now: Now, member: &MemberId) {
-        let held = self.lose_all(now.mono, member);
+        let held = self.lose_all(now, now.mono, member);
         if let Some(known) = self.members.get_mut(member) {
             (known.turn, known.last) = (None, None);
         }
@@ -36,7 +38,9 @@ impl Watch {
 
     /// Whatever a member has open is lost; the partitions it holds. `until`: when it may have lived
     /// last.
-    fn lose_all(&mut self, until: MonoMs, member: &MemberId) -> Vec<TopicPartition> {
+    fn lose_all(&mut self, now: Now, until: MonoMs, member: &MemberId) -> Vec<TopicPartition> {
+        // With a member of a group that is held goes the probe, wherever that was.
+        self.on_probe_failed(now, |_| true);
         let held = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
         let held: Vec<TopicPartition> = held.map(|(partition, _)| partition.clone()).collect();
         let lost: Vec<Option<Lost>> =
@@ -169,8 +173,12 @@ impl Watch {
         has_lane: bool,
     ) {
         let (limit, interval_ms) = (self.rules.limit(), self.rules.interval_ms);
+        if self.windows.get(of).is_none_or(|window| window.is_settled(offset)) {
+            return;
+        }
+        let may = self.counts(now, of, offset);
         let Some(window) = self.windows.get_mut(of) else { return };
-        if window.is_settled(offset) {
+        if !may {
             return;
         }
         let suspect = window.suspects.entry(offset).or_insert_with(Suspect::new);

@@ -1,6 +1,7 @@
 //! One file per evidence: what it does to entries and slots.
 
 mod aborted;
+mod admin_nack;
 mod asked;
 mod commit_marker;
 mod delay;
@@ -14,9 +15,12 @@ mod lane_commit;
 mod member_lost;
 mod nack;
 mod origin_commit;
+mod outage;
+mod overdue;
 mod reschedule;
 mod settle;
 mod take;
 mod watched_commit;
 mod watched_nack;
 mod watched_progress;
+mod withdrawn;

@@ -165,6 +165,10 @@ impl<S: Entries> Machine<S> {
         entry.explain(nack.reason.as_deref());
         match ladder.delays.levels.next(nack.want, before) {
             Next::Never => self.end(entry, Disposition::ExplicitDlq, true, record_bytes),
+            Next::After { delay_ms, level } if nack.carried.spared => {
+                entry.dispose(self.wall(), Disposition::Rejected);
+                self.wait(entry, delay_ms, level)
+            }
             Next::After { .. } if before >= ladder.max_reconsume_times => {
                 self.end(entry, Disposition::MaxAttempts, true, record_bytes)
             }

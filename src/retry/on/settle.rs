@@ -5,7 +5,8 @@ use crate::model::{GroupId, Origin};
 use crate::retry::on::nack::outcome;
 use crate::retry::watch::Settling;
 use crate::retry::{
-    Answer, Carried, Entries, Entry, Machine, NackOutcome, Next, PayloadChange, State, Token, Want,
+    Answer, Carried, Entries, Entry, Evidence, Machine, NackOutcome, Next, PayloadChange, State,
+    Token, Want,
 };
 
 impl<S: Entries> Machine<S> {
@@ -32,8 +33,13 @@ impl<S: Entries> Machine<S> {
         entry.max_reconsume_times = ladder.max_reconsume_times;
         // The last failure is put down with its end.
         let before = settling.history.split_last().map_or(&[][..], |(_, before)| before);
-        entry.carry(&Carried { reconsume_times, history: before.to_vec() });
-        let entry = match ladder.delays.levels.next(Want::default(), reconsume_times) {
+        entry.carry(&Carried { reconsume_times, history: before.to_vec(), spared: false });
+        let level = match evidence {
+            Evidence::Timeout => i32::try_from(self.policy(group).timeout_level).ok(),
+            _ => None,
+        };
+        let want = Want { level, ..Want::default() };
+        let entry = match ladder.delays.levels.next(want, reconsume_times) {
             Next::After { delay_ms, level } if settling.is_retried => {
                 entry.failed(self.wall(), disposition);
                 self.wait(entry, delay_ms, level)

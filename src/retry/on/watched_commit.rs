@@ -7,6 +7,7 @@ impl Watch {
     /// Whatever lies below a commit is acknowledged: no suspicion outlives it. One that goes back
     /// is a suspicion only if the member goes back with it.
     pub(in crate::retry) fn on_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
+        self.count_committed(now, of, offset);
         let window = self.windows.entry(of.clone()).or_default();
         let before = window.committed.replace(offset);
         window.backward = before.filter(|before| offset < *before).map(|_| offset);
@@ -14,10 +15,13 @@ impl Watch {
         window.skipped.retain(|skipped| *skipped >= offset);
         window.nacked.retain(|nacked| *nacked >= offset);
         window.done.clear();
+        window.reached = window.reached.max(offset);
+        window.wait_on(now.mono);
         window.lost.take_if(|lost| lost.end <= offset);
         if window.losses > 0 && offset >= window.suspects_end {
             window.clear();
         }
+        self.withdraw(of);
         // Somebody may wait for nothing else to be out.
         if self.troubled.is_empty() { self.keep(now, of) } else { self.changed(now, of) }
     }

@@ -2,7 +2,7 @@
 
 use crate::model::{Now, TopicPartition};
 use crate::retry::Carried;
-use crate::retry::watch::Watch;
+use crate::retry::watch::{Probe, Watch};
 
 /// Nacked records of a window that are remembered; the lowest go first.
 const NACKED_MAX: usize = 4_096;
@@ -14,12 +14,15 @@ impl Watch {
         let of_suspect = |suspect: &crate::retry::watch::Suspect| Carried {
             reconsume_times: suspect.reconsume_times,
             history: suspect.history.clone(),
+            spared: false,
         };
-        suspect.map(of_suspect).unwrap_or_default()
+        let carried = suspect.map(of_suspect).unwrap_or_default();
+        Carried { spared: self.breaker.is_held(), ..carried }
     }
 
     /// A record has an entry now, durably: inference never charges it.
     pub(in crate::retry) fn on_nacked(&mut self, now: Now, of: &TopicPartition, offset: i64) {
+        self.on_probe_failed(now, |probe| *probe == Probe::Record(of.clone(), offset));
         let Some(window) = self.windows.get_mut(of) else { return };
         if window.committed.is_some_and(|committed| offset < committed) {
             return;
@@ -29,6 +32,7 @@ impl Watch {
             window.nacked.pop_first();
         }
         window.suspects.remove(&offset);
+        window.wait_on(now.mono);
         self.changed(now, of);
     }
 }

@@ -19,6 +19,7 @@ impl Watch {
             return;
         };
         window.done = done;
+        window.wait_on(now.mono);
         let known = window.suspects.len();
         let mut suspects = std::mem::take(&mut window.suspects);
         suspects.retain(|offset, _| !window.is_settled(*offset));

@@ -60,7 +60,7 @@ fn a_retry_is_named_by_its_hand_out_and_charged_once() {
 fn a_suspect_that_is_nacked_goes_on_with_the_count_it_has() {
     let mut rig = Rig::new(Policy::default());
     let history = vec![(WallMs(10), Disposition::Crashed), (WallMs(20), Disposition::SeekBack)];
-    let carried = || Carried { reconsume_times: 2, history: history.clone() };
+    let carried = || Carried { reconsume_times: 2, history: history.clone(), spared: false };
     rig.nack(Nack { carried: carried(), ..fail(1) }).unwrap();
     let entry = rig.only();
     let due = rig.now.wall.plus(60_000);
@@ -73,4 +73,27 @@ fn a_suspect_that_is_nacked_goes_on_with_the_count_it_has() {
     let mut rig = Rig::new(max(2));
     rig.nack(Nack { carried: carried(), ..fail(1) }).unwrap();
     assert_eq!(rig.only().disposition, Some(Disposition::MaxAttempts), "it was its last");
+}
+
+#[test]
+fn while_the_group_is_held_nothing_is_charged_and_it_comes_back_all_the_same() {
+    let mut rig = Rig::new(Policy { max_reconsume_times: 0, ..Policy::default() });
+    let spared = || Carried { spared: true, ..Carried::default() };
+    rig.nack(Nack { carried: spared(), ..fail(1) }).unwrap();
+    let entry = rig.only();
+    assert_eq!((entry.reconsume_times, entry.disposition), (0, Some(Disposition::Rejected)));
+    let slot = rig.join("a").slot;
+    for _ in 0..3 {
+        rig.advance(10_000);
+        let (lane, _) = rig.take_one(slot);
+        rig.nack(Nack { carried: spared(), ..fail_lane(lane) }).unwrap();
+        assert_eq!(rig.only().reconsume_times, 0);
+    }
+    rig.advance(10_000);
+    let (lane, _) = rig.take_one(slot);
+    rig.nack(fail_lane(lane)).unwrap();
+    assert_eq!((rig.count(StateKind::Dead), rig.only().reconsume_times), (1, 1));
+    let wanted = level(fail(2), -1);
+    rig.nack(Nack { carried: spared(), ..wanted }).unwrap();
+    assert_eq!(rig.count(StateKind::Dead), 2, "the application wants it so");
 }

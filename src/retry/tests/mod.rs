@@ -7,6 +7,7 @@ mod held;
 mod ladder;
 mod marked;
 mod memory;
+mod posted;
 mod replay;
 mod restart;
 mod rules;

@@ -71,3 +71,62 @@ fn where_dead_letters_have_no_room_it_is_held() {
     assert_eq!(outcome, NackOutcome::Held { id: rig.only().id });
     assert_eq!(rig.only().reconsume_times, 2, "its last failure counts with its end");
 }
+
+/// A record that timed out in its member's hand.
+fn time_out(rig: &mut Rig, is_retried: bool) {
+    let settling = Box::new(Settling {
+        partition: TopicPartition { topic: "orders".into(), partition: 0 },
+        offset: 57,
+        reconsume_times: 0,
+        disposition: Disposition::Timeout,
+        evidence: Evidence::Timeout,
+        history: vec![(rig.now.wall, Disposition::Timeout)],
+        is_retried,
+        window: WindowRecord::default(),
+    });
+    rig.send(Input::Settle { token: Token(1), group: shop(), settling, record_bytes: 100 });
+}
+
+fn withdraw(rig: &mut Rig) -> StateKind {
+    rig.send(Input::Withdrawn { group: shop(), origin: order(57) });
+    rig.only().state.kind()
+}
+
+#[test]
+fn a_timeout_takes_the_ladder_or_the_level_that_is_chosen_for_it() {
+    for (timeout_level, level) in [(0, 3), (3, 3), (5, 5)] {
+        let mut rig = Rig::new(Policy { timeout_level, ..Policy::default() });
+        time_out(&mut rig, true);
+        let State::Waiting { level: found, .. } = rig.only().state else { panic!() };
+        assert_eq!(found, Some(level));
+    }
+    let mut rig = Rig::new(Policy { timeout_level: 9, ..Policy::default() });
+    settle(&mut rig, true);
+    let State::Waiting { level, .. } = rig.only().state else { panic!() };
+    assert_eq!(level, Some(5), "another failure keeps to the ladder");
+}
+
+#[test]
+fn a_timeout_is_withdrawn_until_it_has_left_again_and_nothing_that_was_said_is() {
+    let mut rig = Rig::new(Policy::default());
+    time_out(&mut rig, true);
+    assert_eq!(withdraw(&mut rig), StateKind::Committed);
+    assert_eq!(rig.only().reconsume_times, 1, "counts never fall");
+
+    let mut rig = Rig::new(Policy::default());
+    time_out(&mut rig, true);
+    let slot = rig.join("a").slot;
+    rig.advance(10_000);
+    rig.take_one(slot);
+    assert_eq!(withdraw(&mut rig), StateKind::Inflight, "it has left");
+    rig.leave("a");
+    assert_eq!(withdraw(&mut rig), StateKind::Waiting, "it had left");
+
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(57)).unwrap();
+    assert_eq!(withdraw(&mut rig), StateKind::Waiting, "the application said so");
+
+    let mut rig = Rig::new(Policy::default());
+    time_out(&mut rig, false);
+    assert_eq!(withdraw(&mut rig), StateKind::Dead);
+}

@@ -20,6 +20,10 @@ pub(in crate::retry) struct Member {
     pub(in crate::retry) epoch: i32,
     /// When it was last heard of.
     pub(in crate::retry) alive: MonoMs,
+    /// When it last asked for records.
+    pub(in crate::retry) fetched: MonoMs,
+    /// A retry topic is its way back.
+    pub(in crate::retry) has_lane: bool,
     /// How often it went back after a silence.
     pub(in crate::retry) silences: u32,
     /// The record that is out, or goes out next, while one goes at a time.

@@ -13,6 +13,7 @@
 //!                                                    └────────────── charged or not ── or lost
 //! ```
 
+mod breaker;
 mod explain;
 mod keep;
 mod line;
@@ -29,13 +30,15 @@ use std::ops::RangeInclusive;
 
 use crate::model::{MemberId, Now, TopicPartition};
 
+pub use breaker::BreakerView;
+pub(super) use breaker::{Breaker, Probe};
 pub use explain::{Stand, SuspectView, Unjudged, WindowView};
 pub(super) use member::{Gone, Member, Out, Turn};
 pub use plan::{Plan, Serve, Settling};
 pub use record::{OutRecord, SuspectRecord, WindowRecord};
 pub use rules::Rules;
 pub use seen::{Asked, Fetching, Handed, Seen};
-pub(super) use window::{Holder, Lost, Phase, Return, Suspect, WentBack, Window};
+pub(super) use window::{Awaited, Holder, Lost, Phase, Return, Suspect, WentBack, Window};
 
 /// What the watch wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +52,16 @@ pub enum Output {
     },
     /// A Fetch that waits may be answered otherwise now.
     Wake,
+    /// A record that timed out in its member's hand was committed by it after all: if it has not
+    /// left again, it need not.
+    Withdraw {
+        /// Of which partition.
+        partition: TopicPartition,
+        /// Which.
+        offset: i64,
+    },
+    /// The breaker: the group is held from now on, or no more.
+    Held(bool),
 }
 
 /// One group.
@@ -60,6 +73,7 @@ pub struct Watch {
     pub(super) windows: BTreeMap<TopicPartition, Window>,
     /// Partitions whose member may be answered otherwise than if nobody watched.
     pub(super) troubled: BTreeSet<TopicPartition>,
+    pub(super) breaker: Breaker,
     outputs: VecDeque<Output>,
 }
 
@@ -72,6 +86,7 @@ impl Watch {
             gone: Gone::default(),
             windows: BTreeMap::new(),
             troubled: BTreeSet::new(),
+            breaker: Breaker::default(),
             outputs: VecDeque::new(),
         }
     }
@@ -79,6 +94,9 @@ impl Watch {
     /// The configuration was read anew.
     pub fn rule(&mut self, rules: Rules) {
         self.rules = rules;
+        if rules.breaker.is_none() {
+            self.breaker.reset();
+        }
         for (partition, window) in &self.windows {
             if window.is_troubled(&rules) {
                 self.troubled.insert(partition.clone());
@@ -101,13 +119,20 @@ impl Watch {
         let is_gone = self.gone.has(&by.member);
         if !is_gone {
             self.heard_of(now, &by.member);
+            if let Some(known) = self.members.get_mut(&by.member) {
+                (known.fetched, known.has_lane) = (now.mono, by.has_lane);
+            }
             self.on_left_out(by, asked);
             for ask in asked {
                 self.on_asked(now, by, ask);
             }
         }
-        if is_gone || self.troubled.is_empty() {
+        let is_shut = self.breaker.is_held() || self.breaker.is_ramping();
+        if is_gone || (self.troubled.is_empty() && !is_shut) {
             return Plan { serve: asked.iter().map(|_| Serve::Open).collect(), until: None };
+        }
+        if self.breaker.is_held() {
+            return self.held(now, asked);
         }
         self.end_holds(now, &by.member, by.has_lane);
         let plan = self.plan(now, by, asked);
@@ -125,7 +150,10 @@ impl Watch {
             let before = window.end;
             window.end = window.end.max(left.end);
             window.handed_at = now.mono;
+            window.asked_beyond = false;
+            window.wait_on(now.mono);
             self.on_turn_handed(now, by, left, before);
+            self.on_probe_handed(now, left);
             self.keep(now, &left.partition);
         }
         self.keep_all(now);
@@ -137,8 +165,12 @@ impl Watch {
         let Some(window) = self.windows.get_mut(partition) else { return };
         window.suspects.retain(|suspect, _| !offsets.contains(suspect));
         let committed = window.committed;
+        window.in_hand.extend(offsets.clone().filter(|offset| *offset < window.end));
         let open = offsets.filter(|offset| committed.is_none_or(|committed| committed <= *offset));
         window.skipped.extend(open);
+        window.wait_on(now.mono);
+        self.withdraw(partition);
+        let Some(window) = self.windows.get_mut(partition) else { return };
         let holder = window.holder.as_ref().map(|holder| holder.member.clone());
         if let Some(member) = holder.and_then(|member| self.members.get_mut(&member)) {
             let of_it = |turn: &mut Turn| turn.partition == *partition;
@@ -165,6 +197,8 @@ impl Watch {
                     self.on_committed(now, &partition, offset);
                 }
             }
+            Seen::LaneDone => self.on_lane_done(now),
+            Seen::LaneFailed => self.on_probe_failed(now, |probe| *probe == Probe::Lane),
             Seen::CommitRefused { member, partition } => {
                 self.on_commit_refused(now, &member, &partition);
             }
@@ -185,6 +219,7 @@ impl Watch {
 
     /// Does what is due; early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Now) {
+        self.on_time(now);
         self.keep_late(now);
     }
 

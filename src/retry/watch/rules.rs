@@ -1,6 +1,6 @@
 //! By which numbers a group's consumers are judged.
 
-use crate::retry::Policy;
+use crate::retry::{BreakerRules, Policy};
 
 /// The longest patience with a member in single file, however often it doubled.
 pub(in crate::retry) const PATIENCE_MS_MAX: u64 = 30_000;
@@ -17,8 +17,12 @@ pub struct Rules {
     /// Retries in place before the dead letters where failures are only inferred; 0: going back
     /// is never a failure.
     pub seek_back_limit: u32,
+    /// How long a record may stay uncommitted while its member lives.
+    pub consume_timeout_ms: u64,
     /// How long a partition is held between two deliveries in place.
     pub interval_ms: u64,
+    /// When the group is held; `None`: never.
+    pub breaker: Option<BreakerRules>,
 }
 
 impl From<&Policy> for Rules {
@@ -28,7 +32,9 @@ impl From<&Policy> for Rules {
             crash_limit: policy.crash_limit,
             narrow_patience_ms: policy.narrow_patience_ms,
             seek_back_limit: policy.seek_back_limit,
+            consume_timeout_ms: policy.consume_timeout_ms,
             interval_ms: policy.order_interval_ms,
+            breaker: policy.breaker,
         }
     }
 }

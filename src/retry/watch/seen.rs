@@ -83,6 +83,10 @@ pub enum Seen {
         /// Which.
         offset: i64,
     },
+    /// A retry that was given out was acknowledged.
+    LaneDone,
+    /// One was nacked by its hand-out.
+    LaneFailed,
     /// What the group has committed, as its coordinator says: news where no commit was seen.
     Read {
         /// Of what.

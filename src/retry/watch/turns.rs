@@ -25,7 +25,8 @@ impl Watch {
                 serve.push(Serve::Open);
                 continue;
             };
-            if let Some(settling) = self.settling(now, by, ask, window) {
+            let settling = self.settling(now, (&ask.partition, window), ask.offset, by.has_lane);
+            if let Some(settling) = settling {
                 serve.push(Serve::Settle(Box::new(settling)));
                 continue;
             }
@@ -121,9 +122,13 @@ impl Watch {
 
     /// One record at a time for this member.
     fn is_single(&self, member: &MemberId) -> bool {
-        self.troubled.iter().filter_map(|partition| self.windows.get(partition)).any(|window| {
-            window.is_held_by(member) && (window.is_ready() || window.goes_singly(&self.rules))
-        })
+        self.breaker.is_ramping()
+            || self.troubled.iter().filter_map(|partition| self.windows.get(partition)).any(
+                |window| {
+                    window.is_held_by(member)
+                        && (window.is_ready() || window.goes_singly(&self.rules))
+                },
+            )
     }
 
     fn has_turn(&self, member: &MemberId) -> bool {
@@ -184,8 +189,15 @@ impl Watch {
         longest.unwrap_or(self.rules.narrow_patience_ms)
     }
 
-    fn settling(&self, now: Now, by: &Fetching, ask: &Asked, window: &Window) -> Option<Settling> {
-        let mut suspects = window.suspects.range(ask.offset..);
+    /// The first record at or above an offset that is at its end.
+    pub(in crate::retry) fn settling(
+        &self,
+        now: Now,
+        (partition, window): (&TopicPartition, &Window),
+        from: i64,
+        has_lane: bool,
+    ) -> Option<Settling> {
+        let mut suspects = window.suspects.range(from..);
         let (offset, suspect, disposition, evidence) =
             suspects.find_map(|(offset, suspect)| match suspect.phase {
                 Phase::Ending { disposition, evidence } => {
@@ -200,13 +212,13 @@ impl Watch {
         after.skipped.push(offset);
         after.skipped.sort_unstable();
         Some(Settling {
-            partition: ask.partition.clone(),
+            partition: partition.clone(),
             offset,
             reconsume_times: suspect.reconsume_times,
             disposition,
             evidence,
             history,
-            is_retried: by.has_lane && suspect.reconsume_times < self.rules.max_reconsume_times,
+            is_retried: has_lane && suspect.reconsume_times < self.rules.max_reconsume_times,
             window: after,
         })
     }

@@ -32,6 +32,16 @@ pub(in crate::retry) struct Lost {
     pub(in crate::retry) evidence: Evidence,
 }
 
+/// The first record that its holder has neither committed nor settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::retry) struct Awaited {
+    pub(in crate::retry) offset: i64,
+    /// It was given, or whatever lay before it was done.
+    pub(in crate::retry) since: MonoMs,
+    /// The consume timeout has been told of.
+    pub(in crate::retry) is_told: bool,
+}
+
 /// How far the judgement of a suspect is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::retry) enum Phase {
@@ -93,6 +103,17 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) end: i64,
     pub(in crate::retry) holder: Option<Holder>,
     pub(in crate::retry) asked_at: MonoMs,
+    /// Its holder has asked for what lies behind `end`, since it was last given anything.
+    pub(in crate::retry) asked_beyond: bool,
+    /// The furthest its holder has committed; a pool of workers commits backwards all day.
+    pub(in crate::retry) reached: i64,
+    pub(in crate::retry) awaited: Option<Awaited>,
+    /// First deliveries below were counted for the breaker.
+    pub(in crate::retry) counted: i64,
+    /// So were failures of these above.
+    pub(in crate::retry) counted_failed: BTreeSet<i64>,
+    /// Settled while its holder had them in hand: a commit that passes one says that it is done.
+    pub(in crate::retry) in_hand: BTreeSet<i64>,
     pub(in crate::retry) handed_at: MonoMs,
     /// Its holder went back in it.
     pub(in crate::retry) went_back: Option<WentBack>,
@@ -183,6 +204,30 @@ impl Window {
         let behind = self.done.partition_point(|run| run.end <= offset);
         let is_done = self.done.get(behind).is_some_and(|run| run.contains(&offset));
         is_done || self.nacked.contains(&offset) || self.skipped.contains(&offset)
+    }
+
+    /// The first record handed out that its holder has never committed, and of which nothing is
+    /// known.
+    pub(in crate::retry) fn first_awaited(&self) -> Option<i64> {
+        let mut first = self.first_open().max(self.reached);
+        while first < self.end {
+            let behind = self.done.partition_point(|run| run.end <= first);
+            let run = self.done.get(behind).filter(|run| run.contains(&first));
+            first = match run {
+                Some(run) => run.end,
+                None if self.is_settled(first) => first.saturating_add(1),
+                None => return Some(first),
+            };
+        }
+        None
+    }
+
+    /// Something was given, committed or settled: whoever is first now is waited for from now on.
+    pub(in crate::retry) fn wait_on(&mut self, now: MonoMs) {
+        let first = self.first_awaited();
+        if self.awaited.map(|awaited| awaited.offset) != first {
+            self.awaited = first.map(|offset| Awaited { offset, since: now, is_told: false });
+        }
     }
 
     /// Something handed out is not acknowledged.

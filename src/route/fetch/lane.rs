@@ -14,8 +14,12 @@ const SNAPSHOT_MAX: usize = 100;
 
 /// Hands out what is due to the member whose slot `from` names.
 pub(super) async fn take(router: &Router, group: &GroupId, from: LaneOffset) -> PartitionData {
-    match router.engine.take(group, from, TAKE_MAX).await {
+    let room = router.lane_room(group);
+    match router.engine.take(group, from, room.unwrap_or(TAKE_MAX)).await {
         Ok(taken) => {
+            if room.is_some() && !taken.records.is_empty() {
+                router.lane_given(group);
+            }
             let mut data = empty(taken.position.to_kafka(), taken.next.to_kafka());
             data.records = Some(join(&taken.records));
             data

@@ -13,7 +13,7 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::{GroupId, Origin};
-use crate::retry::{BadNack, Carried, Nack, Named as NamedBy, Reporter, Want};
+use crate::retry::{BadNack, Nack, Named as NamedBy, Reporter, Want};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
@@ -304,7 +304,7 @@ impl<'a> Taking<'a> {
     fn request(&self, mark: &CommitMark, named: NamedBy, found: Option<RawRecord>) -> NackRequest {
         let carried = match &named {
             NamedBy::Origin(origin) => self.router.charged(self.group, origin),
-            _ => Carried::default(),
+            _ => self.router.spared(self.group),
         };
         let (bytes, record) = by_reference(&named, found);
         let nack = Nack {

@@ -22,6 +22,7 @@ use crate::broker::offsets::{CommitItem, ItemError};
 use crate::clock::Clock;
 use crate::group::{CommitCheck, member_key};
 use crate::model::{GroupId, LaneOffset, MemberId, TopicName};
+use crate::retry::watch::Seen;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offset_commit::marked::Refused;
@@ -220,6 +221,7 @@ pub(super) async fn lane_part(
             let done = router.engine.lane_commit(group, *up_to).await;
             let acknowledged = done.map_err(|error| code::of_commit(&error))?;
             if acknowledged > 0 {
+                router.seen(group, Seen::LaneDone);
                 let topic = router.names.retry_topic(group);
                 let n = u64::try_from(acknowledged).unwrap_or(0);
                 router.metrics.record_acked(group.as_str(), topic.as_str(), n);

@@ -122,7 +122,7 @@ fn nack(
     };
     let (committed, carried) = match &named {
         Named::Origin(origin) => (router.committed(group, origin), router.charged(group, origin)),
-        _ => (None, retry::Carried::default()),
+        _ => (None, router.spared(group)),
     };
     Ok(NackRequest {
         nack: Nack {

@@ -16,8 +16,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::engine::Windows;
-use crate::model::{GroupId, MemberId, MonoMs, Now, TopicPartition};
-use crate::retry::watch::{Asked, Fetching, Handed, Output, Plan, Rules, Watch, WindowView};
+use crate::model::{GroupId, MemberId, MonoMs, Now, Origin, TopicPartition};
+use crate::retry::watch::{
+    Asked, BreakerView, Fetching, Handed, Output, Plan, Rules, Watch, WindowView,
+};
 use crate::retry::{Policies, Policy};
 use crate::route::Router;
 
@@ -76,6 +78,20 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// No Fetch: what is settled though nobody asks for it.
+    fn nobody(group: &GroupId, watch: &Arc<GroupWatch>, settled: u64) -> Self {
+        let member = MemberId::new("");
+        let came = MonoMs::default();
+        let by = Fetching { member, came, conn: 0, max_wait_ms: 0, has_lane: false };
+        Self {
+            group: group.clone(),
+            by,
+            watch: Arc::clone(watch),
+            planned_at: AtomicU64::default(),
+            settled_at: AtomicU64::new(settled),
+        }
+    }
+
     /// Of which group.
     pub fn group(&self) -> &GroupId {
         &self.group
@@ -213,6 +229,26 @@ impl Router {
         (watched, windows.unwrap_or_default())
     }
 
+    /// Where the breaker of a group stands.
+    pub fn breaker(&self, group: &GroupId) -> BreakerView {
+        let now = self.clock.now();
+        let of = self.watches.find(group);
+        of.map(|of| of.lock().watch.breaker(now)).unwrap_or_default()
+    }
+
+    /// How many retries a group may be given; `None`: as many as ever.
+    pub(in crate::route) fn lane_room(&self, group: &GroupId) -> Option<usize> {
+        let of = self.watches.find(group)?;
+        self.tell(group, &of, |state, now| state.watch.lane_room(now))
+    }
+
+    /// It was given one, though it is held.
+    pub(in crate::route) fn lane_given(&self, group: &GroupId) {
+        if let Some(of) = self.watches.find(group) {
+            self.tell(group, &of, |state, now| state.watch.lane_given(now));
+        }
+    }
+
     /// These records leave for the member.
     pub fn handed(&self, by: &Watched, handed: &[Handed]) {
         if !handed.is_empty() {
@@ -282,6 +318,17 @@ impl Router {
                     windows.push((partition, window));
                 }
                 Output::Wake => is_news = true,
+                Output::Held(true) => tracing::warn!(
+                    %group,
+                    "most records fail: the group is held, nothing is charged, and one record at a \
+                     time tells when it is over (retry.breaker)"
+                ),
+                Output::Held(false) => {
+                    tracing::info!(%group, "a record was handled again: the group goes on");
+                }
+                Output::Withdraw { partition: TopicPartition { topic, partition }, offset } => {
+                    self.engine.withdraw(group, Origin { topic, partition, offset });
+                }
             }
         }
         if !windows.is_empty() {
@@ -302,5 +349,6 @@ pub async fn run(router: Arc<Router>) {
     loop {
         tokio::time::sleep(LOOK).await;
         router.watch_timeouts();
+        router.settle_in_hand().await;
     }
 }

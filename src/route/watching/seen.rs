@@ -195,10 +195,19 @@ impl Router {
         of.map(|of| of.lock().watch.charged(&place_of(origin), origin.offset)).unwrap_or_default()
     }
 
-    /// Records that a batch of nacks names, where somebody watches.
+    /// The same of a record that is no real partition's.
+    pub(in crate::route) fn spared(&self, group: &GroupId) -> Carried {
+        let spared = self.watches.find(group).is_some_and(|of| of.lock().watch.is_held());
+        Carried { spared, ..Carried::default() }
+    }
+
+    /// Records that a batch of nacks names, where somebody watches. That a retry fails is told.
     pub(in crate::route) fn origins_of(&self, batch: &NackBatch) -> Vec<Origin> {
         if self.watches.find(&batch.group).is_none() {
             return Vec::new();
+        }
+        if batch.nacks.iter().any(|request| matches!(request.nack.named, Named::Lane(_))) {
+            self.seen(&batch.group, Seen::LaneFailed);
         }
         let named = batch.nacks.iter().filter_map(|request| match &request.nack.named {
             Named::Origin(origin) => Some(origin.clone()),

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
-use crate::model::TopicPartition;
+use crate::model::{GroupId, Origin, TopicPartition};
 use crate::retry::watch::{Asked, Plan, Serve, Settling};
 use crate::route::Router;
 use crate::route::watching::Watched;
@@ -90,6 +90,46 @@ impl Router {
                 );
                 let settling = settling.clone().undecodable(offsets.clone());
                 self.settle_all(by, &settling, whole.into_record(), offsets).await
+            }
+        }
+    }
+
+    /// Settles what is at its end while its member has it in hand. What cannot be read now is tried
+    /// again with the next look; what never can, is left to the next Fetch of it.
+    pub(super) async fn settle_in_hand(&self) {
+        for (group, of) in self.watches.all() {
+            for _ in 0..SETTLING_ROUNDS {
+                let (endings, settled) = self.tell(&group, &of, |state, now| {
+                    (state.watch.ending_in_hand(now), state.settled)
+                });
+                let by = Watched::nobody(&group, &of, settled);
+                let mut is_settled = false;
+                for settling in endings {
+                    let Some(record) = self.in_hand(&group, &settling).await else { continue };
+                    is_settled = self.settle(&by, &settling, Remains::Record(record)).await;
+                    // Whatever else was told may be another story now.
+                    break;
+                }
+                if !is_settled {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The record that a settling is about; `None`: not now.
+    async fn in_hand(&self, group: &GroupId, settling: &Settling) -> Option<RawRecord> {
+        let TopicPartition { topic, partition } = settling.partition.clone();
+        let origin = Origin { topic, partition, offset: settling.offset };
+        match self.bytes_at(group, &origin).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(why)) => {
+                tracing::debug!(%group, %origin, %why, "a record that timed out is not read");
+                None
+            }
+            Err(why) => {
+                tracing::debug!(%group, %origin, %why, "a record that timed out is not there");
+                None
             }
         }
     }

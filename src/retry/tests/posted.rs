@@ -1,0 +1,35 @@
+//! Failures that the admin port is told count by the rows of produced ones.
+
+use super::*;
+
+fn posted(rig: &mut Rig, nack: Nack) -> Answer {
+    let (group, by) = (shop(), Reporter { member: None, client: "admin".into() });
+    rig.send(Input::Posted { token: Token(1), group, by, nacks: vec![nack] }).unwrap()
+}
+
+#[test]
+fn an_origin_whose_retry_is_inflight_is_charged_unlike_by_a_marker() {
+    let mut rig = Rig::new(Policy::default());
+    assert!(matches!(posted(&mut rig, fail(1)), Answer::Nacked(_)));
+    let Some(Fact::Entry { cause, .. }) = rig.journal.last() else { panic!() };
+    assert_eq!((cause.evidence.number(), cause.evidence.as_str()), (Some(3), "admin_nack"));
+    rig.origin_commit(2);
+    let slot = rig.join("a").slot;
+    rig.advance(10_000);
+    rig.take_one(slot);
+    posted(&mut rig, fail(1));
+    assert_eq!(rig.only().reconsume_times, 2);
+    let known = posted(&mut rig, fail(1));
+    assert!(matches!(known, Answer::Nacked(outcomes)
+        if matches!(outcomes[..], [NackOutcome::Nothing { .. }])));
+    assert_eq!(rig.only().reconsume_times, 2, "it waits");
+}
+
+#[test]
+fn without_its_bytes_nothing_begins_and_what_began_goes_on() {
+    let mut rig = Rig::new(Policy::default());
+    let gone = |offset| Nack { bytes: Bytes::ReferenceGone, ..fail(offset) };
+    assert_eq!(posted(&mut rig, gone(1)), Answer::BadNacks(vec![(0, BadNack::BytesGone)]));
+    posted(&mut rig, fail(1));
+    assert!(matches!(posted(&mut rig, gone(1)), Answer::Nacked(_)), "its entry has them");
+}

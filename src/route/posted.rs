@@ -1,0 +1,268 @@
+//! E3: the admin port is told that a record failed. No client's connection says who may read it, no
+//! produced record brings its bytes.
+//!
+//! **Invariant:** what a member of the group may not read at the cluster is not read for it, and
+//! our own credentials are never shown for it.
+
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
+use crate::model::{ClientId, GroupId, Origin, TopicName};
+use crate::retry::{BadNack, Bytes, Nack, NackOutcome, Named, Reporter, Want};
+use crate::route::Router;
+use crate::route::origins::ask;
+use crate::route::produce::{by_reference, name, origin_record};
+use crate::upstream::{Found, OwnLinks, TopicSeen, Upstream};
+use crate::wire::ResponseError;
+use crate::wire::batch::RawRecord;
+
+/// How long a record of the cluster may take to be read.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What stands for the client in the record's story.
+const CLIENT: &str = "admin";
+
+/// What the admin port was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// Whose failure.
+    pub group: GroupId,
+    /// What failed, as the application saw it: where it was produced, or a hand-out of the group's
+    /// retry topic.
+    pub record: Origin,
+    /// When it is to come back.
+    pub want: Want,
+    /// Why it failed.
+    pub reason: Option<String>,
+}
+
+/// Why it is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum PostRefusal {
+    /// The group is passed through.
+    #[error("the group {0:?} has no retries here (retry.lane: off)")]
+    NoLane(String),
+    /// It would wait for nobody.
+    #[error(
+        "nobody in the group {group:?} subscribes to {topic}, so the record would not come back: \
+         subscribe to {topic} as well, or send \"dlq\": true for the dead letters"
+    )]
+    NoWayBack {
+        /// Whose.
+        group: String,
+        /// What a member should subscribe to.
+        topic: TopicName,
+    },
+    /// Nobody has it.
+    #[error("there is no topic {0:?}; topic is its name as the application sees it")]
+    NoTopic(String),
+    /// It has fewer.
+    #[error("partition {partition} is none of {topic:?}, which has {partitions}, from 0 on")]
+    NoPartition {
+        /// Of which topic.
+        topic: String,
+        /// As asked.
+        partition: i32,
+        /// How many there are.
+        partitions: i32,
+    },
+    /// Not in the table.
+    #[error(
+        "level {level} is out of range: 1 to {most} are in the table of this group, 0 is the next \
+         one by itself, -1 the dead letters"
+    )]
+    NoLevel {
+        /// As asked.
+        level: i32,
+        /// The last one.
+        most: u32,
+    },
+    /// Nothing has it.
+    #[error("no hand-out of {0} has the offset {1}; it is the one the application got it with")]
+    NoHandOut(TopicName, i64),
+    /// Its bytes are nowhere.
+    #[error("there is no record {0}: it was never written, or is gone by retention")]
+    NoRecord(Origin),
+    /// Its bytes cannot be had now, or not by us.
+    #[error("the record {record} cannot be read: {why}")]
+    Unread {
+        /// Which.
+        record: Origin,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// The table says no.
+    #[error("{0}: {1}")]
+    Bad(Origin, BadNack),
+    /// It was not taken.
+    #[error(transparent)]
+    Engine(EngineError),
+}
+
+impl Router {
+    /// Takes a nack that no client sends; durable on return.
+    pub async fn post(&self, posted: Posted) -> Result<NackOutcome, PostRefusal> {
+        let Posted { group, record, want, reason } = posted;
+        self.may_come_back(&group, want).await?;
+        let named = name(self, &group, record.clone());
+        let record = match &named {
+            Named::Origin(origin) => origin.clone(),
+            _ => record,
+        };
+        let found = match &named {
+            Named::Origin(origin) => self.bytes_at(&group, origin).await?,
+            _ => self.is_first(&record).map(|()| Ok(None))?,
+        };
+        let (unread, found) = match found {
+            Ok(found) => (None, found),
+            Err(why) => (Some(why), None),
+        };
+        let (committed, carried) = match &named {
+            Named::Origin(origin) => (self.committed(&group, origin), self.charged(&group, origin)),
+            _ => (None, self.spared(&group)),
+        };
+        let (bytes, stored) = by_reference(&named, found);
+        let record_bytes = u64::try_from(stored.len()).unwrap_or(u64::MAX);
+        let nack = Nack { named, want, reason, committed, carried, bytes, record_bytes };
+        debug_assert_ne!(nack.bytes, Bytes::Value, "nobody has sent any");
+        let batch = NackBatch {
+            group: group.clone(),
+            by: Reporter { member: None, client: ClientId::new(CLIENT) },
+            producer: None,
+            nacks: vec![NackRequest { nack, record: stored }],
+        };
+        let origins = self.origins_of(&batch);
+        let taken = self.engine.posted(batch).await;
+        let outcome = match taken {
+            Ok(NackReply::Taken(outcomes)) => outcomes.first().copied(),
+            Ok(NackReply::Repeated) => None,
+            Err(EngineError::BadNacks(bad)) => {
+                let why = bad.first().map_or(BadNack::NotRemembered, |(_, why)| *why);
+                return Err(match (why, unread) {
+                    (BadNack::BytesGone, Some(why)) => PostRefusal::Unread { record, why },
+                    (BadNack::BytesGone, None) => PostRefusal::NoRecord(record),
+                    (BadNack::Unreadable, _) => PostRefusal::NoHandOut(record.topic, record.offset),
+                    (why, _) => PostRefusal::Bad(record, why),
+                });
+            }
+            Err(error) => return Err(PostRefusal::Engine(error)),
+        };
+        self.names.meet(&group);
+        self.nacked(&group, origins);
+        outcome.ok_or(PostRefusal::Engine(EngineError::Stopped))
+    }
+
+    /// Only what asks for the dead letters is taken where nobody would ever get it.
+    async fn may_come_back(&self, group: &GroupId, want: Want) -> Result<(), PostRefusal> {
+        let (lane, watched, most) = {
+            let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+            let policy = policies.of(group);
+            (policy.lane, policy.inference, policy.levels.len())
+        };
+        if !lane {
+            return Err(PostRefusal::NoLane(group.to_string()));
+        }
+        let level = want.level.unwrap_or_default();
+        if level < -1 || u32::try_from(level).is_ok_and(|level| level > most) {
+            return Err(PostRefusal::NoLevel { level, most });
+        }
+        if !watched || level < 0 {
+            return Ok(());
+        }
+        let known = self.engine.groups().await.map_err(PostRefusal::Engine)?;
+        let mut of_group = known.iter().filter(|known| known.group == *group);
+        if of_group.any(crate::engine::GroupView::has_taker) {
+            return Ok(());
+        }
+        let topic = self.names.retry_topic(group);
+        Err(PostRefusal::NoWayBack { group: group.to_string(), topic })
+    }
+
+    /// A retry topic has one partition.
+    fn is_first(&self, record: &Origin) -> Result<(), PostRefusal> {
+        if record.partition == 0 {
+            return Ok(());
+        }
+        let topic = self.names.canonical(&record.topic).to_string();
+        Err(PostRefusal::NoPartition { topic, partition: record.partition, partitions: 1 })
+    }
+
+    /// The bytes of a record as produced. An error inside: they cannot be had, which matters only
+    /// if an entry would begin with them.
+    pub(super) async fn bytes_at(
+        &self,
+        group: &GroupId,
+        origin: &Origin,
+    ) -> Result<Result<Option<RawRecord>, String>, PostRefusal> {
+        if let Some(upstream) = self.upstream.as_ref().filter(|_| !self.is_own(&origin.topic)) {
+            let read = self.read_for(upstream, group, origin);
+            return match tokio::time::timeout(PATIENCE, read).await {
+                Ok(read) => read,
+                Err(_) => Ok(Err("the cluster does not answer in time; try again".to_owned())),
+            };
+        }
+        let Some(place) = self.place(&origin.topic) else {
+            return Err(PostRefusal::NoTopic(origin.topic.to_string()));
+        };
+        in_range(origin, place.partitions())?;
+        Ok(Ok(origin_record(self, origin)))
+    }
+
+    /// A record of the cluster: asked for in the name of members of the group, wherever they are
+    /// connected. On a connection of our own only where we show no credentials: there everybody may
+    /// read what we may.
+    async fn read_for(
+        &self,
+        upstream: &Upstream,
+        group: &GroupId,
+        origin: &Origin,
+    ) -> Result<Result<Option<RawRecord>, String>, PostRefusal> {
+        let seen = upstream.see_topic(&mut OwnLinks::default(), &origin.topic).await;
+        if let Ok(TopicSeen { error, leaders, .. }) = &seen {
+            if *error == Some(ResponseError::UnknownTopicOrPartition) {
+                return Err(PostRefusal::NoTopic(origin.topic.to_string()));
+            }
+            if error.is_none() {
+                in_range(origin, i32::try_from(leaders.len()).unwrap_or(i32::MAX))?;
+            }
+        }
+        let leader = seen.ok().and_then(|seen| seen.leader(origin.partition));
+        let nodes: BTreeSet<i32> = self.voices_at(leader);
+        for voice in nodes.iter().flat_map(|node| self.voices_of(group, *node)) {
+            match ask(&voice, origin).await {
+                Some(Found::Record(record)) => return Ok(Ok(Some(record))),
+                Some(Found::Gone) => return Ok(Ok(None)),
+                Some(Found::Unreadable(_)) => {
+                    return Ok(Err(
+                        "its batch cannot be read: its checksum is wrong, or its codec \
+                                   unknown"
+                            .to_owned(),
+                    ));
+                }
+                Some(Found::Denied) => {
+                    return Ok(Err(
+                        "the cluster does not let the group's members READ its topic".to_owned()
+                    ));
+                }
+                Some(Found::Elsewhere) | None => {}
+            }
+        }
+        if upstream.is_anonymous() {
+            return Ok(upstream.read_record(origin).await.map_err(|error| error.to_string()));
+        }
+        Ok(Err(format!(
+            "no member of {group} is connected, through here, to the broker that leads its \
+             partition, and the sidecar's own credentials say nothing of what the group may read; \
+             nack it from the application, or when a member has the partition"
+        )))
+    }
+}
+
+fn in_range(origin: &Origin, partitions: i32) -> Result<(), PostRefusal> {
+    if (0..partitions).contains(&origin.partition) {
+        return Ok(());
+    }
+    let (topic, partition) = (origin.topic.to_string(), origin.partition);
+    Err(PostRefusal::NoPartition { topic, partition, partitions })
+}

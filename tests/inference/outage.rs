@@ -1,0 +1,170 @@
+//! When most records fail it is not the records.
+
+use crate::RULES;
+use crate::app::{App, Commits, Did, World, of};
+use reprise::retry::watch::{BreakerView, Rules, Seen};
+
+fn is_held(world: &World) -> bool {
+    matches!(world.watch.breaker(world.now()), BreakerView::Held { .. })
+}
+
+/// One Fetch; what it brings is nacked where `fails`, and all of it committed.
+fn handle(world: &mut World, app: &mut App, fails: impl Fn(i64) -> bool) -> Vec<i64> {
+    app.by.came = world.now().mono;
+    let records = world.fetch(app, None).records;
+    let now = world.now();
+    for (partition, offset) in &records {
+        app.positions.insert(partition.clone(), offset + 1);
+        if fails(*offset) {
+            let (partition, offset) = (partition.clone(), *offset);
+            world.watch.handle(now, Seen::Nacked { partition, offset });
+        }
+    }
+    for (partition, position) in app.positions.clone() {
+        if world.committed.get(&partition) != Some(&position) {
+            world.commit(&partition, position);
+        }
+    }
+    records.into_iter().map(|(_, offset)| offset).collect()
+}
+
+/// How long it takes until something is given.
+fn waits(world: &mut World, app: &mut App, fails: bool) -> (u64, usize) {
+    let began = world.at;
+    loop {
+        let given = handle(world, app, |_| fails).len();
+        if given > 0 || world.at > began + 600_000 {
+            return (world.at - began, given);
+        }
+        world.pass(100);
+    }
+}
+
+#[test]
+fn probes_go_one_by_one_ever_more_seldom_until_one_succeeds_and_then_everything_flows() {
+    let mut world = World::new(RULES, 1, 30);
+    let mut app = world.start(Commits::Never);
+    assert_eq!(handle(&mut world, &mut app, |_| true).len(), 30);
+    assert!(is_held(&world));
+    world.ends.insert(of(0), 100);
+    assert_eq!(waits(&mut world, &mut app, true), (1_000, 1));
+    assert_eq!(waits(&mut world, &mut app, true), (2_000, 1));
+    assert_eq!(waits(&mut world, &mut app, true), (4_000, 1));
+    assert!(world.watch.is_held());
+    assert_eq!(waits(&mut world, &mut app, false), (8_000, 1));
+    assert_eq!(world.watch.breaker(world.now()), BreakerView::Ramping);
+    for _ in 0..10 {
+        assert_eq!(waits(&mut world, &mut app, false).1, 1);
+    }
+    assert_eq!(world.watch.breaker(world.now()), BreakerView::Closed);
+    assert_eq!(handle(&mut world, &mut app, |_| false).len(), 56);
+}
+
+#[test]
+fn a_failure_on_the_way_up_holds_again_for_longer() {
+    let mut world = World::new(RULES, 1, 100);
+    let mut app = world.start(Commits::Never);
+    handle(&mut world, &mut app, |_| true);
+    world.ends.insert(of(0), 200);
+    waits(&mut world, &mut app, false);
+    assert_eq!(waits(&mut world, &mut app, true).1, 1);
+    assert!(is_held(&world));
+    assert_eq!(waits(&mut world, &mut app, true), (2_000, 1));
+}
+
+#[test]
+fn a_probe_nothing_is_heard_of_is_followed_by_another_one() {
+    let mut world = World::new(RULES, 1, 100);
+    let mut app = world.start(Commits::Never);
+    handle(&mut world, &mut app, |_| true);
+    world.ends.insert(of(0), 200);
+    world.pass(RULES.interval_ms);
+    for _ in 0..3 {
+        let records = world.fetch(&app, None).records;
+        assert_eq!(records.len(), 1);
+        app.positions.insert(of(0), records[0].1 + 1);
+        assert_eq!(world.fetch(&app, None).records.len(), 0, "one for now");
+        world.pass(RULES.narrow_patience_ms);
+    }
+    assert!(is_held(&world));
+    world.commit(&of(0), 103);
+    assert!(!is_held(&world));
+}
+
+#[test]
+fn a_third_of_failures_is_no_outage_however_they_come() {
+    let mut world = World::new(RULES, 3, 1_000);
+    let mut app = world.start(Commits::Never);
+    for _ in 0..20 {
+        handle(&mut world, &mut app, |offset| offset % 3 == 0);
+        world.pass(100);
+    }
+    assert_eq!((world.touched, world.is_all_committed()), (0, true));
+}
+
+#[test]
+fn whoever_goes_back_meanwhile_is_not_charged_and_nothing_is_a_dead_letter() {
+    let run = |rules: Rules| {
+        let mut world = World::new(rules, 40, 3);
+        for partition in 0..40 {
+            world.commit(&of(partition), 0);
+        }
+        let mut app = world.start(Commits::PerRecord);
+        let mut held_with = None;
+        for _ in 0..4_000 {
+            app.poll(&mut world, |_, _| Did::Throw);
+            if is_held(&world) && held_with.is_none() {
+                held_with = Some(world.charged());
+            }
+        }
+        let charged = world.charged();
+        while world.at < 10_000_000 && !world.is_all_committed() {
+            app.poll(&mut world, |_, _| Did::Well(1));
+            world.pass(10);
+        }
+        (held_with, charged, world)
+    };
+    let (held_with, charged, world) = run(RULES);
+    let held_with = held_with.expect("it is held");
+    assert_eq!(held_with.len(), 20, "distinct records: {held_with:?}");
+    assert_eq!(charged, held_with, "counts stand still");
+    assert_eq!((world.dead.len(), world.is_all_committed()), (0, true));
+    let (held_with, _, world) = run(Rules { breaker: None, ..RULES });
+    assert!(held_with.is_none() && world.dead.len() > 20, "{} dead letters", world.dead.len());
+}
+
+#[test]
+fn retries_are_held_too_and_one_that_succeeds_ends_it() {
+    let mut world = World::new(RULES, 1, 30);
+    let mut app = world.start(Commits::Never);
+    assert_eq!(world.watch.lane_room(world.now()), None);
+    handle(&mut world, &mut app, |_| true);
+    assert_eq!(world.watch.lane_room(world.now()), Some(0));
+    world.pass(1_000);
+    assert_eq!(world.watch.lane_room(world.now()), Some(1));
+    let now = world.now();
+    world.watch.lane_given(now);
+    assert_eq!(world.watch.lane_room(now), Some(0));
+    world.watch.handle(now, Seen::LaneFailed);
+    world.pass(1_999);
+    assert_eq!(world.watch.lane_room(world.now()), Some(0), "twice as long");
+    world.pass(1);
+    let now = world.now();
+    world.watch.lane_given(now);
+    world.watch.handle(now, Seen::LaneDone);
+    assert!(!is_held(&world));
+    for _ in 0..10 {
+        assert_eq!(world.watch.lane_room(now), Some(1));
+        world.watch.handle(now, Seen::LaneDone);
+    }
+    assert_eq!(world.watch.lane_room(now), None);
+}
+
+#[test]
+fn switched_off_nothing_is_ever_held() {
+    let mut world = World::new(Rules { breaker: None, ..RULES }, 1, 200);
+    let mut app = world.start(Commits::Never);
+    assert_eq!(handle(&mut world, &mut app, |_| true).len(), 200);
+    assert_eq!(world.watch.breaker(world.now()), BreakerView::Off);
+    assert_eq!((world.watch.lane_room(world.now()), world.touched), (None, 0));
+}
