@@ -18,3 +18,5 @@ pub const CLUSTER: Kind = Kind(21);
 pub const PRODUCERS: Kind = Kind(22);
 /// Up to which sequence the snapshots of producers reach; one key.
 pub const PRODUCERS_MARK: Kind = Kind(23);
+/// A transactional id: its producer, and the transaction that is open; key: the id.
+pub const TRANSACTION: Kind = Kind(24);

@@ -7,23 +7,38 @@ use bytes::Bytes;
 use crate::broker::error::BrokerError;
 use crate::broker::topic::Topic;
 use crate::route::Router;
-use crate::route::produce::{Outcome, Waiting, done, one_batch};
+use crate::route::produce::{Outcome, Waiting, Within, done, one_batch};
+use crate::wire::ResponseError;
 
 pub(super) fn begin<'a>(
     router: &'a Router,
     topic: &Arc<Topic>,
     index: i32,
     records: Bytes,
+    within: Option<Within<'_>>,
 ) -> Waiting<'a> {
     let Some(partition) = topic.partition(index) else {
         return done(Outcome::of_broker(&BrokerError::UnknownTopicOrPartition));
     };
-    let transactional = "transactions are not served here; produce without transactional.id";
-    let batch = match one_batch(records, topic.settings.max_message_bytes, transactional) {
+    let batch = match one_batch(records, topic.settings.max_message_bytes) {
         Ok(batch) => batch,
         Err(outcome) => return done(outcome),
     };
-    let produced = match router.broker.produce(topic, partition, &batch) {
+    let produced = match (within, batch.header.is_transactional()) {
+        (Some(Within { id, implied }), true) => {
+            router.broker.produce_transactional(id, implied, (topic, partition), &batch)
+        }
+        (None, false) => router.broker.produce(topic, partition, &batch),
+        (None, true) => {
+            let why = "a batch of a transaction comes in a request that names its id";
+            return done(Outcome::refused(ResponseError::InvalidTxnState, why));
+        }
+        (Some(_), false) => {
+            let why = "a request that names a transactional id has batches of its transaction";
+            return done(Outcome::refused(ResponseError::InvalidTxnState, why));
+        }
+    };
+    let produced = match produced {
         Ok(produced) => produced,
         Err(error) => return done(Outcome::of_broker(&error)),
     };

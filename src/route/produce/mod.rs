@@ -32,6 +32,9 @@ const ALL: i16 = -1;
 const LEADER: i16 = 1;
 const NONE: i16 = 0;
 
+/// Since then the first batch takes its partition into the transaction (KIP-890).
+const IMPLIED_SINCE: i16 = 12;
+
 /// What to do instead of a nack inside a transaction.
 pub(super) const NOT_TRANSACTIONAL: &str = "retry and dead-letter topics take no part in \
     transactions; produce outside, with a producer that has no transactional.id";
@@ -65,6 +68,14 @@ impl Outcome {
     }
 }
 
+/// The transaction a Produce belongs to.
+#[derive(Clone, Copy)]
+struct Within<'a> {
+    id: &'a str,
+    /// The first batch of a partition takes the partition into it.
+    implied: bool,
+}
+
 /// Already appended; what is left is to wait.
 type Waiting<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
@@ -84,7 +95,8 @@ pub(super) fn begin<'a>(
 ) -> Result<Begun<'a>, DecodeError> {
     let request = decode::<ProduceRequest>(head)?;
     let refusal = refusal(router, &request);
-    Ok(Begun { acks: request.acks, topics: append(router, conn, request, refusal) })
+    let implied = head.version >= IMPLIED_SINCE;
+    Ok(Begun { acks: request.acks, topics: append(router, conn, request, refusal, implied) })
 }
 
 impl Begun<'_> {
@@ -115,13 +127,7 @@ fn refusal(router: &Router, request: &ProduceRequest) -> Option<(ResponseError, 
         Some(_) if router.upstream.is_some() => {
             return Some((ResponseError::InvalidTxnState, NOT_TRANSACTIONAL));
         }
-        Some(_) => {
-            return Some((
-                ResponseError::TransactionalIdAuthorizationFailed,
-                "transactions are not served here; produce without transactional.id",
-            ));
-        }
-        None => {}
+        Some(_) | None => {}
     }
     (!matches!(request.acks, ALL | LEADER | NONE))
         .then_some((ResponseError::InvalidRequiredAcks, "acks must be all, 1 or 0"))
@@ -133,7 +139,10 @@ fn append<'a>(
     conn: &Conn,
     request: ProduceRequest,
     refusal: Option<(ResponseError, &'static str)>,
+    implied: bool,
 ) -> Topics<'a> {
+    let id = request.transactional_id;
+    let within = id.as_ref().map(|id| Within { id: id.as_str(), implied });
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for asked in request.topic_data {
         let mut topic = TopicProduceResponse::default();
@@ -146,7 +155,7 @@ fn append<'a>(
             let waiting = match (&refusal, &place) {
                 (Some((error, why)), _) => done(Outcome::refused(*error, *why)),
                 (None, Err((error, why))) => done(Outcome::refused(*error, why.as_str())),
-                (None, Ok((name, place))) => one(router, conn, name, place, data),
+                (None, Ok((name, place))) => one(router, conn, (name, place), data, within),
             };
             partitions.push((index, waiting));
         }
@@ -174,20 +183,23 @@ fn find(
 fn one<'a>(
     router: &'a Router,
     conn: &Conn,
-    name: &TopicName,
-    place: &Place,
+    (name, place): (&TopicName, &Place),
     data: PartitionProduceData,
+    within: Option<Within<'_>>,
 ) -> Waiting<'a> {
     let Some(records) = data.records.filter(|records| !records.is_empty()) else {
         return done(Outcome::refused(ResponseError::InvalidRecord, "there is no record batch"));
     };
     match place {
+        Place::Retry(_) | Place::DeadLetters(_) if within.is_some() => {
+            done(refused_in_transaction())
+        }
         Place::Retry(group) if data.index == 0 => nack::begin(router, conn, group, records),
-        Place::Local(topic) => local::begin(router, topic, data.index, records),
+        Place::Local(topic) => local::begin(router, topic, data.index, records, within),
         Place::DeadLetters(_) => {
             let id = router.names.topic_id(name);
             match router.broker.topics.dead_letters(name, id, true) {
-                Ok(Some(topic)) => local::begin(router, &topic, data.index, records),
+                Ok(Some(topic)) => local::begin(router, &topic, data.index, records, None),
                 Ok(None) => done(Outcome::of_broker(&BrokerError::UnknownTopicOrPartition)),
                 Err(error) => done(Outcome::of_broker(&error)),
             }
@@ -196,16 +208,17 @@ fn one<'a>(
     }
 }
 
-/// The one batch a Produce has for a partition since version 3, checked; `transactional` says why
-/// a batch inside a transaction is refused.
-fn one_batch(records: Bytes, bytes_max: usize, transactional: &str) -> Result<Batch, Outcome> {
+/// What a topic of ours says to a transaction.
+fn refused_in_transaction() -> Outcome {
+    Outcome::refused(ResponseError::InvalidTxnState, NOT_TRANSACTIONAL)
+}
+
+/// The one batch a Produce has for a partition since version 3, checked.
+fn one_batch(records: Bytes, bytes_max: usize) -> Result<Batch, Outcome> {
     let mut all = batches(records, bytes_max);
     let refuse = |error: BatchError| Outcome::refused(error.code(), error.to_string());
     let none = || Outcome::refused(ResponseError::InvalidRecord, "there is no record batch");
     let batch = all.next().ok_or_else(none)?.map_err(refuse)?;
-    if batch.header.is_transactional() {
-        return Err(Outcome::refused(ResponseError::InvalidTxnState, transactional));
-    }
     match all.next() {
         None => Ok(batch),
         Some(Err(error)) => Err(refuse(error)),

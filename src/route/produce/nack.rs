@@ -9,7 +9,7 @@ use crate::model::{GroupId, LaneOffset, Origin};
 use crate::retry::{self, Nack, Named, Reporter, Want};
 use crate::route::conn::Conn;
 use crate::route::place::Place;
-use crate::route::produce::{NOT_TRANSACTIONAL, Outcome, Waiting, done, one_batch};
+use crate::route::produce::{Outcome, Waiting, done, one_batch, refused_in_transaction};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 use crate::wire::batch::{Batch, RawRecord, RecordView, records};
@@ -25,8 +25,12 @@ pub(super) fn begin<'a>(
     bytes: Bytes,
 ) -> Waiting<'a> {
     let bytes_max = router.broker.topics.defaults().max_message_bytes;
-    let request = one_batch(bytes, bytes_max, NOT_TRANSACTIONAL)
-        .and_then(|batch| read(router, conn, group, &batch));
+    let request = one_batch(bytes, bytes_max).and_then(|batch| {
+        if batch.header.is_transactional() {
+            return Err(refused_in_transaction());
+        }
+        read(router, conn, group, &batch)
+    });
     let (sent, named) = match request {
         Ok(request) => {
             let named = router.origins_of(&request);
