@@ -10,8 +10,8 @@ use kafka_protocol::messages::txn_offset_commit_request::{
 };
 use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, DescribeProducersRequest,
-    DescribeTransactionsRequest, EndTxnRequest, InitProducerIdRequest, ListOffsetsRequest,
-    ListTransactionsRequest, OffsetFetchRequest, TxnOffsetCommitRequest,
+    DescribeTransactionsRequest, EndTxnRequest, FetchRequest, InitProducerIdRequest,
+    ListOffsetsRequest, ListTransactionsRequest, OffsetFetchRequest, TxnOffsetCommitRequest,
 };
 use reprise::wire::ResponseError;
 use reprise::wire::batch::{Batch, commits};
@@ -227,14 +227,17 @@ fn a_transaction_is_seen_when_it_is_committed_and_by_nobody_who_asks_when_it_is_
 fn a_fetch_that_waits_is_woken_by_the_end_of_a_transaction() {
     let (server, mut client) = with_topic();
     let mut producer = Producer::begin(&server, "pay");
-    assert_eq!(producer.add(3, &[("t", 0)]), [0]);
-    assert_eq!(producer.put(11, "t", "x"), 0);
-    let mut request = fetch_request("t", 0, 0, 60_000).with_isolation_level(1);
-    request.min_bytes = 1;
-    let waits = client.send(12, &request);
-    assert_eq!(producer.end(3, true), 0);
-    let answer = client.receive::<kafka_protocol::messages::FetchRequest>(waits);
-    assert!(!answer.responses[0].partitions[0].records.as_ref().unwrap().is_empty());
+    // Often, because the marker may be on the disk before its append has returned.
+    for round in 0..50 {
+        assert_eq!(producer.add(3, &[("t", 0)]), [0]);
+        assert_eq!(producer.put(11, "t", "x"), 0);
+        let request = fetch_request("t", 0, 2 * round, 60_000).with_isolation_level(1);
+        let waits = client.send(12, &request);
+        assert_eq!(producer.end(3, true), 0);
+        let answer = client.receive::<FetchRequest>(waits);
+        let records = answer.responses[0].partitions[0].records.as_ref().unwrap();
+        assert!(!records.is_empty(), "round {round}");
+    }
 }
 
 #[test]

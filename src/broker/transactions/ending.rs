@@ -1,12 +1,13 @@
 //! How a transaction ends: by its producer, by the next one, or because its time is over.
 
-use std::sync::PoisonError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::kind;
+use crate::broker::producers::Producers;
 use crate::broker::transactions::book::Book;
 use crate::broker::transactions::state::{End, Incarnation, Part, Transaction};
 use crate::broker::transactions::{TransactionError, fact};
@@ -91,8 +92,13 @@ impl Broker {
         let bytes = marker_batch(marker.0, marker.1, commits, now.0);
         let items = if commits { old.items() } else { Vec::new() };
         let mut parts: Vec<&Part> = old.parts.iter().collect();
-        let (offsets, seq) = loop {
+        let seq = loop {
             parts.retain(|part| self.journal.stream_bounds(StreamId(part.stream)).is_some());
+            let producers: Vec<_> =
+                parts.iter().map(|part| self.topics.producers(StreamId(part.stream))).collect();
+            // Held, in the order of streams, until the ends are known: a reader that is woken by a
+            // marker must find that it is one.
+            let mut locked: Vec<_> = producers.iter().map(|one| locked(one)).collect();
             let markers = parts.iter().map(|part| marker_entry(part, &bytes, now));
             let entries: Vec<_> = markers.chain([fact(id, &next)]).collect();
             let mut placed = Vec::new();
@@ -111,17 +117,21 @@ impl Broker {
                 // A topic was deleted in between.
                 Err(AppendError::UnknownStream { .. }) => {}
                 Err(error) => return Err(error.into()),
-                Ok(seq) => break (placed, seq),
+                Ok(seq) => {
+                    for (producers, offset) in locked.iter_mut().zip(placed) {
+                        producers.ended(marker, commits, (offset, seq), now);
+                    }
+                    break seq;
+                }
             }
         };
-        for (part, offset) in parts.iter().zip(offsets) {
-            let producers = self.topics.producers(StreamId(part.stream));
-            let mut producers = producers.lock().unwrap_or_else(PoisonError::into_inner);
-            producers.ended(marker, commits, (offset, seq), now);
-        }
         book.apply(id, Some(next));
         Ok(seq)
     }
+}
+
+fn locked(producers: &Mutex<Producers>) -> MutexGuard<'_, Producers> {
+    producers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn marker_entry(part: &Part, bytes: &Bytes, now: WallMs) -> NewEntry {

@@ -182,7 +182,7 @@ impl Transaction {
         if self.is_open() && has_all {
             return Ok(None);
         }
-        let mut next = if self.is_open() { self.clone() } else { self.over(Phase::Empty, now) };
+        let mut next = self.clone();
         if !self.is_open() {
             (next.phase, next.since) = (Phase::Ongoing, now);
         }

@@ -228,7 +228,10 @@ fn a_snapshot_of_producers_holds_their_transactions() {
     house.writer.step();
     let before = house.read(0);
     std::thread::scope(|scope| {
-        let kept = scope.spawn(|| house.broker.keep_producers());
+        let kept = scope.spawn(|| {
+            house.broker.keep_producers().unwrap();
+            house.broker.journal.checkpoint()
+        });
         while !kept.is_finished() {
             house.writer.step();
         }
