@@ -8,6 +8,7 @@
 mod book;
 mod ending;
 mod error;
+mod held;
 mod partition;
 mod record;
 mod state;
@@ -33,6 +34,7 @@ use crate::wire::batch::Batch;
 use book::Book;
 pub use ending::Ended;
 pub use error::TransactionError;
+pub use held::part_without_log;
 pub use partition::{Aborted, Written};
 use state::TIMEOUT_MS_MAX;
 pub use state::{Incarnation, Joining, Part, Phase, Transaction};

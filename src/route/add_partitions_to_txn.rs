@@ -1,5 +1,5 @@
-//! AddPartitionsToTxn 0–3: partitions a transaction will write to. Retry and dead-letter topics
-//! take no part in transactions.
+//! AddPartitionsToTxn 0–3: partitions a transaction will write to. Dead-letter topics take no part
+//! in transactions, in front of a cluster retry topics neither.
 
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::add_partitions_to_txn_response::{
@@ -7,11 +7,11 @@ use kafka_protocol::messages::add_partitions_to_txn_response::{
 };
 use kafka_protocol::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 
-use crate::broker::transactions::{Joining, Part, part};
+use crate::broker::transactions::{Joining, Part, part, part_without_log};
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::place::Place;
-use crate::route::produce::NOT_TRANSACTIONAL;
+use crate::route::produce::{NO_DEAD_LETTERS, NOT_TRANSACTIONAL};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
@@ -60,8 +60,11 @@ fn parts(
             let partition = topic.partition(*index);
             partition.map(|of| part(topic, of)).ok_or(ResponseError::UnknownTopicOrPartition)
         }
-        Ok(Place::Retry(_) | Place::DeadLetters(_)) => {
-            tracing::warn!(topic = %name, "a transaction is refused: {NOT_TRANSACTIONAL}");
+        // Nacks: they count when it is committed.
+        Ok(Place::Retry(_)) if *index == 0 => Ok(part_without_log(&name)),
+        Ok(Place::Retry(_)) => Err(ResponseError::UnknownTopicOrPartition),
+        Ok(Place::DeadLetters(_)) => {
+            tracing::warn!(topic = %name, "a transaction is refused: {NO_DEAD_LETTERS}");
             Err(ResponseError::InvalidTxnState)
         }
         Err(error) => Err(*error),

@@ -3,7 +3,9 @@
 use kafka_protocol::messages::{EndTxnRequest, EndTxnResponse};
 
 use crate::broker::transactions::{Ended, Incarnation};
+use crate::route::conn::Conn;
 use crate::route::offset_commit::{Patience, noted};
+use crate::route::produce::take_held;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
@@ -17,12 +19,13 @@ const FENCED_SINCE: i16 = 2;
 
 pub(super) async fn answer(
     router: &Router,
+    conn: &Conn,
     head: &RequestHead,
     request: EndTxnRequest,
 ) -> EndTxnResponse {
     let mut response = EndTxnResponse::default();
     (response.producer_id, response.producer_epoch) = ((-1).into(), -1);
-    match end(router, head, &request).await {
+    match end(router, conn, head, &request).await {
         Ok((id, epoch)) => (response.producer_id, response.producer_epoch) = (id.into(), epoch),
         Err(error) => response.error_code = error.code(),
     }
@@ -31,6 +34,7 @@ pub(super) async fn answer(
 
 async fn end(
     router: &Router,
+    conn: &Conn,
     head: &RequestHead,
     request: &EndTxnRequest,
 ) -> Result<Incarnation, ResponseError> {
@@ -39,6 +43,8 @@ async fn end(
     let of = |error| code::of_coordinator(&error, head.version >= FENCED_SINCE);
     let patience = Patience::begins(&router.clock);
     if request.committed {
+        let nacks = router.broker.held_in_transaction(id, by).map_err(of)?;
+        patience.bounds(take_held(router, conn, nacks)).await?;
         // Its offsets go behind every nack that came before.
         for group in router.broker.transactions.groups(id) {
             patience.bounds(noted(router.engine.origin_commits(&group, Vec::new()))).await?;

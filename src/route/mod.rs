@@ -304,7 +304,7 @@ impl Router {
             Api::TxnOffsetCommit => {
                 self.with(h, async |r| txn_offset_commit::answer(self, conn, h, r).await).await
             }
-            _ => self.with(h, async |r| end_txn::answer(self, h, r).await).await,
+            _ => self.with(h, async |r| end_txn::answer(self, conn, h, r).await).await,
         }
     }
 

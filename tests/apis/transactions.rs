@@ -1,5 +1,7 @@
 //! Transactions of a cluster of this node alone, over TCP.
 
+mod retries;
+
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
 use kafka_protocol::messages::fetch_response::PartitionData;
@@ -19,7 +21,7 @@ use reprise::wire::batch::{Batch, commits};
 use crate::support::batch::{Around, TRANSACTIONAL, batch, unpack};
 use crate::support::client::{fetch_request, produce_request, s};
 use crate::support::member::offset_fetch;
-use crate::support::{Client, Got, Member, Rec, Server, until};
+use crate::support::{Client, Got, Rec, Server, until};
 
 /// A producer with a transactional id, at whatever versions a test asks for.
 struct Producer {
@@ -329,9 +331,10 @@ fn what_cannot_be_is_refused_with_kafka_s_own_errors() {
         ]
     );
     let ours = producer.add(3, &[("t", 0), ("retry.shop", 0), ("dlq.shop", 0)]);
-    assert_eq!(ours, [ResponseError::OperationNotAttempted.code(), state, state]);
-    for topic in ["retry.shop", "dlq.shop"] {
-        assert_eq!(producer.put(11, topic, "x"), state, "{topic}");
+    let not_attempted = ResponseError::OperationNotAttempted.code();
+    assert_eq!(ours, [not_attempted, not_attempted, state]);
+    for version in [11, 12] {
+        assert_eq!(producer.put(version, "dlq.shop", "x"), state, "v{version}");
     }
     let mapping = ResponseError::InvalidProducerIdMapping.code();
     let mut stranger = Producer { client: server.client(), id: "other", ..producer };
@@ -392,59 +395,6 @@ fn kill_9_leaves_transactions_whole() {
     assert_eq!(open.end(3, true), 0);
     assert_eq!(given(&mut client, "t"), ["done", "open", "more"]);
     assert_eq!(stable_offset(&mut client, "open"), (1, 0));
-}
-
-/// A member that was handed one retry.
-fn with_retry(server: &Server) -> (Member, Got) {
-    let mut member = Member::new(server, "shop", &["t", "retry.shop"]);
-    member.join(&[("t", 1), ("retry.shop", 1)]);
-    member.client.put("t", 0, &[Rec::new("x")]);
-    member.client.nack("shop", "t-0@0", Rec::new("x"));
-    let retry = member.retry_once();
-    (member, retry)
-}
-
-#[test]
-fn a_transaction_acknowledges_retries_when_it_is_committed_and_gives_them_back_when_not() {
-    let server = Server::with("retry: {levels: 20ms}");
-    server.client().create("t", 1);
-    let (mut member, mut retry) = with_retry(&server);
-    let mut producer = Producer::begin(&server, "pay");
-    for committed in [false, true] {
-        assert_eq!(producer.add_group(3, "shop"), 0);
-        let offsets = [("t", 1), ("retry.shop", retry.offset + 1)];
-        let mut request = producer.offsets_request("shop", &offsets);
-        (request.member_id, request.generation_id) = (s(&member.id), member.generation);
-        let mut stale = request.clone();
-        stale.generation_id += 1;
-        let refused = producer.client.call(3, &stale).topics[0].partitions[0].error_code;
-        assert_eq!(refused, ResponseError::IllegalGeneration.code(), "the group has a say");
-        let answer = producer.client.call(3, &request);
-        assert!(answer.topics.iter().all(|topic| topic.partitions[0].error_code == 0));
-        assert_eq!(member.position(), retry.offset, "not acknowledged yet");
-        assert_eq!(producer.end(3, committed), 0);
-        if committed {
-            assert_eq!(member.position(), retry.offset + 1);
-            assert_eq!(member.position_of("t", 0), 1);
-        } else {
-            let again = member.retry_once();
-            assert_eq!((again.text(), again.offset), ("x".to_owned(), retry.offset + 1));
-            assert_eq!(again.reconsume_times(), retry.reconsume_times(), "nothing failed");
-            retry = again;
-        }
-    }
-}
-
-#[test]
-fn whoever_begins_anew_gives_back_the_retries_of_what_was_open() {
-    let server = Server::with("retry: {levels: 20ms}");
-    server.client().create("t", 1);
-    let (mut member, retry) = with_retry(&server);
-    let mut producer = Producer::begin(&server, "pay");
-    assert_eq!(producer.add_group(3, "shop"), 0);
-    assert_eq!(producer.offsets(3, "shop", &[("retry.shop", retry.offset + 1)]), [0]);
-    Producer::begin(&server, "pay");
-    assert_eq!(member.retry_once().offset, retry.offset + 1);
 }
 
 #[test]

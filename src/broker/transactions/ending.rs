@@ -9,6 +9,7 @@ use crate::broker::error::BrokerError;
 use crate::broker::kind;
 use crate::broker::producers::Producers;
 use crate::broker::transactions::book::Book;
+use crate::broker::transactions::held::released;
 use crate::broker::transactions::state::{End, Incarnation, Part, Transaction};
 use crate::broker::transactions::{TransactionError, fact};
 use crate::journal::{AppendError, NewEntry, StreamAppend, StreamId};
@@ -100,7 +101,8 @@ impl Broker {
             // marker must find that it is one.
             let mut locked: Vec<_> = producers.iter().map(|one| locked(one)).collect();
             let markers = parts.iter().map(|part| marker_entry(part, &bytes, now));
-            let entries: Vec<_> = markers.chain([fact(id, &next)]).collect();
+            let entries: Vec<_> =
+                markers.chain(released(id, old)).chain([fact(id, &next)]).collect();
             let mut placed = Vec::new();
             let appended = self.offsets.commit_all(now, &items, |offsets| {
                 let group = entries.into_iter().chain(offsets).collect();

@@ -13,6 +13,8 @@ use crate::model::{GroupId, TopicName, WallMs};
 pub(super) const TIMEOUT_MS_MAX: u32 = 15 * 60 * 1000;
 /// Partitions and offsets of one transaction, together.
 pub(super) const PARTS_MAX: usize = 10_000;
+/// Batches of one transaction that belong to no log: they are read back together.
+pub(super) const HELD_BYTES_MAX: u64 = 16 << 20;
 /// Room one part is taken to need besides its texts.
 const PART_BYTES: usize = 64;
 /// Epochs up to here are given; Kafka keeps the last one for fencing.
@@ -43,6 +45,19 @@ pub struct Part {
     pub topic: TopicName,
     /// Its number.
     pub partition: i32,
+}
+
+/// A batch for a topic without a log, which counts when the transaction is committed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Where its bytes are.
+    pub number: u32,
+    /// Of its first record: who sends it again is known by it.
+    pub first_sequence: i32,
+    /// Whose.
+    pub topic: TopicName,
+    /// How many bytes it has.
+    pub bytes: u32,
 }
 
 /// An offset that counts when the transaction is committed.
@@ -77,6 +92,8 @@ pub struct Transaction {
     pub parts: BTreeSet<Part>,
     /// Groups whose offsets are in it.
     pub groups: BTreeMap<GroupId, PendingOffsets>,
+    /// Batches for topics without a log, in the order they came.
+    pub held: Vec<Held>,
 }
 
 /// What a request asks to be made part of a transaction.
@@ -112,6 +129,7 @@ impl Transaction {
             updated: now,
             parts: BTreeSet::new(),
             groups: BTreeMap::new(),
+            held: Vec::new(),
         }
     }
 
@@ -201,6 +219,29 @@ impl Transaction {
         Ok(Some(next))
     }
 
+    /// Takes a batch in that belongs to no log. `None`: it has it.
+    pub fn holding(
+        &self,
+        topic: &TopicName,
+        (first_sequence, bytes): (i32, usize),
+        now: WallMs,
+    ) -> Result<Option<Self>, TransactionError> {
+        let mut of_topic = self.held.iter().filter(|held| held.topic == *topic);
+        if of_topic.any(|held| held.first_sequence == first_sequence) {
+            return Ok(None);
+        }
+        let number = self.held.last().map_or(0, |last| last.number.saturating_add(1));
+        let mut next = self.clone();
+        next.updated = now;
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        next.held.push(Held { number, first_sequence, topic: topic.clone(), bytes });
+        let held: u64 = next.held.iter().map(|held| u64::from(held.bytes)).sum();
+        if HELD_BYTES_MAX < held || PARTS_MAX < next.size() {
+            return Err(TransactionError::TooMany);
+        }
+        Ok(Some(next))
+    }
+
     /// Ends it. `raises`: the producer goes on in the next epoch (KIP-890), and may abort what
     /// has never begun to get there.
     pub fn ended(
@@ -265,20 +306,30 @@ impl Transaction {
         let of = |((topic, _), pending): (&(TopicName, i32), &Pending)| {
             topic.as_str().len() + pending.metadata.len()
         };
+        let held: usize = self.held.iter().map(|held| held.topic.as_str().len()).sum();
         let groups = self
             .groups
             .iter()
             .map(|(group, offsets)| group.as_str().len() + offsets.iter().map(of).sum::<usize>());
-        parts + groups.sum::<usize>() + (1 + self.size()) * PART_BYTES
+        parts + held + groups.sum::<usize>() + (1 + self.size()) * PART_BYTES
     }
 
     fn size(&self) -> usize {
-        self.parts.len() + self.groups.values().map(|offsets| 1 + offsets.len()).sum::<usize>()
+        self.parts.len()
+            + self.held.len()
+            + self.groups.values().map(|offsets| 1 + offsets.len()).sum::<usize>()
     }
 
     /// The same without what was open.
     fn over(&self, phase: Phase, now: WallMs) -> Self {
-        Self { phase, updated: now, parts: BTreeSet::new(), groups: BTreeMap::new(), ..*self }
+        Self {
+            phase,
+            updated: now,
+            parts: BTreeSet::new(),
+            groups: BTreeMap::new(),
+            held: Vec::new(),
+            ..*self
+        }
     }
 
     /// The next epoch, or another producer id when there are no more.

@@ -340,6 +340,33 @@ fn retention_passes_open_and_aborted_transactions() {
 }
 
 #[test]
+fn a_marker_that_can_be_read_is_known_for_one_to_whoever_it_wakes() {
+    let House { disk: _disk, mut writer, broker, .. } = House::new();
+    let topic = broker.topics.find(&"t".into()).unwrap();
+    let partition = topic.partition(0).unwrap();
+    let by = broker.begin_producer("x", None, MINUTE_MS).unwrap().producer;
+    let parts = vec![part(&topic, partition)];
+    let joining = Joining { parts, ..Joining::default() };
+    std::thread::scope(|scope| {
+        let rounds = scope.spawn(|| {
+            for sequence in 0..3_000 {
+                broker.join_transaction("x", by, joining.clone()).unwrap();
+                let batch = batch(by, sequence);
+                broker.produce_transactional("x", false, (&topic, partition), &batch).unwrap();
+                broker.end_transaction("x", by, true, false).unwrap();
+            }
+        });
+        while !rounds.is_finished() {
+            writer.step();
+            // A record and a marker by turns: behind a marker nothing that can be read is open.
+            let visible = broker.bounds(partition).visible_end;
+            let stable = broker.stable_end(partition);
+            assert!(visible % 2 == 1 || visible <= stable, "{stable} of {visible}");
+        }
+    });
+}
+
+#[test]
 fn a_marker_is_the_batch_a_client_expects() {
     let mut house = House::new();
     let by = house.begin("x");

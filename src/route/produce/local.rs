@@ -7,8 +7,9 @@ use bytes::Bytes;
 use crate::broker::error::BrokerError;
 use crate::broker::topic::Topic;
 use crate::route::Router;
-use crate::route::produce::{Outcome, Waiting, Within, done, one_batch};
-use crate::wire::ResponseError;
+use crate::route::produce::{
+    Outcome, Waiting, Within, done, one_batch, refused_inside, refused_outside,
+};
 
 pub(super) fn begin<'a>(
     router: &'a Router,
@@ -29,14 +30,8 @@ pub(super) fn begin<'a>(
             router.broker.produce_transactional(id, implied, (topic, partition), &batch)
         }
         (None, false) => router.broker.produce(topic, partition, &batch),
-        (None, true) => {
-            let why = "a batch of a transaction comes in a request that names its id";
-            return done(Outcome::refused(ResponseError::InvalidTxnState, why));
-        }
-        (Some(_), false) => {
-            let why = "a request that names a transactional id has batches of its transaction";
-            return done(Outcome::refused(ResponseError::InvalidTxnState, why));
-        }
+        (None, true) => return done(refused_outside()),
+        (Some(_), false) => return done(refused_inside()),
     };
     let produced = match produced {
         Ok(produced) => produced,

@@ -25,7 +25,7 @@ use crate::route::{AnswerError, Reply, Router, code};
 use crate::wire::batch::{Batch, BatchError, batches};
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
 
-pub(super) use nack::{by_reference, name, origin_record};
+pub(super) use nack::{by_reference, name, origin_record, take_held};
 
 /// Acks −1, 1 and 0 are all there is.
 const ALL: i16 = -1;
@@ -34,6 +34,9 @@ const NONE: i16 = 0;
 
 /// Since then the first batch takes its partition into the transaction (KIP-890).
 const IMPLIED_SINCE: i16 = 12;
+
+/// What a dead-letter topic says to a transaction.
+pub(super) const NO_DEAD_LETTERS: &str = "dead-letter topics take no part in transactions";
 
 /// What to do instead of a nack inside a transaction.
 pub(super) const NOT_TRANSACTIONAL: &str = "retry and dead-letter topics take no part in \
@@ -191,10 +194,13 @@ fn one<'a>(
         return done(Outcome::refused(ResponseError::InvalidRecord, "there is no record batch"));
     };
     match place {
-        Place::Retry(_) | Place::DeadLetters(_) if within.is_some() => {
-            done(refused_in_transaction())
+        Place::DeadLetters(_) if within.is_some() => {
+            done(Outcome::refused(ResponseError::InvalidTxnState, NO_DEAD_LETTERS))
         }
-        Place::Retry(group) if data.index == 0 => nack::begin(router, conn, group, records),
+        Place::Retry(group) if data.index == 0 => match within {
+            Some(within) => nack::hold(router, conn, (name, group), records, within),
+            None => nack::begin(router, conn, group, records),
+        },
         Place::Local(topic) => local::begin(router, topic, data.index, records, within),
         Place::DeadLetters(_) => {
             let id = router.names.topic_id(name);
@@ -208,9 +214,16 @@ fn one<'a>(
     }
 }
 
-/// What a topic of ours says to a transaction.
-fn refused_in_transaction() -> Outcome {
-    Outcome::refused(ResponseError::InvalidTxnState, NOT_TRANSACTIONAL)
+/// What says a batch of a transaction in a request that belongs to none.
+fn refused_outside() -> Outcome {
+    let why = "a batch of a transaction comes in a request that names its id";
+    Outcome::refused(ResponseError::InvalidTxnState, why)
+}
+
+/// And any other in a request that belongs to one.
+fn refused_inside() -> Outcome {
+    let why = "a request that names a transactional id has batches of its transaction";
+    Outcome::refused(ResponseError::InvalidTxnState, why)
 }
 
 /// The one batch a Produce has for a partition since version 3, checked.

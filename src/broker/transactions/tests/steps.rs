@@ -105,6 +105,21 @@ fn when_epochs_run_out_another_id_is_given() {
 }
 
 #[test]
+fn what_is_held_for_its_end_is_held_once_and_no_more_than_can_be_read_back() {
+    let topic = "r".into();
+    let known = open(&begun());
+    let one = known.holding(&topic, (5, 9), T).unwrap().unwrap();
+    assert_eq!(one.holding(&topic, (5, 9), T), Ok(None), "it came again");
+    let two = one.holding(&topic, (6, 9), T).unwrap().unwrap();
+    let numbers: Vec<u32> = two.held.iter().map(|held| held.number).collect();
+    assert_eq!(numbers, [0, 1]);
+    assert_eq!(two.holding(&topic, (7, 16 << 20), T), Err(TransactionError::TooMany));
+    for commits in [true, false] {
+        assert_eq!(ended(&two, commits, false).held, []);
+    }
+}
+
+#[test]
 fn a_transaction_takes_so_many_parts_and_no_more() {
     let parts = |n: usize| (0..i32::try_from(n).unwrap()).map(a_part).collect();
     let joining = |n| Joining { parts: parts(n), ..Joining::default() };
