@@ -10,7 +10,7 @@ use crate::retry::{self, Nack, Named, Reporter, Want};
 use crate::route::conn::Conn;
 use crate::route::place::Place;
 use crate::route::produce::{
-    Outcome, Waiting, Within, done, one_batch, refused_inside, refused_outside,
+    NOT_TRANSACTIONAL, Outcome, Waiting, Within, done, one_batch, refused_inside, refused_outside,
 };
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -29,7 +29,11 @@ pub(super) fn begin<'a>(
     let bytes_max = router.broker.topics.defaults().max_message_bytes;
     let request = one_batch(bytes, bytes_max).and_then(|batch| {
         if batch.header.is_transactional() {
-            return Err(refused_outside());
+            return Err(if router.upstream.is_some() {
+                Outcome::refused(ResponseError::InvalidTxnState, NOT_TRANSACTIONAL)
+            } else {
+                refused_outside()
+            });
         }
         read(router, conn, group, &batch)
     });
