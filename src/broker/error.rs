@@ -1,6 +1,7 @@
 //! Why the local cluster refuses; `route` turns each into one Kafka error code.
 
 use crate::broker::settings::SettingError;
+use crate::broker::transactions::TransactionError;
 use crate::journal::{AppendError, JournalError, ReadError};
 
 /// One refusal.
@@ -76,6 +77,9 @@ pub enum BrokerError {
     /// A repeated batch older than the five remembered.
     #[error("the batch repeats one too old to be remembered")]
     DuplicateSequence,
+    /// Of a transactional producer.
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
     /// The log takes nothing more.
     #[error(transparent)]
     Append(#[from] AppendError),

@@ -75,7 +75,8 @@ impl Ids {
         Ok(id)
     }
 
-    fn take(&self) -> Result<(i64, u64), BrokerError> {
+    /// The same, without waiting: what is appended behind it rests on it.
+    pub(super) fn take(&self) -> Result<(i64, u64), BrokerError> {
         let mut block = self.producers.lock().unwrap_or_else(PoisonError::into_inner);
         if block.next >= block.end {
             let end = block.end.saturating_add(BLOCK);

@@ -18,3 +18,8 @@ pub const CLUSTER: Kind = Kind(21);
 pub const PRODUCERS: Kind = Kind(22);
 /// Up to which sequence the snapshots of producers reach; one key.
 pub const PRODUCERS_MARK: Kind = Kind(23);
+/// A transactional id: its producer, and the transaction that is open; key: the id.
+pub const TRANSACTION: Kind = Kind(24);
+/// A batch for a topic without a log, held until its transaction ends; key: its number (4 bytes),
+/// the transactional id; head empty, the body is the batch.
+pub const HELD_BATCH: Kind = Kind(25);

@@ -9,10 +9,11 @@ use crate::broker::error::BrokerError;
 use crate::broker::kind;
 use crate::broker::producers::Judged;
 use crate::broker::topic::{Partition, Topic};
+use crate::broker::transactions::Aborted;
 use crate::broker::versioned;
 use crate::journal::{Bounds, Entry, EntryRef, NewEntry, StreamAppend, StreamBatch, StreamId};
 use crate::model::WallMs;
-use crate::wire::batch::{Batch, BatchHeader, LEADER_EPOCH, RawRecord, find_record, rebase};
+use crate::wire::batch::{Batch, LEADER_EPOCH, RawRecord, commits, find_record, rebase};
 
 /// A record asked for by reference unpacks to at most this.
 const RECORD_BYTES_MAX: usize = 64 << 20;
@@ -53,10 +54,7 @@ impl Broker {
         partition: &Partition,
         batch: &Batch,
     ) -> Result<Produced, BrokerError> {
-        let max = topic.settings.max_message_bytes;
-        if batch.bytes.len() > max {
-            return Err(BrokerError::MessageTooLarge { bytes: batch.bytes.len(), max });
-        }
+        check_size(topic, batch)?;
         let produced = self.produce_with(partition, batch, &mut || Some(Vec::new()));
         produced.map(|(produced, _)| produced)
     }
@@ -113,6 +111,37 @@ impl Broker {
         Ok(ReadBack { records: join(&batches), bounds })
     }
 
+    /// Where records end that no transaction can take back.
+    pub fn stable_end(&self, partition: &Partition) -> i64 {
+        let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
+        let bounds = self.bounds(partition);
+        producers.written().stable_end(bounds.start, bounds.visible_end)
+    }
+
+    /// [`Broker::read`] for a reader of committed records: nothing behind [`Broker::stable_end`],
+    /// and the aborted transactions that have records in it.
+    pub fn read_committed(
+        &self,
+        partition: &Partition,
+        offset: i64,
+        bytes_max: usize,
+    ) -> Result<(ReadBack, Vec<Aborted>), BrokerError> {
+        let stable = self.stable_end(partition);
+        let bounds = self.bounds(partition);
+        if offset < bounds.start || offset > bounds.visible_end {
+            return Err(BrokerError::OffsetOutOfRange);
+        }
+        if stable <= offset || bytes_max == 0 {
+            return Ok((ReadBack { records: Bytes::new(), bounds }, Vec::new()));
+        }
+        let mut batches = self.journal.stream_read(partition.stream, offset, bytes_max)?;
+        batches.retain(|batch| batch.base_offset < stable);
+        let end = batches.last().map_or(offset, |last| last.base_offset + i64::from(last.records));
+        let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
+        let aborted = producers.written().aborted(offset, end);
+        Ok((ReadBack { records: join(&batches), bounds }, aborted))
+    }
+
     /// The record at `offset`, whole; `None` when retention has taken it or it never was.
     pub fn record_at(
         &self,
@@ -125,6 +154,9 @@ impl Broker {
         }
         let read = self.read(partition, offset, 1)?;
         let Ok(batch) = Batch::parse(&read.records) else { return Ok(None) };
+        if batch.header.is_control() {
+            return Ok(None);
+        }
         Ok(find_record(&batch, offset, RECORD_BYTES_MAX).ok().flatten())
     }
 
@@ -187,7 +219,7 @@ impl Broker {
     }
 
     /// Base offset, the sequence to wait for, and where `more` lies.
-    fn append(
+    pub(super) fn append(
         &self,
         stream: StreamId,
         batch: &Batch,
@@ -215,12 +247,19 @@ impl Broker {
     /// Takes a journalled batch back: its producer's sequence numbers.
     pub(super) fn replay_batch(&self, entry: &Entry) {
         let Some(part) = &entry.stream else { return };
-        let Ok(header) = BatchHeader::parse(&entry.body) else { return };
+        let Ok(batch) = Batch::parse(&entry.body) else { return };
+        let header = batch.header;
         if header.producer_id < 0 {
             return;
         }
         let producers = self.topics.producers(part.stream);
         let mut producers = producers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(commits) = commits(&batch) {
+            let (marker, at) = ((header.producer_id, header.producer_epoch), part.base_offset);
+            let written = WallMs(part.max_timestamp_ms);
+            producers.ended(marker, commits, (at, entry.seq), written);
+            return;
+        }
         producers.record(&header, part.base_offset, entry.seq, WallMs(part.max_timestamp_ms));
     }
 
@@ -241,8 +280,9 @@ impl Broker {
         // lock it was appended under.
         let all_before = self.journal.durable_seq();
         for (stream, producers) in self.topics.all_producers() {
-            let snapshot = producers.lock().unwrap_or_else(PoisonError::into_inner).snapshot(now);
-            if let Some(bytes) = snapshot {
+            // Until it is appended: it replaces all that comes before it in the log.
+            let mut producers = producers.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(bytes) = producers.snapshot(now) {
                 let key = Bytes::copy_from_slice(&stream.0.to_le_bytes());
                 let head = Bytes::from(bytes);
                 let entry = NewEntry::keyed(kind::PRODUCERS, key, head, Bytes::new());
@@ -269,6 +309,15 @@ impl Broker {
         self.journal.hold_from(OWNER, kept.min(checkpointed));
         Ok(kept.min(checkpointed))
     }
+}
+
+/// Whether a topic takes a batch of this size.
+pub(super) fn check_size(topic: &Topic, batch: &Batch) -> Result<(), BrokerError> {
+    let max = topic.settings.max_message_bytes;
+    if batch.bytes.len() > max {
+        return Err(BrokerError::MessageTooLarge { bytes: batch.bytes.len(), max });
+    }
+    Ok(())
 }
 
 /// Offset and time of each record; none of a batch that cannot be unpacked.

@@ -14,12 +14,14 @@ mod retention;
 pub mod settings;
 pub mod topic;
 pub mod topics;
+pub mod transactions;
 pub mod versioned;
 
 use crate::broker::groups::Groups;
 use crate::broker::ids::Ids;
 use crate::broker::offsets::Offsets;
 use crate::broker::topics::Topics;
+use crate::broker::transactions::Transactions;
 use crate::broker::versioned::FactError;
 use crate::clock::Clock;
 use crate::journal::{Durability, Entry, Journal};
@@ -36,6 +38,8 @@ pub struct Broker {
     pub groups: Groups,
     /// Committed offsets.
     pub offsets: Offsets,
+    /// Transactional producers.
+    pub transactions: Transactions,
     ids: Ids,
     journal: Journal,
     durability: Durability,
@@ -54,7 +58,8 @@ impl Broker {
         clock: Clock,
     ) -> Self {
         let ids = Ids::new(journal.clone());
-        Self { topics, groups, offsets, ids, journal, durability, clock }
+        let transactions = Transactions::default();
+        Self { topics, groups, offsets, transactions, ids, journal, durability, clock }
     }
 
     /// Takes one journalled entry back, in order; kinds of other owners are passed over.
@@ -65,6 +70,7 @@ impl Broker {
             kind::GROUP => readable(entry, self.groups.replay(entry)),
             kind::BATCH => self.replay_batch(entry),
             kind::PRODUCERS => self.replay_producers(entry),
+            kind::TRANSACTION => readable(entry, self.transactions.replay(entry)),
             kind::PRODUCER_ID | kind::CLUSTER => readable(entry, self.ids.replay(entry)),
             _ => {}
         }

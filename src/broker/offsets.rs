@@ -161,6 +161,51 @@ impl Offsets {
         Ok(Receipt { seq, results })
     }
 
+    /// Appends commits of several groups, which were checked, as part of a larger unit: `append` is
+    /// given their entries and says where the unit ended.
+    pub(super) fn commit_all(
+        &self,
+        at: WallMs,
+        commits: &[(GroupId, Vec<CommitItem>)],
+        append: impl FnOnce(Vec<NewEntry>) -> Result<u64, AppendError>,
+    ) -> Result<u64, AppendError> {
+        let mut entries = Vec::new();
+        let mut accepted = Vec::new();
+        for (group, items) in commits {
+            for item in items {
+                let committed = Committed {
+                    offset: item.offset,
+                    leader_epoch: item.leader_epoch,
+                    metadata: item.metadata.clone(),
+                    commit_ms: at,
+                };
+                let key = record::key(group, &item.topic, item.partition);
+                let head = record::write(&committed);
+                entries.push(NewEntry::keyed(OFFSET_KIND, key, head, Bytes::new()));
+                accepted.push((group, &item.topic, item.partition, committed));
+            }
+        }
+        // Under the lock, so that the table changes in the order of the log.
+        let mut books = self.lock();
+        let seq = append(entries)?;
+        let durable_seq = self.journal.durable_seq();
+        for (group, topic, partition, committed) in accepted {
+            let book = books.entry(group.clone()).or_default();
+            let position = book.entry(topic.clone()).or_default().entry(partition).or_default();
+            position.settle(durable_seq);
+            position.pending.push((seq, committed));
+        }
+        Ok(seq)
+    }
+
+    /// Whether a commit of that partition is on its way to the disk.
+    pub(super) fn is_settling(&self, group: &GroupId, topic: &TopicName, partition: i32) -> bool {
+        let durable_seq = self.journal.durable_seq();
+        let books = self.lock();
+        let position = books.get(group).and_then(|book| book.get(topic)?.get(&partition));
+        position.and_then(|at| at.pending.last()).is_some_and(|(seq, _)| durable_seq < *seq)
+    }
+
     /// Returns when a commit or deletion is on the disk.
     pub async fn durable(&self, seq: u64) -> Result<(), JournalError> {
         if seq <= self.journal.durable_seq() {

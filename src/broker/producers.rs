@@ -1,22 +1,41 @@
-//! What is known of the idempotent producers of one partition (KIP-98).
+//! What is known of the idempotent and transactional producers of one partition (KIP-98).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::broker::error::BrokerError;
+use crate::broker::transactions::{TransactionError, Written};
 use crate::model::WallMs;
 use crate::wire::batch::BatchHeader;
 use crate::wire::idempotence::{EXPIRES_AFTER_MS, ProducerWindow, SeenBatch, Sequenced};
 
-/// The version byte of a stored snapshot.
-const VERSION: u8 = 1;
+/// The version byte of a stored snapshot without transactions.
+const PLAIN: u8 = 1;
+/// And of one that has some.
+const WITH_TRANSACTIONS: u8 = 2;
 
 /// The producers of one partition.
 #[derive(Debug, Default)]
 pub struct Producers {
     known: BTreeMap<i64, Known>,
+    written: Written,
     changed: bool,
+}
+
+/// A producer, as `DescribeProducers` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Its id.
+    pub id: i64,
+    /// Its epoch.
+    pub epoch: i16,
+    /// Of its last record; −1: none.
+    pub last_sequence: i32,
+    /// When it last wrote.
+    pub seen: WallMs,
+    /// Where its open transaction begins.
+    pub open_since: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -44,6 +63,14 @@ pub enum Judged {
 impl Producers {
     /// Judges a batch by its producer's past; a batch without a producer id is always appended.
     pub fn judge(&self, header: &BatchHeader) -> Result<Judged, BrokerError> {
+        let is_open = self.written.open_since(header.producer_id).is_some();
+        if header.is_transactional() {
+            if !is_open && !self.written.has_room() {
+                return Err(TransactionError::TooMany.into());
+            }
+        } else if is_open {
+            return Err(TransactionError::InvalidState.into());
+        }
         let Some(known) = self.known.get(&header.producer_id).filter(|_| idempotent(header)) else {
             return Ok(Judged::Append);
         };
@@ -78,28 +105,82 @@ impl Producers {
         );
         known.seq = seq;
         known.seen_ms = now.0;
+        if header.is_transactional() {
+            self.written.wrote(header.producer_id, base_offset);
+        }
         self.changed = true;
+    }
+
+    /// Remembers the marker of a transaction that was appended.
+    pub fn ended(&mut self, (id, epoch): (i64, i16), commits: bool, at: (i64, u64), now: WallMs) {
+        let (offset, seq) = at;
+        let known = self.known.entry(id).or_default();
+        if seq <= known.seq {
+            return;
+        }
+        known.window.fence(epoch);
+        (known.seq, known.seen_ms) = (seq, now.0);
+        self.written.ended(id, offset, commits);
+        self.changed = true;
+    }
+
+    /// What transactions have written.
+    pub fn written(&mut self) -> &mut Written {
+        &mut self.written
+    }
+
+    /// All of them.
+    pub fn shown(&self) -> Vec<Shown> {
+        let shown = |(id, known): (&i64, &Known)| Shown {
+            id: *id,
+            epoch: known.window.epoch().unwrap_or(-1),
+            last_sequence: known.window.last_sequence().unwrap_or(-1),
+            seen: WallMs(known.seen_ms),
+            open_since: self.written.open_since(*id),
+        };
+        self.known.iter().map(shown).collect()
     }
 
     /// The bytes to keep, if anything changed since the last call; forgets silent producers.
     pub fn snapshot(&mut self, now: WallMs) -> Option<Vec<u8>> {
         let before = self.known.len();
-        self.known.retain(|_, known| now.since(WallMs(known.seen_ms)) <= EXPIRES_AFTER_MS);
+        let written = &self.written;
+        self.known.retain(|id, known| {
+            let silent = EXPIRES_AFTER_MS < now.since(WallMs(known.seen_ms));
+            !silent || written.open_since(*id).is_some()
+        });
         if !std::mem::take(&mut self.changed) && before == self.known.len() {
             return None;
         }
-        if self.known.is_empty() {
-            return Some(Vec::new());
+        if self.written.is_empty() {
+            if self.known.is_empty() {
+                return Some(Vec::new());
+            }
+            let mut out = vec![PLAIN];
+            out.extend(postcard::to_stdvec(&self.known).unwrap_or_default());
+            return Some(out);
         }
-        let mut out = vec![VERSION];
-        out.extend(postcard::to_stdvec(&self.known).unwrap_or_default());
+        let mut out = vec![WITH_TRANSACTIONS];
+        out.extend(postcard::to_stdvec(&(&self.known, &self.written)).unwrap_or_default());
         Some(out)
     }
 
     /// Takes a snapshot back; what is newer here stays.
     pub fn restore(&mut self, bytes: &[u8]) {
-        let Some((&VERSION, rest)) = bytes.split_first() else { return };
-        let Ok(stored) = postcard::from_bytes::<BTreeMap<i64, Known>>(rest) else { return };
+        type Stored = BTreeMap<i64, Known>;
+        let (stored, written) = match bytes.split_first() {
+            Some((&PLAIN, rest)) => match postcard::from_bytes::<Stored>(rest) {
+                Ok(stored) => (stored, Written::default()),
+                Err(_) => return,
+            },
+            Some((&WITH_TRANSACTIONS, rest)) => match postcard::from_bytes(rest) {
+                Ok(stored) => stored,
+                Err(_) => return,
+            },
+            _ => return,
+        };
+        // Each is a snapshot of all there was, and none is older than the one before.
+        self.written = written;
         for (id, stored) in stored {
             let known = self.known.entry(id).or_default();
             if stored.seq >= known.seq {
@@ -164,6 +245,35 @@ mod tests {
         again.restore(first);
         let repeated = Judged::Repeated { base_offset: 100, seq: 7 };
         assert_eq!(again.judge(&header(0, 2)).unwrap(), repeated);
+    }
+
+    #[test]
+    fn a_snapshot_with_transactions_is_read_for_ever() {
+        let mut producers = Producers::default();
+        let transactional = |first| BatchHeader { attributes: 1 << 4, ..header(first, 1) };
+        producers.record(&transactional(0), 100, 7, WallMs(1));
+        producers.ended((9, 0), false, (101, 8), WallMs(1));
+        producers.record(&transactional(1), 102, 9, WallMs(1));
+        let bytes = producers.snapshot(WallMs(3)).unwrap();
+        let first: &[u8] = &[
+            2, 1, 18, 1, 0, 2, 0, 0, 200, 1, 2, 2, 204, 1, 9, 2, 1, 18, 204, 1, 1, 18, 200, 1, 202,
+            1,
+        ];
+        assert_eq!(bytes, first, "the format has changed: give it a new version");
+        let mut again = Producers::default();
+        again.restore(first);
+        assert_eq!(again.written().open_since(9), Some(102));
+        assert_eq!(again.written().aborted(0, 103), producers.written().aborted(0, 103));
+        assert_eq!(again.written().stable_end(0, 103), 102);
+    }
+
+    #[test]
+    fn an_earlier_epoch_is_late_once_a_transaction_has_ended_in_the_next() {
+        let mut producers = Producers::default();
+        producers.record(&BatchHeader { attributes: 1 << 4, ..header(0, 1) }, 0, 1, WallMs(1));
+        producers.ended((9, 1), false, (1, 2), WallMs(1));
+        let late = producers.judge(&BatchHeader { attributes: 1 << 4, ..header(1, 1) });
+        assert!(matches!(late, Err(BrokerError::InvalidProducerEpoch)));
     }
 
     #[test]

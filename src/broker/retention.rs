@@ -45,6 +45,7 @@ impl Broker {
                 }
             }
         }
+        self.expire_transactions()?;
         Ok(expired)
     }
 

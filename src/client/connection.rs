@@ -133,7 +133,7 @@ impl Connection {
         if conn.session.awaits_bare_token() {
             return Ok(router.bare_token(conn, frame.bytes).await);
         }
-        match RequestHead::parse(&frame.bytes).and_then(|head| router.taken(head)) {
+        match RequestHead::parse(&frame.bytes) {
             Ok(head) => {
                 conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
                 if router.asks(conn, head.api) {

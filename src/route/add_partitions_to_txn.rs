@@ -1,4 +1,5 @@
-//! AddPartitionsToTxn 0–3, in front of a cluster: our topics take no part in transactions.
+//! AddPartitionsToTxn 0–3: partitions a transaction will write to. Dead-letter topics take no part
+//! in transactions, in front of a cluster retry topics neither.
 
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::add_partitions_to_txn_response::{
@@ -6,13 +7,86 @@ use kafka_protocol::messages::add_partitions_to_txn_response::{
 };
 use kafka_protocol::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 
-use crate::route::Router;
+use crate::broker::transactions::{Joining, Part, part, part_without_log};
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
-use crate::route::produce::NOT_TRANSACTIONAL;
+use crate::route::place::Place;
+use crate::route::produce::{NO_DEAD_LETTERS, NOT_TRANSACTIONAL};
+use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
+/// A fenced producer is told so (KIP-588).
+const FENCED_SINCE: i16 = 2;
+
+pub(super) async fn answer(
+    router: &Router,
+    conn: &Conn,
+    head: &RequestHead,
+    request: AddPartitionsToTxnRequest,
+) -> AddPartitionsToTxnResponse {
+    let topics = &request.v3_and_below_topics;
+    let found: Vec<Vec<_>> = topics.iter().map(|topic| parts(router, conn, topic)).collect();
+    let all: Result<Vec<Part>, _> = found.iter().flatten().cloned().collect();
+    let error = match all {
+        Ok(parts) => join(router, head, &request, parts).await.err().map_or(0, |e| e.code()),
+        // As in Kafka, one that is refused keeps all the others out.
+        Err(_) => ResponseError::OperationNotAttempted.code(),
+    };
+    let mut response = AddPartitionsToTxnResponse::default();
+    for (topic, parts) in topics.iter().zip(found) {
+        let mut result = AddPartitionsToTxnTopicResult::default();
+        result.name = topic.name.clone();
+        for (index, part) in topic.partitions.iter().zip(parts) {
+            let mut partition = AddPartitionsToTxnPartitionResult::default();
+            partition.partition_index = *index;
+            partition.partition_error_code = part.err().map_or(error, |error| error.code());
+            result.results_by_partition.push(partition);
+        }
+        response.results_by_topic_v3_and_below.push(result);
+    }
+    response
+}
+
+fn parts(
+    router: &Router,
+    conn: &Conn,
+    asked: &AddPartitionsToTxnTopic,
+) -> Vec<Result<Part, ResponseError>> {
+    let name = router.names.canonical(&topic_of(&asked.name));
+    let place = router.place_for(conn, &name);
+    let one = |index: &i32| match &place {
+        Ok(Place::Local(topic)) => {
+            let partition = topic.partition(*index);
+            partition.map(|of| part(topic, of)).ok_or(ResponseError::UnknownTopicOrPartition)
+        }
+        // Nacks: they count when it is committed.
+        Ok(Place::Retry(_)) if *index == 0 => Ok(part_without_log(&name)),
+        Ok(Place::Retry(_)) => Err(ResponseError::UnknownTopicOrPartition),
+        Ok(Place::DeadLetters(_)) => {
+            tracing::warn!(topic = %name, "a transaction is refused: {NO_DEAD_LETTERS}");
+            Err(ResponseError::InvalidTxnState)
+        }
+        Err(error) => Err(*error),
+    };
+    asked.partitions.iter().map(one).collect()
+}
+
+async fn join(
+    router: &Router,
+    head: &RequestHead,
+    request: &AddPartitionsToTxnRequest,
+    parts: Vec<Part>,
+) -> Result<(), ResponseError> {
+    let id = request.v3_and_below_transactional_id.as_str();
+    let by = (request.v3_and_below_producer_id.0, request.v3_and_below_producer_epoch);
+    let joining = Joining { parts, ..Joining::default() };
+    let of = |error| code::of_coordinator(&error, head.version >= FENCED_SINCE);
+    let seq = router.broker.join_transaction(id, by, joining).map_err(of)?;
+    router.broker.durable(seq).await.map_err(of)
+}
+
+/// The same in front of a cluster, which has the transactions.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,

@@ -1,6 +1,7 @@
 //! Error → Kafka error code, one exhaustive match per kind of error.
 
 use crate::broker::error::BrokerError;
+use crate::broker::transactions::TransactionError;
 use crate::engine::EngineError;
 use crate::group::GroupError;
 use crate::journal::{AppendError, JournalError};
@@ -39,9 +40,34 @@ pub fn of_broker(error: &BrokerError) -> ResponseError {
         BrokerError::OutOfOrderSequence => ResponseError::OutOfOrderSequenceNumber,
         BrokerError::InvalidProducerEpoch => ResponseError::InvalidProducerEpoch,
         BrokerError::DuplicateSequence => ResponseError::DuplicateSequenceNumber,
+        BrokerError::Transaction(error) => of_transaction(*error),
         BrokerError::Append(error) => of_append(error),
         BrokerError::Journal(error) => of_journal(error),
         BrokerError::Read(_) => ResponseError::KafkaStorageError,
+    }
+}
+
+/// Of a transactional producer, on a Produce or from a client that knows no better.
+pub fn of_transaction(error: TransactionError) -> ResponseError {
+    match error {
+        TransactionError::UnknownProducer => ResponseError::InvalidProducerIdMapping,
+        TransactionError::Fenced => ResponseError::InvalidProducerEpoch,
+        TransactionError::InvalidState => ResponseError::InvalidTxnState,
+        TransactionError::InvalidTimeout => ResponseError::InvalidTransactionTimeout,
+        TransactionError::InvalidId => ResponseError::InvalidRequest,
+        TransactionError::TooMany => ResponseError::CoordinatorNotAvailable,
+    }
+}
+
+/// Of the coordinator of transactions; `tells_fenced`: the client knows that error (KIP-588).
+pub fn of_coordinator(error: &BrokerError, tells_fenced: bool) -> ResponseError {
+    match error {
+        BrokerError::Transaction(TransactionError::Fenced) if tells_fenced => {
+            ResponseError::ProducerFenced
+        }
+        BrokerError::Transaction(error) => of_transaction(*error),
+        // Nothing happened: the client tries again.
+        _ => ResponseError::CoordinatorNotAvailable,
     }
 }
 

@@ -1,4 +1,4 @@
-//! FindCoordinator 0–6: this node coordinates every group. Transactional ids are refused.
+//! FindCoordinator 0–6: this node coordinates every group and every transaction.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
@@ -13,6 +13,8 @@ use crate::wire::header::RequestHead;
 
 /// `FindCoordinatorRequest.key_type` of a consumer group.
 const GROUP: i8 = 0;
+/// And of a transactional id.
+const TRANSACTION: i8 = 1;
 /// KIP-699: several keys in one request.
 const BATCHED_SINCE: i16 = 4;
 
@@ -24,9 +26,9 @@ pub(super) fn answer(
 ) -> FindCoordinatorResponse {
     let (host, port) = &conn.advertised;
     let mut response = FindCoordinatorResponse::default();
-    let error = (request.key_type != GROUP)
-        .then_some(ResponseError::TransactionalIdAuthorizationFailed.code());
-    let why = "transactions are not served here; produce without transactional.id";
+    let error = (!matches!(request.key_type, GROUP | TRANSACTION))
+        .then_some(ResponseError::InvalidRequest.code());
+    let why = "there are coordinators of groups and of transactions here";
     if head.version >= BATCHED_SINCE {
         response.coordinators = request
             .coordinator_keys

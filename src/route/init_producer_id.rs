@@ -1,36 +1,65 @@
-//! InitProducerId 0–5: a fresh id for idempotent producers. This node alone has no transactions.
+//! InitProducerId 0–5: a fresh id for idempotent producers, the next epoch for transactional ones.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse, ProducerId};
 
+use crate::broker::error::BrokerError;
+use crate::broker::transactions::Incarnation;
 use crate::route::Router;
 use crate::route::code;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
+/// A fenced producer is told so (KIP-588).
+const FENCED_SINCE: i16 = 4;
+
 pub(super) async fn answer(
     router: &Router,
+    head: &RequestHead,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse {
+    let made = if let Some(id) = &request.transactional_id {
+        begin(router, head, id, &request).await
+    } else {
+        let made = router.broker.next_producer_id().await;
+        made.map(|id| (id, 0)).map_err(|error| code::of_broker(&error))
+    };
     let mut response = InitProducerIdResponse::default();
     response.producer_id = ProducerId(-1);
     response.producer_epoch = -1;
-    if let Some(id) = request.transactional_id {
-        tracing::warn!(
-            transactional_id = %id.0.as_str(),
-            "transactions are not served here; produce without transactional.id"
-        );
-        response.error_code = ResponseError::TransactionalIdAuthorizationFailed.code();
-        return response;
-    }
-    match router.broker.next_producer_id().await {
-        Ok(id) => {
-            response.producer_id = ProducerId(id);
-            response.producer_epoch = 0;
-        }
-        Err(error) => response.error_code = code::of_broker(&error).code(),
+    match made {
+        Ok((id, epoch)) => (response.producer_id, response.producer_epoch) = (id.into(), epoch),
+        Err(error) => response.error_code = error.code(),
     }
     response
+}
+
+/// Whoever begins anew under a transactional id fences the one before, and aborts what it left.
+async fn begin(
+    router: &Router,
+    head: &RequestHead,
+    id: &str,
+    request: &InitProducerIdRequest,
+) -> Result<Incarnation, ResponseError> {
+    let refused = |error: &BrokerError| {
+        let error = code::of_coordinator(error, head.version >= FENCED_SINCE);
+        tracing::warn!(transactional_id = %id, error = %code::name(error), "a producer is refused");
+        error
+    };
+    let by = (request.producer_id.0, request.producer_epoch);
+    let by = (by.0 >= 0).then_some(by);
+    let begun = router.broker.begin_producer(id, by, request.transaction_timeout_ms);
+    let begun = begun.map_err(|error| refused(&error))?;
+    router.broker.durable(begun.seq).await.map_err(|error| refused(&error))?;
+    if let Some(held) = router.transactions.take(id) {
+        if begun.committed {
+            // Nobody has come back to hear of it.
+            held.commit(router).await?;
+        } else {
+            held.abort(router);
+        }
+    }
+    Ok(begun.producer)
 }
 
 /// The same in front of a cluster, which has the transactions: whoever begins anew has aborted what

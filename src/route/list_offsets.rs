@@ -23,6 +23,8 @@ const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 const MAX_TIMESTAMP: i64 = -3;
 const EARLIEST_LOCAL: i64 = -4;
+/// `ListOffsetsRequest.isolation_level`.
+const READ_COMMITTED: i8 = 1;
 /// KIP-320.
 const LEADER_EPOCH_SINCE: i16 = 4;
 /// No offset and no time.
@@ -41,7 +43,8 @@ pub(super) async fn answer(
         let mut topic = ListOffsetsTopicResponse::default();
         topic.name = asked.name;
         for partition in &asked.partitions {
-            let mut answer = one(router, conn, &place, partition).await;
+            let committed = request.isolation_level == READ_COMMITTED;
+            let mut answer = one(router, conn, &place, partition, committed).await;
             if head.version < LEADER_EPOCH_SINCE {
                 answer.leader_epoch = -1;
             }
@@ -57,13 +60,13 @@ async fn one(
     conn: &Conn,
     place: &Result<Place, ResponseError>,
     asked: &ListOffsetsPartition,
+    committed: bool,
 ) -> ListOffsetsPartitionResponse {
     let found = match place {
         Ok(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
             match topic.partition(asked.partition_index) {
-                Some(partition) => {
-                    of_log(router, partition, asked.timestamp).map_err(|e| code::of_broker(&e))
-                }
+                Some(partition) => of_log(router, partition, asked.timestamp, committed)
+                    .map_err(|error| code::of_broker(&error)),
                 None => Err(ResponseError::UnknownTopicOrPartition),
             }
         }
@@ -95,14 +98,18 @@ fn of_log(
     router: &Router,
     partition: &Partition,
     timestamp: i64,
+    committed: bool,
 ) -> Result<(i64, i64), BrokerError> {
     let bounds = router.broker.bounds(partition);
-    match timestamp {
-        LATEST => Ok((bounds.visible_end, -1)),
-        EARLIEST | EARLIEST_LOCAL => Ok((bounds.start, -1)),
-        MAX_TIMESTAMP => Ok(router.broker.latest_time(partition)?.unwrap_or(NONE)),
-        time => Ok(router.broker.offset_at_time(partition, time)?.unwrap_or(NONE)),
-    }
+    let end = if committed { router.broker.stable_end(partition) } else { bounds.visible_end };
+    let found = match timestamp {
+        LATEST => return Ok((end, -1)),
+        EARLIEST | EARLIEST_LOCAL => return Ok((bounds.start, -1)),
+        MAX_TIMESTAMP => router.broker.latest_time(partition)?,
+        time => router.broker.offset_at_time(partition, time)?,
+    };
+    // What may still be taken back is not there for a reader of committed records.
+    Ok(found.filter(|(offset, _)| !committed || *offset < end).unwrap_or(NONE))
 }
 
 /// Offset and time in the caller's lane, or in the snapshot.

@@ -1,7 +1,64 @@
-//! ListTransactions 0–2, in front of a cluster: its brokers have them, this node has none.
+//! ListTransactions 0–2: the transactional ids of this cluster. In front of another one its brokers
+//! have them, this node has none.
 
-use kafka_protocol::messages::{ListTransactionsRequest, ListTransactionsResponse};
+use kafka_protocol::messages::list_transactions_response::TransactionState;
+use kafka_protocol::messages::{
+    ListTransactionsRequest, ListTransactionsResponse, TransactionalId,
+};
 
-pub(super) fn answer(_request: ListTransactionsRequest) -> ListTransactionsResponse {
-    ListTransactionsResponse::default()
+use crate::broker::transactions::{Phase, Transaction};
+use crate::route::Router;
+use crate::route::convert::text;
+use crate::wire::ResponseError;
+
+/// Kafka's names of the states a transactional id can be in here.
+const STATES: [Phase; 4] = [Phase::Empty, Phase::Ongoing, Phase::Committed, Phase::Aborted];
+/// States it passes through in Kafka, and never here.
+const NEVER_HERE: [&str; 4] = ["PrepareCommit", "PrepareAbort", "PrepareEpochFence", "Dead"];
+
+/// As Kafka calls it.
+pub(super) fn state_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Empty => "Empty",
+        Phase::Ongoing => "Ongoing",
+        Phase::Committed => "CompleteCommit",
+        Phase::Aborted => "CompleteAbort",
+    }
+}
+
+pub(super) fn answer(
+    router: &Router,
+    request: ListTransactionsRequest,
+) -> ListTransactionsResponse {
+    let mut response = ListTransactionsResponse::default();
+    if request.transactional_id_pattern.as_ref().is_some_and(|pattern| !pattern.is_empty()) {
+        // Patterns are not evaluated here.
+        response.error_code = ResponseError::InvalidRegularExpression.code();
+        return response;
+    }
+    let is_known = |name: &str| {
+        STATES.iter().any(|phase| state_name(*phase) == name) || NEVER_HERE.contains(&name)
+    };
+    let unknown = request.state_filters.iter().filter(|name| !is_known(name));
+    response.unknown_state_filters = unknown.cloned().collect();
+    let now = router.clock.now().wall;
+    let wanted = |known: &Transaction| {
+        let states = &request.state_filters;
+        let producers = &request.producer_id_filters;
+        let open_ms = i64::try_from(now.since(known.since)).unwrap_or(i64::MAX);
+        (states.is_empty() || states.iter().any(|name| name.as_str() == state_name(known.phase)))
+            && (producers.is_empty() || producers.iter().any(|id| id.0 == known.producer_id))
+            && (request.duration_filter < 0
+                || (known.is_open() && request.duration_filter < open_ms))
+    };
+    for (id, known) in router.broker.transactions.list() {
+        if wanted(&known) {
+            let mut state = TransactionState::default();
+            state.transactional_id = TransactionalId(text(&id));
+            state.producer_id = known.producer_id.into();
+            state.transaction_state = text(state_name(known.phase));
+            response.transaction_states.push(state);
+        }
+    }
+    response
 }

@@ -1,6 +1,7 @@
 //! One file per API. This one holds only the router's parts and the `match`.
 #![expect(clippy::needless_pass_by_value, reason = "a handler is given its request for good")]
 
+mod add_offsets_to_txn;
 mod add_partitions_to_txn;
 mod addresses;
 mod alter_configs;
@@ -21,7 +22,9 @@ mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
 mod describe_log_dirs;
+mod describe_producers;
 mod describe_topic_partitions;
+mod describe_transactions;
 pub mod doors;
 mod end_txn;
 pub mod fetch;
@@ -128,7 +131,7 @@ pub struct Router {
     pub members: Members,
     /// Committed offsets of the cluster's groups.
     pub positions: Positions,
-    /// What transactions of the cluster will commit of our topics.
+    /// What transactions will commit of retry topics, and of the cluster's of all our topics.
     pub transactions: Transactions,
     /// What commits said in their metadata.
     pub markers: Markers,
@@ -283,14 +286,34 @@ impl Router {
                 self.with(&head, async |r| offset_fetch::answer(self, conn, &head, r).await).await?
             }
             Api::InitProducerId => {
-                self.with(&head, async |r| init_producer_id::answer(self, r).await).await?
+                self.with(&head, async |r| init_producer_id::answer(self, &head, r).await).await?
             }
             Api::ConsumerGroupHeartbeat => {
                 let with = async |r| consumer_group_heartbeat::answer(self, conn, &head, r).await;
                 self.with(&head, with).await?
             }
+            Api::AddPartitionsToTxn | Api::AddOffsetsToTxn | Api::TxnOffsetCommit | Api::EndTxn => {
+                self.transact(conn, head).await?
+            }
             _ => self.inspect(conn, head).await?,
         })
+    }
+
+    /// What a transaction is told.
+    async fn transact(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
+        let h = &head;
+        match head.api {
+            Api::AddPartitionsToTxn => {
+                self.with(h, async |r| add_partitions_to_txn::answer(self, conn, h, r).await).await
+            }
+            Api::AddOffsetsToTxn => {
+                self.with(h, async |r| add_offsets_to_txn::answer(self, h, r).await).await
+            }
+            Api::TxnOffsetCommit => {
+                self.with(h, async |r| txn_offset_commit::answer(self, conn, h, r).await).await
+            }
+            _ => self.with(h, async |r| end_txn::answer(self, conn, h, r).await).await,
+        }
     }
 
     /// What tools ask.
@@ -313,7 +336,13 @@ impl Router {
                 self.with(&head, async |r| describe_groups::answer(self, &head, r)).await?
             }
             Api::ListTransactions => {
-                self.with(&head, async |r| list_transactions::answer(r)).await?
+                self.with(&head, async |r| list_transactions::answer(self, r)).await?
+            }
+            Api::DescribeTransactions => {
+                self.with(&head, async |r| describe_transactions::answer(self, r)).await?
+            }
+            Api::DescribeProducers => {
+                self.with(&head, async |r| describe_producers::answer(self, conn, r)).await?
             }
             Api::DescribeLogDirs => {
                 self.with(&head, async |r| describe_log_dirs::answer(self, r)).await?
@@ -349,7 +378,7 @@ impl Router {
             Api::OffsetDelete => {
                 self.with(&head, async |r| offset_delete::answer(self, r).await).await?
             }
-            // Only a cluster behind this node has it (`Router::taken`).
+            // There is no other (each has its place above).
             api => Reply::Close(format!("{} is not served here", api.name())),
         })
     }

@@ -48,7 +48,10 @@ pub(super) async fn answer(
         let asked = request.topics.map(|topics| {
             topics.into_iter().map(|t| (topic_of(&t.name), t.partition_indexes)).collect()
         });
-        let found = find(router, conn, &group, None, asked).await;
+        let mut found = find(router, conn, &group, None, asked).await;
+        if request.require_stable {
+            unstable(router, &group, &mut found);
+        }
         response.topics = found.into_iter().map(single).collect();
         return response;
     }
@@ -65,13 +68,28 @@ pub(super) async fn answer(
         let topics = asked.topics.map(|topics| {
             topics.into_iter().map(|t| (topic_of(&t.name), t.partition_indexes)).collect()
         });
-        let found = find(router, conn, &group, member, topics).await;
+        let mut found = find(router, conn, &group, member, topics).await;
+        if request.require_stable {
+            unstable(router, &group, &mut found);
+        }
         let mut answer = OffsetFetchResponseGroup::default();
         answer.group_id = asked.group_id;
         answer.topics = found.into_iter().map(batched).collect();
         response.groups.push(answer);
     }
     response
+}
+
+/// What a transaction may be about to change is not told: the client asks again (KIP-447).
+fn unstable(router: &Router, group: &GroupId, topics: &mut Topics) {
+    for (topic, found) in topics {
+        let known_as = router.names.canonical(topic);
+        for found in found {
+            if router.broker.is_unstable(group, &known_as, found.partition) {
+                (found.offset, found.error) = (-1, ResponseError::UnstableOffsetCommit.code());
+            }
+        }
+    }
 }
 
 async fn find(

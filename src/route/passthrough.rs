@@ -2,7 +2,7 @@
 
 use crate::route::Router;
 use crate::route::conn::Conn;
-use crate::wire::{Api, HeadError, RequestHead};
+use crate::wire::Api;
 
 /// What is read on every connection: addresses of brokers, what groups agree on, and what may name
 /// topics of ours.
@@ -67,16 +67,6 @@ impl Router {
             Some(Api::Fetch) if self.may_be_watched(conn) => Way::Gather,
             _ => Way::Pass,
         }
-    }
-
-    /// A request that is read here; by itself this node does not know what it only reads on its
-    /// way to a cluster.
-    pub fn taken(&self, head: RequestHead) -> Result<RequestHead, HeadError> {
-        if self.upstream.is_some() || head.api.is_served_alone() {
-            return Ok(head);
-        }
-        let RequestHead { api_key, version, correlation_id, .. } = head;
-        Err(HeadError::UnknownApi { api_key, version, correlation_id })
     }
 
     /// Whether the broker is asked before a request of this API is answered.

@@ -61,6 +61,14 @@ refusals! {
     ListGroupsResponse: |it, seen| seen(it.error_code);
     ListTransactionsResponse: |it, seen| seen(it.error_code);
     DescribeLogDirsResponse: |it, seen| seen(it.error_code);
+    DescribeTransactionsResponse: |it, seen| {
+        it.transaction_states.iter().for_each(|one| seen(one.error_code));
+    };
+    DescribeProducersResponse: |it, seen| {
+        let partitions = it.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.for_each(|partition| seen(partition.error_code));
+    };
+    AddOffsetsToTxnResponse: |it, seen| seen(it.error_code);
     EndTxnResponse: |it, seen| seen(it.error_code);
     AddPartitionsToTxnResponse: |it, seen| {
         let partitions = it.results_by_topic_v3_and_below.iter();

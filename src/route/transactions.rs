@@ -1,11 +1,12 @@
-//! What transactions of the cluster will commit of our topics, held until their end is known:
-//! nothing of ours appears in the cluster, so its coordinators cannot hold it.
+//! What transactions will commit of retry topics, held until their end is known; in front of a
+//! cluster also of dead letters: nothing of ours appears there, so its coordinators cannot hold it.
 //!
 //! It is held in memory. After a restart of this process the records are open hand-outs of a member
 //! that has gone: they come back once more, and none is lost.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::model::{GroupId, MonoMs, TopicName};
 use crate::route::offset_commit::{Part, Patience, lane_part, store};
@@ -16,6 +17,10 @@ use crate::wire::ResponseError;
 const HELD_MAX: usize = 10_000;
 /// Kafka's `transaction.max.timeout.ms`: by then the cluster has aborted whatever was open.
 const OVER_AFTER_MS: u64 = 15 * 60 * 1000;
+/// How often it is looked for transactions whose time is over when none is known.
+const LOOK_AGAIN_MS: u64 = 60_000;
+/// When the log took no marker.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// A producer's id and epoch: whoever begins anew has another.
 pub(super) type Incarnation = (i64, i16);
@@ -28,14 +33,14 @@ type Offsets = Vec<(TopicName, i32, i64)>;
 pub struct Transactions(Mutex<BTreeMap<String, Held>>);
 
 /// What one transaction will commit.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Held {
     by: Incarnation,
     since: MonoMs,
     groups: BTreeMap<GroupId, Commits>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Commits {
     /// Of our topics; the last commit of a partition counts.
     ours: BTreeMap<(TopicName, i32), Part>,
@@ -91,6 +96,16 @@ impl Transactions {
         held.remove(id)
     }
 
+    /// The same, still held.
+    pub(super) fn held(&self, id: &str, by: Incarnation) -> Option<Held> {
+        self.lock().get(id).filter(|one| one.by == by).cloned()
+    }
+
+    /// It is not needed any more.
+    pub(super) fn done(&self, id: &str, by: Incarnation) {
+        drop(self.take_of(id, by));
+    }
+
     /// Its end is not known yet after all.
     pub(super) fn put_back(&self, id: &str, one: Held) {
         self.lock().entry(id.to_owned()).or_insert(one);
@@ -98,6 +113,31 @@ impl Transactions {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Aborts this cluster's own transactions when their time is over. Runs for as long as the server.
+pub async fn run(router: Arc<Router>) {
+    let transactions = &router.broker.transactions;
+    loop {
+        let now = router.clock.now().wall;
+        let left_ms = transactions.next_due().map_or(LOOK_AGAIN_MS, |due| due.since(now));
+        let pause = Duration::from_millis(left_ms.min(LOOK_AGAIN_MS));
+        if !pause.is_zero() {
+            // Either way it is looked at again.
+            drop(tokio::time::timeout(pause, transactions.opened()).await);
+            continue;
+        }
+        match router.broker.abort_overdue() {
+            Ok((aborted, _)) => {
+                let held = aborted.iter().filter_map(|id| router.transactions.take(id));
+                held.for_each(|held| held.abort(&router));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a transaction timed out and cannot be aborted yet");
+                tokio::time::sleep(TRY_AGAIN).await;
+            }
+        }
     }
 }
 

@@ -1,5 +1,7 @@
-//! TxnOffsetCommit 0–5, in front of a cluster: offsets of our topics are held here until the
-//! transaction ends (`end_txn.rs`), all others are the cluster's.
+//! TxnOffsetCommit 0–5: offsets that count when the transaction commits (`end_txn.rs`). In front of
+//! a cluster those of our topics are held here, all others are the cluster's.
+
+use std::collections::BTreeMap;
 
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
@@ -11,17 +13,112 @@ use kafka_protocol::messages::{
     OffsetCommitRequest, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
 
-use crate::model::MemberId;
+use crate::broker::transactions::Joining;
+use crate::group::CommitCheck;
+use crate::model::{GroupId, MemberId};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offset_commit::{
-    Named, Part, Patience, is_marked, is_ours, may_commit, noted, own_parts,
+    Named, Part, Patience, is_marked, is_ours, may_commit, noted, own_parts, part,
 };
 use crate::route::transactions::Commit;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
+/// Since then the group need not have been said before (KIP-890).
+const IMPLIED_SINCE: i16 = 5;
+
+pub(super) async fn answer(
+    router: &Router,
+    conn: &Conn,
+    head: &RequestHead,
+    request: TxnOffsetCommitRequest,
+) -> TxnOffsetCommitResponse {
+    let group = group_of(&request.group_id);
+    let patience = Patience::begins(&router.clock);
+    // Behind every nack that came before: a commit that passes one is not let through earlier.
+    let nacks = router.engine.origin_commits(&group, Vec::new());
+    if let Err(error) = patience.bounds(noted(nacks)).await {
+        return respond(&request, |_| error.code());
+    }
+    let plain = as_commit(&request);
+    if is_marked(&plain) {
+        refuse_marked(conn, &group);
+        return respond(&request, |_| ResponseError::InvalidTxnState.code());
+    }
+    if let Err(error) = check_member(router, &group, &request) {
+        router.metrics.commit_failed(group.as_str(), &code::name(error));
+        return respond(&request, |_| error.code());
+    }
+    let mut parts = BTreeMap::new();
+    for topic in &plain.topics {
+        let name = topic_of(&topic.name);
+        let of = |asked| part(router, &group, &name, asked);
+        let partitions = topic.partitions.iter();
+        parts.extend(partitions.map(|asked| ((name.clone(), asked.partition_index), of(asked))));
+    }
+    let implied = head.version >= IMPLIED_SINCE;
+    let kept = patience.bounds(keep(router, &request, group, &parts, implied)).await;
+    let kept = kept.map_or_else(|error| error.code(), |()| 0);
+    respond(&request, |named| match parts.get(named) {
+        Some(Part::Refuse(error)) => error.code(),
+        Some(_) => kept,
+        None => ResponseError::UnknownServerError.code(),
+    })
+}
+
+/// Makes the offsets part of the transaction: the ordinary ones in the log, those of a lane here.
+async fn keep(
+    router: &Router,
+    request: &TxnOffsetCommitRequest,
+    group: GroupId,
+    parts: &BTreeMap<Named, Part>,
+    implied: bool,
+) -> Result<(), ResponseError> {
+    let id = request.transactional_id.as_str();
+    let by = (request.producer_id.0, request.producer_epoch);
+    let of = |error| code::of_coordinator(&error, false);
+    let items = parts.values().filter_map(|part| match part {
+        Part::Store(item) => Some(item.clone()),
+        _ => None,
+    });
+    let joining =
+        Joining { group: Some(group.clone()), items: items.collect(), ..Joining::default() };
+    let seq = router.broker.commit_in_transaction(id, by, joining, implied).map_err(of)?;
+    router.broker.durable(seq).await.map_err(of)?;
+    let lanes = parts.iter().filter(|(_, part)| matches!(part, Part::Lane(_)));
+    let ours: BTreeMap<_, _> = lanes.map(|(named, part)| (named.clone(), part.clone())).collect();
+    if ours.is_empty() {
+        return Ok(());
+    }
+    hold(router, id, by, Commit { group, ours, theirs: Vec::new() }).await
+}
+
+/// Whether the group lets this member commit; who names none is not asked (before KIP-447).
+fn check_member(
+    router: &Router,
+    group: &GroupId,
+    request: &TxnOffsetCommitRequest,
+) -> Result<(), ResponseError> {
+    let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
+    if request.member_id.is_empty() && request.generation_id < 0 && instance_id.is_none() {
+        return Ok(());
+    }
+    let member_id = MemberId::new(&request.member_id);
+    let check = CommitCheck { member_id, instance_id, generation: request.generation_id };
+    router.broker.groups.commit_check(group, check).map_err(code::of_group)
+}
+
+fn refuse_marked(conn: &Conn, group: &GroupId) {
+    tracing::warn!(
+        %group, client = %conn.client(),
+        "offsets of a transaction cannot say in their metadata what failed: commit them outside, \
+         or produce to the group's retry topic"
+    );
+}
+
+/// The same in front of a cluster.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -38,11 +135,7 @@ pub(super) async fn relayed(
     }
     let plain = as_commit(&request);
     if is_marked(&plain) {
-        tracing::warn!(
-            %group, client = %conn.client(),
-            "offsets of a transaction cannot say in their metadata what failed: commit them \
-             outside, or produce to the group's retry topic"
-        );
+        refuse_marked(conn, &group);
         return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
     }
     let ours = own_parts(router, &group, &plain);

@@ -34,7 +34,7 @@ use crate::route::origins::Origins;
 use crate::route::positions::Positions;
 use crate::route::token::Tokens;
 use crate::route::topic_ids::TopicIds;
-use crate::route::transactions::Transactions;
+use crate::route::transactions::{self, Transactions};
 use crate::route::voices::Voices;
 use crate::route::watching::{self, Watches};
 use crate::route::{self, ProduceDelay, Router, membership};
@@ -142,6 +142,7 @@ pub(super) async fn start_on(
     tasks.spawn(until(stopped.clone(), membership::run(Arc::clone(&router), core.events)));
     tasks.spawn(until(stopped.clone(), watching::run(Arc::clone(&router))));
     tasks.spawn(until(stopped.clone(), membership::watch(Arc::clone(&router))));
+    tasks.spawn(until(stopped.clone(), transactions::run(Arc::clone(&router))));
     let board = Board::default();
     tasks.spawn(until(stopped.clone(), forwarding::begin(&router, &board)));
     let pace = Pace { segment_bytes: config.journal.segment_bytes };

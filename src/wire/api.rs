@@ -103,24 +103,18 @@ apis! {
     DescribeTopicPartitions DescribeTopicPartitionsRequest 0..=0
         scan::cluster::DESCRIBE_TOPIC_PARTITIONS;
     AddPartitionsToTxn AddPartitionsToTxnRequest 0..=3 scan::transactions::ADD_PARTITIONS;
+    AddOffsetsToTxn AddOffsetsToTxnRequest 0..=4 scan::transactions::ADD_OFFSETS;
     TxnOffsetCommit TxnOffsetCommitRequest 0..=5 scan::transactions::TXN_OFFSET_COMMIT;
     EndTxn EndTxnRequest 0..=5 scan::transactions::END_TXN;
+    DescribeProducers DescribeProducersRequest 0..=0 scan::transactions::DESCRIBE_PRODUCERS;
+    DescribeTransactions DescribeTransactionsRequest 0..=0 scan::transactions::DESCRIBE;
     ListTransactions ListTransactionsRequest 0..=2 scan::transactions::LIST;
 }
-
-/// What is only read on its way to a real cluster: by itself this node has none of it.
-const ONLY_IN_FRONT: &[Api] =
-    &[Api::AddPartitionsToTxn, Api::TxnOffsetCommit, Api::EndTxn, Api::ListTransactions];
 
 impl Api {
     /// The API of a key on the wire; `None` for one we do not serve.
     pub fn from_key(key: i16) -> Option<Self> {
         Self::ALL.iter().copied().find(|api| api.key() == key)
-    }
-
-    /// Whether a cluster of this node alone serves it.
-    pub fn is_served_alone(self) -> bool {
-        !ONLY_IN_FRONT.contains(&self)
     }
 
     /// Its key on the wire.
@@ -178,8 +172,8 @@ mod tests {
             assert_eq!(Api::from_key(api.key()), Some(api));
             assert!(names.insert(api.name()));
         }
-        assert_eq!(names.len(), 36);
-        for key in [-1, 25, 27, 67, 76, 88, i16::MAX] {
+        assert_eq!(names.len(), 39);
+        for key in [-1, 27, 67, 76, 88, i16::MAX] {
             assert_eq!(Api::from_key(key), None, "{key}");
         }
     }

@@ -53,9 +53,7 @@ pub struct ProducerWindow {
 impl ProducerWindow {
     /// Judges a batch; changes nothing.
     pub fn check(&self, epoch: i16, first_sequence: i32, last_sequence: i32) -> Sequenced {
-        let (Some(known), Some(newest)) = (self.epoch, self.batches.last()) else {
-            return Sequenced::InOrder;
-        };
+        let Some(known) = self.epoch else { return Sequenced::InOrder };
         if epoch < known {
             return Sequenced::FencedEpoch;
         }
@@ -63,6 +61,7 @@ impl ProducerWindow {
             let begins = first_sequence == 0;
             return if begins { Sequenced::InOrder } else { Sequenced::OutOfOrder };
         }
+        let Some(newest) = self.batches.last() else { return Sequenced::InOrder };
         let same = |seen: &&SeenBatch| {
             seen.first_sequence == first_sequence && seen.last_sequence == last_sequence
         };
@@ -88,6 +87,14 @@ impl ProducerWindow {
             self.batches.remove(0);
         }
         self.batches.push(batch);
+    }
+
+    /// A transaction ended in this epoch: nothing of an earlier one is taken from now on.
+    pub fn fence(&mut self, epoch: i16) {
+        if self.epoch.is_none_or(|known| known < epoch) {
+            self.epoch = Some(epoch);
+            self.batches.clear();
+        }
     }
 
     /// The epoch of the last recorded batch.
@@ -164,6 +171,19 @@ mod tests {
         w.record(4, SeenBatch { first_sequence: 0, last_sequence: 0, base_offset: 7 });
         assert_eq!(w.check(3, 10, 10), Sequenced::FencedEpoch);
         assert_eq!(w.check(4, 0, 9), Sequenced::OutOfOrder, "the old epoch's batch is forgotten");
+    }
+
+    #[test]
+    fn an_epoch_that_was_fenced_is_refused_before_anything_of_the_next_has_come() {
+        let mut w = window(&[(0, 9)]);
+        w.fence(3);
+        assert_eq!(w.check(3, 10, 10), Sequenced::InOrder, "its own epoch goes on");
+        w.fence(4);
+        assert_eq!(w.check(3, 10, 10), Sequenced::FencedEpoch);
+        assert_eq!(w.check(4, 0, 0), Sequenced::InOrder);
+        let mut unknown = ProducerWindow::default();
+        unknown.fence(2);
+        assert_eq!(unknown.check(1, 0, 0), Sequenced::FencedEpoch);
     }
 
     #[test]

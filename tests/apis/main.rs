@@ -21,5 +21,6 @@ mod memory;
 mod offsets;
 mod produce;
 mod settings;
+mod transactions;
 mod versions;
 mod whole;

@@ -160,7 +160,7 @@ fn what_cannot_be_stored_is_refused_by_name_and_leaves_nothing() {
     request.transactional_id = Some(s("tx"));
     let answer = client.call(9, &request);
     let error = answer.responses[0].partition_responses[0].error_code;
-    assert_eq!(error, ResponseError::TransactionalIdAuthorizationFailed.code());
+    assert_eq!(error, ResponseError::InvalidTxnState.code(), "its batch is in no transaction");
     assert_eq!(values(&mut client), ["good"]);
 }
 

@@ -53,9 +53,8 @@ fn api_versions_tells_what_is_served_and_keeps_produce_from_0() {
     });
 }
 
-/// By a cluster of this node alone.
 fn served() -> impl Iterator<Item = Api> {
-    Api::ALL.iter().copied().filter(|api| api.is_served_alone())
+    Api::ALL.iter().copied()
 }
 
 #[test]
@@ -244,11 +243,11 @@ fn offset_for_leader_epoch_is_answered_in_every_version() {
 }
 
 #[test]
-fn find_coordinator_names_this_node_and_refuses_transactions_in_every_version() {
+fn find_coordinator_names_this_node_for_groups_and_transactions_in_every_version() {
     let (server, mut client, _member) = shop();
-    let refused = ResponseError::TransactionalIdAuthorizationFailed.code();
+    let refused = ResponseError::InvalidRequest.code();
     every::<FindCoordinatorRequest>(|version| {
-        for (key_type, error) in [(0, 0), (1, refused)] {
+        for (key_type, error) in [(0, 0), (1, 0), (2, refused)] {
             if version == 0 && key_type != 0 {
                 continue;
             }
@@ -274,18 +273,20 @@ fn find_coordinator_names_this_node_and_refuses_transactions_in_every_version() 
 }
 
 #[test]
-fn init_producer_id_gives_fresh_ids_in_every_version_and_refuses_transactions() {
+fn init_producer_id_gives_fresh_ids_in_every_version_and_the_next_epoch_of_a_name() {
     let server = Server::start();
     let mut client = server.client();
     let mut seen = std::collections::BTreeSet::new();
+    let mut named = None;
     every::<InitProducerIdRequest>(|version| {
         let mut request = InitProducerIdRequest::default().with_transactional_id(None);
         let answer = client.call(version, &request);
         assert_eq!((answer.error_code, answer.producer_epoch), (0, 0), "v{version}");
         assert!(answer.producer_id.0 >= 0 && seen.insert(answer.producer_id.0));
-        request.transactional_id = Some(s("tx"));
+        (request.transactional_id, request.transaction_timeout_ms) = (Some(s("tx")), 1_000);
         let answer = client.call(version, &request);
-        assert_eq!(answer.error_code, ResponseError::TransactionalIdAuthorizationFailed.code());
-        assert_eq!((answer.producer_id.0, answer.producer_epoch), (-1, -1));
+        let named = *named.get_or_insert(answer.producer_id.0);
+        assert!(answer.error_code == 0 && !seen.contains(&named));
+        assert_eq!((answer.producer_id.0, answer.producer_epoch), (named, version), "v{version}");
     });
 }

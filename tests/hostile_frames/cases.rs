@@ -440,6 +440,15 @@ fn transaction_cases() -> Vec<Case> {
             (topic.name, topic.partitions) = (s(), vec![partition]);
             r.topics.push(topic);
         }),
+        case(|_, r: &mut AddOffsetsToTxnRequest| {
+            (r.transactional_id, r.producer_id, r.group_id) = (s(), 7.into(), s());
+        }),
+        case(|_, r: &mut DescribeProducersRequest| {
+            let mut topic = describe_producers_request::TopicRequest::default();
+            (topic.name, topic.partition_indexes) = (s(), vec![0, 1]);
+            r.topics.push(topic);
+        }),
+        case(|_, r: &mut DescribeTransactionsRequest| r.transactional_ids = vec![s()]),
         case(|_, r: &mut EndTxnRequest| {
             (r.transactional_id, r.producer_id, r.committed) = (s(), 7.into(), true);
         }),

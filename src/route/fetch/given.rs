@@ -118,8 +118,14 @@ impl<'a> Member<'a> {
 
     /// An answer without records.
     pub(super) fn nothing(&self, log: &Log) -> Given {
-        let bounds = log.topic.partition(log.index).map(|of| self.router.broker.bounds(of));
-        let data = bounds.map_or_else(|| empty(-1, -1), |of| empty(of.start, of.visible_end));
+        let broker = &self.router.broker;
+        let mut data = empty(-1, -1);
+        if let Some(partition) = log.topic.partition(log.index) {
+            let stable = broker.stable_end(partition);
+            let bounds = broker.bounds(partition);
+            data = empty(bounds.start, bounds.visible_end);
+            data.last_stable_offset = stable;
+        }
         Given { data, handed: None, at_once: false }
     }
 

@@ -15,10 +15,13 @@ mod wanted;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+use kafka_protocol::messages::fetch_response::{
+    AbortedTransaction, FetchableTopicResponse, PartitionData,
+};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use tokio::sync::Notify;
 
+use crate::broker::transactions::Aborted;
 use crate::retry::watch::{Handed, Serve};
 use crate::route::conn::Conn;
 use crate::route::fetch::given::Member;
@@ -171,9 +174,17 @@ fn from_log(router: &Router, log: &Log, bytes_max: usize) -> PartitionData {
     let Some(partition) = log.topic.partition(log.index) else {
         return refused(ResponseError::UnknownTopicOrPartition);
     };
-    match router.broker.read(partition, log.offset, bytes_max) {
-        Ok(read) => {
+    let read = if log.committed {
+        router.broker.read_committed(partition, log.offset, bytes_max)
+    } else {
+        router.broker.read(partition, log.offset, bytes_max).map(|read| (read, Vec::new()))
+    };
+    match read {
+        Ok((read, aborted)) => {
             let mut data = empty(read.bounds.start, read.bounds.visible_end);
+            data.last_stable_offset = router.broker.stable_end(partition);
+            data.aborted_transactions =
+                log.committed.then(|| aborted.into_iter().map(aborted_by).collect());
             data.records = Some(read.records);
             data
         }
@@ -184,6 +195,12 @@ fn from_log(router: &Router, log: &Log, bytes_max: usize) -> PartitionData {
             data
         }
     }
+}
+
+fn aborted_by(aborted: Aborted) -> AbortedTransaction {
+    let mut told = AbortedTransaction::default();
+    (told.producer_id, told.first_offset) = (aborted.producer_id.into(), aborted.first);
+    told
 }
 
 /// An answer without records: log start and high watermark.

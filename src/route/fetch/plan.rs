@@ -14,6 +14,9 @@ use crate::route::place::Place;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
+/// `FetchRequest.isolation_level` of a reader that wants no part of open or aborted transactions.
+pub(super) const READ_COMMITTED: i8 = 1;
+
 /// One requested topic, as it is to be answered.
 pub(super) struct Planned {
     pub(super) name: WireTopic,
@@ -56,6 +59,8 @@ pub(super) struct Log {
     pub(super) offset: i64,
     /// Of a topic clients made: no dead letters.
     pub(super) is_real: bool,
+    /// Only what no transaction can take back.
+    pub(super) committed: bool,
 }
 
 impl Log {
@@ -65,10 +70,11 @@ impl Log {
 }
 
 pub(super) fn plan(router: &Router, conn: &Conn, request: &FetchRequest) -> Vec<Planned> {
-    request.topics.iter().map(|topic| plan_topic(router, conn, topic)).collect()
+    let committed = request.isolation_level == READ_COMMITTED;
+    request.topics.iter().map(|topic| plan_topic(router, conn, topic, committed)).collect()
 }
 
-fn plan_topic(router: &Router, conn: &Conn, asked: &FetchTopic) -> Planned {
+fn plan_topic(router: &Router, conn: &Conn, asked: &FetchTopic, committed: bool) -> Planned {
     let place = match router.named(&topic_of(&asked.topic), asked.topic_id) {
         Ok(name) => router.place_for(conn, &name).map_err(|error| match error {
             ResponseError::UnknownTopicOrPartition if !asked.topic_id.is_nil() => {
@@ -85,7 +91,7 @@ fn plan_topic(router: &Router, conn: &Conn, asked: &FetchTopic) -> Planned {
             index: partition.partition,
             bytes_max: usize::try_from(partition.partition_max_bytes).unwrap_or(0),
             source: match &place {
-                Ok(place) => source(place, partition),
+                Ok(place) => source(place, partition, committed),
                 Err(error) => Source::Refused(*error),
             },
         })
@@ -93,7 +99,7 @@ fn plan_topic(router: &Router, conn: &Conn, asked: &FetchTopic) -> Planned {
     Planned { name: asked.topic.clone(), id: asked.topic_id, partitions }
 }
 
-fn source(place: &Place, asked: &FetchPartition) -> Source {
+fn source(place: &Place, asked: &FetchPartition, committed: bool) -> Source {
     let index = asked.partition;
     if !(0..place.partitions()).contains(&index) {
         return Source::Refused(ResponseError::UnknownTopicOrPartition);
@@ -102,7 +108,7 @@ fn source(place: &Place, asked: &FetchPartition) -> Source {
     match place {
         Place::Local(topic) | Place::DeadLetters(Some(topic)) => {
             let is_real = matches!(place, Place::Local(_));
-            Source::Log(Log { topic: Arc::clone(topic), index, offset, is_real })
+            Source::Log(Log { topic: Arc::clone(topic), index, offset, is_real, committed })
         }
         Place::DeadLetters(None) if offset == 0 => Source::Nothing,
         Place::DeadLetters(None) => Source::Refused(ResponseError::OffsetOutOfRange),

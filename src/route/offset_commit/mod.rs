@@ -176,7 +176,7 @@ impl<'a> Patience<'a> {
     }
 }
 
-fn part(
+pub(super) fn part(
     router: &Router,
     group: &GroupId,
     topic: &TopicName,

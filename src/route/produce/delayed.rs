@@ -84,6 +84,17 @@ pub(super) fn begin<'a>(
     })
 }
 
+/// Why a batch of a transaction is not taken: its end is not waited for by what is put off.
+pub(super) fn refused_inside(batch: &Batch) -> Option<Outcome> {
+    let all = records(batch, UNPACKED_BYTES_MAX).ok()?;
+    let asks = |headers: &Headers| !matches!(read_delay(headers), Ok(None));
+    let index = all.flatten().position(|record| asks(&record.headers))?;
+    let why = format!(
+        "nothing of the batch was taken; record {index} is to wait, and none of a transaction can"
+    );
+    Some(Outcome::refused(ResponseError::InvalidRecord, why))
+}
+
 /// Takes out what is to wait. Its offset stays free, as after compaction, so that the producer's
 /// numbers and offsets are those of the batch it has sent.
 fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome> {

@@ -7,26 +7,38 @@ use bytes::Bytes;
 use crate::broker::error::BrokerError;
 use crate::broker::topic::Topic;
 use crate::route::Router;
-use crate::route::produce::{Outcome, Waiting, delayed, done, one_batch};
+use crate::route::produce::{
+    Outcome, Waiting, Within, delayed, done, one_batch, refused_inside, refused_outside,
+};
 
 pub(super) fn begin<'a>(
     router: &'a Router,
     topic: &Arc<Topic>,
     index: i32,
     records: Bytes,
+    within: Option<Within<'_>>,
 ) -> Waiting<'a> {
     let Some(partition) = topic.partition(index) else {
         return done(Outcome::of_broker(&BrokerError::UnknownTopicOrPartition));
     };
-    let transactional = "transactions are not served here; produce without transactional.id";
-    let batch = match one_batch(records, topic.settings.max_message_bytes, transactional) {
+    let batch = match one_batch(records, topic.settings.max_message_bytes) {
         Ok(batch) => batch,
         Err(outcome) => return done(outcome),
     };
-    if router.config.produce_delay.is_for(&topic.name) && !topic.dead_letters {
-        return delayed::begin(router, topic, index, batch);
-    }
-    let produced = match router.broker.produce(topic, partition, &batch) {
+    let may_wait = router.config.produce_delay.is_for(&topic.name) && !topic.dead_letters;
+    let produced = match (within, batch.header.is_transactional()) {
+        (Some(Within { id, implied }), true) => {
+            if may_wait && let Some(refused) = delayed::refused_inside(&batch) {
+                return done(refused);
+            }
+            router.broker.produce_transactional(id, implied, (topic, partition), &batch)
+        }
+        (None, false) if may_wait => return delayed::begin(router, topic, index, batch),
+        (None, false) => router.broker.produce(topic, partition, &batch),
+        (None, true) => return done(refused_outside()),
+        (Some(_), false) => return done(refused_inside()),
+    };
+    let produced = match produced {
         Ok(produced) => produced,
         Err(error) => return done(Outcome::of_broker(&error)),
     };

@@ -27,12 +27,18 @@ use crate::wire::batch::{Batch, BatchError, batches};
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
 
 pub use delayed::ProduceDelay;
-pub(super) use nack::{by_reference, name, origin_record};
+pub(super) use nack::{by_reference, name, origin_record, take_held};
 
 /// Acks −1, 1 and 0 are all there is.
 const ALL: i16 = -1;
 const LEADER: i16 = 1;
 const NONE: i16 = 0;
+
+/// Since then the first batch takes its partition into the transaction (KIP-890).
+const IMPLIED_SINCE: i16 = 12;
+
+/// What a dead-letter topic says to a transaction.
+pub(super) const NO_DEAD_LETTERS: &str = "dead-letter topics take no part in transactions";
 
 /// What to do instead of a nack inside a transaction.
 pub(super) const NOT_TRANSACTIONAL: &str = "retry and dead-letter topics take no part in \
@@ -67,6 +73,14 @@ impl Outcome {
     }
 }
 
+/// The transaction a Produce belongs to.
+#[derive(Clone, Copy)]
+struct Within<'a> {
+    id: &'a str,
+    /// The first batch of a partition takes the partition into it.
+    implied: bool,
+}
+
 /// Already appended; what is left is to wait.
 type Waiting<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
@@ -86,7 +100,8 @@ pub(super) fn begin<'a>(
 ) -> Result<Begun<'a>, DecodeError> {
     let request = decode::<ProduceRequest>(head)?;
     let refusal = refusal(router, &request);
-    Ok(Begun { acks: request.acks, topics: append(router, conn, request, refusal) })
+    let implied = head.version >= IMPLIED_SINCE;
+    Ok(Begun { acks: request.acks, topics: append(router, conn, request, refusal, implied) })
 }
 
 impl Begun<'_> {
@@ -117,13 +132,7 @@ fn refusal(router: &Router, request: &ProduceRequest) -> Option<(ResponseError, 
         Some(_) if router.upstream.is_some() => {
             return Some((ResponseError::InvalidTxnState, NOT_TRANSACTIONAL));
         }
-        Some(_) => {
-            return Some((
-                ResponseError::TransactionalIdAuthorizationFailed,
-                "transactions are not served here; produce without transactional.id",
-            ));
-        }
-        None => {}
+        Some(_) | None => {}
     }
     (!matches!(request.acks, ALL | LEADER | NONE))
         .then_some((ResponseError::InvalidRequiredAcks, "acks must be all, 1 or 0"))
@@ -135,7 +144,10 @@ fn append<'a>(
     conn: &Conn,
     request: ProduceRequest,
     refusal: Option<(ResponseError, &'static str)>,
+    implied: bool,
 ) -> Topics<'a> {
+    let id = request.transactional_id;
+    let within = id.as_ref().map(|id| Within { id: id.as_str(), implied });
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for asked in request.topic_data {
         let mut topic = TopicProduceResponse::default();
@@ -148,7 +160,7 @@ fn append<'a>(
             let waiting = match (&refusal, &place) {
                 (Some((error, why)), _) => done(Outcome::refused(*error, *why)),
                 (None, Err((error, why))) => done(Outcome::refused(*error, why.as_str())),
-                (None, Ok((name, place))) => one(router, conn, name, place, data),
+                (None, Ok((name, place))) => one(router, conn, (name, place), data, within),
             };
             partitions.push((index, waiting));
         }
@@ -176,20 +188,26 @@ fn find(
 fn one<'a>(
     router: &'a Router,
     conn: &Conn,
-    name: &TopicName,
-    place: &Place,
+    (name, place): (&TopicName, &Place),
     data: PartitionProduceData,
+    within: Option<Within<'_>>,
 ) -> Waiting<'a> {
     let Some(records) = data.records.filter(|records| !records.is_empty()) else {
         return done(Outcome::refused(ResponseError::InvalidRecord, "there is no record batch"));
     };
     match place {
-        Place::Retry(group) if data.index == 0 => nack::begin(router, conn, group, records),
-        Place::Local(topic) => local::begin(router, topic, data.index, records),
+        Place::DeadLetters(_) if within.is_some() => {
+            done(Outcome::refused(ResponseError::InvalidTxnState, NO_DEAD_LETTERS))
+        }
+        Place::Retry(group) if data.index == 0 => match within {
+            Some(within) => nack::hold(router, conn, (name, group), records, within),
+            None => nack::begin(router, conn, group, records),
+        },
+        Place::Local(topic) => local::begin(router, topic, data.index, records, within),
         Place::DeadLetters(_) => {
             let id = router.names.topic_id(name);
             match router.broker.topics.dead_letters(name, id, true) {
-                Ok(Some(topic)) => local::begin(router, &topic, data.index, records),
+                Ok(Some(topic)) => local::begin(router, &topic, data.index, records, None),
                 Ok(None) => done(Outcome::of_broker(&BrokerError::UnknownTopicOrPartition)),
                 Err(error) => done(Outcome::of_broker(&error)),
             }
@@ -198,16 +216,24 @@ fn one<'a>(
     }
 }
 
-/// The one batch a Produce has for a partition since version 3, checked; `transactional` says why
-/// a batch inside a transaction is refused.
-fn one_batch(records: Bytes, bytes_max: usize, transactional: &str) -> Result<Batch, Outcome> {
+/// What says a batch of a transaction in a request that belongs to none.
+fn refused_outside() -> Outcome {
+    let why = "a batch of a transaction comes in a request that names its id";
+    Outcome::refused(ResponseError::InvalidTxnState, why)
+}
+
+/// And any other in a request that belongs to one.
+fn refused_inside() -> Outcome {
+    let why = "a request that names a transactional id has batches of its transaction";
+    Outcome::refused(ResponseError::InvalidTxnState, why)
+}
+
+/// The one batch a Produce has for a partition since version 3, checked.
+fn one_batch(records: Bytes, bytes_max: usize) -> Result<Batch, Outcome> {
     let mut all = batches(records, bytes_max);
     let refuse = |error: BatchError| Outcome::refused(error.code(), error.to_string());
     let none = || Outcome::refused(ResponseError::InvalidRecord, "there is no record batch");
     let batch = all.next().ok_or_else(none)?.map_err(refuse)?;
-    if batch.header.is_transactional() {
-        return Err(Outcome::refused(ResponseError::InvalidTxnState, transactional));
-    }
     match all.next() {
         None => Ok(batch),
         Some(Err(error)) => Err(refuse(error)),

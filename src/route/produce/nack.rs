@@ -5,11 +5,13 @@
 use bytes::Bytes;
 
 use crate::engine::{EngineError, NackBatch, NackRequest, Producer};
-use crate::model::{GroupId, LaneOffset, Origin};
+use crate::model::{GroupId, LaneOffset, Origin, TopicName};
 use crate::retry::{self, Nack, Named, Reporter, Want};
 use crate::route::conn::Conn;
 use crate::route::place::Place;
-use crate::route::produce::{NOT_TRANSACTIONAL, Outcome, Waiting, done, one_batch};
+use crate::route::produce::{
+    NOT_TRANSACTIONAL, Outcome, Waiting, Within, done, one_batch, refused_inside, refused_outside,
+};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 use crate::wire::batch::{Batch, RawRecord, RecordView, records};
@@ -25,8 +27,16 @@ pub(super) fn begin<'a>(
     bytes: Bytes,
 ) -> Waiting<'a> {
     let bytes_max = router.broker.topics.defaults().max_message_bytes;
-    let request = one_batch(bytes, bytes_max, NOT_TRANSACTIONAL)
-        .and_then(|batch| read(router, conn, group, &batch));
+    let request = one_batch(bytes, bytes_max).and_then(|batch| {
+        if batch.header.is_transactional() {
+            return Err(if router.upstream.is_some() {
+                Outcome::refused(ResponseError::InvalidTxnState, NOT_TRANSACTIONAL)
+            } else {
+                refused_outside()
+            });
+        }
+        read(router, conn, group, &batch)
+    });
     let (sent, named) = match request {
         Ok(request) => {
             let named = router.origins_of(&request);
@@ -48,6 +58,66 @@ pub(super) fn begin<'a>(
             }
         }
     })
+}
+
+/// A batch of nacks inside a transaction: looked at, and held until it is committed.
+pub(super) fn hold<'a>(
+    router: &'a Router,
+    conn: &Conn,
+    (topic, group): (&TopicName, &GroupId),
+    bytes: Bytes,
+    within: Within<'_>,
+) -> Waiting<'a> {
+    let bytes_max = router.broker.topics.defaults().max_message_bytes;
+    let held = one_batch(bytes, bytes_max).and_then(|batch| {
+        if !batch.header.is_transactional() {
+            return Err(refused_inside());
+        }
+        read(router, conn, group, &batch)?;
+        let Within { id, implied } = within;
+        let held = router.broker.hold_in_transaction(id, implied, topic, &batch);
+        held.map_err(|error| Outcome::of_broker(&error))
+    });
+    let seq = match held {
+        Ok(seq) => seq,
+        Err(outcome) => return done(outcome),
+    };
+    router.names.meet(group);
+    Box::pin(async move {
+        match router.broker.durable(seq).await {
+            Ok(()) => Outcome::taken(0, 0),
+            Err(error) => Outcome::of_broker(&error),
+        }
+    })
+}
+
+/// The transaction is about to be committed: what it holds takes effect. May be done twice, a nack
+/// that was taken before changes nothing.
+pub(in crate::route) async fn take_held(
+    router: &Router,
+    conn: &Conn,
+    held: Vec<(TopicName, Bytes)>,
+) -> Result<(), ResponseError> {
+    for (topic, bytes) in held {
+        let Some(group) = router.names.group_of_retry(&topic) else { continue };
+        let batch = Batch::parse(&bytes).map_err(|_| ResponseError::InvalidTxnState)?;
+        let read = read(router, conn, &group, &batch);
+        // Its numbers were looked at when it came; those of an aborted one are missing here.
+        let request =
+            NackBatch { producer: None, ..read.map_err(|_| ResponseError::InvalidTxnState)? };
+        let named = router.origins_of(&request);
+        match router.engine.nacks(request).await {
+            Ok(_) => router.nacked(&group, named),
+            Err(error) => {
+                tracing::warn!(%group, %error, "a nack was refused, and its transaction with it");
+                return Err(match error {
+                    EngineError::BadNacks(_) => ResponseError::InvalidTxnState,
+                    error => code::of_commit(&error),
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 fn refused(error: &EngineError) -> Outcome {

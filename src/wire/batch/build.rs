@@ -109,16 +109,16 @@ pub fn empty_batch(base_offset: i64, last_offset_delta: i32) -> Bytes {
 }
 
 /// The header fields that differ between batches of our own making.
-struct Plain {
-    attributes: i16,
-    last_offset_delta: i32,
-    timestamp_ms: i64,
-    timestamp_ms_max: i64,
-    stamp: Option<ProducerStamp>,
-    count: i32,
+pub(super) struct Plain {
+    pub(super) attributes: i16,
+    pub(super) last_offset_delta: i32,
+    pub(super) timestamp_ms: i64,
+    pub(super) timestamp_ms_max: i64,
+    pub(super) stamp: Option<ProducerStamp>,
+    pub(super) count: i32,
 }
 
-fn begin(base_offset: i64, capacity: usize, plain: &Plain) -> BytesMut {
+pub(super) fn begin(base_offset: i64, capacity: usize, plain: &Plain) -> BytesMut {
     let mut out = BytesMut::with_capacity(capacity);
     out.put_i64(base_offset);
     out.put_i32(0); // length, by finish

@@ -167,6 +167,9 @@ pub(super) fn plain_attributes(timestamp_type: TimestampType) -> i16 {
     }
 }
 
+/// Attributes of a batch that ends a transaction.
+pub(super) const MARKER: i16 = TRANSACTIONAL | CONTROL;
+
 /// `attributes` of the same batch with its records uncompressed.
 pub(super) fn uncompressed_attributes(attributes: i16) -> i16 {
     attributes & !CODEC_MASK

@@ -1,4 +1,5 @@
-//! Layouts: `AddPartitionsToTxn`, `TxnOffsetCommit`, `EndTxn`, `ListTransactions`.
+//! Layouts: `AddPartitionsToTxn`, `AddOffsetsToTxn`, `TxnOffsetCommit`, `EndTxn`,
+//! `DescribeProducers`, `DescribeTransactions`, `ListTransactions`.
 
 use super::schema::{BOOL, I16, I32, I64, Kind, Schema, always, since};
 
@@ -11,6 +12,34 @@ pub(in crate::wire) const ADD_PARTITIONS: Schema = Schema {
         always(I16),        // producer_epoch
         // topics: name, partitions
         always(Kind::Structs(&[always(Kind::Text), always(Kind::List(&I32))], &[])),
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const ADD_OFFSETS: Schema = Schema {
+    flexible: 3,
+    fields: &[
+        always(Kind::Text), // transactional_id
+        always(I64),        // producer_id
+        always(I16),        // producer_epoch
+        always(Kind::Text), // group_id
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const DESCRIBE_PRODUCERS: Schema = Schema {
+    flexible: 0,
+    fields: &[
+        // topics: name, partition_indexes
+        always(Kind::Structs(&[always(Kind::Text), always(Kind::List(&I32))], &[])),
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const DESCRIBE: Schema = Schema {
+    flexible: 0,
+    fields: &[
+        always(Kind::List(&Kind::Text)), // transactional_ids
     ],
     tagged: &[],
 };

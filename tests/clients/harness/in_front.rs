@@ -28,6 +28,7 @@ mod runtimes;
 mod scene;
 mod sidecar;
 mod stage;
+mod transacting;
 mod turn;
 mod wait;
 

@@ -29,11 +29,13 @@ mod scene;
 mod sidecar;
 mod spoken;
 mod stage;
+mod transacting;
 mod turn;
 mod wait;
 mod wordless;
 
-scenarios!(java, JAVA: records sharing restarts protocols static_member metadata crashes seeks);
+scenarios!(java, JAVA:
+    records sharing restarts protocols static_member metadata crashes seeks transactions);
 scenarios!(java_848, JAVA_848:
     records sharing restarts protocols static_member metadata crashes seeks);
 scenarios!(java_range, JAVA_RANGE: sharing restarts);

@@ -12,7 +12,7 @@ macro_rules! scenarios {
                 two_sidecars_and_a_direct_member_share_a_group
                 a_pattern_that_matches_the_retry_topic_takes_part
                 what_a_transaction_aborted_is_never_retried
-                offsets_in_a_transaction_are_the_cluster_s
+                offsets_in_a_transaction_are_the_group_s
             }
         }
     };
@@ -54,6 +54,14 @@ macro_rules! scenarios {
     (@metadata $program:ident) => {
         played! { $program, spoken, "metadata":
             what_a_commit_s_metadata_names_comes_back
+        }
+    };
+    (@transactions $program:ident) => {
+        played! { $program, transacting, "transactions":
+            what_a_transaction_aborted_is_never_retried
+            offsets_in_a_transaction_are_the_group_s
+            a_producer_that_comes_back_fences_the_one_before
+            a_killed_sidecar_leaves_transactions_whole
         }
     };
     (@crashes $program:ident) => {

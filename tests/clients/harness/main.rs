@@ -31,12 +31,13 @@ mod scene;
 mod sidecar;
 mod spoken;
 mod stage;
+mod transacting;
 mod turn;
 mod wait;
 mod wordless;
 
 scenarios!(librdkafka, LIBRDKAFKA:
-    records sharing restarts protocols static_member metadata crashes seeks);
+    records sharing restarts protocols static_member metadata crashes seeks transactions);
 scenarios!(librdkafka_848, LIBRDKAFKA_848:
     records sharing restarts protocols static_member metadata crashes seeks);
 scenarios!(librdkafka_cooperative, LIBRDKAFKA_COOPERATIVE: sharing restarts);

@@ -6,8 +6,10 @@ mod login;
 mod moving;
 mod sharing;
 mod streams;
-mod transactions;
 
+pub(crate) use crate::transacting::{
+    offsets_in_a_transaction_are_the_group_s, what_a_transaction_aborted_is_never_retried,
+};
 pub(crate) use moving::{
     a_topic_made_anew_while_retries_wait_begins_anew,
     partitions_that_are_added_while_retries_wait_are_consumed_too,
@@ -15,7 +17,4 @@ pub(crate) use moving::{
 pub(crate) use sharing::{
     a_pattern_that_matches_the_retry_topic_takes_part,
     two_sidecars_and_a_direct_member_share_a_group,
-};
-pub(crate) use transactions::{
-    offsets_in_a_transaction_are_the_cluster_s, what_a_transaction_aborted_is_never_retried,
 };

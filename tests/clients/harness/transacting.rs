@@ -1,4 +1,4 @@
-//! Transactions of the cluster, begun and ended through the sidecar.
+//! Transactions: of the sidecar by itself, or of the cluster, begun and ended through it.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::client::Client;
-use crate::cluster::back_door;
+use crate::client::{Client, Record};
+use crate::cluster;
 use crate::judge::Judge;
 use crate::order::{Order, Plan, failing};
 use crate::program::Program;
@@ -49,7 +49,7 @@ pub(crate) fn what_a_transaction_aborted_is_never_retried(program: Program) {
     a.close();
 }
 
-pub(crate) fn offsets_in_a_transaction_are_the_cluster_s(program: Program) {
+pub(crate) fn offsets_in_a_transaction_are_the_group_s(program: Program) {
     let stage = Stage::new(program, "offsets");
     let (topic, copies) = (&stage.scene.topic, stage.scene.other_group("copies"));
     stage.make_topic(&copies, PARTITIONS);
@@ -78,32 +78,78 @@ pub(crate) fn offsets_in_a_transaction_are_the_cluster_s(program: Program) {
         assert!(worker.flush().iter().all(|(_, fate)| fate.is_ok()));
         worker.run("offsets");
         worker.run(&format!("end {end}"));
-        assert_eq!(committed(&group, topic), left, "after {end}");
+        assert_eq!(committed(&stage, &group, topic), left, "after {end}");
         worker.close();
     }
     // Who reads what is committed sees one copy of each.
+    assert_eq!(read_committed(&stage, &copies, 12).len(), 12, "each once");
+}
+
+pub(crate) fn a_producer_that_comes_back_fences_the_one_before(program: Program) {
+    let stage = Stage::new(program, "fenced");
+    let topic = stage.scene.topic.clone();
+    let group = stage.scene.other_group("producer");
+    let id = [format!("producer.transactional.id={group}")];
+    let who = |name: &'static str| (name, group.as_str(), LONG_SESSION);
+    let mut old = stage.client_at(&stage.sidecar.address(), who("old"), &id);
+    let order = |kind| Order::new(kind, (&topic, 0), Plan::GOOD, "").words(kind);
+    old.run("begin");
+    old.run(&format!("produce {}", order("lost")));
+    assert!(old.flush().iter().all(|(_, fate)| fate.is_ok()));
+    let mut new = stage.client_at(&stage.sidecar.address(), who("new"), &id);
+    new.run("begin");
+    new.run(&format!("produce {}", order("kept")));
+    old.send("end commit");
+    let fenced = old.answer().expect_err("somebody else has its name");
+    assert!(fenced.to_lowercase().contains("fenced"), "{fenced}");
+    new.run("end commit");
+    let seen = read_committed(&stage, &topic, 1);
+    assert_eq!(seen.len(), 1, "what it left open was aborted");
+    new.close();
+    old.kill();
+}
+
+pub(crate) fn a_killed_sidecar_leaves_transactions_whole(program: Program) {
+    let mut stage = Stage::new(program, "whole");
+    let topic = stage.scene.topic.clone();
+    let mut p = transactional(&stage, "p", &stage.scene.other_group("producer"), &[]);
+    let order = |n: usize| Order::new("order", (&topic, 0), Plan::GOOD, "").words(&n.to_string());
+    p.run("begin");
+    p.run(&format!("produce {}", order(0)));
+    p.run("end commit");
+    p.run("begin");
+    p.run(&format!("produce {}", order(1)));
+    assert!(p.flush().iter().all(|(_, fate)| fate.is_ok()));
+    stage.sidecar.kill();
+    stage.sidecar.start_again();
+    p.run(&format!("produce {}", order(2)));
+    p.run("end commit");
+    assert_eq!(read_committed(&stage, &topic, 3).len(), 3, "each once");
+    p.close();
+}
+
+/// What an application reads that wants committed records only, until there are so many.
+fn read_committed(stage: &Stage, topic: &str, count: usize) -> Vec<Record> {
     let read = ["consumer.isolation.level=read_committed".to_owned()];
     let readers = stage.scene.other_group("reader");
     let who = ("reader", readers.as_str(), LONG_SESSION);
     let mut reader = stage.client_at(&stage.sidecar.address(), who, &read);
-    reader.run(&format!("subscribe {copies}"));
-    let mut copies = Vec::new();
-    crate::wait::until(crate::judge::PATIENCE, "the copies are read", || {
-        copies.extend(reader.poll(Duration::from_millis(200)));
-        copies.len() >= 12
+    reader.run(&format!("subscribe {topic}"));
+    let mut seen = Vec::new();
+    crate::wait::until(crate::judge::PATIENCE, "they are read", || {
+        seen.extend(reader.poll(Duration::from_millis(200)));
+        seen.len() >= count
     });
-    copies.extend(reader.poll(Duration::from_millis(200)));
-    assert_eq!(copies.len(), 12, "each once");
+    seen.extend(reader.poll(Duration::from_millis(200)));
     reader.close();
+    seen
 }
 
-/// The sum of what the cluster itself has for a group; `None`: nothing at all.
-fn committed(group: &str, topic: &str) -> Option<i64> {
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", back_door())
-        .set("group.id", group)
-        .create()
-        .unwrap();
+/// The sum of what a group has committed, as the cluster itself says; `None`: nothing at all.
+fn committed(stage: &Stage, group: &str, topic: &str) -> Option<i64> {
+    let at = cluster::bootstrap().map_or_else(|| stage.sidecar.address(), |_| cluster::back_door());
+    let consumer: BaseConsumer =
+        ClientConfig::new().set("bootstrap.servers", at).set("group.id", group).create().unwrap();
     let mut asked = TopicPartitionList::new();
     asked.add_partition_range(topic, 0, PARTITIONS - 1);
     let told = consumer.committed_offsets(asked, ANSWER_MAX).unwrap();

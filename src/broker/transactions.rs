@@ -1,0 +1,284 @@
+//! Transactions of this cluster's own producers (KIP-98, KIP-890): who may write in which, and how
+//! each ends.
+//!
+//! A transaction ends in one atomic group of the journal: the markers of its partitions, the
+//! offsets it commits and its own new state. So there is no moment at which half of it has
+//! happened, and nothing to be finished after a crash.
+
+mod book;
+mod ending;
+mod error;
+mod held;
+mod partition;
+mod record;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::broker::kind;
+use crate::broker::log::{Produced, check_size};
+use crate::broker::producers::Judged;
+use crate::broker::topic::{Partition, Topic};
+use crate::broker::versioned::FactError;
+use crate::journal::{Entry, NewEntry};
+use crate::model::{GroupId, TopicName, WallMs};
+use crate::wire::batch::Batch;
+
+use book::Book;
+pub use ending::Ended;
+pub use error::TransactionError;
+pub use held::part_without_log;
+pub use partition::{Aborted, Written};
+use state::TIMEOUT_MS_MAX;
+pub use state::{Incarnation, Joining, Part, Phase, Transaction};
+
+/// The coordinator.
+#[derive(Debug, Default)]
+pub struct Transactions {
+    book: Mutex<Book>,
+    /// Told when one was opened.
+    opened: Notify,
+}
+
+/// A producer that has begun anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// Who it is from now on.
+    pub producer: Incarnation,
+    /// The last transaction of the one before was committed; any other is aborted by now.
+    pub committed: bool,
+    /// The entry to wait for; 0: none.
+    pub seq: u64,
+}
+
+impl Transactions {
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one stored transactional id back.
+    pub(super) fn replay(&self, entry: &Entry) -> Result<(), FactError> {
+        let unreadable = FactError::Unreadable { what: record::WHAT };
+        let id = entry.key.as_deref().and_then(|key| std::str::from_utf8(key).ok());
+        let id = id.ok_or(unreadable)?;
+        let next = if entry.is_tombstone() { None } else { Some(record::read(&entry.head)?) };
+        self.lock().apply(id, next);
+        Ok(())
+    }
+
+    /// Whether an open transaction holds an offset of that partition.
+    pub fn is_pending(&self, group: &GroupId, topic: &TopicName, partition: i32) -> bool {
+        self.lock().is_pending(group, topic, partition)
+    }
+
+    /// The groups whose offsets a transaction has.
+    pub fn groups(&self, id: &str) -> Vec<GroupId> {
+        self.lock().get(id).map(|known| known.groups.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Every transactional id, by name.
+    pub fn list(&self) -> Vec<(String, Transaction)> {
+        self.lock().list().map(|(id, known)| (id.clone(), known.clone())).collect()
+    }
+
+    /// One of them.
+    pub fn find(&self, id: &str) -> Option<Transaction> {
+        self.lock().get(id).cloned()
+    }
+
+    /// When the next open one is over.
+    pub fn next_due(&self) -> Option<WallMs> {
+        self.lock().next_due()
+    }
+
+    /// Returns when one was opened since the last call.
+    pub async fn opened(&self) {
+        self.opened.notified().await;
+    }
+}
+
+impl Broker {
+    /// InitProducerId with a transactional id: the next incarnation of its producer. What an
+    /// earlier one left open is aborted. `by`: who it says it is.
+    pub fn begin_producer(
+        &self,
+        id: &str,
+        by: Option<Incarnation>,
+        timeout_ms: i32,
+    ) -> Result<Begun, BrokerError> {
+        if id.is_empty() || id.len() > usize::from(u16::MAX / 2) {
+            return Err(TransactionError::InvalidId.into());
+        }
+        let timeout_ms = u32::try_from(timeout_ms).ok();
+        let timeout_ms = timeout_ms.filter(|ms| (1..=TIMEOUT_MS_MAX).contains(ms));
+        let timeout_ms = timeout_ms.ok_or(TransactionError::InvalidTimeout)?;
+        let now = self.clock.now().wall;
+        let mut book = self.transactions.lock();
+        let fresh = || self.ids.take().ok().map(|(producer_id, _)| producer_id);
+        let Some(old) = book.get(id).cloned() else {
+            let (producer_id, _) = self.ids.take()?;
+            let next = Transaction::new(producer_id, timeout_ms, now);
+            let producer = next.incarnation();
+            let seq = self.keep_transaction(&mut book, id, next)?;
+            return Ok(Begun { producer, committed: false, seq });
+        };
+        let committed = old.phase == Phase::Committed;
+        let Some(next) = old.begun_anew(by, timeout_ms, now, fresh)? else {
+            let seq = self.journal.appended_seq();
+            return Ok(Begun { producer: old.incarnation(), committed, seq });
+        };
+        let producer = next.incarnation();
+        let seq = if old.is_open() {
+            self.end(&mut book, id, &old, next, false)?
+        } else {
+            self.keep_transaction(&mut book, id, next)?
+        };
+        Ok(Begun { producer, committed, seq })
+    }
+
+    /// Takes partitions or a group into a transaction. Returns the entry to wait for.
+    pub fn join_transaction(
+        &self,
+        id: &str,
+        by: Incarnation,
+        joining: Joining,
+    ) -> Result<u64, BrokerError> {
+        self.join(&mut self.transactions.lock(), id, by, joining)
+    }
+
+    /// Takes offsets of a group into a transaction. Returns the entry to wait for. `implied`: and
+    /// the group with them (KIP-890).
+    pub fn commit_in_transaction(
+        &self,
+        id: &str,
+        by: Incarnation,
+        joining: Joining,
+        implied: bool,
+    ) -> Result<u64, BrokerError> {
+        let mut book = self.transactions.lock();
+        let known = book.known(id)?;
+        known.check(by)?;
+        let has_group = joining.group.iter().all(|group| known.groups.contains_key(group));
+        if !(implied || known.is_open() && has_group) {
+            return Err(TransactionError::InvalidState.into());
+        }
+        self.join(&mut book, id, by, joining)
+    }
+
+    fn join(
+        &self,
+        book: &mut Book,
+        id: &str,
+        by: Incarnation,
+        joining: Joining,
+    ) -> Result<u64, BrokerError> {
+        let now = self.clock.now().wall;
+        match book.known(id)?.joined(by, joining, now)? {
+            Some(next) => self.keep_transaction(book, id, next),
+            None => Ok(self.journal.appended_seq()),
+        }
+    }
+
+    /// [`Broker::produce`] inside a transaction. `implied`: the first batch of a partition takes
+    /// the partition into it (KIP-890).
+    pub fn produce_transactional(
+        &self,
+        id: &str,
+        implied: bool,
+        (topic, partition): (&Topic, &Partition),
+        batch: &Batch,
+    ) -> Result<Produced, BrokerError> {
+        check_size(topic, batch)?;
+        let header = &batch.header;
+        let by = (header.producer_id, header.producer_epoch);
+        let log_start = self.bounds(partition).start;
+        let now = self.clock.now().wall;
+        // Held until the batch is appended: no marker comes in between.
+        let mut book = self.transactions.lock();
+        let known = book.known(id)?;
+        known.check(by)?;
+        let part = part(topic, partition);
+        let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
+        let judged = producers.judge(header)?;
+        if let Judged::Repeated { base_offset, seq } = judged {
+            return Ok(Produced { base_offset, seq, log_start });
+        }
+        if let Err(error) = known.check_part(by, &part) {
+            if !implied {
+                return Err(error.into());
+            }
+            let joining = Joining { parts: vec![part], ..Joining::default() };
+            self.join(&mut book, id, by, joining)?;
+        }
+        let (base_offset, seq, _) =
+            self.append(partition.stream, batch, &mut || Some(Vec::new()))?;
+        producers.record(header, base_offset, seq, now);
+        Ok(Produced { base_offset, seq, log_start })
+    }
+
+    /// Whether an offset may be about to change by a transaction (KIP-447).
+    pub fn is_unstable(&self, group: &GroupId, topic: &TopicName, partition: i32) -> bool {
+        self.transactions.is_pending(group, topic, partition)
+            || self.offsets.is_settling(group, topic, partition)
+    }
+
+    /// Writes a new state down; it takes effect.
+    fn keep_transaction(
+        &self,
+        book: &mut Book,
+        id: &str,
+        next: Transaction,
+    ) -> Result<u64, BrokerError> {
+        let now = self.clock.now().wall;
+        let mut entries = Vec::new();
+        let goes = book.room(id, &next, now)?;
+        entries.extend(goes.as_deref().map(|id| NewEntry::tombstone(kind::TRANSACTION, key(id))));
+        entries.push(fact(id, &next));
+        let seq = self.journal.append(entries)?.seq();
+        if let Some(goes) = goes {
+            book.apply(&goes, None);
+        }
+        let opens = next.is_open();
+        book.apply(id, Some(next));
+        if opens {
+            self.transactions.opened.notify_one();
+        }
+        Ok(seq)
+    }
+
+    /// Forgets transactional ids nobody uses.
+    pub(super) fn expire_transactions(&self) -> Result<(), BrokerError> {
+        let mut book = self.transactions.lock();
+        let expired = book.expired(self.clock.now().wall);
+        if expired.is_empty() {
+            return Ok(());
+        }
+        let gone = expired.iter().map(|id| NewEntry::tombstone(kind::TRANSACTION, key(id)));
+        self.journal.append_reserved(gone.collect())?;
+        for id in expired {
+            book.apply(&id, None);
+        }
+        Ok(())
+    }
+}
+
+/// A partition as a transaction knows it.
+pub fn part(topic: &Topic, partition: &Partition) -> Part {
+    let (topic, stream) = (topic.name.clone(), partition.stream.0);
+    Part { stream, topic, partition: partition.index }
+}
+
+fn key(id: &str) -> Bytes {
+    Bytes::copy_from_slice(id.as_bytes())
+}
+
+fn fact(id: &str, next: &Transaction) -> NewEntry {
+    NewEntry::keyed(kind::TRANSACTION, key(id), record::write(next), Bytes::new())
+}

@@ -1,0 +1,143 @@
+//! How a transaction ends: by its producer, by the next one, or because its time is over.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::broker::kind;
+use crate::broker::producers::Producers;
+use crate::broker::transactions::book::Book;
+use crate::broker::transactions::held::released;
+use crate::broker::transactions::state::{End, Incarnation, Part, Transaction};
+use crate::broker::transactions::{TransactionError, fact};
+use crate::journal::{AppendError, NewEntry, StreamAppend, StreamId};
+use crate::model::{GroupId, TopicName, WallMs};
+use crate::wire::batch::marker_batch;
+
+/// Of partitions.
+type Offsets = Vec<(TopicName, i32, i64)>;
+
+/// What an EndTxn came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Who its producer is from now on.
+    pub producer: Incarnation,
+    /// The offsets that it has committed just now.
+    pub committed: Vec<(GroupId, Offsets)>,
+    /// The entry to wait for.
+    pub seq: u64,
+}
+
+impl Broker {
+    /// Commits or aborts what is open. `raises`: the producer goes on in the next epoch (KIP-890).
+    pub fn end_transaction(
+        &self,
+        id: &str,
+        by: Incarnation,
+        commits: bool,
+        raises: bool,
+    ) -> Result<Ended, BrokerError> {
+        let now = self.clock.now().wall;
+        let mut book = self.transactions.lock();
+        let old = book.known(id)?.clone();
+        let fresh = || self.ids.take().ok().map(|(producer_id, _)| producer_id);
+        let next = match old.ended(by, commits, raises, now, fresh)? {
+            End::Next(next) => *next,
+            End::Already => {
+                // Behind what ended it.
+                let seq = self.journal.appended_seq();
+                return Ok(Ended { producer: old.incarnation(), committed: Vec::new(), seq });
+            }
+        };
+        let producer = next.incarnation();
+        let seq = self.end(&mut book, id, &old, next, commits)?;
+        let items = if commits { old.items() } else { Vec::new() };
+        let offsets = |(group, items): (GroupId, Vec<crate::broker::offsets::CommitItem>)| {
+            (
+                group,
+                items.into_iter().map(|item| (item.topic, item.partition, item.offset)).collect(),
+            )
+        };
+        Ok(Ended { producer, committed: items.into_iter().map(offsets).collect(), seq })
+    }
+
+    /// Aborts what has been open for too long; the names, and the entry to wait for.
+    pub fn abort_overdue(&self) -> Result<(Vec<String>, u64), BrokerError> {
+        let now = self.clock.now().wall;
+        let mut book = self.transactions.lock();
+        let (mut aborted, mut seq) = (Vec::new(), 0);
+        for id in book.overdue(now) {
+            let Some(old) = book.get(&id).cloned() else { continue };
+            let fresh = || self.ids.take().ok().map(|(producer_id, _)| producer_id);
+            let next = old.timed_out(now, fresh).ok_or(TransactionError::TooMany)?;
+            seq = self.end(&mut book, &id, &old, next, false)?;
+            tracing::warn!(transactional_id = %id, "a transaction timed out and was aborted");
+            aborted.push(id);
+        }
+        Ok((aborted, seq))
+    }
+
+    /// Markers, offsets and the new state in one atomic group.
+    pub(super) fn end(
+        &self,
+        book: &mut Book,
+        id: &str,
+        old: &Transaction,
+        next: Transaction,
+        commits: bool,
+    ) -> Result<u64, BrokerError> {
+        let now = self.clock.now().wall;
+        let marker = old.marker(&next);
+        let bytes = marker_batch(marker.0, marker.1, commits, now.0);
+        let items = if commits { old.items() } else { Vec::new() };
+        let mut parts: Vec<&Part> = old.parts.iter().collect();
+        let seq = loop {
+            parts.retain(|part| self.journal.stream_bounds(StreamId(part.stream)).is_some());
+            let producers: Vec<_> =
+                parts.iter().map(|part| self.topics.producers(StreamId(part.stream))).collect();
+            // Held, in the order of streams, until the ends are known: a reader that is woken by a
+            // marker must find that it is one.
+            let mut locked: Vec<_> = producers.iter().map(|one| locked(one)).collect();
+            let markers = parts.iter().map(|part| marker_entry(part, &bytes, now));
+            let entries: Vec<_> =
+                markers.chain(released(id, old)).chain([fact(id, &next)]).collect();
+            let mut placed = Vec::new();
+            let appended = self.offsets.commit_all(now, &items, |offsets| {
+                let group = entries.into_iter().chain(offsets).collect();
+                // An end frees what waits for it: the last room is for that.
+                let appended = if commits {
+                    self.journal.append(group)?
+                } else {
+                    self.journal.append_reserved(group)?
+                };
+                placed.clone_from(&appended.base_offsets);
+                Ok(appended.seq())
+            });
+            match appended {
+                // A topic was deleted in between.
+                Err(AppendError::UnknownStream { .. }) => {}
+                Err(error) => return Err(error.into()),
+                Ok(seq) => {
+                    for (producers, offset) in locked.iter_mut().zip(placed) {
+                        producers.ended(marker, commits, (offset, seq), now);
+                    }
+                    break seq;
+                }
+            }
+        };
+        book.apply(id, Some(next));
+        Ok(seq)
+    }
+}
+
+fn locked(producers: &Mutex<Producers>) -> MutexGuard<'_, Producers> {
+    producers.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn marker_entry(part: &Part, bytes: &Bytes, now: WallMs) -> NewEntry {
+    let append =
+        StreamAppend { stream: StreamId(part.stream), records: 1, max_timestamp_ms: now.0 };
+    NewEntry::batch(kind::BATCH, append, Bytes::new(), bytes.clone())
+}

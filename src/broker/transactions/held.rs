@@ -1,0 +1,96 @@
+//! Batches for topics without a log: written down, and given back when their transaction is about
+//! to be committed. What they mean is not known here.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::broker::kind;
+use crate::broker::transactions::state::{Incarnation, Part, Transaction};
+use crate::broker::transactions::{Joining, TransactionError, fact};
+use crate::journal::NewEntry;
+use crate::model::TopicName;
+use crate::wire::batch::Batch;
+
+/// Of a topic without a log.
+const NO_STREAM: u32 = u32::MAX;
+
+/// The one partition of a topic without a log, as a transaction knows it.
+pub fn part_without_log(topic: &TopicName) -> Part {
+    Part { stream: NO_STREAM, topic: topic.clone(), partition: 0 }
+}
+
+impl Broker {
+    /// Holds a batch until the transaction ends; returns the entry to wait for. `implied`: its
+    /// topic comes into the transaction with it (KIP-890).
+    pub fn hold_in_transaction(
+        &self,
+        id: &str,
+        implied: bool,
+        topic: &TopicName,
+        batch: &Batch,
+    ) -> Result<u64, BrokerError> {
+        let header = &batch.header;
+        let by = (header.producer_id, header.producer_epoch);
+        let now = self.clock.now().wall;
+        let mut book = self.transactions.lock();
+        let part = part_without_log(topic);
+        if let Err(error) = book.known(id)?.check_part(by, &part) {
+            if !(implied && error == TransactionError::InvalidState) {
+                return Err(error.into());
+            }
+            self.join(&mut book, id, by, Joining { parts: vec![part], ..Joining::default() })?;
+        }
+        let known = book.known(id)?;
+        let size = (header.base_sequence, batch.bytes.len());
+        let Some(next) = known.holding(topic, size, now)? else {
+            return Ok(self.journal.appended_seq());
+        };
+        book.room(id, &next, now)?;
+        let number = next.held.last().map_or(0, |held| held.number);
+        let entry = NewEntry::keyed(
+            kind::HELD_BATCH,
+            key(id, number),
+            Bytes::new(),
+            Bytes::copy_from_slice(&batch.bytes),
+        );
+        let seq = self.journal.append(vec![entry, fact(id, &next)])?.seq();
+        book.apply(id, Some(next));
+        Ok(seq)
+    }
+
+    /// What an open transaction of this incarnation holds, in the order it came.
+    pub fn held_in_transaction(
+        &self,
+        id: &str,
+        by: Incarnation,
+    ) -> Result<Vec<(TopicName, Bytes)>, BrokerError> {
+        let held = match self.transactions.find(id) {
+            Some(known) if known.is_open() && known.check(by).is_ok() => known.held,
+            _ => return Ok(Vec::new()),
+        };
+        let mut batches = Vec::with_capacity(held.len());
+        for one in held {
+            if let Some(at) = self.journal.keyed_get(kind::HELD_BATCH, &key(id, one.number))? {
+                batches.push((one.topic, self.journal.read(at)?.body));
+            }
+        }
+        Ok(batches)
+    }
+}
+
+/// The end of what a transaction holds.
+pub(super) fn released<'a>(
+    id: &'a str,
+    old: &'a Transaction,
+) -> impl Iterator<Item = NewEntry> + 'a {
+    let gone = |number| NewEntry::tombstone(kind::HELD_BATCH, key(id, number));
+    old.held.iter().map(move |held| gone(held.number))
+}
+
+fn key(id: &str, number: u32) -> Bytes {
+    let mut key = BytesMut::with_capacity(4 + id.len());
+    key.put_u32(number);
+    key.put_slice(id.as_bytes());
+    key.freeze()
+}

@@ -1,0 +1,146 @@
+//! What transactions have written to one partition: what is open, and what was aborted. Pure.
+//!
+//! **Invariant:** a reader of committed records is given nothing from the first record of an open
+//! transaction on, nor from one whose end may still be lost.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Aborted transactions remembered of one partition; with more of them it takes no new ones until
+/// retention has passed some.
+pub(super) const ABORTED_MAX: usize = 100_000;
+
+/// An aborted transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aborted {
+    /// Whose.
+    pub producer_id: i64,
+    /// Its first record.
+    pub first: i64,
+    /// Its marker.
+    pub last: i64,
+}
+
+/// The transactions of one partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// The first offset of each open one, by producer id.
+    open: BTreeMap<i64, i64>,
+    /// In the order of their markers.
+    aborted: Vec<Aborted>,
+    /// First offset and marker of those whose marker could not be read when last looked at. What
+    /// is read back is on the disk.
+    #[serde(skip)]
+    ending: Vec<(i64, i64)>,
+}
+
+impl Written {
+    /// Whether there is anything to remember.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.aborted.is_empty() && self.ending.is_empty()
+    }
+
+    /// Whether another transaction may begin here.
+    pub fn has_room(&self) -> bool {
+        self.aborted.len() < ABORTED_MAX
+    }
+
+    /// Where the open transaction of that producer begins.
+    pub fn open_since(&self, producer_id: i64) -> Option<i64> {
+        self.open.get(&producer_id).copied()
+    }
+
+    /// A batch of a transaction was appended.
+    pub fn wrote(&mut self, producer_id: i64, offset: i64) {
+        self.open.entry(producer_id).or_insert(offset);
+    }
+
+    /// The marker of one was appended.
+    pub fn ended(&mut self, producer_id: i64, marker: i64, commits: bool) {
+        let Some(first) = self.open.remove(&producer_id) else { return };
+        self.ending.push((first, marker));
+        if !commits {
+            self.aborted.push(Aborted { producer_id, first, last: marker });
+        }
+    }
+
+    /// Where committed records end, in a partition with these bounds.
+    pub fn stable_end(&mut self, start: i64, visible_end: i64) -> i64 {
+        self.ending.retain(|(_, marker)| visible_end <= *marker);
+        let gone = self.aborted.iter().take_while(|aborted| aborted.last < start).count();
+        self.aborted.drain(..gone);
+        let ending = self.ending.iter().map(|(first, _)| *first);
+        let first = self.open.values().copied().chain(ending).min();
+        first.unwrap_or(visible_end).clamp(start.min(visible_end), visible_end)
+    }
+
+    /// The aborted ones with records in `from..to`.
+    pub fn aborted(&self, from: i64, to: i64) -> Vec<Aborted> {
+        let behind = self.aborted.partition_point(|aborted| aborted.last < from);
+        let rest = self.aborted.get(behind..).unwrap_or_default();
+        rest.iter().filter(|aborted| aborted.first < to).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn committed_records_end_before_the_first_open_transaction() {
+        let mut written = Written::default();
+        assert_eq!(written.stable_end(0, 9), 9);
+        written.wrote(1, 4);
+        written.wrote(2, 6);
+        written.wrote(1, 7);
+        assert_eq!(written.stable_end(0, 9), 4);
+        assert_eq!(written.stable_end(0, 3), 3, "nothing of it can be read yet");
+        written.ended(1, 9, true);
+        assert_eq!(written.stable_end(0, 10), 6);
+        written.ended(2, 10, true);
+        assert_eq!(written.stable_end(0, 11), 11);
+        assert_eq!(written.aborted(0, 11), []);
+        assert!(written.is_empty());
+    }
+
+    #[test]
+    fn an_end_counts_once_it_can_be_read_and_not_before() {
+        let mut written = Written::default();
+        written.wrote(1, 4);
+        written.ended(1, 9, true);
+        for visible in [4, 7, 9] {
+            assert_eq!(written.stable_end(0, visible), 4, "{visible}");
+        }
+        assert_eq!(written.stable_end(0, 10), 10);
+    }
+
+    #[test]
+    fn aborted_transactions_are_told_where_they_have_records() {
+        let mut written = Written::default();
+        for (producer, first, last) in [(1, 0, 3), (2, 1, 5), (3, 6, 7)] {
+            written.wrote(producer, first);
+            written.ended(producer, last, false);
+        }
+        let whose = |from, to| {
+            let told = written.aborted(from, to);
+            told.iter().map(|aborted| aborted.producer_id).collect::<Vec<_>>()
+        };
+        assert_eq!(whose(0, 9), [1, 2, 3]);
+        assert_eq!(whose(0, 1), [1]);
+        assert_eq!(whose(4, 6), [2]);
+        assert_eq!(whose(5, 7), [2, 3]);
+        assert!(whose(8, 9).is_empty());
+    }
+
+    #[test]
+    fn what_retention_has_passed_is_forgotten() {
+        let mut written = Written::default();
+        written.wrote(1, 0);
+        written.ended(1, 3, false);
+        written.wrote(2, 4);
+        assert_eq!(written.stable_end(6, 9), 6, "the first record it wrote has gone");
+        assert_eq!(written.aborted(0, 9), []);
+        assert_eq!(written.open_since(2), Some(4));
+    }
+}

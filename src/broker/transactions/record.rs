@@ -1,0 +1,48 @@
+//! How a transactional id lies in the journal.
+
+use bytes::Bytes;
+
+use crate::broker::transactions::state::Transaction;
+use crate::broker::versioned::{self, FactError};
+
+pub(super) const WHAT: &str = "transactional id";
+const VERSION: u8 = 1;
+
+pub(super) fn write(transaction: &Transaction) -> Bytes {
+    versioned::write(VERSION, transaction)
+}
+
+pub(super) fn read(head: &[u8]) -> Result<Transaction, FactError> {
+    versioned::read(WHAT, VERSION, head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::offsets::CommitItem;
+    use crate::broker::transactions::state::{Joining, Part};
+    use crate::model::WallMs;
+
+    #[test]
+    fn a_transaction_written_by_the_first_version_is_read_for_ever() {
+        let begun = Transaction::new(1000, 60_000, WallMs(1));
+        let begun = begun.begun_anew(None, 60_000, WallMs(2), || None).unwrap().unwrap();
+        let item = CommitItem {
+            topic: "t".into(),
+            partition: 2,
+            offset: 812,
+            leader_epoch: -1,
+            metadata: "m".into(),
+        };
+        let part = Part { stream: 7, topic: "o".into(), partition: 1 };
+        let joining = Joining { parts: vec![part], group: Some("g".into()), items: vec![item] };
+        let open = begun.joined((1000, 1), joining, WallMs(3)).unwrap().unwrap();
+        let open = open.holding(&"r".into(), (4, 3), WallMs(3)).unwrap().unwrap();
+        let fixture = b"\x01\xd0\x0f\x02\x01\xd0\x0f\x00\xe0\xd4\x03\x01\x06\x06\
+            \x01\x07\x01o\x02\x01\x01g\x01\x01t\x04\xd8\x0c\x01\x01m\
+            \x01\x00\x08\x01r\x03";
+        assert_eq!(write(&open)[..], fixture[..]);
+        assert_eq!(read(fixture).unwrap(), open);
+        assert!(matches!(read(b"\x02\xd0"), Err(FactError::Newer { .. })));
+    }
+}

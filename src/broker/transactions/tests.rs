@@ -1,0 +1,381 @@
+//! Transactions over power cuts, in told time: what was answered is kept, the rest did not happen.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::*;
+use crate::broker::groups::Groups;
+use crate::broker::offsets::{CommitItem, Offsets};
+use crate::broker::settings::{TopicSettings, TopicSpec};
+use crate::broker::topics::Topics;
+use crate::clock::{Clock, Hand};
+use crate::group::{ClassicConfig, ConsumerConfig};
+use crate::journal::{Config, Durability, Journal, MemDisk, Writer};
+use crate::wire::batch::{BatchHeader, marker_batch};
+use crate::wire::batch::{
+    Headers, ProducerStamp, RawRecord, TimestampType, batches, produce_batch,
+};
+
+mod books;
+mod steps;
+
+const MINUTE_MS: i32 = 60_000;
+
+/// A broker with topic `t` of two partitions, on a disk that loses what was not synced.
+struct House {
+    disk: MemDisk,
+    writer: Writer,
+    broker: Broker,
+    hand: Hand,
+}
+
+impl House {
+    fn new() -> Self {
+        let mut house = Self::on(MemDisk::new(5), WallMs(1_000));
+        let spec = TopicSpec { name: "t".into(), partitions: 2, settings: Vec::new() };
+        house.broker.topics.create(&spec, Uuid::from_u128(1)).unwrap();
+        house.writer.step();
+        house
+    }
+
+    fn on(disk: MemDisk, now: WallMs) -> Self {
+        let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).unwrap();
+        let (clock, hand) = Clock::told(now);
+        let defaults =
+            TopicSettings { retention_ms: None, retention_bytes: None, max_message_bytes: 9_999 };
+        let topics = Topics::new(journal.clone(), defaults, 99_999);
+        let (classic, consumer) = (ClassicConfig::default(), ConsumerConfig::default());
+        let (groups, _events) =
+            Groups::new(journal.clone(), classic, consumer, move || clock.now());
+        let offsets = Offsets::new(journal.clone());
+        let broker = Broker::new(topics, groups, offsets, journal, Durability::Fsync, clock);
+        let from = broker.replay_from(recovery.checkpointed()).unwrap();
+        recovery.replay(from, &mut |entry, _| broker.replay(entry)).unwrap();
+        Self { disk, writer, broker, hand }
+    }
+
+    fn power_cut(self) -> Self {
+        let now = self.broker.clock.now().wall;
+        let Self { disk, writer, broker, .. } = self;
+        disk.power_cut();
+        drop((writer, broker));
+        Self::on(disk, now)
+    }
+
+    fn topic(&self) -> Arc<Topic> {
+        self.broker.topics.find(&"t".into()).unwrap()
+    }
+
+    fn begin(&self, id: &str) -> Incarnation {
+        self.broker.begin_producer(id, None, MINUTE_MS).unwrap().producer
+    }
+
+    fn join(&self, id: &str, by: Incarnation, index: i32) {
+        let topic = self.topic();
+        let parts = vec![part(&topic, topic.partition(index).unwrap())];
+        let joining = Joining { parts, ..Joining::default() };
+        self.broker.join_transaction(id, by, joining).unwrap();
+    }
+
+    /// One record, its sequence number in the partition given.
+    fn put(&self, id: &str, by: Incarnation, index: i32, sequence: i32) -> Result<i64, String> {
+        let topic = self.topic();
+        let place = (&*topic, topic.partition(index).unwrap());
+        let produced = self.broker.produce_transactional(id, false, place, &batch(by, sequence));
+        produced.map(|produced| produced.base_offset).map_err(|error| error.to_string())
+    }
+
+    fn offset(&self, by: Incarnation, group: &str, offset: i64) {
+        let joining = Joining { group: Some(group.into()), ..Joining::default() };
+        self.broker.join_transaction("x", by, joining.clone()).unwrap();
+        let item = CommitItem {
+            topic: "t".into(),
+            partition: 0,
+            offset,
+            leader_epoch: -1,
+            metadata: String::new(),
+        };
+        let joining = Joining { items: vec![item], ..joining };
+        self.broker.commit_in_transaction("x", by, joining, false).unwrap();
+    }
+
+    fn committed(&self, group: &str) -> Option<i64> {
+        self.broker.offsets.committed(&group.into(), &"t".into(), 0).map(|known| known.offset)
+    }
+
+    fn end(&self, id: &str, by: Incarnation, commits: bool) -> Result<Ended, BrokerError> {
+        self.broker.end_transaction(id, by, commits, false)
+    }
+
+    /// Where a partition's stable records end, and where all do.
+    fn ends(&self, index: i32) -> (i64, i64) {
+        let topic = self.topic();
+        let partition = topic.partition(index).unwrap();
+        (self.broker.stable_end(partition), self.broker.bounds(partition).visible_end)
+    }
+
+    /// What a reader of committed records is given from the start: offsets, and whose are aborted.
+    fn read(&self, index: i32) -> (Vec<(i64, bool)>, Vec<Aborted>) {
+        let topic = self.topic();
+        let partition = topic.partition(index).unwrap();
+        let start = self.broker.bounds(partition).start;
+        let (read, aborted) = self.broker.read_committed(partition, start, 1 << 20).unwrap();
+        let mut rest = read.records;
+        let mut offsets = Vec::new();
+        while let Ok(batch) = Batch::parse(&rest) {
+            offsets.push((batch.header.base_offset, batch.header.is_control()));
+            rest = rest.slice(batch.bytes.len()..);
+        }
+        (offsets, aborted)
+    }
+}
+
+fn batch(by: Incarnation, sequence: i32) -> Batch {
+    let record = RawRecord {
+        timestamp_ms: 5,
+        timestamp_type: TimestampType::CreateTime,
+        key: None,
+        value: Some(Bytes::from_static(b"x")),
+        headers: Headers::default(),
+    };
+    let stamp = ProducerStamp { id: by.0, epoch: by.1, sequence };
+    let mut bytes = produce_batch(&[record], Some(stamp)).unwrap().to_vec();
+    // transactional, and the checksum of that
+    bytes[22] |= 1 << 4;
+    let crc = crate::wire::batch::crc_of(&bytes).unwrap();
+    bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+    batches(bytes.into(), 9_999).next().unwrap().unwrap()
+}
+
+#[test]
+fn committed_records_are_given_once_the_end_is_on_the_disk() {
+    let mut house = House::new();
+    let by = house.begin("x");
+    house.join("x", by, 0);
+    assert_eq!(house.put("x", by, 0, 0), Ok(0));
+    assert!(house.put("x", by, 1, 0).is_err(), "a partition nobody has named");
+    house.writer.step();
+    assert_eq!(house.ends(0), (0, 1));
+    assert_eq!(house.read(0), (vec![], vec![]));
+    house.end("x", by, true).unwrap();
+    assert_eq!(house.ends(0), (0, 1), "it could still be lost");
+    house.writer.step();
+    assert_eq!(house.ends(0), (2, 2));
+    assert_eq!(house.read(0), (vec![(0, false), (1, true)], vec![]));
+    assert!(house.put("x", by, 0, 1).is_err(), "nothing is open");
+    assert_eq!(house.put("x", by, 0, 0), Ok(0), "a repeated batch is the same for ever");
+}
+
+#[test]
+fn an_end_that_was_answered_survives_a_power_cut_whole() {
+    for commits in [true, false] {
+        let mut house = House::new();
+        let by = house.begin("x");
+        for index in [0, 1] {
+            house.join("x", by, index);
+            house.put("x", by, index, 0).unwrap();
+        }
+        house.offset(by, "g", 9);
+        house.end("x", by, commits).unwrap();
+        house.writer.step();
+        let house = house.power_cut();
+        for index in [0, 1] {
+            let (given, aborted) = house.read(index);
+            assert_eq!(given, [(0, false), (1, true)]);
+            let expected = Aborted { producer_id: by.0, first: 0, last: 1 };
+            assert_eq!(aborted, if commits { vec![] } else { vec![expected] });
+        }
+        assert_eq!(house.committed("g"), commits.then_some(9));
+        assert_eq!(house.end("x", by, commits).unwrap().committed, [], "said twice, done once");
+        assert!(house.end("x", by, !commits).is_err());
+    }
+}
+
+#[test]
+fn what_was_open_at_a_power_cut_is_open_after_it_and_ends_either_way() {
+    for commits in [true, false] {
+        let mut house = House::new();
+        let by = house.begin("x");
+        house.join("x", by, 0);
+        house.put("x", by, 0, 0).unwrap();
+        house.offset(by, "g", 9);
+        house.writer.step();
+        house.end("x", by, commits).unwrap();
+        // the end never reached the disk, so nobody was told of it
+        let mut house = house.power_cut();
+        assert_eq!(house.ends(0), (0, 1));
+        assert_eq!(house.committed("g"), None);
+        assert!(house.broker.is_unstable(&"g".into(), &"t".into(), 0));
+        assert_eq!(house.put("x", by, 0, 1), Ok(1), "its producer goes on");
+        house.end("x", by, commits).unwrap();
+        house.writer.step();
+        assert_eq!(house.ends(0), (3, 3));
+        assert_eq!(house.committed("g"), commits.then_some(9));
+        assert!(!house.broker.is_unstable(&"g".into(), &"t".into(), 0));
+    }
+}
+
+#[test]
+fn a_snapshot_of_producers_holds_their_transactions() {
+    let mut house = House::new();
+    let (by, other) = (house.begin("x"), house.begin("y"));
+    house.join("x", by, 0);
+    house.put("x", by, 0, 0).unwrap();
+    house.end("x", by, false).unwrap();
+    house.join("y", other, 0);
+    house.put("y", other, 0, 0).unwrap();
+    house.writer.step();
+    let before = house.read(0);
+    std::thread::scope(|scope| {
+        let kept = scope.spawn(|| {
+            house.broker.keep_producers().unwrap();
+            house.broker.journal.checkpoint()
+        });
+        while !kept.is_finished() {
+            house.writer.step();
+        }
+        kept.join().unwrap().unwrap();
+    });
+    let mut house = house.power_cut();
+    assert_eq!(house.read(0), before);
+    assert_eq!(house.ends(0), (2, 3));
+    house.end("y", other, true).unwrap();
+    house.writer.step();
+    assert_eq!(house.ends(0), (4, 4));
+}
+
+#[test]
+fn a_producer_that_begins_anew_fences_the_one_before_and_aborts_what_it_left() {
+    let mut house = House::new();
+    let old = house.begin("x");
+    house.join("x", old, 0);
+    house.put("x", old, 0, 0).unwrap();
+    let begun = house.broker.begin_producer("x", None, MINUTE_MS).unwrap();
+    assert!(!begun.committed);
+    assert_eq!(begun.producer, (old.0, old.1 + 1));
+    house.writer.step();
+    assert_eq!(house.read(0).1.len(), 1);
+    let fenced = BrokerError::Transaction(TransactionError::Fenced).to_string();
+    assert_eq!(house.put("x", old, 0, 1).unwrap_err(), fenced);
+    assert_eq!(house.end("x", old, true).unwrap_err().to_string(), fenced);
+    house.join("x", begun.producer, 0);
+    assert_eq!(house.put("x", begun.producer, 0, 0), Ok(2), "its numbers begin anew");
+}
+
+#[test]
+fn a_transaction_whose_time_is_over_is_aborted_also_after_a_power_cut() {
+    let mut house = House::new();
+    let by = house.begin("x");
+    house.join("x", by, 0);
+    house.put("x", by, 0, 0).unwrap();
+    house.writer.step();
+    let due = house.broker.transactions.next_due().unwrap();
+    house.hand.advance(59_999);
+    assert_eq!(house.broker.abort_overdue().unwrap().0, Vec::<String>::new());
+    let mut house = house.power_cut();
+    assert_eq!(house.broker.transactions.next_due(), Some(due), "a restart gives no more time");
+    house.hand.advance(1);
+    assert_eq!(house.broker.abort_overdue().unwrap().0, ["x"]);
+    house.writer.step();
+    assert_eq!(house.read(0).1.len(), 1);
+    assert_eq!(house.broker.transactions.next_due(), None);
+    let fenced = BrokerError::Transaction(TransactionError::Fenced).to_string();
+    assert_eq!(house.put("x", by, 0, 1).unwrap_err(), fenced);
+    assert_eq!(house.end("x", by, true).unwrap_err().to_string(), fenced);
+}
+
+#[test]
+fn a_transaction_ends_although_a_topic_in_it_was_deleted() {
+    let mut house = House::new();
+    let spec = TopicSpec { name: "u".into(), partitions: 1, settings: Vec::new() };
+    let (other, _) = house.broker.topics.create(&spec, Uuid::from_u128(2)).unwrap();
+    let by = house.begin("x");
+    house.join("x", by, 0);
+    let parts = vec![part(&other, other.partition(0).unwrap())];
+    house.broker.join_transaction("x", by, Joining { parts, ..Joining::default() }).unwrap();
+    house.put("x", by, 0, 0).unwrap();
+    house.writer.step();
+    std::thread::scope(|scope| {
+        let deleted = scope.spawn(|| house.broker.topics.delete(&"u".into()));
+        deleted.join().unwrap().unwrap();
+    });
+    house.end("x", by, true).unwrap();
+    house.writer.step();
+    assert_eq!(house.ends(0), (2, 2));
+}
+
+#[test]
+fn a_producer_inside_a_transaction_writes_nothing_outside_it() {
+    let house = House::new();
+    let by = house.begin("x");
+    house.join("x", by, 0);
+    house.put("x", by, 0, 0).unwrap();
+    let topic = house.topic();
+    let mut plain = batch(by, 1);
+    plain.header = BatchHeader { attributes: 0, ..plain.header };
+    let refused = house.broker.produce(&topic, topic.partition(0).unwrap(), &plain);
+    assert!(matches!(refused, Err(BrokerError::Transaction(TransactionError::InvalidState))));
+}
+
+#[test]
+fn retention_passes_open_and_aborted_transactions() {
+    let mut house = House::new();
+    let (by, other) = (house.begin("x"), house.begin("y"));
+    house.join("x", by, 0);
+    house.put("x", by, 0, 0).unwrap();
+    house.end("x", by, false).unwrap();
+    house.join("y", other, 0);
+    house.put("y", other, 0, 0).unwrap();
+    house.put("y", other, 0, 1).unwrap();
+    house.writer.step();
+    let topic = house.topic();
+    house.broker.delete_records(topic.partition(0).unwrap(), 3).unwrap();
+    assert_eq!(house.ends(0), (3, 4));
+    house.end("y", other, false).unwrap();
+    house.writer.step();
+    assert_eq!(house.ends(0), (5, 5));
+    let aborted = Aborted { producer_id: other.0, first: 2, last: 4 };
+    assert_eq!(house.read(0), (vec![(3, false), (4, true)], vec![aborted]));
+}
+
+#[test]
+fn a_marker_that_can_be_read_is_known_for_one_to_whoever_it_wakes() {
+    let House { disk: _disk, mut writer, broker, .. } = House::new();
+    let topic = broker.topics.find(&"t".into()).unwrap();
+    let partition = topic.partition(0).unwrap();
+    let by = broker.begin_producer("x", None, MINUTE_MS).unwrap().producer;
+    let parts = vec![part(&topic, partition)];
+    let joining = Joining { parts, ..Joining::default() };
+    std::thread::scope(|scope| {
+        let rounds = scope.spawn(|| {
+            for sequence in 0..3_000 {
+                broker.join_transaction("x", by, joining.clone()).unwrap();
+                let batch = batch(by, sequence);
+                broker.produce_transactional("x", false, (&topic, partition), &batch).unwrap();
+                broker.end_transaction("x", by, true, false).unwrap();
+            }
+        });
+        while !rounds.is_finished() {
+            writer.step();
+            // A record and a marker by turns: behind a marker nothing that can be read is open.
+            let visible = broker.bounds(partition).visible_end;
+            let stable = broker.stable_end(partition);
+            assert!(visible % 2 == 1 || visible <= stable, "{stable} of {visible}");
+        }
+    });
+}
+
+#[test]
+fn a_marker_is_the_batch_a_client_expects() {
+    let mut house = House::new();
+    let by = house.begin("x");
+    house.join("x", by, 0);
+    house.put("x", by, 0, 0).unwrap();
+    house.end("x", by, false).unwrap();
+    house.writer.step();
+    let topic = house.topic();
+    let read = house.broker.read(topic.partition(0).unwrap(), 1, 1).unwrap().records;
+    let made = marker_batch(by.0, by.1, false, house.broker.clock.now().wall.0);
+    assert_eq!(read[16..], made[16..]);
+}

@@ -1,0 +1,129 @@
+//! One transactional id, step by step.
+
+use super::*;
+use crate::broker::transactions::state::{End, PARTS_MAX};
+
+const T: WallMs = WallMs(7);
+
+fn begun() -> Transaction {
+    Transaction::new(40, 1_000, WallMs(1))
+}
+
+fn a_part(partition: i32) -> Part {
+    Part { stream: 3, topic: "t".into(), partition }
+}
+
+fn open(known: &Transaction) -> Transaction {
+    let joining = Joining { parts: vec![a_part(0)], ..Joining::default() };
+    known.joined(known.incarnation(), joining, T).unwrap().unwrap()
+}
+
+fn ended(known: &Transaction, commits: bool, raises: bool) -> Transaction {
+    match known.ended(known.incarnation(), commits, raises, T, || None).unwrap() {
+        End::Next(next) => *next,
+        End::Already => panic!("it was ended already"),
+    }
+}
+
+#[test]
+fn who_has_another_id_is_unknown_and_who_has_another_epoch_fenced() {
+    let known = open(&begun());
+    assert_eq!(known.check((40, 0)), Ok(()));
+    assert_eq!(known.check((41, 0)), Err(TransactionError::UnknownProducer));
+    for epoch in [-1, 1] {
+        assert_eq!(known.check((40, epoch)), Err(TransactionError::Fenced), "{epoch}");
+    }
+    assert_eq!(known.check_part((40, 0), &a_part(0)), Ok(()));
+    assert_eq!(known.check_part((40, 0), &a_part(1)), Err(TransactionError::InvalidState));
+    let made_anew = Part { stream: 4, ..a_part(0) };
+    assert_eq!(known.check_part((40, 0), &made_anew), Err(TransactionError::InvalidState));
+}
+
+#[test]
+fn a_part_that_takes_part_already_changes_nothing() {
+    let known = open(&begun());
+    let again = Joining { parts: vec![a_part(0)], ..Joining::default() };
+    assert_eq!(known.joined((40, 0), again, WallMs(9)), Ok(None));
+    let more = Joining { parts: vec![a_part(1)], ..Joining::default() };
+    let more = known.joined((40, 0), more, WallMs(9)).unwrap().unwrap();
+    assert_eq!((more.parts.len(), more.since), (2, T), "its time goes on");
+}
+
+#[test]
+fn what_has_ended_can_be_ended_the_same_way_again_and_no_other() {
+    for commits in [true, false] {
+        let known = ended(&open(&begun()), commits, false);
+        assert_eq!(known.incarnation(), (40, 0));
+        let again = |commits| known.ended((40, 0), commits, false, T, || None);
+        assert_eq!(again(commits), Ok(End::Already));
+        assert_eq!(again(!commits), Err(TransactionError::InvalidState));
+        let next = open(&known);
+        assert_eq!((next.phase, next.parts.len(), next.groups.len()), (Phase::Ongoing, 1, 0));
+    }
+    let nothing = begun().ended((40, 0), true, false, T, || None);
+    assert_eq!(nothing, Err(TransactionError::InvalidState));
+}
+
+#[test]
+fn by_kip_890_an_end_gives_the_next_epoch_and_its_repetition_the_same() {
+    let old = open(&begun());
+    let known = ended(&old, true, true);
+    assert_eq!(known.incarnation(), (40, 1));
+    assert_eq!(old.marker(&known), (40, 1), "what is late is fenced in every partition");
+    assert_eq!(known.ended((40, 0), true, true, T, || None), Ok(End::Already));
+    assert_eq!(known.ended((40, 0), false, true, T, || None), Err(TransactionError::Fenced));
+    assert_eq!(known.ended((40, 1), true, true, T, || None), Err(TransactionError::InvalidState));
+    let aborted = ended(&known, false, true);
+    assert_eq!(aborted.incarnation(), (40, 2), "nothing was open: only the epoch is wanted");
+    let open = open(&known);
+    assert_eq!(open.ended((40, 0), true, true, T, || None), Err(TransactionError::Fenced));
+}
+
+#[test]
+fn who_begins_anew_is_the_next_and_a_repetition_is_answered_the_same() {
+    let known = begun();
+    let next = |by| known.begun_anew(by, 5, T, || None);
+    let first = next(None).unwrap().unwrap();
+    assert_eq!((first.incarnation(), first.timeout_ms, first.phase), ((40, 1), 5, Phase::Empty));
+    assert_eq!(next(Some((40, 0))).unwrap().unwrap().incarnation(), (40, 1));
+    assert_eq!(next(Some((40, 7))), Err(TransactionError::Fenced));
+    assert_eq!(next(Some((41, 0))), Err(TransactionError::Fenced));
+    assert_eq!(first.begun_anew(Some((40, 0)), 5, T, || None), Ok(None), "its answer was lost");
+    let slow = open(&first).timed_out(T, || None).unwrap();
+    assert_eq!(slow.incarnation(), (40, 2));
+    let late = slow.begun_anew(Some((40, 1)), 5, T, || None);
+    assert_eq!(late, Err(TransactionError::Fenced), "who was too slow is out");
+}
+
+#[test]
+fn when_epochs_run_out_another_id_is_given() {
+    let known = Transaction { epoch: i16::MAX - 1, ..open(&begun()) };
+    let next = known.begun_anew(None, 5, T, || Some(99)).unwrap().unwrap();
+    assert_eq!((next.incarnation(), next.previous), ((99, 0), Some((40, i16::MAX - 1))));
+    assert_eq!(known.marker(&next), (40, i16::MAX - 1));
+    assert_eq!(known.begun_anew(None, 5, T, || None), Err(TransactionError::TooMany));
+}
+
+#[test]
+fn what_is_held_for_its_end_is_held_once_and_no_more_than_can_be_read_back() {
+    let topic = "r".into();
+    let known = open(&begun());
+    let one = known.holding(&topic, (5, 9), T).unwrap().unwrap();
+    assert_eq!(one.holding(&topic, (5, 9), T), Ok(None), "it came again");
+    let two = one.holding(&topic, (6, 9), T).unwrap().unwrap();
+    let numbers: Vec<u32> = two.held.iter().map(|held| held.number).collect();
+    assert_eq!(numbers, [0, 1]);
+    assert_eq!(two.holding(&topic, (7, 16 << 20), T), Err(TransactionError::TooMany));
+    for commits in [true, false] {
+        assert_eq!(ended(&two, commits, false).held, []);
+    }
+}
+
+#[test]
+fn a_transaction_takes_so_many_parts_and_no_more() {
+    let parts = |n: usize| (0..i32::try_from(n).unwrap()).map(a_part).collect();
+    let joining = |n| Joining { parts: parts(n), ..Joining::default() };
+    assert!(begun().joined((40, 0), joining(PARTS_MAX), T).is_ok());
+    let more = begun().joined((40, 0), joining(PARTS_MAX + 1), T);
+    assert_eq!(more, Err(TransactionError::TooMany));
+}

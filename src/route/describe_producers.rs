@@ -1,0 +1,69 @@
+//! `DescribeProducers` 0: who has written to a partition, and where its open transaction begins.
+
+use std::sync::PoisonError;
+
+use kafka_protocol::messages::describe_producers_response::{
+    PartitionResponse, ProducerState, TopicResponse,
+};
+use kafka_protocol::messages::{DescribeProducersRequest, DescribeProducersResponse};
+
+use crate::broker::producers::Shown;
+use crate::route::Router;
+use crate::route::conn::Conn;
+use crate::route::convert::topic_of;
+use crate::route::place::Place;
+use crate::wire::ResponseError;
+
+pub(super) fn answer(
+    router: &Router,
+    conn: &Conn,
+    request: DescribeProducersRequest,
+) -> DescribeProducersResponse {
+    let mut response = DescribeProducersResponse::default();
+    for asked in request.topics {
+        let place = router.place_for(conn, &router.names.canonical(&topic_of(&asked.name)));
+        let mut topic = TopicResponse::default();
+        topic.name = asked.name;
+        for index in asked.partition_indexes {
+            let mut partition = PartitionResponse::default();
+            partition.partition_index = index;
+            match producers(&place, index) {
+                Ok(shown) => partition.active_producers = shown.into_iter().map(state).collect(),
+                Err(error) => partition.error_code = error.code(),
+            }
+            topic.partitions.push(partition);
+        }
+        response.topics.push(topic);
+    }
+    response
+}
+
+fn producers(
+    place: &Result<Place, ResponseError>,
+    index: i32,
+) -> Result<Vec<Shown>, ResponseError> {
+    match place {
+        Ok(Place::Local(topic) | Place::DeadLetters(Some(topic))) => {
+            let unknown = ResponseError::UnknownTopicOrPartition;
+            let partition = topic.partition(index).ok_or(unknown)?;
+            let producers = partition.producers.lock();
+            Ok(producers.unwrap_or_else(PoisonError::into_inner).shown())
+        }
+        // What is produced there is no record of a log.
+        Ok(Place::Retry(_) | Place::DeadLetters(None)) if index == 0 => Ok(Vec::new()),
+        Ok(_) => Err(ResponseError::UnknownTopicOrPartition),
+        Err(error) => Err(*error),
+    }
+}
+
+fn state(shown: Shown) -> ProducerState {
+    let mut state = ProducerState::default();
+    state.producer_id = shown.id.into();
+    state.producer_epoch = i32::from(shown.epoch);
+    state.last_sequence = shown.last_sequence;
+    state.last_timestamp = shown.seen.0;
+    // One node coordinates everything, for ever.
+    state.coordinator_epoch = 0;
+    state.current_txn_start_offset = shown.open_since.unwrap_or(-1);
+    state
+}

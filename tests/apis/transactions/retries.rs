@@ -1,0 +1,116 @@
+//! Retries that a transaction acknowledges, and nacks in one.
+
+use reprise::wire::ResponseError;
+
+use crate::support::batch::{Around, TRANSACTIONAL, batch};
+use crate::support::client::{produce_request, s};
+use crate::support::{Got, Member, Rec, Server};
+use crate::transactions::Producer;
+
+/// A member that was handed one retry.
+fn with_retry(server: &Server) -> (Member, Got) {
+    let mut member = Member::new(server, "shop", &["t", "retry.shop"]);
+    member.join(&[("t", 1), ("retry.shop", 1)]);
+    member.client.put("t", 0, &[Rec::new("x")]);
+    member.client.nack("shop", "t-0@0", Rec::new("x"));
+    let retry = member.retry_once();
+    (member, retry)
+}
+
+#[test]
+fn a_transaction_acknowledges_retries_when_it_is_committed_and_gives_them_back_when_not() {
+    let server = Server::with("retry: {levels: 20ms}");
+    server.client().create("t", 1);
+    let (mut member, mut retry) = with_retry(&server);
+    let mut producer = Producer::begin(&server, "pay");
+    for committed in [false, true] {
+        assert_eq!(producer.add_group(3, "shop"), 0);
+        let offsets = [("t", 1), ("retry.shop", retry.offset + 1)];
+        let mut request = producer.offsets_request("shop", &offsets);
+        (request.member_id, request.generation_id) = (s(&member.id), member.generation);
+        let mut stale = request.clone();
+        stale.generation_id += 1;
+        let refused = producer.client.call(3, &stale).topics[0].partitions[0].error_code;
+        assert_eq!(refused, ResponseError::IllegalGeneration.code(), "the group has a say");
+        let answer = producer.client.call(3, &request);
+        assert!(answer.topics.iter().all(|topic| topic.partitions[0].error_code == 0));
+        assert_eq!(member.position(), retry.offset, "not acknowledged yet");
+        assert_eq!(producer.end(3, committed), 0);
+        if committed {
+            assert_eq!(member.position(), retry.offset + 1);
+            assert_eq!(member.position_of("t", 0), 1);
+        } else {
+            let again = member.retry_once();
+            assert_eq!((again.text(), again.offset), ("x".to_owned(), retry.offset + 1));
+            assert_eq!(again.reconsume_times(), retry.reconsume_times(), "nothing failed");
+            retry = again;
+        }
+    }
+}
+
+#[test]
+fn whoever_begins_anew_gives_back_the_retries_of_what_was_open() {
+    let server = Server::with("retry: {levels: 20ms}");
+    server.client().create("t", 1);
+    let (mut member, retry) = with_retry(&server);
+    let mut producer = Producer::begin(&server, "pay");
+    assert_eq!(producer.add_group(3, "shop"), 0);
+    assert_eq!(producer.offsets(3, "shop", &[("retry.shop", retry.offset + 1)]), [0]);
+    Producer::begin(&server, "pay");
+    assert_eq!(member.retry_once().offset, retry.offset + 1);
+}
+
+/// A nack of `t-0@<offset>` as a batch of the producer's transaction.
+fn nack(producer: &mut Producer, version: i16, origin: &str) -> i16 {
+    let around = Around {
+        attributes: TRANSACTIONAL,
+        ..Around::producer(producer.by.0, producer.by.1, producer.sequence)
+    };
+    let record = Rec::new("x").header("x-retry-origin", origin);
+    let mut request = produce_request("retry.shop", 0, batch(&[record], around), -1);
+    request.transactional_id = Some(s(producer.id));
+    let answer = producer.client.call(version, &request);
+    answer.responses[0].partition_responses[0].error_code
+}
+
+#[test]
+fn a_nack_in_a_transaction_takes_effect_when_it_is_committed_and_only_then() {
+    let server = Server::with("retry: {levels: 20ms}");
+    let mut client = server.client();
+    client.create("t", 1);
+    let mut member = Member::new(&server, "shop", &["t", "retry.shop"]);
+    member.join(&[("t", 1), ("retry.shop", 1)]);
+    member.client.put("t", 0, &[Rec::new("x"), Rec::new("x")]);
+    let waiting = |server: &Server| server.json("/api/v1/retries?group=shop").to_string();
+    let nothing = waiting(&server);
+    let mut producer = Producer::begin(&server, "pay");
+    assert_eq!(nack(&mut producer, 11, "t-0@0"), ResponseError::InvalidTxnState.code());
+    assert_eq!(producer.add(3, &[("retry.shop", 0)]), [0]);
+    assert_eq!(nack(&mut producer, 11, "rubbish"), ResponseError::InvalidRecord.code(), "at once");
+    assert_eq!(nack(&mut producer, 11, "t-0@0"), 0);
+    assert_eq!(producer.end(3, false), 0);
+    // The numbers of the aborted one are used up; the next version takes the topic along.
+    producer.sequence += 1;
+    for _ in 0..2 {
+        assert_eq!(nack(&mut producer, 12, "t-0@1"), 0, "the second is the first come again");
+    }
+    assert_eq!(waiting(&server), nothing, "neither has happened");
+    let killed = server.killed();
+    let by = producer.by;
+    for (server, member) in [(&server, Some(member)), (&killed, None)] {
+        let mut member = member.unwrap_or_else(|| {
+            // Whoever was in the group has to be given up first.
+            let mut member = Member::new(server, "shop", &["t", "retry.shop"]);
+            member.join(&[("t", 1), ("retry.shop", 1)]);
+            member
+        });
+        let mut producer = Producer { client: server.client(), id: "pay", by, sequence: 0 };
+        for _ in 0..2 {
+            assert_eq!(producer.end(3, true), 0, "said again, done once");
+        }
+        let retry = member.retry_once();
+        assert_eq!(retry.header("ORIGIN_MESSAGE_ID").as_deref(), Some("t-0@1"));
+        assert_eq!(retry.reconsume_times(), 1, "one failure");
+        member.done(retry.offset + 1);
+    }
+}
