@@ -61,7 +61,10 @@ fn main() {
 fn start(dir: &Path, name: &str) -> Sidecar {
     let healthy =
         format!("topics.list=[{{name: {}, partitions: {}}}]", healthy::TOPIC, healthy::PARTITIONS);
-    let settings = ["retry.levels=1s", "log.filter=warn", "topics.retention=unlimited", &healthy];
+    // More fails here than an outage takes.
+    let all_count = "retry.breaker=off";
+    let settings =
+        ["retry.levels=1s", "log.filter=warn", "topics.retention=unlimited", all_count, &healthy];
     Sidecar::start(&dir.join(name), &settings)
 }
 

@@ -17,6 +17,7 @@ pub(super) fn lines(explained: &Value) -> Vec<String> {
         let said = |key: &str| clean(&cell(rule, key));
         format!("  {:28} {}  ({})", said("key"), said("value"), said("from"))
     }));
+    out.push(format!("breaker       {}", clean(&cell(explained, "breaker"))));
     if !is(explained, "watched") {
         out.push("nothing is inferred: retry.lane is off or retry-topic".to_owned());
     } else if items(explained, "partitions").next().is_none() {

@@ -111,6 +111,7 @@ fn lines(group: &Value) -> Vec<String> {
             delays(policy),
             millis(policy.get("consume_timeout_ms"))
         ),
+        format!("breaker       {}", clean(&cell(group, "breaker"))),
         format!(
             "retries       {} waiting, {} ready, {} in flight, {} parked, {} held",
             waiting(group) - group.get("ready").and_then(Value::as_u64).unwrap_or(0),

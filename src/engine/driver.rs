@@ -16,9 +16,9 @@ use crate::engine::stamps::{Stamps, Verdict};
 use crate::engine::store::{Checkpoint, Flusher, Store};
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
-use crate::engine::{batch, reloaded};
+use crate::engine::{LaneSlot, batch, reloaded};
 use crate::journal::{EntryRef, Journal, NewEntry};
-use crate::model::{GroupId, LaneOffset, MonoMs, Now};
+use crate::model::{GroupId, LaneOffset, MemberId, MonoMs, Now};
 use crate::observe::Metrics;
 use crate::retry::{Answer, DELAYED, Evidence, Fact, Fingerprint, Input, Machine, Output, Token};
 
@@ -128,12 +128,7 @@ impl Driver {
                 self.send(reply, answer);
             }
             Command::Join { group, member, reply } => {
-                let token = Token(0);
-                let answer = match self.ask(Input::Join { token, group, member }) {
-                    Ok(Some(Answer::Slot(slot))) => Ok(slot),
-                    Ok(_) => Err(EngineError::NoSlot),
-                    Err(error) => Err(error),
-                };
+                let answer = self.join(group, member);
                 self.send(reply, answer);
             }
             Command::Leave { group, member } => {
@@ -153,7 +148,7 @@ impl Driver {
                 self.send(reply, gone);
             }
             Command::Policies(policies) => {
-                self.hear(Input::Policies(policies), "new rules");
+                self.hear(Input::Policies(Box::new(policies)), "new rules");
                 reloaded::tell(&self.machine);
             }
             command @ (Command::Delay(..) | Command::Cancel(..)) => self.put_off(command),
@@ -172,6 +167,13 @@ impl Driver {
             }
             Command::Keep(reply) => self.keep(reply),
             query => self.query(query),
+        }
+    }
+
+    fn join(&mut self, group: GroupId, member: MemberId) -> Result<LaneSlot, EngineError> {
+        match self.ask(Input::Join { token: Token(0), group, member })? {
+            Some(Answer::Slot(slot)) => Ok(slot),
+            _ => Err(EngineError::NoSlot),
         }
     }
 

@@ -204,7 +204,7 @@ pub enum Input {
         records: Vec<Origin>,
     },
     /// The configuration was read anew. Not answered.
-    Policies(Policies),
+    Policies(Box<Policies>),
 }
 
 /// Until when a record waits before it enters its topic.

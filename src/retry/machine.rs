@@ -97,7 +97,7 @@ impl<S: Entries> Machine<S> {
             Input::Delivered { id, arrived } => self.on_delivered(id, arrived),
             Input::Cancel { token, records } => self.on_cancel(token, &records),
             Input::Policies(policies) => {
-                self.policies = policies;
+                self.policies = *policies;
                 self.room.hasten_all(now.wall);
                 self.reschedule();
             }

@@ -14,10 +14,10 @@ pub(crate) const Q21: Row = Row {
              success that comes late does not withdraw the retry, a failure that comes late adds \
              none.",
     ours: "A retry in a member's hands for `consume_timeout` goes back to its group at that \
-           millisecond, 1 s later, and nothing is charged; a failure that comes late adds none.",
-    stands: Stands::Partly(
-        "the timeout of a topic's records, which is charged; a late success that withdraws it",
-    ),
+           millisecond, 1 s later, and nothing is charged. A record of a topic that was the only \
+           one out comes back by the ladder, counted 1, within a second of its timeout; a success \
+           that comes before it does withdraws it. A failure that comes late adds none.",
+    stands: Stands::Partly("a late success of a retry that went back withdraws nothing"),
 };
 
 #[test]
@@ -39,6 +39,25 @@ fn q21_a_retry_open_for_the_consume_timeout_goes_back_then_and_a_late_failure_ad
     let (_, again) = shop.comes_after(1_000);
     assert_eq!(again.reconsume_times(), 1);
     assert!(again.offset > in_hand.offset, "another hand-out");
+}
+
+#[test]
+fn q21_a_record_open_for_the_consume_timeout_comes_back_unless_it_is_done_before() {
+    let mut shop = Shop::with("retry: {consume_timeout: 1m}");
+    shop.delivered(Rec::new("done"));
+    assert_eq!(shop.commit(1, ""), 0, "who never commits is never judged");
+    shop.delivered(Rec::new("hangs"));
+    shop.member.client.fetch("orders", 0, 2, 0);
+    shop.server.pass(MINUTE_MS);
+    until("the timeout", || shop.open().len() == 1);
+    let retry = shop.only();
+    assert_eq!(retry["origin"], "orders-0@1");
+    assert_eq!((&retry["reconsume_times"], &retry["level"]), (&1.into(), &3.into()));
+    assert_eq!(retry["due_ms"], shop.server.now_ms() + 10_000);
+    shop.fail("orders-0@1");
+    assert_eq!(shop.only()["reconsume_times"], 1, "a late failure");
+    assert_eq!(shop.commit(2, ""), 0);
+    until("it is withdrawn", || shop.open().is_empty());
 }
 
 pub(crate) const Q35: Row = Row {

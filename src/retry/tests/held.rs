@@ -21,7 +21,7 @@ impl Rig {
     }
 
     fn reload(&mut self, policy: Policy) {
-        self.send(Input::Policies(Policies::new(policy, Vec::new())));
+        self.send(Input::Policies(Box::new(Policies::new(policy, Vec::new()))));
         self.advance(0);
     }
 

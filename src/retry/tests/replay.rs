@@ -132,7 +132,7 @@ impl Script {
             let shift_ms = self.rng.choice([0, 5_000, -100_000, -10_000_000]).unwrap();
             self.rig.restart(policy, shift_ms);
         } else {
-            self.rig.send(Input::Policies(Policies::new(policy, Vec::new())));
+            self.rig.send(Input::Policies(Box::new(Policies::new(policy, Vec::new()))));
         }
     }
 
@@ -182,7 +182,7 @@ impl Script {
         }
         assert_eq!(replayed.store(), self.rig.machine.store());
         let end = self.rig.machine.fingerprint();
-        self.rig.send(Input::Policies(Policies::default()));
+        self.rig.send(Input::Policies(Box::default()));
         let ids = end.entries.keys().copied().collect();
         self.rig.send(Input::Export { token: Token(7), step: ExportStep::Undo, ids });
         let slot = self.rig.join("last").slot;

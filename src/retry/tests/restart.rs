@@ -95,7 +95,7 @@ fn a_reload_is_journalled_with_its_time_and_not_done_again_on_replay() {
     let mut rig = Rig::new(table("1s 5s 100s"));
     rig.nack(fail(1)).unwrap();
     rig.advance(1_000);
-    rig.send(Input::Policies(Policies::new(table("1s 5s 10s"), Vec::new())));
+    rig.send(Input::Policies(Box::new(Policies::new(table("1s 5s 10s"), Vec::new()))));
     let State::Waiting { due, delay_ms, .. } = rig.only().state else { panic!() };
     assert_eq!((due, delay_ms), (rig.now.wall.plus(10_000), 10_000));
     rig.restart(table("1s 5s 10s"), 4_000);

@@ -117,7 +117,7 @@ fn a_restart_and_a_reload_agree_with_what_jitter_decided() {
     let after = rig.only();
     let due_in = after.due().unwrap().since(rig.now.wall);
     assert_eq!((delay_ms(&after), due_in), (delay_ms(&before), delay_ms(&before)));
-    rig.send(Input::Policies(Policies::new(backoff(1_000), Vec::new())));
+    rig.send(Input::Policies(Box::new(Policies::new(backoff(1_000), Vec::new()))));
     assert_eq!(rig.only(), after, "nothing differs: nothing moves");
 }
 
@@ -125,9 +125,9 @@ fn a_restart_and_a_reload_agree_with_what_jitter_decided() {
 fn a_reload_between_table_and_back_off_brings_forward_and_never_puts_off() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();
-    rig.send(Input::Policies(Policies::new(backoff(0), Vec::new())));
+    rig.send(Input::Policies(Box::new(Policies::new(backoff(0), Vec::new()))));
     assert_eq!(rig.only().due().unwrap().since(rig.now.wall), 1_000);
-    rig.send(Input::Policies(Policies::default()));
+    rig.send(Input::Policies(Box::default()));
     assert_eq!(rig.only().due().unwrap().since(rig.now.wall), 1_000, "longer: stored stays");
 }
 
@@ -139,9 +139,9 @@ fn a_new_rule_for_a_topic_reaches_what_waits_of_it_and_its_end_strands_nothing()
     let short = Delays { levels: table("1s 1s 2s").levels, ..delays };
     let rule = TopicRule { delays: Some(short), ..of_topic("orders") };
     let ruled = Policies::default().with_topics(vec![rule]);
-    rig.send(Input::Policies(ruled));
+    rig.send(Input::Policies(Box::new(ruled)));
     assert_eq!(rig.only().due().unwrap().since(rig.now.wall), 2_000);
-    rig.send(Input::Policies(Policies::default()));
+    rig.send(Input::Policies(Box::default()));
     let slot = rig.join("a").slot;
     assert_eq!(next(&mut rig, slot).0, 2_000);
 }

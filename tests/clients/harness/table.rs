@@ -75,9 +75,8 @@ fn holds(file: &str, table: &str) -> bool {
 /// A row for each library, by all of its programs that play everything they can.
 fn short_table() -> String {
     let groups: Vec<_> = GROUPS.iter().filter(|(name, ..)| SHORT.contains(name)).collect();
-    let titles: Vec<&str> = groups.iter().map(|(.., title)| *title).collect();
-    let mut table = format!("| client | {} |\n", titles.join(" | "));
-    table += &("|---".repeat(titles.len() + 1) + "|\n");
+    let titles = groups.iter().map(|(.., title)| (*title).to_owned());
+    let mut table = head(titles);
     let programs = || Program::ALL.iter().filter(|program| program.plays_all());
     for program in programs().filter(|program| program.setting.is_empty()) {
         let is_same = |of: &&Program| of.library.source == program.library.source;
@@ -86,17 +85,24 @@ fn short_table() -> String {
             cells.min().expect("itself")
         });
         let said: Vec<String> = said.collect();
-        table += &format!("| {} | {} |\n", title(program), said.join(" | "));
+        table += &line(&[vec![title(program)], said].concat());
     }
     table
 }
 
+fn line(cells: &[String]) -> String {
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// The first two lines.
+fn head(titles: impl Iterator<Item = String>) -> String {
+    let cells: Vec<String> = ["client".to_owned()].into_iter().chain(titles).collect();
+    line(&cells) + &"|---".repeat(cells.len()) + "|\n"
+}
+
 /// A row for each program, and why some cells say no.
 fn table() -> String {
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    let titles = GROUPS.iter().map(|(_, _, title)| (*title).to_owned());
-    let head: Vec<String> = ["client".to_owned()].into_iter().chain(titles).collect();
-    let mut table = line(&head) + &"|---".repeat(head.len()) + "|\n";
+    let mut table = head(GROUPS.iter().map(|(_, _, title)| (*title).to_owned()));
     let mut reasons: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for program in Program::ALL {
         let mut cells = vec![title(program)];

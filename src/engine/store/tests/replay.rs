@@ -151,7 +151,7 @@ impl World {
     fn room(&mut self) {
         let bytes = self.rng.choice([0, 10_000]).unwrap();
         let told = Input::DeadLetterBytes { group: "bound".into(), bytes };
-        for input in [told, Input::Policies(policies())] {
+        for input in [told, Input::Policies(Box::new(policies()))] {
             self.machine.handle(self.clock(), input);
             self.drain();
         }
