@@ -141,7 +141,8 @@ impl Producers {
         self.known.iter().map(shown).collect()
     }
 
-    /// The bytes to keep, if anything changed since the last call; forgets silent producers.
+    /// The bytes to keep, if anything changed since they were last [`kept`](Self::kept); forgets
+    /// silent producers.
     pub fn snapshot(&mut self, now: WallMs) -> Option<Vec<u8>> {
         let before = self.known.len();
         let written = &self.written;
@@ -149,7 +150,8 @@ impl Producers {
             let silent = EXPIRES_AFTER_MS < now.since(WallMs(known.seen_ms));
             !silent || written.open_since(*id).is_some()
         });
-        if !std::mem::take(&mut self.changed) && before == self.known.len() {
+        self.changed |= self.known.len() < before;
+        if !self.changed {
             return None;
         }
         if self.written.is_empty() {
@@ -163,6 +165,11 @@ impl Producers {
         let mut out = vec![WITH_TRANSACTIONS];
         out.extend(postcard::to_stdvec(&(&self.known, &self.written)).unwrap_or_default());
         Some(out)
+    }
+
+    /// The snapshot is in the journal.
+    pub fn kept(&mut self) {
+        self.changed = false;
     }
 
     /// Takes a snapshot back; what is newer here stays.
@@ -224,6 +231,8 @@ mod tests {
         producers.record(&header(0, 2), 100, 7, WallMs(1));
         producers.record(&header(2, 1), 102, 8, WallMs(2));
         let bytes = producers.snapshot(WallMs(3)).unwrap();
+        assert_eq!(producers.snapshot(WallMs(3)), Some(bytes.clone()), "it could not be kept");
+        producers.kept();
         assert_eq!(producers.snapshot(WallMs(3)), None);
         let mut again = Producers::default();
         again.restore(&bytes);

@@ -3,6 +3,8 @@
 //! A retry topic always has a position, never −1: a client told −1 would run its reset policy, and
 //! `latest` skips what waits. A caller without a slot gets the snapshot's position 0.
 
+use std::collections::BTreeSet;
+
 use std::time::Duration;
 
 use kafka_protocol::messages::offset_fetch_response::{
@@ -48,10 +50,8 @@ pub(super) async fn answer(
         let asked = request.topics.map(|topics| {
             topics.into_iter().map(|t| (topic_of(&t.name), t.partition_indexes)).collect()
         });
-        let mut found = find(router, conn, &group, None, asked).await;
-        if request.require_stable {
-            unstable(router, &group, &mut found);
-        }
+        let stable = request.require_stable;
+        let found = found(router, conn, (&group, None), stable, asked).await;
         response.topics = found.into_iter().map(single).collect();
         return response;
     }
@@ -68,10 +68,8 @@ pub(super) async fn answer(
         let topics = asked.topics.map(|topics| {
             topics.into_iter().map(|t| (topic_of(&t.name), t.partition_indexes)).collect()
         });
-        let mut found = find(router, conn, &group, member, topics).await;
-        if request.require_stable {
-            unstable(router, &group, &mut found);
-        }
+        let stable = request.require_stable;
+        let found = found(router, conn, (&group, member), stable, topics).await;
         let mut answer = OffsetFetchResponseGroup::default();
         answer.group_id = asked.group_id;
         answer.topics = found.into_iter().map(batched).collect();
@@ -81,15 +79,43 @@ pub(super) async fn answer(
 }
 
 /// What a transaction may be about to change is not told: the client asks again (KIP-447).
-fn unstable(router: &Router, group: &GroupId, topics: &mut Topics) {
-    for (topic, found) in topics {
-        let known_as = router.names.canonical(topic);
+/// What is stable is found out before it is read: a transaction that ends in between would else
+/// leave its old offset as a stable one.
+async fn found(
+    router: &Router,
+    conn: &Conn,
+    (group, member): (&GroupId, Option<MemberId>),
+    require_stable: bool,
+    asked: Option<Vec<(TopicName, Vec<i32>)>>,
+) -> Topics {
+    let unstable = if require_stable {
+        let first = find(router, conn, group, member.clone(), asked.clone()).await;
+        unstable(router, group, &first)
+    } else {
+        BTreeSet::new()
+    };
+    let mut topics = find(router, conn, group, member, asked).await;
+    for (topic, found) in &mut topics {
         for found in found {
-            if router.broker.is_unstable(group, &known_as, found.partition) {
+            if unstable.contains(&(topic.clone(), found.partition)) {
                 (found.offset, found.error) = (-1, ResponseError::UnstableOffsetCommit.code());
             }
         }
     }
+    topics
+}
+
+fn unstable(router: &Router, group: &GroupId, topics: &Topics) -> BTreeSet<(TopicName, i32)> {
+    let mut unstable = BTreeSet::new();
+    for (topic, found) in topics {
+        let known_as = router.names.canonical(topic);
+        for found in found {
+            if router.broker.is_unstable(group, &known_as, found.partition) {
+                unstable.insert((topic.clone(), found.partition));
+            }
+        }
+    }
+    unstable
 }
 
 async fn find(

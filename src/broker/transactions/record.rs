@@ -26,7 +26,7 @@ mod tests {
     #[test]
     fn a_transaction_written_by_the_first_version_is_read_for_ever() {
         let begun = Transaction::new(1000, 60_000, WallMs(1));
-        let begun = begun.begun_anew(None, 60_000, WallMs(2), || None).unwrap().unwrap();
+        let begun = begun.begun_anew(Some((1000, 0)), 60_000, WallMs(2), || None).unwrap().unwrap();
         let item = CommitItem {
             topic: "t".into(),
             partition: 2,

@@ -183,6 +183,8 @@ impl Transaction {
         let mut next = self.over(if self.is_open() { Phase::Aborted } else { self.phase }, now);
         (next.phase, next.timeout_ms) = (Phase::Empty, timeout_ms);
         next.raise(fresh).ok_or(TransactionError::TooMany)?;
+        // Who does not say who it was is another one: whoever was it before is fenced (KIP-360).
+        next.previous = by;
         Ok(Some(next))
     }
 

@@ -85,10 +85,13 @@ fn who_begins_anew_is_the_next_and_a_repetition_is_answered_the_same() {
     let next = |by| known.begun_anew(by, 5, T, || None);
     let first = next(None).unwrap().unwrap();
     assert_eq!((first.incarnation(), first.timeout_ms, first.phase), ((40, 1), 5, Phase::Empty));
-    assert_eq!(next(Some((40, 0))).unwrap().unwrap().incarnation(), (40, 1));
+    let raised = next(Some((40, 0))).unwrap().unwrap();
+    assert_eq!(raised.incarnation(), (40, 1));
     assert_eq!(next(Some((40, 7))), Err(TransactionError::Fenced));
     assert_eq!(next(Some((41, 0))), Err(TransactionError::Fenced));
-    assert_eq!(first.begun_anew(Some((40, 0)), 5, T, || None), Ok(None), "its answer was lost");
+    assert_eq!(raised.begun_anew(Some((40, 0)), 5, T, || None), Ok(None), "its answer was lost");
+    let replaced = first.begun_anew(Some((40, 0)), 5, T, || None);
+    assert_eq!(replaced, Err(TransactionError::Fenced), "another one has begun since");
     let slow = open(&first).timed_out(T, || None).unwrap();
     assert_eq!(slow.incarnation(), (40, 2));
     let late = slow.begun_anew(Some((40, 1)), 5, T, || None);
@@ -99,7 +102,7 @@ fn who_begins_anew_is_the_next_and_a_repetition_is_answered_the_same() {
 fn when_epochs_run_out_another_id_is_given() {
     let known = Transaction { epoch: i16::MAX - 1, ..open(&begun()) };
     let next = known.begun_anew(None, 5, T, || Some(99)).unwrap().unwrap();
-    assert_eq!((next.incarnation(), next.previous), ((99, 0), Some((40, i16::MAX - 1))));
+    assert_eq!((next.incarnation(), next.previous), ((99, 0), None));
     assert_eq!(known.marker(&next), (40, i16::MAX - 1));
     assert_eq!(known.begun_anew(None, 5, T, || None), Err(TransactionError::TooMany));
 }
