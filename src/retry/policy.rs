@@ -121,7 +121,7 @@ impl Default for Policy {
             narrow_patience_ms: NARROW_PATIENCE_MS,
             seek_back_limit: SEEK_BACK_LIMIT,
             order_interval_ms: ORDER_INTERVAL_MS,
-            breaker: Some(BreakerRules::default()),
+            breaker: None,
         }
     }
 }

@@ -304,6 +304,7 @@ fn what_is_suspected_of_a_group_is_told_for_machines_and_people() {
         let expected = "\
 group         shop
   levels                       orders  (groups[0] (match: shop))
+breaker       closed
 orders-3  held by m-1, committed 50, given up to 58
   lost        4 hand-outs in a row: one record at a time
   @57         2 of 6 retries; held, served alone in 400 ms

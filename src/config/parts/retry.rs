@@ -123,7 +123,7 @@ impl Default for Retry {
             narrow_patience: Duration::from_millis(NARROW_PATIENCE_MS),
             seek_back_limit: SEEK_BACK_LIMIT,
             order: Order { interval: Duration::from_millis(ORDER_INTERVAL_MS) },
-            breaker: Some(Breaker::default()),
+            breaker: None,
             dead_letters: DeadLetters { keep: true, max_bytes: None, upstream_topic: None },
         }
     }
