@@ -160,6 +160,13 @@ impl Broker {
         Ok(find_record(&batch, offset, RECORD_BYTES_MAX).ok().flatten())
     }
 
+    /// Whether that offset is the end of a transaction, and nobody's record.
+    pub fn is_marker(&self, partition: &Partition, offset: i64) -> bool {
+        let read = self.read(partition, offset, 1);
+        let batch = read.ok().and_then(|read| Batch::parse(&read.records).ok());
+        batch.is_some_and(|batch| batch.header.is_control())
+    }
+
     /// The first offset whose batch has a record of that time or later (ListOffsets by time).
     pub fn offset_at_time(
         &self,
@@ -232,6 +239,10 @@ impl Broker {
             max_timestamp_ms: header.max_timestamp_ms,
         };
         let batch = NewEntry::batch(kind::BATCH, append, Bytes::new(), batch.bytes.clone());
+        // Before anybody decides on more: what they have decided cannot be taken back.
+        if self.journal.stream_bounds(stream).is_none() {
+            return Err(BrokerError::UnknownTopicOrPartition);
+        }
         let more = more().ok_or(BrokerError::UnknownTopicOrPartition)?;
         let appended = if more.is_empty() {
             self.journal.append_with(vec![batch], self.durability)?
@@ -287,6 +298,7 @@ impl Broker {
                 let head = Bytes::from(bytes);
                 let entry = NewEntry::keyed(kind::PRODUCERS, key, head, Bytes::new());
                 self.journal.append(vec![entry])?;
+                producers.kept();
             }
         }
         let head = versioned::write(MARK_VERSION, &all_before);

@@ -141,6 +141,10 @@ fn record_in(partition: &PartitionData, origin: &Origin) -> Option<Found> {
     while !records.is_empty() {
         let batch = Batch::parse(&records).ok()?;
         if batch.header.last_offset() >= origin.offset {
+            // The end of a transaction is nobody's record.
+            if batch.header.is_control() {
+                return Some(Found::Gone);
+            }
             let end = partition.high_watermark;
             let whole = || whole_at(&all, origin.offset, end, RECORD_BYTES_MAX);
             return match read_in(&batch, origin.offset) {

@@ -48,12 +48,32 @@ fn it_comes_back_by_the_retry_topic_unless_it_is_committed_before_that() {
     let story = server.json("/api/v1/explain?record=orders-0@1&group=shop");
     let past = story["past"].as_array().unwrap();
     assert!(past.iter().any(|past| past["evidence"] == "E9"), "{past:#?}");
-    let failed = member.client.nack("shop", "orders-0@1", Rec::new("late"));
-    assert_eq!(failed.error_code, 0, "a late failure adds none");
-    assert_eq!(waiting(&server)[0]["reconsume_times"], 1);
     assert_eq!(member.commit("orders", 0, 2), 0);
     until("it is withdrawn", || waiting(&server).is_empty());
     assert_eq!(dead_letters(&server).len(), 0);
+}
+
+#[test]
+fn what_its_member_says_has_failed_is_never_withdrawn() {
+    let (server, mut member) =
+        hanging("retry: {levels: 1h 2h 3h, consume_timeout: 1s}", &["orders", "retry.shop"]);
+    until("the timeout", || waiting(&server).len() == 1);
+    let failed = member.client.nack("shop", "orders-0@1", Rec::new("late"));
+    assert_eq!(failed.error_code, 0, "a late failure adds none");
+    assert_eq!(member.commit("orders", 0, 2), 0);
+    assert_eq!(waiting(&server)[0]["reconsume_times"], 1);
+}
+
+#[test]
+fn what_its_member_goes_back_to_is_never_withdrawn() {
+    let (server, mut member) =
+        hanging("retry: {levels: 1h 2h 3h, consume_timeout: 1s}", &["orders", "retry.shop"]);
+    until("the timeout", || waiting(&server).len() == 1);
+    server.client().put("orders", 0, &[Rec::new("next").at(wall_ms())]);
+    let given = member.client.fetch("orders", 0, 1, 5_000).records.unwrap();
+    assert!(!given.is_empty(), "what comes behind it");
+    assert_eq!(member.commit("orders", 0, 3), 0);
+    assert_eq!(waiting(&server)[0]["reconsume_times"], 1);
 }
 
 #[test]

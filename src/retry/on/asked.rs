@@ -103,6 +103,8 @@ impl Watch {
         let (of, from) = (ask.partition.clone(), ask.offset);
         window.went_back = Some(WentBack { at: now.mono, alone_since });
         window.end = ask.offset;
+        // It has those in hand no more, whatever it commits later.
+        drop(window.in_hand.split_off(&ask.offset));
         window.from = window.from.min(ask.offset);
         window.reached = window.reached.min(ask.offset);
         window.wait_on(now.mono);

@@ -24,6 +24,8 @@ impl Watch {
     pub(in crate::retry) fn on_nacked(&mut self, now: Now, of: &TopicPartition, offset: i64) {
         self.on_probe_failed(now, |probe| *probe == Probe::Record(of.clone(), offset));
         let Some(window) = self.windows.get_mut(of) else { return };
+        // What was said of it is never withdrawn by a commit.
+        window.in_hand.remove(&offset);
         if window.committed.is_some_and(|committed| offset < committed) {
             return;
         }

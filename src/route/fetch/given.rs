@@ -74,6 +74,7 @@ impl<'a> Member<'a> {
         match self.router.broker.record_at(log, settling.offset) {
             Ok(Some(record)) => Reading::Found(Remains::Record(record)),
             Ok(None) if settling.offset < self.router.broker.bounds(log).start => Reading::Gone,
+            Ok(None) if self.router.broker.is_marker(log, settling.offset) => Reading::Gone,
             Ok(None) if let Some(whole) = self.whole(log, settling.offset) => {
                 Reading::Found(Remains::Batch(Box::new(whole)))
             }

@@ -105,8 +105,11 @@ impl Router {
                 let by = Watched::nobody(&group, &of, settled);
                 let mut is_settled = false;
                 for settling in endings {
-                    let Some(record) = self.in_hand(&group, &settling).await else { continue };
-                    is_settled = self.settle(&by, &settling, Remains::Record(record)).await;
+                    is_settled = match self.in_hand(&group, &settling).await {
+                        Reading::Found(remains) => self.settle(&by, &settling, remains).await,
+                        Reading::Gone => self.is_no_more(&by, &settling),
+                        Reading::Unread => continue,
+                    };
                     // Whatever else was told may be another story now.
                     break;
                 }
@@ -117,19 +120,21 @@ impl Router {
         }
     }
 
-    /// The record that a settling is about; `None`: not now.
-    async fn in_hand(&self, group: &GroupId, settling: &Settling) -> Option<RawRecord> {
+    /// The record that a settling is about.
+    async fn in_hand(&self, group: &GroupId, settling: &Settling) -> Reading {
         let TopicPartition { topic, partition } = settling.partition.clone();
         let origin = Origin { topic, partition, offset: settling.offset };
         match self.bytes_at(group, &origin).await {
-            Ok(Ok(found)) => found,
+            Ok(Ok(Some(record))) => Reading::Found(Remains::Record(record)),
+            // Taken by retention, or the end of a transaction.
+            Ok(Ok(None)) => Reading::Gone,
             Ok(Err(why)) => {
                 tracing::debug!(%group, %origin, %why, "a record that timed out is not read");
-                None
+                Reading::Unread
             }
             Err(why) => {
                 tracing::debug!(%group, %origin, %why, "a record that timed out is not there");
-                None
+                Reading::Unread
             }
         }
     }
