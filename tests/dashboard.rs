@@ -86,7 +86,10 @@ fn dashboards_ask_only_for_what_exists() {
         wrong.extend(asked.iter().flat_map(|query| faults(query, &mut used)));
     }
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
-    assert!(used.len() >= 35, "the dashboards show {} metrics only", used.len());
+    assert!(used.len() >= 37, "the dashboards show {} metrics only", used.len());
+    for shown in ["reprise_transactions_open", "reprise_transactions_total"] {
+        assert!(used.contains(shown), "no dashboard shows {shown}");
+    }
 }
 
 #[test]

@@ -99,8 +99,11 @@ fn shown(record: &DelayedView, show: bool) -> Value {
         "partition": record.partition,
         "due_ms": record.due_ms,
         "timestamp_ms": record.timestamp_ms,
+        "bytes": record.bytes,
+        "unreadable": record.unreadable,
         "key": payload::field(record.key.as_deref(), show),
-        "value_bytes": record.value_bytes,
+        "value": payload::field(record.value.as_deref(), show),
+        "value_bytes": record.value.as_ref().map(Vec::len),
         "headers": Value::Array(headers.collect()),
     })
 }

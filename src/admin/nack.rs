@@ -74,6 +74,8 @@ pub enum FailedTaken {
         /// The number of its entry.
         id: u64,
     },
+    /// Its partition waits for it (`order.mode: partition`).
+    InPlace,
     /// That failure was known, or its hand-out is not the current one: nothing is charged.
     Known {
         /// The number of its entry.

@@ -42,6 +42,10 @@ pub struct Overview {
     pub exported: u64,
     /// Dead letters kept, in all groups.
     pub dead_letters: u64,
+    /// Produced records that wait before they enter their topic.
+    pub delayed: u64,
+    /// Those of them that are due and cannot be read.
+    pub delayed_unreadable: u64,
     /// Bytes of the journal on disk.
     pub journal_bytes: u64,
 }
@@ -53,11 +57,16 @@ pub struct Drain {
     pub draining: bool,
     /// Open client connections.
     pub connections: u64,
-    /// Failed records that lie here and nowhere else: waiting, handed out, held or set aside.
+    /// Records that lie here and nowhere else: failed ones that wait, are handed out, held or set
+    /// aside, and produced ones that are to enter their topic later.
     pub pending: u64,
+    /// The latter of them.
+    pub delayed: u64,
+    /// What those take in the log.
+    pub delayed_bytes: u64,
     /// Dead letters that lie here and nowhere else.
     pub dead_letters: u64,
-    /// When the next one comes back, Unix ms; absent when none waits.
+    /// When the next one comes back, or enters its topic, Unix ms; absent when none waits.
     pub next_due_ms: Option<i64>,
     /// Groups with something pending or dead letters, by name; at most 1000.
     pub groups: Vec<DrainGroup>,
@@ -122,6 +131,8 @@ pub struct GroupView {
     pub held: u64,
     /// Retries set aside for another sidecar.
     pub exported: u64,
+    /// Records behind an earlier one of their key that is not settled.
+    pub behind: u64,
     /// Dead letters kept.
     pub dead_letters: u64,
     /// Their bytes.
@@ -194,12 +205,16 @@ pub struct DelayedView {
     pub partition: i32,
     /// When, Unix milliseconds.
     pub due_ms: i64,
+    /// What it takes in the log.
+    pub bytes: u64,
+    /// Why it cannot be read; absent when it can, then the rest is there.
+    pub unreadable: Option<String>,
     /// Its producer's time, Unix milliseconds.
-    pub timestamp_ms: i64,
+    pub timestamp_ms: Option<i64>,
     /// Its key.
     pub key: Option<Vec<u8>>,
-    /// How long its value is.
-    pub value_bytes: Option<usize>,
+    /// Its value.
+    pub value: Option<Vec<u8>>,
     /// Its headers, without those that said when.
     pub headers: Vec<(String, Option<Vec<u8>>)>,
 }
@@ -235,7 +250,7 @@ pub struct RetryView {
     pub group: String,
     /// `<topic>-<partition>@<offset>` of the record as produced; absent when it has none.
     pub origin: Option<String>,
-    /// `waiting`, `ready`, `inflight`, `parked`, `held` or `exported`.
+    /// `waiting`, `ready`, `inflight`, `parked`, `held`, `exported` or `behind`.
     pub state: String,
     /// Failures charged so far.
     pub reconsume_times: u32,
@@ -313,6 +328,14 @@ impl GroupView {
                 "{} failed {records} set aside for another sidecar and delivered to nobody here: \
                  `reprise retry export --end` when they are there, `--undo` to keep them",
                 self.exported
+            ));
+        }
+        if self.behind > 0 {
+            let records = if self.behind == 1 { "record waits" } else { "records wait" };
+            self.advice.push(format!(
+                "{} {records} behind an earlier one of the same key (order.mode: key) and are \
+                 delivered one by one once it is settled",
+                self.behind
             ));
         }
         self.advice.extend(self.room());

@@ -370,7 +370,7 @@ impl Groups {
         first: impl FnOnce(&mut Cell, Now),
         input: impl FnOnce(Token) -> Input,
     ) -> Result<oneshot::Receiver<Reply>, GroupError> {
-        if group.as_str().is_empty() {
+        if !group.is_legal() {
             return Err(GroupError::InvalidGroupId);
         }
         let now = self.now();

@@ -23,3 +23,6 @@ pub const TRANSACTION: Kind = Kind(24);
 /// A batch for a topic without a log, held until its transaction ends; key: its number (4 bytes),
 /// the transactional id; head empty, the body is the batch.
 pub const HELD_BATCH: Kind = Kind(25);
+/// One step of an open transaction since it was written whole (24); key: its producer's id
+/// (8 bytes) and the step's number (4 bytes), big-endian.
+pub const TRANSACTION_STEP: Kind = Kind(26);

@@ -9,14 +9,12 @@ use crate::broker::error::BrokerError;
 use crate::broker::kind;
 use crate::broker::producers::Judged;
 use crate::broker::topic::{Partition, Topic};
-use crate::broker::transactions::Aborted;
 use crate::broker::versioned;
 use crate::journal::{Bounds, Entry, EntryRef, NewEntry, StreamAppend, StreamBatch, StreamId};
-use crate::model::WallMs;
-use crate::wire::batch::{Batch, LEADER_EPOCH, RawRecord, commits, find_record, rebase};
+use crate::wire::batch::{Batch, LEADER_EPOCH, commits, rebase};
 
 /// A record asked for by reference unpacks to at most this.
-const RECORD_BYTES_MAX: usize = 64 << 20;
+pub(super) const RECORD_BYTES_MAX: usize = 64 << 20;
 /// The one key of its kind.
 const MARK_KEY: Bytes = Bytes::from_static(b"-");
 /// The format of that kind: a version byte, then a number in postcard's encoding.
@@ -100,71 +98,25 @@ impl Broker {
         offset: i64,
         bytes_max: usize,
     ) -> Result<ReadBack, BrokerError> {
+        let (batches, bounds) = self.batches(partition, offset, bytes_max)?;
+        Ok(ReadBack { records: join(&batches), bounds })
+    }
+
+    /// The same as they lie in the log.
+    pub(super) fn batches(
+        &self,
+        partition: &Partition,
+        offset: i64,
+        bytes_max: usize,
+    ) -> Result<(Vec<StreamBatch>, Bounds), BrokerError> {
         let bounds = self.bounds(partition);
         if offset < bounds.start || offset > bounds.visible_end {
             return Err(BrokerError::OffsetOutOfRange);
         }
         if offset == bounds.visible_end || bytes_max == 0 {
-            return Ok(ReadBack { records: Bytes::new(), bounds });
+            return Ok((Vec::new(), bounds));
         }
-        let batches = self.journal.stream_read(partition.stream, offset, bytes_max)?;
-        Ok(ReadBack { records: join(&batches), bounds })
-    }
-
-    /// Where records end that no transaction can take back.
-    pub fn stable_end(&self, partition: &Partition) -> i64 {
-        let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
-        let bounds = self.bounds(partition);
-        producers.written().stable_end(bounds.start, bounds.visible_end)
-    }
-
-    /// [`Broker::read`] for a reader of committed records: nothing behind [`Broker::stable_end`],
-    /// and the aborted transactions that have records in it.
-    pub fn read_committed(
-        &self,
-        partition: &Partition,
-        offset: i64,
-        bytes_max: usize,
-    ) -> Result<(ReadBack, Vec<Aborted>), BrokerError> {
-        let stable = self.stable_end(partition);
-        let bounds = self.bounds(partition);
-        if offset < bounds.start || offset > bounds.visible_end {
-            return Err(BrokerError::OffsetOutOfRange);
-        }
-        if stable <= offset || bytes_max == 0 {
-            return Ok((ReadBack { records: Bytes::new(), bounds }, Vec::new()));
-        }
-        let mut batches = self.journal.stream_read(partition.stream, offset, bytes_max)?;
-        batches.retain(|batch| batch.base_offset < stable);
-        let end = batches.last().map_or(offset, |last| last.base_offset + i64::from(last.records));
-        let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
-        let aborted = producers.written().aborted(offset, end);
-        Ok((ReadBack { records: join(&batches), bounds }, aborted))
-    }
-
-    /// The record at `offset`, whole; `None` when retention has taken it or it never was.
-    pub fn record_at(
-        &self,
-        partition: &Partition,
-        offset: i64,
-    ) -> Result<Option<RawRecord>, BrokerError> {
-        let bounds = self.bounds(partition);
-        if !(bounds.start..bounds.visible_end).contains(&offset) {
-            return Ok(None);
-        }
-        let read = self.read(partition, offset, 1)?;
-        let Ok(batch) = Batch::parse(&read.records) else { return Ok(None) };
-        if batch.header.is_control() {
-            return Ok(None);
-        }
-        Ok(find_record(&batch, offset, RECORD_BYTES_MAX).ok().flatten())
-    }
-
-    /// Whether that offset is the end of a transaction, and nobody's record.
-    pub fn is_marker(&self, partition: &Partition, offset: i64) -> bool {
-        let read = self.read(partition, offset, 1);
-        let batch = read.ok().and_then(|read| Batch::parse(&read.records).ok());
-        batch.is_some_and(|batch| batch.header.is_control())
+        Ok((self.journal.stream_read(partition.stream, offset, bytes_max)?, bounds))
     }
 
     /// The first offset whose batch has a record of that time or later (ListOffsets by time).
@@ -180,19 +132,21 @@ impl Broker {
     }
 
     /// The offset and time of the latest record by time (ListOffsets −3). Of a batch that is there
-    /// in part, what is left counts for all of it.
+    /// in part, what is left counts for all of it; one that was put off counts by when it entered,
+    /// and has its own time.
     pub fn latest_time(&self, partition: &Partition) -> Result<Option<(i64, i64)>, BrokerError> {
         let Some((base, time)) = self.journal.stream_latest_time(partition.stream)? else {
             return Ok(None);
         };
         let start = self.bounds(partition).start;
-        if start <= base {
+        let read = self.read(partition, base.max(start), 1)?;
+        let Ok(batch) = Batch::parse(&read.records) else { return Ok(None) };
+        if start <= base && batch.header.max_timestamp_ms == time {
             return self.first_record_since(partition, base, time);
         }
-        let read = self.read(partition, start, 1)?;
-        let Ok(batch) = Batch::parse(&read.records) else { return Ok(None) };
         let left = times(&batch).filter(|(offset, _)| start <= *offset);
-        Ok(left.max_by_key(|(_, time)| *time))
+        // Of equal ones the first.
+        Ok(left.min_by_key(|(_, time)| std::cmp::Reverse(*time)))
     }
 
     /// Wakes `waker` once when something new may be read.
@@ -265,13 +219,14 @@ impl Broker {
         }
         let producers = self.topics.producers(part.stream);
         let mut producers = producers.lock().unwrap_or_else(PoisonError::into_inner);
+        // The time in a record is its producer's, and may be any.
+        let seen = self.clock.now().wall;
         if let Some(commits) = commits(&batch) {
             let (marker, at) = ((header.producer_id, header.producer_epoch), part.base_offset);
-            let written = WallMs(part.max_timestamp_ms);
-            producers.ended(marker, commits, (at, entry.seq), written);
+            producers.ended(marker, commits, (at, entry.seq), seen);
             return;
         }
-        producers.record(&header, part.base_offset, entry.seq, WallMs(part.max_timestamp_ms));
+        producers.record(&header, part.base_offset, entry.seq, seen);
     }
 
     /// Takes a stored snapshot of a partition's producers back.
@@ -291,10 +246,19 @@ impl Broker {
         // lock it was appended under.
         let all_before = self.journal.durable_seq();
         for (stream, producers) in self.topics.all_producers() {
+            let key = Bytes::copy_from_slice(&stream.0.to_le_bytes());
+            if self.journal.stream_bounds(stream).is_none() {
+                // Its topic was deleted.
+                if self.journal.keyed_get(kind::PRODUCERS, &key)?.is_some() {
+                    let end = NewEntry::tombstone(kind::PRODUCERS, key);
+                    self.journal.append_reserved(vec![end])?;
+                }
+                self.topics.forget_producers(stream);
+                continue;
+            }
             // Until it is appended: it replaces all that comes before it in the log.
             let mut producers = producers.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(bytes) = producers.snapshot(now) {
-                let key = Bytes::copy_from_slice(&stream.0.to_le_bytes());
+            if let Some(bytes) = producers.snapshot(now, self.expiration.producer_id_ms) {
                 let head = Bytes::from(bytes);
                 let entry = NewEntry::keyed(kind::PRODUCERS, key, head, Bytes::new());
                 self.journal.append(vec![entry])?;
@@ -339,7 +303,7 @@ fn times(batch: &Batch) -> impl Iterator<Item = (i64, i64)> {
 }
 
 /// Batches one after the other, each told its offset: an 8-byte patch outside the CRC.
-fn join(batches: &[StreamBatch]) -> Bytes {
+pub(super) fn join(batches: &[StreamBatch]) -> Bytes {
     let bytes = batches.iter().map(|batch| batch.body.len()).sum();
     let mut out = BytesMut::with_capacity(bytes);
     for batch in batches {

@@ -3,6 +3,7 @@
 //! Topic partitions are streams of the journal; `broker` reads through its indexes and writes
 //! through the same writer as everyone. Nothing here knows of retries.
 
+mod committed;
 pub mod error;
 pub mod groups;
 pub mod ids;
@@ -26,8 +27,9 @@ use crate::broker::versioned::FactError;
 use crate::clock::Clock;
 use crate::journal::{Durability, Entry, Journal};
 
+pub use crate::broker::committed::{At, Committed};
 pub use crate::broker::log::{Produced, ReadBack};
-pub use crate::broker::retention::Expired;
+pub use crate::broker::retention::{Expiration, Expired};
 
 /// The local cluster.
 #[derive(Debug)]
@@ -44,6 +46,7 @@ pub struct Broker {
     journal: Journal,
     durability: Durability,
     clock: Clock,
+    expiration: Expiration,
 }
 
 impl Broker {
@@ -59,7 +62,13 @@ impl Broker {
     ) -> Self {
         let ids = Ids::new(journal.clone());
         let transactions = Transactions::default();
-        Self { topics, groups, offsets, transactions, ids, journal, durability, clock }
+        let expiration = Expiration::default();
+        Self { topics, groups, offsets, transactions, ids, journal, durability, clock, expiration }
+    }
+
+    /// The same with other times after which producers are forgotten.
+    pub fn expiring(self, expiration: Expiration) -> Self {
+        Self { expiration, ..self }
     }
 
     /// Takes one journalled entry back, in order; kinds of other owners are passed over.
@@ -71,6 +80,7 @@ impl Broker {
             kind::BATCH => self.replay_batch(entry),
             kind::PRODUCERS => self.replay_producers(entry),
             kind::TRANSACTION => readable(entry, self.transactions.replay(entry)),
+            kind::TRANSACTION_STEP => readable(entry, self.transactions.replay_step(entry)),
             kind::PRODUCER_ID | kind::CLUSTER => readable(entry, self.ids.replay(entry)),
             _ => {}
         }

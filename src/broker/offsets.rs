@@ -249,7 +249,7 @@ impl Offsets {
 
     /// Deletes all offsets of a group; returns the entry to wait for, 0 = there were none.
     pub fn delete_group(&self, group: &GroupId) -> Result<u64, AppendError> {
-        self.remove(|owner, _, _, _| owner == group)
+        self.remove(|owner, _, _, _| owner == group, |gone| self.append_gone(gone))
     }
 
     /// Deletes these offsets of a group; returns the entry to wait for, 0 = there were none.
@@ -258,14 +258,20 @@ impl Offsets {
         group: &GroupId,
         partitions: &BTreeSet<(TopicName, i32)>,
     ) -> Result<u64, AppendError> {
-        self.remove(|owner, topic, partition, _| {
+        let goes = |owner: &GroupId, topic: &TopicName, partition, _: &Position| {
             owner == group && partitions.contains(&(topic.clone(), partition))
-        })
+        };
+        self.remove(goes, |gone| self.append_gone(gone))
     }
 
-    /// Deletes all offsets in a topic, which is being deleted; returns the entry to wait for.
-    pub fn delete_topic(&self, topic: &TopicName) -> Result<u64, AppendError> {
-        self.remove(|_, of, _, _| of == topic)
+    /// Deletes all offsets in a topic, which is being deleted, as part of a larger unit: `append`
+    /// is given the ends of them and says where the unit ended.
+    pub(super) fn delete_topic<E>(
+        &self,
+        topic: &TopicName,
+        append: impl FnOnce(Vec<NewEntry>) -> Result<u64, E>,
+    ) -> Result<u64, E> {
+        self.remove(|_, of, _, _| of == topic, append)
     }
 
     /// Deletes offsets of groups that have been empty, and of partitions not committed, for
@@ -286,10 +292,11 @@ impl Offsets {
                 expired.insert(group);
             }
         }
-        self.remove(|group, _, _, position| {
+        let goes = |group: &GroupId, _: &TopicName, _, position: &Position| {
             let last = position.newest().map_or(now, |committed| committed.commit_ms);
             expired.contains(group) && RETENTION_MS <= now.since(last)
-        })
+        };
+        self.remove(goes, |gone| self.append_gone(gone))
     }
 
     fn fetch_all(&self, group: &GroupId) -> Vec<Fetched> {
@@ -308,10 +315,20 @@ impl Offsets {
         all
     }
 
-    fn remove(
+    /// The ends of offsets; 0 = there are none.
+    fn append_gone(&self, gone: Vec<NewEntry>) -> Result<u64, AppendError> {
+        if gone.is_empty() {
+            return Ok(0);
+        }
+        // Freed room is what a full disk needs: this may use the reserve.
+        Ok(self.journal.append_reserved(gone)?.seq())
+    }
+
+    fn remove<E>(
         &self,
         goes: impl Fn(&GroupId, &TopicName, i32, &Position) -> bool,
-    ) -> Result<u64, AppendError> {
+        append: impl FnOnce(Vec<NewEntry>) -> Result<u64, E>,
+    ) -> Result<u64, E> {
         let mut books = self.lock();
         let mut entries = Vec::new();
         for (group, book) in books.iter() {
@@ -322,11 +339,7 @@ impl Offsets {
                 entries.extend(keys.map(|key| NewEntry::tombstone(OFFSET_KIND, key)));
             }
         }
-        if entries.is_empty() {
-            return Ok(0);
-        }
-        // Freed room is what a full disk needs: this may use the reserve.
-        let seq = self.journal.append_reserved(entries)?.seq();
+        let seq = append(entries)?;
         books.retain(|group, book| {
             book.retain(|topic, positions| {
                 positions.retain(|index, position| !goes(group, topic, *index, position));

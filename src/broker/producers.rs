@@ -8,12 +8,17 @@ use crate::broker::error::BrokerError;
 use crate::broker::transactions::{TransactionError, Written};
 use crate::model::WallMs;
 use crate::wire::batch::BatchHeader;
-use crate::wire::idempotence::{EXPIRES_AFTER_MS, ProducerWindow, SeenBatch, Sequenced};
+use crate::wire::idempotence::{ProducerWindow, SeenBatch, Sequenced};
 
 /// The version byte of a stored snapshot without transactions.
 const PLAIN: u8 = 1;
 /// And of one that has some.
 const WITH_TRANSACTIONS: u8 = 2;
+
+/// Producers remembered of one partition; of more, those that are silent longest are forgotten.
+pub const PRODUCERS_MAX: usize = 20_000;
+/// So many at once: who is silent longest is looked for in all of them.
+const FORGOTTEN_AT_ONCE: usize = PRODUCERS_MAX / 20;
 
 /// The producers of one partition.
 #[derive(Debug, Default)]
@@ -91,6 +96,7 @@ impl Producers {
         if !idempotent(header) {
             return;
         }
+        self.make_room(header.producer_id);
         let known = self.known.entry(header.producer_id).or_default();
         if seq <= known.seq {
             return;
@@ -114,6 +120,7 @@ impl Producers {
     /// Remembers the marker of a transaction that was appended.
     pub fn ended(&mut self, (id, epoch): (i64, i16), commits: bool, at: (i64, u64), now: WallMs) {
         let (offset, seq) = at;
+        self.make_room(id);
         let known = self.known.entry(id).or_default();
         if seq <= known.seq {
             return;
@@ -122,6 +129,24 @@ impl Producers {
         (known.seq, known.seen_ms) = (seq, now.0);
         self.written.ended(id, offset, commits);
         self.changed = true;
+    }
+
+    /// Whether anything is known of that one.
+    pub fn knows(&self, producer_id: i64) -> bool {
+        self.known.contains_key(&producer_id)
+    }
+
+    /// There is room for that one; whose transaction is open is not forgotten.
+    fn make_room(&mut self, producer_id: i64) {
+        if self.known.len() < PRODUCERS_MAX || self.knows(producer_id) {
+            return;
+        }
+        let idle = self.known.iter().filter(|(id, _)| self.written.open_since(**id).is_none());
+        let mut idle: Vec<(i64, i64)> = idle.map(|(id, known)| (known.seen_ms, *id)).collect();
+        idle.sort_unstable();
+        for (_, id) in idle.into_iter().take(FORGOTTEN_AT_ONCE) {
+            self.known.remove(&id);
+        }
     }
 
     /// What transactions have written.
@@ -142,12 +167,12 @@ impl Producers {
     }
 
     /// The bytes to keep, if anything changed since they were last [`kept`](Self::kept); forgets
-    /// silent producers.
-    pub fn snapshot(&mut self, now: WallMs) -> Option<Vec<u8>> {
+    /// producers that have been silent for so long.
+    pub fn snapshot(&mut self, now: WallMs, expire_after_ms: u64) -> Option<Vec<u8>> {
         let before = self.known.len();
         let written = &self.written;
         self.known.retain(|id, known| {
-            let silent = EXPIRES_AFTER_MS < now.since(WallMs(known.seen_ms));
+            let silent = expire_after_ms <= now.since(WallMs(known.seen_ms));
             !silent || written.open_since(*id).is_some()
         });
         self.changed |= self.known.len() < before;
@@ -230,24 +255,25 @@ mod tests {
         let mut producers = Producers::default();
         producers.record(&header(0, 2), 100, 7, WallMs(1));
         producers.record(&header(2, 1), 102, 8, WallMs(2));
-        let bytes = producers.snapshot(WallMs(3)).unwrap();
-        assert_eq!(producers.snapshot(WallMs(3)), Some(bytes.clone()), "it could not be kept");
+        let bytes = producers.snapshot(WallMs(3), 9).unwrap();
+        assert_eq!(producers.snapshot(WallMs(3), 9), Some(bytes.clone()), "it could not be kept");
         producers.kept();
-        assert_eq!(producers.snapshot(WallMs(3)), None);
+        assert_eq!(producers.snapshot(WallMs(3), 9), None);
         let mut again = Producers::default();
         again.restore(&bytes);
         let repeated = Judged::Repeated { base_offset: 100, seq: 8 };
         assert_eq!(again.judge(&header(0, 2)).unwrap(), repeated);
         assert_eq!(again.judge(&header(3, 1)).unwrap(), Judged::Append);
         assert!(matches!(again.judge(&header(5, 1)), Err(BrokerError::OutOfOrderSequence)));
-        assert_eq!(again.snapshot(WallMs(4).plus(EXPIRES_AFTER_MS)), Some(Vec::new()));
+        assert_eq!(again.snapshot(WallMs(2).plus(8), 9), None);
+        assert_eq!(again.snapshot(WallMs(2).plus(9), 9), Some(Vec::new()));
     }
 
     #[test]
     fn a_snapshot_written_by_the_first_version_is_read_for_ever() {
         let mut producers = Producers::default();
         producers.record(&header(0, 2), 100, 7, WallMs(1));
-        let bytes = producers.snapshot(WallMs(3)).unwrap();
+        let bytes = producers.snapshot(WallMs(3), 9).unwrap();
         let first: &[u8] = &[1, 1, 18, 1, 0, 1, 0, 2, 200, 1, 7, 2];
         assert_eq!(bytes, first, "the format has changed: give it a new version");
         let mut again = Producers::default();
@@ -263,7 +289,7 @@ mod tests {
         producers.record(&transactional(0), 100, 7, WallMs(1));
         producers.ended((9, 0), false, (101, 8), WallMs(1));
         producers.record(&transactional(1), 102, 9, WallMs(1));
-        let bytes = producers.snapshot(WallMs(3)).unwrap();
+        let bytes = producers.snapshot(WallMs(3), 9).unwrap();
         let first: &[u8] = &[
             2, 1, 18, 1, 0, 2, 0, 0, 200, 1, 2, 2, 204, 1, 9, 2, 1, 18, 204, 1, 1, 18, 200, 1, 202,
             1,
@@ -292,5 +318,25 @@ mod tests {
         producers.record(&header(0, 1), 0, 5, WallMs(1));
         let next = producers.judge(&header(1, 1)).unwrap();
         assert_eq!(next, Judged::Append);
+    }
+
+    #[test]
+    fn of_too_many_those_that_are_silent_longest_are_forgotten_and_none_whose_transaction_is_open()
+    {
+        let mut producers = Producers::default();
+        let mut write = |id: usize, attributes| {
+            let producer_id = i64::try_from(id).unwrap();
+            let header = BatchHeader { attributes, producer_id, ..header(0, 1) };
+            let seq = u64::try_from(id).unwrap() + 1;
+            producers.record(&header, producer_id, seq, WallMs(producer_id));
+            producers.len()
+        };
+        write(0, 1 << 4);
+        let most = (1..PRODUCERS_MAX + 2 * FORGOTTEN_AT_ONCE).map(|id| write(id, 0)).max();
+        assert_eq!(most, Some(PRODUCERS_MAX));
+        let last = i64::try_from(PRODUCERS_MAX + 2 * FORGOTTEN_AT_ONCE).unwrap() - 1;
+        assert!(producers.knows(0) && producers.knows(last) && !producers.knows(1));
+        let kept = producers.shown().len();
+        assert!(kept > PRODUCERS_MAX - 2 * FORGOTTEN_AT_ONCE, "{kept}");
     }
 }

@@ -6,6 +6,7 @@ use crate::broker::error::BrokerError;
 use crate::broker::topic::Partition;
 use crate::model::WallMs;
 
+const DAY_MS: u64 = 24 * 3_600_000;
 /// `DeleteRecords`: everything there is.
 const TO_THE_END: i64 = -1;
 
@@ -16,6 +17,21 @@ pub struct Expired {
     pub partitions: usize,
     /// Records they lost.
     pub records: u64,
+}
+
+/// When producers nobody hears of are forgotten, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiration {
+    /// By the partitions they wrote to (Kafka: `producer.id.expiration.ms`).
+    pub producer_id_ms: u64,
+    /// By their transactional id (Kafka: `transactional.id.expiration.ms`).
+    pub transactional_id_ms: u64,
+}
+
+impl Default for Expiration {
+    fn default() -> Self {
+        Self { producer_id_ms: DAY_MS, transactional_id_ms: 7 * DAY_MS }
+    }
 }
 
 impl Broker {

@@ -99,15 +99,19 @@ impl Topics {
         Ok((topic, seq))
     }
 
-    /// Deletes a topic with all it holds; gone once the returned sequence is durable.
-    pub fn delete(&self, name: &TopicName) -> Result<u64, BrokerError> {
+    /// Deletes a topic with all it holds: `append` writes its end down, and what ends with it.
+    pub(super) fn delete(
+        &self,
+        name: &TopicName,
+        append: impl FnOnce(NewEntry) -> Result<u64, BrokerError>,
+    ) -> Result<u64, BrokerError> {
         let mut state = self.write();
         let topic = state.by_name.get(name).cloned();
         let topic = topic.ok_or(BrokerError::UnknownTopicOrPartition)?;
-        let seq = self.store(name, Vec::new())?;
+        let seq = append(NewEntry::tombstone(kind::TOPIC, key(name)))?;
+        // What is known of their producers goes when that is next written down.
         for partition in &topic.partitions {
             self.journal.stream_drop(partition.stream)?;
-            state.producers.remove(&partition.stream);
         }
         state.by_name.remove(name);
         state.by_id.remove(&topic.id);
@@ -146,6 +150,11 @@ impl Topics {
             return Arc::clone(producers);
         }
         Arc::clone(self.write().producers.entry(stream).or_default())
+    }
+
+    /// That stream is gone.
+    pub(super) fn forget_producers(&self, stream: StreamId) {
+        self.write().producers.remove(&stream);
     }
 
     /// Every stream whose producers are remembered.
@@ -201,7 +210,7 @@ impl Topics {
     fn store(&self, name: &TopicName, head: Vec<u8>) -> Result<u64, BrokerError> {
         let entry = NewEntry {
             kind: kind::TOPIC,
-            key: Some(Bytes::copy_from_slice(name.as_str().as_bytes())),
+            key: Some(key(name)),
             stream: None,
             head: head.into(),
             body: Bytes::new(),
@@ -216,6 +225,10 @@ impl Topics {
     fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn key(name: &TopicName) -> Bytes {
+    Bytes::copy_from_slice(name.as_str().as_bytes())
 }
 
 /// A topic as it is stored.

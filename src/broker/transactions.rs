@@ -12,6 +12,7 @@ mod held;
 mod partition;
 mod record;
 mod state;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +39,7 @@ pub use held::part_without_log;
 pub use partition::{Aborted, Written};
 use state::TIMEOUT_MS_MAX;
 pub use state::{Incarnation, Joining, Part, Phase, Transaction};
+use step::{Next, Step};
 
 /// The coordinator.
 #[derive(Debug, Default)]
@@ -54,6 +56,8 @@ pub struct Begun {
     pub producer: Incarnation,
     /// The last transaction of the one before was committed; any other is aborted by now.
     pub committed: bool,
+    /// One was open until now.
+    pub aborted: bool,
     /// The entry to wait for; 0: none.
     pub seq: u64,
 }
@@ -70,6 +74,17 @@ impl Transactions {
         let id = id.ok_or(unreadable)?;
         let next = if entry.is_tombstone() { None } else { Some(record::read(&entry.head)?) };
         self.lock().apply(id, next);
+        Ok(())
+    }
+
+    /// The same of one step; one of what is over by now is nobody's.
+    pub(super) fn replay_step(&self, entry: &Entry) -> Result<(), FactError> {
+        if let Some((producer_id, number, step)) = step::read(entry)? {
+            let mut book = self.lock();
+            if let Some(id) = book.of_producer(producer_id).cloned() {
+                book.step(&id, number, step);
+            }
+        }
         Ok(())
     }
 
@@ -91,6 +106,16 @@ impl Transactions {
     /// One of them.
     pub fn find(&self, id: &str) -> Option<Transaction> {
         self.lock().get(id).cloned()
+    }
+
+    /// Whether this incarnation's is open.
+    pub fn is_open(&self, id: &str, by: Incarnation) -> bool {
+        self.lock().get(id).is_some_and(|known| known.is_open() && known.check(by).is_ok())
+    }
+
+    /// How many are open.
+    pub fn open(&self) -> usize {
+        self.lock().open()
     }
 
     /// When the next open one is over.
@@ -127,12 +152,12 @@ impl Broker {
             let next = Transaction::new(producer_id, timeout_ms, now);
             let producer = next.incarnation();
             let seq = self.keep_transaction(&mut book, id, next)?;
-            return Ok(Begun { producer, committed: false, seq });
+            return Ok(Begun { producer, committed: false, aborted: false, seq });
         };
         let committed = old.phase == Phase::Committed;
         let Some(next) = old.begun_anew(by, timeout_ms, now, fresh)? else {
             let seq = self.journal.appended_seq();
-            return Ok(Begun { producer: old.incarnation(), committed, seq });
+            return Ok(Begun { producer: old.incarnation(), committed, aborted: false, seq });
         };
         let producer = next.incarnation();
         let seq = if old.is_open() {
@@ -140,7 +165,7 @@ impl Broker {
         } else {
             self.keep_transaction(&mut book, id, next)?
         };
-        Ok(Begun { producer, committed, seq })
+        Ok(Begun { producer, committed, aborted: old.is_open(), seq })
     }
 
     /// Takes partitions or a group into a transaction. Returns the entry to wait for.
@@ -180,8 +205,9 @@ impl Broker {
         joining: Joining,
     ) -> Result<u64, BrokerError> {
         let now = self.clock.now().wall;
-        match book.known(id)?.joined(by, joining, now)? {
-            Some(next) => self.keep_transaction(book, id, next),
+        match book.known(id)?.joining(by, joining, now)? {
+            Some(Next::Opened(next)) => self.keep_transaction(book, id, *next),
+            Some(Next::Step(step)) => self.keep_step(book, id, step, Vec::new()),
             None => Ok(self.journal.appended_seq()),
         }
     }
@@ -207,6 +233,10 @@ impl Broker {
         let part = part(topic, partition);
         let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
         let judged = producers.judge(header)?;
+        // Such a producer has an epoch for each transaction: one nobody knows has lost a batch.
+        if implied && header.base_sequence != 0 && !producers.knows(header.producer_id) {
+            return Err(BrokerError::OutOfOrderSequence);
+        }
         if let Judged::Repeated { base_offset, seq } = judged {
             return Ok(Produced { base_offset, seq, log_start });
         }
@@ -240,7 +270,7 @@ impl Broker {
         let mut entries = Vec::new();
         let goes = book.room(id, &next, now)?;
         entries.extend(goes.as_deref().map(|id| NewEntry::tombstone(kind::TRANSACTION, key(id))));
-        entries.push(fact(id, &next));
+        entries.extend(whole(book, id, &next));
         let seq = self.journal.append(entries)?.seq();
         if let Some(goes) = goes {
             book.apply(&goes, None);
@@ -253,10 +283,35 @@ impl Broker {
         Ok(seq)
     }
 
+    /// Writes a step of an open one down, behind `entries`; it takes effect.
+    fn keep_step(
+        &self,
+        book: &mut Book,
+        id: &str,
+        step: Step,
+        mut entries: Vec<NewEntry>,
+    ) -> Result<u64, BrokerError> {
+        book.room_for(step.bytes())?;
+        let known = book.known(id)?;
+        if book.is_whole_due(id) {
+            let mut next = known.clone();
+            next.take(step);
+            entries.extend(whole(book, id, &next));
+            let seq = self.journal.append(entries)?.seq();
+            book.apply(id, Some(next));
+            return Ok(seq);
+        }
+        let number = book.steps(id);
+        entries.push(step::entry(known.producer_id, number, &step));
+        let seq = self.journal.append(entries)?.seq();
+        book.step(id, number, step);
+        Ok(seq)
+    }
+
     /// Forgets transactional ids nobody uses.
     pub(super) fn expire_transactions(&self) -> Result<(), BrokerError> {
         let mut book = self.transactions.lock();
-        let expired = book.expired(self.clock.now().wall);
+        let expired = book.expired(self.clock.now().wall, self.expiration.transactional_id_ms);
         if expired.is_empty() {
             return Ok(());
         }
@@ -279,6 +334,9 @@ fn key(id: &str) -> Bytes {
     Bytes::copy_from_slice(id.as_bytes())
 }
 
-fn fact(id: &str, next: &Transaction) -> NewEntry {
-    NewEntry::keyed(kind::TRANSACTION, key(id), record::write(next), Bytes::new())
+/// A new state, whole: it ends the steps that led to it.
+fn whole(book: &Book, id: &str, next: &Transaction) -> impl Iterator<Item = NewEntry> {
+    let old = book.get(id).map_or(next.producer_id, |old| old.producer_id);
+    let fact = NewEntry::keyed(kind::TRANSACTION, key(id), record::write(next), Bytes::new());
+    step::ends(old, book.steps(id)).chain([fact])
 }

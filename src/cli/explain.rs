@@ -9,6 +9,10 @@ use super::show::{cell, text};
 use super::table::{clean, defused};
 use super::time::utc;
 
+/// What goes before the rules.
+const SAID: &str = "a failure's own x-retry-level, x-retry-delay-ms, x-retry-max go first (in a \
+    commit level=, delay=, max=)";
+
 /// What is known and suspected of a group's consumers.
 pub(super) fn lines(explained: &Value) -> Vec<String> {
     let is = |value: &Value, key: &str| value.get(key).and_then(Value::as_bool) == Some(true);
@@ -17,6 +21,9 @@ pub(super) fn lines(explained: &Value) -> Vec<String> {
         let said = |key: &str| clean(&cell(rule, key));
         format!("  {:28} {}  ({})", said("key"), said("value"), said("from"))
     }));
+    if items(explained, "rules").next().is_some() {
+        out.push(format!("  {SAID}"));
+    }
     out.push(format!("breaker       {}", clean(&cell(explained, "breaker"))));
     if !is(explained, "watched") {
         out.push("nothing is inferred: retry.lane is off or retry-topic".to_owned());

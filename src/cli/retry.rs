@@ -11,6 +11,9 @@ use super::http::encoded;
 use super::import::{self, ImportArgs};
 use super::show::{Column, Filter, Reading, cell, moment};
 
+/// What `--state` takes.
+const STATES: [&str; 7] = ["waiting", "ready", "inflight", "parked", "held", "exported", "behind"];
+
 const COLUMNS: [Column; 9] = [
     ("GROUP", |v| cell(v, "group")),
     ("ID", |v| cell(v, "id")),
@@ -40,7 +43,7 @@ pub(super) struct ListArgs {
     #[command(flatten)]
     filter: Filter,
     /// Only this state.
-    #[arg(long, value_parser = ["waiting", "ready", "inflight", "parked", "held", "exported"])]
+    #[arg(long, value_parser = STATES)]
     state: Option<String>,
     #[command(flatten)]
     reading: Reading,

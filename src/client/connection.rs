@@ -437,13 +437,17 @@ impl Serving<'_> {
     /// A request that is answered while nothing else is due. A client that goes meanwhile is not
     /// waited for longer than for `Limits::handshake`: a broker that hangs would keep it for ever.
     async fn take_alone(&mut self, frame: Frame) -> Result<(), Cause> {
-        let Self { connection, inbox, write, link, .. } = self;
+        let Self { connection, inbox, write, link, voice, .. } = self;
+        let is_fetch = frame.bytes.starts_with(&Api::Fetch.key().to_be_bytes());
         let reply = tokio::select! {
             reply = connection.answer(link, frame) => reply?,
             cause = inbox.gone(&connection.conn) => return Err(cause),
         };
         if connection.conn.session.is_known() {
             inbox.trust();
+        }
+        if is_fetch && voice.is_none() {
+            *voice = connection.router.voice(&connection.conn);
         }
         connection.send(write, reply).await
     }

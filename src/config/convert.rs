@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Backoff, Config, ConfigError, GroupRule, HostPort, LaneChoice, Listener, ListenerTls, Retry,
-    UpstreamSasl, UpstreamTls,
+    Backoff, Config, ConfigError, GroupRule, HostPort, LaneChoice, Listener, ListenerTls, OnReset,
+    Retry, Rewind, UpstreamSasl, UpstreamTls,
 };
 use tokio::sync::watch;
 
@@ -15,7 +15,7 @@ use crate::group::{ClassicConfig, ConsumerConfig};
 use crate::journal;
 use crate::model::GroupId;
 use crate::observe::Metrics;
-use crate::retry::{BreakerRules, Delays, LevelTable, Policies, Policy, TopicRule};
+use crate::retry::{BreakerRules, Delays, LevelTable, OrderMode, Policies, Policy, TopicRule};
 use crate::route::session::Login;
 use crate::sasl::Users;
 use crate::socket::{Budget, ClientTls, FileProblem, ServerTls};
@@ -171,17 +171,20 @@ fn policy(retry: &Retry) -> Policy {
         dead_letters_bytes_max: retry.dead_letters.max_bytes,
         dead_letters_topic: retry.dead_letters.upstream_topic.as_deref().map(Arc::from),
         lane: retry.lane != LaneChoice::Off,
-        in_place: retry.lane == LaneChoice::InPlace,
+        in_place: retry.lane == LaneChoice::InPlace || retry.order.mode == OrderMode::Partition,
         inference: matches!(retry.lane, LaneChoice::Auto | LaneChoice::InPlace),
         crash_limit: retry.crash_limit,
         narrow_patience_ms: ms(retry.narrow_patience),
         seek_back_limit: retry.seek_back_limit,
+        order: retry.order.mode,
         order_interval_ms: ms(retry.order.interval),
+        calls_back: retry.order.rewind == Rewind::Rebalance,
         breaker: retry.breaker.map(|breaker| BreakerRules {
             ratio_percent: breaker.ratio_percent,
             window: breaker.window,
             min: breaker.min,
         }),
+        supersedes: retry.on_reset == OnReset::Supersede,
     }
 }
 
@@ -258,7 +261,8 @@ mod tests {
     fn what_is_inferred_depends_on_the_lane_and_on_the_rule() {
         let text = "retry: {crash_limit: 5, narrow_patience: 2s}
 groups: [{match: auto, seek_back_limit: 0}, {match: place, lane: in-place, crash_limit: 1,
-          order: {interval: 50ms}}, {match: topic, lane: retry-topic}, {match: off, lane: off}]";
+          order: {mode: key, interval: 50ms}}, {match: topic, lane: retry-topic},
+         {match: off, lane: off}]";
         let policies = Config::parse("t", text, &[], &[]).unwrap().config.policies();
         let of = |group: &str| {
             let policy = policies.of(&group.into());
@@ -272,6 +276,7 @@ groups: [{match: auto, seek_back_limit: 0}, {match: place, lane: in-place, crash
         assert_eq!((auto.crash_limit, place.crash_limit), (5, 1));
         assert_eq!((auto.narrow_patience_ms, place.narrow_patience_ms), (2_000, 2_000));
         assert_eq!((auto.seek_back_limit, place.seek_back_limit), (0, 6));
+        assert_eq!((auto.order, place.order), (OrderMode::Off, OrderMode::Key));
         assert_eq!((auto.order_interval_ms, place.order_interval_ms), (1_000, 50));
     }
 }

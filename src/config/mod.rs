@@ -26,8 +26,8 @@ use serde::Serialize;
 pub use parts::{
     Admin, Backoff, DeadLetters, Drain, Durability, Elapsed, Ephemeral, GroupRule, HostPort,
     Journal, Keep, LaneChoice, Limits, Listener, ListenerSasl, ListenerTls, Log, Membership,
-    MetricsBound, Names, Order, Payloads, Retry, Topic, TopicKeys, Topics, Upstream, UpstreamSasl,
-    UpstreamTls,
+    MetricsBound, Names, OnReset, Order, Payloads, Retry, Rewind, Topic, TopicKeys, Topics,
+    Upstream, UpstreamSasl, UpstreamTls,
 };
 pub use problem::ConfigError;
 pub use reload::{NotReloadable, Reload};

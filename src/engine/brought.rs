@@ -15,7 +15,7 @@ use crate::engine::error::EngineError;
 use crate::engine::kind;
 use crate::journal::NewEntry;
 use crate::model::EntryId;
-use crate::retry::{Answer, ExportOutcome, ExportStep, ImportOutcome, Input, Token};
+use crate::retry::{Answer, ExportOutcome, ExportStep, Import, ImportOutcome, Input, Token};
 
 /// The version byte of a stored page.
 const VERSION: u8 = 1;
@@ -102,7 +102,8 @@ impl Driver {
                 continue;
             }
             asked.push((entry.id, outcome));
-            imports.push(entry.import);
+            let key = self.order_key(&group, &entry.record);
+            imports.push(Import { key, ..entry.import });
             records.push(entry.record);
         }
         let (answer, facts) = self.handle(Input::Import { token: Token(0), group, imports });

@@ -3,15 +3,16 @@
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::engine::delayed::DelayBatch;
+use crate::engine::delayed::{DelayBatch, DelayedTotals};
 use crate::engine::error::EngineError;
+use crate::engine::ordered::Followers;
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::windows::WindowNews;
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName};
 use crate::retry::watch::Settling;
 use crate::retry::{
-    Evidence, ExportOutcome, ExportStep, Import, ImportOutcome, Nack, NackOutcome, Reporter,
-    SlotView,
+    Evidence, ExportOutcome, ExportStep, Import, ImportOutcome, Input, Nack, NackOutcome, Ordered,
+    Reporter, SlotView,
 };
 
 /// A reply and the sequence that must be durable before it is believed.
@@ -105,6 +106,8 @@ pub(super) struct TakenRaw {
     pub entries: Vec<TakenEntry>,
     pub position: LaneOffset,
     pub next: LaneOffset,
+    pub member: Option<MemberId>,
+    pub is_due: bool,
 }
 
 /// One question or piece of news.
@@ -140,6 +143,8 @@ pub(super) enum Command {
         group: GroupId,
         origin: Origin,
     },
+    /// These were handed out again after a reset; nobody waits.
+    Replayed(Box<Input>),
     TopicGone {
         topic: TopicName,
         reply: Reply<()>,
@@ -208,11 +213,15 @@ pub(super) enum Command {
         record: Bytes,
         reply: Reply<NackOutcome>,
     },
+    /// Records that may have to wait behind others of their key.
+    Follow(Followers, Reply<Vec<Ordered>>),
     /// A producer's batch of which something is to wait.
     Delay(DelayBatch, Reply<()>),
     /// What waits to enter its topic is not to.
     Cancel(Vec<Origin>, Reply<Vec<bool>>),
-    Policies(crate::retry::Policies),
+    /// How much waits to enter its topic.
+    DelayedTotals(Reply<DelayedTotals>),
+    Policies(Box<crate::retry::Policies>),
     /// Housekeeping: forget silent producers, release what is gone, make a checkpoint.
     Keep(Reply<()>),
     Stop,

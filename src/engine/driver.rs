@@ -7,20 +7,22 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::engine::command::{Command, NackBatch, NackReply, Reply, Snapshot, TakenRaw};
 use crate::engine::count::count;
-use crate::engine::delayed::Destinations;
+use crate::engine::delayed::PutOff;
 use crate::engine::error::EngineError;
 use crate::engine::facts::{Unwritten, new_entry};
 use crate::engine::render::Render;
 use crate::engine::room::{Fill, telling};
 use crate::engine::stamps::{Stamps, Verdict};
-use crate::engine::store::{Checkpoint, Flusher, Store};
+use crate::engine::store::{Flusher, Store};
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
 use crate::engine::{LaneSlot, batch, reloaded};
 use crate::journal::{EntryRef, Journal, NewEntry};
-use crate::model::{GroupId, LaneOffset, MemberId, MonoMs, Now};
+use crate::model::{GroupId, LaneOffset, MemberId, Now, TopicName};
 use crate::observe::Metrics;
-use crate::retry::{Answer, DELAYED, Evidence, Fact, Fingerprint, Input, Machine, Output, Token};
+use crate::retry::{
+    Answer, DELAYED, Entries, Evidence, Fact, Fingerprint, Input, Machine, Output, Token,
+};
 
 /// A thread that waits this long looks at the clock again, whatever the machine says.
 const SLEEP_MAX: Duration = Duration::from_mins(1);
@@ -29,8 +31,8 @@ pub(super) const OWNER: &str = "retries";
 /// Facts in one group of the log, where nothing binds them together: a reload may move millions
 /// of entries at once, and a group is bounded by the journal.
 const GROUP_FACTS_MAX: usize = 4_096;
-/// Tombstones looked at in one round of housekeeping.
-const SWEEP_MAX: usize = 10_000;
+/// Commands that are answered before the next slice of delayed records enters its topics.
+const COMMANDS_FIRST: usize = 64;
 
 /// Owns the machine; runs on a thread of its own.
 pub struct Driver {
@@ -46,9 +48,7 @@ pub struct Driver {
     pub(super) fill: Fill,
     /// The last sequence any answer may rest on.
     pub(super) last_seq: u64,
-    /// When delayed records are let into their topics; `None`: none is due.
-    pub(super) delivering: Option<MonoMs>,
-    pub(super) destinations: Destinations,
+    pub(super) put_off: PutOff,
     /// Why the machine's state is ahead of the log, if it is.
     pub(super) ahead: Option<String>,
 }
@@ -63,13 +63,27 @@ impl Driver {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             self.tick();
+            if !self.take_commands(COMMANDS_FIRST) {
+                return;
+            }
+            self.see_to_delayed(self.clock.now());
         }
     }
 
     /// Does what was asked so far and what is due, without waiting: for a caller that owns time,
     /// such as a simulation. False once told to stop or every handle is gone.
     pub fn step(&mut self) -> bool {
-        loop {
+        if !self.take_commands(usize::MAX) {
+            return false;
+        }
+        self.tick();
+        self.see_to_delayed(self.clock.now());
+        true
+    }
+
+    /// What was asked so far, at most so much; false once told to stop or every handle is gone.
+    fn take_commands(&mut self, most: usize) -> bool {
+        for _ in 0..most {
             match self.commands.try_recv() {
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Ok(command) => self.take_command(command),
@@ -77,7 +91,6 @@ impl Driver {
             }
             self.tick();
         }
-        self.tick();
         true
     }
 
@@ -115,16 +128,12 @@ impl Driver {
                 self.send(reply, answer);
             }
             Command::OriginCommits { group, offsets, reply } => {
-                let mut answer = Ok(());
-                for (topic, partition, offset) in offsets {
-                    let group = group.clone();
-                    let input = Input::OriginCommit { group, topic, partition, offset };
-                    answer = answer.and(self.ask(input).map(|_| ()));
-                }
+                let answer = self.origin_commits(&group, offsets);
                 self.send(reply, answer);
             }
             Command::TopicGone { topic, reply } => {
-                let answer = self.ask(Input::TopicGone { topic }).map(|_| ());
+                let answer = self.ask(Input::TopicGone { topic: topic.clone() }).map(|_| ());
+                self.destination_gone(&topic);
                 self.send(reply, answer);
             }
             Command::Join { group, member, reply } => {
@@ -143,15 +152,18 @@ impl Driver {
             Command::Withdraw { group, origin } => {
                 self.hear(Input::Withdrawn { group, origin }, "a late commit");
             }
+            Command::Replayed(replayed) => self.hear(*replayed, "what a reset supersedes"),
             Command::Discard { topic, up_to, reply } => {
                 let gone = self.discard(&topic, up_to);
                 self.send(reply, gone);
             }
             Command::Policies(policies) => {
-                self.hear(Input::Policies(Box::new(policies)), "new rules");
+                self.hear(Input::Policies(policies), "new rules");
                 reloaded::tell(&self.machine);
             }
-            command @ (Command::Delay(..) | Command::Cancel(..)) => self.put_off(command),
+            command @ (Command::Delay(..) | Command::Cancel(..) | Command::DelayedTotals(_)) => {
+                self.put_off(command);
+            }
             Command::Export { step, ids, reply } => {
                 let answer = self.export(step, ids);
                 self.send(reply, answer);
@@ -168,6 +180,19 @@ impl Driver {
             Command::Keep(reply) => self.keep(reply),
             query => self.query(query),
         }
+    }
+
+    fn origin_commits(
+        &mut self,
+        group: &GroupId,
+        offsets: Vec<(TopicName, i32, i64)>,
+    ) -> Result<(), EngineError> {
+        let mut answer = Ok(());
+        for (topic, partition, offset) in offsets {
+            let input = Input::OriginCommit { group: group.clone(), topic, partition, offset };
+            answer = answer.and(self.ask(input).map(|_| ()));
+        }
+        answer
     }
 
     fn join(&mut self, group: GroupId, member: MemberId) -> Result<LaneSlot, EngineError> {
@@ -198,9 +223,10 @@ impl Driver {
         }
     }
 
-    /// Questions that change nothing.
+    /// Records that may have to wait, and questions that change nothing.
     fn query(&mut self, command: Command) {
         match command {
+            Command::Follow(followers, reply) => self.follow_all(followers, reply),
             Command::SlotOf { group, member, reply } => {
                 let slot = self.machine.member_slot(&group, &member);
                 self.send(reply, Ok(slot));
@@ -247,8 +273,7 @@ impl Driver {
             }
         }
         batch::check(self.machine.store(), &group, &nacks)?;
-        let records: Vec<_> = nacks.iter().map(|nack| nack.record.clone()).collect();
-        let nacks = nacks.into_iter().map(|nack| nack.nack).collect();
+        let (nacks, records) = self.keyed(&group, nacks);
         self.tell_room(self.clock.now(), &group);
         let (token, of) = (Token(0), group.clone());
         let input = match evidence {
@@ -278,11 +303,14 @@ impl Driver {
         max: usize,
     ) -> Result<TakenRaw, EngineError> {
         self.journal.admits()?;
-        let token = Token(0);
+        let (token, of) = (Token(0), group.clone());
         match self.ask(Input::Take { token, group, from, max })? {
-            Some(Answer::Taken { entries, position, next, .. }) => {
+            Some(Answer::Taken { entries, position, next, next_due }) => {
                 let entries = self.machine.store().located(entries);
-                Ok(TakenRaw { entries, position, next })
+                let slot = self.machine.store().slot(&of, from.slot);
+                let is_due = next_due.is_some_and(|due| due <= self.clock.now().wall);
+                let member = slot.and_then(|slot| slot.member);
+                Ok(TakenRaw { entries, position, next, member, is_due })
             }
             _ => Err(EngineError::Stopped),
         }
@@ -291,40 +319,6 @@ impl Driver {
     /// From now on the tables are written by whoever runs this, not by the engine's thread.
     pub fn flusher(&mut self) -> Flusher {
         self.machine.store_mut().flusher()
-    }
-
-    /// Producers silent for a day go; tombstones whose entries are gone from the log go; the
-    /// tables are made durable as of the last fact, which is durable first.
-    fn keep(&mut self, reply: Reply<()>) {
-        if let Err(error) = self.tidy() {
-            return self.send(reply, Err(error));
-        }
-        let seq = self.last_seq;
-        let (log, journal) = (self.journal.clone(), self.journal.clone());
-        let first = move || {
-            log.durable_blocking(seq)?;
-            log.checkpoint()?;
-            Ok(())
-        };
-        let done = move |kept: Result<(), EngineError>| {
-            if kept.is_ok() {
-                journal.hold_from(OWNER, seq);
-            }
-            // Whoever asked may have gone.
-            drop(reply.send(kept.map(|()| ((), seq))));
-        };
-        let checkpoint = Checkpoint { applied: seq, first: Box::new(first), done: Box::new(done) };
-        self.machine.store_mut().checkpoint(checkpoint);
-    }
-
-    fn tidy(&mut self) -> Result<(), EngineError> {
-        self.usable()?;
-        let silent = self.stamps.expire(self.clock.now().wall);
-        if !silent.is_empty() {
-            self.last_seq = self.journal.append_reserved(silent)?.seq();
-        }
-        self.machine.store_mut().sweep(&self.journal, SWEEP_MAX);
-        Ok(())
     }
 
     /// Whether what the machine decides may be believed.
@@ -356,9 +350,7 @@ impl Driver {
             match output {
                 Output::Fact(fact) => facts.push(fact),
                 Output::Answer { answer: given, .. } => answer = Some(given),
-                Output::Wake { group } if group.as_str() == DELAYED => {
-                    self.delivering = Some(MonoMs::default());
-                }
+                Output::Wake { group } if group.as_str() == DELAYED => self.delayed_due(),
                 Output::Wake { group } => self.wakes.wake(&group),
             }
         }
@@ -449,9 +441,6 @@ impl Driver {
                 self.see_room(group);
             }
         }
-        if self.ahead.is_none() && self.delivering.is_some_and(|at| at <= now.mono) {
-            self.delivering = self.deliver(now);
-        }
     }
 
     /// Tells the machine what the dead letters of a group with a bound take.
@@ -473,7 +462,7 @@ impl Driver {
     fn sleep(&self) -> Duration {
         let now = self.clock.now();
         let deadline = self.machine.poll_timeout().map(|deadline| deadline.0);
-        let first = deadline.into_iter().chain(self.delivering).min();
+        let first = deadline.into_iter().chain(self.put_off.alarm()).min();
         first
             .filter(|_| self.ahead.is_none())
             .map_or(SLEEP_MAX, |at| Duration::from_millis(at.since(now.mono)))

@@ -49,6 +49,22 @@ pub enum EngineError {
     /// Stored bytes are no record.
     #[error(transparent)]
     Record(#[from] RawRecordError),
+    /// Stored bytes are no record that waits before it enters its topic.
+    #[error("a stored delayed record is damaged, or written by a later build")]
+    DelayedRecord,
+    /// No more may wait before it enters its topic.
+    #[error(
+        "{bytes} bytes wait to enter their topics already, {more} more would be beyond \
+         topics.produce_delay_max_bytes ({most}); try again later, or raise it"
+    )]
+    DelayedFull {
+        /// What waits.
+        bytes: u64,
+        /// What was to wait besides.
+        more: u64,
+        /// The most.
+        most: u64,
+    },
     /// The journal holds no bytes for an entry.
     #[error("the bytes of retry entry {0} are not in the journal; run `reprise log verify`")]
     PayloadLost(EntryId),

@@ -1,20 +1,22 @@
 //! The handle: what `route` and `admin` ask, and the wait for durability before they believe it.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use tokio::sync::{Notify, oneshot};
 
 use crate::engine::command::{
-    Command, ImportBatch, LaneSlot, NackBatch, NackReply, Reply, Snapshot, TakenEntry,
+    Command, ImportBatch, LaneSlot, NackBatch, NackReply, Reply, Snapshot, TakenEntry, TakenRaw,
 };
 use crate::engine::error::EngineError;
+use crate::engine::gates::Gates;
 use crate::engine::render::{LaneRecord, Render};
 use crate::engine::view::{DeadLetter, EntryView, GroupView};
 use crate::engine::wakes::Wakes;
 use crate::journal::{Bounds, Journal};
-use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName};
-use crate::retry::{Entry, Evidence, ExportOutcome, ExportStep, ImportOutcome, Policies};
+use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName, TopicPartition};
+use crate::retry::{Entry, Evidence, ExportOutcome, ExportStep, ImportOutcome, Input, Policies};
 use crate::wire::batch::RawRecord;
 
 /// Asks the driver. Cheap to clone.
@@ -24,6 +26,7 @@ pub struct Engine {
     pub(super) journal: Journal,
     pub(super) wakes: Arc<Wakes>,
     pub(super) render: Render,
+    pub(super) gates: Arc<Gates>,
 }
 
 /// What a Fetch of a lane got.
@@ -35,6 +38,10 @@ pub struct Taken {
     pub position: LaneOffset,
     /// High watermark and log end.
     pub next: LaneOffset,
+    /// Who holds the slot.
+    pub member: Option<MemberId>,
+    /// Something else of the group is due.
+    pub is_due: bool,
 }
 
 impl Engine {
@@ -75,7 +82,8 @@ impl Engine {
     ) -> Result<Taken, EngineError> {
         let group = group.clone();
         let taken = self.ask_durably(|reply| Command::Take { group, from, max, reply }).await?;
-        Ok(Taken { records: self.read(taken.entries)?, position: taken.position, next: taken.next })
+        let TakenRaw { entries, position, next, member, is_due } = taken;
+        Ok(Taken { records: self.read(entries)?, position, next, member, is_due })
     }
 
     /// Acknowledges a slot's open hand-outs below `up_to`; how many. Durable on return.
@@ -120,11 +128,22 @@ impl Engine {
         self.tell(Command::Withdraw { group: group.clone(), origin });
     }
 
-    /// A topic is no more: what fails in one by the same name fails for the first time. Durable on
-    /// return.
-    pub async fn topic_gone(&self, topic: &TopicName) -> Result<(), EngineError> {
+    /// The group was reset below these originals, and has been handed them again: retries of them
+    /// that wait may be given up.
+    pub fn replayed(&self, group: &GroupId, of: TopicPartition, offsets: Range<i64>) {
+        let TopicPartition { topic, partition } = of;
+        let replayed = Input::Replayed { group: group.clone(), topic, partition, offsets };
+        self.tell(Command::Replayed(Box::new(replayed)));
+    }
+
+    /// A topic is no more: what fails in one by the same name fails for the first time. It is in
+    /// the driver's queue when this returns; the future ends when it is durable.
+    pub fn topic_gone(
+        &self,
+        topic: &TopicName,
+    ) -> impl Future<Output = Result<(), EngineError>> + use<> {
         let topic = topic.clone();
-        self.ask_durably(|reply| Command::TopicGone { topic, reply }).await
+        self.ask_durably(|reply| Command::TopicGone { topic, reply })
     }
 
     /// The slot of a member, given to it now if it had none. Durable on return.
@@ -155,7 +174,7 @@ impl Engine {
 
     /// Other rules from now on.
     pub fn policies(&self, policies: Policies) {
-        self.tell(Command::Policies(policies));
+        self.tell(Command::Policies(Box::new(policies)));
     }
 
     /// Housekeeping, now and then, after the journal's own checkpoint: forgets silent producers,
@@ -200,12 +219,12 @@ impl Engine {
         limit: usize,
     ) -> Result<Vec<EntryView>, EngineError> {
         let group = group.clone();
-        self.ask_durably(|reply| Command::Page { group, after, limit, reply }).await
+        self.ask(|reply| Command::Page { group, after, limit, reply }).await
     }
 
     /// Every group the engine knows, for people and metrics.
     pub async fn groups(&self) -> Result<Vec<GroupView>, EngineError> {
-        self.ask_durably(|reply| Command::Groups { reply }).await
+        self.ask(|reply| Command::Groups { reply }).await
     }
 
     /// Entries of a group that wait or are set aside, by id, with their records: at most `limit`,
@@ -279,6 +298,17 @@ impl Engine {
     ) -> impl Future<Output = Result<T, EngineError>> + use<T, C> {
         let (reply, answer) = oneshot::channel();
         self.wait_for(self.commands.send(command(reply)).is_ok(), answer)
+    }
+
+    /// The same for what only people look at: it is told at once, durable or not.
+    pub(super) async fn ask<T, C: FnOnce(Reply<T>) -> Command>(
+        &self,
+        command: C,
+    ) -> Result<T, EngineError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(command(reply)).map_err(|_| EngineError::Stopped)?;
+        let (answer, _) = answer.await.map_err(|_| EngineError::Stopped)??;
+        Ok(answer)
     }
 
     fn send_nacks(&self, batch: NackBatch, evidence: Evidence, reply: Reply<NackReply>) -> bool {

@@ -23,3 +23,6 @@ pub(super) const BROUGHT: Kind = Kind(71);
 pub(super) const WINDOW: Kind = Kind(72);
 /// A record that has waited, as it enters its topic: a batch of that topic.
 pub(super) const DELIVERED: Kind = Kind(73);
+/// A record begins to wait before it enters its topic: head = fact, body = its partition's stream
+/// and the record.
+pub(super) const WAITS: Kind = Kind(76);

@@ -6,7 +6,8 @@
 //!    └──── answer + sequence ◀─────┘
 //! ```
 //! **Invariant:** an answer carries the sequence of the last fact it may rest on, and the handle
-//! waits until that is durable before anyone sees it. The driver itself never waits for a disk.
+//! waits until that is durable before a client sees it; lists for people are told at once. The
+//! driver itself never waits for a disk.
 //!
 //! **Invariant:** a hand-out's fact is durable before its bytes leave.
 
@@ -19,8 +20,11 @@ mod discard;
 mod driver;
 mod error;
 mod facts;
+mod gates;
 mod handle;
+mod keeping;
 mod kind;
+mod ordered;
 mod outbox;
 mod past;
 mod recover;
@@ -36,13 +40,15 @@ mod windows;
 pub use command::{
     ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest, Producer, TakenEntry,
 };
-pub use delayed::{AppendBatch, DelayBatch, Destinations, More};
+pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, Destinations, More};
 pub use driver::Driver;
 pub use error::EngineError;
+pub use gates::Gate;
 pub use handle::{Engine, Taken};
+pub use ordered::Followers;
 pub use outbox::{Forwarded, Letters, REFUSED_MAX};
 pub use past::{Happened, Happening, Sought};
-pub use recover::{Parts, Replay};
+pub use recover::{NotPassed, Parts, Replay};
 pub use store::Flusher;
 
 pub use render::{LaneRecord, dead_letter_headers};

@@ -1,10 +1,11 @@
 //! From the journal to a running engine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use crate::clock::Clock;
-use crate::engine::delayed::Destinations;
+use crate::engine::delayed::{Destinations, PutOff};
 use crate::engine::driver::{Driver, OWNER};
 use crate::engine::facts::Unwritten;
 use crate::engine::handle::Engine;
@@ -16,9 +17,10 @@ use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::engine::wakes::Wakes;
 use crate::engine::windows::{self, Windows};
 use crate::journal::{Entry, EntryRef, Journal, Tables, TablesError};
-use crate::model::{GroupId, TopicName};
+use crate::model::{EntryId, GroupId, TopicName, TopicPartition};
 use crate::observe::Metrics;
-use crate::retry::{DELAYED, Input, Machine, Policies, decode_fact};
+use crate::retry::watch::NACKED_MAX;
+use crate::retry::{DELAYED, Entries, Input, Machine, Policies, decode_fact};
 use crate::wire::names::Templates;
 
 /// What an engine is made of beside its state.
@@ -36,7 +38,12 @@ pub struct Parts {
     pub metrics: Metrics,
     /// Where records go that have waited.
     pub destinations: Destinations,
+    /// A producer to a retry topic that is silent for so long is forgotten.
+    pub producers_expire_ms: u64,
 }
+
+/// By group and partition, ascending.
+pub type NotPassed = BTreeMap<(GroupId, TopicPartition), Vec<i64>>;
 
 /// Takes journalled entries back, in order, and becomes the engine.
 #[derive(Debug)]
@@ -59,7 +66,7 @@ impl Replay {
         Self {
             journal: parts.journal.clone(),
             machine: Machine::new(store, parts.policies.clone()),
-            stamps: Stamps::default(),
+            stamps: Stamps::new(parts.producers_expire_ms),
             seeds: Vec::new(),
             windows: Windows::new(),
             last_seq,
@@ -77,17 +84,20 @@ impl Replay {
         match entry.kind {
             kind::STAMP => self.stamps.replay(entry),
             kind::WINDOW => windows::replay(&mut self.windows, entry),
-            kind::BEGINS | kind::FACT | kind::DEAD_LETTER | kind::SLOT | kind::TABLES => {
-                match decode_fact(&entry.head) {
-                    Ok(fact) => {
-                        self.machine.apply(&fact);
-                        self.machine.store_mut().journalled(&self.journal, &fact, at);
-                    }
-                    Err(error) => {
-                        tracing::error!(seq = entry.seq, %error, "a retry fact cannot be read");
-                    }
+            kind::BEGINS
+            | kind::FACT
+            | kind::DEAD_LETTER
+            | kind::SLOT
+            | kind::TABLES
+            | kind::WAITS => match decode_fact(&entry.head) {
+                Ok(fact) => {
+                    self.machine.apply(&fact);
+                    self.machine.store_mut().journalled(&self.journal, &fact, at);
                 }
-            }
+                Err(error) => {
+                    tracing::error!(seq = entry.seq, %error, "a retry fact cannot be read");
+                }
+            },
             _ => {}
         }
     }
@@ -102,6 +112,17 @@ impl Replay {
     /// What is remembered of groups' partitions, once everything is replayed.
     pub fn windows(&mut self) -> Windows {
         std::mem::take(&mut self.windows)
+    }
+
+    /// Offsets that have an entry and that their group's commit has not passed, once everything is
+    /// replayed.
+    pub fn not_passed(&self) -> NotPassed {
+        let store = self.machine.store();
+        let of = |group: GroupId| {
+            let found = store.not_passed(&group, NACKED_MAX).into_iter();
+            found.map(|(of, offsets)| ((group.clone(), of), offsets)).collect::<Vec<_>>()
+        };
+        self.groups().into_iter().flat_map(of).collect()
     }
 
     /// Tells a committed offset the broker remembers (not journalled here a second time).
@@ -125,9 +146,12 @@ impl Replay {
             journal: parts.journal.clone(),
             wakes: Arc::clone(&wakes),
             render: render.clone(),
+            gates: self.machine.store().gates(),
         };
         let applied = self.machine.store().applied();
         parts.journal.hold_from(OWNER, applied);
+        let next = EntryId(self.machine.store().marks().next_id);
+        let put_off = PutOff::new(parts.destinations, next);
         let mut driver = Driver {
             machine: self.machine,
             stamps: self.stamps,
@@ -141,8 +165,7 @@ impl Replay {
             fill: Fill::default(),
             // Not what the rows were saved with: they hold what was replayed since.
             last_seq: self.last_seq,
-            delivering: None,
-            destinations: parts.destinations,
+            put_off,
             ahead: None,
         };
         driver.settle(self.seeds);

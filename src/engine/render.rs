@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::engine::command::TakenEntry;
 use crate::engine::error::EngineError;
 use crate::journal::{Bounds, Journal, StreamId};
-use crate::model::GroupId;
+use crate::model::{EntryId, GroupId};
 use crate::retry::{Disposition, Entry};
 use crate::wire::batch::{LEADER_EPOCH, RawRecord, build_batch, rebase};
 use crate::wire::mark::{DeadLetterMark, HistoryItem, MarkInput, mark_headers};
@@ -23,6 +23,8 @@ pub struct LaneRecord {
     pub offset: i64,
     /// One record batch.
     pub batch: Bytes,
+    /// Of which entry.
+    pub entry: EntryId,
     /// Failures charged so far.
     pub reconsume_times: u32,
 }
@@ -82,6 +84,7 @@ impl Render {
         Ok(LaneRecord {
             offset,
             batch: build_batch(offset, &record, &headers),
+            entry: taken.entry.id,
             reconsume_times: taken.entry.reconsume_times,
         })
     }

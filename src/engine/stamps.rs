@@ -11,7 +11,7 @@ use crate::engine::command::Producer;
 use crate::engine::kind;
 use crate::journal::{Entry, NewEntry};
 use crate::model::{GroupId, WallMs};
-use crate::wire::idempotence::{EXPIRES_AFTER_MS, ProducerWindow, SeenBatch, Sequenced};
+use crate::wire::idempotence::{ProducerWindow, SeenBatch, Sequenced};
 
 /// The version byte of a stored stamp.
 const VERSION: u8 = 1;
@@ -27,12 +27,18 @@ pub(super) enum Verdict {
 }
 
 /// All windows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Stamps {
     windows: BTreeMap<(GroupId, i64), (ProducerWindow, WallMs)>,
+    expire_after_ms: u64,
 }
 
 impl Stamps {
+    /// None yet; a producer that is silent for so long is forgotten.
+    pub(super) fn new(expire_after_ms: u64) -> Self {
+        Self { windows: BTreeMap::new(), expire_after_ms }
+    }
+
     /// Judges a batch; changes nothing.
     pub(super) fn check(&self, group: &GroupId, producer: Producer) -> Verdict {
         let Some((window, _)) = self.windows.get(&(group.clone(), producer.id)) else {
@@ -80,12 +86,12 @@ impl Stamps {
         };
     }
 
-    /// Forgets producers that have been silent for a day; the tombstones to append.
+    /// Forgets producers that have been silent for too long; the tombstones to append.
     pub(super) fn expire(&mut self, now: WallMs) -> Vec<NewEntry> {
         let silent: Vec<_> = self
             .windows
             .iter()
-            .filter(|(_, (_, seen))| now.since(*seen) > EXPIRES_AFTER_MS)
+            .filter(|(_, (_, seen))| self.expire_after_ms <= now.since(*seen))
             .map(|(key, _)| key.clone())
             .collect();
         silent
@@ -129,17 +135,18 @@ mod tests {
     fn a_repeated_batch_is_known_again_after_a_restart() {
         let group = GroupId::new("shop");
         let batch = |first| Producer { id: 7, epoch: 0, first, last: first + 1 };
-        let mut stamps = Stamps::default();
+        let mut stamps = Stamps::new(1_000);
         stamps.record(&group, batch(0), WallMs(5));
         let entry = stamps.record(&group, batch(2), WallMs(6));
-        let mut again = Stamps::default();
+        let mut again = Stamps::new(1_000);
         again.replay(&stored(&entry));
         assert_eq!(again.check(&group, batch(0)), Verdict::Repeated);
         assert_eq!(again.check(&group, batch(2)), Verdict::Repeated);
         assert_eq!(again.check(&group, batch(4)), Verdict::New);
         assert_eq!(again.check(&group, batch(6)), Verdict::OutOfOrder);
         assert_eq!(again.check(&GroupId::new("other"), batch(2)), Verdict::New);
-        let tombstones = again.expire(WallMs(7).plus(EXPIRES_AFTER_MS));
+        assert!(again.expire(WallMs(1_005)).is_empty(), "it was there a second ago");
+        let tombstones = again.expire(WallMs(1_006));
         assert_eq!(tombstones.len(), 1);
         again.replay(&stored(&entry));
         again.replay(&stored(&tombstones[0]));
@@ -151,11 +158,11 @@ mod tests {
         let group = GroupId::new("g");
         let batch = Producer { id: 1, epoch: 2, first: 3, last: 4 };
         let stored_once: Vec<u8> = vec![1, 5, 0, 0, 0, 0, 0, 0, 0, 1, 4, 1, 6, 8, 0];
-        let mut stamps = Stamps::default();
+        let mut stamps = Stamps::new(1_000);
         let mut entry = stored(&stamps.record(&group, batch, WallMs(5)));
         assert_eq!(entry.head, stored_once, "the format has changed: give it a new version");
         entry.head = stored_once.into();
-        let mut again = Stamps::default();
+        let mut again = Stamps::new(1_000);
         again.replay(&entry);
         assert_eq!(again.check(&group, batch), Verdict::Repeated);
         assert_eq!(again.check(&group, Producer { first: 5, last: 5, ..batch }), Verdict::New);

@@ -75,7 +75,9 @@ impl Driver {
         let record_bytes = u64::try_from(record.len()).unwrap_or(u64::MAX);
         self.tell_room(self.clock.now(), &group);
         let (token, of) = (Token(0), group.clone());
-        let (answer, facts) = self.handle(Input::Settle { token, group, settling, record_bytes });
+        let key = self.order_key(&group, &record);
+        let settle = Input::Settle { token, group, settling, record_bytes, key };
+        let (answer, facts) = self.handle(settle);
         let Some(Answer::Nacked(outcomes)) = answer else { return Err(EngineError::Stopped) };
         self.persist(&facts, &[record], vec![window])?;
         self.see_room(&of);

@@ -66,9 +66,9 @@ impl Core {
     }
 
     /// Whether an append of new data would be taken now.
-    pub(super) fn admits(&self) -> Result<(), AppendError> {
+    pub(super) fn admits(&self, bytes: u64) -> Result<(), AppendError> {
         let terms = Terms { durability: Durability::Fsync, reserved: false, own: false };
-        self.admit(&self.state(), ADMITS_BYTES, terms)
+        self.admit(&self.state(), bytes.max(ADMITS_BYTES), terms)
     }
 
     fn admit(&self, state: &State, bytes: u64, terms: Terms) -> Result<(), AppendError> {

@@ -99,7 +99,12 @@ impl Journal {
 
     /// Whether an append of new data, up to 1 MiB of it, would be taken now.
     pub fn admits(&self) -> Result<(), AppendError> {
-        self.core.admits()
+        self.core.admits(0)
+    }
+
+    /// The same of so many bytes, where those are more than 1 MiB.
+    pub fn admits_bytes(&self, bytes: u64) -> Result<(), AppendError> {
+        self.core.admits(bytes)
     }
 
     /// The last entry that is durable; 0 = none.

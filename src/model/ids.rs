@@ -65,6 +65,18 @@ name!(
     /// A consumer group.
     GroupId
 );
+
+impl GroupId {
+    /// Whether a client may call a group so. A NUL marks what is no client's.
+    pub fn is_legal(&self) -> bool {
+        !self.0.is_empty() && !self.is_reserved()
+    }
+
+    /// Whether the name is kept for what is no client's.
+    pub fn is_reserved(&self) -> bool {
+        self.0.contains('\0')
+    }
+}
 name!(
     /// A topic, as it is called on the Kafka wire.
     TopicName
@@ -108,3 +120,7 @@ impl fmt::Display for TopicPartition {
         write!(f, "{}-{}", self.topic, self.partition)
     }
 }
+
+/// Tells the keys of records apart: half of a hash of a key's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OrderKey(pub [u8; 16]);

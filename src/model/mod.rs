@@ -4,8 +4,10 @@ mod ids;
 mod lane;
 mod moment;
 mod origin;
+mod runs;
 
-pub use ids::{ClientId, EntryId, GroupId, MemberId, TopicId, TopicName, TopicPartition};
+pub use ids::{ClientId, EntryId, GroupId, MemberId, OrderKey, TopicId, TopicName, TopicPartition};
 pub use lane::{LANE_BASE, LANE_SEQUENCE_MAX, LaneOffset, Slot};
 pub use moment::{Deadline, MonoMs, Now, WallMs};
 pub use origin::{Origin, OriginError};
+pub use runs::{Runs, Sparse};

@@ -142,8 +142,12 @@ metrics! {
 
     RECORDS_DELAYED Gauge "reprise_records_delayed" []
         "Produced records that wait before they enter their topic";
+    RECORDS_DELAYED_BYTES Gauge "reprise_records_delayed_bytes" []
+        "What they take in the journal";
+    RECORDS_DELAYED_UNREADABLE Gauge "reprise_records_delayed_unreadable" []
+        "Those of them that are due and cannot be read";
     DELAYED_RECORDS Counter "reprise_delayed_records_total" ["outcome"]
-        "Records put off by their producers: scheduled, delivered, cancelled, dropped";
+        "Records put off: scheduled, delivered, cancelled, dropped, refused, unreadable";
 
     JOURNAL_APPEND Histogram(DISK_S) "reprise_journal_append_seconds" []
         "From handing entries to the journal to their being written";
@@ -161,6 +165,10 @@ metrics! {
     JOURNAL_RECOVERY Gauge "reprise_journal_recovery_seconds" [] "How long the last recovery took";
     CACHE_HITS Counter "reprise_cache_hits_total" ["cache"] "Look-ups a cache answered";
     CACHE_MISSES Counter "reprise_cache_misses_total" ["cache"] "Look-ups a cache did not answer";
+    TRANSACTIONS_OPEN Gauge "reprise_transactions_open" []
+        "Transactions of this cluster's own producers that are open";
+    TRANSACTIONS Counter "reprise_transactions_total" ["outcome"]
+        "Transactions that ended, and how";
 
     CONFIG_RELOAD_OK Gauge "reprise_config_last_reload_successful" []
         "1 unless the last reload was refused";

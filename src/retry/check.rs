@@ -94,6 +94,7 @@ mod tests {
                 assert!(entry.passed.is_some(), "nothing of a topic that is gone stays for ever");
             }
         }
+        lines(&entries);
         for group in machine.store.groups() {
             let counts = machine.store.counts(&group);
             let all: u64 = counts.by_state.values().sum();
@@ -105,6 +106,31 @@ mod tests {
             for (n, member) in members.iter().enumerate() {
                 let again = members[..n].contains(member);
                 assert!(member.is_none() || !again, "a member holds one slot");
+            }
+        }
+    }
+
+    /// Of one key in one partition only the first entry that is not settled is due or behind
+    /// nobody, unless it is out already or was set aside.
+    fn lines(entries: &BTreeMap<EntryId, Entry>) {
+        for entry in entries.values() {
+            let Some((origin, key, _)) = entry.lined().filter(|_| !entry.is_settled()) else {
+                assert_ne!(entry.state.kind(), StateKind::Behind, "behind nobody: {entry:?}");
+                continue;
+            };
+            let is_before = |other: &&Entry| {
+                let Some((before, its, _)) = other.lined() else { return false };
+                let same = (before.partition, &before.topic) == (origin.partition, &origin.topic);
+                same && its == key
+                    && other.group == entry.group
+                    && before.offset < origin.offset
+                    && !other.is_settled()
+            };
+            let is_first = !entries.values().any(|other| is_before(&other));
+            match entry.state {
+                State::Waiting { .. } => assert!(is_first, "due before its time: {entry:?}"),
+                State::Behind { .. } => assert!(!is_first, "stranded: {entry:?}"),
+                _ => {}
             }
         }
     }

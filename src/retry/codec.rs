@@ -1,9 +1,15 @@
 //! Facts as bytes: one version byte, then postcard. Decodes for ever what it once wrote.
+//!
+//! A fact of an entry whose key is kept in order is of version 2: 16 bytes of that key, then what
+//! version 1 has behind its version byte.
 
+use crate::model::OrderKey;
 use crate::retry::Fact;
 
-/// The version this build writes.
+/// The version of facts without a key.
 pub const FACT_VERSION: u8 = 1;
+/// The version of those with one.
+const KEYED_VERSION: u8 = 2;
 
 /// Most facts are no longer.
 const USUAL_BYTES: usize = 192;
@@ -15,17 +21,23 @@ pub enum CodecError {
     #[error("a fact has at least its version byte")]
     Empty,
     /// Written by a build that is newer.
-    #[error("a fact of version {0} was written by a newer build; this one reads version 1")]
+    #[error("a fact of version {0} was written by a newer build; this one reads 1 and 2")]
     Version(u8),
     /// Damaged.
-    #[error("the bytes are no fact of version 1")]
+    #[error("the bytes are no fact of their version")]
     Damaged,
 }
 
 /// The bytes to journal.
 pub fn encode_fact(fact: &Fact) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    bytes.push(FACT_VERSION);
+    match fact {
+        Fact::Entry { entry, .. } if let Some(OrderKey(key)) = entry.key => {
+            bytes.push(KEYED_VERSION);
+            bytes.extend(key);
+        }
+        _ => bytes.push(FACT_VERSION),
+    }
     // Into a growing vector postcard cannot fail on these types: no maps of unknown length.
     let bytes = postcard::to_extend(fact, bytes).unwrap_or_default();
     debug_assert!(!bytes.is_empty(), "a fact can always be written");
@@ -35,11 +47,20 @@ pub fn encode_fact(fact: &Fact) -> Vec<u8> {
 /// Reads what [`encode_fact`] wrote; bytes left over are damage.
 pub fn decode_fact(bytes: &[u8]) -> Result<Fact, CodecError> {
     let (version, body) = bytes.split_first().ok_or(CodecError::Empty)?;
-    if *version != FACT_VERSION {
-        return Err(CodecError::Version(*version));
-    }
-    match postcard::take_from_bytes(body) {
-        Ok((fact, [])) => Ok(fact),
+    let (key, body) = match *version {
+        FACT_VERSION => (None, body),
+        KEYED_VERSION => {
+            let (key, body) = body.split_first_chunk().ok_or(CodecError::Damaged)?;
+            (Some(OrderKey(*key)), body)
+        }
+        version => return Err(CodecError::Version(version)),
+    };
+    match (key, postcard::take_from_bytes(body)) {
+        (None, Ok((fact, []))) => Ok(fact),
+        (Some(_), Ok((Fact::Entry { mut entry, cause, payload }, []))) => {
+            entry.key = key;
+            Ok(Fact::Entry { entry, cause, payload })
+        }
         _ => Err(CodecError::Damaged),
     }
 }
@@ -170,6 +191,31 @@ mod tests {
                 .map(|n| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).unwrap())
                 .collect();
             assert_eq!(decode_fact(&bytes), Ok(fact));
+        }
+    }
+
+    #[test]
+    fn a_fact_with_a_key_is_one_without_behind_version_2_and_the_key() {
+        let Fact::Entry { mut entry, cause, payload } = entry(State::Behind {
+            since: WallMs(1),
+            due: WallMs(2),
+            delay_ms: 10_000,
+            level: Some(3),
+        }) else {
+            panic!()
+        };
+        let without =
+            encode_fact(&Fact::Entry { entry: entry.clone(), cause: cause.clone(), payload });
+        assert_eq!(without[19..25], [7, 2, 4, 0x90, 0x4e, 1], "the state's number and its parts");
+        entry.key = Some(OrderKey([9; 16]));
+        let fact = Fact::Entry { entry, cause, payload };
+        let with = encode_fact(&fact);
+        assert_eq!(with, [&[2][..], &[9; 16], &without[1..]].concat());
+        assert_eq!(decode_fact(&with), Ok(fact));
+        let other = [&[2][..], &[9; 16], &encode_fact(&moved()[1].0)[1..]].concat();
+        assert_eq!(decode_fact(&other), Err(CodecError::Damaged), "only an entry has a key");
+        for end in 1..with.len() {
+            assert_eq!(decode_fact(&with[..end]), Err(CodecError::Damaged));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{EntryId, GroupId, LaneOffset, Origin, WallMs};
+use crate::model::{EntryId, GroupId, LaneOffset, OrderKey, Origin, WallMs};
 use crate::retry::Carried;
 
 /// Hand-outs an entry remembers by their lane offset. The ladder needs 17; the rest is room for
@@ -55,6 +55,21 @@ pub struct Entry {
     pub last_level: Option<u32>,
     /// A reset below the origin ended its memory of the origin: only a kept dead letter has this.
     pub superseded: bool,
+    /// Of the record's key, where the group keeps its keys in order and it has one; stored beside
+    /// the rest.
+    #[serde(skip)]
+    pub key: Option<OrderKey>,
+}
+
+/// What an entry is in the line of its key. The order is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// Not settled, and not behind another one.
+    Ahead,
+    /// Behind another one.
+    Behind,
+    /// Settled, and the group's commit has not passed it: it is not handed out once more.
+    Past,
 }
 
 /// Where an entry stands.
@@ -112,6 +127,17 @@ pub enum State {
         /// Level in the delay table, as in [`State::Waiting`].
         level: Option<u32>,
     },
+    /// An earlier record of its key is not settled: not handed out until it is.
+    Behind {
+        /// When it came behind it.
+        since: WallMs,
+        /// Not handed out before this moment either.
+        due: WallMs,
+        /// The delay that led to `due`, in milliseconds.
+        delay_ms: u64,
+        /// Level in the delay table, as in [`State::Waiting`].
+        level: Option<u32>,
+    },
 }
 
 /// A state without its particulars, for lists and counts.
@@ -132,6 +158,8 @@ pub enum StateKind {
     Held,
     /// See [`State::Exported`].
     Exported,
+    /// See [`State::Behind`].
+    Behind,
 }
 
 /// Why a record is in its last state. The order is stored: append only.
@@ -163,6 +191,11 @@ pub enum Disposition {
 }
 
 impl Disposition {
+    /// Nobody said so: it was seen.
+    pub(super) fn is_inferred(self) -> bool {
+        matches!(self, Self::Timeout | Self::SeekBack | Self::Crashed | Self::CommitFailed)
+    }
+
     /// The word in headers, metrics and lists.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -192,6 +225,7 @@ impl State {
             Self::Discarded { .. } => StateKind::Discarded,
             Self::Held { .. } => StateKind::Held,
             Self::Exported { .. } => StateKind::Exported,
+            Self::Behind { .. } => StateKind::Behind,
         }
     }
 }
@@ -219,6 +253,7 @@ impl Entry {
             last_due: None,
             last_level: None,
             superseded: false,
+            key: None,
         }
     }
 
@@ -251,6 +286,28 @@ impl Entry {
     /// Acknowledged, dead or discarded: nothing is owed for it any more.
     pub fn is_settled(&self) -> bool {
         matches!(self.state, State::Committed { .. } | State::Dead { .. } | State::Discarded { .. })
+    }
+
+    /// Put behind another of its key, and neither failed nor handed out since.
+    pub(super) fn is_unsaid(&self) -> bool {
+        self.key.is_some() && self.disposition.is_none() && self.lanes.is_empty()
+    }
+
+    /// The delivery that was charged last was so by inference alone, and the record has not left
+    /// since.
+    pub(super) fn is_inferred(&self) -> bool {
+        self.handouts == 0 && self.disposition.is_some_and(Disposition::is_inferred)
+    }
+
+    /// Its place in the line of its key; `None` where it is in none.
+    pub fn lined(&self) -> Option<(&Origin, OrderKey, Rank)> {
+        let rank = match self.state {
+            State::Behind { .. } => Rank::Behind,
+            _ if !self.is_settled() => Rank::Ahead,
+            _ if self.passed.is_none() => Rank::Past,
+            _ => return None,
+        };
+        Some((self.remembered_origin()?, self.key?, rank))
     }
 
     /// Puts down a hand-out.

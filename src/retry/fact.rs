@@ -110,6 +110,10 @@ pub enum Evidence {
     Cancelled,
     /// E3: an operator, or a program of theirs, says so on the admin port.
     AdminNack,
+    /// An earlier record of its key is not settled.
+    Behind,
+    /// The record of its key before it is settled.
+    Released,
 }
 
 impl Evidence {
@@ -156,6 +160,8 @@ impl Evidence {
             Self::Delivered => "delivered",
             Self::Cancelled => "cancelled",
             Self::AdminNack => "admin_nack",
+            Self::Behind => "behind",
+            Self::Released => "released",
         }
     }
 }

@@ -1,8 +1,13 @@
 //! What the engine tells the machine.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClientId, EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName, WallMs};
+use crate::model::{
+    ClientId, EntryId, GroupId, LaneOffset, MemberId, OrderKey, Origin, TopicName, TopicPartition,
+    WallMs,
+};
 use crate::retry::watch::Settling;
 use crate::retry::{Disposition, Policies};
 
@@ -106,6 +111,17 @@ pub enum Input {
         /// Which.
         origin: Origin,
     },
+    /// The group was reset below these originals, and has been handed them again. Not answered.
+    Replayed {
+        /// Whose.
+        group: GroupId,
+        /// The partition's topic.
+        topic: TopicName,
+        /// The partition.
+        partition: i32,
+        /// Which.
+        offsets: Range<i64>,
+    },
     /// A topic is no more, or another one by the same name: no origin in it is what it was. Not
     /// answered.
     TopicGone {
@@ -179,6 +195,20 @@ pub enum Input {
         settling: Box<Settling>,
         /// How many its bytes are.
         record_bytes: u64,
+        /// Of its key, where keys are kept in order.
+        key: Option<OrderKey>,
+    },
+    /// Records that would be handed out, or were: those with an earlier one of their key that is
+    /// not settled wait behind it. Answered by `Answer::Ordered`.
+    Behind {
+        /// For the answer.
+        token: Token,
+        /// Whose.
+        group: GroupId,
+        /// Of which partition.
+        partition: TopicPartition,
+        /// Offset and key of each, by offset.
+        records: Vec<(i64, OrderKey)>,
     },
     /// Records of one partition wait before they enter it: they begin, in this order. Not answered.
     Delay {
@@ -223,6 +253,8 @@ pub struct Nack {
     pub named: Named,
     /// When it is to come back.
     pub want: Want,
+    /// Its limit, where the application says one with this failure; `None`: the rules' own.
+    pub max_reconsume_times: Option<u32>,
     /// The application's text.
     pub reason: Option<String>,
     /// The group's committed offset of the origin's partition, where the engine knows it.
@@ -233,6 +265,8 @@ pub struct Nack {
     pub bytes: Bytes,
     /// How many they are.
     pub record_bytes: u64,
+    /// Of the record's key, where keys are kept in order; the engine fills it in.
+    pub key: Option<OrderKey>,
 }
 
 /// Failures of a record before any entry of it began.
@@ -259,6 +293,16 @@ pub enum Named {
     Unreadable,
     /// A hand-out of another group's lane: a bad nack.
     OtherGroup,
+}
+
+impl Named {
+    /// The hand-out it names, if it does.
+    pub fn lane(&self) -> Option<LaneOffset> {
+        match self {
+            Self::Lane(lane) => Some(*lane),
+            _ => None,
+        }
+    }
 }
 
 /// What the application asked for.
@@ -310,6 +354,8 @@ pub struct Import {
     pub reason: Option<String>,
     /// Its last failures, latest last.
     pub history: Vec<(WallMs, Disposition)>,
+    /// Of the record's key, where keys are kept in order; the engine fills it in.
+    pub key: Option<OrderKey>,
 }
 
 /// Where the bytes of a new entry would come from.

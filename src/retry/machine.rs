@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::model::{Deadline, EntryId, GroupId, LaneOffset, MemberId, Now, WallMs};
+use crate::model::{Deadline, EntryId, GroupId, LaneOffset, MemberId, Now, TopicPartition, WallMs};
+use crate::retry::late::Late;
 use crate::retry::pace::Pace;
 use crate::retry::room::Room;
 use crate::retry::{
@@ -26,6 +27,7 @@ pub struct Machine<S: Entries> {
     expiry: Option<WallMs>,
     pub(super) room: Room,
     pub(super) pace: Pace,
+    pub(super) late: Late,
     /// Both clocks at the last call: the deadline is told on the monotonic one.
     now: Now,
 }
@@ -41,6 +43,7 @@ impl<S: Entries> Machine<S> {
             expiry: None,
             room: Room::default(),
             pace: Pace::default(),
+            late: Late::default(),
             now: Now::default(),
         }
     }
@@ -77,6 +80,9 @@ impl<S: Entries> Machine<S> {
             Input::LaneCommit { token, group, up_to } => self.on_lane_commit(token, &group, up_to),
             Input::Aborted { group, up_to } => self.on_aborted(&group, up_to),
             Input::Withdrawn { group, origin } => self.on_withdrawn(&group, &origin),
+            Input::Replayed { group, topic, partition, offsets } => {
+                self.on_replayed(&group, &topic, partition, &offsets);
+            }
             Input::TopicGone { topic } => self.on_topic_gone(&topic),
             Input::OriginCommit { group, topic, partition, offset } => {
                 self.on_origin_commit(&group, &topic, partition, offset);
@@ -88,8 +94,11 @@ impl<S: Entries> Machine<S> {
             Input::DeadLetterBytes { group, bytes } => self.room.told(group, bytes),
             Input::Export { token, step, ids } => self.on_export(token, step, &ids),
             Input::Import { token, group, imports } => self.on_import(token, &group, imports),
-            Input::Settle { token, group, settling, record_bytes } => {
-                self.on_settle(token, &group, &settling, record_bytes);
+            Input::Settle { token, group, settling, record_bytes, key } => {
+                self.on_settle(token, &group, &settling, (record_bytes, key));
+            }
+            Input::Behind { token, group, partition, records } => {
+                self.on_behind(token, &group, &partition, &records);
             }
             Input::Delay { topic, partition, records } => {
                 self.on_delay(&topic, partition, &records);
@@ -222,13 +231,25 @@ impl<S: Entries> Machine<S> {
         payload: PayloadChange,
     ) {
         let cause = self.cause(evidence, by);
+        let keyed = entry.key.is_some().then(|| entry.clone());
         self.emit(Fact::Entry { entry: Box::new(entry), cause, payload });
+        self.changed(keyed);
+    }
+
+    /// Whoever comes after this one may be due now.
+    fn changed(&mut self, keyed: Option<Entry>) {
+        let Some(entry) = keyed else { return };
+        let Some(origin) = &entry.origin else { return };
+        let of = TopicPartition { topic: origin.topic.clone(), partition: origin.partition };
+        self.line_up(&entry.group, &of, &entry);
     }
 
     /// Journals that an entry is forgotten and forgets it.
     pub(super) fn forget(&mut self, id: EntryId, evidence: Evidence) {
         let cause = self.cause(evidence, None);
+        let keyed = self.store.get(id).filter(|entry| entry.key.is_some());
         self.emit(Fact::Forgotten { id, cause });
+        self.changed(keyed);
     }
 
     /// Journals a slot and applies it.

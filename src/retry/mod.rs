@@ -10,7 +10,8 @@
 //!     │ due                 ▼
 //!     └────────────── Waiting (due) ── limit reached, or "do not retry" ──▶ Dead | Discarded
 //!                           ├─── no room for dead letters ──▶ Held ──▲ room
-//!                           └─── an operator ──▶ Exported ──▶ Discarded, or back
+//!                           ├─── an operator ──▶ Exported ──▶ Discarded, or back
+//!                           └─── an earlier one of its key ──▶ Behind ──▲ that is settled
 //! ```
 
 mod btree;
@@ -21,6 +22,7 @@ mod entry;
 mod fact;
 mod input;
 mod ladder;
+mod late;
 mod level;
 mod machine;
 mod on;
@@ -38,7 +40,7 @@ pub use btree::BTreeEntries;
 pub use check::Fingerprint;
 pub use codec::{CodecError, FACT_VERSION, decode_fact, encode_fact};
 pub use entries::{Counts, Entries, Marks, SlotRecord};
-pub use entry::{Disposition, Entry, State, StateKind};
+pub use entry::{Disposition, Entry, Rank, State, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
 pub use input::{
     Bytes, Carried, ExportStep, Import, Input, Nack, Named, Reporter, Token, Until, Want,
@@ -47,10 +49,12 @@ pub use ladder::{Delays, Ladder, THOUSAND, TopicRule};
 pub use level::{DEFAULT_LEVELS, DELAY_MS_MAX, LevelError, LevelTable, LevelWarning, Next};
 pub use machine::{INFLIGHT_MAX, Machine, TAKE_MAX};
 pub use output::{
-    Answer, BadImport, BadNack, ExportOutcome, ImportOutcome, NackOutcome, Output, SlotView,
+    Answer, BadImport, BadNack, ExportOutcome, ImportOutcome, NackOutcome, Ordered, Output,
+    SlotView,
 };
 pub use policy::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, MAX_RECONSUME_TIMES,
-    NARROW_PATIENCE_MS, ORDER_INTERVAL_MS, Policies, Policy, SEEK_BACK_LIMIT, delayed, glob,
+    NARROW_PATIENCE_MS, ORDER_INTERVAL_MS, OrderMode, Policies, Policy, SEEK_BACK_LIMIT, UNLIMITED,
+    delayed, glob,
 };
 pub use verdict::{Named as NamedBy, Seen, Verdict, judge};

@@ -60,6 +60,19 @@ pub enum Answer {
     Exported(Vec<ExportOutcome>),
     /// What an import came to; one outcome each, in order.
     Imported(Vec<ImportOutcome>),
+    /// Which records wait behind others of their key; one each, in order.
+    Ordered(Vec<Ordered>),
+}
+
+/// What becomes of a record that would be handed out in a group that keeps keys in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ordered {
+    /// No earlier one of its key is in the way.
+    Free,
+    /// It has an entry already.
+    Known,
+    /// It has one now, behind another.
+    Behind,
 }
 
 /// What a step of an export did to one entry.

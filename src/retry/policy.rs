@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::model::GroupId;
+use serde::Serialize;
+
+use crate::model::{GroupId, TopicName};
 use crate::retry::{Entry, Ladder, LevelTable, TopicRule};
 
 /// `RocketMQ`'s default limit of retries (`SubscriptionGroupConfig.retryMaxTimes`).
@@ -20,6 +22,10 @@ pub const SEEK_BACK_LIMIT: u32 = 6;
 /// (`DefaultMQPushConsumer.suspendCurrentQueueTimeMillis`): 1 s.
 pub const ORDER_INTERVAL_MS: u64 = 1_000;
 
+/// A limit that nothing reaches: what `RocketMQ` takes for a consumer in order without one
+/// (`Integer.MAX_VALUE`).
+pub const UNLIMITED: u32 = 0x7fff_ffff;
+
 /// The group of records that wait before they enter their topic. No client is in it: it has no
 /// retry topic, and its name is none a client gives to a group.
 pub const DELAYED: &str = "\0delayed";
@@ -27,6 +33,19 @@ pub const DELAYED: &str = "\0delayed";
 /// [`DELAYED`] as a group.
 pub fn delayed() -> GroupId {
     GroupId::new(DELAYED)
+}
+
+/// What waits for a failed record until it is settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OrderMode {
+    /// Nothing but itself.
+    #[default]
+    Off,
+    /// Everything behind it in its partition.
+    Partition,
+    /// The later records of its key in its partition.
+    Key,
 }
 
 /// When a group is held: failures of first deliveries, among the last ones.
@@ -85,10 +104,16 @@ pub struct Policy {
     /// Failures of one record seen from a consumer that goes back, before the dead letters; at most
     /// `max_reconsume_times` count. 0: going back is no failure.
     pub seek_back_limit: u32,
+    /// What waits for a failed record.
+    pub order: OrderMode,
     /// How long a partition is held before a record of it is served again.
     pub order_interval_ms: u64,
+    /// A member that does not come back to a record its partition waits for is made to.
+    pub calls_back: bool,
     /// When the group is held; `None`: never.
     pub breaker: Option<BreakerRules>,
+    /// A retry that waits is given up once a reset has its original delivered again.
+    pub supersedes: bool,
 }
 
 /// The rules of all groups.
@@ -120,13 +145,21 @@ impl Default for Policy {
             crash_limit: CRASH_LIMIT,
             narrow_patience_ms: NARROW_PATIENCE_MS,
             seek_back_limit: SEEK_BACK_LIMIT,
+            order: OrderMode::Off,
             order_interval_ms: ORDER_INTERVAL_MS,
+            calls_back: false,
             breaker: None,
+            supersedes: true,
         }
     }
 }
 
 impl Policy {
+    /// Its consumers are watched: for what they do, or so that keys are kept in order.
+    pub fn is_watched(&self) -> bool {
+        self.inference || (self.lane && self.order == OrderMode::Key)
+    }
+
     /// The limit a configured number stands for: `-1` is the default.
     pub fn limit(configured: i64) -> Option<u32> {
         match configured {
@@ -168,10 +201,16 @@ impl Policies {
 
     /// How a record is retried.
     pub fn ladder(&self, entry: &Entry) -> Ladder {
-        let policy = self.of(&entry.group);
-        let Some(origin) = entry.origin.as_ref() else { return Ladder::new(policy, None) };
-        let (group, topic) = (entry.group.as_str(), origin.topic.as_str());
-        Ladder::new(policy, self.topics.iter().find(|rule| rule.is_for(group, topic)))
+        match entry.origin.as_ref() {
+            Some(origin) => self.ladder_of(&entry.group, &origin.topic),
+            None => Ladder::new(self.of(&entry.group), None),
+        }
+    }
+
+    /// How what a group fails on of a topic is retried.
+    pub fn ladder_of(&self, group: &GroupId, topic: &TopicName) -> Ladder {
+        let rule = self.topics.iter().find(|rule| rule.is_for(group.as_str(), topic.as_str()));
+        Ladder::new(self.of(group), rule)
     }
 
     /// A number that differs when a delay table, or which group has which, differs (FNV-1a).

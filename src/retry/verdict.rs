@@ -18,6 +18,13 @@ pub enum Named {
     Marked,
 }
 
+impl Named {
+    /// By where the record was produced.
+    fn is_the_origin(self) -> bool {
+        matches!(self, Self::Origin { .. } | Self::Marked)
+    }
+}
+
 /// What is known of the record it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
@@ -25,6 +32,8 @@ pub enum Seen {
     None,
     /// An entry that waits.
     Waiting,
+    /// One behind another of its key, that was not said to have failed.
+    Behind,
     /// An entry that is handed out.
     Inflight,
     /// An entry acknowledged at most the consume timeout ago.
@@ -35,6 +44,10 @@ pub enum Seen {
     Dead,
     /// A dropped one.
     Discarded,
+    /// An entry that waits and never left: inference alone has charged it.
+    Inferred,
+    /// The same, and a commit has taken that back.
+    Withdrawn,
 }
 
 /// What the nack counts as.
@@ -44,6 +57,9 @@ pub enum Verdict {
     Begin,
     /// One failure more; an acknowledged entry is alive again.
     Charge,
+    /// The failure that was charged by inference: it is the application's word from now on, which
+    /// no commit takes back. Its delivery is not charged twice.
+    Confirm,
     /// Known already: say yes, change nothing.
     Acknowledge,
     /// Too late to be counted right: say no.
@@ -53,12 +69,16 @@ pub enum Verdict {
 /// A nack names a hand-out; application code is the same for a first delivery and a retry.
 #[expect(clippy::match_same_arms, reason = "the arms are the table's rows, in its order")]
 pub fn judge(named: Named, seen: Seen) -> Verdict {
-    use Verdict::{Acknowledge, Begin, Charge, Refuse};
+    use Verdict::{Acknowledge, Begin, Charge, Confirm, Refuse};
     match (named, seen) {
+        // it names a hand-out, and there was none
+        (_, Seen::Inferred | Seen::Withdrawn) if !named.is_the_origin() => Refuse,
         // its current lane offset | Inflight, or Committed ≤ consume_timeout ago | charge
         (Named::CurrentLane, Seen::Inflight | Seen::CommittedLately) => Charge,
         // the entry has left that hand-out: it is an older one
-        (Named::CurrentLane, Seen::Waiting | Seen::Dead | Seen::Discarded) => Acknowledge,
+        (Named::CurrentLane, Seen::Waiting | Seen::Behind | Seen::Dead | Seen::Discarded) => {
+            Acknowledge
+        }
         // settled longer ago than a failure is counted: a yes would lose it
         (Named::CurrentLane, Seen::CommittedLongAgo) => Refuse,
         // an older lane offset of it | any | acknowledge, charge nothing
@@ -67,6 +87,12 @@ pub fn judge(named: Named, seen: Seen) -> Verdict {
         (Named::CurrentLane | Named::OlderLane | Named::UnknownLane, _) => Refuse,
         // the true origin | none | first failure, also when the commit came first
         (Named::Origin { .. }, Seen::None) => Begin,
+        // the true origin, or its offset in metadata | put behind another of its key since it
+        // was handed out | charge: that hand-out has failed
+        (Named::Origin { .. } | Named::Marked, Seen::Behind) => Charge,
+        // the true origin, or its offset in metadata | charged by inference, and never left; also
+        // when a commit has withdrawn that | confirm: it is that delivery which failed
+        (Named::Origin { .. } | Named::Marked, Seen::Inferred | Seen::Withdrawn) => Confirm,
         // the true origin | Inflight, and the committed offset is past the origin | charge
         (Named::Origin { commit_past: true }, Seen::Inflight) => Charge,
         // the true origin | anything else | acknowledge, charge nothing
@@ -82,7 +108,8 @@ pub fn judge(named: Named, seen: Seen) -> Verdict {
 /// A suspect that was handed out alone was asked for again, and its partition was held since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Returned {
-    /// Its member went back in another partition too, since it was handed out.
+    /// Its member went back in another partition too, since it was handed out; or a retry was out
+    /// beside it.
     pub(super) others_too: bool,
     /// Its partition was asked for beyond it in between; or it came back at once, of a client that
     /// does not fetch ahead.
@@ -174,6 +201,8 @@ pub(super) fn judge_loss(loss: Loss) -> LossVerdict {
 pub(super) struct Overdue {
     /// Nothing else is outstanding there, or it was given out alone.
     pub(super) alone: bool,
+    /// That is so for the consume timeout, or it was given out alone.
+    pub(super) all_along: bool,
     /// Its partition was asked for beyond it, or its member has not asked for anything else since.
     pub(super) was_looked_at: bool,
 }
@@ -183,19 +212,22 @@ pub(super) struct Overdue {
 pub(super) enum OverdueVerdict {
     /// It is served alone when it is asked for again.
     Suspect,
+    /// Not yet: its time begins when nothing else was out any more.
+    Wait,
     /// One failure.
     Charge,
 }
 
 /// E9: what it says that a record is not committed for so long.
-#[expect(clippy::match_same_arms, reason = "the arms are the reasons, in the order they are asked")]
 pub(super) fn judge_overdue(overdue: Overdue) -> OverdueVerdict {
     match overdue {
         // it may be any of those that are out: most often the batch is slow
         Overdue { alone: false, .. } => OverdueVerdict::Suspect,
+        // until a moment ago it may have waited for another one to be done
+        Overdue { all_along: false, .. } => OverdueVerdict::Wait,
         // its partition is paused, and it may lie in the client's buffer
         Overdue { was_looked_at: false, .. } => OverdueVerdict::Suspect,
-        Overdue { alone: true, was_looked_at: true } => OverdueVerdict::Charge,
+        Overdue { alone: true, all_along: true, was_looked_at: true } => OverdueVerdict::Charge,
     }
 }
 
@@ -203,27 +235,30 @@ pub(super) fn judge_overdue(overdue: Overdue) -> OverdueVerdict {
 mod tests {
     use super::*;
 
-    const SEEN: [Seen; 7] = [
+    const SEEN: [Seen; 10] = [
         Seen::None,
         Seen::Waiting,
+        Seen::Behind,
         Seen::Inflight,
         Seen::CommittedLately,
         Seen::CommittedLongAgo,
         Seen::Dead,
         Seen::Discarded,
+        Seen::Inferred,
+        Seen::Withdrawn,
     ];
 
     #[test]
     fn the_table_has_one_answer_for_every_case() {
-        use Verdict::{Acknowledge as A, Begin as B, Charge as C, Refuse as R};
-        //                       none waiting inflight lately long-ago dead discarded
+        use Verdict::{Acknowledge as A, Begin as B, Charge as C, Confirm as F, Refuse as R};
+        // none waiting behind inflight lately long-ago dead discarded inferred withdrawn
         let table = [
-            (Named::CurrentLane, [R, A, C, C, R, A, A]),
-            (Named::OlderLane, [R, A, A, A, A, A, A]),
-            (Named::UnknownLane, [R, R, R, R, R, R, R]),
-            (Named::Origin { commit_past: false }, [B, A, A, A, A, A, A]),
-            (Named::Origin { commit_past: true }, [B, A, C, A, A, A, A]),
-            (Named::Marked, [B, A, A, A, A, A, A]),
+            (Named::CurrentLane, [R, A, A, C, C, R, A, A, R, R]),
+            (Named::OlderLane, [R, A, A, A, A, A, A, A, R, R]),
+            (Named::UnknownLane, [R, R, R, R, R, R, R, R, R, R]),
+            (Named::Origin { commit_past: false }, [B, A, C, A, A, A, A, A, F, F]),
+            (Named::Origin { commit_past: true }, [B, A, C, C, A, A, A, A, F, F]),
+            (Named::Marked, [B, A, C, A, A, A, A, A, F, F]),
         ];
         for (named, expected) in table {
             assert_eq!(SEEN.map(|seen| judge(named, seen)), expected, "{named:?}");
@@ -248,11 +283,15 @@ mod tests {
 
     #[test]
     fn only_a_record_that_was_alone_and_may_have_been_looked_at_is_charged_for_time() {
-        let of = |alone, was_looked_at| judge_overdue(Overdue { alone, was_looked_at });
-        assert_eq!(of(true, true), OverdueVerdict::Charge);
-        for (alone, was_looked_at) in [(true, false), (false, true), (false, false)] {
-            assert_eq!(of(alone, was_looked_at), OverdueVerdict::Suspect);
+        use OverdueVerdict::{Charge, Suspect, Wait};
+        let of = |alone, all_along, was_looked_at| {
+            judge_overdue(Overdue { alone, all_along, was_looked_at })
+        };
+        for all_along in [true, false] {
+            assert_eq!([true, false].map(|looked| of(false, all_along, looked)), [Suspect; 2]);
         }
+        assert_eq!([true, false].map(|looked| of(true, false, looked)), [Wait; 2]);
+        assert_eq!([true, false].map(|looked| of(true, true, looked)), [Charge, Suspect]);
     }
 
     #[test]

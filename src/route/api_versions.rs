@@ -4,10 +4,13 @@
 //! client can choose again; the response header is always v0.
 
 use bytes::Bytes;
-use kafka_protocol::messages::api_versions_response::ApiVersion;
+use kafka_protocol::messages::api_versions_response::{
+    ApiVersion, FinalizedFeatureKey, SupportedFeatureKey,
+};
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 
 use crate::route::conn::Conn;
+use crate::route::convert::text;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::endpoints;
 use crate::wire::{Api, EncodeError, RequestHead, ResponseError, decode_answer, encode, encode_at};
@@ -18,7 +21,31 @@ use crate::wire::{Api, EncodeError, RequestHead, ResponseError, decode_answer, e
 const FETCH_WITHOUT_ENDPOINTS: i16 = 15;
 
 pub(super) fn answer(head: &RequestHead) -> Result<Bytes, EncodeError> {
-    encode(head, &list())
+    let mut response = list();
+    response.supported_features = supported(head.version);
+    (response.finalized_features, response.finalized_features_epoch) = (finalized(), 0);
+    encode(head, &response)
+}
+
+/// Transactions by KIP-890: a producer goes on in its next epoch after each of them, and its first
+/// batch takes a partition into one.
+const TRANSACTION_VERSION: (&str, i16) = ("transaction.version", 2);
+
+/// Features that may be 0: clients of version 3 take that for an error (KAFKA-17011).
+fn supported(version: i16) -> Vec<SupportedFeatureKey> {
+    let mut feature = SupportedFeatureKey::default();
+    let name;
+    (name, feature.max_version) = TRANSACTION_VERSION;
+    feature.name = text(name);
+    if version >= 4 { vec![feature] } else { Vec::new() }
+}
+
+fn finalized() -> Vec<FinalizedFeatureKey> {
+    let mut feature = FinalizedFeatureKey::default();
+    let (name, level) = TRANSACTION_VERSION;
+    (feature.name, feature.max_version_level) = (text(name), level);
+    feature.min_version_level = level;
+    vec![feature]
 }
 
 /// The answer to an ApiVersions request of a version we do not know.

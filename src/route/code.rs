@@ -84,8 +84,11 @@ pub fn of_engine(error: &EngineError) -> ResponseError {
         EngineError::NoSlot => ResponseError::GroupMaxSizeReached,
         EngineError::Append(error) => of_append(error),
         EngineError::Journal(error) => of_journal(error),
-        EngineError::Read(_)
+        // The one word for want of room that every client takes for one that passes.
+        EngineError::DelayedFull { .. }
+        | EngineError::Read(_)
         | EngineError::Record(_)
+        | EngineError::DelayedRecord
         | EngineError::PayloadLost(_)
         | EngineError::Ahead(_)
         | EngineError::Tables(_)
@@ -107,8 +110,10 @@ pub fn of_commit(error: &EngineError) -> ResponseError {
         | EngineError::DuplicateSequence
         | EngineError::Append(_)
         | EngineError::Journal(_)
+        | EngineError::DelayedFull { .. }
         | EngineError::Read(_)
         | EngineError::Record(_)
+        | EngineError::DelayedRecord
         | EngineError::PayloadLost(_)
         | EngineError::Ahead(_)
         | EngineError::Tables(_)

@@ -15,6 +15,9 @@ use crate::route::watching::Whose;
 use crate::upstream::{FETCH_ANY_REPLICA, FETCH_ANYWHERE};
 use crate::wire::Api;
 
+/// Groups a connection is asked about that are remembered.
+const GROUPS_MAX: usize = 1_000;
+
 /// One connection. Requests on it are answered in order.
 #[derive(Debug)]
 pub struct Conn {
@@ -46,7 +49,7 @@ pub struct Conn {
     /// Groups whose patterns were refused here.
     refused: Mutex<BTreeSet<GroupId>>,
     /// Whose Fetches come here, as last found out.
-    whose: Mutex<Option<Whose>>,
+    whose: Arc<Mutex<Option<Whose>>>,
     /// The client has closed it.
     gone: AtomicBool,
 }
@@ -75,7 +78,7 @@ impl Conn {
             members: Mutex::default(),
             rights: Mutex::default(),
             refused: Mutex::default(),
-            whose: Mutex::default(),
+            whose: Arc::default(),
             gone: AtomicBool::new(false),
         }
     }
@@ -140,7 +143,11 @@ impl Conn {
 
     /// What the cluster has said of that.
     pub fn learn_right(&self, group: &GroupId, may: bool) {
-        self.rights.lock().unwrap_or_else(PoisonError::into_inner).insert(group.clone(), may);
+        let mut rights = self.rights.lock().unwrap_or_else(PoisonError::into_inner);
+        if rights.len() >= GROUPS_MAX && !rights.contains_key(group) {
+            rights.pop_first();
+        }
+        rights.insert(group.clone(), may);
     }
 
     /// The member that last joined or synced `group` on this connection.
@@ -150,7 +157,8 @@ impl Conn {
 
     /// Whether a pattern of `group` is refused here for the first time: a client may ask for ever.
     pub fn refuses(&self, group: &GroupId) -> bool {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(group.clone())
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.len() < GROUPS_MAX && refused.insert(group.clone())
     }
 
     /// Everybody who joined or synced a group on this connection.
@@ -164,8 +172,16 @@ impl Conn {
         if members.get(group) == Some(&member) {
             return false;
         }
+        if members.len() >= GROUPS_MAX && !members.contains_key(group) {
+            return false;
+        }
         members.insert(group.clone(), member);
         true
+    }
+
+    /// Where it is kept whose Fetches come here.
+    pub(super) fn last_whose(&self) -> Arc<Mutex<Option<Whose>>> {
+        Arc::clone(&self.whose)
     }
 
     /// Whose Fetches come here: what was found out last if that still holds, else what `find` does.

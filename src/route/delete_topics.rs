@@ -95,10 +95,11 @@ async fn delete(
     match router.place(&name) {
         None => Err(BrokerError::UnknownTopicOrPartition),
         Some(Place::Local(topic)) => {
-            let seq = router.broker.topics.delete(&name)?;
-            let offsets = router.broker.offsets.delete_topic(&name)?;
-            router.broker.durable(seq.max(offsets)).await?;
-            router.is_gone(&name).await;
+            let seq = router.broker.delete_topic(&name)?;
+            // Before anything is waited for: the client may go meanwhile.
+            let gone = router.is_gone(&name);
+            router.broker.durable(seq).await?;
+            gone.await;
             tracing::info!(topic = %name, "topic deleted");
             Ok((name, topic.id))
         }

@@ -52,21 +52,14 @@ async fn end(
     }
     let raises = head.version >= RAISES_SINCE;
     let ended = router.broker.end_transaction(id, by, request.committed, raises).map_err(of)?;
-    router.broker.durable(ended.seq).await.map_err(of)?;
-    let Ended { producer, committed, .. } = ended;
-    for (group, offsets) in committed {
-        let told = router.engine.origin_commits(&group, offsets.clone()).await;
-        told.map_err(|error| code::of_commit(&error))?;
-        router.commit_stored(&group, offsets);
+    let Ended { producer, committed, is_news, seq } = ended;
+    if is_news {
+        router.metrics.transaction_ended(if request.committed { "committed" } else { "aborted" });
     }
-    if let Some(held) = router.transactions.held(id, by) {
-        if request.committed {
-            held.commit(router).await?;
-        } else {
-            held.abort(router);
-        }
-        router.transactions.done(id, by);
-    }
+    // Before anything is waited for: who asks again, or nobody, does not know of these.
+    router.transactions.ended(id, by, request.committed, committed, seq);
+    router.broker.durable(seq).await.map_err(of)?;
+    router.tell_ends(id).await?;
     Ok(producer)
 }
 
@@ -79,42 +72,30 @@ pub(super) async fn relayed(
 ) -> Result<EndTxnResponse, UpstreamError> {
     let id = request.transactional_id.clone();
     let by = (request.producer_id.0, request.producer_epoch);
-    let Some(open) = router.transactions.take_of(&id, by) else {
+    if !router.transactions.knows(&id, by) {
         return link.call(head, &request).await;
-    };
+    }
     let committed = request.committed;
-    let mut answered: Result<EndTxnResponse, _> = link.call(head, &request).await;
+    let mut response: EndTxnResponse = link.call(head, &request).await?;
     let nothing = ResponseError::InvalidTxnState.code();
-    if let Ok(response) = &answered
-        && committed
-        && head.version >= NOTHING_REFUSED_SINCE
-        && response.error_code == nothing
-    {
+    if committed && head.version >= NOTHING_REFUSED_SINCE && response.error_code == nothing {
         // All it has is ours: for the cluster the transaction never began, and to abort that is
         // how the producer gets its next epoch.
         request.committed = false;
-        answered = link.call(head, &request).await;
+        response = link.call(head, &request).await?;
     }
-    let mut response = match answered {
-        Ok(response) => response,
-        Err(error) => {
-            router.transactions.put_back(&id, open);
-            return Err(error);
-        }
-    };
     match ResponseError::try_from_code(response.error_code) {
-        None if committed => {
-            if let Err(error) = open.commit(router).await {
-                // The producer tries again, the cluster agrees again.
-                router.transactions.put_back(&id, open);
-                response.error_code = error.code();
-            }
-        }
         // The codec's own list forgets the second.
         Some(error) if error.is_retriable() || error == ResponseError::ConcurrentTransactions => {
-            router.transactions.put_back(&id, open);
+            return Ok(response);
         }
-        None | Some(_) => open.abort(router),
+        None => router.transactions.ended(&id, by, committed, Vec::new(), 0),
+        Some(_) => router.transactions.ended(&id, by, false, Vec::new(), 0),
+    }
+    let told = router.tell_ends(&id).await;
+    if let (0, Err(error)) = (response.error_code, told) {
+        // The producer tries again, the cluster agrees again.
+        response.error_code = error.code();
     }
     Ok(response)
 }

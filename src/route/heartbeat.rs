@@ -19,7 +19,10 @@ pub(super) fn answer(router: &Router, conn: &Conn, request: HeartbeatRequest) ->
     let beat = Heartbeat { member_id, instance_id, generation: request.generation_id };
     let mut response = HeartbeatResponse::default();
     match router.broker.groups.heartbeat(&group, beat) {
-        Ok(()) => router.speaks_for(conn, &group, key),
+        Ok(()) => {
+            router.speaks_for(conn, &group, key.clone());
+            response.error_code = router.calls_back(&group, &key).map_or(0, |error| error.code());
+        }
         Err(error) => {
             router.called(&group, &key);
             response.error_code = code::of_group(error).code();
@@ -38,7 +41,7 @@ pub(super) async fn relayed(
 ) -> Result<HeartbeatResponse, UpstreamError> {
     let group = group_of(&request.group_id);
     let key = member_key(&MemberId::new(&request.member_id), request.group_instance_id.as_deref());
-    let response = link.call(head, &request).await?;
+    let mut response = link.call(head, &request).await?;
     if response.error_code != 0 {
         router.called(&group, &key);
     }
@@ -47,6 +50,9 @@ pub(super) async fn relayed(
         // A fenced static member is not gone: its name lives on in another process.
         Some(ResponseError::UnknownMemberId) => router.gone_from(&group, &key, false),
         Some(_) => {}
+    }
+    if response.error_code == 0 {
+        response.error_code = router.calls_back(&group, &key).map_or(0, |error| error.code());
     }
     Ok(response)
 }

@@ -50,15 +50,13 @@ async fn begin(
     let by = (by.0 >= 0).then_some(by);
     let begun = router.broker.begin_producer(id, by, request.transaction_timeout_ms);
     let begun = begun.map_err(|error| refused(&error))?;
-    router.broker.durable(begun.seq).await.map_err(|error| refused(&error))?;
-    if let Some(held) = router.transactions.take(id) {
-        if begun.committed {
-            // Nobody has come back to hear of it.
-            held.commit(router).await?;
-        } else {
-            held.abort(router);
-        }
+    if begun.aborted {
+        router.metrics.transaction_ended("aborted");
     }
+    router.transactions.begun(id, begun.producer, begun.committed, begun.seq);
+    router.broker.durable(begun.seq).await.map_err(|error| refused(&error))?;
+    // Perhaps nobody has come back to hear of the last end.
+    router.tell_ends(id).await?;
     Ok(begun.producer)
 }
 
@@ -73,9 +71,10 @@ pub(super) async fn relayed(
     let response = link.call(head, &request).await?;
     if let Some(id) = request.transactional_id
         && response.error_code == 0
-        && let Some(held) = router.transactions.take(&id)
     {
-        held.abort(router);
+        let producer = (response.producer_id.0, response.producer_epoch);
+        router.transactions.begun(&id, producer, false, 0);
+        router.try_to_tell_ends(&id).await;
     }
     Ok(response)
 }

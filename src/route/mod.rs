@@ -47,6 +47,7 @@ mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
+mod ordered;
 pub mod origins;
 mod parted;
 pub mod passthrough;

@@ -81,7 +81,7 @@ fn refused(router: &Router, name: &TopicName, subscribed: &Subscribed) -> Option
 
 fn subscribed(router: &Router, group: &GroupId) -> Result<Subscribed, ResponseError> {
     let groups = &router.broker.groups;
-    if group.as_str().is_empty() {
+    if !group.is_legal() {
         return Err(ResponseError::InvalidGroupId);
     }
     if !groups.has(group) && !router.broker.offsets.has(group) {

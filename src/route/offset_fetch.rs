@@ -99,6 +99,8 @@ async fn found(
         for found in found {
             if unstable.contains(&(topic.clone(), found.partition)) {
                 (found.offset, found.error) = (-1, ResponseError::UnstableOffsetCommit.code());
+            } else {
+                found.offset = router.goes_on(group, (topic, found.partition), found.offset);
             }
         }
     }
@@ -157,7 +159,9 @@ async fn find(
         topics.push((topic, found));
     }
     let read = topics.iter().flat_map(|(topic, found)| {
-        found.iter().map(|found| (topic.clone(), found.partition, found.offset))
+        let of =
+            |known: &Found| (topic.clone(), known.partition, known.offset, known.metadata.clone());
+        found.iter().map(of).collect::<Vec<_>>()
     });
     router.offsets_read(group, read.collect::<Vec<_>>());
     topics
@@ -181,9 +185,19 @@ pub(super) async fn relayed(
         let told = response.topics.iter().filter(|_| response.error_code == 0);
         let told = told.flat_map(|topic| {
             let known = topic.partitions.iter().filter(|p| p.error_code == 0);
-            known.map(|p| (topic_of(&topic.name), p.partition_index, p.committed_offset))
+            known.map(|p| {
+                let metadata = p.metadata.as_deref().unwrap_or_default().to_owned();
+                (topic_of(&topic.name), p.partition_index, p.committed_offset, metadata)
+            })
         });
         seen(router, &group, told.collect()).await;
+        for topic in &mut response.topics {
+            let name = topic_of(&topic.name);
+            for told in topic.partitions.iter_mut().filter(|told| told.error_code == 0) {
+                let of = (&name, told.partition_index);
+                told.committed_offset = router.goes_on(&group, of, told.committed_offset);
+            }
+        }
         let found = find(router, conn, &group, None, Some(ours)).await;
         response.topics.extend(found.into_iter().map(single));
         return Ok(response);
@@ -202,9 +216,19 @@ pub(super) async fn relayed(
         let group = group_of(&answer.group_id);
         let told = answer.topics.iter().flat_map(|topic| {
             let known = topic.partitions.iter().filter(|p| p.error_code == 0);
-            known.map(|p| (topic_of(&topic.name), p.partition_index, p.committed_offset))
+            known.map(|p| {
+                let metadata = p.metadata.as_deref().unwrap_or_default().to_owned();
+                (topic_of(&topic.name), p.partition_index, p.committed_offset, metadata)
+            })
         });
         seen(router, &group, told.collect()).await;
+        for topic in &mut answer.topics {
+            let name = topic_of(&topic.name);
+            for told in topic.partitions.iter_mut().filter(|told| told.error_code == 0) {
+                let of = (&name, told.partition_index);
+                told.committed_offset = router.goes_on(&group, of, told.committed_offset);
+            }
+        }
         let Some(at) = ours_of.iter().position(|(of, ..)| *of == group) else { continue };
         let (group, member, ours) = ours_of.swap_remove(at);
         let found = find(router, conn, &group, member, Some(ours)).await;
@@ -229,8 +253,10 @@ fn keep(
 
 /// Offsets the cluster holds: the engine hears of those that are new. Where it holds none, the
 /// group has not passed anything: its offsets were deleted, perhaps with the topic.
-async fn seen(router: &Router, group: &GroupId, mut told: Vec<(TopicName, i32, i64)>) {
+async fn seen(router: &Router, group: &GroupId, told: Vec<(TopicName, i32, i64, String)>) {
     router.offsets_read(group, told.iter().cloned());
+    let offsets = told.into_iter().map(|(topic, partition, offset, _)| (topic, partition, offset));
+    let mut told: Vec<(TopicName, i32, i64)> = offsets.collect();
     for (.., offset) in &mut told {
         *offset = (*offset).max(0);
     }

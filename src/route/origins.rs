@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::model::{GroupId, Origin, TopicName};
 use crate::route::Router;
 use crate::route::conn::Conn;
+use crate::route::voices::KnownBy;
 use crate::upstream::{Found, Link, Question, UpstreamError};
 use crate::wire::RequestHead;
 use crate::wire::batch::RawRecord;
@@ -170,7 +171,7 @@ impl Router {
     ) -> Result<Option<RawRecord>, UpstreamError> {
         let Some(upstream) = &self.upstream else { return Ok(None) };
         if let Some(leader) = leader {
-            for voice in self.voices_of(group, leader) {
+            for voice in self.voices_of(group, KnownBy::Address, leader) {
                 match ask(&voice, origin).await {
                     Some(Found::Record(record)) => return Ok(Some(record)),
                     Some(Found::Gone | Found::Unreadable(_)) => return Ok(None),
@@ -178,7 +179,13 @@ impl Router {
                 }
             }
         }
-        if may { upstream.read_record(origin).await } else { Ok(None) }
+        if !may {
+            return Ok(None);
+        }
+        Ok(match upstream.read_record(origin).await? {
+            Found::Record(record) => Some(record),
+            Found::Gone | Found::Denied | Found::Unreadable(_) | Found::Elsewhere => None,
+        })
     }
 }
 

@@ -8,13 +8,15 @@ use std::collections::BTreeSet;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use crate::broker::At;
 use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::{ClientId, GroupId, Origin, TopicName};
-use crate::retry::{BadNack, Bytes, Nack, NackOutcome, Named, Reporter, Want};
+use crate::retry::{BadNack, Bytes, Nack, NackOutcome, Named, OrderMode, Reporter, Want};
 use crate::route::Router;
 use crate::route::origins::ask;
-use crate::route::produce::{by_reference, name, origin_record};
-use crate::upstream::{Found, OwnLinks, TopicSeen, Upstream};
+use crate::route::produce::{by_reference, name, origin_at};
+use crate::route::voices::KnownBy;
+use crate::upstream::{Found, OwnLinks, TopicSeen, Upstream, UpstreamError};
 use crate::wire::ResponseError;
 use crate::wire::batch::RawRecord;
 
@@ -101,8 +103,8 @@ pub enum PostRefusal {
 }
 
 impl Router {
-    /// Takes a nack that no client sends; durable on return.
-    pub async fn post(&self, posted: Posted) -> Result<NackOutcome, PostRefusal> {
+    /// Takes a nack that no client sends; durable on return. `None`: its partition waits for it.
+    pub async fn post(&self, posted: Posted) -> Result<Option<NackOutcome>, PostRefusal> {
         let Posted { group, record, want, reason } = posted;
         self.may_come_back(&group, want).await?;
         let named = name(self, &group, record.clone());
@@ -120,11 +122,21 @@ impl Router {
         };
         let (committed, carried) = match &named {
             Named::Origin(origin) => (self.committed(&group, origin), self.charged(&group, origin)),
-            _ => (None, self.spared(&group)),
+            named => (None, self.spared(&group, named.lane())),
         };
         let (bytes, stored) = by_reference(&named, found);
         let record_bytes = u64::try_from(stored.len()).unwrap_or(u64::MAX);
-        let nack = Nack { named, want, reason, committed, carried, bytes, record_bytes };
+        let nack = Nack {
+            named,
+            want,
+            max_reconsume_times: None,
+            reason,
+            committed,
+            carried,
+            bytes,
+            record_bytes,
+            key: None,
+        };
         debug_assert_ne!(nack.bytes, Bytes::Value, "nobody has sent any");
         let batch = NackBatch {
             group: group.clone(),
@@ -132,13 +144,18 @@ impl Router {
             producer: None,
             nacks: vec![NackRequest { nack, record: stored }],
         };
-        let origins = self.origins_of(&batch);
+        let batch = self.held_in_order(batch);
+        let is_held = batch.nacks.is_empty();
+        let (origins, stops) = (self.named_by(&batch), self.stops_of(&batch));
         let taken = self.engine.posted(batch).await;
         let outcome = match taken {
             Ok(NackReply::Taken(outcomes)) => outcomes.first().copied(),
             Ok(NackReply::Repeated) => None,
             Err(EngineError::BadNacks(bad)) => {
                 let why = bad.first().map_or(BadNack::NotRemembered, |(_, why)| *why);
+                if why == BadNack::BytesGone && unread.is_none() {
+                    self.no_more(&group, &record);
+                }
                 return Err(match (why, unread) {
                     (BadNack::BytesGone, Some(why)) => PostRefusal::Unread { record, why },
                     (BadNack::BytesGone, None) => PostRefusal::NoRecord(record),
@@ -149,16 +166,21 @@ impl Router {
             Err(error) => return Err(PostRefusal::Engine(error)),
         };
         self.names.meet(&group);
+        if is_held {
+            return Ok(None);
+        }
         self.nacked(&group, origins);
-        outcome.ok_or(PostRefusal::Engine(EngineError::Stopped))
+        self.fall_in(&group, stops).await;
+        outcome.map(Some).ok_or(PostRefusal::Engine(EngineError::Stopped))
     }
 
     /// Only what asks for the dead letters is taken where nobody would ever get it.
     async fn may_come_back(&self, group: &GroupId, want: Want) -> Result<(), PostRefusal> {
-        let (lane, watched, most) = {
+        let (lane, watched, in_order, most) = {
             let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
             let policy = policies.of(group);
-            (policy.lane, policy.inference, policy.levels.len())
+            let in_order = policy.order == OrderMode::Partition;
+            (policy.lane, policy.inference, in_order, policy.levels.len())
         };
         if !lane {
             return Err(PostRefusal::NoLane(group.to_string()));
@@ -167,7 +189,7 @@ impl Router {
         if level < -1 || u32::try_from(level).is_ok_and(|level| level > most) {
             return Err(PostRefusal::NoLevel { level, most });
         }
-        if !watched || level < 0 {
+        if !watched || level < 0 || in_order {
             return Ok(());
         }
         let known = self.engine.groups().await.map_err(PostRefusal::Engine)?;
@@ -206,7 +228,11 @@ impl Router {
             return Err(PostRefusal::NoTopic(origin.topic.to_string()));
         };
         in_range(origin, place.partitions())?;
-        Ok(Ok(origin_record(self, origin)))
+        Ok(match origin_at(self, origin) {
+            At::Record(record) => Ok(Some(record)),
+            At::Open => Err("its transaction is open; try again when it has ended".to_owned()),
+            At::Nobodys | At::Nothing => Ok(None),
+        })
     }
 
     /// A record of the cluster: asked for in the name of members of the group, wherever they are
@@ -229,27 +255,20 @@ impl Router {
         }
         let leader = seen.ok().and_then(|seen| seen.leader(origin.partition));
         let nodes: BTreeSet<i32> = self.voices_at(leader);
-        for voice in nodes.iter().flat_map(|node| self.voices_of(group, *node)) {
-            match ask(&voice, origin).await {
-                Some(Found::Record(record)) => return Ok(Ok(Some(record))),
-                Some(Found::Gone) => return Ok(Ok(None)),
-                Some(Found::Unreadable(_)) => {
-                    return Ok(Err(
-                        "its batch cannot be read: its checksum is wrong, or its codec \
-                                   unknown"
-                            .to_owned(),
-                    ));
-                }
-                Some(Found::Denied) => {
-                    return Ok(Err(
-                        "the cluster does not let the group's members READ its topic".to_owned()
-                    ));
-                }
-                Some(Found::Elsewhere) | None => {}
+        let voices = nodes.iter().flat_map(|node| self.voices_of(group, KnownBy::Fetches, *node));
+        for voice in voices {
+            if let Some(found) = ask(&voice, origin).await
+                && let Some(said) = said(found, "the group's members")
+            {
+                return Ok(said);
             }
         }
         if upstream.is_anonymous() {
-            return Ok(upstream.read_record(origin).await.map_err(|error| error.to_string()));
+            return Ok(match upstream.read_record(origin).await {
+                Ok(found) => said(found, "who shows no credentials")
+                    .unwrap_or_else(|| Err(UpstreamError::NoLeader.to_string())),
+                Err(error) => Err(error.to_string()),
+            });
         }
         Ok(Err(format!(
             "no member of {group} is connected, through here, to the broker that leads its \
@@ -257,6 +276,19 @@ impl Router {
              nack it from the application, or when a member has the partition"
         )))
     }
+}
+
+/// What a broker's answer to `who` says of a record; `None`: another one is to be asked.
+fn said(found: Found, who: &str) -> Option<Result<Option<RawRecord>, String>> {
+    Some(match found {
+        Found::Record(record) => Ok(Some(record)),
+        Found::Gone => Ok(None),
+        Found::Unreadable(_) => Err("its batch cannot be read: its checksum is wrong, or its \
+                                     codec unknown"
+            .to_owned()),
+        Found::Denied => Err(format!("the cluster does not let {who} READ its topic")),
+        Found::Elsewhere => return None,
+    })
 }
 
 fn in_range(origin: &Origin, partitions: i32) -> Result<(), PostRefusal> {

@@ -13,6 +13,11 @@ use crate::model::{ClientId, GroupId, MemberId};
 
 /// More client objects than this are remembered by nobody; the oldest are forgotten.
 const REMEMBERED_MAX: usize = 65_536;
+/// Groups one client object may be in: a consumer is in one.
+const GROUPS_MAX: usize = 64;
+/// Tokens one member may speak through: where it joined, and one other, for a client that has found
+/// its coordinator anew through another address.
+const VOICES_MAX: usize = 2;
 
 /// One client object, by the address it was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,7 +43,15 @@ pub enum TokenScheme {
 #[derive(Debug, Default)]
 pub struct Tokens {
     next: AtomicU32,
-    known: Mutex<BTreeMap<Token, Known>>,
+    heard: Mutex<Heard>,
+}
+
+/// What was heard, by token and by member.
+#[derive(Debug, Default)]
+struct Heard {
+    tokens: BTreeMap<Token, Known>,
+    /// Through which tokens a member speaks, latest last.
+    voices: BTreeMap<(GroupId, MemberId), Vec<Token>>,
 }
 
 /// What was heard through a token.
@@ -54,7 +67,7 @@ struct Known {
 impl Tokens {
     /// Starts counting at `seed`, so that clients of an earlier run keep addresses of their own.
     pub fn new(seed: u32) -> Self {
-        Self { next: AtomicU32::new(seed), known: Mutex::default() }
+        Self { next: AtomicU32::new(seed), heard: Mutex::default() }
     }
 
     /// A token nobody holds, as far as the range allows.
@@ -73,12 +86,13 @@ impl Tokens {
 
     /// The member of `group` that speaks through `token`.
     pub fn member(&self, token: Token, group: &GroupId) -> Option<MemberId> {
-        self.lock().get(&token)?.members.get(group).cloned()
+        self.lock().tokens.get(&token)?.members.get(group).cloned()
     }
 
     /// Every member that speaks through `token`, by group.
     pub fn members(&self, token: Token) -> BTreeMap<GroupId, MemberId> {
-        self.lock().get(&token).map(|known| known.members.clone()).unwrap_or_default()
+        let heard = self.lock();
+        heard.tokens.get(&token).map(|known| known.members.clone()).unwrap_or_default()
     }
 
     /// Whether that member is known to be another client than the one that calls itself `client`
@@ -87,36 +101,79 @@ impl Tokens {
     /// second (kafka-python 2.0.2).
     pub fn is_another(&self, group: &GroupId, member: &MemberId, client: &ClientId) -> bool {
         let is_another = |known: &Known| known.fetches || known.client.as_ref() != Some(client);
-        self.lock()
-            .values()
-            .any(|known| known.members.get(group) == Some(member) && is_another(known))
+        let heard = self.lock();
+        let voices = heard.voices.get(&(group.clone(), member.clone()));
+        voices.into_iter().flatten().filter_map(|token| heard.tokens.get(token)).any(is_another)
     }
 
     /// Remembers that Fetches come through `token`, if somebody speaks there; whether that is news.
     pub fn fetches(&self, token: Token) -> bool {
         let mut all = self.lock();
-        let Some(known) = all.get_mut(&token) else { return false };
+        let Some(known) = all.tokens.get_mut(&token) else { return false };
         !std::mem::replace(&mut known.fetches, true)
     }
 
     /// Remembers that `member` of `group` speaks through `token`, and what it calls itself; whether
     /// that is news.
     pub fn bind(&self, token: Token, group: &GroupId, member: MemberId, client: ClientId) -> bool {
-        let mut all = self.lock();
-        if all.len() >= REMEMBERED_MAX && !all.contains_key(&token) {
-            all.pop_first();
+        let mut heard = self.lock();
+        if heard.is_full(token) {
+            heard.forget_first();
         }
-        let known = all.entry(token).or_default();
+        let known = heard.tokens.entry(token).or_default();
         known.client = Some(client);
-        if known.members.get(group) == Some(&member) {
+        let before = known.members.get(group);
+        if before == Some(&member) || (before.is_none() && known.members.len() >= GROUPS_MAX) {
             return false;
         }
-        known.members.insert(group.clone(), member);
+        let before = known.members.insert(group.clone(), member.clone());
+        if let Some(before) = before {
+            heard.ceased(token, (group.clone(), before));
+        }
+        heard.speaks(token, (group.clone(), member));
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Token, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Heard {
+    fn is_full(&self, token: Token) -> bool {
+        let is_new = !self.tokens.contains_key(&token);
+        (is_new && self.tokens.len() >= REMEMBERED_MAX) || self.voices.len() >= REMEMBERED_MAX
+    }
+
+    fn forget_first(&mut self) {
+        let Some((token, known)) = self.tokens.pop_first() else { return };
+        for of in known.members {
+            self.ceased(token, of);
+        }
+    }
+
+    /// A member speaks through a token; it does through so many at most.
+    fn speaks(&mut self, token: Token, of: (GroupId, MemberId)) {
+        let group = of.0.clone();
+        let voices = self.voices.entry(of).or_default();
+        voices.push(token);
+        let surplus = voices.len().saturating_sub(VOICES_MAX);
+        for former in voices.drain(..surplus).collect::<Vec<_>>() {
+            let Some(known) = self.tokens.get_mut(&former) else { continue };
+            known.members.remove(&group);
+            if known.members.is_empty() {
+                self.tokens.remove(&former);
+            }
+        }
+    }
+
+    /// It does not through that one any more.
+    fn ceased(&mut self, token: Token, of: (GroupId, MemberId)) {
+        let Some(voices) = self.voices.get_mut(&of) else { return };
+        voices.retain(|voice| *voice != token);
+        if voices.is_empty() {
+            self.voices.remove(&of);
+        }
     }
 }
 
@@ -184,5 +241,51 @@ mod tests {
         assert!(tokens.fetches(joined));
         assert!(!tokens.fetches(joined), "no news");
         assert!(is_another("a", "app"), "it fetches through its own");
+    }
+
+    fn bind(tokens: &Tokens, port: u16, group: &str, member: &str) -> bool {
+        tokens.bind(Token::Port(port), &group.into(), member.into(), ClientId::new("app"))
+    }
+
+    fn sizes(tokens: &Tokens) -> (usize, usize) {
+        let heard = tokens.lock();
+        (heard.tokens.len(), heard.voices.len())
+    }
+
+    #[test]
+    fn a_member_speaks_through_its_last_two_tokens_and_one_token_for_so_many_groups() {
+        let tokens = Tokens::new(0);
+        for port in 1..=1_000 {
+            assert!(bind(&tokens, port, "a", "m1"));
+        }
+        let speaks = |port| tokens.member(Token::Port(port), &"a".into()).is_some();
+        assert_eq!([998, 999, 1_000].map(speaks), [false, true, true]);
+        assert_eq!(sizes(&tokens), (2, 1), "the rest is forgotten");
+        let is_another =
+            |member: &str| tokens.is_another(&"a".into(), &member.into(), &ClientId::new("tool"));
+        assert_eq!([is_another("m1"), is_another("m2")], [true, false]);
+        for member in ["m2", "m3"] {
+            assert!(bind(&tokens, 999, "a", member) && bind(&tokens, 1_000, "a", member));
+        }
+        assert_eq!(sizes(&tokens), (2, 1), "others speak there now");
+        assert!(!is_another("m1"), "it is heard of nowhere");
+        for group in 0..1_000 {
+            bind(&tokens, 7, &format!("g{group}"), "m1");
+        }
+        assert_eq!(tokens.members(Token::Port(7)).len(), GROUPS_MAX);
+        assert!(bind(&tokens, 7, "g0", "m2"), "those it has go on");
+    }
+
+    #[test]
+    fn with_too_many_tokens_the_first_ones_are_forgotten_with_all_they_said() {
+        let tokens = Tokens::new(0);
+        for n in 0..=u32::try_from(REMEMBERED_MAX).unwrap() {
+            let member = n.to_string();
+            let token = Token::Address(address(n));
+            tokens.bind(token, &"a".into(), member.as_str().into(), ClientId::new("app"));
+        }
+        assert_eq!(sizes(&tokens), (REMEMBERED_MAX, REMEMBERED_MAX));
+        let speaks = |n| tokens.member(Token::Address(address(n)), &"a".into()).is_some();
+        assert_eq!([speaks(0), speaks(1)], [false, true]);
     }
 }

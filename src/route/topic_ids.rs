@@ -77,12 +77,18 @@ impl Router {
     }
 
     /// A topic is no more; one by its name is another one.
-    pub(super) async fn is_gone(&self, topic: &TopicName) {
+    ///
+    /// All is told when this returns, whoever waits or does not for it to be durable.
+    pub(super) fn is_gone(&self, topic: &TopicName) -> impl Future<Output = ()> + use<> {
         self.origins.forget(topic);
         self.positions.forget(topic);
         self.watched_topic_gone(topic);
-        if let Err(error) = self.engine.topic_gone(topic).await {
-            tracing::warn!(%topic, %error, "its retries would answer for a topic by its name");
+        self.transactions.topic_gone(topic);
+        let (told, topic) = (self.engine.topic_gone(topic), topic.clone());
+        async move {
+            if let Err(error) = told.await {
+                tracing::warn!(%topic, %error, "its retries would answer for a topic by its name");
+            }
         }
     }
 }

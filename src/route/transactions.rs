@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::model::{GroupId, MonoMs, TopicName};
+use crate::retry::watch::Seen;
 use crate::route::offset_commit::{Part, Patience, lane_part, store};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -19,7 +22,7 @@ const HELD_MAX: usize = 10_000;
 const OVER_AFTER_MS: u64 = 15 * 60 * 1000;
 /// How often it is looked for transactions whose time is over when none is known.
 const LOOK_AGAIN_MS: u64 = 60_000;
-/// When the log took no marker.
+/// When the log took no marker, or somebody could not be told of an end.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// A producer's id and epoch: whoever begins anew has another.
@@ -28,9 +31,22 @@ pub(super) type Incarnation = (i64, i16);
 /// Offsets of real partitions.
 type Offsets = Vec<(TopicName, i32, i64)>;
 
-/// Open transactions by transactional id.
+/// What transactions hold, by transactional id.
 #[derive(Debug, Default)]
-pub struct Transactions(Mutex<BTreeMap<String, Held>>);
+pub struct Transactions {
+    state: Mutex<State>,
+    /// Told when one has ended.
+    ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: BTreeMap<String, Held>,
+    /// Those that have ended and of which not everybody was told, in the order of their ends.
+    untold: BTreeMap<String, Vec<Untold>>,
+    /// Ends so far.
+    ends: u64,
+}
 
 /// What one transaction will commit.
 #[derive(Clone, Debug)]
@@ -40,11 +56,21 @@ pub(super) struct Held {
     groups: BTreeMap<GroupId, Commits>,
 }
 
+/// The end of one.
+#[derive(Clone, Debug)]
+struct Untold {
+    number: u64,
+    held: Held,
+    commits: bool,
+    /// What has to be durable before anybody is told; 0: nothing.
+    seq: u64,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Commits {
     /// Of our topics; the last commit of a partition counts.
     ours: BTreeMap<(TopicName, i32), Part>,
-    /// Of the cluster's, which has them already.
+    /// Of those that are stored already.
     theirs: Offsets,
 }
 
@@ -55,83 +81,198 @@ pub(super) struct Commit {
     pub(super) theirs: Offsets,
 }
 
+/// Why a commit is not held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotHeld {
+    /// Its transaction is over, or a newer producer has begun one.
+    Late,
+    /// There are too many.
+    TooMany,
+}
+
+impl State {
+    fn end(&mut self, id: &str, held: Held, commits: bool, seq: u64) {
+        self.ends = self.ends.wrapping_add(1);
+        let end = Untold { number: self.ends, held, commits, seq };
+        self.untold.entry(id.to_owned()).or_default().push(end);
+    }
+}
+
 impl Transactions {
-    /// Holds a commit until the transaction ends; false: there are too many. Comes with what is
-    /// over by that: an earlier incarnation's, or one nobody ended.
+    /// Holds a commit until its transaction ends. What is over by that is to be told: an earlier
+    /// incarnation's, or one nobody ended. `is_open` is asked last: whoever ends a transaction
+    /// looks for what it holds afterwards.
     pub(super) fn hold(
         &self,
         id: &str,
         by: Incarnation,
         now: MonoMs,
         commit: Commit,
-    ) -> (bool, Option<Held>) {
-        let mut held = self.lock();
-        let mut over = match held.get(id) {
-            Some(before) if before.by != by => held.remove(id),
-            _ => None,
-        };
-        if held.len() >= HELD_MAX && !held.contains_key(id) {
-            let oldest = held.iter().min_by_key(|(_, one)| one.since);
-            let oldest = oldest.filter(|(_, one)| now.since(one.since) > OVER_AFTER_MS);
-            let Some(oldest) = oldest.map(|(id, _)| id.clone()) else { return (false, over) };
-            over = held.remove(&oldest);
+        is_open: impl FnOnce() -> bool,
+    ) -> Result<(), NotHeld> {
+        let mut state = self.lock();
+        let before = state.open.get(id).map(|one| one.by);
+        let is_late = before.is_some_and(|before| before.0 == by.0 && before.1 > by.1);
+        if is_late || !is_open() {
+            return Err(NotHeld::Late);
         }
-        let one = held.entry(id.to_owned());
+        if before.is_some_and(|before| before != by) {
+            self.over(&mut state, id);
+        }
+        if state.open.len() >= HELD_MAX && !state.open.contains_key(id) {
+            let oldest = state.open.iter().min_by_key(|(_, one)| one.since);
+            let oldest = oldest.filter(|(_, one)| now.since(one.since) > OVER_AFTER_MS);
+            let oldest = oldest.map(|(id, _)| id.clone()).ok_or(NotHeld::TooMany)?;
+            self.over(&mut state, &oldest);
+        }
+        let one = state.open.entry(id.to_owned());
         let one = one.or_insert(Held { by, since: now, groups: BTreeMap::new() });
         let commits = one.groups.entry(commit.group).or_default();
         commits.ours.extend(commit.ours);
         commits.theirs.extend(commit.theirs);
-        (true, over)
+        Ok(())
     }
 
-    /// What this transaction holds, whoever ends it.
-    pub(super) fn take(&self, id: &str) -> Option<Held> {
-        self.lock().remove(id)
+    fn over(&self, state: &mut State, id: &str) {
+        if let Some(held) = state.open.remove(id) {
+            state.end(id, held, false, 0);
+            self.ended.notify_one();
+        }
     }
 
-    /// What this incarnation's transaction holds.
-    pub(super) fn take_of(&self, id: &str, by: Incarnation) -> Option<Held> {
-        let mut held = self.lock();
-        held.get(id).filter(|one| one.by == by)?;
-        held.remove(id)
+    /// This incarnation's transaction has ended: what it holds, and the offsets that it has
+    /// stored, are to be told once `seq` is durable.
+    pub(super) fn ended(
+        &self,
+        id: &str,
+        by: Incarnation,
+        commits: bool,
+        stored: Vec<(GroupId, Offsets)>,
+        seq: u64,
+    ) {
+        let mut state = self.lock();
+        let is_its = state.open.get(id).is_some_and(|one| one.by == by);
+        let held = if is_its { state.open.remove(id) } else { None };
+        if held.is_none() && stored.is_empty() {
+            return;
+        }
+        let nothing = || Held { by, since: MonoMs::default(), groups: BTreeMap::new() };
+        let mut held = held.unwrap_or_else(nothing);
+        for (group, offsets) in stored {
+            held.groups.entry(group).or_default().theirs.extend(offsets);
+        }
+        state.end(id, held, commits, seq);
+        self.ended.notify_one();
     }
 
-    /// The same, still held.
-    pub(super) fn held(&self, id: &str, by: Incarnation) -> Option<Held> {
-        self.lock().get(id).filter(|one| one.by == by).cloned()
+    /// A producer has begun anew: what an earlier one had open has ended so.
+    pub(super) fn begun(&self, id: &str, producer: Incarnation, commits: bool, seq: u64) {
+        let mut state = self.lock();
+        if state.open.get(id).is_some_and(|one| one.by < producer)
+            && let Some(held) = state.open.remove(id)
+        {
+            state.end(id, held, commits, seq);
+            self.ended.notify_one();
+        }
     }
 
-    /// It is not needed any more.
-    pub(super) fn done(&self, id: &str, by: Incarnation) {
-        drop(self.take_of(id, by));
+    /// Whether this incarnation's transaction holds anything, or has held what is not told.
+    pub(super) fn knows(&self, id: &str, by: Incarnation) -> bool {
+        let state = self.lock();
+        let mut untold = state.untold.get(id).into_iter().flatten();
+        state.open.get(id).is_some_and(|one| one.by == by) || untold.any(|end| end.held.by == by)
     }
 
-    /// Its end is not known yet after all.
-    pub(super) fn put_back(&self, id: &str, one: Held) {
-        self.lock().entry(id.to_owned()).or_insert(one);
+    /// A topic was deleted: nobody is told of offsets in it.
+    pub(super) fn topic_gone(&self, topic: &TopicName) {
+        let state = &mut *self.lock();
+        let untold = state.untold.values_mut().flatten().map(|end| &mut end.held);
+        for held in state.open.values_mut().chain(untold) {
+            for commits in held.groups.values_mut() {
+                commits.theirs.retain(|(of, ..)| of != topic);
+            }
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn first_untold(&self, id: &str) -> Option<Untold> {
+        self.lock().untold.get(id)?.first().cloned()
+    }
+
+    fn told(&self, id: &str, number: u64) {
+        let mut state = self.lock();
+        if let Some(untold) = state.untold.get_mut(id) {
+            untold.retain(|end| end.number != number);
+            if untold.is_empty() {
+                state.untold.remove(id);
+            }
+        }
+    }
+
+    fn untold(&self) -> Vec<String> {
+        self.lock().untold.keys().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Aborts this cluster's own transactions when their time is over. Runs for as long as the server.
+impl Router {
+    /// Tells everybody how the transactions of this id have ended. What fails is told again: by
+    /// whoever asks next, and by time.
+    pub(super) async fn tell_ends(&self, id: &str) -> Result<(), ResponseError> {
+        while let Some(end) = self.transactions.first_untold(id) {
+            if end.seq > 0 {
+                let durable = self.broker.durable(end.seq).await;
+                durable.map_err(|error| code::of_coordinator(&error, false))?;
+            }
+            if end.commits {
+                end.held.commit(self).await?;
+            } else {
+                end.held.abort(self);
+            }
+            self.transactions.told(id, end.number);
+        }
+        Ok(())
+    }
+
+    /// The same where nobody waits for it.
+    pub(super) async fn try_to_tell_ends(&self, id: &str) {
+        if let Err(error) = self.tell_ends(id).await {
+            let error = code::name(error);
+            tracing::debug!(id, %error, "the end of a transaction is not told yet");
+        }
+    }
+}
+
+/// Aborts this cluster's own transactions when their time is over, and tells of ends of which
+/// nobody could be told before. Runs for as long as the server.
 pub async fn run(router: Arc<Router>) {
     let transactions = &router.broker.transactions;
     loop {
+        for id in router.transactions.untold() {
+            router.try_to_tell_ends(&id).await;
+        }
         let now = router.clock.now().wall;
         let left_ms = transactions.next_due().map_or(LOOK_AGAIN_MS, |due| due.since(now));
-        let pause = Duration::from_millis(left_ms.min(LOOK_AGAIN_MS));
+        let mut pause = Duration::from_millis(left_ms.min(LOOK_AGAIN_MS));
+        if !router.transactions.untold().is_empty() {
+            pause = pause.min(TRY_AGAIN);
+        }
         if !pause.is_zero() {
-            // Either way it is looked at again.
-            drop(tokio::time::timeout(pause, transactions.opened()).await);
+            // Whatever it was, it is looked at again.
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = transactions.opened() => {}
+                () = router.transactions.ended.notified() => {}
+            }
             continue;
         }
         match router.broker.abort_overdue() {
-            Ok((aborted, _)) => {
-                let held = aborted.iter().filter_map(|id| router.transactions.take(id));
-                held.for_each(|held| held.abort(&router));
+            Ok(None) => {}
+            Ok(Some((id, by, seq))) => {
+                router.metrics.transaction_ended("timed_out");
+                router.transactions.ended(&id, by, false, Vec::new(), seq);
             }
             Err(error) => {
                 tracing::warn!(%error, "a transaction timed out and cannot be aborted yet");
@@ -143,7 +284,7 @@ pub async fn run(router: Arc<Router>) {
 
 impl Held {
     /// The transaction is committed: so is this. May be done twice.
-    pub(super) async fn commit(&self, router: &Router) -> Result<(), ResponseError> {
+    async fn commit(&self, router: &Router) -> Result<(), ResponseError> {
         let patience = Patience::begins(&router.clock);
         for (group, commits) in &self.groups {
             let theirs = router.note(group, commits.theirs.clone());
@@ -157,12 +298,13 @@ impl Held {
         Ok(())
     }
 
-    /// It is aborted: its records are free to be handed out again.
-    pub(super) fn abort(&self, router: &Router) {
+    /// It is aborted: its records are free to be handed out again. May be done twice.
+    fn abort(&self, router: &Router) {
         for (group, commits) in &self.groups {
             for part in commits.ours.values() {
                 if let Part::Lane(up_to) = part {
                     router.engine.lane_aborted(group, *up_to);
+                    router.seen(group, Seen::LaneBelow { up_to: *up_to });
                 }
             }
         }
@@ -187,31 +329,78 @@ mod tests {
         }
     }
 
+    fn hold(all: &Transactions, id: &str, by: Incarnation, sequence: u64) -> Result<(), NotHeld> {
+        all.hold(id, by, MonoMs(sequence), commit(sequence), || true)
+    }
+
+    /// Sequence and end of what is to be told of `a`.
+    fn untold(all: &Transactions) -> Vec<(u64, bool)> {
+        let state = all.lock();
+        let untold = state.untold.get("a").into_iter().flatten();
+        untold.map(|end| (sequence(&end.held), end.commits)).collect()
+    }
+
     #[test]
     fn the_last_commit_of_a_transaction_counts_and_only_for_who_made_it() {
         let all = Transactions::default();
-        assert!(all.hold("a", (7, 0), MonoMs(0), commit(1)).1.is_none());
-        assert!(all.hold("a", (7, 0), MonoMs(1), commit(2)).1.is_none());
-        assert!(all.take_of("a", (7, 1)).is_none(), "another incarnation");
-        let held = all.take_of("a", (7, 0)).unwrap();
-        assert_eq!(sequence(&held), 2);
-        assert!(all.take("a").is_none());
-        all.put_back("a", held);
-        let over = all.hold("a", (7, 1), MonoMs(2), commit(3)).1.unwrap();
-        assert_eq!(sequence(&over), 2, "the earlier incarnation's is over");
-        assert_eq!(sequence(&all.take("a").unwrap()), 3);
+        hold(&all, "a", (7, 0), 1).unwrap();
+        hold(&all, "a", (7, 0), 2).unwrap();
+        all.ended("a", (7, 1), true, Vec::new(), 0);
+        assert_eq!(untold(&all), [], "another incarnation's");
+        all.ended("a", (7, 0), true, Vec::new(), 0);
+        assert_eq!(untold(&all), [(2, true)]);
+        assert!(all.knows("a", (7, 0)), "until it is told");
+        all.told("a", all.first_untold("a").unwrap().number);
+        assert!(!all.knows("a", (7, 0)) && all.untold().is_empty());
+    }
+
+    #[test]
+    fn a_newer_producer_ends_what_is_open_and_a_late_one_changes_nothing() {
+        let all = Transactions::default();
+        hold(&all, "a", (7, 0), 1).unwrap();
+        hold(&all, "a", (7, 1), 2).unwrap();
+        assert_eq!(untold(&all), [(1, false)], "the earlier incarnation's is over");
+        assert_eq!(hold(&all, "a", (7, 0), 3), Err(NotHeld::Late));
+        all.begun("a", (7, 1), false, 0);
+        all.begun("a", (7, 0), false, 0);
+        all.ended("a", (7, 0), false, Vec::new(), 0);
+        assert_eq!(untold(&all).len(), 1, "whoever came late has not touched it");
+        let closed = all.hold("a", (7, 2), MonoMs(4), commit(4), || false);
+        assert_eq!(closed, Err(NotHeld::Late), "its transaction has ended meanwhile");
+        all.begun("a", (7, 2), false, 0);
+        assert_eq!(untold(&all), [(1, false), (2, false)]);
+    }
+
+    #[test]
+    fn nobody_is_told_of_offsets_in_a_topic_that_was_deleted_meanwhile() {
+        let all = Transactions::default();
+        let theirs = vec![("orders".into(), 0, 7), ("other".into(), 0, 8)];
+        let both = |id: &str| {
+            let commit = Commit { theirs: theirs.clone(), ..commit(1) };
+            all.hold(id, (7, 0), MonoMs(1), commit, || true).unwrap();
+        };
+        both("open");
+        both("ended");
+        all.ended("ended", (7, 0), true, Vec::new(), 5);
+        all.topic_gone(&"orders".into());
+        all.ended("open", (7, 0), true, Vec::new(), 6);
+        for id in ["open", "ended"] {
+            let held = all.first_untold(id).unwrap().held;
+            assert_eq!(held.groups[&"shop".into()].theirs, [("other".into(), 0, 8)], "{id}");
+            assert_eq!(sequence(&held), 1, "{id}");
+        }
     }
 
     #[test]
     fn too_many_open_transactions_are_refused_until_the_oldest_must_be_over() {
         let all = Transactions::default();
+        let hold = |id: &str, at: u64| all.hold(id, (1, 0), MonoMs(at), commit(1), || true);
         for n in 0..HELD_MAX {
-            assert!(all.hold(&n.to_string(), (1, 0), MonoMs(5), commit(1)).0);
+            hold(&n.to_string(), 5).unwrap();
         }
-        let (taken, over) = all.hold("late", (1, 0), MonoMs(5 + OVER_AFTER_MS), commit(1));
-        assert!(!taken && over.is_none());
-        assert!(all.hold("7", (1, 0), MonoMs(9), commit(1)).0, "one that is held goes on");
-        let (taken, over) = all.hold("late", (1, 0), MonoMs(6 + OVER_AFTER_MS), commit(1));
-        assert!(taken && over.is_some());
+        assert_eq!(hold("late", 5 + OVER_AFTER_MS), Err(NotHeld::TooMany));
+        assert_eq!(hold("7", 9), Ok(()), "one that is held goes on");
+        assert_eq!(hold("late", 6 + OVER_AFTER_MS), Ok(()));
+        assert_eq!(all.untold().len(), 1);
     }
 }

@@ -21,7 +21,7 @@ use crate::route::convert::{group_of, topic_of};
 use crate::route::offset_commit::{
     Named, Part, Patience, is_marked, is_ours, may_commit, noted, own_parts, part,
 };
-use crate::route::transactions::Commit;
+use crate::route::transactions::{Commit, NotHeld};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
@@ -46,6 +46,9 @@ pub(super) async fn answer(
     if is_marked(&plain) {
         refuse_marked(conn, &group);
         return respond(&request, |_| ResponseError::InvalidTxnState.code());
+    }
+    if passes_awaited(router, &group, &plain) {
+        return respond(&request, |_| ResponseError::IllegalGeneration.code());
     }
     if let Err(error) = check_member(router, &group, &request) {
         router.metrics.commit_failed(group.as_str(), &code::name(error));
@@ -101,6 +104,9 @@ fn check_member(
     group: &GroupId,
     request: &TxnOffsetCommitRequest,
 ) -> Result<(), ResponseError> {
+    if group.is_reserved() {
+        return Err(ResponseError::InvalidGroupId);
+    }
     let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
     if request.member_id.is_empty() && request.generation_id < 0 && instance_id.is_none() {
         return Ok(());
@@ -116,6 +122,12 @@ fn refuse_marked(conn: &Conn, group: &GroupId) {
         "offsets of a transaction cannot say in their metadata what failed: commit them outside, \
          or produce to the group's retry topic"
     );
+}
+
+/// What a partition waits for is not passed: the transaction is to be aborted, and its consumer
+/// goes on from the committed offsets. So clients take a generation that is over.
+fn passes_awaited(router: &Router, group: &GroupId, plain: &OffsetCommitRequest) -> bool {
+    router.is_in_order(group) && router.passes_awaited(group, plain)
 }
 
 /// The same in front of a cluster.
@@ -137,6 +149,9 @@ pub(super) async fn relayed(
     if is_marked(&plain) {
         refuse_marked(conn, &group);
         return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
+    }
+    if passes_awaited(router, &group, &plain) {
+        return Ok(respond(&request, |_| ResponseError::IllegalGeneration.code()));
     }
     let ours = own_parts(router, &group, &plain);
     let mut theirs = request.clone();
@@ -225,15 +240,18 @@ async fn hold(
             may.map_err(|error| code::of_commit(&error))?;
         }
     }
-    let (taken, over) = router.transactions.hold(id, by, router.clock.now().mono, commit);
-    if let Some(over) = over {
-        over.abort(router);
+    // The cluster's transactions are not known here.
+    let is_open = || router.upstream.is_some() || router.broker.transactions.is_open(id, by);
+    let held = router.transactions.hold(id, by, router.clock.now().mono, commit, is_open);
+    router.try_to_tell_ends(id).await;
+    match held {
+        Ok(()) => Ok(()),
+        Err(NotHeld::Late) => Err(ResponseError::InvalidProducerEpoch),
+        Err(NotHeld::TooMany) => {
+            tracing::warn!(id, "too many transactions with offsets of retry topics are open");
+            Err(ResponseError::CoordinatorNotAvailable)
+        }
     }
-    if taken {
-        return Ok(());
-    }
-    tracing::warn!(id, "too many transactions with offsets of retry topics are open at once");
-    Err(ResponseError::CoordinatorNotAvailable)
 }
 
 fn respond(

@@ -11,6 +11,7 @@ use crate::model::GroupId;
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::token::{Token, Tokens};
+use crate::route::watching::Whose;
 use crate::upstream::Question;
 
 /// Questions that wait on one connection.
@@ -28,7 +29,19 @@ struct Speaker {
     token: Option<Token>,
     /// Of a listener that is one group's.
     group: Option<GroupId>,
+    /// Whose Fetches come there, as far as that was found out.
+    whose: Arc<Mutex<Option<Whose>>>,
     questions: mpsc::Sender<Question>,
+}
+
+/// How it is known that a connection is a member's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KnownBy {
+    /// Its address, or its listener.
+    Address,
+    /// These, or that its Fetches are taken for a member's: behind TLS addresses tell nothing. Good
+    /// enough for who is trusted anyway, not for another client's question.
+    Fetches,
 }
 
 /// The connection's end: it is asked through as long as this is held.
@@ -41,14 +54,27 @@ pub struct Voice {
 
 impl Voices {
     /// Connections of members of `group` to that broker.
-    fn of(&self, tokens: &Tokens, group: &GroupId, node: i32) -> Vec<mpsc::Sender<Question>> {
+    fn of(
+        &self,
+        tokens: &Tokens,
+        (group, by): (&GroupId, KnownBy),
+        node: i32,
+    ) -> Vec<mpsc::Sender<Question>> {
         let all = lock(&self.0);
         let speakers = all.range((node, 0)..=(node, u64::MAX)).map(|(_, speaker)| speaker);
         let is_theirs = |speaker: &&Speaker| {
             speaker.group.as_ref() == Some(group)
                 || speaker.token.is_some_and(|token| tokens.member(token, group).is_some())
+                || (by == KnownBy::Fetches && speaker.fetches_for(group))
         };
         speakers.filter(is_theirs).map(|speaker| speaker.questions.clone()).collect()
+    }
+}
+
+impl Speaker {
+    /// Without an address that tells more.
+    fn fetches_for(&self, group: &GroupId) -> bool {
+        self.token.is_none() && lock(&self.whose).as_ref().and_then(Whose::group) == Some(group)
     }
 }
 
@@ -57,12 +83,15 @@ impl Router {
     /// it is.
     pub fn voice(&self, conn: &Conn) -> Option<Voice> {
         let node = conn.node?;
-        if conn.token.is_none() && conn.group.is_none() {
+        let whose = conn.last_whose();
+        let is_members = || lock(&whose).as_ref().is_some_and(|whose| whose.group().is_some());
+        if conn.token.is_none() && conn.group.is_none() && !is_members() {
             return None;
         }
         let (sender, questions) = mpsc::channel(WAITING_MAX);
         let place = (node, conn.id);
-        let speaker = Speaker { token: conn.token, group: conn.group.clone(), questions: sender };
+        let (token, group) = (conn.token, conn.group.clone());
+        let speaker = Speaker { token, group, whose, questions: sender };
         lock(&self.voices.0).insert(place, speaker);
         Some(Voice { place, all: Arc::clone(&self.voices.0), questions })
     }
@@ -75,8 +104,13 @@ impl Router {
     }
 
     /// Connections on which members of `group` may ask that broker.
-    pub(super) fn voices_of(&self, group: &GroupId, node: i32) -> Vec<mpsc::Sender<Question>> {
-        self.voices.of(&self.tokens, group, node)
+    pub(super) fn voices_of(
+        &self,
+        group: &GroupId,
+        by: KnownBy,
+        node: i32,
+    ) -> Vec<mpsc::Sender<Question>> {
+        self.voices.of(&self.tokens, (group, by), node)
     }
 }
 
@@ -93,6 +127,6 @@ impl Drop for Voice {
     }
 }
 
-fn lock(all: &Mutex<BTreeMap<Place, Speaker>>) -> MutexGuard<'_, BTreeMap<Place, Speaker>> {
+fn lock<T>(all: &Mutex<T>) -> MutexGuard<'_, T> {
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }

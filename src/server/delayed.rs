@@ -1,10 +1,9 @@
 //! Records that wait before they enter their topic, as the admin port shows them.
 
 use crate::admin::{DelayedView, Unavailable};
+use crate::engine::DelayedRecord;
 use crate::model::{EntryId, Origin};
-use crate::retry::Entry;
 use crate::server::source::AdminSource;
-use crate::wire::batch::RawRecord;
 
 /// Bytes of records read for one page.
 const PAGE_BYTES_MAX: u64 = 8 << 20;
@@ -17,7 +16,7 @@ impl AdminSource {
     ) -> Result<Vec<DelayedView>, Unavailable> {
         let after = after.map(EntryId);
         let found = self.router.engine.delayed(after, limit, PAGE_BYTES_MAX).await?;
-        Ok(found.into_iter().filter_map(|(entry, record)| view(&entry, record)).collect())
+        Ok(found.into_iter().filter_map(view).collect())
     }
 
     pub(super) async fn cancel(&self, records: Vec<Origin>) -> Result<Vec<bool>, Unavailable> {
@@ -29,21 +28,30 @@ impl AdminSource {
 }
 
 /// `None` for one that does not wait any more.
-fn view(entry: &Entry, record: RawRecord) -> Option<DelayedView> {
+fn view(DelayedRecord { entry, record, bytes }: DelayedRecord) -> Option<DelayedView> {
     let (origin, due) = (entry.origin.as_ref()?, entry.due()?);
-    let headers = record.headers.iter().map(|header| {
-        let name = String::from_utf8_lossy(&header.key).into_owned();
-        (name, header.value.map(|value| value.to_vec()))
-    });
-    Some(DelayedView {
+    let view = DelayedView {
         id: origin.to_string(),
         number: entry.id.0,
         topic: origin.topic.to_string(),
         partition: origin.partition,
         due_ms: due.0,
-        timestamp_ms: record.timestamp_ms,
+        bytes,
+        ..DelayedView::default()
+    };
+    let record = match record {
+        Ok(record) => record,
+        Err(why) => return Some(DelayedView { unreadable: Some(why.to_string()), ..view }),
+    };
+    let headers = record.headers.iter().map(|header| {
+        let name = String::from_utf8_lossy(&header.key).into_owned();
+        (name, header.value.map(|value| value.to_vec()))
+    });
+    Some(DelayedView {
+        timestamp_ms: Some(record.timestamp_ms),
         headers: headers.collect(),
         key: record.key.map(|key| key.to_vec()),
-        value_bytes: record.value.map(|value| value.len()),
+        value: record.value.map(|value| value.to_vec()),
+        ..view
     })
 }

@@ -46,6 +46,11 @@ use credentials::InUse;
 /// How often a drain looks whether the last client has left.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 
+/// How long the last answers may take, and the last checkpoint.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// The same on a disk without any room, where neither comes to an end.
+const NO_ROOM: Duration = Duration::from_secs(1);
+
 /// A running sidecar.
 #[derive(Debug)]
 pub struct Server {
@@ -125,7 +130,7 @@ impl Server {
         self.credentials.renew(&reload.config)?;
         let policies = reload.config.policies();
         *self.router.policies.write().unwrap_or_else(PoisonError::into_inner) = policies.clone();
-        self.router.watches.reload(&policies);
+        self.router.watches.reload(self.router.clock.now(), &policies);
         self.engine.policies(policies);
         self.limits.send_replace(start::limits(&reload.config));
         self.router.budget.resize(start::memory(&reload.config));
@@ -152,9 +157,19 @@ impl Server {
     /// Stops at once: closes every connection, flushes, ends every thread.
     pub async fn shutdown(mut self) {
         self.stop.send_replace(true);
-        while self.tasks.join_next().await.is_some() {}
+        let patience = if self.journal.stats().disk_full { NO_ROOM } else { LAST_ANSWERS };
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(patience, ended).await.is_err() {
+            tracing::warn!("some answers still wait for the disk; they are cut off");
+            self.tasks.shutdown().await;
+        }
         self.router.close_watches();
-        if let Err(error) = self.engine.keep().await {
+        let kept = tokio::time::timeout(patience, self.engine.keep()).await;
+        let failed = match kept {
+            Ok(kept) => kept.err().map(|error| error.to_string()),
+            Err(_) => Some("the disk takes nothing".to_owned()),
+        };
+        if let Some(error) = failed {
             tracing::warn!(%error, "no last checkpoint; the next start reads more of the log");
         }
         self.engine.stop();

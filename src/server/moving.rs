@@ -21,15 +21,19 @@ const PIECE_BYTES_MAX: u64 = 8 << 20;
 impl AdminSource {
     pub(super) async fn pending(&self) -> Result<Drain, Unavailable> {
         let known = self.router.engine.groups().await?;
+        let delayed = self.router.engine.delayed_totals().await?;
         let groups = known.iter().map(|known| self.part(known));
         let groups: Vec<DrainGroup> =
             groups.filter(|group| owed(group) > 0 || group.dead_letters > 0).collect();
+        let due = groups.iter().filter_map(|group| group.next_due_ms);
         Ok(Drain {
             draining: *self.draining.borrow(),
             connections: number(self.acceptor.connections()),
-            pending: groups.iter().map(owed).sum(),
+            pending: groups.iter().map(owed).sum::<u64>() + delayed.records,
+            delayed: delayed.records,
+            delayed_bytes: delayed.bytes,
             dead_letters: groups.iter().map(|group| group.dead_letters).sum(),
-            next_due_ms: groups.iter().filter_map(|group| group.next_due_ms).min(),
+            next_due_ms: due.chain(delayed.first_due.map(|due| due.0)).min(),
             more_groups: number(groups.len().saturating_sub(GROUPS_MAX)),
             groups: groups.into_iter().take(GROUPS_MAX).collect(),
         })
@@ -38,7 +42,7 @@ impl AdminSource {
     fn part(&self, known: &GroupView) -> DrainGroup {
         DrainGroup {
             group: known.group.to_string(),
-            waiting: known.counts.of(StateKind::Waiting),
+            waiting: known.counts.of(StateKind::Waiting) + known.counts.of(StateKind::Behind),
             parked: if known.has_taker() { 0 } else { known.due },
             inflight: known.counts.of(StateKind::Inflight),
             held: known.counts.of(StateKind::Held),
@@ -55,6 +59,9 @@ impl AdminSource {
         limit: usize,
     ) -> Result<Vec<Portable>, Unavailable> {
         let engine = &self.router.engine;
+        if group.is_reserved() {
+            return Ok(Vec::new());
+        }
         let found = engine.portable(group, after.map(EntryId), limit, PIECE_BYTES_MAX).await?;
         Ok(found.into_iter().filter_map(|(entry, record)| portable(entry, record)).collect())
     }
@@ -135,7 +142,10 @@ fn brought(outcome: ImportOutcome) -> Brought {
 /// `None` for an entry that neither waits nor is set aside.
 fn portable(entry: Entry, record: RawRecord) -> Option<Portable> {
     let (state, due, delay_ms, level) = match entry.state {
-        State::Waiting { due, delay_ms, level } => ("waiting", due, delay_ms, level),
+        // In the other sidecar it is behind the same ones.
+        State::Waiting { due, delay_ms, level } | State::Behind { due, delay_ms, level, .. } => {
+            ("waiting", due, delay_ms, level)
+        }
         State::Exported { due, delay_ms, level, .. } => ("exported", due, delay_ms, level),
         _ => return None,
     };
@@ -202,6 +212,7 @@ fn request(entry: Portable) -> Result<ImportRequest, OriginError> {
             disposition: entry.disposition,
             reason: entry.reason,
             history: entry.history.into_iter().map(|(at, why)| (WallMs(at), why)).collect(),
+            key: None,
         },
         record: record.to_bytes(),
     })

@@ -23,7 +23,8 @@ impl AdminSource {
     }
 }
 
-fn taken(outcome: NackOutcome) -> FailedTaken {
+fn taken(outcome: Option<NackOutcome>) -> FailedTaken {
+    let Some(outcome) = outcome else { return FailedTaken::InPlace };
     match outcome {
         NackOutcome::Scheduled { id, due } => FailedTaken::Scheduled { id: id.0, due_ms: due.0 },
         NackOutcome::Dead { id } => FailedTaken::Dead { id: id.0 },

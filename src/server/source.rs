@@ -90,6 +90,7 @@ impl Source for AdminSource {
 
     async fn overview(&self) -> Result<Overview, Unavailable> {
         let groups = self.router.engine.groups().await?;
+        let delayed = self.router.engine.delayed_totals().await?;
         let of = |kind| groups.iter().map(|group| group.counts.of(kind)).sum();
         let parked = groups.iter().filter(|group| !group.has_taker()).map(|group| group.due).sum();
         let local = self.router.broker.topics.list();
@@ -107,6 +108,8 @@ impl Source for AdminSource {
             parked,
             exported: of(StateKind::Exported),
             dead_letters: groups.iter().map(|group| self.dead(&group.group).0).sum(),
+            delayed: delayed.records,
+            delayed_unreadable: delayed.unreadable,
             journal_bytes: self.journal.stats().bytes,
         })
     }
@@ -257,6 +260,7 @@ impl Source for AdminSource {
 
     async fn gauges(&self) -> Result<Vec<GroupGauges>, Unavailable> {
         let now = self.router.clock.now().wall;
+        self.router.metrics.set_open_transactions(number(self.router.broker.transactions.open()));
         let retries = self.router.engine.groups().await?;
         let mut gauges = Vec::new();
         for name in self.group_ids().await? {
@@ -338,6 +342,7 @@ impl AdminSource {
             parked: if taker { 0 } else { due },
             held: retries.map_or(0, |known| known.counts.of(StateKind::Held)),
             exported: retries.map_or(0, |known| known.counts.of(StateKind::Exported)),
+            behind: retries.map_or(0, |known| known.counts.of(StateKind::Behind)),
             dead_letters,
             dead_letter_bytes,
             breaker: breaker(self.router.breaker(group)),
@@ -417,6 +422,7 @@ fn retry_view(entry: &Entry, group: Option<&engine::GroupView>, now: WallMs) -> 
         }
         State::Held { .. } => ("held", None, None),
         State::Exported { level, .. } => ("exported", level, None),
+        State::Behind { level, .. } => ("behind", level, None),
         State::Committed { .. } | State::Dead { .. } | State::Discarded { .. } => {
             ("settled", None, None)
         }

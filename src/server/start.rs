@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::thread;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -11,20 +12,20 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::admin;
-use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::groups::Groups;
-use crate::broker::offsets::Offsets;
+use crate::broker::offsets::{Committed, Offsets};
 use crate::broker::settings::{TopicSettings, TopicSpec};
 use crate::broker::topics::Topics;
+use crate::broker::{Broker, Expiration};
 use crate::client::{Acceptor, BindError, Limits, Listener, accept};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability as ConfigDurability, Ephemeral, Payloads};
-use crate::engine::{Destinations, Driver, Engine, Parts, Replay, Windows};
+use crate::engine::{Destinations, Driver, Engine, NotPassed, Parts, Replay, Windows};
 use crate::journal::{
     Disk, Durability, Journal, OpenError, ReadError, RealDisk, Recovery, TablesError, Writer,
 };
-use crate::model::{GroupId, TopicName};
+use crate::model::{GroupId, Now, TopicName};
 use crate::observe::{Metrics, MetricsError};
 use crate::route::doors::Doors;
 use crate::route::markers::Markers;
@@ -103,6 +104,7 @@ struct Core {
     writer: thread::JoinHandle<()>,
     groups_of_retries: Vec<GroupId>,
     windows: Windows,
+    not_passed: NotPassed,
     events: tokio::sync::mpsc::UnboundedReceiver<crate::broker::groups::GroupEvent>,
 }
 
@@ -195,30 +197,42 @@ fn core(
         let now = move || clock.now();
         Groups::new(journal.clone(), config.classic(), config.consumer(), now)
     };
-    let broker = Arc::new(Broker::new(
+    let broker = Broker::new(
         Topics::new(journal.clone(), topic_settings(config), size(config.limits.frame_bytes)),
         groups,
         Offsets::new(journal.clone()),
         journal.clone(),
         durability(config),
         clock,
-    ));
+    );
+    let broker = Arc::new(broker.expiring(expiration(config)));
     let parts = Parts {
         journal: journal.clone(),
         templates: templates.clone(),
         policies: config.policies(),
         clock,
         metrics: metrics.clone(),
-        destinations: destinations(&broker),
+        destinations: destinations(&broker).with_bytes_max(config.topics.produce_delay_max_bytes),
+        producers_expire_ms: expiration(config).producer_id_ms,
     };
     let mut replay = Replay::new(Some(Replay::tables(&journal)?), &parts);
     read_back(&recovery, &broker, &mut replay)?;
     let groups_of_retries = replay.groups();
-    let windows = replay.windows();
+    let (windows, not_passed) = (replay.windows(), replay.not_passed());
     let (engine, driver) = replay.finish(parts);
     let seconds = clock.elapsed().saturating_sub(began).as_secs_f64();
     report(&recovery, metrics, seconds);
-    Ok(Core { journal, broker, engine, driver, writer, groups_of_retries, windows, events })
+    Ok(Core {
+        journal,
+        broker,
+        engine,
+        driver,
+        writer,
+        groups_of_retries,
+        windows,
+        not_passed,
+        events,
+    })
 }
 
 /// Where records of this node's topics go.
@@ -355,6 +369,14 @@ fn topic_settings(config: &Config) -> TopicSettings {
     }
 }
 
+fn expiration(config: &Config) -> Expiration {
+    let ms = |after: Duration| u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+    Expiration {
+        producer_id_ms: ms(config.topics.producer_id_expiration),
+        transactional_id_ms: ms(config.topics.transactional_id_expiration),
+    }
+}
+
 fn durability(config: &Config) -> Durability {
     match config.topics.durability {
         ConfigDurability::Fsync => Durability::Fsync,
@@ -384,13 +406,26 @@ fn router(
         names: names(templates, core),
         tokens: Tokens::new(token_seed()),
         voices: Voices::default(),
-        watches: Watches::new(clock.now(), &config.policies(), core.windows.clone()),
+        watches: watches(config, core, clock.now()),
         budget,
         metrics: metrics.clone(),
         clock,
         config: route_config(config, core.broker.cluster_id()),
         policies: RwLock::new(config.policies()),
     }
+}
+
+/// Who watches, with all that is remembered; of this node's own groups also what they committed.
+fn watches(config: &Config, core: &Core, now: Now) -> Watches {
+    let (windows, not_passed) = (core.windows.clone(), core.not_passed.clone());
+    let watches = Watches::new(now, &config.policies(), windows, not_passed);
+    for (group, of) in core.windows.keys() {
+        let known = core.broker.offsets.committed(group, &of.topic, of.partition);
+        if let Some(Committed { offset, metadata, .. }) = known {
+            watches.read(now, group, of.clone(), offset, &metadata);
+        }
+    }
+    watches
 }
 
 fn names(templates: Templates, core: &Core) -> Names {

@@ -89,6 +89,8 @@ fn evidence(evidence: Evidence) -> &'static str {
         Evidence::Delayed => "produced, to enter its topic later",
         Evidence::Delivered => "it has entered its topic",
         Evidence::Cancelled => "an operator ended its waiting",
+        Evidence::Behind => "an earlier record of its key is not settled",
+        Evidence::Released => "the record of its key before it is settled",
     }
 }
 
@@ -108,9 +110,13 @@ fn state(router: &Router, entry: &Entry) -> String {
             let why = entry.disposition.map_or("", crate::retry::Disposition::as_str);
             format!("a dead letter ({why})")
         }
+        State::Discarded { .. } if entry.superseded => {
+            "superseded: its group was reset, and is given the original again".to_owned()
+        }
         State::Discarded { .. } => "discarded".to_owned(),
         State::Held { .. } => "held: the dead letters have no room for it".to_owned(),
         State::Exported { .. } => "not handed out here".to_owned(),
+        State::Behind { .. } => "it waits for an earlier record of its key".to_owned(),
     }
 }
 

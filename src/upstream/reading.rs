@@ -8,7 +8,6 @@ use crate::model::{Origin, TopicName};
 use crate::upstream::record::{FETCH_ANYWHERE, Found, fetch, found};
 use crate::upstream::{OwnLinks, Upstream, UpstreamError};
 use crate::wire::Api;
-use crate::wire::batch::RawRecord;
 
 /// A leader that has moved is asked for again, this often in all.
 const ASKED_MAX: usize = 3;
@@ -27,22 +26,21 @@ struct State {
 }
 
 impl Upstream {
-    /// The record at `origin`, read on a connection of our own with our own credentials; `None`:
-    /// it is not there any more, or not for us. An error may be another time.
-    pub async fn read_record(&self, origin: &Origin) -> Result<Option<RawRecord>, UpstreamError> {
+    /// What is found at `origin` on a connection of our own with our own credentials, never
+    /// [`Found::Elsewhere`]. An error may be another time.
+    pub async fn read_record(&self, origin: &Origin) -> Result<Found, UpstreamError> {
         let mut is_closed = false;
         for _ in 0..ASKED_MAX {
             match self.ask_for(origin).await {
                 Ok(Found::Elsewhere) => is_closed = false,
-                Ok(Found::Record(record)) => return Ok(Some(record)),
-                Ok(Found::Gone | Found::Denied | Found::Unreadable(_)) => return Ok(None),
+                Ok(found) => return Ok(found),
                 // A connection of before its broker went, perhaps: a new one tells.
                 Err(UpstreamError::Closed | UpstreamError::Io(_)) => is_closed = true,
                 Err(error) => return Err(error),
             }
         }
         // To close is how a broker treats those it does not know.
-        if is_closed { Ok(None) } else { Err(UpstreamError::NoLeader) }
+        if is_closed { Ok(Found::Denied) } else { Err(UpstreamError::NoLeader) }
     }
 
     async fn ask_for(&self, origin: &Origin) -> Result<Found, UpstreamError> {

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::model::Origin;
 use crate::upstream::{Link, UpstreamError};
-use crate::wire::batch::{Batch, RawRecord, Whole, find_record, whole_at};
+use crate::wire::batch::{Batch, Hidden, RawRecord, Whole, find_record, whole_at};
 use crate::wire::{Api, RequestHead, ResponseError, decode_answer, encode_request};
 
 /// The oldest Fetch of Kafka 4.x, served since 1.0; only the leader answers it.
@@ -21,6 +21,8 @@ const RECORD_BYTES_MAX: usize = 64 << 20;
 /// Asked of one partition.
 const FETCH_BYTES: i32 = 1 << 20;
 const FETCH_WAIT_MS: i32 = 500;
+/// Its answer ends before the first open transaction, and says which were aborted.
+const READ_COMMITTED: i8 = 1;
 
 /// What a broker has to say of an origin.
 #[derive(Debug)]
@@ -101,6 +103,8 @@ pub(super) fn fetch(origin: &Origin) -> FetchRequest {
     request.max_wait_ms = FETCH_WAIT_MS;
     request.min_bytes = 1;
     request.max_bytes = FETCH_BYTES;
+    // What a transaction has taken back is nobody's record.
+    request.isolation_level = READ_COMMITTED;
     // No session (KIP-227).
     request.session_epoch = -1;
     request.topics = vec![topic];
@@ -114,8 +118,9 @@ pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> Found {
     match ResponseError::try_from_code(partition.error_code) {
         None => match record_in(partition, origin) {
             Some(found) => found,
-            // A replica that has not caught up, or a new leader: others know of more.
-            None if !has_batches && origin.offset >= partition.high_watermark => Found::Elsewhere,
+            // A replica that has not caught up, a new leader, or a transaction that is open:
+            // others know of more, or will.
+            None if !has_batches && origin.offset >= known_end(partition) => Found::Elsewhere,
             None => Found::Gone,
         },
         Some(ResponseError::TopicAuthorizationFailed) => Found::Denied,
@@ -135,14 +140,24 @@ pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> Found {
     }
 }
 
+/// Where the records end that this broker can tell of; it may not know of transactions.
+fn known_end(partition: &PartitionData) -> i64 {
+    match partition.last_stable_offset {
+        stable @ 0.. => stable.min(partition.high_watermark),
+        _ => partition.high_watermark,
+    }
+}
+
 fn record_in(partition: &PartitionData, origin: &Origin) -> Option<Found> {
     let all = partition.records.clone()?;
+    let aborted = partition.aborted_transactions.iter().flatten();
+    let mut hidden = Hidden::new(aborted.map(|one| (one.producer_id.0, one.first_offset)));
     let mut records = all.clone();
     while !records.is_empty() {
         let batch = Batch::parse(&records).ok()?;
+        hidden.show(&batch.header);
         if batch.header.last_offset() >= origin.offset {
-            // The end of a transaction is nobody's record.
-            if batch.header.is_control() {
+            if hidden.into_parts().0.at(origin.offset).is_some() {
                 return Some(Found::Gone);
             }
             let end = partition.high_watermark;

@@ -9,9 +9,6 @@ use serde::{Deserialize, Serialize};
 /// Batches remembered per producer: the most a client may have in flight (KIP-98).
 pub const BATCHES_KEPT: usize = 5;
 
-/// A producer silent for so long is forgotten (Kafka: `producer.id.expiration.ms`).
-pub const EXPIRES_AFTER_MS: u64 = 24 * 3600 * 1000;
-
 /// One remembered batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenBatch {
@@ -61,7 +58,11 @@ impl ProducerWindow {
             let begins = first_sequence == 0;
             return if begins { Sequenced::InOrder } else { Sequenced::OutOfOrder };
         }
-        let Some(newest) = self.batches.last() else { return Sequenced::InOrder };
+        let Some(newest) = self.batches.last() else {
+            // Fenced into this epoch, and nothing of it has come yet.
+            let begins = first_sequence == 0;
+            return if begins { Sequenced::InOrder } else { Sequenced::OutOfOrder };
+        };
         let same = |seen: &&SeenBatch| {
             seen.first_sequence == first_sequence && seen.last_sequence == last_sequence
         };
@@ -181,6 +182,7 @@ mod tests {
         w.fence(4);
         assert_eq!(w.check(3, 10, 10), Sequenced::FencedEpoch);
         assert_eq!(w.check(4, 0, 0), Sequenced::InOrder);
+        assert_eq!(w.check(4, 1, 1), Sequenced::OutOfOrder, "an epoch begins at 0");
         let mut unknown = ProducerWindow::default();
         unknown.fence(2);
         assert_eq!(unknown.check(1, 0, 0), Sequenced::FencedEpoch);

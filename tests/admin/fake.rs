@@ -54,6 +54,7 @@ impl Source for Fake {
             number,
             topic: topic.into(),
             key: Some(b"secret-key".to_vec()),
+            value: Some(b"secret-value".to_vec()),
             ..DelayedView::default()
         };
         let all = [record(3, "orders"), record(5, "carts"), record(8, "orders")];

@@ -304,6 +304,8 @@ fn what_is_suspected_of_a_group_is_told_for_machines_and_people() {
         let expected = "\
 group         shop
   levels                       orders  (groups[0] (match: shop))
+  a failure's own x-retry-level, x-retry-delay-ms, x-retry-max go first \
+(in a commit level=, delay=, max=)
 breaker       closed
 orders-3  held by m-1, committed 50, given up to 58
   lost        4 hand-outs in a row: one record at a time

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::batch::{Around, Got, batch, plain};
 use crate::support::client::s;
-use crate::support::{Client, Rec, Server, until, wall_ms};
+use crate::support::{Client, Member, Rec, Server, until, wall_ms};
 
 const AFTER: &str = "x-deliver-after-ms";
 const FAR_MS: &str = "3600000";
@@ -200,6 +200,7 @@ fn what_waits_is_listed_and_cancelled_by_its_id() {
     let first = &items["items"][0];
     assert_eq!((&first["topic"], &first["partition"]), (&json!("t"), &json!(0)));
     assert_eq!((&first["key"], &first["value_bytes"]), (&json!("k"), &json!(3)));
+    assert_eq!((&first["value"], &first["unreadable"]), (&json!("one"), &json!(null)));
     assert_eq!(first["headers"], json!([{ "key": "trace", "value": "1" }]));
     assert_eq!(server.json("/api/v1/delayed?topic=plain")["items"], json!([]));
     let next = items["next"].as_str().unwrap();
@@ -250,4 +251,61 @@ fn batches_of_one_connection_keep_their_order_whatever_is_put_off_in_them() {
         assert_eq!((answer.error_code, answer.base_offset), (0, n));
     }
     assert_eq!((all(&mut client).len(), waiting(&server).len()), (40, 20));
+}
+
+#[test]
+fn what_waits_is_pending_before_the_sidecar_goes() {
+    let server = server();
+    let mut client = server.client();
+    client.put("t", 0, &[after("far", FAR_MS), after("farther", "7200000")]);
+    let drain = server.json("/drain");
+    assert_eq!((&drain["pending"], &drain["delayed"]), (&json!(2), &json!(2)), "{drain}");
+    let due_ms = drain["next_due_ms"].as_i64().unwrap() - wall_ms();
+    assert!((3_500_000..=3_600_000).contains(&due_ms), "{drain}");
+    assert!(drain["delayed_bytes"].as_u64().unwrap() > 100, "{drain}");
+    assert_eq!(server.json("/api/v1/overview")["delayed"], 2);
+}
+
+#[test]
+fn what_waits_is_no_retry_to_be_moved_and_no_client_can_name_its_group() {
+    let server = server();
+    let mut client = server.client();
+    client.put("t", 0, &[after("far", FAR_MS)]);
+    let listed = server.json("/api/v1/retries/export?group=%00delayed");
+    assert_eq!(listed["items"], json!([]));
+    let number: u64 = waiting(&server)[0].rsplit_once('@').unwrap().1.parse().unwrap();
+    let ask = json!({ "source": listed["source"], "step": "begin", "ids": [number] });
+    let (status, answer) = post(&server, "/api/v1/retries/export", &ask);
+    assert_eq!((status, &answer["left"]), (200, &json!([number])));
+    let mut member = Member::new(&server, "shop", &["t"]);
+    member.join(&[("t", 1)]);
+    let mut request = member.commit_request("t", 0, 1 << 40, "");
+    request.group_id = s("\0delayed");
+    (request.generation_id_or_member_epoch, request.member_id) = (-1, s(""));
+    let answer = client.call(7, &request);
+    let refused = ResponseError::InvalidGroupId.code();
+    assert_eq!(answer.topics[0].partitions[0].error_code, refused);
+    assert_eq!(waiting(&server).len(), 1);
+}
+
+#[test]
+fn a_batch_that_unpacks_to_more_than_the_log_takes_at_once_is_refused_and_harms_nobody() {
+    let server = server();
+    let mut client = server.client();
+    let large = Rec::new(&"x".repeat(31 << 20));
+    let records = [large.clone(), large, after("y", "5")];
+    let answer = client.produce("t", 0, batch(&records, Around::codec(Codec::Zstd)));
+    assert_eq!(answer.error_code, ResponseError::MessageTooLarge.code());
+    client.put("t", 0, &[after("small", "5")]);
+    until("it is there", || values(&mut client) == ["small"]);
+}
+
+#[test]
+fn the_latest_record_by_time_is_found_though_it_was_put_off() {
+    let server = server();
+    let mut client = server.client();
+    client.put("t", 0, &[after("late", "20")]);
+    until("it is there", || values(&mut client).len() == 1);
+    let offset = all(&mut client)[0].offset;
+    assert_eq!(client.list_offset("t", 0, -3).1, offset);
 }

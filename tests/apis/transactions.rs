@@ -1,6 +1,7 @@
 //! Transactions of a cluster of this node alone, over TCP.
 
 mod retries;
+mod seen;
 
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
@@ -374,6 +375,7 @@ fn a_transaction_that_is_left_open_is_aborted_when_its_time_is_over() {
     until("the abort is seen", || stable_end(&mut client, 2, 1) == 2);
     assert_eq!(given(&mut client, "t"), [""; 0]);
     assert_eq!(producer.end(3, true), ResponseError::ProducerFenced.code());
+    assert_eq!(seen::ended(&server, "timed_out"), "1");
 }
 
 #[test]

@@ -84,11 +84,11 @@ pub struct Application {
     pub draining: bool,
 }
 
-fn s(text: &str) -> StrBytes {
+pub fn s(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 
-fn name(text: &str) -> TopicName {
+pub fn name(text: &str) -> TopicName {
     s(text).into()
 }
 
@@ -96,7 +96,7 @@ fn group() -> GroupId {
     s("shop").into()
 }
 
-fn ok(code: i16, what: &str) {
+pub fn ok(code: i16, what: &str) {
     assert_eq!(code, 0, "{what} was refused");
 }
 
@@ -444,6 +444,13 @@ fn fetch(places: &[(&str, i64)], wait: bool) -> FetchRequest {
         .with_max_bytes(8 << 20)
         .with_session_epoch(-1)
         .with_topics(places.iter().map(topic).collect())
+}
+
+/// Of one partition, at once.
+pub fn fetch_one(topic: &str, index: i32, offset: i64) -> FetchRequest {
+    let mut request = fetch(&[(topic, offset)], true);
+    request.topics[0].partitions[0].partition = index;
+    request
 }
 
 fn read(bytes: Bytes) -> Vec<RecordView> {

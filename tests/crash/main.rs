@@ -1,5 +1,6 @@
 //! Kills the real process at random moments under produce, nack and commit load: nothing
-//! acknowledged is lost, no count falls, nothing is early, nothing settled comes again.
+//! acknowledged is lost, no count falls, nothing is early, nothing settled comes again, and
+//! transactions are seen whole, with their offsets, or not at all.
 //!
 //! `CRASH_CYCLES=2000 cargo test --release --test crash -- --nocapture` is the full run;
 //! `CRASH_SEED=<n>` chooses another one.
@@ -19,6 +20,7 @@
 
 mod application;
 mod ledger;
+mod payments;
 mod sidecar;
 mod wire;
 
@@ -29,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use application::Application;
 use ledger::Verdict;
+use payments::Payments;
 use sidecar::Sidecar;
 
 /// Operations acknowledged in every life before it may end.
@@ -53,10 +56,12 @@ fn main() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut sidecar = Sidecar::new(dir.path());
     let mut application = Application::new(seed);
+    let mut payments = Payments::new(seed);
     let mut rng = fastrand::Rng::with_seed(seed ^ 0xdead);
     let mut least = u64::MAX;
     for cycle in 1..=cycles {
-        least = least.min(life(&mut sidecar, &mut application, &mut rng, cycle));
+        let load = (&mut application, &mut payments);
+        least = least.min(life(&mut sidecar, load, &mut rng, cycle));
         if cycle % 100 == 0 {
             println!("{cycle} cycles, {} records", application.ledger.items.len());
         }
@@ -68,6 +73,10 @@ fn main() {
     let until = |app: &Application| app.ledger.is_done() || began.elapsed() > DRAIN;
     application.live(address, until).unwrap();
     application.bury(address).unwrap();
+    let paid = payments.close(address).unwrap();
+    println!("crash: transactions: {paid:?}");
+    assert!(cycles == 0 || paid.committed as u64 > cycles, "too little was committed");
+    assert!(cycles == 0 || paid.not_committed as u64 > cycles, "too little was not");
     application.ledger.close();
     let ledger = &application.ledger;
     println!("crash: {} records, {} redeliveries", ledger.items.len(), ledger.redelivered);
@@ -86,7 +95,7 @@ fn main() {
 /// One life: start, load, kill −9 at a random moment. How many operations it acknowledged.
 fn life(
     sidecar: &mut Sidecar,
-    application: &mut Application,
+    (application, payments): (&mut Application, &mut Payments),
     rng: &mut fastrand::Rng,
     cycle: u64,
 ) -> u64 {
@@ -113,8 +122,13 @@ fn life(
             child.wait().unwrap();
         })
     };
-    let ended = application.live(address, |_| false);
-    assert!(killed.load(Ordering::Acquire), "the connection broke by itself: {ended:?}");
+    thread::scope(|scope| {
+        let paid = scope.spawn(|| payments.live(address));
+        let ended = application.live(address, |_| false);
+        assert!(killed.load(Ordering::Acquire), "the connection broke by itself: {ended:?}");
+        let paid = paid.join().unwrap();
+        assert!(killed.load(Ordering::Acquire), "the connection broke by itself: {paid:?}");
+    });
     killer.join().unwrap();
     acknowledged.load(Ordering::Relaxed) - before
 }

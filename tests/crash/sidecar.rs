@@ -24,6 +24,10 @@ topics:
   list:
     - name: orders
       partitions: 1
+    - name: payments
+      partitions: 3
+      # All that was committed is looked for at the end.
+      retention_bytes: unlimited
 retry:
   levels: 1ms 2ms 30ms 60ms 120ms
   max_reconsume_times: 3

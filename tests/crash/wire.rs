@@ -80,8 +80,24 @@ pub struct Produced {
     pub headers: Vec<(&'static str, String)>,
 }
 
+/// Attributes of a batch in a transaction.
+pub const TRANSACTIONAL: i16 = 1 << 4;
+
+/// Whose a batch is, and what it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    pub producer: i64,
+    pub epoch: i16,
+    pub sequence: i32,
+    pub attributes: i16,
+}
+
 /// A v2 batch of an idempotent producer.
 pub fn batch(producer: i64, sequence: i32, records: &[Produced]) -> Bytes {
+    batch_of(Stamp { producer, epoch: 0, sequence, attributes: 0 }, records)
+}
+
+pub fn batch_of(stamp: Stamp, records: &[Produced]) -> Bytes {
     let mut body = BytesMut::new();
     for (n, record) in records.iter().enumerate() {
         let mut one = BytesMut::new();
@@ -100,13 +116,13 @@ pub fn batch(producer: i64, sequence: i32, records: &[Produced]) -> Bytes {
     }
     let count = i32::try_from(records.len()).unwrap();
     let mut crced = BytesMut::new();
-    crced.put_i16(0);
+    crced.put_i16(stamp.attributes);
     crced.put_i32(count - 1);
     crced.put_i64(crate::ledger::now_ms());
     crced.put_i64(crate::ledger::now_ms());
-    crced.put_i64(producer);
-    crced.put_i16(0);
-    crced.put_i32(sequence);
+    crced.put_i64(stamp.producer);
+    crced.put_i16(stamp.epoch);
+    crced.put_i32(stamp.sequence);
     crced.put_i32(count);
     crced.put_slice(&body);
     let mut out = BytesMut::new();

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reprise::model::{MonoMs, Now, TopicPartition, WallMs};
+use reprise::model::{MonoMs, Now, Runs, TopicPartition, WallMs};
 use reprise::retry::watch::{Asked, Fetching, Handed, Output, Plan, Seen, Serve, Settling, Watch};
 use reprise::retry::watch::{Rules, WindowRecord};
 
@@ -44,9 +44,13 @@ pub(crate) struct World {
     pub(crate) kept: BTreeMap<TopicPartition, WindowRecord>,
     /// Every answer that was not as if nobody watched.
     pub(crate) touched: usize,
+    /// How often the group was held by its breaker.
+    pub(crate) outages: usize,
     /// What timed out and was committed after all.
     pub(crate) withdrawn: Vec<(TopicPartition, i64)>,
     pub(crate) deliveries: BTreeMap<(TopicPartition, i64), usize>,
+    /// Of the first partition, what no application sees.
+    pub(crate) hidden: Runs,
     rules: Rules,
     apps: u64,
 }
@@ -64,6 +68,18 @@ pub(crate) struct App {
 }
 
 impl World {
+    /// Ten records of a group whose members were lost so often that they go one by one.
+    pub(crate) fn narrow(rules: Rules) -> Self {
+        let mut world = Self::new(rules, 1, 10);
+        world.commit(&of(0), 0);
+        for _ in 0..rules.crash_limit {
+            let mut app = world.start(Commits::Never);
+            assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
+            world.lose(&app);
+        }
+        world
+    }
+
     pub(crate) fn new(rules: Rules, partitions: i32, records: i64) -> Self {
         Self {
             watch: Watch::new(rules),
@@ -73,8 +89,10 @@ impl World {
             dead: Vec::new(),
             kept: BTreeMap::new(),
             touched: 0,
+            outages: 0,
             withdrawn: Vec::new(),
             deliveries: BTreeMap::new(),
+            hidden: Runs::default(),
             rules,
             apps: 0,
         }
@@ -99,7 +117,7 @@ impl World {
         self.watch.handle(now, assigned);
         for (partition, offset) in &self.committed {
             let partition = partition.clone();
-            let read = Seen::Read { partition, offset: *offset };
+            let read = Seen::Read { partition, offset: *offset, done: Vec::new() };
             self.watch.handle(now, read);
         }
         let by = Fetching {
@@ -189,23 +207,30 @@ impl World {
             let by_turn = turn == Some(&ask.partition);
             let all = ask.offset..self.ends[&ask.partition].min(ask.offset + 500);
             self.touched += usize::from(serve != Serve::Open);
+            let no_run = Runs::default();
+            let hidden = if ask.partition == of(0) { &self.hidden } else { &no_run };
+            let mut by_turn = by_turn;
             let (offsets, end): (Vec<i64>, i64) = match serve {
-                Serve::Open => (all.clone().collect(), all.end),
+                Serve::Open => (all.clone().filter(|o| hidden.at(*o).is_none()).collect(), all.end),
                 Serve::Without(cut) => {
-                    (all.clone().filter(|o| !cut.contains(o)).collect(), all.end)
+                    let is_left = |o: &i64| !cut.contains(o) && hidden.at(*o).is_none();
+                    (all.clone().filter(is_left).collect(), all.end)
                 }
                 Serve::Turn { .. } if !by_turn => (Vec::new(), ask.offset),
                 Serve::Nothing | Serve::Again => (Vec::new(), ask.offset),
                 Serve::Alone { without } | Serve::Turn { without, .. } => {
-                    let first = all.clone().find(|offset| !without.contains(offset));
+                    let is_left = |o: &i64| !without.contains(o) && hidden.at(*o).is_none();
+                    let first = all.clone().find(is_left);
+                    by_turn &= first.is_some();
                     (first.into_iter().collect(), first.map_or(all.end, |offset| offset + 1))
                 }
                 Serve::Settle(_) => unreachable!("settled before"),
             };
             if end > ask.offset {
                 let (partition, from) = (ask.partition.clone(), ask.offset);
-                let now = self.now();
-                self.watch.handed(now, &app.by, &[Handed { partition, from, end, by_turn }]);
+                let (now, hidden) = (self.now(), hidden.clone());
+                let handed = Handed { partition, from, end, by_turn, hidden, sparse: Vec::new() };
+                self.watch.handed(now, &app.by, &[handed]);
                 brought.ends.push((ask.partition.clone(), end));
             }
             for offset in offsets {
@@ -227,7 +252,8 @@ impl World {
                     self.kept.remove(&partition);
                 }
                 Output::Withdraw { partition, offset } => self.withdrawn.push((partition, offset)),
-                Output::Wake | Output::Held(_) => {}
+                Output::Held(is_held) => self.outages += usize::from(is_held),
+                Output::Wake | Output::Replayed { .. } => {}
             }
         }
     }
@@ -278,6 +304,19 @@ pub(crate) struct Brought {
 }
 
 impl App {
+    /// The same member at the same places, with nothing in hand.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            by: self.by.clone(),
+            positions: self.positions.clone(),
+            fetched: Vec::new(),
+            commits: self.commits,
+            committed_at: self.committed_at,
+            done: BTreeMap::new(),
+            fetches_ahead: self.fetches_ahead,
+        }
+    }
+
     /// Fetches what is not fetched yet, at once or after a wait.
     fn ahead(&mut self, world: &mut World, waits: bool) {
         let here: BTreeSet<&TopicPartition> = self.fetched.iter().map(|(p, _)| p).collect();

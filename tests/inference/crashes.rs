@@ -2,8 +2,9 @@
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
+use crate::spoken::{awaited, given};
 use reprise::retry::Disposition;
-use reprise::retry::watch::{Asked, Serve};
+use reprise::retry::watch::{Asked, Seen, Serve};
 
 /// The poison.
 const POISON: (i32, i64) = (3, 57);
@@ -214,4 +215,18 @@ fn what_lies_in_a_buffer_is_not_blamed_for_a_record_that_takes_long_to_kill() {
         assert!(world.charged().iter().all(|(_, offset, _)| *offset == 0), "{what}");
         assert_eq!(dead.is_empty(), lasts_ms > 30_000, "{what}: longer than anybody waits");
     }
+}
+
+#[test]
+fn a_member_that_begins_anew_is_given_the_record_whose_turn_it_was_at_once() {
+    let mut world = World::narrow(RULES);
+    let mut app = world.start(Commits::Never);
+    assert_eq!(awaited(&mut world, &mut app), 0);
+    for epoch in 100..110 {
+        let (now, member) = (world.now(), app.by.member.clone());
+        world.watch.handle(now, Seen::Assigned { member, epoch });
+        app.positions.insert(of(0), 0);
+        assert_eq!(given(&mut world, &mut app), Some(0), "its generation is another one");
+    }
+    assert_eq!((world.charged(), world.losses()), (vec![], RULES.crash_limit));
 }

@@ -1,6 +1,6 @@
 //! Consumers nobody may touch.
 
-use crate::RULES;
+use crate::WITH_BREAKER as RULES;
 use crate::app::{Commits, Did, World, of};
 
 #[test]

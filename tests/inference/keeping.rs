@@ -2,7 +2,7 @@
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
-use reprise::retry::watch::WindowRecord;
+use reprise::retry::watch::{Seen, WindowRecord};
 
 #[test]
 fn a_consumer_that_flows_is_journalled_once_a_second() {
@@ -66,4 +66,35 @@ fn what_was_lost_before_the_stop_stays_lost() {
         world.stop();
     });
     assert_eq!(lost, 5);
+}
+
+/// Whether a consumer that goes back to record 1 all the time is suspected after a restart; the
+/// sidecar is told so much of it then.
+fn is_suspected(told: impl Fn(&mut World)) -> bool {
+    let mut world = World::new(RULES, 1, 5);
+    world.commit(&of(0), 0);
+    world.restart();
+    told(&mut world);
+    let mut app = world.start(Commits::PerRecord);
+    for _ in 0..20 {
+        app.poll(&mut world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
+    }
+    !world.watch.explain(world.now())[0].suspects.is_empty()
+}
+
+#[test]
+fn what_has_an_entry_or_is_done_is_no_suspect_after_a_restart_either() {
+    assert!(is_suspected(|_| {}));
+    assert!(!is_suspected(|world| world.watch.known(&of(0), [1, 3])));
+    assert!(is_suspected(|world| world.watch.known(&of(0), [3])));
+    let reads = |done: std::ops::Range<i64>| {
+        move |world: &mut World| {
+            let now = world.now();
+            let (partition, done) = (of(0), std::iter::once(done.clone()).collect());
+            world.watch.handle(now, Seen::Read { partition, offset: 1, done });
+            world.committed.insert(of(0), 1);
+        }
+    };
+    assert!(!is_suspected(reads(1..2)), "one that is done");
+    assert!(is_suspected(reads(2..4)), "and one that is not");
 }

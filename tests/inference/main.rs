@@ -6,9 +6,12 @@ mod app;
 mod crashes;
 mod going_back;
 mod healthy;
+mod hidden;
 mod keeping;
+mod lanes;
 mod outage;
 mod overdue;
+mod probing;
 mod random;
 mod spoken;
 
@@ -22,5 +25,11 @@ const RULES: Rules = Rules {
     seek_back_limit: 6,
     consume_timeout_ms: 900_000,
     interval_ms: 1_000,
-    breaker: Some(BreakerRules { ratio_percent: 50, window: 100, min: 20 }),
+    in_order: false,
+    calls_back: false,
+    breaker: None,
 };
+
+/// The same in a group that an outage holds.
+const WITH_BREAKER: Rules =
+    Rules { breaker: Some(BreakerRules { ratio_percent: 50, window: 100, min: 20 }), ..RULES };

@@ -1,7 +1,8 @@
 //! When most records fail it is not the records.
 
-use crate::RULES;
+use crate::WITH_BREAKER as RULES;
 use crate::app::{App, Commits, Did, World, of};
+use reprise::model::{EntryId, LaneOffset, Slot};
 use reprise::retry::watch::{BreakerView, Rules, Seen};
 
 fn is_held(world: &World) -> bool {
@@ -61,13 +62,26 @@ fn probes_go_one_by_one_ever_more_seldom_until_one_succeeds_and_then_everything_
 }
 
 #[test]
-fn a_failure_on_the_way_up_holds_again_for_longer() {
+fn on_the_way_up_more_than_the_ratio_holds_again_for_longer() {
     let mut world = World::new(RULES, 1, 100);
     let mut app = world.start(Commits::Never);
     handle(&mut world, &mut app, |_| true);
     world.ends.insert(of(0), 200);
     waits(&mut world, &mut app, false);
-    assert_eq!(waits(&mut world, &mut app, true).1, 1);
+    for n in 0..10 {
+        assert_eq!(waits(&mut world, &mut app, n % 2 == 0).1, 1);
+    }
+    assert_eq!(world.watch.breaker(world.now()), BreakerView::Closed, "half of them failed");
+
+    let mut world = World::new(RULES, 1, 100);
+    let mut app = world.start(Commits::Never);
+    handle(&mut world, &mut app, |_| true);
+    world.ends.insert(of(0), 200);
+    waits(&mut world, &mut app, false);
+    for _ in 0..6 {
+        assert!(!is_held(&world));
+        assert_eq!(waits(&mut world, &mut app, true).1, 1);
+    }
     assert!(is_held(&world));
     assert_eq!(waits(&mut world, &mut app, true), (2_000, 1));
 }
@@ -133,31 +147,50 @@ fn whoever_goes_back_meanwhile_is_not_charged_and_nothing_is_a_dead_letter() {
     assert!(held_with.is_none() && world.dead.len() > 20, "{} dead letters", world.dead.len());
 }
 
+/// The first hand-outs of one member's lane.
+fn lane(sequence: u64) -> LaneOffset {
+    LaneOffset { slot: Slot(0), sequence }
+}
+
+/// Its connection.
+const CONN: u64 = 7;
+
+/// Gives the retry with that number, if it may be given now.
+fn gives_retry(world: &mut World, sequence: u64) -> bool {
+    let now = world.now();
+    let may = world.watch.lane_room(now, CONN) == Some(1);
+    if may {
+        world.watch.lane_given(now, CONN, lane(sequence), EntryId(sequence));
+    }
+    may
+}
+
 #[test]
 fn retries_are_held_too_and_one_that_succeeds_ends_it() {
     let mut world = World::new(RULES, 1, 30);
     let mut app = world.start(Commits::Never);
-    assert_eq!(world.watch.lane_room(world.now()), None);
+    assert_eq!(world.watch.lane_room(world.now(), CONN), None);
     handle(&mut world, &mut app, |_| true);
-    assert_eq!(world.watch.lane_room(world.now()), Some(0));
+    assert!(!gives_retry(&mut world, 0));
     world.pass(1_000);
-    assert_eq!(world.watch.lane_room(world.now()), Some(1));
+    assert!(gives_retry(&mut world, 0));
+    assert!(!gives_retry(&mut world, 1));
     let now = world.now();
-    world.watch.lane_given(now);
-    assert_eq!(world.watch.lane_room(now), Some(0));
-    world.watch.handle(now, Seen::LaneFailed);
+    world.watch.handle(now, Seen::LaneFailed { lane: lane(0) });
     world.pass(1_999);
-    assert_eq!(world.watch.lane_room(world.now()), Some(0), "twice as long");
+    assert!(!gives_retry(&mut world, 1), "twice as long");
     world.pass(1);
+    assert!(gives_retry(&mut world, 1));
     let now = world.now();
-    world.watch.lane_given(now);
-    world.watch.handle(now, Seen::LaneDone);
+    world.watch.handle(now, Seen::LaneDone { up_to: lane(1) });
+    assert!(is_held(&world), "a commit of what had failed");
+    world.watch.handle(now, Seen::LaneDone { up_to: lane(2) });
     assert!(!is_held(&world));
-    for _ in 0..10 {
-        assert_eq!(world.watch.lane_room(now), Some(1));
-        world.watch.handle(now, Seen::LaneDone);
+    for n in 2..12 {
+        assert_eq!(world.watch.lane_room(now, CONN), Some(1));
+        world.watch.handle(now, Seen::LaneDone { up_to: lane(n + 1) });
     }
-    assert_eq!(world.watch.lane_room(now), None);
+    assert_eq!(world.watch.lane_room(now, CONN), None);
 }
 
 #[test]
@@ -166,5 +199,5 @@ fn switched_off_nothing_is_ever_held() {
     let mut app = world.start(Commits::Never);
     assert_eq!(handle(&mut world, &mut app, |_| true).len(), 200);
     assert_eq!(world.watch.breaker(world.now()), BreakerView::Off);
-    assert_eq!((world.watch.lane_room(world.now()), world.touched), (None, 0));
+    assert_eq!((world.watch.lane_room(world.now(), CONN), world.touched), (None, 0));
 }

@@ -21,7 +21,11 @@ fn fetch(world: &mut World, app: &mut App) -> usize {
 
 /// A group that has committed, and a member of it.
 fn group(partitions: i32, records: i64) -> (World, App) {
-    let mut world = World::new(SHORT, partitions, records);
+    ruled(SHORT, partitions, records)
+}
+
+fn ruled(rules: Rules, partitions: i32, records: i64) -> (World, App) {
+    let mut world = World::new(rules, partitions, records);
     for partition in 0..partitions {
         world.commit(&of(partition), 0);
     }
@@ -182,4 +186,44 @@ fn a_pool_whose_last_commit_goes_backwards_has_done_what_it_has_committed() {
     hang(&mut world, 3 * T_MS);
     assert_eq!(world.charged(), []);
     assert!(world.watch.explain(world.now())[0].suspects.is_empty());
+}
+
+/// Nothing is a dead letter without a last try, and nothing is charged for the time in which its
+/// member was at another record.
+#[test]
+fn one_beside_which_others_were_out_has_its_time_from_when_they_were_done() {
+    for max_reconsume_times in [16, 0] {
+        let (mut world, mut app) = ruled(Rules { max_reconsume_times, ..SHORT }, 2, 1);
+        assert_eq!(fetch(&mut world, &mut app), 2);
+        fetch(&mut world, &mut app);
+        hang(&mut world, T_MS - 5_000);
+        world.commit(&of(1), 1);
+        hang(&mut world, T_MS - 1_000);
+        assert_eq!((world.charged(), world.dead.len()), (vec![], 0), "its member was busy");
+        hang(&mut world, 1_000);
+        let is_last = max_reconsume_times == 0;
+        assert_eq!(world.charged().len(), usize::from(!is_last));
+        assert_eq!(world.dead.len(), usize::from(is_last), "alone for the timeout, and no retry");
+    }
+}
+
+#[test]
+fn one_of_several_is_no_dead_letter_though_there_are_no_retries() {
+    for has_lane in [false, true] {
+        let none = Rules { max_reconsume_times: 0, seek_back_limit: 0, ..SHORT };
+        let (mut world, mut app) = ruled(none, 2, 3);
+        app.by.has_lane = has_lane;
+        assert_eq!(fetch(&mut world, &mut app), 6);
+        fetch(&mut world, &mut app);
+        hang(&mut world, 5 * T_MS);
+        assert_eq!((world.charged(), world.dead.len()), (vec![], 0), "others are out");
+        world.commit(&of(0), 2);
+        hang(&mut world, T_MS - 1_000);
+        world.commit(&of(1), 3);
+        hang(&mut world, T_MS - 1_000);
+        assert_eq!(world.dead.len(), 0);
+        hang(&mut world, 1_000);
+        let dead: Vec<i64> = world.dead.iter().map(|settling| settling.offset).collect();
+        assert_eq!(dead, [2], "the only one that is out, for all of the timeout");
+    }
 }

@@ -7,7 +7,7 @@ use reprise::retry::Disposition;
 use reprise::retry::watch::Seen;
 
 /// The one record that a Fetch brings, if any; the next one goes on behind it.
-fn given(world: &mut World, app: &mut App) -> Option<i64> {
+pub(crate) fn given(world: &mut World, app: &mut App) -> Option<i64> {
     app.by.came = world.now().mono;
     let records = world.fetch(app, None).records;
     assert!(records.len() <= 1, "one by one: {records:?}");
@@ -17,7 +17,7 @@ fn given(world: &mut World, app: &mut App) -> Option<i64> {
 }
 
 /// The record that comes next, however long that takes.
-fn awaited(world: &mut World, app: &mut App) -> i64 {
+pub(crate) fn awaited(world: &mut World, app: &mut App) -> i64 {
     for _ in 0..100 {
         if let Some(offset) = given(world, app) {
             return offset;
@@ -39,13 +39,7 @@ fn pool_commits(world: &mut World, end: i64) {
 /// A pool whose process is lost again and again while record 0 is open and record 1 was the last
 /// one given; how often record 1 was charged.
 fn charges(end: Option<i64>) -> u32 {
-    let mut world = World::new(RULES, 1, 10);
-    world.commit(&of(0), 0);
-    for _ in 0..RULES.crash_limit {
-        let mut app = world.start(Commits::Never);
-        assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
-        world.lose(&app);
-    }
+    let mut world = World::narrow(RULES);
     for _ in 0..3 {
         let mut app = world.start(Commits::Never);
         assert_eq!(awaited(&mut world, &mut app), 0);

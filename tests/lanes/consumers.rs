@@ -99,7 +99,7 @@ fn open_retries_of_a_member_that_leaves_come_to_another() {
 fn open_retries_of_a_member_that_falls_silent_come_to_another() {
     let server = Server::with(
         "retry: {levels: 20ms}\n\
-         membership: {consumer_session_timeout: 1s, consumer_heartbeat_interval: 50ms}",
+         membership: {consumer_session_timeout: 3s, consumer_heartbeat_interval: 50ms}",
     );
     server.client().create("orders", 4);
     let (mut a, mut b) = (member(&server), member(&server));

@@ -8,4 +8,6 @@ mod support;
 mod assigned;
 mod consumers;
 mod handed;
+mod keyed;
+mod replayed;
 mod seen;

@@ -159,9 +159,9 @@ fn q14_without_a_group_or_without_a_lane_nothing_is_retried_and_nothing_made() {
 pub(crate) const Q15: Row = Row {
     id: "Q15",
     theirs: "The limit of the group's own settings is ignored when the client states one.",
-    ours: "The first pattern of `groups` that matches, else `retry`; what a record or a client \
-           says of a limit is not believed. `group describe` shows the rules in force, and each \
-           retry carries its limit.",
+    ours: "The first pattern of `groups` that matches, else `retry`; what a produced record or \
+           a client's settings say of a limit is not believed. `group describe` shows the rules \
+           in force, and each retry carries its limit.",
     stands: Stands::Differs("one order of precedence, and it is shown"),
 };
 

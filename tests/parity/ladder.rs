@@ -1,5 +1,7 @@
 //! The ladder and its end.
 
+use reprise::wire::ResponseError;
+
 use crate::row::{Row, Stands};
 use crate::shop::{Shop, delay_ms};
 use crate::support::Rec;
@@ -116,6 +118,37 @@ fn q04_a_level_is_taken_literally_and_costs_a_failure() {
     let letters = shop.letters();
     assert_eq!((letters.len(), letters[0].reconsume_times()), (1, 1));
     assert_eq!(letters[0].header("ORIGIN_MESSAGE_ID").unwrap(), other);
+}
+
+pub(crate) const Q08: Row = Row {
+    id: "Q08",
+    theirs: "A maximum in the message's own properties is ignored.",
+    ours: "So is one in a produced record. A failure may say one (`x-retry-max`, `max=` in a \
+           commit's metadata): it goes before the rules of topic and group, for that failure.",
+    stands: Stands::Differs("who fails a record may know best how often it is worth trying"),
+};
+
+#[test]
+fn q08_a_limit_counts_where_a_failure_says_it_and_means_nothing_in_a_produced_record() {
+    let mut shop = Shop::with("retry: {max_reconsume_times: 5}");
+    let forged = Rec::new("x").header("x-retry-max", "0").header("MAX_RECONSUME_TIMES", "0");
+    let place = shop.delivered(forged);
+    shop.fail_with(&place, Rec::new("x").header("MAX_RECONSUME_TIMES", "0"));
+    assert_eq!(shop.only()["max_reconsume_times"], 5);
+    let (place, _) = shop.comes_after(10_000);
+    shop.fail_with(&place, Rec::new("x").header("x-retry-max", "2"));
+    assert_eq!(shop.only()["max_reconsume_times"], 2);
+    let (place, got) = shop.comes_after(30_000);
+    assert_eq!((got.number("MAX_RECONSUME_TIMES"), got.header("x-retry-max")), (2, None));
+    shop.fail_with(&place, Rec::new("x").header("x-retry-max", "2"));
+    assert_eq!((shop.letters().len(), shop.open().len()), (1, 0), "two retries, three deliveries");
+    shop.delivered(Rec::new("y"));
+    assert_eq!(shop.commit(2, "!retry:1;max=0;reason=no stock"), 0);
+    let letters = shop.letters();
+    assert_eq!((letters.len(), letters[1].reconsume_times()), (2, 1));
+    let refused =
+        shop.member.client.nack("shop", "orders-0@0", Rec::new("x").header("x-retry-max", "-7"));
+    assert_eq!(refused.error_code, ResponseError::InvalidRecord.code());
 }
 
 pub(crate) const Q29: Row = Row {

@@ -4,13 +4,6 @@ use crate::row::{Row, Stands};
 
 const SHARE_GROUPS: Stands = Stands::Later("share groups (KIP-932) are not served yet");
 
-pub(crate) const Q08: Row = Row {
-    id: "Q08",
-    theirs: "A maximum in the message's own properties is ignored.",
-    ours: "To be honoured where the application sets it explicitly.",
-    stands: Stands::Missing("no header of a failed record sets its own limit"),
-};
-
 pub(crate) const Q30: Row = Row {
     id: "Q30",
     theirs: "Simple consumer: invisible for 10 s and never acknowledged, a message is back after \

@@ -124,10 +124,11 @@ pub(crate) const Q26: Row = Row {
     theirs: "Ordered: three ways to fail, one consequence. The queue waits, 1 s if nothing is \
              said, 10 ms at least, 30 s at most; maximum 3: 4 deliveries, then a dead letter, \
              and the queue moves on.",
-    ours: "The same for a consumer that goes back to its record, however it commits meanwhile.",
-    stands: Stands::Partly(
-        "`order.mode`, which makes a group ordered that is not in place by itself",
-    ),
+    ours: "The same with `order.mode: partition`, for whatever says it (a produced record, a \
+           commit's metadata, the admin port), and for a consumer that goes back to its record \
+           by itself, however it commits meanwhile. A client that goes on instead is given nothing \
+           behind it, and is made to come back (`order.rewind: rebalance`).",
+    stands: Stands::Same,
 };
 
 #[test]
@@ -167,14 +168,87 @@ fn q26_the_interval_is_1_s_if_nothing_is_said_and_from_10_ms_to_30_s() {
     }
 }
 
+#[test]
+fn q26_in_order_three_ways_to_say_it_are_one_and_a_limit_of_3_means_4_deliveries() {
+    let said = |member: &mut Member, way: usize, server: &Server| match way {
+        0 => {
+            let record = format!("orders-0@{POISON}");
+            assert_eq!(member.client.nack("shop", &record, Rec::new("x")).error_code, 0);
+        }
+        1 => {
+            let named = format!("!retry:{POISON}");
+            assert_eq!(commit(member, "orders", POISON, &named), 0);
+        }
+        _ => {
+            let body =
+                format!(r#"{{"group":"shop","topic":"orders","partition":0,"offset":{POISON}}}"#);
+            assert_eq!(server.post("/api/v1/nack", &body).0, 200);
+        }
+    };
+    for way in 0..3 {
+        let rules = "max_reconsume_times: 3, order: {mode: partition, interval: 100ms}";
+        let server = orders(rules, 4);
+        let mut app = App::start(&server, GoesBack::Asks);
+        app.fetch(0);
+        let mut deliveries = 1;
+        until("the dead letter", || {
+            assert_eq!(app.member.heartbeat(), 0);
+            let failed_at = wall_ms();
+            said(&mut app.member, way, &server);
+            if !letters(&server).is_empty() {
+                return true;
+            }
+            let mut given = Vec::new();
+            until("it comes again", || {
+                given = read(app.fetch(POISON)).0;
+                !given.is_empty()
+            });
+            assert!(wall_ms() + 2 >= failed_at + 100, "not before the interval is over");
+            assert_eq!(given.iter().map(|got| got.offset).collect::<Vec<_>>(), [POISON]);
+            deliveries += 1;
+            false
+        });
+        assert_eq!((deliveries, letters(&server)[0].reconsume_times()), (4, 4), "{way}");
+        until("the queue moves on", || !read(app.fetch(POISON)).0.is_empty());
+    }
+}
+
 pub(crate) const Q27: Row = Row {
     id: "Q27",
     theirs: "Ordered without a maximum: the head of the queue delivered 167 times in 20 s, the \
              rest never; a restart sets its count to 0.",
-    ours: "There is a maximum always (16; 6 for what nobody has said), and the count is \
-           journalled: a restart changes nothing of it.",
-    stands: Stands::Partly("a maximum of `unlimited`, for who wants it"),
+    ours: "There is a maximum if nothing is said (16; 6 for what nobody has said), and the count \
+           is journalled: a restart changes nothing of it. `max_reconsume_times: unlimited` does \
+           as RocketMQ does, with a warning at start, and keeps the count too.",
+    stands: Stands::Differs("nobody is held up for ever who has not asked for it"),
 };
+
+#[test]
+fn q27_unlimited_is_for_who_wants_it_and_counts_on_over_a_restart() {
+    let yaml = "retry: {max_reconsume_times: unlimited, order: {mode: partition, interval: 10ms}}";
+    let warnings = Config::parse("test", yaml, &[], &[]).unwrap().warnings;
+    assert!(warnings.iter().any(|says| says.contains("for ever")), "{warnings:?}");
+    let mut server =
+        orders("max_reconsume_times: unlimited, order: {mode: partition, interval: 10ms}", 4);
+    let mut app = App::start(&server, GoesBack::Asks);
+    app.fetch(0);
+    let times = |server: &Server| {
+        let known = server.json("/api/v1/explain?group=shop");
+        known["partitions"][0]["suspects"][0]["reconsume_times"].as_i64()
+    };
+    for failures in 1..=20 {
+        let record = format!("orders-0@{POISON}");
+        assert_eq!(app.member.client.nack("shop", &record, Rec::new("x")).error_code, 0);
+        assert_eq!(times(&server), Some(failures));
+        if failures == 10 {
+            server.restart();
+            app.member.client = server.client();
+            app.member.join(&[("orders", 1)]);
+        }
+        until("it comes again", || !read(app.fetch(POISON)).0.is_empty());
+    }
+    assert_eq!(letters(&server).len(), 0);
+}
 
 #[test]
 fn q27_there_is_a_limit_without_any_setting_and_a_restart_forgets_no_failure() {

@@ -16,8 +16,9 @@ pub(crate) const Q21: Row = Row {
     ours: "A retry in a member's hands for `consume_timeout` goes back to its group at that \
            millisecond, 1 s later, and nothing is charged. A record of a topic that was the only \
            one out comes back by the ladder, counted 1, within a second of its timeout; a success \
-           that comes before it does withdraws it. A failure that comes late adds none.",
-    stands: Stands::Partly("a late success of a retry that went back withdraws nothing"),
+           that comes before either has left again withdraws it. A failure that comes late adds \
+           none.",
+    stands: Stands::Differs("it fires on time, and what is done is not delivered once more"),
 };
 
 #[test]
@@ -39,6 +40,22 @@ fn q21_a_retry_open_for_the_consume_timeout_goes_back_then_and_a_late_failure_ad
     let (_, again) = shop.comes_after(1_000);
     assert_eq!(again.reconsume_times(), 1);
     assert!(again.offset > in_hand.offset, "another hand-out");
+}
+
+#[test]
+fn q21_a_late_success_of_a_retry_that_went_back_withdraws_it() {
+    let mut shop = Shop::with("");
+    let place = shop.delivered(Rec::new("x"));
+    shop.fail(&place);
+    shop.server.pass(10_000);
+    let in_hand = given(&mut shop.member).remove(0);
+    let state = |shop: &Shop| (shop.only(), shop.only()).1["state"].clone();
+    shop.server.pass(15 * MINUTE_MS);
+    assert_eq!(state(&shop), "waiting");
+    shop.member.done(in_hand.offset + 1);
+    until("it is withdrawn", || shop.open().is_empty());
+    shop.server.pass(1_000);
+    assert_eq!(given(&mut shop.member), []);
 }
 
 #[test]

@@ -19,7 +19,7 @@ const ROWS: [&Row; 39] = [
     &failing::Q05,
     &failing::Q06,
     &failing::Q07,
-    &later::Q08,
+    &ladder::Q08,
     &disk::Q09,
     &groups::Q10,
     &groups::Q11,

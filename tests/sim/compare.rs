@@ -24,6 +24,7 @@ impl Model {
                 State::Discarded { at } => Stands::Discarded(at.0),
                 State::Held { since, charged, .. } => Stands::Held(since.0, charged),
                 State::Exported { .. } => return Some(format!("entry {id} is set aside")),
+                State::Behind { .. } => return Some(format!("entry {id} waits for another")),
             };
             let found = Record {
                 group: entry.group.clone(),

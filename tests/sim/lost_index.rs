@@ -51,6 +51,7 @@ impl House {
             clock,
             metrics: Metrics::new(8).unwrap(),
             destinations: Destinations::default(),
+            producers_expire_ms: 86_400_000,
         };
         let mut replay = Replay::new(Some(Replay::tables(&journal).ok()?), &parts);
         let from = replay.from();
@@ -97,11 +98,13 @@ impl House {
         let nack = Nack {
             named: Named::Origin(origin),
             want: Want { level: Some(level), delay_ms: None },
+            max_reconsume_times: None,
             reason: None,
             committed: None,
             carried: Carried::default(),
             bytes: Bytes::Value,
             record_bytes: u64::try_from(record.len()).unwrap(),
+            key: None,
         };
         let batch = NackBatch {
             group: shop(),

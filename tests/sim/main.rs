@@ -18,12 +18,15 @@
     reason = "a test may stop at a surprise, and none of this is a library"
 )]
 
+mod cluster;
 mod compare;
 mod held;
 mod invariants;
+mod late;
 mod lost_index;
 mod model;
 mod script;
+mod transactions;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,6 +35,8 @@ use script::{Cuts, run};
 
 /// Things that happen in one run.
 const STEPS: u32 = 400;
+/// The same of transactions, which are cheaper.
+const TRANSACTION_STEPS: u32 = 2_000;
 /// Runs of an ordinary test.
 const SEEDS: u64 = 4;
 
@@ -60,11 +65,7 @@ fn a_power_cut_at_every_write_of_a_run_loses_nothing() {
 }
 
 fn nothing_is_lost_for_any_seed() {
-    let (first, count) = match (number("SIM_SEED"), number("SIM_SEEDS")) {
-        (Some(seed), _) => (seed, 1),
-        (None, Some(count)) => (0, count),
-        (None, None) => (0, SEEDS),
-    };
+    let (first, count) = (seeds().start, seeds().end - seeds().start);
     let mut failed = 0;
     let (mut redelivered, mut held, mut ended) = (0, 0, 0);
     for seed in first..first + count {
@@ -86,8 +87,39 @@ fn nothing_is_lost_for_any_seed() {
     assert!(count < SEEDS || (held > 0 && ended > 0), "nothing was held: {held}, {ended}");
 }
 
+fn seeds() -> std::ops::Range<u64> {
+    match (number("SIM_SEED"), number("SIM_SEEDS")) {
+        (Some(seed), _) => seed..seed + 1,
+        (None, Some(count)) => 0..count,
+        (None, None) => 0..SEEDS,
+    }
+}
+
+fn transactions_are_whole_for_any_seed() {
+    let mut failed = 0;
+    let mut all = transactions::Ran::default();
+    for seed in seeds() {
+        match catch_unwind(AssertUnwindSafe(|| transactions::run(seed, TRANSACTION_STEPS))) {
+            Ok(ran) => {
+                all.crashes += ran.crashes;
+                all.committed += ran.committed;
+                all.aborted += ran.aborted;
+            }
+            Err(_) => {
+                failed += 1;
+                println!("SIM_SEED={seed} cargo test --release --test sim -- transactions");
+            }
+        }
+    }
+    println!("sim: transactions: {all:?}, {failed} seeds failed");
+    assert_eq!(failed, 0, "the seeds above failed");
+    let least = seeds().count();
+    assert!(all.committed > 10 * least && all.aborted > 10 * least, "too little: {all:?}");
+    assert!(all.crashes as usize > 2 * least, "too little happened: {all:?}");
+}
+
 fn main() {
-    let checks: [(&str, fn()); 5] = [
+    let checks: [(&str, fn()); 6] = [
         ("the_same_seed_gives_the_same_run", the_same_seed_gives_the_same_run),
         (
             "a_power_cut_at_every_write_of_a_run_loses_nothing",
@@ -101,6 +133,7 @@ fn main() {
             "power_lost_again_and_again_after_that_changes_nothing",
             lost_index::power_lost_again_and_again_after_that_changes_nothing,
         ),
+        ("transactions_are_whole_for_any_seed", transactions_are_whole_for_any_seed),
         ("nothing_is_lost_for_any_seed", nothing_is_lost_for_any_seed),
     ];
     let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();

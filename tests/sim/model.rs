@@ -109,6 +109,9 @@ pub struct Model {
     pub looks: BTreeMap<GroupId, i64>,
     /// How many were held, and how many of them became dead letters.
     pub held: (u32, u32),
+    /// Hand-outs that went back for time alone, whose member may still commit them. No crash
+    /// leaves any.
+    pub late: BTreeMap<(GroupId, LaneOffset), u64>,
 }
 
 /// Groups whose name begins so keep no dead letters.
@@ -134,6 +137,7 @@ impl Model {
             stamps: BTreeMap::new(),
             looks: BTreeMap::new(),
             held: (0, 0),
+            late: BTreeMap::new(),
         }
     }
 
@@ -196,6 +200,9 @@ impl Model {
     }
 
     fn nack(&mut self, group: &GroupId, nack: &Nack) -> Became {
+        if let Named::Lane(lane) = nack.named {
+            self.late.remove(&(group.clone(), lane));
+        }
         let id = match self.judge(group, nack).unwrap() {
             Verdict::Keep(id) => return Became::Nothing(id),
             Verdict::Charge(id) => id,
@@ -311,7 +318,7 @@ impl Model {
                 acknowledged += 1;
             }
         }
-        Said::Committed(acknowledged)
+        Said::Committed(acknowledged + self.commit_late(group, up_to))
     }
 
     pub fn origin_commit(
@@ -369,6 +376,7 @@ impl Model {
             self.lost(id);
         }
         self.slots.get_mut(&(group.clone(), slot)).unwrap().0 = None;
+        self.late.retain(|(of, lane), _| of != group || lane.slot != Slot(slot));
     }
 
     /// Time has come to this moment.
@@ -377,8 +385,10 @@ impl Model {
         let due = |(_, r): &(&u64, &Record)| r.expires.is_some_and(|at| at <= now);
         let due: Vec<u64> = self.records.iter().filter(due).map(|(id, _)| *id).collect();
         for id in due {
-            if matches!(self.records[&id].stands, Stands::Inflight(_)) {
+            let (group, stands) = (self.records[&id].group.clone(), self.records[&id].stands);
+            if let Stands::Inflight(lane) = stands {
                 self.lost(id);
+                self.late.insert((group, lane), id);
             } else {
                 self.records.remove(&id);
             }
@@ -473,7 +483,7 @@ fn is_pending(stands: Stands) -> bool {
     matches!(stands, Stands::Waiting { .. } | Stands::Inflight(_) | Stands::Held(..))
 }
 
-fn memory_ends(record: &Record) -> Option<i64> {
+pub fn memory_ends(record: &Record) -> Option<i64> {
     let (Stands::Committed(at) | Stands::Discarded(at)) = record.stands else { return None };
     let passed = if record.origin.is_some() { record.passed? } else { at };
     Some(at.max(passed) + CONSUME_TIMEOUT_MS)

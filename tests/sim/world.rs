@@ -235,6 +235,7 @@ impl World {
             clock,
             metrics: Metrics::new(8).unwrap(),
             destinations: Destinations::default(),
+            producers_expire_ms: 86_400_000,
         };
         let mut replay = Replay::new(Some(tables), &parts);
         let from = replay.from();
@@ -261,6 +262,7 @@ impl World {
         for before in &self.since_flush {
             let mut after = before.clone();
             after.now = now;
+            after.late.clear();
             after.reload(&rules);
             match after.differs(state) {
                 None => fitting.push((before.clone(), after)),

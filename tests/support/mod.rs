@@ -109,6 +109,16 @@ impl Server {
         Self::over(dir, config, None)
     }
 
+    /// The same, which tells its clients no addresses of their own, as behind TLS.
+    pub fn in_front_of_told(addr: SocketAddr, yaml: &str) -> Self {
+        let (dir, mut config) = prepare(yaml);
+        let port = kept_port();
+        config.upstream = Some(upstream(addr));
+        config.listen[0].address.port = port;
+        config.listen[0].advertised = Some(HostPort { host: "127.0.0.1".to_owned(), port });
+        Self::over(dir, config, None)
+    }
+
     /// The cluster behind a sidecar with this configuration; groups and topics live there.
     fn behind(sidecar: &Config) -> Self {
         let (dir, mut config) = prepare(BEHIND);

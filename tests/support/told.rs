@@ -3,6 +3,8 @@
 //!
 //! Only what is asked for after time has passed sees it: a Fetch that waits does so in real time.
 
+use std::net::SocketAddr;
+
 use reprise::clock::{Clock, Hand};
 use reprise::config::Config;
 use reprise::journal::MemDisk;
@@ -11,7 +13,7 @@ use reprise::server::{Server, StartError};
 use tokio::runtime::Builder;
 
 use super::batch::TIME_MS;
-use super::prepare;
+use super::{prepare, upstream};
 
 /// What is simulated.
 pub struct Told {
@@ -36,12 +38,22 @@ impl Told {
 impl super::Server {
     /// By itself, with this configuration; it is the time of the records that tests produce.
     pub fn told(yaml: &str) -> Self {
+        Self::told_with(yaml, |_| {})
+    }
+
+    fn told_with(yaml: &str, change: impl FnOnce(&mut Config)) -> Self {
         let (dir, mut config) = prepare(yaml);
         config.journal.segment_bytes = 1 << 20;
+        change(&mut config);
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let mut told = Told::new(TIME_MS);
         let running = Some(runtime.block_on(told.start(config.clone())).unwrap());
         Self { runtime, running, config, told: Some(told), _dir: dir, cluster: None }
+    }
+
+    /// The same in front of whatever listens there.
+    pub fn told_in_front_of(addr: SocketAddr, yaml: &str) -> Self {
+        Self::told_with(yaml, |config| config.upstream = Some(upstream(addr)))
     }
 
     /// Lets time pass.

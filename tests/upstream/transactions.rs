@@ -24,7 +24,7 @@ use crate::broker::{Request, answer, broker, request};
 use crate::relay::pass;
 use crate::support::batch::plain;
 use crate::support::client::{produce_request, s};
-use crate::support::{Got, Member, Rec, Server};
+use crate::support::{Got, Member, Rec, Server, until};
 
 const TOPICS: &[&str] = &["orders", "retry.shop"];
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
@@ -49,6 +49,10 @@ struct House {
 
 impl House {
     fn new() -> Self {
+        Self::over(|addr| Server::in_front_of(addr, "retry: {levels: 20ms}"))
+    }
+
+    fn over(sidecar: impl FnOnce(SocketAddr) -> Server) -> Self {
         let behind = Arc::new(OnceLock::new());
         let told = Arc::new(Mutex::new(Told::default()));
         let addr = {
@@ -57,19 +61,25 @@ impl House {
         };
         let cluster = Server::alone_as(addr);
         behind.set(cluster.addr()).unwrap();
-        let sidecar = Server::in_front_of(addr, "retry: {levels: 20ms}");
+        let sidecar = sidecar(addr);
         sidecar.client().create("orders", 1);
         Self { sidecar, _cluster: cluster, told }
     }
 
     /// A member that was handed one retry.
     fn with_retry(&self) -> (Member, Got) {
+        let mut member = self.with_nack();
+        let retry = member.retry_once();
+        (member, retry)
+    }
+
+    /// A member whose one record has failed.
+    fn with_nack(&self) -> Member {
         let mut member = Member::new(&self.sidecar, "shop", TOPICS);
         member.join(PARTITIONS);
         member.client.put("orders", 0, &[Rec::new("x")]);
         member.client.nack("shop", "orders-0@0", Rec::new("x"));
-        let retry = member.retry_once();
-        (member, retry)
+        member
     }
 
     fn told(&self) -> std::sync::MutexGuard<'_, Told> {
@@ -241,6 +251,29 @@ fn a_transaction_that_is_all_ours_is_aborted_there_and_committed_here() {
     assert_eq!((ended.error_code, ended.producer_epoch), (0, 1), "and the producer's next epoch");
     assert_eq!(house.told().ended, [true, false]);
     assert_eq!(member.position(), retry.offset + 1);
+}
+
+#[test]
+fn an_end_of_which_nobody_could_be_told_is_told_when_it_can_be() {
+    let house = House::over(|addr| Server::told_in_front_of(addr, "retry: {levels: 20ms}"));
+    let mut member = house.with_nack();
+    house.sidecar.pass(20);
+    let retry = member.retry_once();
+    let offsets = [("retry.shop", retry.offset + 1), ("dlq.shop", 3)];
+    assert_eq!(commit(&mut member, 3, &offsets), [0, 0]);
+    let disk = house.sidecar.disk();
+    disk.set_capacity(Some(disk.used_bytes()));
+    // The retry comes first, and what acknowledges it does not become durable.
+    let refused = end(&mut member, 3, true).error_code;
+    assert_eq!(refused, ResponseError::CoordinatorNotAvailable.code());
+    assert_eq!(house.told().ended, [true], "for the cluster it has ended");
+    assert_eq!(member.position_of("dlq.shop", 0), -1);
+    disk.set_capacity(None);
+    // Nobody asks again.
+    until("the rest is told", || member.position_of("dlq.shop", 0) == 3);
+    assert_eq!(member.position(), retry.offset + 1);
+    assert_eq!(end(&mut member, 3, false).error_code, 0);
+    assert_eq!(member.position_of("dlq.shop", 0), 3, "what was told is not taken back");
 }
 
 #[test]

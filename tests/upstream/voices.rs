@@ -43,6 +43,21 @@ struct House {
 
 impl House {
     fn new(refusal: ResponseError, knows_reprise: bool) -> Self {
+        let before = |first| Server::in_front_of(first, "retry: {levels: 20ms}");
+        Self::before(refusal, knows_reprise, before)
+    }
+
+    /// The sidecar's clients have no addresses of their own.
+    fn without_addresses(refusal: ResponseError) -> Self {
+        let before = |first| Server::in_front_of_told(first, "retry: {levels: 20ms}");
+        Self::before(refusal, false, before)
+    }
+
+    fn before(
+        refusal: ResponseError,
+        knows_reprise: bool,
+        sidecar: impl FnOnce(SocketAddr) -> Server,
+    ) -> Self {
         let cluster: Arc<OnceLock<Arc<Cluster>>> = Arc::default();
         let play = |leads: bool| {
             let cluster = Arc::clone(&cluster);
@@ -59,7 +74,7 @@ impl House {
             fetched: Mutex::default(),
         });
         assert!(cluster.set(Arc::clone(&made)).is_ok());
-        let sidecar = Server::in_front_of(first, "retry: {levels: 20ms}");
+        let sidecar = sidecar(first);
         sidecar.client().create("orders", 1);
         // Straight to the cluster: its only partition is written there.
         Client::connect(made.behind).put("orders", 0, &[Rec::new("zero"), Rec::new("one")]);
@@ -270,4 +285,28 @@ fn what_a_member_may_not_read_is_not_read_for_it_by_the_admin_port() {
         posted(&house).0 == 200
     });
     assert_eq!(house.fetched_by("reprise"), 1);
+}
+
+#[test]
+fn a_member_without_an_address_of_its_own_is_known_by_what_it_fetches() {
+    let house = House::without_addresses(NOT_LEADER);
+    let (mut member, mut leader) = house.with_member();
+    assert_eq!(posted(&house).0, 200);
+    assert_eq!(member.retry_once().text(), "one");
+    assert_eq!(house.fetched_by(MEMBER), 2, "its own Fetch, and one in its name");
+    assert_eq!(fetched(&mut leader, 1), "one", "and its connection goes on");
+    // Not for another client's question: it may be somebody else's connection.
+    assert_eq!(house.nack(0), ResponseError::InvalidRecord.code());
+}
+
+#[test]
+fn where_two_groups_consume_a_topic_nobody_is_asked_without_an_address() {
+    let house = House::without_addresses(NOT_LEADER);
+    let mut other = Member::new(&house.sidecar, "audit", &["orders"]);
+    other.join(&[("orders", 1)]);
+    let (member, leader) = house.with_member();
+    let (status, said) = posted(&house);
+    assert_eq!(status, 503, "{said}");
+    assert_eq!(house.fetched_by(MEMBER), 1, "its own Fetch");
+    drop((member, leader));
 }

@@ -1,6 +1,6 @@
 //! The outage breaker through a whole sidecar.
 
-use crate::support::batch::unpack;
+use crate::support::batch::{plain, unpack};
 use crate::support::{Member, Rec, Server, until, wall_ms};
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
@@ -31,9 +31,15 @@ fn a_group_of_which_everything_fails_is_held_until_a_record_succeeds() {
     assert!(stands.contains("held"), "{stands}");
 
     // Retries go one by one, and fail without being charged: their limit is one.
-    for _ in 0..3 {
+    for n in 0..3 {
         let retry = member.retry_once();
         let again = format!("retry.shop-0@{}", retry.offset);
+        let never = format!("retry.shop-0@{}", retry.offset + 1_000);
+        let named = [again.as_str(), never.as_str()];
+        let named = named.map(|origin| Rec::new("x").header("x-retry-origin", origin));
+        assert_ne!(member.client.produce("retry.shop", 0, plain(&named)).error_code, 0);
+        let stands = server.json("/api/v1/groups/shop")["breaker"].to_string();
+        assert!(stands.contains(&format!("{n} have failed")), "refused, and no failure: {stands}");
         assert_eq!(member.client.nack("shop", &again, Rec::new("x")).error_code, 0);
         member.done(retry.offset + 1);
     }

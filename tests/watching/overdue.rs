@@ -45,9 +45,10 @@ fn it_comes_back_by_the_retry_topic_unless_it_is_committed_before_that() {
         (&"orders-0@1".into(), &"timeout".into())
     );
     assert_eq!((&entry["level"], &entry["reconsume_times"]), (&2.into(), &1.into()));
-    let story = server.json("/api/v1/explain?record=orders-0@1&group=shop");
-    let past = story["past"].as_array().unwrap();
-    assert!(past.iter().any(|past| past["evidence"] == "E9"), "{past:#?}");
+    until("it is in the log", || {
+        let story = server.json("/api/v1/explain?record=orders-0@1&group=shop");
+        story["past"].as_array().unwrap().iter().any(|past| past["evidence"] == "E9")
+    });
     assert_eq!(member.commit("orders", 0, 2), 0);
     until("it is withdrawn", || waiting(&server).is_empty());
     assert_eq!(dead_letters(&server).len(), 0);
@@ -62,6 +63,23 @@ fn what_its_member_says_has_failed_is_never_withdrawn() {
     assert_eq!(failed.error_code, 0, "a late failure adds none");
     assert_eq!(member.commit("orders", 0, 2), 0);
     assert_eq!(waiting(&server)[0]["reconsume_times"], 1);
+}
+
+#[test]
+fn what_its_member_says_has_failed_after_a_commit_has_withdrawn_it_waits_again() {
+    let (server, mut member) =
+        hanging("retry: {levels: 1h 2h 3h, consume_timeout: 1s}", &["orders", "retry.shop"]);
+    until("the timeout", || waiting(&server).len() == 1);
+    assert_eq!(member.commit("orders", 0, 2), 0);
+    until("it is withdrawn", || waiting(&server).is_empty());
+    let nack = Rec::new("hangs").header("x-retry-reason", "no stock");
+    let failed = member.client.nack("shop", "orders-0@1", nack);
+    assert_eq!(failed.error_code, 0);
+    let entry = waiting(&server).remove(0);
+    assert_eq!(
+        (&entry["reconsume_times"], &entry["disposition"], &entry["reason"]),
+        (&1.into(), &"rejected".into(), &"no stock".into())
+    );
 }
 
 #[test]

@@ -77,3 +77,44 @@ fn so_does_a_nack() {
         assert_eq!(member.client.nack("shop", "orders-0@2", Rec::new("2")).error_code, 0);
     });
 }
+
+/// Records that are suspects when a member goes back to each in turn after a restart; a member
+/// before it was given five, and `says` something of them.
+fn suspects_after_a_restart(says: impl Fn(&mut Member)) -> Vec<i64> {
+    let mut server = Server::with(RULES);
+    orders(&server, 5);
+    let join = |server: &Server| {
+        let mut member = Member::new(server, "shop", &["orders"]);
+        member.join(&[("orders", 1)]);
+        assert!(!member.client.fetch("orders", 0, 0, 5_000).records.unwrap().is_empty());
+        member
+    };
+    let mut member = join(&server);
+    assert_eq!(member.commit("orders", 0, 1), 0);
+    says(&mut member);
+    assert_eq!(member.leave(), 0);
+    drop(member);
+    server.restart();
+    let mut member = Member::new(&server, "shop", &["orders"]);
+    member.join(&[("orders", 1)]);
+    assert_eq!(member.position_of("orders", 0), 1);
+    assert!(!member.client.fetch("orders", 0, 1, 5_000).records.unwrap().is_empty());
+    for offset in [3, 2, 1] {
+        member.client.fetch("orders", 0, offset, 0);
+    }
+    suspects(&server).into_iter().map(|(offset, _)| offset).collect()
+}
+
+#[test]
+fn what_was_said_before_a_restart_is_known_after_it() {
+    assert_eq!(suspects_after_a_restart(|_| {}), [1, 2, 3]);
+    let nacked = suspects_after_a_restart(|member| {
+        assert_eq!(member.client.nack("shop", "orders-0@2", Rec::new("2")).error_code, 0);
+    });
+    assert_eq!(nacked, [1, 3], "it has an entry");
+    let done = suspects_after_a_restart(|member| {
+        let request = member.commit_request("orders", 0, 1, "bAACAgA=");
+        assert_eq!(member.client.call(9, &request).topics[0].partitions[0].error_code, 0);
+    });
+    assert_eq!(done, [1, 3], "it is done");
+}

@@ -292,8 +292,12 @@ async fn requests_to_a_group_that_is_not_there_are_answered_as_kafka_does() {
     let leaver = Leaver { member_id: "x".into(), instance_id: None, reason: None };
     let left = house.groups.leave(&group, Leave { members: vec![leaver] }).unwrap();
     assert_eq!(left[0].result, Err(GroupError::UnknownMemberId));
-    let refused = house.groups.join(&"".into(), join("range"), |_| None).await.unwrap_err();
-    assert_eq!(refused.error, GroupError::InvalidGroupId);
+    for name in ["", "\0delayed", "a\0"] {
+        let refused = house.groups.join(&name.into(), join("range"), |_| None).await.unwrap_err();
+        assert_eq!(refused.error, GroupError::InvalidGroupId, "{name:?}");
+        let outside = house.groups.commit_check(&name.into(), check("", -1));
+        assert_eq!(outside, Err(GroupError::InvalidGroupId), "{name:?}");
+    }
 }
 
 #[tokio::test]

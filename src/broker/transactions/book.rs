@@ -5,21 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::broker::transactions::error::TransactionError;
 use crate::broker::transactions::state::Transaction;
+use crate::broker::transactions::step::Step;
 use crate::model::{GroupId, TopicName, WallMs};
 
 /// Transactional ids kept at most.
 const IDS_MAX: usize = 10_000;
 /// What all of them may take.
 const BYTES_MAX: usize = 64 << 20;
-/// Kafka's `transactional.id.expiration.ms`, 7 days.
-const EXPIRES_AFTER_MS: u64 = 7 * 24 * 3_600_000;
+/// Steps that are kept beyond one for each thing a transaction has: offsets committed again and
+/// again change only what it has, and are then written whole.
+const STEPS_MORE: usize = 64;
 /// When there are too many, one that is silent for so long goes first.
 const SILENT_AFTER_MS: u64 = 3_600_000;
 
 /// The transactional ids of this cluster.
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    ids: BTreeMap<String, Transaction>,
+    ids: BTreeMap<String, Known>,
+    by_producer: BTreeMap<i64, String>,
     /// Which of them hold offsets of a group.
     by_group: BTreeMap<GroupId, BTreeSet<String>>,
     /// When each open one is over.
@@ -27,26 +30,54 @@ pub(super) struct Book {
     bytes: usize,
 }
 
+#[derive(Debug)]
+struct Known {
+    now: Transaction,
+    /// Steps since it was written whole.
+    steps: u32,
+    /// About the memory it takes, at most.
+    bytes: usize,
+}
+
 impl Book {
     /// The one of that name.
     pub(super) fn get(&self, id: &str) -> Option<&Transaction> {
-        self.ids.get(id)
+        self.ids.get(id).map(|known| &known.now)
+    }
+
+    /// The name of that producer.
+    pub(super) fn of_producer(&self, producer_id: i64) -> Option<&String> {
+        self.by_producer.get(&producer_id)
+    }
+
+    /// Steps of it since it was written whole.
+    pub(super) fn steps(&self, id: &str) -> u32 {
+        self.ids.get(id).map_or(0, |known| known.steps)
+    }
+
+    /// Whether its next step is the whole of it: it has made many that have not made it larger.
+    pub(super) fn is_whole_due(&self, id: &str) -> bool {
+        self.ids.get(id).is_some_and(|known| {
+            let steps = usize::try_from(known.steps).unwrap_or(usize::MAX);
+            STEPS_MORE + known.now.size() <= steps
+        })
     }
 
     /// The same for who must have been told a producer id.
     pub(super) fn known(&self, id: &str) -> Result<&Transaction, TransactionError> {
-        self.ids.get(id).ok_or(TransactionError::UnknownProducer)
+        self.get(id).ok_or(TransactionError::UnknownProducer)
     }
 
     /// All of them.
     pub(super) fn list(&self) -> impl Iterator<Item = (&String, &Transaction)> {
-        self.ids.iter()
+        self.ids.iter().map(|(id, known)| (id, &known.now))
     }
 
     /// Takes a new state; `None` forgets the name.
     pub(super) fn apply(&mut self, id: &str, next: Option<Transaction>) {
-        if let Some(old) = self.ids.remove(id) {
-            self.bytes = self.bytes.saturating_sub(id.len() + old.bytes());
+        if let Some(Known { now: old, bytes, .. }) = self.ids.remove(id) {
+            self.bytes = self.bytes.saturating_sub(bytes);
+            self.by_producer.remove(&old.producer_id);
             for group in old.groups.keys() {
                 if let Some(ids) = self.by_group.get_mut(group) {
                     ids.remove(id);
@@ -60,12 +91,27 @@ impl Book {
             }
         }
         let Some(next) = next else { return };
-        self.bytes += id.len() + next.bytes();
+        let bytes = id.len() + next.bytes();
+        self.bytes += bytes;
+        self.by_producer.insert(next.producer_id, id.to_owned());
         for group in next.groups.keys() {
             self.by_group.entry(group.clone()).or_default().insert(id.to_owned());
         }
         self.due.extend(next.due().map(|due| (due, id.to_owned())));
-        self.ids.insert(id.to_owned(), next);
+        self.ids.insert(id.to_owned(), Known { now: next, steps: 0, bytes });
+    }
+
+    /// Takes the next step of an open one; what is not open has none.
+    pub(super) fn step(&mut self, id: &str, number: u32, step: Step) {
+        let Some(known) = self.ids.get_mut(id).filter(|known| known.now.is_open()) else { return };
+        if let Some(group) = step.group() {
+            self.by_group.entry(group.clone()).or_default().insert(id.to_owned());
+        }
+        let bytes = step.bytes();
+        self.bytes += bytes;
+        known.bytes += bytes;
+        known.steps = number.saturating_add(1);
+        known.now.take(step);
     }
 
     /// Whether `next` has room; which other name has to be forgotten for it.
@@ -76,14 +122,12 @@ impl Book {
         now: WallMs,
     ) -> Result<Option<String>, TransactionError> {
         let old = self.ids.get(id);
-        let more = next.bytes().saturating_sub(old.map_or(0, Transaction::bytes));
-        if BYTES_MAX < self.bytes + more && more > 0 {
-            return Err(TransactionError::TooMany);
-        }
+        let has = old.map_or(0, |old| old.bytes.saturating_sub(id.len()));
+        self.room_for(next.bytes().saturating_sub(has))?;
         if old.is_some() || self.ids.len() < IDS_MAX {
             return Ok(None);
         }
-        let idle = self.ids.iter().filter(|(_, known)| !known.is_open());
+        let idle = self.list().filter(|(_, known)| !known.is_open());
         let oldest = idle.min_by_key(|(_, known)| known.updated);
         match oldest {
             Some((oldest, known)) if SILENT_AFTER_MS < now.since(known.updated) => {
@@ -93,13 +137,31 @@ impl Book {
         }
     }
 
+    /// Whether so many bytes more have room.
+    pub(super) fn room_for(&self, more: usize) -> Result<(), TransactionError> {
+        if BYTES_MAX < self.bytes + more && more > 0 {
+            return Err(TransactionError::TooMany);
+        }
+        Ok(())
+    }
+
     /// Whether an open transaction holds an offset of that partition.
     pub(super) fn is_pending(&self, group: &GroupId, topic: &TopicName, partition: i32) -> bool {
         let Some(ids) = self.by_group.get(group) else { return false };
         let place = (topic.clone(), partition);
-        ids.iter().filter_map(|id| self.ids.get(id)).any(|known| {
+        ids.iter().filter_map(|id| self.get(id)).any(|known| {
             known.is_open() && known.groups.get(group).is_some_and(|of| of.contains_key(&place))
         })
+    }
+
+    /// What open ones lose with a topic that is deleted: of which, its producer, the step's number.
+    pub(super) fn losing(&self, topic: &TopicName, now: WallMs) -> Vec<(String, i64, u32, Step)> {
+        let open = self.due.iter().filter_map(|(_, id)| Some((id, self.ids.get(id)?)));
+        let losing = open.filter_map(|(id, known)| {
+            let step = known.now.losing(topic, now)?;
+            Some((id.clone(), known.now.producer_id, known.steps, step))
+        });
+        losing.collect()
     }
 
     /// When the next open one is over.
@@ -107,16 +169,20 @@ impl Book {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// Those whose time is over.
-    pub(super) fn overdue(&self, now: WallMs) -> Vec<String> {
-        let over = self.due.iter().take_while(|(due, _)| *due <= now);
-        over.map(|(_, id)| id.clone()).collect()
+    /// The first one whose time is over.
+    pub(super) fn overdue(&self, now: WallMs) -> Option<String> {
+        self.due.first().filter(|(due, _)| *due <= now).map(|(_, id)| id.clone())
+    }
+
+    /// How many are open.
+    pub(super) fn open(&self) -> usize {
+        self.due.len()
     }
 
     /// Those nobody has used for so long that they are forgotten.
-    pub(super) fn expired(&self, now: WallMs) -> Vec<String> {
-        let silent = |known: &Transaction| EXPIRES_AFTER_MS <= now.since(known.updated);
-        let expired = self.ids.iter().filter(|(_, known)| !known.is_open() && silent(known));
+    pub(super) fn expired(&self, now: WallMs, after_ms: u64) -> Vec<String> {
+        let silent = |known: &Transaction| after_ms <= now.since(known.updated);
+        let expired = self.list().filter(|(_, known)| !known.is_open() && silent(known));
         expired.map(|(id, _)| id.clone()).collect()
     }
 }

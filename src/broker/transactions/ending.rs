@@ -11,7 +11,8 @@ use crate::broker::producers::Producers;
 use crate::broker::transactions::book::Book;
 use crate::broker::transactions::held::released;
 use crate::broker::transactions::state::{End, Incarnation, Part, Transaction};
-use crate::broker::transactions::{TransactionError, fact};
+use crate::broker::transactions::step::entry;
+use crate::broker::transactions::{TransactionError, whole};
 use crate::journal::{AppendError, NewEntry, StreamAppend, StreamId};
 use crate::model::{GroupId, TopicName, WallMs};
 use crate::wire::batch::marker_batch;
@@ -26,6 +27,8 @@ pub struct Ended {
     pub producer: Incarnation,
     /// The offsets that it has committed just now.
     pub committed: Vec<(GroupId, Offsets)>,
+    /// It was open until now.
+    pub is_news: bool,
     /// The entry to wait for.
     pub seq: u64,
 }
@@ -48,7 +51,8 @@ impl Broker {
             End::Already => {
                 // Behind what ended it.
                 let seq = self.journal.appended_seq();
-                return Ok(Ended { producer: old.incarnation(), committed: Vec::new(), seq });
+                let producer = old.incarnation();
+                return Ok(Ended { producer, committed: Vec::new(), is_news: false, seq });
             }
         };
         let producer = next.incarnation();
@@ -60,23 +64,44 @@ impl Broker {
                 items.into_iter().map(|item| (item.topic, item.partition, item.offset)).collect(),
             )
         };
-        Ok(Ended { producer, committed: items.into_iter().map(offsets).collect(), seq })
+        let committed = items.into_iter().map(offsets).collect();
+        Ok(Ended { producer, committed, is_news: old.is_open(), seq })
     }
 
-    /// Aborts what has been open for too long; the names, and the entry to wait for.
-    pub fn abort_overdue(&self) -> Result<(Vec<String>, u64), BrokerError> {
+    /// Aborts the next one that has been open for too long: its name, whose it was, and the entry
+    /// to wait for.
+    pub fn abort_overdue(&self) -> Result<Option<(String, Incarnation, u64)>, BrokerError> {
         let now = self.clock.now().wall;
         let mut book = self.transactions.lock();
-        let (mut aborted, mut seq) = (Vec::new(), 0);
-        for id in book.overdue(now) {
-            let Some(old) = book.get(&id).cloned() else { continue };
-            let fresh = || self.ids.take().ok().map(|(producer_id, _)| producer_id);
-            let next = old.timed_out(now, fresh).ok_or(TransactionError::TooMany)?;
-            seq = self.end(&mut book, &id, &old, next, false)?;
-            tracing::warn!(transactional_id = %id, "a transaction timed out and was aborted");
-            aborted.push(id);
+        let Some(id) = book.overdue(now) else { return Ok(None) };
+        let Some(old) = book.get(&id).cloned() else { return Ok(None) };
+        let fresh = || self.ids.take().ok().map(|(producer_id, _)| producer_id);
+        let next = old.timed_out(now, fresh).ok_or(TransactionError::TooMany)?;
+        let seq = self.end(&mut book, &id, &old, next, false)?;
+        tracing::warn!(transactional_id = %id, "a transaction timed out and was aborted");
+        Ok(Some((id, old.incarnation(), seq)))
+    }
+
+    /// Deletes a topic in one atomic group with its offsets, those of open transactions too: one
+    /// made anew by its name begins anew. Gone once the returned sequence is durable.
+    pub fn delete_topic(&self, name: &TopicName) -> Result<u64, BrokerError> {
+        let now = self.clock.now().wall;
+        // Held, so that nothing ends in between.
+        let mut book = self.transactions.lock();
+        let losing = book.losing(name, now);
+        let steps =
+            losing.iter().map(|(_, producer, number, step)| entry(*producer, *number, step));
+        let seq = self.topics.delete(name, |topic| {
+            self.offsets.delete_topic(name, |offsets| {
+                let group = std::iter::once(topic).chain(steps).chain(offsets).collect();
+                // It frees room: the last of it is for that.
+                Ok::<_, BrokerError>(self.journal.append_reserved(group)?.seq())
+            })
+        })?;
+        for (id, _, number, step) in losing {
+            book.step(&id, number, step);
         }
-        Ok((aborted, seq))
+        Ok(seq)
     }
 
     /// Markers, offsets and the new state in one atomic group.
@@ -102,7 +127,7 @@ impl Broker {
             let mut locked: Vec<_> = producers.iter().map(|one| locked(one)).collect();
             let markers = parts.iter().map(|part| marker_entry(part, &bytes, now));
             let entries: Vec<_> =
-                markers.chain(released(id, old)).chain([fact(id, &next)]).collect();
+                markers.chain(released(id, old)).chain(whole(book, id, &next)).collect();
             let mut placed = Vec::new();
             let appended = self.offsets.commit_all(now, &items, |offsets| {
                 let group = entries.into_iter().chain(offsets).collect();

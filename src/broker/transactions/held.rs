@@ -7,7 +7,7 @@ use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::kind;
 use crate::broker::transactions::state::{Incarnation, Part, Transaction};
-use crate::broker::transactions::{Joining, TransactionError, fact};
+use crate::broker::transactions::{Joining, TransactionError};
 use crate::journal::NewEntry;
 use crate::model::TopicName;
 use crate::wire::batch::Batch;
@@ -43,20 +43,16 @@ impl Broker {
         }
         let known = book.known(id)?;
         let size = (header.base_sequence, batch.bytes.len());
-        let Some(next) = known.holding(topic, size, now)? else {
+        let Some((number, step)) = known.holding(topic, size, now)? else {
             return Ok(self.journal.appended_seq());
         };
-        book.room(id, &next, now)?;
-        let number = next.held.last().map_or(0, |held| held.number);
         let entry = NewEntry::keyed(
             kind::HELD_BATCH,
             key(id, number),
             Bytes::new(),
             Bytes::copy_from_slice(&batch.bytes),
         );
-        let seq = self.journal.append(vec![entry, fact(id, &next)])?.seq();
-        book.apply(id, Some(next));
-        Ok(seq)
+        self.keep_step(&mut book, id, step, vec![entry])
     }
 
     /// What an open transaction of this incarnation holds, in the order it came.

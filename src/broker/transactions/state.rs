@@ -16,7 +16,7 @@ pub(super) const PARTS_MAX: usize = 10_000;
 /// Batches of one transaction that belong to no log: they are read back together.
 pub(super) const HELD_BYTES_MAX: u64 = 16 << 20;
 /// Room one part is taken to need besides its texts.
-const PART_BYTES: usize = 64;
+pub(super) const PART_BYTES: usize = 64;
 /// Epochs up to here are given; Kafka keeps the last one for fencing.
 const EPOCH_MAX: i16 = i16::MAX - 1;
 
@@ -63,13 +63,16 @@ pub struct Held {
 /// An offset that counts when the transaction is committed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
-    offset: i64,
-    leader_epoch: i32,
-    metadata: String,
+    /// The next offset to read.
+    pub offset: i64,
+    /// Of the last record read.
+    pub leader_epoch: i32,
+    /// The client's own note.
+    pub metadata: String,
 }
 
 /// Offsets of one group.
-type PendingOffsets = BTreeMap<(TopicName, i32), Pending>;
+pub(super) type PendingOffsets = BTreeMap<(TopicName, i32), Pending>;
 
 /// A transactional id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,62 +191,6 @@ impl Transaction {
         Ok(Some(next))
     }
 
-    /// Takes more in; opens it if it is not. `None`: it has all that.
-    pub fn joined(
-        &self,
-        by: Incarnation,
-        joining: Joining,
-        now: WallMs,
-    ) -> Result<Option<Self>, TransactionError> {
-        self.check(by)?;
-        let has = |part: &Part| self.parts.contains(part);
-        let has_group = joining.group.iter().all(|group| self.groups.contains_key(group));
-        let has_all = joining.parts.iter().all(has) && has_group && joining.items.is_empty();
-        if self.is_open() && has_all {
-            return Ok(None);
-        }
-        let mut next = self.clone();
-        if !self.is_open() {
-            (next.phase, next.since) = (Phase::Ongoing, now);
-        }
-        next.updated = now;
-        next.parts.extend(joining.parts);
-        if let Some(group) = joining.group {
-            let offsets = next.groups.entry(group).or_default();
-            for item in joining.items {
-                let CommitItem { topic, partition, offset, leader_epoch, metadata } = item;
-                offsets.insert((topic, partition), Pending { offset, leader_epoch, metadata });
-            }
-        }
-        if PARTS_MAX < next.size() {
-            return Err(TransactionError::TooMany);
-        }
-        Ok(Some(next))
-    }
-
-    /// Takes a batch in that belongs to no log. `None`: it has it.
-    pub fn holding(
-        &self,
-        topic: &TopicName,
-        (first_sequence, bytes): (i32, usize),
-        now: WallMs,
-    ) -> Result<Option<Self>, TransactionError> {
-        let mut of_topic = self.held.iter().filter(|held| held.topic == *topic);
-        if of_topic.any(|held| held.first_sequence == first_sequence) {
-            return Ok(None);
-        }
-        let number = self.held.last().map_or(0, |last| last.number.saturating_add(1));
-        let mut next = self.clone();
-        next.updated = now;
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        next.held.push(Held { number, first_sequence, topic: topic.clone(), bytes });
-        let held: u64 = next.held.iter().map(|held| u64::from(held.bytes)).sum();
-        if HELD_BYTES_MAX < held || PARTS_MAX < next.size() {
-            return Err(TransactionError::TooMany);
-        }
-        Ok(Some(next))
-    }
-
     /// Ends it. `raises`: the producer goes on in the next epoch (KIP-890), and may abort what
     /// has never begun to get there.
     pub fn ended(
@@ -316,7 +263,8 @@ impl Transaction {
         parts + held + groups.sum::<usize>() + (1 + self.size()) * PART_BYTES
     }
 
-    fn size(&self) -> usize {
+    /// Partitions, batches, groups and offsets.
+    pub fn size(&self) -> usize {
         self.parts.len()
             + self.held.len()
             + self.groups.values().map(|offsets| 1 + offsets.len()).sum::<usize>()

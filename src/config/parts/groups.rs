@@ -7,15 +7,17 @@ use serde::Serialize;
 use super::{HOUR, MS, Retry, SECOND, TopicKeys};
 use crate::config::section::{Section, duration, text};
 use crate::config::units::ser_duration;
+use crate::retry::UNLIMITED;
 
 /// Keys of `retry` that a rule with a topic cannot have.
-const OF_THE_GROUP: [&str; 7] = [
+const OF_THE_GROUP: [&str; 8] = [
     "lane",
     "consume_timeout",
     "crash_limit",
     "narrow_patience",
     "seek_back_limit",
     "order",
+    "on_reset",
     "rate",
 ];
 
@@ -92,6 +94,10 @@ impl GroupRule {
             }
         }
         let keys = TopicKeys::read(item, base);
+        if keys.max_reconsume_times == Some(UNLIMITED) {
+            let says = "unlimited is the whole group's; write it in a rule without topic";
+            item.problem("max_reconsume_times", says);
+        }
         Self { pattern, topic: topic.or(Some(String::new())), retry: base.clone(), keys }
     }
 }

@@ -21,7 +21,7 @@ pub use limits::Limits;
 pub use listen::{HostPort, Listener};
 pub use login::ListenerSasl;
 pub use process::{Drain, Ephemeral, Journal, Log, MetricsBound, Names};
-pub use retry::{DeadLetters, LaneChoice, Order, Retry};
+pub use retry::{DeadLetters, LaneChoice, OnReset, Order, Retry, Rewind};
 pub use sasl::UpstreamSasl;
 pub use tls::{ListenerTls, UpstreamTls};
 pub use topic_rule::{Elapsed, Keep, TopicKeys};

@@ -11,7 +11,7 @@ use crate::config::section::{Section, boolean, choice, duration, int, or_unlimit
 use crate::config::units::{ser_duration, ser_limit, ser_size_limit};
 use crate::retry::{
     BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DEFAULT_LEVELS, LevelTable, MAX_RECONSUME_TIMES,
-    NARROW_PATIENCE_MS, ORDER_INTERVAL_MS, Policy, SEEK_BACK_LIMIT,
+    NARROW_PATIENCE_MS, ORDER_INTERVAL_MS, OrderMode, Policy, SEEK_BACK_LIMIT, UNLIMITED,
 };
 
 /// How retries come back.
@@ -27,6 +27,17 @@ pub enum LaneChoice {
     InPlace,
     /// Not at all: the group is passed through.
     Off,
+}
+
+/// What becomes of a retry that waits when a reset has its group read the original again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnReset {
+    /// The original goes its own way from its first failure on, the retry is given up.
+    #[default]
+    Supersede,
+    /// It comes all the same.
+    Keep,
 }
 
 /// When a group is held: most of its records fail, so that it is not the records.
@@ -62,12 +73,27 @@ pub struct DeadLetters {
     pub upstream_topic: Option<String>,
 }
 
-/// What is tried again in its own place.
+/// What becomes of a member that does not come back by itself to what its partition waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rewind {
+    /// Nothing: it is waited for.
+    #[default]
+    Off,
+    /// It is made to join its group anew.
+    Rebalance,
+}
+
+/// What waits for a failed record, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Order {
+    /// What waits.
+    pub mode: OrderMode,
     /// How long its partition is held before a record is served again.
     #[serde(serialize_with = "ser_duration")]
     pub interval: Duration,
+    /// What becomes of a member that does not come back to it.
+    pub rewind: Rewind,
 }
 
 /// The rules of retrying, for all groups or for one rule of `groups`.
@@ -77,7 +103,8 @@ pub struct Retry {
     pub levels: String,
     /// Delays that grow by a factor, in the place of the table.
     pub backoff: Backoff,
-    /// Retries before the dead letters.
+    /// Retries before the dead letters; [`UNLIMITED`]: never by themselves.
+    #[serde(serialize_with = "limit_or_unlimited")]
     pub max_reconsume_times: u32,
     /// A failure so long after the first one is the last; `None` = only the count ends it.
     #[serde(serialize_with = "ser_limit")]
@@ -98,12 +125,15 @@ pub struct Retry {
     #[serde(serialize_with = "ser_duration")]
     pub narrow_patience: Duration,
     /// Failures seen from a consumer that goes back; 0: going back is no failure.
+    #[serde(serialize_with = "limit_or_unlimited")]
     pub seek_back_limit: u32,
-    /// What is tried again in its own place.
+    /// What waits for a failed record.
     pub order: Order,
     /// When the group is held; `None` = off.
     #[serde(serialize_with = "breaker_or_off")]
     pub breaker: Option<Breaker>,
+    /// What becomes of a retry that waits when its original is read again.
+    pub on_reset: OnReset,
     /// What becomes of exhausted records.
     pub dead_letters: DeadLetters,
 }
@@ -122,8 +152,13 @@ impl Default for Retry {
             crash_limit: CRASH_LIMIT,
             narrow_patience: Duration::from_millis(NARROW_PATIENCE_MS),
             seek_back_limit: SEEK_BACK_LIMIT,
-            order: Order { interval: Duration::from_millis(ORDER_INTERVAL_MS) },
+            order: Order {
+                mode: OrderMode::Off,
+                interval: Duration::from_millis(ORDER_INTERVAL_MS),
+                rewind: Rewind::Off,
+            },
             breaker: None,
+            on_reset: OnReset::default(),
             dead_letters: DeadLetters { keep: true, max_bytes: None, upstream_topic: None },
         }
     }
@@ -144,9 +179,42 @@ impl Retry {
         s.take("lane", &mut retry.lane, choice(&lanes));
         s.take("consume_timeout", &mut retry.consume_timeout, duration(SECOND..=HOUR * 24));
         s.take("timeout_level", &mut retry.timeout_level, int(0..=100_000));
+        let resets = [("supersede", OnReset::Supersede), ("keep", OnReset::Keep)];
+        s.take("on_reset", &mut retry.on_reset, choice(&resets));
         retry.read_inference(s);
         retry.read_dead_letters(s);
+        retry.check_order(s);
         retry
+    }
+
+    /// What waits in its own place needs a place, and only there a record may fail for ever.
+    fn check_order(&self, s: &mut Section<'_>) {
+        let watched = matches!(self.lane, LaneChoice::Auto | LaneChoice::InPlace);
+        if self.order.mode == OrderMode::Partition && !watched {
+            s.problem(
+                if s.has("order") { "order" } else { "lane" },
+                "with order.mode: partition a record waits in its own place: lane must be auto or \
+                 in-place",
+            );
+        }
+        if self.max_reconsume_times != UNLIMITED {
+            return;
+        }
+        if self.lane != LaneChoice::InPlace && self.order.mode == OrderMode::Off {
+            let keys = ["max_reconsume_times", "lane", "order"];
+            let key = keys.into_iter().find(|key| s.has(key)).unwrap_or("max_reconsume_times");
+            s.problem(
+                key,
+                "max_reconsume_times: unlimited is for groups whose records wait in their own \
+                 place (lane: in-place, or order.mode); elsewhere give a number",
+            );
+        } else if s.has("max_reconsume_times") {
+            s.warn(
+                "max_reconsume_times",
+                "unlimited: a record that always fails holds up what waits for it for ever, and \
+                 never becomes a dead letter by itself",
+            );
+        }
     }
 
     /// What rules one record's way: its delays and its end. A rule that names levels means them,
@@ -163,6 +231,9 @@ impl Retry {
             }
         }
         s.take("max_reconsume_times", &mut self.max_reconsume_times, |value| {
+            if matches!(value, Value::Text(word) if word == "unlimited") {
+                return Ok(UNLIMITED);
+            }
             let n: i64 = int(-1..=100_000)(value)?;
             Policy::limit(n).ok_or_else(|| "expected -1 or more".to_owned())
         });
@@ -175,9 +246,17 @@ impl Retry {
         s.take("crash_limit", &mut self.crash_limit, int(1..=100));
         let patience = duration(MS * 10..=SECOND * 600);
         s.take("narrow_patience", &mut self.narrow_patience, patience);
-        s.take("seek_back_limit", &mut self.seek_back_limit, int(0..=100_000));
+        let limit = or_unlimited(int(0..=100_000));
+        s.take("seek_back_limit", &mut self.seek_back_limit, |value| {
+            limit(value).map(|limit| limit.unwrap_or(UNLIMITED))
+        });
         let mut order = s.section("order");
+        let modes =
+            [("off", OrderMode::Off), ("partition", OrderMode::Partition), ("key", OrderMode::Key)];
+        order.take("mode", &mut self.order.mode, choice(&modes));
         order.take("interval", &mut self.order.interval, duration(MS * 10..=SECOND * 30));
+        let rewinds = [("off", Rewind::Off), ("rebalance", Rewind::Rebalance)];
+        order.take("rewind", &mut self.order.rewind, choice(&rewinds));
         order.finish();
         self.read_breaker(s);
     }
@@ -238,6 +317,11 @@ fn rate_or_unlimited<S: serde::Serializer>(rate: &Option<u32>, s: S) -> Result<S
         Some(rate) => s.serialize_u32(*rate),
         None => s.serialize_str("unlimited"),
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape serde asks for")]
+fn limit_or_unlimited<S: serde::Serializer>(limit: &u32, s: S) -> Result<S::Ok, S::Error> {
+    if *limit == UNLIMITED { s.serialize_str("unlimited") } else { s.serialize_u32(*limit) }
 }
 
 #[expect(clippy::ref_option, reason = "the shape serde asks for")]

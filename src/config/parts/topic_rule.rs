@@ -45,6 +45,12 @@ impl TopicKeys {
     /// Reads the keys, each as `retry` has it.
     pub(super) fn read(s: &mut Section<'_>, base: &Retry) -> Self {
         let read = base.clone().read_ladder(s);
+        if s.has("backoff") && read.backoff.initial.is_none() && !s.has("levels") {
+            s.problem(
+                "backoff",
+                "initial: off says that levels has the delays: give them here too",
+            );
+        }
         let mut dead = s.section("dead_letters");
         let (mut keep, has_keep) = (base.dead_letters.keep, dead.has("keep"));
         dead.take("keep", &mut keep, crate::config::section::boolean);

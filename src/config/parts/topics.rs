@@ -65,6 +65,17 @@ pub struct Topics {
     /// The longest they may.
     #[serde(serialize_with = "ser_duration")]
     pub produce_delay_max: Duration,
+    /// What such records may take in the log together; more is refused, to be tried again.
+    #[serde(serialize_with = "ser_size")]
+    pub produce_delay_max_bytes: u64,
+    /// A producer that is silent for so long is forgotten by the partitions it wrote to (Kafka's
+    /// `producer.id.expiration.ms`).
+    #[serde(serialize_with = "ser_duration")]
+    pub producer_id_expiration: Duration,
+    /// A transactional id that nobody uses for so long is forgotten (Kafka's
+    /// `transactional.id.expiration.ms`).
+    #[serde(serialize_with = "ser_duration")]
+    pub transactional_id_expiration: Duration,
     /// Made at start.
     pub list: Vec<Topic>,
 }
@@ -80,6 +91,9 @@ impl Default for Topics {
             max_message_bytes: MIB,
             produce_delay: false,
             produce_delay_max: DAY * 40,
+            produce_delay_max_bytes: 16 * GIB,
+            producer_id_expiration: DAY,
+            transactional_id_expiration: DAY * 7,
             list: Vec::new(),
         }
     }
@@ -101,6 +115,11 @@ impl Topics {
         s.take("max_message_bytes", &mut topics.max_message_bytes, size(KIB..=GIB));
         s.take("produce_delay", &mut topics.produce_delay, boolean);
         s.take("produce_delay_max", &mut topics.produce_delay_max, duration(SECOND..=DAY * 366));
+        let most = &mut topics.produce_delay_max_bytes;
+        s.take("produce_delay_max_bytes", most, size(MIB..=1024 * TIB));
+        let expiration = duration(SECOND..=DECADE);
+        s.take("producer_id_expiration", &mut topics.producer_id_expiration, &expiration);
+        s.take("transactional_id_expiration", &mut topics.transactional_id_expiration, expiration);
         for item in s.list("list").unwrap_or_default() {
             let topic = topics.read_one(item);
             topics.list.push(topic);

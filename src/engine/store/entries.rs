@@ -6,8 +6,10 @@ use std::ops::ControlFlow;
 use crate::engine::store::key::{self, GroupNumber, Key};
 use crate::engine::store::short::Short;
 use crate::engine::store::{Store, value};
-use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, TopicName, WallMs};
-use crate::retry::{Counts, Entries, Entry, Marks, SlotRecord, StateKind};
+use crate::model::{
+    EntryId, GroupId, LaneOffset, OrderKey, Origin, Slot, TopicName, TopicPartition, WallMs,
+};
+use crate::retry::{Counts, Entries, Entry, Marks, Rank, SlotRecord, StateKind};
 
 /// Rows that `count_due` reads from either end of a queue at most. Beyond that it answers this
 /// bound: more are due than anybody's alarm is set to.
@@ -18,7 +20,12 @@ impl Entries for Store {
         if id.0 >= self.unknown_from {
             return None;
         }
-        self.row(&Key::of_entry(key::ENTRY, id))
+        let bytes = self.rows.get(&Key::of_entry(key::ENTRY, id).0)?;
+        let entry = value::decode_entry(&bytes);
+        if entry.is_none() {
+            self.damaged();
+        }
+        entry
     }
 
     fn by_origin(&self, group: &GroupId, origin: &Origin) -> Option<EntryId> {
@@ -145,6 +152,21 @@ impl Entries for Store {
         self.ids(&origins, &origins.clone().end(), usize::MAX)
     }
 
+    fn of_key(
+        &self,
+        group: &GroupId,
+        of: &TopicPartition,
+        key: OrderKey,
+        rank: Rank,
+        limit: usize,
+    ) -> Vec<(i64, EntryId)> {
+        let Some(number) = self.number(group) else { return Vec::new() };
+        let line = line_key(number, (&of.topic, of.partition), rank, key);
+        let rows = self.pairs(&line, &line.clone().end(), limit);
+        let read = |(key, id): &(Vec<u8>, Vec<u8>)| key::read_offset(key).zip(key::read_id(id));
+        rows.iter().filter_map(read).collect()
+    }
+
     fn page(&self, group: &GroupId, after: Option<EntryId>, limit: usize) -> Vec<EntryId> {
         self.members(key::MEMBER, group, after, limit)
     }
@@ -185,14 +207,15 @@ impl Entries for Store {
         }
         for index in after.iter().filter(|index| !before.contains(index)) {
             let (key, value) = (index.key(number, entry.id), index.value(entry.id));
-            if matches!(index, Index::Origin(..)) {
+            if matches!(index, Index::Origin(..) | Index::Line(..)) {
                 self.rows.put(key.0, value);
             } else {
                 // No other entry ever has this key.
                 self.rows.put_new(key.0, value);
             }
         }
-        self.rows.put(Key::of_entry(key::ENTRY, entry.id).0, value::encode(entry));
+        self.rows.put(Key::of_entry(key::ENTRY, entry.id).0, value::encode_entry(entry));
+        self.gates.change(old.as_ref(), Some(entry));
         self.unknown_from = self.unknown_from.max(entry.id.0.saturating_add(1));
         self.changed();
     }
@@ -206,6 +229,7 @@ impl Entries for Store {
             self.rows.delete(index.key(number, id).0);
         }
         self.rows.delete(Key::of_entry(key::ENTRY, id).0);
+        self.gates.change(Some(&old), None);
         self.changed();
     }
 
@@ -240,7 +264,7 @@ impl Store {
         self.ids(&from, &members.end(), limit)
     }
 
-    fn ids(&self, from: &Key, to: &Key, limit: usize) -> Vec<EntryId> {
+    pub(super) fn ids(&self, from: &Key, to: &Key, limit: usize) -> Vec<EntryId> {
         let mut found = Vec::new();
         if limit == 0 {
             return found;
@@ -284,8 +308,28 @@ impl Store {
     }
 }
 
-fn origins_key(group: GroupNumber, topic: &TopicName, partition: i32, passed: bool) -> Key {
+pub(super) fn origins_key(
+    group: GroupNumber,
+    topic: &TopicName,
+    partition: i32,
+    passed: bool,
+) -> Key {
     Key::of_group(key::ORIGIN, group).topic(topic.as_str()).partition(partition).flag(passed)
+}
+
+pub(super) fn line_key(
+    group: GroupNumber,
+    (topic, partition): (&TopicName, i32),
+    rank: Rank,
+    OrderKey(key): OrderKey,
+) -> Key {
+    let rank = match rank {
+        Rank::Ahead => 0,
+        Rank::Behind => 1,
+        Rank::Past => 2,
+    };
+    let of = Key::of_group(key::LINE, group).topic(topic.as_str()).partition(partition);
+    of.bytes(&[rank]).bytes(&key)
 }
 
 /// What leads to an entry of a group, which is always the same group's.
@@ -299,6 +343,7 @@ enum Index<'a> {
     Inflight(LaneOffset),
     Waiting(WallMs),
     Expiry(WallMs),
+    Line(&'a Origin, OrderKey, Rank),
 }
 
 /// All that leads to an entry.
@@ -310,6 +355,7 @@ fn indexes(entry: &Entry) -> Vec<Index<'_>> {
     }
     let origin = entry.remembered_origin();
     found.extend(origin.map(|origin| Index::Origin(origin, entry.passed.is_some())));
+    found.extend(entry.lined().map(|(origin, key, rank)| Index::Line(origin, key, rank)));
     found.extend(entry.lanes.iter().copied().map(Index::Lane));
     found.extend(entry.inflight().map(Index::Inflight));
     found.extend(entry.due().map(Index::Waiting));
@@ -331,13 +377,17 @@ impl Index<'_> {
             Self::Inflight(lane) => of(key::INFLIGHT).lane(*lane),
             Self::Waiting(due) => of(key::WAITING).wall(*due).id(id),
             Self::Expiry(at) => Key::new(key::EXPIRY).wall(*at).id(id),
+            Self::Line(origin, key, rank) => {
+                let line = line_key(group, (&origin.topic, origin.partition), *rank, *key);
+                line.signed(origin.offset)
+            }
         }
     }
 
     /// The id, where it is not at the end of the key.
     fn value(&self, id: EntryId) -> Short {
         match self {
-            Self::Origin(..) | Self::Lane(_) | Self::Inflight(_) => {
+            Self::Origin(..) | Self::Lane(_) | Self::Inflight(_) | Self::Line(..) => {
                 Short::from(&id.0.to_be_bytes()[..])
             }
             Self::Member | Self::Held | Self::Waiting(_) | Self::Expiry(_) => Short::new(),

@@ -11,6 +11,7 @@
 //! x expires id                                    →        any state
 //! o group topic partition passed? offset          → id     remembered origin
 //! n group id                                      →        all of a group
+//! k group topic partition rank key offset         → id     the line of a key
 //! h group id                                      →        held ones
 //! R id | H group slot | T | D id                  →        references into the log
 //! ```
@@ -31,6 +32,7 @@ pub(super) const EXPIRY: u8 = b'x';
 pub(super) const ORIGIN: u8 = b'o';
 pub(super) const MEMBER: u8 = b'n';
 pub(super) const HELD: u8 = b'h';
+pub(super) const LINE: u8 = b'k';
 /// An entry's references into the log.
 pub(super) const REFS: u8 = b'R';
 /// A slot's references into the log.
@@ -114,6 +116,12 @@ impl Key {
 /// The id at the end of a key or in an index row's value.
 pub(super) fn read_id(bytes: &[u8]) -> Option<EntryId> {
     bytes.last_chunk::<8>().map(|id| EntryId(u64::from_be_bytes(*id)))
+}
+
+/// The offset at the end of a key of [`LINE`].
+pub(super) fn read_offset(key: &[u8]) -> Option<i64> {
+    let turned = key.last_chunk::<8>()?;
+    Some((u64::from_be_bytes(*turned) ^ (1 << 63)).cast_signed())
 }
 
 /// The lane offset at the end of a key of [`INFLIGHT`].

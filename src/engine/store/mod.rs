@@ -26,10 +26,12 @@ mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use crate::engine::gates::Gates;
 use crate::journal::Tables;
 use crate::model::{EntryId, GroupId};
-use crate::retry::Marks;
+use crate::retry::{Entries, Marks};
 
 pub(super) use flusher::Checkpoint;
 pub use flusher::Flusher;
@@ -67,6 +69,8 @@ pub(super) struct Store {
     next_group: u32,
     /// Where the next sweep of graves begins.
     swept: Option<EntryId>,
+    /// Told of every entry whose key is kept in order.
+    gates: Arc<Gates>,
 }
 
 impl Store {
@@ -132,6 +136,7 @@ impl Store {
             untold_from: 0,
             next_group: 0,
             swept: None,
+            gates: Arc::default(),
         }
     }
 
@@ -165,6 +170,24 @@ impl Store {
             self.damaged();
         }
         self.groups = groups;
+        self.load_lines();
+    }
+
+    /// Tells the gates of the lines that are on the disk.
+    fn load_lines(&mut self) {
+        let mut ids = Vec::new();
+        self.scan(&Key::new(key::LINE), |_, value| {
+            ids.extend(key::read_id(value));
+            ControlFlow::Continue(())
+        });
+        for id in ids {
+            self.gates.change(None, self.get(id).as_ref());
+        }
+    }
+
+    /// What a Fetch looks at in groups that keep keys in order.
+    pub(super) fn gates(&self) -> Arc<Gates> {
+        Arc::clone(&self.gates)
     }
 
     /// One past the highest id among the flushed rows of that kind.

@@ -6,9 +6,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::engine::store::short::Short;
-use crate::model::MemberId;
-use crate::model::WallMs;
-use crate::retry::{Counts, Marks, SlotRecord, StateKind};
+use crate::model::{MemberId, OrderKey, WallMs};
+use crate::retry::{Counts, Entry, Marks, SlotRecord, StateKind};
 
 /// The version this build writes and reads. The rows are rebuilt from the log when their file is
 /// missing or of another version, so nothing older has to be understood.
@@ -32,6 +31,25 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
         Ok((value, [])) => Some(value),
         _ => None,
     }
+}
+
+/// The bytes of an entry; its key, where it has one, lies behind the rest.
+pub(super) fn encode_entry(entry: &Entry) -> Short {
+    let mut row = encode(entry);
+    if let Some(OrderKey(key)) = entry.key {
+        row.extend(&key);
+    }
+    row
+}
+
+/// Reads what [`encode_entry`] wrote; `None` for anything else.
+pub(super) fn decode_entry(bytes: &[u8]) -> Option<Entry> {
+    let (&ROW_VERSION, body) = bytes.split_first()? else { return None };
+    let (mut entry, rest) = postcard::take_from_bytes::<Entry>(body).ok()?;
+    if !rest.is_empty() {
+        entry.key = Some(OrderKey(rest.try_into().ok()?));
+    }
+    Some(entry)
 }
 
 /// A group's row: number, waiting by level, all by state.

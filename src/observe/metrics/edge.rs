@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use prometheus::{Histogram, IntCounter};
 
-use super::{Metrics, names};
+use super::{Metrics, float, names};
 
 /// APIs whose series are kept at hand; any others are looked up each time.
 const APIS_MAX: usize = 32;
@@ -55,6 +55,17 @@ impl Metrics {
             gauge.dec();
         }
         self.add(&names::CLIENT_DISCONNECTS, &[cause], 1);
+    }
+
+    /// A transaction of this cluster's own ended; `outcome` is `committed`, `aborted` or
+    /// `timed_out`.
+    pub fn transaction_ended(&self, outcome: &'static str) {
+        self.add(&names::TRANSACTIONS, &[outcome], 1);
+    }
+
+    /// So many of them are open.
+    pub fn set_open_transactions(&self, open: u64) {
+        self.set(&names::TRANSACTIONS_OPEN, &[], float(open));
     }
 
     /// A connection could not be accepted.

@@ -36,12 +36,18 @@ impl Metrics {
         self.add(&names::RECORDS_ACKED, &[group, topic], n);
     }
 
-    /// `count` records that were to enter their topic later came to this; `waiting` do now.
-    pub fn records_delayed(&self, outcome: &str, count: usize, waiting: u64) {
+    /// `count` records that were to enter their topic later came to this.
+    pub fn records_delayed(&self, outcome: &str, count: usize) {
         let outcome = self.word(&names::DELAYED_RECORDS, outcome);
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         self.add(&names::DELAYED_RECORDS, &[outcome], count);
+    }
+
+    /// How many wait for that now, what they take, and how many cannot be read.
+    pub fn delayed_now(&self, waiting: u64, bytes: u64, unreadable: u64) {
         self.set(&names::RECORDS_DELAYED, &[], float(waiting));
+        self.set(&names::RECORDS_DELAYED_BYTES, &[], float(bytes));
+        self.set(&names::RECORDS_DELAYED_UNREADABLE, &[], float(unreadable));
     }
 
     /// A Fetch of real topics came from nobody known.

@@ -5,7 +5,7 @@
 use crate::model::{MemberId, Now, TopicPartition};
 use crate::retry::verdict::{Returned, judge_return};
 use crate::retry::watch::{
-    Asked, Fetching, Holder, Member, Phase, Probe, Return, Suspect, Watch, WentBack,
+    Asked, Fetching, Gap, Holder, Member, Phase, Probe, Return, Suspect, Turn, Watch, WentBack,
 };
 use crate::retry::{Disposition, Evidence};
 
@@ -34,15 +34,17 @@ impl Watch {
         for (offset, suspect) in &mut window.suspects {
             if let Phase::Alone(seen) = &mut suspect.phase {
                 seen.beyond |= ask.offset > *offset;
-                seen.silent |= is_silent;
-                seen.late |= is_silent;
+                seen.gap = if is_silent { Gap::Silent } else { seen.gap };
             }
         }
         if ask.offset > window.end {
             // It has skipped something by itself.
             window.end = ask.offset;
-        } else if ask.offset < window.end {
+        } else if window.hidden.past(ask.offset) < window.end {
             self.on_went_back(now, by, ask);
+        } else {
+            // To what is nobody's record: there are clients that go over that by hand.
+            window.end = ask.offset;
         }
     }
 
@@ -58,7 +60,7 @@ impl Watch {
             }
             for suspect in window.suspects.values_mut() {
                 if let Phase::Alone(seen) = &mut suspect.phase {
-                    seen.late = true;
+                    seen.gap = seen.gap.max(Gap::Late);
                 }
             }
         }
@@ -68,6 +70,14 @@ impl Watch {
     /// changed: never evidence, but a hand-out lost before counts now.
     fn on_held_anew(&mut self, now: Now, by: &Fetching, ask: &Asked, holder: Holder) {
         self.count_loss(now, by, ask);
+        if let Some(known) = self.members.get_mut(&holder.member) {
+            // Whose turn it was is asked for anew.
+            let is_it = |turn: &mut Turn| {
+                let out = turn.out.map(|out| out.offset);
+                turn.partition == ask.partition && out >= Some(ask.offset)
+            };
+            known.turn.take_if(is_it);
+        }
         let Some(window) = self.windows.get_mut(&ask.partition) else { return };
         let same_member = window.is_held_by(&holder.member);
         if !same_member || ask.offset < window.end {
@@ -82,9 +92,14 @@ impl Watch {
             (window.reached, window.asked_beyond) = (0, false);
         }
         window.wait_on(now.mono);
-        for suspect in window.suspects.values_mut() {
+        for (offset, suspect) in &mut window.suspects {
+            let was_said = suspect.was_said();
             match &mut suspect.phase {
                 Phase::Held { back, .. } => *back = None,
+                // It was given out after its failure was said, and its member has gone on.
+                Phase::Alone(_) | Phase::Resting if was_said && *offset < ask.offset => {
+                    suspect.phase = Phase::Resting;
+                }
                 Phase::Alone(_) | Phase::Resting => suspect.phase = Phase::Ready,
                 Phase::Ready | Phase::Ending { .. } => {}
             }
@@ -96,7 +111,8 @@ impl Watch {
         let is_unreadable = self.members.get(&by.member).is_some_and(Member::is_unreadable);
         let interval_ms = self.rules.interval_ms;
         let Some(window) = self.windows.get_mut(&ask.partition) else { return };
-        let alone_since = match window.suspects.get(&ask.offset).map(|suspect| &suspect.phase) {
+        let offset = window.hidden.past(ask.offset);
+        let alone_since = match window.suspects.get(&offset).map(|suspect| &suspect.phase) {
             Some(Phase::Alone(seen)) => Some(seen.handed),
             _ => None,
         };
@@ -111,23 +127,27 @@ impl Watch {
         let is_spared = self.breaker.is_held();
         let goes_back = |probe: &Probe| match probe {
             Probe::Record(partition, probe) => *partition == of && *probe >= from,
-            Probe::Lane => false,
+            Probe::Lane(..) => false,
         };
-        self.on_probe_failed(now, goes_back);
+        let is_blamed =
+            self.on_probe_failed(now, goes_back).is_some() && self.is_blamed(&of, offset);
         let Some(window) = self.windows.get_mut(&ask.partition) else { return };
         // Below the committed offset it is a replay; without any commit nothing can be told.
         let is_in_window = window.committed.is_some_and(|committed| committed <= ask.offset);
-        let is_settled = window.is_settled(ask.offset);
+        let is_settled = window.is_settled(offset);
         if !is_in_window || is_unreadable || is_settled || self.rules.seek_back_limit == 0 {
             return;
         }
-        for (offset, suspect) in &mut window.suspects {
-            if *offset != ask.offset && matches!(suspect.phase, Phase::Alone(_)) {
+        for (other, suspect) in &mut window.suspects {
+            if *other != offset && matches!(suspect.phase, Phase::Alone(_)) {
                 suspect.phase = Phase::Ready;
             }
         }
-        let suspect = window.suspects.entry(ask.offset).or_insert_with(Suspect::new);
+        let suspect = window.suspects.entry(offset).or_insert_with(Suspect::new);
+        suspect.since.get_or_insert(now.mono);
         match suspect.phase {
+            // It was called for: its failure is said, and charged.
+            _ if suspect.is_awaited => {}
             Phase::Alone(seen) => {
                 let back = Return { back: Some(now.mono), ..seen };
                 suspect.hold(now, interval_ms, (!is_spared).then_some(back));
@@ -138,6 +158,9 @@ impl Watch {
         if let Some(known) = self.members.get_mut(&by.member) {
             known.turn.take_if(|turn| turn.partition == ask.partition);
         }
+        if is_blamed {
+            self.charge_return(now, &of, offset, 1, by.has_lane);
+        }
         self.changed(now, &ask.partition);
     }
 
@@ -146,18 +169,19 @@ impl Watch {
         let troubled: Vec<TopicPartition> = self.troubled.iter().cloned().collect();
         for partition in troubled {
             for (offset, seen) in self.ended_holds(now, member, &partition) {
-                if seen.silent {
+                let was_silent = seen.gap == Gap::Silent;
+                if was_silent {
                     let known = self.members.entry(member.clone()).or_default();
                     known.silences = known.silences.saturating_add(1);
                 }
                 let returned = Returned {
-                    others_too: self.others_went_back(member, &partition, seen),
-                    was_looked_at: seen.beyond || !seen.late,
-                    was_silent: seen.silent,
+                    others_too: seen.joined || self.others_went_back(member, &partition, seen),
+                    was_looked_at: seen.beyond || seen.gap == Gap::None,
+                    was_silent,
                 };
                 let is_proof = judge_return(returned);
-                // A silence neither proves anything nor takes back what was proven.
-                let times = if seen.silent && !is_proof {
+                // Neither a silence nor a retry beside it proves anything or takes back a proof.
+                let times = if (was_silent || seen.joined) && !is_proof {
                     0
                 } else {
                     self.proven(&partition, offset, is_proof)
@@ -185,7 +209,7 @@ impl Watch {
             match suspect.phase {
                 Phase::Held { until, back: seen } if until <= now.mono => {
                     suspect.phase = Phase::Ready;
-                    suspect.due = None;
+                    suspect.due = suspect.due.filter(|_| suspect.is_awaited);
                     back.extend(seen.map(|seen| (*offset, seen)));
                 }
                 _ => {}
@@ -231,7 +255,8 @@ impl Watch {
         times: u32,
         has_lane: bool,
     ) {
-        let backward = self.windows.get(of).and_then(|window| window.backward);
+        let window = self.windows.get(of);
+        let backward = window.and_then(|window| Some(window.hidden.past(window.backward?)));
         let evidence =
             if backward == Some(offset) { Evidence::BackwardCommit } else { Evidence::SeekBack };
         self.charge(now, of, offset, (Disposition::SeekBack, evidence), times, has_lane);

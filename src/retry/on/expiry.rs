@@ -22,7 +22,13 @@ impl<S: Entries> Machine<S> {
     fn expire(&mut self, id: EntryId) {
         let Some(entry) = self.store.get(id) else { return };
         match entry.state.kind() {
-            StateKind::Inflight => self.hand_out_lost(id, Evidence::Timeout),
+            StateKind::Inflight => {
+                let (group, lane) = (entry.group.clone(), entry.inflight());
+                self.hand_out_lost(id, Evidence::Timeout);
+                if let Some(lane) = lane {
+                    self.late.went_back(&group, lane, id);
+                }
+            }
             _ => self.forget(id, Evidence::MemoryEnded),
         }
     }

@@ -3,10 +3,10 @@
 //! Between the two nobody gets it, here or there, and a start changes nothing about that. What is
 //! handed out is not set aside: its member may still acknowledge it.
 
-use crate::model::EntryId;
+use crate::model::{EntryId, TopicPartition};
 use crate::retry::{
     Answer, Disposition, Entries, Entry, Evidence, ExportOutcome, ExportStep, Machine,
-    PayloadChange, State, Token,
+    PayloadChange, Rank, State, Token,
 };
 
 impl<S: Entries> Machine<S> {
@@ -21,8 +21,16 @@ impl<S: Entries> Machine<S> {
             let is_settled = step == ExportStep::End && id.0 < self.marks().next_id;
             return if is_settled { ExportOutcome::Already } else { ExportOutcome::Left };
         };
+        // Nobody's retry: it waits to enter a topic of this node.
+        if entry.group.is_reserved() || self.parts_its_key(step, &entry) {
+            return ExportOutcome::Left;
+        }
         match (step, entry.state) {
-            (ExportStep::Begin, State::Waiting { due, delay_ms, level }) => {
+            (
+                ExportStep::Begin,
+                State::Waiting { due, delay_ms, level }
+                | State::Behind { due, delay_ms, level, .. },
+            ) => {
                 let since = self.wall();
                 let state = State::Exported { since, due, delay_ms, level };
                 self.exported(Entry { state, ..entry }, Evidence::Exported)
@@ -39,6 +47,26 @@ impl<S: Entries> Machine<S> {
             | (ExportStep::Undo, State::Waiting { .. }) => ExportOutcome::Already,
             (ExportStep::End, _) if entry.is_settled() => ExportOutcome::Already,
             _ => ExportOutcome::Left,
+        }
+    }
+
+    /// One in the line of its key is set aside after those before it, and is the other sidecar's
+    /// when nothing behind it is left here.
+    fn parts_its_key(&self, step: ExportStep, entry: &Entry) -> bool {
+        let Some((origin, key, _)) = entry.lined() else { return false };
+        let of = TopicPartition { topic: origin.topic.clone(), partition: origin.partition };
+        let first = |rank| self.store.of_key(&entry.group, &of, key, rank, 1).pop();
+        let behind = first(Rank::Behind);
+        match step {
+            ExportStep::Begin => {
+                let is_before = |(offset, id): &(i64, EntryId)| {
+                    let state = self.store.get(*id).map(|entry| entry.state);
+                    *offset < origin.offset && !matches!(state, Some(State::Exported { .. }))
+                };
+                [first(Rank::Ahead), behind].iter().flatten().any(is_before)
+            }
+            ExportStep::End => behind.is_some() && !entry.is_settled(),
+            ExportStep::Undo => false,
         }
     }
 

@@ -12,7 +12,9 @@ impl Watch {
     pub(in crate::retry) fn on_member_gone(&mut self, now: Now, member: &MemberId, left: bool) {
         let known = self.members.get(member).filter(|_| !left);
         let until = known.map_or(now.mono, |known| known.lived_until(now.mono));
-        let held = self.lose_all(now, until, member);
+        self.on_prober_gone(now, member);
+        let held = self.lose_all(until, member);
+        self.lanes.gone(member);
         self.members.remove(member);
         self.gone.note(member);
         for partition in held {
@@ -27,7 +29,8 @@ impl Watch {
 
     /// E7: the same of one that stays a member, and begins anew with what is uncommitted.
     pub(in crate::retry) fn on_gave_up(&mut self, now: Now, member: &MemberId) {
-        let held = self.lose_all(now, now.mono, member);
+        self.on_prober_gone(now, member);
+        let held = self.lose_all(now.mono, member);
         if let Some(known) = self.members.get_mut(member) {
             (known.turn, known.last) = (None, None);
         }
@@ -38,9 +41,7 @@ impl Watch {
 
     /// Whatever a member has open is lost; the partitions it holds. `until`: when it may have lived
     /// last.
-    fn lose_all(&mut self, now: Now, until: MonoMs, member: &MemberId) -> Vec<TopicPartition> {
-        // With a member of a group that is held goes the probe, wherever that was.
-        self.on_probe_failed(now, |_| true);
+    fn lose_all(&mut self, until: MonoMs, member: &MemberId) -> Vec<TopicPartition> {
         let held = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
         let held: Vec<TopicPartition> = held.map(|(partition, _)| partition.clone()).collect();
         let lost: Vec<Option<Lost>> =
@@ -73,7 +74,8 @@ impl Watch {
         let out = self.out_in(of, window);
         let patience_ms = window.holder.as_ref().map_or(0, |h| self.patience_ms(&h.member));
         let outlived = until.since(window.handed_at) >= patience_ms;
-        Some(Lost { first: window.first_open(), end: window.end, out, outlived, evidence })
+        let (first, end) = (window.first_open(), window.data_end());
+        Some(Lost { first, end, out, outlived, evidence })
     }
 
     /// A partition is held anew: if that begins at or below what was lost, the loss counts.
@@ -176,17 +178,23 @@ impl Watch {
         if self.windows.get(of).is_none_or(|window| window.is_settled(offset)) {
             return;
         }
-        let may = self.counts(now, of, offset);
-        let Some(window) = self.windows.get_mut(of) else { return };
-        if !may {
+        if !self.counts(now, of, offset) {
             return;
         }
+        let may_end = has_lane || self.may_end(now, (of, offset), limit, times);
+        let Some(window) = self.windows.get_mut(of) else { return };
         let suspect = window.suspects.entry(offset).or_insert_with(Suspect::new);
+        suspect.since.get_or_insert(now.mono);
         for charged in 1..=times {
             let is_last = charged == times;
-            if suspect.reconsume_times >= limit || (has_lane && is_last) {
+            let is_over = suspect.reconsume_times >= limit;
+            if (is_over && may_end) || (has_lane && is_last) {
                 suspect.phase = Phase::Ending { disposition, evidence };
                 return self.changed(now, of);
+            }
+            if is_over {
+                // Its last failure is not charged: the group is held.
+                break;
             }
             suspect.failed(now.wall, disposition);
         }

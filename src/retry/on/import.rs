@@ -51,6 +51,7 @@ impl<S: Entries> Machine<S> {
         let now = self.wall();
         let unborn = State::Discarded { at: now };
         let mut entry = Entry::new(self.next_id(), group, import.origin, unborn);
+        entry.key = import.key.filter(|_| entry.origin.is_some());
         entry.reconsume_times = import.reconsume_times;
         let levels = self.ladder(&entry).delays.levels.len();
         let level = import.level.filter(|level| (1..=levels).contains(level));

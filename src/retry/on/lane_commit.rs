@@ -1,6 +1,7 @@
-//! E11 on the lane: a commit acknowledges what its slot has open below it.
+//! E11 on the lane: a commit acknowledges what its slot has open below it, and what went back from
+//! there for time alone.
 
-use crate::model::{GroupId, LaneOffset};
+use crate::model::{EntryId, GroupId, LaneOffset};
 use crate::retry::{Answer, Entries, Evidence, INFLIGHT_MAX, Machine, PayloadChange, State, Token};
 
 impl<S: Entries> Machine<S> {
@@ -28,10 +29,27 @@ impl<S: Entries> Machine<S> {
             acknowledged.push(id);
             self.record(entry, Evidence::LaneCommit, None, PayloadChange::Keeps);
         }
+        for (lane, id) in self.late.below(group, up_to) {
+            acknowledged.extend(self.done_late(lane, id));
+        }
         let position = self.view(group, &record).position;
         if was_full && !acknowledged.is_empty() {
             self.wake_if_due(group);
         }
         self.answer(token, Answer::Committed { acknowledged, position });
+    }
+
+    /// It went back without a word of its member, which says now that it is done: unless it has
+    /// failed or left since, it need not.
+    fn done_late(&mut self, lane: LaneOffset, id: EntryId) -> Option<EntryId> {
+        let mut entry = self.store.get(id)?;
+        let is_the_last = entry.lanes.last() == Some(&lane);
+        if !is_the_last || !matches!(entry.state, State::Waiting { .. }) {
+            return None;
+        }
+        entry.state = State::Committed { at: self.wall() };
+        entry.expires = self.memory_ends(&entry);
+        self.record(entry, Evidence::LaneCommit, None, PayloadChange::Keeps);
+        Some(id)
     }
 }

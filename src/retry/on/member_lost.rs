@@ -12,21 +12,26 @@ impl<S: Entries> Machine<S> {
     pub(in crate::retry) fn on_member_lost(&mut self, group: &GroupId, member: &MemberId) {
         let Some(record) = self.slot_of(group, member) else { return };
         self.all_lost(group, &record);
+        self.late.gone(group, record.slot);
         self.record_slot(group, SlotRecord { member: None, ..record });
     }
 
     /// It may be heard of again, at the same offsets: the slot is not given to anybody else.
     pub(in crate::retry) fn on_member_silent(&mut self, group: &GroupId, member: &MemberId) {
-        if let Some(record) = self.slot_of(group, member) {
-            self.all_lost(group, &record);
+        let Some(record) = self.slot_of(group, member) else { return };
+        for (lane, id) in self.all_lost(group, &record) {
+            self.late.went_back(group, lane, id);
         }
     }
 
-    fn all_lost(&mut self, group: &GroupId, record: &SlotRecord) {
+    fn all_lost(&mut self, group: &GroupId, record: &SlotRecord) -> Vec<(LaneOffset, EntryId)> {
         let first = LaneOffset { slot: record.slot, sequence: 0 };
+        let mut lost = Vec::new();
         for id in self.store.inflight(group, first, usize::MAX) {
+            lost.extend(self.store.get(id).and_then(|entry| Some((entry.inflight()?, id))));
             self.hand_out_lost(id, Evidence::MemberLost);
         }
+        lost
     }
 
     /// Back to the group's queue after a back-off. The failure count and the disposition stay.

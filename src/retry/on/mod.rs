@@ -3,6 +3,7 @@
 mod aborted;
 mod admin_nack;
 mod asked;
+mod behind;
 mod commit_marker;
 mod delay;
 mod expiry;
@@ -14,9 +15,12 @@ mod join;
 mod lane_commit;
 mod member_lost;
 mod nack;
+mod ordered;
 mod origin_commit;
 mod outage;
 mod overdue;
+mod probing;
+mod replayed;
 mod reschedule;
 mod settle;
 mod take;
@@ -24,3 +28,6 @@ mod watched_commit;
 mod watched_nack;
 mod watched_progress;
 mod withdrawn;
+
+pub use ordered::InOrder;
+pub use watched_nack::NACKED_MAX;

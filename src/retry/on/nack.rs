@@ -3,8 +3,9 @@
 
 use crate::model::{EntryId, GroupId, LaneOffset, Origin};
 use crate::retry::{
-    Answer, BadNack, Bytes, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Machine, Nack,
-    NackOutcome, Named, NamedBy, Next, PayloadChange, Reporter, Seen, State, Token, Verdict, judge,
+    Answer, BadNack, Bytes, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Ladder, Machine,
+    Nack, NackOutcome, Named, NamedBy, Next, PayloadChange, Reporter, Seen, State, Token, Verdict,
+    judge,
 };
 
 impl<S: Entries> Machine<S> {
@@ -87,9 +88,16 @@ impl<S: Entries> Machine<S> {
 
     fn seen(&self, entry: &Entry) -> Seen {
         match entry.state {
+            // in a member's hand when it was put behind, and nothing said of it since
+            State::Waiting { .. } | State::Behind { .. } if entry.is_unsaid() => Seen::Behind,
+            State::Waiting { .. } | State::Behind { .. } if entry.is_inferred() => Seen::Inferred,
+            State::Committed { .. } if entry.is_inferred() => Seen::Withdrawn,
             // held: in the queue for the dead letters, as one waits in the group's; exported: in
             // another sidecar's
-            State::Waiting { .. } | State::Held { .. } | State::Exported { .. } => Seen::Waiting,
+            State::Waiting { .. }
+            | State::Behind { .. }
+            | State::Held { .. }
+            | State::Exported { .. } => Seen::Waiting,
             State::Inflight { .. } => Seen::Inflight,
             State::Committed { at } => {
                 let counted_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
@@ -110,10 +118,17 @@ impl<S: Entries> Machine<S> {
         nack: &Nack,
     ) -> Option<NackOutcome> {
         let (verdict, known) = self.judge_nack(group, evidence, nack).ok()?;
+        if let Named::Lane(lane) = nack.named {
+            self.late.failed(group, lane);
+        }
         let (entry, payload, bytes) = match (verdict, known) {
             (Verdict::Charge, Some(entry)) => {
                 let bytes = self.store.record_bytes(entry.id);
                 (self.charge(entry, nack, bytes), PayloadChange::Keeps, bytes)
+            }
+            (Verdict::Confirm, Some(entry)) => {
+                let bytes = self.store.record_bytes(entry.id);
+                (self.confirm(entry, nack, bytes), PayloadChange::Keeps, bytes)
             }
             (Verdict::Begin, _) => {
                 let entry = self.begin(group, nack);
@@ -135,6 +150,7 @@ impl<S: Entries> Machine<S> {
         let unborn = State::Discarded { at: self.wall() };
         let mut entry = Entry::new(self.next_id(), group, origin, unborn);
         entry.carry(&nack.carried);
+        entry.key = nack.key.filter(|_| entry.origin.is_some());
         if nack.named == Named::Nothing {
             self.delay(entry, nack)
         } else {
@@ -145,38 +161,62 @@ impl<S: Entries> Machine<S> {
     /// A new delayed record has not failed: nothing is charged.
     fn delay(&self, mut entry: Entry, nack: &Nack) -> Entry {
         let ladder = self.ladder(&entry);
-        entry.max_reconsume_times = ladder.max_reconsume_times;
+        entry.max_reconsume_times = limit(nack, &ladder);
         match ladder.delays.levels.next(nack.want, 0) {
             Next::After { delay_ms, level } => self.wait(entry, delay_ms, level),
             Next::Never => self.end(entry, Disposition::ExplicitDlq, false, nack.record_bytes),
         }
     }
 
-    /// One failure more; the limit is looked at before the failure is added, so that a limit of
-    /// 16 means 16 retries and a dead letter that counts 17.
-    fn charge(&self, mut entry: Entry, nack: &Nack, record_bytes: u64) -> Entry {
-        let ladder = self.ladder(&entry);
+    /// One failure more.
+    fn charge(&self, entry: Entry, nack: &Nack, record_bytes: u64) -> Entry {
         let before = entry.reconsume_times;
-        entry.max_reconsume_times = ladder.max_reconsume_times;
+        self.fail(entry, nack, (before, true), record_bytes)
+    }
+
+    /// The failure that inference has charged: it goes by what the application says of it.
+    fn confirm(&self, mut entry: Entry, nack: &Nack, record_bytes: u64) -> Entry {
+        // Put down again as what it was.
+        entry.history.pop();
+        entry.last_failed = Some(self.wall());
+        let before = entry.reconsume_times.saturating_sub(1);
+        self.fail(entry, nack, (before, false), record_bytes)
+    }
+
+    /// A failure, after so many; `counts`: it is not charged yet. The limit is looked at before it
+    /// is added, so that a limit of 16 means 16 retries and a dead letter that counts 17.
+    fn fail(
+        &self,
+        mut entry: Entry,
+        nack: &Nack,
+        (before, counts): (u32, bool),
+        record_bytes: u64,
+    ) -> Entry {
+        let ladder = self.ladder(&entry);
+        entry.max_reconsume_times = limit(nack, &ladder);
         let past = |origin: &Origin| nack.committed.is_some_and(|offset| offset > origin.offset);
         if entry.passed.is_none() && entry.origin.as_ref().is_some_and(past) {
             entry.passed = Some(self.wall());
         }
         entry.explain(nack.reason.as_deref());
         match ladder.delays.levels.next(nack.want, before) {
-            Next::Never => self.end(entry, Disposition::ExplicitDlq, true, record_bytes),
+            Next::Never => self.end(entry, Disposition::ExplicitDlq, counts, record_bytes),
             Next::After { delay_ms, level } if nack.carried.spared => {
                 entry.dispose(self.wall(), Disposition::Rejected);
                 self.wait(entry, delay_ms, level)
             }
-            Next::After { .. } if before >= ladder.max_reconsume_times => {
-                self.end(entry, Disposition::MaxAttempts, true, record_bytes)
+            Next::After { .. } if before >= entry.max_reconsume_times => {
+                self.end(entry, Disposition::MaxAttempts, counts, record_bytes)
             }
             Next::After { .. } if ladder.is_over(entry.first_failed, self.wall()) => {
-                self.end(entry, Disposition::Expired, true, record_bytes)
+                self.end(entry, Disposition::Expired, counts, record_bytes)
             }
             Next::After { delay_ms, level } => {
-                entry.failed(self.wall(), Disposition::Rejected);
+                if counts {
+                    entry.failed(self.wall(), Disposition::Rejected);
+                } else {
+                    entry.dispose(self.wall(), Disposition::Rejected);
+                }
                 self.wait(entry, delay_ms, level)
             }
         }
@@ -191,6 +231,11 @@ impl<S: Entries> Machine<S> {
         entry.expires = None;
         entry
     }
+}
+
+/// What the failure says itself goes before every rule.
+fn limit(nack: &Nack, ladder: &Ladder) -> u32 {
+    nack.max_reconsume_times.unwrap_or(ladder.max_reconsume_times)
 }
 
 pub(super) fn outcome(id: EntryId, state: &State) -> Option<NackOutcome> {

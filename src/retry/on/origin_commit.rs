@@ -12,6 +12,9 @@ impl<S: Entries> Machine<S> {
         partition: i32,
         offset: i64,
     ) {
+        if group.as_str() == DELAYED {
+            return;
+        }
         for id in self.store.not_passed_below(group, topic, partition, offset) {
             let Some(mut entry) = self.store.get(id) else { continue };
             entry.passed = Some(self.wall());
@@ -28,16 +31,20 @@ impl<S: Entries> Machine<S> {
     /// What lies at these origins from now on is something else: what waits is kept, and whatever
     /// fails at the same place is a failure of its own.
     pub(in crate::retry) fn on_topic_gone(&mut self, topic: &TopicName) {
-        for group in self.store.groups() {
+        // What waits to enter a topic knows which topic it is.
+        let groups = self.store.groups().into_iter().filter(|group| group.as_str() != DELAYED);
+        for group in groups {
             for id in self.store.of_topic(&group, topic) {
                 let Some(mut entry) = self.store.get(id) else { continue };
                 let is_settled =
                     matches!(entry.state.kind(), StateKind::Committed | StateKind::Discarded);
-                if is_settled || group.as_str() == DELAYED {
+                if is_settled {
                     self.forget(id, Evidence::Reset);
                     continue;
                 }
                 entry.superseded = true;
+                // Nothing before it is of the same partition any more.
+                entry.state = self.let_go_state(&entry).unwrap_or(entry.state);
                 // Nobody will pass it any more.
                 entry.passed = Some(self.wall());
                 self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
@@ -54,7 +61,11 @@ impl<S: Entries> Machine<S> {
                 return self.forget(id, Evidence::Reset);
             }
             StateKind::Dead => entry.superseded = true,
-            StateKind::Waiting | StateKind::Inflight | StateKind::Held | StateKind::Exported => {
+            StateKind::Waiting
+            | StateKind::Inflight
+            | StateKind::Held
+            | StateKind::Exported
+            | StateKind::Behind => {
                 entry.passed = None;
             }
         }

@@ -4,14 +4,18 @@
 //! hand: it goes to the group's queue, or the dead letters, without being asked for again; and a
 //! commit that passes it before it has left takes that back.
 
-use crate::model::{MemberId, Now, TopicPartition};
+use crate::model::{MemberId, MonoMs, Now, TopicPartition};
 use crate::retry::verdict::{Overdue, OverdueVerdict, judge_overdue};
-use crate::retry::watch::{Awaited, Output, Phase, Settling, Suspect, Watch, Window};
+use crate::retry::watch::{Awaited, Output, Phase, Settling, Suspect, Watch};
 use crate::retry::{Disposition, Evidence};
 
 impl Watch {
     /// Time goes by: whoever is waited for too long is suspected, or has failed.
     pub(in crate::retry) fn on_time(&mut self, now: Now) {
+        if self.breaker.is_held() {
+            // Nobody is slow who is given nothing.
+            return;
+        }
         let timeout_ms = self.rules.consume_timeout_ms;
         let is_over =
             |awaited: &Awaited| !awaited.is_told && now.mono.since(awaited.since) >= timeout_ms;
@@ -28,27 +32,39 @@ impl Watch {
     }
 
     fn on_overdue(&mut self, now: Now, of: &TopicPartition, member: &MemberId, offset: i64) {
-        let is_elsewhere = |(other, window): (&TopicPartition, &Window)| {
-            other != of && window.is_held_by(member) && window.first_awaited().is_some()
-        };
-        let others = self.windows.iter().any(is_elsewhere);
+        let alone_since = self.nothing_beside(of, member);
+        let timeout_ms = self.rules.consume_timeout_ms;
         let Some(known) = self.members.get(member) else { return };
         let (fetched, has_lane) = (known.fetched, known.has_lane);
         let Some(window) = self.windows.get_mut(of) else { return };
         if let Some(awaited) = &mut window.awaited {
             awaited.is_told = true;
         }
-        let is_last = offset.saturating_add(1) >= window.end;
+        if window.suspects.get(&offset).is_some_and(|suspect| suspect.is_awaited) {
+            return;
+        }
+        let is_last = offset.saturating_add(1) >= window.data_end();
         let suspect = window.suspects.get(&offset).map(|suspect| &suspect.phase);
-        let went_alone = matches!(suspect, Some(Phase::Alone(_) | Phase::Resting));
+        let went_alone = match suspect {
+            Some(Phase::Alone(seen)) => !seen.joined,
+            Some(phase) => *phase == Phase::Resting,
+            None => false,
+        };
+        let is_over = |since: MonoMs| now.mono.since(since) >= timeout_ms;
         let verdict = judge_overdue(Overdue {
-            alone: went_alone || (is_last && !others),
+            alone: went_alone || (is_last && alone_since.is_some()),
+            all_along: went_alone || alone_since.is_some_and(is_over),
             was_looked_at: !is_last || window.asked_beyond || fetched <= window.asked_at,
         });
         match verdict {
             OverdueVerdict::Suspect => {
                 window.suspects.entry(offset).or_insert_with(Suspect::new);
                 self.changed(now, of);
+            }
+            OverdueVerdict::Wait => {
+                if let Some(awaited) = &mut window.awaited {
+                    awaited.is_told = false;
+                }
             }
             OverdueVerdict::Charge => {
                 // Should it be lost as well, that is the same delivery.
@@ -61,12 +77,20 @@ impl Watch {
         }
     }
 
+    /// Since when nothing but one partition's records is outstanding at its member, no retry
+    /// either; `None`: there is more.
+    fn nothing_beside(&self, of: &TopicPartition, member: &MemberId) -> Option<MonoMs> {
+        let others = self.windows.iter().filter(|(other, _)| *other != of);
+        let mut held = others.map(|(_, other)| other).filter(|other| other.is_held_by(member));
+        held.try_fold(self.lanes.none_since(member)?, |since, other| match other.first_awaited() {
+            Some(_) => None,
+            None => Some(since.max(other.ended_at)),
+        })
+    }
+
     /// Records that are at their end while their member has them in hand: nobody asks for them, so
     /// whoever looks after time settles them ([`Watch::settled`]).
     pub fn ending_in_hand(&self, now: Now) -> Vec<Settling> {
-        if self.breaker.is_held() {
-            return Vec::new();
-        }
         let troubled = self.troubled.iter().filter_map(|of| Some((of, self.windows.get(of)?)));
         let endings = troubled.filter_map(|(of, window)| {
             let holder = window.holder.as_ref()?;
@@ -75,7 +99,8 @@ impl Watch {
             let offset = in_hand.find_map(|(offset, suspect)| {
                 matches!(suspect.phase, Phase::Ending { .. }).then_some(*offset)
             })?;
-            self.settling(now, (of, window), offset, known.has_lane)
+            let may = !self.breaker.is_held() || self.is_blamed(of, offset);
+            may.then(|| Self::settling(now, (of, window), offset, known.has_lane)).flatten()
         });
         endings.collect()
     }

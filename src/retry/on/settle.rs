@@ -1,12 +1,12 @@
 //! What was charged by inference leaves its partition: for the dead letters, or, where the group
 //! has a way back, for its queue.
 
-use crate::model::{GroupId, Origin};
+use crate::model::{GroupId, OrderKey, Origin};
 use crate::retry::on::nack::outcome;
 use crate::retry::watch::Settling;
 use crate::retry::{
-    Answer, Carried, Entries, Entry, Evidence, Machine, NackOutcome, Next, PayloadChange, State,
-    Token, Want,
+    Answer, Carried, Disposition, Entries, Entry, Evidence, Machine, NackOutcome, Next,
+    PayloadChange, State, Token, Want,
 };
 
 impl<S: Entries> Machine<S> {
@@ -15,7 +15,7 @@ impl<S: Entries> Machine<S> {
         token: Token,
         group: &GroupId,
         settling: &Settling,
-        record_bytes: u64,
+        (record_bytes, key): (u64, Option<OrderKey>),
     ) {
         let origin = Origin {
             topic: settling.partition.topic.clone(),
@@ -28,6 +28,7 @@ impl<S: Entries> Machine<S> {
         }
         let unborn = State::Discarded { at: self.wall() };
         let mut entry = Entry::new(self.next_id(), group, Some(origin), unborn);
+        entry.key = key;
         let Settling { reconsume_times, disposition, evidence, .. } = *settling;
         let ladder = self.ladder(&entry);
         entry.max_reconsume_times = ladder.max_reconsume_times;
@@ -40,7 +41,14 @@ impl<S: Entries> Machine<S> {
         };
         let want = Want { level, ..Want::default() };
         let entry = match ladder.delays.levels.next(want, reconsume_times) {
-            Next::After { delay_ms, level } if settling.is_retried => {
+            Next::After { .. }
+                if settling.is_retried && ladder.is_over(entry.first_failed, self.wall()) =>
+            {
+                self.end(entry, Disposition::Expired, true, record_bytes)
+            }
+            Next::After { delay_ms, level }
+                if settling.is_retried && reconsume_times < ladder.max_reconsume_times =>
+            {
                 entry.failed(self.wall(), disposition);
                 self.wait(entry, delay_ms, level)
             }

@@ -7,13 +7,14 @@ impl Watch {
     /// Whatever lies below a commit is acknowledged: no suspicion outlives it. One that goes back
     /// is a suspicion only if the member goes back with it.
     pub(in crate::retry) fn on_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
-        self.count_committed(now, of, offset);
         let window = self.windows.entry(of.clone()).or_default();
         let before = window.committed.replace(offset);
         window.backward = before.filter(|before| offset < *before).map(|_| offset);
-        window.suspects.retain(|suspect, _| *suspect >= offset);
+        // What was said is never withdrawn by a commit.
+        window.suspects.retain(|suspect, known| *suspect >= offset || known.is_awaited);
         window.skipped.retain(|skipped| *skipped >= offset);
         window.nacked.retain(|nacked| *nacked >= offset);
+        window.hidden.forget_below(offset);
         window.done.clear();
         window.reached = window.reached.max(offset);
         window.wait_on(now.mono);

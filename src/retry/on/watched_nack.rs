@@ -1,11 +1,14 @@
-//! E1, E2: what was nacked is no suspect any more; its entry goes on with the count.
+//! E1, E2: what was nacked is no suspect any more; its entry goes on with the count. Nor is what
+//! waits behind another record of its key.
+
+use std::ops::Range;
 
 use crate::model::{Now, TopicPartition};
 use crate::retry::Carried;
-use crate::retry::watch::{Probe, Watch};
+use crate::retry::watch::Watch;
 
 /// Nacked records of a window that are remembered; the lowest go first.
-const NACKED_MAX: usize = 4_096;
+pub const NACKED_MAX: usize = 4_096;
 
 impl Watch {
     /// What inference has charged a record with so far.
@@ -17,19 +20,64 @@ impl Watch {
             spared: false,
         };
         let carried = suspect.map(of_suspect).unwrap_or_default();
-        Carried { spared: self.breaker.is_held(), ..carried }
+        Carried { spared: self.is_spared(of, offset), ..carried }
+    }
+
+    /// What a member was handed of a partition and has not committed.
+    pub fn in_hand(&self, of: &TopicPartition) -> Range<i64> {
+        self.windows.get(of).map_or(0..0, |window| window.first_open()..window.end)
+    }
+
+    /// Records have had entries since before the start, and no commit has passed them: inference
+    /// never charges them.
+    pub fn known(&mut self, of: &TopicPartition, offsets: impl IntoIterator<Item = i64>) {
+        let window = self.windows.entry(of.clone()).or_default();
+        window.nacked.extend(offsets);
+        while window.nacked.len() > NACKED_MAX {
+            window.nacked.pop_first();
+        }
+        for offset in &window.nacked {
+            window.suspects.remove(offset);
+        }
+    }
+
+    /// Records have entries behind another one of their key: inference never charges them.
+    pub(in crate::retry) fn on_parked(&mut self, now: Now, of: &TopicPartition, offsets: Vec<i64>) {
+        let Some(window) = self.windows.get_mut(of) else { return };
+        let known = window.suspects.len();
+        for offset in offsets {
+            window.suspects.remove(&offset);
+            window.nacked.insert(offset);
+        }
+        while window.nacked.len() > NACKED_MAX {
+            window.nacked.pop_first();
+        }
+        window.wait_on(now.mono);
+        if known > window.suspects.len() {
+            self.changed(now, of);
+        }
     }
 
     /// A record has an entry now, durably: inference never charges it.
     pub(in crate::retry) fn on_nacked(&mut self, now: Now, of: &TopicPartition, offset: i64) {
-        self.on_probe_failed(now, |probe| *probe == Probe::Record(of.clone(), offset));
+        self.on_record_probe_failed(now, of, offset);
         let Some(window) = self.windows.get_mut(of) else { return };
         // What was said of it is never withdrawn by a commit.
         window.in_hand.remove(&offset);
         if window.committed.is_some_and(|committed| offset < committed) {
+            self.on_belied(now, of, offset);
+            let Some(window) = self.windows.get_mut(of) else { return };
+            if window.suspects.remove(&offset).is_some() {
+                self.changed(now, of);
+            }
             return;
         }
-        window.nacked.insert(offset);
+        if self.rules.in_order {
+            // Whoever comes back to it goes on behind it.
+            window.skipped.insert(offset);
+        } else {
+            window.nacked.insert(offset);
+        }
         if window.nacked.len() > NACKED_MAX {
             window.nacked.pop_first();
         }

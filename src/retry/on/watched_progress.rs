@@ -15,9 +15,19 @@ impl Watch {
         done: Vec<Range<i64>>,
         end: i64,
     ) {
-        let Some(window) = self.windows.get_mut(of).filter(|window| end <= window.end) else {
-            return;
-        };
+        if self.windows.get(of).is_some_and(|window| end <= window.end) {
+            self.on_done(now, of, done);
+        }
+    }
+
+    /// What is done, as a commit says that was accepted, now or before the start.
+    pub(in crate::retry) fn on_done(
+        &mut self,
+        now: Now,
+        of: &TopicPartition,
+        done: Vec<Range<i64>>,
+    ) {
+        let Some(window) = self.windows.get_mut(of) else { return };
         window.done = done;
         window.wait_on(now.mono);
         let known = window.suspects.len();

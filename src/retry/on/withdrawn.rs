@@ -8,9 +8,9 @@ impl<S: Entries> Machine<S> {
     pub(in crate::retry) fn on_withdrawn(&mut self, group: &GroupId, origin: &Origin) {
         let id = self.store.by_origin(group, origin);
         let Some(mut entry) = id.and_then(|id| self.store.get(id)) else { return };
-        let is_inferred = entry.disposition == Some(Disposition::Timeout);
+        let has_timed_out = entry.disposition == Some(Disposition::Timeout);
         let waits = matches!(entry.state, State::Waiting { .. });
-        if !waits || !is_inferred || !entry.lanes.is_empty() {
+        if !waits || !has_timed_out || !entry.is_inferred() {
             return;
         }
         let at = self.wall();

@@ -123,6 +123,58 @@ fn a_charge_ends_the_back_off() {
 }
 
 #[test]
+fn a_late_commit_of_its_member_ends_what_went_back_for_time_alone() {
+    let mut rig = Rig::new(Policy::default());
+    let (handed, _) = rig.inflight(1);
+    rig.advance(900_000);
+    rig.acknowledge(handed);
+    assert_eq!((rig.count(StateKind::Committed), rig.count(StateKind::Waiting)), (1, 0));
+    let Some(Fact::Entry { cause, .. }) = rig.journal.last() else { panic!() };
+    assert_eq!(cause.evidence, Evidence::LaneCommit);
+    // alive again, as any that was acknowledged lately
+    rig.nack(fail_lane(handed)).unwrap();
+    assert_eq!((rig.count(StateKind::Waiting), rig.only().reconsume_times), (1, 2));
+}
+
+#[test]
+fn a_late_commit_ends_nothing_that_has_left_again_or_failed_or_was_anothers() {
+    let timed_out = |rig: &mut Rig| {
+        let (handed, _) = rig.inflight(1);
+        rig.advance(900_000);
+        handed
+    };
+    let mut rig = Rig::new(Policy::default());
+    let handed = timed_out(&mut rig);
+    rig.advance(1_000);
+    rig.take_one(handed.slot);
+    assert_eq!(commit_position(&mut rig, after(handed)), (0, 1), "it has left again");
+    assert_eq!(rig.count(StateKind::Inflight), 1);
+
+    let mut rig = Rig::new(Policy::default());
+    let handed = timed_out(&mut rig);
+    rig.nack(fail_lane(handed)).unwrap();
+    assert_eq!(commit_position(&mut rig, after(handed)).0, 0, "what is said is not taken back");
+    assert_eq!(rig.count(StateKind::Waiting), 1);
+
+    let mut rig = Rig::new(Policy::default());
+    let handed = timed_out(&mut rig);
+    rig.leave("a");
+    assert_eq!(rig.join("b").slot, handed.slot);
+    assert_eq!(commit_position(&mut rig, after(handed)).0, 0, "b never had it");
+    assert_eq!(rig.count(StateKind::Waiting), 1);
+}
+
+#[test]
+fn a_member_that_was_silent_and_is_heard_of_again_may_still_say_that_it_is_done() {
+    let mut rig = Rig::new(Policy::default());
+    let (handed, _) = rig.inflight(1);
+    rig.send(Input::Silent { group: shop(), member: "a".into() });
+    assert_eq!(rig.count(StateKind::Waiting), 1);
+    rig.acknowledge(handed);
+    assert_eq!(rig.count(StateKind::Committed), 1);
+}
+
+#[test]
 fn a_hand_out_open_for_the_consume_timeout_returns_uncharged_and_a_late_nack_adds_none() {
     let mut rig = Rig::new(Policy::default());
     let (handed, _) = rig.inflight(1);

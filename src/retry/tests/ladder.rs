@@ -1,7 +1,7 @@
 //! Counts, levels and delays are `RocketMQ`'s.
 
 use super::*;
-use crate::retry::{Disposition, State};
+use crate::retry::{Disposition, State, TopicRule};
 
 /// Fails every delivery; returns the deliveries' reconsume times, levels and the seconds waited.
 fn fail_for_ever(rig: &mut Rig) -> (Vec<u32>, Vec<u32>, u64) {
@@ -125,6 +125,35 @@ fn an_exact_delay_is_kept_to_the_millisecond_and_one_of_years_is_refused() {
     assert_eq!((got, delay_ms, rig.only().reconsume_times), (None, 250, 1));
     let want = Want { level: None, delay_ms: Some(u64::MAX) };
     assert_eq!(rig.nack(Nack { want, ..fail(2) }), Err(BadNack::DelayTooLong));
+}
+
+#[test]
+fn a_limit_that_a_failure_says_goes_before_those_of_topic_and_group_and_no_further() {
+    let rule = TopicRule {
+        group: "shop".into(),
+        topic: "orders".into(),
+        max_reconsume_times: Some(3),
+        ..TopicRule::default()
+    };
+    let limited = |max| Nack { max_reconsume_times: max, ..fail(1) };
+    for (said, outcome, limit) in [
+        (Some(0), StateKind::Dead, 0),
+        (Some(7), StateKind::Waiting, 7),
+        (None, StateKind::Waiting, 3),
+    ] {
+        let policies = Policies::default().with_topics(vec![rule.clone()]);
+        let mut rig = Rig::with(policies);
+        rig.nack(limited(said)).unwrap();
+        let entry = rig.only();
+        assert_eq!((entry.state.kind(), entry.max_reconsume_times), (outcome, limit), "{said:?}");
+    }
+    let mut rig = Rig::new(max(0));
+    let slot = rig.join("a").slot;
+    rig.nack(limited(Some(1))).unwrap();
+    rig.advance(10_000);
+    let (lane, _) = rig.take_one(slot);
+    rig.nack(fail_lane(lane)).unwrap();
+    assert_eq!(rig.only().state.kind(), StateKind::Dead, "said once, it holds for that once");
 }
 
 #[test]

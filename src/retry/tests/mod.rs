@@ -1,5 +1,6 @@
 //! Promises of the whole machine, told as stories on a virtual clock.
 
+mod behind;
 mod delayed;
 mod exports;
 mod hand_outs;
@@ -167,11 +168,13 @@ fn named(named: Named) -> Nack {
     Nack {
         named,
         want: Want::default(),
+        max_reconsume_times: None,
         reason: None,
         committed: None,
         carried: Carried::default(),
         bytes: Bytes::Value,
         record_bytes: 0,
+        key: None,
     }
 }
 

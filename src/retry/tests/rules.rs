@@ -132,6 +132,26 @@ fn a_reload_between_table_and_back_off_brings_forward_and_never_puts_off() {
 }
 
 #[test]
+fn a_reload_that_takes_a_group_s_rule_away_leaves_its_backlog_to_the_rules_of_all() {
+    let own = Policy { max_reconsume_times: 0, ..table("2h 2h 2h") };
+    let later = Policy { max_reconsume_times: 1, ..own.clone() };
+    let groups = |rule: &Policy| vec![("shop".to_owned(), rule.clone())];
+    let mut rig = Rig::with(Policies::new(Policy::default(), groups(&later)));
+    rig.nack(fail(1)).unwrap();
+    assert_eq!(delay_ms(&rig.only()), 7_200_000);
+    rig.send(Input::Policies(Box::default()));
+    let slot = rig.join("a").slot;
+    let (waited_ms, lane) = next(&mut rig, slot);
+    assert_eq!(waited_ms, 10_000, "brought forward");
+    rig.nack(fail_lane(lane)).unwrap();
+    assert_eq!(rig.only().state.kind(), StateKind::Waiting, "its limit is that of all");
+    let (_, lane) = next(&mut rig, slot);
+    rig.send(Input::Policies(Box::new(Policies::new(Policy::default(), groups(&own)))));
+    rig.nack(fail_lane(lane)).unwrap();
+    assert_eq!(rig.only().state.kind(), StateKind::Dead, "and back under one of its own");
+}
+
+#[test]
 fn a_new_rule_for_a_topic_reaches_what_waits_of_it_and_its_end_strands_nothing() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();

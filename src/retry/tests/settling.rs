@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::TopicPartition;
 use crate::retry::watch::{Settling, WindowRecord};
-use crate::retry::{Disposition, Evidence, State};
+use crate::retry::{Disposition, Evidence, State, TopicRule};
 
 fn settle(rig: &mut Rig, is_retried: bool) -> NackOutcome {
     let at = rig.now.wall;
@@ -21,7 +21,8 @@ fn settle(rig: &mut Rig, is_retried: bool) -> NackOutcome {
         is_retried,
         window: WindowRecord::default(),
     });
-    let input = Input::Settle { token: Token(1), group: shop(), settling, record_bytes: 100 };
+    let input =
+        Input::Settle { token: Token(1), group: shop(), settling, record_bytes: 100, key: None };
     match rig.send(input) {
         Some(Answer::Nacked(outcomes)) => outcomes[0],
         other => panic!("{other:?}"),
@@ -55,6 +56,31 @@ fn with_a_way_back_it_waits_at_the_level_its_count_gives() {
 }
 
 #[test]
+fn with_a_way_back_the_rules_of_its_topic_and_its_time_end_it_as_they_end_what_was_said() {
+    let rule = |max| TopicRule {
+        group: "shop".into(),
+        topic: "orders".into(),
+        max_reconsume_times: Some(max),
+        ..TopicRule::default()
+    };
+    let whole = Policy { max_reconsume_times: 1, ..Policy::default() };
+    for (max, state) in [(2, StateKind::Dead), (3, StateKind::Waiting)] {
+        let policies = Policies::new(whole.clone(), Vec::new()).with_topics(vec![rule(max)]);
+        let mut rig = Rig::new(Policy::default());
+        rig.send(Input::Policies(Box::new(policies)));
+        settle(&mut rig, true);
+        let entry = rig.only();
+        assert_eq!((entry.state.kind(), entry.max_reconsume_times), (state, max));
+        assert_eq!(entry.disposition, Some(Disposition::Crashed), "how it failed, not that it did");
+    }
+    let mut rig = Rig::new(Policy { max_elapsed_ms: Some(1_000), ..Policy::default() });
+    settle(&mut rig, true);
+    let entry = rig.only();
+    assert_eq!(entry.state.kind(), StateKind::Dead, "it first failed long ago");
+    assert_eq!(entry.disposition, Some(Disposition::Expired));
+}
+
+#[test]
 fn an_origin_that_is_known_is_settled_already() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(57)).unwrap();
@@ -84,7 +110,13 @@ fn time_out(rig: &mut Rig, is_retried: bool) {
         is_retried,
         window: WindowRecord::default(),
     });
-    rig.send(Input::Settle { token: Token(1), group: shop(), settling, record_bytes: 100 });
+    rig.send(Input::Settle {
+        token: Token(1),
+        group: shop(),
+        settling,
+        record_bytes: 100,
+        key: None,
+    });
 }
 
 fn withdraw(rig: &mut Rig) -> StateKind {
@@ -129,4 +161,87 @@ fn a_timeout_is_withdrawn_until_it_has_left_again_and_nothing_that_was_said_is()
     let mut rig = Rig::new(Policy::default());
     time_out(&mut rig, false);
     assert_eq!(withdraw(&mut rig), StateKind::Dead);
+}
+
+/// The application says it of its own accord: a record that timed out, or was so and is committed.
+fn assert_confirmed(is_committed: bool, marked: bool) {
+    let mut rig = Rig::new(Policy { timeout_level: 9, ..Policy::default() });
+    time_out(&mut rig, true);
+    if is_committed {
+        assert_eq!(withdraw(&mut rig), StateKind::Committed);
+    }
+    rig.advance(1_000);
+    let nack = Nack { reason: Some("no stock".into()), committed: Some(58), ..fail(57) };
+    let input = |nacks| {
+        let (token, group) = (Token(1), shop());
+        let by = Reporter { member: None, client: "app".into() };
+        if marked {
+            Input::Marked { token, group, by, nacks }
+        } else {
+            Input::Nacks { token, group, by, nacks }
+        }
+    };
+    let facts = rig.journal.len();
+    let due = rig.now.wall.plus(10_000);
+    let id = rig.only().id;
+    let scheduled = Answer::Nacked(vec![NackOutcome::Scheduled { id, due }]);
+    assert_eq!(rig.send(input(vec![nack.clone()])), Some(scheduled));
+    let entry = rig.only();
+    assert_eq!(entry.state, State::Waiting { due, delay_ms: 10_000, level: Some(3) });
+    assert_eq!(entry.reconsume_times, 1, "one delivery is charged once");
+    assert_eq!(entry.history, [(rig.now.wall, Disposition::Rejected)]);
+    assert_eq!((entry.disposition, entry.expires), (Some(Disposition::Rejected), None));
+    assert_eq!(entry.reason.as_deref(), Some("no stock"));
+    let Fact::Entry { cause, .. } = rig.journal.last().unwrap() else { panic!() };
+    assert_eq!(cause.evidence.number(), Some(if marked { 1 } else { 2 }));
+    assert_eq!(rig.journal.len(), facts + 1);
+    assert_eq!(withdraw(&mut rig), StateKind::Waiting, "no commit takes that back");
+    let again = Answer::Nacked(vec![NackOutcome::Nothing { id }]);
+    assert_eq!(rig.send(input(vec![nack])), Some(again), "said twice, it is one failure");
+}
+
+#[test]
+fn what_is_said_after_it_was_inferred_is_the_same_failure_and_is_never_withdrawn() {
+    for (is_committed, marked) in [(false, false), (false, true), (true, false), (true, true)] {
+        assert_confirmed(is_committed, marked);
+    }
+}
+
+#[test]
+fn a_failure_that_is_confirmed_goes_by_what_the_application_says_of_it() {
+    let story = |nack: Nack| {
+        let mut rig = Rig::new(Policy::default());
+        time_out(&mut rig, true);
+        rig.nack(nack).unwrap();
+        rig.only()
+    };
+    let dead = story(level(fail(57), -1));
+    let words: Vec<Disposition> = dead.history.iter().map(|(_, word)| *word).collect();
+    assert_eq!((dead.state.kind(), dead.reconsume_times), (StateKind::Dead, 1));
+    assert_eq!(words, [Disposition::ExplicitDlq], "its one failure");
+    let dead = story(Nack { max_reconsume_times: Some(0), ..fail(57) });
+    assert_eq!((dead.state.kind(), dead.reconsume_times), (StateKind::Dead, 1));
+    let later = story(level(fail(57), 7));
+    assert!(matches!(later.state, State::Waiting { level: Some(7), .. }), "{:?}", later.state);
+}
+
+#[test]
+fn whatever_else_was_inferred_is_confirmed_too_but_not_once_it_has_left() {
+    let mut rig = Rig::new(Policy::default());
+    settle(&mut rig, true);
+    rig.nack(fail(57)).unwrap();
+    let entry = rig.only();
+    assert_eq!((entry.reconsume_times, entry.history.len()), (3, 3), "crashed, and it was that");
+    assert_eq!(entry.disposition, Some(Disposition::Rejected));
+    assert!(matches!(entry.state, State::Waiting { level: Some(5), .. }), "{:?}", entry.state);
+
+    let mut rig = Rig::new(Policy::default());
+    time_out(&mut rig, true);
+    let slot = rig.join("a").slot;
+    rig.advance(10_000);
+    rig.take_one(slot);
+    rig.leave("a");
+    let before = rig.only();
+    assert_eq!(rig.nack(fail(57)), Ok(NackOutcome::Nothing { id: before.id }));
+    assert_eq!(rig.only(), before, "which delivery that was, nobody can tell");
 }

@@ -104,7 +104,11 @@ impl Watch {
         let suspects = window.suspects.iter().map(|(offset, suspect)| SuspectView {
             offset: *offset,
             reconsume_times: suspect.reconsume_times,
-            limit: self.rules.limit(),
+            limit: if suspect.was_said() {
+                self.rules.max_reconsume_times
+            } else {
+                self.rules.limit()
+            },
             proofs: suspect.proofs,
             stand: match suspect.phase {
                 Phase::Held { until, .. } => Stand::Held(until.since(now.mono)),

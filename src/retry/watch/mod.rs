@@ -15,10 +15,13 @@
 
 mod breaker;
 mod explain;
+mod firsts;
 mod keep;
+mod lanes;
 mod line;
 mod member;
 mod plan;
+mod probe;
 mod record;
 mod rules;
 mod seen;
@@ -26,19 +29,24 @@ mod turns;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use crate::model::{MemberId, Now, TopicPartition};
 
+pub use crate::retry::on::{InOrder, NACKED_MAX};
 pub use breaker::BreakerView;
-pub(super) use breaker::{Breaker, Probe};
+pub(super) use breaker::{Breaker, Outcome};
 pub use explain::{Stand, SuspectView, Unjudged, WindowView};
+pub(super) use firsts::{FirstFailure, Firsts};
+pub use lanes::LaneGiven;
+pub(super) use lanes::Lanes;
 pub(super) use member::{Gone, Member, Out, Turn};
 pub use plan::{Plan, Serve, Settling};
+pub(super) use probe::{Asker, Probe, Probes};
 pub use record::{OutRecord, SuspectRecord, WindowRecord};
 pub use rules::Rules;
 pub use seen::{Asked, Fetching, Handed, Seen};
-pub(super) use window::{Awaited, Holder, Lost, Phase, Return, Suspect, WentBack, Window};
+pub(super) use window::{Awaited, Gap, Holder, Lost, Phase, Return, Suspect, WentBack, Window};
 
 /// What the watch wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +68,13 @@ pub enum Output {
         /// Which.
         offset: i64,
     },
+    /// The group was reset below these, and its member is given them again.
+    Replayed {
+        /// Of which partition.
+        partition: TopicPartition,
+        /// Which.
+        offsets: Range<i64>,
+    },
     /// The breaker: the group is held from now on, or no more.
     Held(bool),
 }
@@ -74,6 +89,7 @@ pub struct Watch {
     /// Partitions whose member may be answered otherwise than if nobody watched.
     pub(super) troubled: BTreeSet<TopicPartition>,
     pub(super) breaker: Breaker,
+    pub(super) lanes: Lanes,
     outputs: VecDeque<Output>,
 }
 
@@ -87,20 +103,23 @@ impl Watch {
             windows: BTreeMap::new(),
             troubled: BTreeSet::new(),
             breaker: Breaker::default(),
+            lanes: Lanes::default(),
             outputs: VecDeque::new(),
         }
     }
 
     /// The configuration was read anew.
-    pub fn rule(&mut self, rules: Rules) {
+    pub fn rule(&mut self, now: Now, rules: Rules) {
         self.rules = rules;
-        if rules.breaker.is_none() {
-            self.breaker.reset();
-        }
         for (partition, window) in &self.windows {
             if window.is_troubled(&rules) {
                 self.troubled.insert(partition.clone());
             }
+        }
+        if rules.breaker.is_none()
+            && let Some(since) = self.breaker.reset()
+        {
+            self.was_held(now, since);
         }
         self.outputs.push_back(Output::Wake);
     }
@@ -132,7 +151,7 @@ impl Watch {
             return Plan { serve: asked.iter().map(|_| Serve::Open).collect(), until: None };
         }
         if self.breaker.is_held() {
-            return self.held(now, asked);
+            return self.held(now, by, asked);
         }
         self.end_holds(now, &by.member, by.has_lane);
         let plan = self.plan(now, by, asked);
@@ -149,11 +168,15 @@ impl Watch {
             }
             let before = window.end;
             window.end = window.end.max(left.end);
+            window.hidden.extend(left.hidden.iter().cloned());
             window.handed_at = now.mono;
             window.asked_beyond = false;
             window.wait_on(now.mono);
+            self.begin_firsts(now, left);
+            self.on_replay_handed(left);
+            self.on_awaited_handed(now, left);
             self.on_turn_handed(now, by, left, before);
-            self.on_probe_handed(now, left);
+            self.on_probe_handed(now, by, left);
             self.keep(now, &left.partition);
         }
         self.keep_all(now);
@@ -184,21 +207,46 @@ impl Watch {
         match seen {
             Seen::Assigned { member, epoch } => {
                 self.gone.is_back(&member);
+                self.begins_anew(&member);
                 self.members.entry(member).or_default().epoch = epoch;
             }
-            Seen::Committed { partition, offset } => self.on_committed(now, &partition, offset),
+            Seen::Committed { partition, offset } => {
+                self.count_committed(now, &partition, offset);
+                self.on_committed(now, &partition, offset);
+            }
+            Seen::Reset { partition, offset, before } => {
+                self.skip_firsts(&partition, offset);
+                self.on_committed(now, &partition, offset);
+                self.on_reset(&partition, (offset, before));
+            }
             Seen::Progress { partition, done, end } => {
                 self.on_progress(now, &partition, done, end);
             }
             Seen::Nacked { partition, offset } => self.on_nacked(now, &partition, offset),
-            Seen::Read { partition, offset } => {
+            Seen::Parked { partition, offsets } => self.on_parked(now, &partition, offsets),
+            Seen::Read { partition, offset, done } => {
                 let known = self.windows.get(&partition).and_then(|window| window.committed);
-                if known.is_none() {
-                    self.on_committed(now, &partition, offset);
+                match known {
+                    None => {
+                        self.skip_firsts(&partition, offset);
+                        self.on_committed(now, &partition, offset);
+                        self.on_done(now, &partition, done);
+                    }
+                    // Not through here.
+                    Some(before) if offset < before => {
+                        self.skip_firsts(&partition, offset);
+                        self.on_reset(&partition, (offset, Some(before)));
+                    }
+                    Some(_) => {}
                 }
             }
-            Seen::LaneDone => self.on_lane_done(now),
-            Seen::LaneFailed => self.on_probe_failed(now, |probe| *probe == Probe::Lane),
+            Seen::LaneGiven(told) => self.on_lane_given(now, &told),
+            Seen::LaneBelow { up_to } => self.on_lane_below(now, up_to),
+            Seen::LaneDone { up_to } => self.on_lane_done(now, up_to),
+            Seen::LaneFailed { lane } => {
+                self.on_lane_nacked(now, lane);
+                self.on_lane_failed(now, lane);
+            }
             Seen::CommitRefused { member, partition } => {
                 self.on_commit_refused(now, &member, &partition);
             }
@@ -219,6 +267,7 @@ impl Watch {
 
     /// Does what is due; early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Now) {
+        self.expire_lanes(now);
         self.on_time(now);
         self.keep_late(now);
     }

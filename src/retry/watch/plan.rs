@@ -59,7 +59,7 @@ pub struct Settling {
     pub evidence: Evidence,
     /// Its failures, latest last, the last one included.
     pub history: Vec<(WallMs, Disposition)>,
-    /// It waits in the group's queue; otherwise it is a dead letter.
+    /// It waits in the group's queue, unless its rules end it; otherwise it is a dead letter.
     pub is_retried: bool,
     /// The window afterwards, for the same journal group.
     pub window: WindowRecord,

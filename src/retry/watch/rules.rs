@@ -1,6 +1,6 @@
 //! By which numbers a group's consumers are judged.
 
-use crate::retry::{BreakerRules, Policy};
+use crate::retry::{BreakerRules, OrderMode, Policy};
 
 /// The longest patience with a member in single file, however often it doubled.
 pub(in crate::retry) const PATIENCE_MS_MAX: u64 = 30_000;
@@ -21,12 +21,19 @@ pub struct Rules {
     pub consume_timeout_ms: u64,
     /// How long a partition is held between two deliveries in place.
     pub interval_ms: u64,
+    /// Its partitions wait for what is said to have failed (`order.mode: partition`).
+    pub in_order: bool,
+    /// Who does not come back to it is made to (`order.rewind`).
+    pub calls_back: bool,
     /// When the group is held; `None`: never.
     pub breaker: Option<BreakerRules>,
 }
 
 impl From<&Policy> for Rules {
     fn from(policy: &Policy) -> Self {
+        if !policy.inference {
+            return Self::of_nothing(policy);
+        }
         Self {
             max_reconsume_times: policy.max_reconsume_times,
             crash_limit: policy.crash_limit,
@@ -34,12 +41,29 @@ impl From<&Policy> for Rules {
             seek_back_limit: policy.seek_back_limit,
             consume_timeout_ms: policy.consume_timeout_ms,
             interval_ms: policy.order_interval_ms,
+            in_order: policy.order == OrderMode::Partition,
+            calls_back: policy.calls_back,
             breaker: policy.breaker,
         }
     }
 }
 
 impl Rules {
+    /// Nothing is inferred: whoever is watched is so for another reason.
+    fn of_nothing(policy: &Policy) -> Self {
+        Self {
+            max_reconsume_times: policy.max_reconsume_times,
+            crash_limit: u32::MAX,
+            narrow_patience_ms: policy.narrow_patience_ms,
+            seek_back_limit: 0,
+            consume_timeout_ms: u64::MAX,
+            interval_ms: policy.order_interval_ms,
+            in_order: false,
+            calls_back: false,
+            breaker: None,
+        }
+    }
+
     /// Retries in place: fewer than an application makes by itself before it gives up and commits.
     pub(in crate::retry) fn limit(&self) -> u32 {
         match self.seek_back_limit {

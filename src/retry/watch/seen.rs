@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use crate::model::{MemberId, MonoMs, TopicName, TopicPartition};
+use crate::model::{LaneOffset, MemberId, MonoMs, Runs, Sparse, TopicName, TopicPartition};
+use crate::retry::watch::LaneGiven;
 
 /// A member's Fetch, as far as it matters to whoever watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,11 @@ pub struct Handed {
     pub end: i64,
     /// One record, given as [`Serve::Turn`](crate::retry::watch::Serve::Turn) says.
     pub by_turn: bool,
+    /// Offsets of which no application sees a record: ends of transactions, what a log cleaner has
+    /// taken out and, for who reads committed records, what was aborted.
+    pub hidden: Runs,
+    /// Batches with fewer records than offsets.
+    pub sparse: Vec<Sparse>,
 }
 
 /// Anything else that is seen of a group.
@@ -67,6 +73,15 @@ pub enum Seen {
         /// The first offset that is not acknowledged.
         offset: i64,
     },
+    /// A commit was accepted of somebody who is no member: the group was reset, or skips.
+    Reset {
+        /// Of what.
+        partition: TopicPartition,
+        /// Where the group goes on.
+        offset: i64,
+        /// Where it stood, where that is known.
+        before: Option<i64>,
+    },
     /// E10: what the commit that was just accepted says of the records above it.
     Progress {
         /// Of what.
@@ -83,16 +98,38 @@ pub enum Seen {
         /// Which.
         offset: i64,
     },
-    /// A retry that was given out was acknowledged.
-    LaneDone,
-    /// One was nacked by its hand-out.
-    LaneFailed,
+    /// Records have entries behind another one of their key, durably.
+    Parked {
+        /// Of what.
+        partition: TopicPartition,
+        /// Which.
+        offsets: Vec<i64>,
+    },
+    /// A Fetch of the retry topic is answered.
+    LaneGiven(LaneGiven),
+    /// Hand-outs of a slot were acknowledged, or are back in the queue.
+    LaneBelow {
+        /// Those below.
+        up_to: LaneOffset,
+    },
+    /// Retries that were given out were acknowledged.
+    LaneDone {
+        /// The offset that was committed.
+        up_to: LaneOffset,
+    },
+    /// One was nacked by its hand-out, durably.
+    LaneFailed {
+        /// Which hand-out.
+        lane: LaneOffset,
+    },
     /// What the group has committed, as its coordinator says: news where no commit was seen.
     Read {
         /// Of what.
         partition: TopicPartition,
         /// The first offset that is not acknowledged.
         offset: i64,
+        /// E10: what its metadata says is done above it, ascending.
+        done: Vec<Range<i64>>,
     },
     /// E8: a commit was refused for good.
     CommitRefused {

@@ -25,16 +25,21 @@ impl Watch {
                 serve.push(Serve::Open);
                 continue;
             };
-            let settling = self.settling(now, (&ask.partition, window), ask.offset, by.has_lane);
+            let settling = Self::settling(now, (&ask.partition, window), ask.offset, by.has_lane);
             if let Some(settling) = settling {
                 serve.push(Serve::Settle(Box::new(settling)));
                 continue;
             }
+            if window.waits_before(ask.offset) {
+                serve.push(Serve::Nothing);
+                continue;
+            }
             let held = window.held_until(ask.offset);
+            let first = window.hidden.past(ask.offset);
             untils.extend(held.map(|(_, until)| until));
             let without: Vec<i64> = window.skipped.range(ask.offset..).copied().collect();
             serve.push(if is_single {
-                let has_waited = is_late && window.suspects.contains_key(&ask.offset);
+                let has_waited = is_late && window.suspects.contains_key(&first);
                 match line.get(&ask.partition) {
                     Some(0) if has_waited => Serve::Again,
                     Some(place) if !has_waited => Serve::Turn { without, place: *place },
@@ -42,7 +47,7 @@ impl Watch {
                 }
             } else {
                 match held {
-                    Some((offset, _)) if offset == ask.offset => Serve::Nothing,
+                    Some((offset, _)) if offset == first => Serve::Nothing,
                     Some(_) => Serve::Alone { without },
                     None if without.is_empty() => Serve::Open,
                     None => Serve::Without(without),
@@ -71,6 +76,11 @@ impl Watch {
             return Some(drained);
         }
         let partition = self.next_turn(member, asked)?;
+        let patience_ms = self.rules.narrow_patience_ms;
+        if let Some(until) = self.lanes.next_until(now.mono, member, patience_ms) {
+            return Some(until);
+        }
+        self.lanes.pass(member);
         self.windows.get_mut(&partition)?.turned_at = now.mono;
         let until = now.mono.plus(self.rules.narrow_patience_ms);
         let is_asked = Asked::names(asked, &partition);
@@ -83,7 +93,7 @@ impl Watch {
     }
 
     /// Ends a turn whose record is settled, or was waited for long enough.
-    fn end_turn(&mut self, now: Now, member: &MemberId) {
+    pub(super) fn end_turn(&mut self, now: Now, member: &MemberId) {
         let known = self.members.get(member).and_then(|known| known.turn.clone());
         let Some(turn) = known else { return };
         let Some(window) = self.windows.get_mut(&turn.partition) else { return };
@@ -96,9 +106,11 @@ impl Watch {
                 let is_resting = !is_settled && now.mono >= turn.until;
                 if is_resting
                     && let Some(suspect) = window.suspects.get_mut(&out.offset)
-                    && matches!(suspect.phase, Phase::Alone(_))
+                    && let Phase::Alone(seen) = suspect.phase
                 {
-                    suspect.phase = Phase::Resting;
+                    // Out beside a retry it was not alone.
+                    let is_again = seen.joined && !suspect.was_said();
+                    suspect.phase = if is_again { Phase::Ready } else { Phase::Resting };
                 }
                 is_settled || is_resting
             }
@@ -112,16 +124,17 @@ impl Watch {
     }
 
     /// When nothing is out at a member any more, as far as patience tells; `None`: now.
-    fn drained_at(&self, now: Now, member: &MemberId) -> Option<MonoMs> {
+    pub(super) fn drained_at(&self, now: Now, member: &MemberId) -> Option<MonoMs> {
         let open =
             self.windows.values().filter(|window| window.is_held_by(member) && window.is_open());
         let patience_ms = self.patience_ms(member);
-        let patient = open.map(|window| window.handed_at.plus(patience_ms));
+        let handed = open.map(|window| window.handed_at).chain(self.lanes.given_at(member));
+        let patient = handed.map(|at| at.plus(patience_ms));
         patient.max().filter(|at| *at > now.mono)
     }
 
     /// One record at a time for this member.
-    fn is_single(&self, member: &MemberId) -> bool {
+    pub(super) fn is_single(&self, member: &MemberId) -> bool {
         self.breaker.is_ramping()
             || self.troubled.iter().filter_map(|partition| self.windows.get(partition)).any(
                 |window| {
@@ -131,7 +144,7 @@ impl Watch {
             )
     }
 
-    fn has_turn(&self, member: &MemberId) -> bool {
+    pub(super) fn has_turn(&self, member: &MemberId) -> bool {
         self.members.get(member).is_some_and(|known| known.turn.is_some())
     }
 
@@ -144,7 +157,12 @@ impl Watch {
         before: i64,
     ) {
         let patience_ms = self.patience_ms(&by.member);
+        let joined = self.lanes.is_out(&by.member);
         let Some(window) = self.windows.get_mut(&left.partition) else { return };
+        if left.hidden.past(left.from) >= left.end {
+            // None of it is a record.
+            return;
+        }
         let offset = left.end.saturating_sub(1);
         let Some(known) = self.members.get_mut(&by.member) else { return };
         let is_free = |turn: &&mut Turn| left.by_turn && turn.out.is_none();
@@ -158,9 +176,7 @@ impl Watch {
         *turn = Turn { partition: left.partition.clone(), out: Some(out), until };
         window.turned_at = now.mono;
         if let Some(suspect) = window.suspects.get_mut(&offset) {
-            let seen =
-                Return { handed: now.mono, beyond: false, late: false, silent: false, back: None };
-            suspect.phase = Phase::Alone(seen);
+            suspect.phase = Phase::Alone(Return::handed(now.mono, joined));
             suspect.due = None;
         }
     }
@@ -178,6 +194,7 @@ impl Watch {
         }
         let mut others = self.windows.iter().filter(|(other, _)| *other != partition);
         let others_open = others.any(|(_, other)| other.is_held_by(member) && other.is_open());
+        let others_open = others_open || self.lanes.is_out(member);
         let alone = window.first_open() >= out.before && !others_open;
         Some(OutRecord { offset: out.offset, alone })
     }
@@ -189,9 +206,16 @@ impl Watch {
         longest.unwrap_or(self.rules.narrow_patience_ms)
     }
 
+    /// A settling as it stands now; `None`: its record is not at its end any more.
+    pub fn present(&self, now: Now, settling: &Settling) -> Option<Settling> {
+        let (of, offset) = (&settling.partition, settling.offset);
+        let window = self.windows.get(of)?;
+        let present = Self::settling(now, (of, window), offset, settling.is_retried)?;
+        (present.offset == offset).then_some(present)
+    }
+
     /// The first record at or above an offset that is at its end.
     pub(in crate::retry) fn settling(
-        &self,
         now: Now,
         (partition, window): (&TopicPartition, &Window),
         from: i64,
@@ -218,7 +242,7 @@ impl Watch {
             disposition,
             evidence,
             history,
-            is_retried: has_lane && suspect.reconsume_times < self.rules.max_reconsume_times,
+            is_retried: has_lane,
             window: after,
         })
     }
@@ -226,7 +250,7 @@ impl Watch {
 
 impl Window {
     /// A suspect's hold at or above an offset, and when it ends.
-    fn held_until(&self, offset: i64) -> Option<(i64, MonoMs)> {
+    pub(in crate::retry) fn held_until(&self, offset: i64) -> Option<(i64, MonoMs)> {
         self.suspects.range(offset..).find_map(|(offset, suspect)| match suspect.phase {
             Phase::Held { until, .. } => Some((*offset, until)),
             _ => None,

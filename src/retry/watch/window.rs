@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::model::{MemberId, MonoMs, Now, WallMs};
+use crate::model::{MemberId, MonoMs, Now, Runs, WallMs};
 use crate::retry::watch::rules::{PATIENCE_MS_MAX, Rules};
-use crate::retry::watch::{OutRecord, SuspectRecord, WindowRecord};
+use crate::retry::watch::{Firsts, OutRecord, SuspectRecord, WindowRecord};
 use crate::retry::{Disposition, Evidence};
 
 /// Failures a suspect lists.
@@ -66,6 +66,17 @@ pub(in crate::retry) struct WentBack {
     pub(in crate::retry) alone_since: Option<MonoMs>,
 }
 
+/// Whether a partition was asked for again and again. The later ones go before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::retry) enum Gap {
+    /// At once.
+    None,
+    /// Something else was first.
+    Late,
+    /// Not for longer than a client that polls.
+    Silent,
+}
+
 /// What was seen since a suspect was handed out alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::retry) struct Return {
@@ -73,10 +84,10 @@ pub(in crate::retry) struct Return {
     pub(in crate::retry) handed: MonoMs,
     /// Its partition was asked for beyond it.
     pub(in crate::retry) beyond: bool,
-    /// It was not asked for again at once: something else was first, or nothing for too long.
-    pub(in crate::retry) late: bool,
-    /// Its partition was not asked for, for longer than a client that polls.
-    pub(in crate::retry) silent: bool,
+    /// How it was asked for since.
+    pub(in crate::retry) gap: Gap,
+    /// A retry was out beside it.
+    pub(in crate::retry) joined: bool,
     /// When it was asked for again.
     pub(in crate::retry) back: Option<MonoMs>,
 }
@@ -89,6 +100,10 @@ pub(in crate::retry) struct Suspect {
     pub(in crate::retry) due: Option<WallMs>,
     /// It came back, alone, and nothing else explained it: so often in a row, and not charged yet.
     pub(in crate::retry) proofs: u32,
+    /// Since when it is suspected or has failed here.
+    pub(in crate::retry) since: Option<MonoMs>,
+    /// It was said to have failed, its partition waits for it, and it has not left since.
+    pub(in crate::retry) is_awaited: bool,
 }
 
 #[derive(Debug, Default)]
@@ -108,10 +123,10 @@ pub(in crate::retry) struct Window {
     /// The furthest its holder has committed; a pool of workers commits backwards all day.
     pub(in crate::retry) reached: i64,
     pub(in crate::retry) awaited: Option<Awaited>,
-    /// First deliveries below were counted for the breaker.
-    pub(in crate::retry) counted: i64,
-    /// So were failures of these above.
-    pub(in crate::retry) counted_failed: BTreeSet<i64>,
+    /// When it last ceased to wait for a record.
+    pub(in crate::retry) ended_at: MonoMs,
+    /// First deliveries, for the breaker.
+    pub(in crate::retry) firsts: Firsts,
     /// Settled while its holder had them in hand: a commit that passes one says that it is done.
     pub(in crate::retry) in_hand: BTreeSet<i64>,
     pub(in crate::retry) handed_at: MonoMs,
@@ -130,15 +145,36 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) skipped: BTreeSet<i64>,
     /// Nacked, not passed by a commit: each has an entry.
     pub(in crate::retry) nacked: BTreeSet<i64>,
+    /// Passed once, and to be read once more since the group was reset.
+    pub(in crate::retry) replay: Option<Range<i64>>,
+    /// How often its holder was called back to what it waits for, and until when it has time.
+    pub(in crate::retry) called_back: (u32, MonoMs),
     /// Done, as the last commit says, ascending.
     pub(in crate::retry) done: Vec<Range<i64>>,
+    /// Handed out lately, and nobody's records: they are neither waited for nor judged.
+    pub(in crate::retry) hidden: Runs,
     /// As journalled, and when.
     pub(in crate::retry) kept: (WindowRecord, MonoMs),
 }
 
+impl Return {
+    /// It was just handed out.
+    pub(in crate::retry) fn handed(at: MonoMs, joined: bool) -> Self {
+        Self { handed: at, beyond: false, gap: Gap::None, joined, back: None }
+    }
+}
+
 impl Suspect {
     pub(in crate::retry) fn new() -> Self {
-        Self { reconsume_times: 0, history: Vec::new(), phase: Phase::Ready, due: None, proofs: 0 }
+        Self {
+            reconsume_times: 0,
+            history: Vec::new(),
+            phase: Phase::Ready,
+            due: None,
+            proofs: 0,
+            since: None,
+            is_awaited: false,
+        }
     }
 
     /// Its partition is held from now on.
@@ -150,6 +186,11 @@ impl Suspect {
     /// One failure more.
     pub(in crate::retry) fn failed(&mut self, at: WallMs, disposition: Disposition) {
         self.reconsume_times = self.reconsume_times.saturating_add(1);
+        self.note(at, disposition);
+    }
+
+    /// A failure that may not be charged.
+    pub(in crate::retry) fn note(&mut self, at: WallMs, disposition: Disposition) {
         if self.history.len() >= HISTORY_KEPT {
             self.history.remove(0);
         }
@@ -176,6 +217,9 @@ impl Window {
             let mut suspect = Suspect::new();
             suspect.reconsume_times = known.reconsume_times;
             suspect.history.clone_from(&known.history);
+            // What is awaited keeps its due time until it leaves.
+            suspect.is_awaited = suspect.was_said() && known.due.is_some();
+            suspect.due = known.due.filter(|_| suspect.is_awaited);
             if let Some(due) = known.due.filter(|due| *due > now.wall) {
                 suspect.hold(now, due.since(now.wall), None);
             }
@@ -194,9 +238,14 @@ impl Window {
         window
     }
 
-    /// The first offset handed out and not acknowledged.
+    /// The first record handed out and not acknowledged.
     pub(in crate::retry) fn first_open(&self) -> i64 {
-        self.committed.map_or(self.from, |committed| committed.max(self.from))
+        self.hidden.past(self.committed.map_or(self.from, |committed| committed.max(self.from)))
+    }
+
+    /// Where the records end that were handed out: an application commits no further.
+    pub(in crate::retry) fn data_end(&self) -> i64 {
+        self.hidden.before(self.end)
     }
 
     /// Whatever becomes of this record, inference does not charge it.
@@ -211,6 +260,10 @@ impl Window {
     pub(in crate::retry) fn first_awaited(&self) -> Option<i64> {
         let mut first = self.first_open().max(self.reached);
         while first < self.end {
+            if let Some(run) = self.hidden.at(first) {
+                first = run.end;
+                continue;
+            }
             let behind = self.done.partition_point(|run| run.end <= first);
             let run = self.done.get(behind).filter(|run| run.contains(&first));
             first = match run {
@@ -226,6 +279,9 @@ impl Window {
     pub(in crate::retry) fn wait_on(&mut self, now: MonoMs) {
         let first = self.first_awaited();
         if self.awaited.map(|awaited| awaited.offset) != first {
+            if self.awaited.is_some() {
+                self.ended_at = now;
+            }
             self.awaited = first.map(|offset| Awaited { offset, since: now, is_told: false });
         }
     }
@@ -242,7 +298,8 @@ impl Window {
 
     /// A record of a lost hand-out is neither acknowledged nor settled.
     pub(in crate::retry) fn is_suspected(&self) -> bool {
-        self.losses > 0 && self.committed.unwrap_or(self.from) < self.suspects_end
+        let first = self.hidden.past(self.committed.unwrap_or(self.from));
+        self.losses > 0 && first < self.suspects_end
     }
 
     /// Its member may be answered otherwise than if nobody watched.

@@ -38,7 +38,7 @@ pub(super) async fn answer(
     let retry = router.names.retry_topic(&group);
     let lane = router.has_lane(&group).then(|| router.names.topic_id(&retry));
     let beat = beat(conn, head, request, lane);
-    let (leaves, goes) = (beat.epoch < 0, beat.epoch == LEAVES);
+    let (leaves, goes, stays) = (beat.epoch < 0, beat.epoch == LEAVES, beat.epoch > 0);
     let instance_id = beat.instance_id.clone();
     let known = |name: &TopicName| image(router, name, &retry);
     let alive = match router.broker.groups.consumer_heartbeat(&group, beat, known).await {
@@ -65,6 +65,9 @@ pub(super) async fn answer(
     let key = key.unwrap_or_else(|| alive.member_id.clone());
     router.speaks_for(conn, &group, key.clone());
     router.assigned(conn, &group, (&key, &alive.member_id), alive.epoch, Step::Assigned);
+    if stays && router.calls_back(&group, &key).is_some() {
+        return called_back();
+    }
     match with_lane(router, &group, &retry, key, alive, lane).await {
         Ok(assignment) => response.assignment = assignment,
         Err(error) => {
@@ -73,6 +76,12 @@ pub(super) async fn answer(
         }
     }
     response
+}
+
+/// A member that is fenced gives up its partitions, joins again under its own name and goes on from
+/// the committed offsets.
+fn called_back() -> ConsumerGroupHeartbeatResponse {
+    refused(ResponseError::FencedMemberEpoch, &"go on from the committed offsets (order.rewind)")
 }
 
 fn refused(error: ResponseError, why: &impl ToString) -> ConsumerGroupHeartbeatResponse {

@@ -55,6 +55,9 @@ pub(in crate::route) async fn relayed(
                     router.lost(&group, &gone, None, false);
                 }
             }
+            if request.member_epoch > JOINS && router.calls_back(&group, &key).is_some() {
+                return Ok(super::called_back());
+            }
             let epoch = response.member_epoch;
             router.assigned(conn, &group, (&key, &member), epoch, Step::Assigned);
             if request.member_epoch == JOINS {

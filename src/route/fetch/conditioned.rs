@@ -2,6 +2,7 @@
 //! read whole before any of it leaves.
 
 mod behind;
+mod in_order;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,13 +11,13 @@ use bytes::Bytes;
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
 use crate::clock::Clock;
-use crate::model::{MonoMs, Origin, TopicPartition};
+use crate::model::{MonoMs, Origin, Runs, TopicPartition};
 use crate::retry::watch::{Asked, Handed, Plan, Serve, Settling};
 use crate::route::conn::Conn;
 use crate::route::fetch::conditioned::behind::Behind;
 use crate::route::fetch::narrow::{self, Give};
 use crate::route::fetch::wanted::{Wanted, wait_ms};
-use crate::route::watching::{Remains, SETTLING_ROUNDS, Watched};
+use crate::route::watching::{Batches, Lot, Passing, Remains, SETTLING_ROUNDS, Watched};
 use crate::route::{AnswerError, Reply, Router};
 use crate::socket::Budget;
 use crate::upstream::{Found, Link, UpstreamError};
@@ -51,7 +52,17 @@ pub(in crate::route) async fn relayed(
 /// Who says what a client is given.
 trait Guard {
     fn asked(&self, asked: &[Asked]) -> Plan;
-    fn handed(&self, handed: &[Handed]);
+    /// How often keys of each partition have been stopped; empty: they are not kept in order.
+    fn stops(&self, _: &[Asked]) -> Vec<u64> {
+        Vec::new()
+    }
+    /// What may be given of a partition's records, as far as the order of keys goes.
+    async fn passing(&self, _: &Asked, _: Batches<'_>) -> Passing {
+        Passing::Without(Vec::new())
+    }
+    /// These leave; false: not now, a key was stopped after its stops were counted.
+    /// `lots`: their records, where they have to be known as long as they are in hand.
+    fn handed(&self, handed: &[Handed], stops: &[u64], lots: impl FnOnce() -> Vec<Lot>) -> bool;
     /// There was nothing to give by turn.
     fn nothing_came(&self, asked: &[Asked]);
     /// Whether a record at its end is settled now, durably.
@@ -76,10 +87,22 @@ impl Guard for Member<'_> {
         }
     }
 
-    fn handed(&self, handed: &[Handed]) {
-        if let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) {
-            self.router.handed(by, handed);
+    fn stops(&self, asked: &[Asked]) -> Vec<u64> {
+        let Some(by) = &self.by else { return Vec::new() };
+        asked.iter().map(|ask| self.router.engine.stops(by.group(), &ask.partition)).collect()
+    }
+
+    async fn passing(&self, asked: &Asked, batches: Batches<'_>) -> Passing {
+        match &self.by {
+            Some(by) => self.router.passing(by, (&asked.partition, asked.offset), batches).await,
+            None => Passing::Without(Vec::new()),
         }
+    }
+
+    fn handed(&self, handed: &[Handed], stops: &[u64], lots: impl FnOnce() -> Vec<Lot>) -> bool {
+        let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) else { return true };
+        let lots = if self.router.keeps_keys(by.group()) { lots() } else { Vec::new() };
+        self.router.handed_in_order(by, handed, stops, lots)
     }
 
     fn nothing_came(&self, asked: &[Asked]) {
@@ -171,7 +194,8 @@ impl<'a, G: Guard> Polling<'a, G> {
     /// Asks whoever watches, then the broker; `None`: there is nothing to say yet.
     async fn round(&mut self) -> Result<Option<FetchResponse>, UpstreamError> {
         let plan = self.planned().await?;
-        let gives = self.gives(&plan.serve);
+        let mut gives = self.gives(&plan.serve);
+        let stops = self.guard.stops(&self.wanted.asked);
         let leaves_at_once = plan.serve.contains(&Serve::Again);
         let now = self.clock.now().mono;
         let until = plan.until.map(|until| until.max(now.plus(LEAST_MS)));
@@ -191,6 +215,7 @@ impl<'a, G: Guard> Polling<'a, G> {
         }
         let mut response = narrow::merged(&self.request, &gives, told);
         narrow::first_in_line(&mut response, &gives);
+        self.in_order(&mut response, &mut gives).await;
         let mut handed = self.cut(&mut response, &gives);
         if handed.is_empty() && narrow::is_by_turn(&gives) {
             self.guard.nothing_came(&self.wanted.asked);
@@ -199,10 +224,12 @@ impl<'a, G: Guard> Polling<'a, G> {
             return Ok(None);
         }
         handed.extend(self.kept(&mut response, &gives));
-        if !handed.is_empty() {
-            self.guard.handed(&handed);
+        if handed.is_empty() {
+            return Ok(Some(response));
         }
-        Ok(Some(response))
+        let stops = self.stops_of(&stops, &handed);
+        let leave = self.guard.handed(&handed, &stops, || self.lots(&response, &handed));
+        Ok(leave.then_some(response))
     }
 
     /// A plan in which nothing is left to settle that can be settled now.
@@ -289,23 +316,23 @@ impl<'a, G: Guard> Polling<'a, G> {
             let Some(asked) = place.and_then(|place| self.wanted.asked.get(place)) else {
                 continue;
             };
+            self.behind.lost(nth, &mut self.request, data);
             let has_records = narrow::has_records(data);
             let (partition, from) = (&asked.partition, asked.offset);
-            let end = narrow::cut(data, give, from).unwrap_or_else(|error| {
+            let leaving = narrow::cut(data, give, from).unwrap_or_else(|error| {
                 self.guard.unreadable(partition, &error);
                 data.records = Some(Bytes::new());
                 None
             });
             let is_cut = matches!(give, Give::Without(_));
-            if is_cut && end.is_some() {
+            if is_cut && leaving.is_some() {
                 self.behind.keep(nth, &mut self.request, data);
                 if !narrow::has_records(data) {
                     continue;
                 }
             }
-            if let Some(end) = end.filter(|end| *end > from) {
-                let by_turn = matches!(give, Give::Turn { .. });
-                handed.push(Handed { partition: partition.clone(), from, end, by_turn });
+            if let Some(leaving) = leaving.filter(|leaving| leaving.end > from) {
+                handed.push(leaving.handed(partition.clone(), from));
             } else if has_records && !narrow::has_records(data) {
                 // The broker would give the same again, at once.
                 self.fixed.insert(partition.clone(), Give::Nothing);
@@ -325,7 +352,8 @@ impl<'a, G: Guard> Polling<'a, G> {
             let told = || self.behind.told(nth, self.asking.head.version, data);
             let end = is_cut.then(told).flatten()?;
             let (partition, from) = (asked.partition.clone(), asked.offset);
-            Some(Handed { partition, from, end, by_turn: false })
+            let (hidden, sparse) = (Runs::default(), Vec::new());
+            Some(Handed { partition, from, end, by_turn: false, hidden, sparse })
         });
         told.collect()
     }

@@ -7,16 +7,17 @@ use bytes::Bytes;
 use kafka_protocol::messages::FetchResponse;
 use kafka_protocol::messages::fetch_response::PartitionData;
 
+use crate::broker::At;
 use crate::broker::topic::Partition;
 use crate::model::{MonoMs, TopicName, TopicPartition};
 use crate::retry::watch::{Asked, Handed, Plan, Serve, Settling};
 use crate::route::Router;
 use crate::route::conn::Conn;
-use crate::route::fetch::narrow::{Give, cut};
+use crate::route::fetch::narrow::{Give, Leaving, aborted, cut};
 use crate::route::fetch::plan::{Log, Planned, Source};
 use crate::route::fetch::{empty, from_log};
 use crate::route::place::Place;
-use crate::route::watching::{Reading, Remains, Watched};
+use crate::route::watching::{Batches, Passing, Reading, Remains, Watched};
 use crate::wire::batch::{Batch, CutError, Whole, whole_at};
 
 /// A compressed batch unpacks to at most this.
@@ -38,6 +39,8 @@ pub(super) struct Given {
     pub(super) data: PartitionData,
     /// Records that leave, told to whoever watches before they do.
     pub(super) handed: Option<Handed>,
+    /// How often keys of its partition had been stopped when it was read.
+    pub(super) stops: u64,
     /// It is not waited for more.
     pub(super) at_once: bool,
 }
@@ -71,14 +74,17 @@ impl<'a> Member<'a> {
         let TopicPartition { topic, partition } = &settling.partition;
         let Some(Place::Local(topic)) = self.router.place(topic) else { return Reading::Gone };
         let Some(log) = topic.partition(*partition) else { return Reading::Gone };
-        match self.router.broker.record_at(log, settling.offset) {
-            Ok(Some(record)) => Reading::Found(Remains::Record(record)),
-            Ok(None) if settling.offset < self.router.broker.bounds(log).start => Reading::Gone,
-            Ok(None) if self.router.broker.is_marker(log, settling.offset) => Reading::Gone,
-            Ok(None) if let Some(whole) = self.whole(log, settling.offset) => {
+        match self.router.broker.at(log, settling.offset) {
+            Ok(At::Record(record)) => Reading::Found(Remains::Record(record)),
+            Ok(At::Nobodys) => Reading::Gone,
+            Ok(At::Open) => Reading::Unread,
+            Ok(At::Nothing) if settling.offset < self.router.broker.bounds(log).start => {
+                Reading::Gone
+            }
+            Ok(At::Nothing) if let Some(whole) = self.whole(log, settling.offset) => {
                 Reading::Found(Remains::Batch(Box::new(whole)))
             }
-            Ok(None) => {
+            Ok(At::Nothing) => {
                 let why = format_args!("no record can be read at offset {}", settling.offset);
                 self.router.unreadable(by, &settling.partition, &why);
                 Reading::Unread
@@ -98,23 +104,53 @@ impl<'a> Member<'a> {
 
     /// Reads a partition and gives what `serve` allows; `first`: of this answer, so at least one
     /// whole batch whatever the limits.
-    pub(super) fn give(&self, log: &Log, serve: &Serve, bytes_max: usize, first: bool) -> Given {
-        let by_turn = matches!(serve, Serve::Turn { .. });
-        let is_alone = by_turn || matches!(serve, Serve::Alone { .. });
+    pub(super) async fn give(
+        &self,
+        log: &Log,
+        serve: &Serve,
+        bytes_max: usize,
+        first: bool,
+    ) -> Given {
+        let is_alone = matches!(serve, Serve::Turn { .. } | Serve::Alone { .. });
         if matches!(serve, Serve::Nothing | Serve::Again | Serve::Settle(_)) {
             return Given { at_once: *serve == Serve::Again, ..self.nothing(log) };
         }
         let read_max = if first || is_alone { bytes_max.max(1) } else { bytes_max };
+        let stops = self.stops(log);
         let mut data = from_log(self.router, log, read_max);
+        let Some(give) = self.in_order(log, serve, &data).await else {
+            return Given { stops, ..self.nothing(log) };
+        };
         let len = data.records.as_ref().map_or(0, Bytes::len);
         let fits = first || is_alone || len <= bytes_max;
-        let end = if fits { self.cut(log, serve, &mut data) } else { None };
+        let leaving = if fits { self.cut(log, &give, &mut data) } else { None };
         if !fits {
             data.records = Some(Bytes::new());
         }
-        let handed = |end| Handed { partition: log.partition(), from: log.offset, end, by_turn };
-        let at_once = is_alone && end.is_some();
-        Given { data, handed: end.filter(|_| self.watches(log)).map(handed), at_once }
+        let at_once = is_alone && leaving.is_some();
+        let leaving = leaving.filter(|_| self.watches(log));
+        let handed = leaving.map(|leaving| leaving.handed(log.partition(), log.offset));
+        Given { data, handed, stops, at_once }
+    }
+
+    fn stops(&self, log: &Log) -> u64 {
+        let by = self.by.as_ref().filter(|_| log.is_real);
+        by.map_or(0, |by| self.router.engine.stops(by.group(), &log.partition()))
+    }
+
+    /// What is given of what was read, in a group that keeps keys in order; `None`: nothing.
+    async fn in_order(&self, log: &Log, serve: &Serve, data: &PartitionData) -> Option<Give> {
+        let give = Give::from(serve);
+        let Some(by) = self.by.as_ref().filter(|_| log.is_real) else { return Some(give) };
+        let Some(records) = data.records.as_ref().filter(|read| !read.is_empty()) else {
+            return Some(give);
+        };
+        let batches = Batches { records, aborted: aborted(data).collect() };
+        let of = log.partition();
+        match self.router.passing(by, (&of, log.offset), batches).await {
+            Passing::Without(entries) => Some(give.without(entries)),
+            Passing::Nothing => None,
+        }
     }
 
     /// An answer without records.
@@ -127,11 +163,11 @@ impl<'a> Member<'a> {
             data = empty(bounds.start, bounds.visible_end);
             data.last_stable_offset = stable;
         }
-        Given { data, handed: None, at_once: false }
+        Given { data, handed: None, stops: 0, at_once: false }
     }
 
     /// The one record that goes by turn, and of which real partition it is.
-    pub(super) fn by_turn(
+    pub(super) async fn by_turn(
         &self,
         planned: &[Planned],
         serve: &[Serve],
@@ -146,22 +182,38 @@ impl<'a> Member<'a> {
             })
             .collect();
         line.sort_by_key(|(place, ..)| *place);
-        line.into_iter().find_map(|(_, of, log, serve)| {
-            let given = self.give(log, serve, bytes_max, true);
-            (given.handed.is_some() || given.data.error_code != 0).then_some((of, given))
-        })
+        for (_, of, log, serve) in line {
+            let given = self.give(log, serve, bytes_max, true).await;
+            if given.handed.is_some() || given.data.error_code != 0 {
+                return Some((of, given));
+            }
+        }
+        None
+    }
+
+    /// On which connection.
+    pub(super) fn conn(&self) -> &Conn {
+        self.conn
+    }
+
+    /// Nothing went by turn: should the group be held, somebody else may have what there is.
+    pub(super) fn gave_nothing(&self, serve: &[Serve]) {
+        let may_have = serve.iter().any(|serve| matches!(serve, Serve::Turn { .. }));
+        if let Some(by) = self.by.as_ref().filter(|_| may_have) {
+            self.router.gave_nothing(by);
+        }
     }
 
     fn watches(&self, log: &Log) -> bool {
         log.is_real && self.by.is_some()
     }
 
-    /// Takes out what is not given; where a client goes on behind the rest.
-    fn cut(&self, log: &Log, serve: &Serve, data: &mut PartitionData) -> Option<i64> {
-        if *serve == Serve::Open && !self.watches(log) {
+    /// Takes out what is not given; what is left.
+    fn cut(&self, log: &Log, give: &Give, data: &mut PartitionData) -> Option<Leaving> {
+        if *give == Give::Open && !self.watches(log) {
             return None;
         }
-        cut(data, &Give::from(serve), log.offset).unwrap_or_else(|error| {
+        cut(data, give, log.offset).unwrap_or_else(|error| {
             self.held(log, &error);
             data.records = Some(Bytes::new());
             None
@@ -174,10 +226,12 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// These records leave, if there is still somebody to take them.
-    pub(super) fn handed(&self, handed: &[Handed]) {
-        if let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) {
-            self.router.handed(by, handed);
+    /// These records leave, if there is still somebody to take them; false: not now, a key was
+    /// stopped since they were read.
+    pub(super) fn handed(&self, handed: &[Handed], stops: &[u64]) -> bool {
+        match self.by.as_ref().filter(|_| !self.conn.is_gone() && !handed.is_empty()) {
+            Some(by) => self.router.handed_in_order(by, handed, stops, Vec::new()),
+            None => true,
         }
     }
 
@@ -212,7 +266,16 @@ pub(super) fn only_skips(data: &PartitionData) -> bool {
         end = Some(batch.header.last_offset().saturating_add(1));
         rest = rest.slice(batch.bytes.len()..);
     }
-    rest.is_empty() && end.is_some_and(|end| end >= data.high_watermark)
+    rest.is_empty() && end.is_some_and(|end| end >= readable_end(data))
+}
+
+/// Where the records end that this client may read: for who reads committed ones only, to whom the
+/// aborted are told, before the first open transaction.
+fn readable_end(data: &PartitionData) -> i64 {
+    match data.last_stable_offset {
+        stable @ 0.. if data.aborted_transactions.is_some() => stable.min(data.high_watermark),
+        _ => data.high_watermark,
+    }
 }
 
 /// Clients that ask like that may throw at an answer of nothing but empty batches: kafka-python up
@@ -255,6 +318,13 @@ mod tests {
         assert!(only_skips(&data(skips.clone(), 9)));
         assert!(!only_skips(&data(skips.clone(), 10)), "more lies behind them");
         assert!(!only_skips(&data(Vec::new(), 9)));
+        let mut open = data(skips.clone(), 12);
+        (open.last_stable_offset, open.aborted_transactions) = (9, None);
+        assert!(!only_skips(&open), "who reads everything is given more");
+        open.aborted_transactions = Some(Vec::new());
+        assert!(only_skips(&open), "a transaction is open behind them");
+        open.last_stable_offset = -1;
+        assert!(!only_skips(&open), "a broker that does not tell");
         // Its header says one record.
         let mut counted = skips[1].to_vec();
         counted[60] = 1;

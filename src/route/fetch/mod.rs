@@ -21,6 +21,7 @@ use kafka_protocol::messages::fetch_response::{
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use tokio::sync::Notify;
 
+use crate::broker::Committed;
 use crate::broker::transactions::Aborted;
 use crate::retry::watch::{Handed, Serve};
 use crate::route::conn::Conn;
@@ -34,7 +35,8 @@ pub use tracked::{Onward, Tracked};
 
 /// A long poll is never longer than this, whatever the client asks for.
 const WAIT_MS_MAX: u64 = 60_000;
-/// How often a Fetch of dead letters that are not there yet looks whether there are some.
+/// How often a Fetch of dead letters that are not there yet looks whether there are some, and one
+/// of the retries of a group that is held whether one may be given.
 const LOOK_AGAIN_MS: u64 = 500;
 
 /// One round over all partitions.
@@ -47,6 +49,8 @@ struct Gathered {
     at_once: bool,
     /// Records of members that are watched.
     handed: Vec<Handed>,
+    /// Of each of those, how often keys of its partition had been stopped.
+    stops: Vec<u64>,
 }
 
 pub(super) async fn answer(
@@ -75,7 +79,9 @@ pub(super) async fn answer(
         let gathered = gather(router, &member, &planned, &plan.serve, bytes_max).await;
         let left_ms = deadline.since(router.clock.now().mono);
         if gathered.at_once || gathered.news >= bytes_min || left_ms == 0 {
-            member.handed(&gathered.handed);
+            if !member.handed(&gathered.handed, &gathered.stops) {
+                continue;
+            }
             response.responses = gathered.topics;
             if given::throws_at_skips(version) {
                 given::leave_out_skips(&mut response);
@@ -83,7 +89,8 @@ pub(super) async fn answer(
             return response;
         }
         let waits_for_topic = planned.iter().any(Planned::waits_for_topic);
-        let pause_ms = if waits_for_topic { left_ms.min(LOOK_AGAIN_MS) } else { left_ms };
+        let looks_again = waits_for_topic || is_lane_held(router, &planned);
+        let pause_ms = if looks_again { left_ms.min(LOOK_AGAIN_MS) } else { left_ms };
         let pause = Duration::from_millis(pause_ms);
         // Woken or not, the next round looks again. The engine wakes a group at its due times.
         tokio::select! {
@@ -94,6 +101,15 @@ pub(super) async fn answer(
             planned = plan::plan(router, conn, &request);
         }
     }
+}
+
+/// It asks for retries of a group of which nothing is given but probes.
+fn is_lane_held(router: &Router, planned: &[Planned]) -> bool {
+    let mut sources = planned.iter().flat_map(|topic| &topic.partitions);
+    sources.any(|asked| match &asked.source {
+        Source::Lane { group, .. } => router.is_held(group),
+        _ => false,
+    })
 }
 
 fn watch(router: &Router, planned: &[Planned], waker: &Arc<Notify>) {
@@ -126,8 +142,10 @@ async fn gather(
         news: 0,
         at_once: planned.is_empty(),
         handed: Vec::new(),
+        stops: Vec::new(),
     };
-    let mut by_turn = member.by_turn(planned, serve, bytes_max);
+    let mut by_turn = member.by_turn(planned, serve, bytes_max).await;
+    let is_lent = by_turn.is_some();
     let mut serves = serve.iter().enumerate();
     for topic in planned {
         let mut answer = FetchableTopicResponse::default();
@@ -145,14 +163,19 @@ async fn gather(
                             .take_if(|(first, _)| *first == place)
                             .map_or_else(|| member.nothing(log), |(_, given)| given),
                         // The first partition with data answers one batch whatever the limits.
-                        Some((_, serve)) => member.give(log, serve, bytes_max, first),
-                        None => member.give(log, &Serve::Open, bytes_max, first),
+                        Some((_, serve)) => member.give(log, serve, bytes_max, first).await,
+                        None => member.give(log, &Serve::Open, bytes_max, first).await,
                     };
                     gathered.at_once |= given.at_once;
-                    gathered.handed.extend(given.handed);
+                    if let Some(handed) = given.handed {
+                        gathered.handed.push(handed);
+                        gathered.stops.push(given.stops);
+                    }
                     given.data
                 }
-                Source::Lane { group, from } => lane::take(router, group, *from).await,
+                Source::Lane { group, from } => {
+                    lane::take(router, member.conn(), (group, *from), is_lent).await
+                }
                 Source::Snapshot { group, from } => lane::snapshot(router, group, *from).await,
                 Source::Nothing => empty(0, 0),
                 Source::Refused(error) => refused(*error),
@@ -167,6 +190,9 @@ async fn gather(
         }
         gathered.topics.push(answer);
     }
+    if !is_lent {
+        member.gave_nothing(serve);
+    }
     gathered
 }
 
@@ -174,15 +200,19 @@ fn from_log(router: &Router, log: &Log, bytes_max: usize) -> PartitionData {
     let Some(partition) = log.topic.partition(log.index) else {
         return refused(ResponseError::UnknownTopicOrPartition);
     };
+    let broker = &router.broker;
     let read = if log.committed {
-        router.broker.read_committed(partition, log.offset, bytes_max)
+        broker.read_committed(partition, log.offset, bytes_max)
     } else {
-        router.broker.read(partition, log.offset, bytes_max).map(|read| (read, Vec::new()))
+        broker.read(partition, log.offset, bytes_max).map(|read| {
+            let stable_end = broker.stable_end(partition).min(read.bounds.visible_end);
+            Committed { read, stable_end, aborted: Vec::new() }
+        })
     };
     match read {
-        Ok((read, aborted)) => {
+        Ok(Committed { read, stable_end, aborted }) => {
             let mut data = empty(read.bounds.start, read.bounds.visible_end);
-            data.last_stable_offset = router.broker.stable_end(partition);
+            data.last_stable_offset = stable_end;
             data.aborted_transactions =
                 log.committed.then(|| aborted.into_iter().map(aborted_by).collect());
             data.records = Some(read.records);

@@ -1,18 +1,21 @@
 //! A Fetch cut down to what may be given, and its answer made whole again: the client gets exactly
 //! the partitions it asked for, in its order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use kafka_protocol::messages::fetch_request::FetchTopic;
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use uuid::Uuid;
 
-use crate::retry::watch::Serve;
-use crate::route::fetch::given::{UNPACKED_BYTES_MAX, end_of};
+use crate::model::{Runs, Sparse, TopicPartition};
+use crate::retry::watch::{Handed, Serve};
+use crate::route::fetch::given::UNPACKED_BYTES_MAX;
 use crate::route::fetch::{empty, refused};
 use crate::wire::ResponseError;
 use crate::wire::batch::cut::{self, CutError};
+use crate::wire::batch::{Batch, Hidden};
 
 /// What a client is given of one requested partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +49,24 @@ impl From<&Serve> for Give {
 }
 
 impl Give {
+    /// The same without these as well, which ascend.
+    pub(super) fn without(self, more: Vec<i64>) -> Self {
+        if more.is_empty() {
+            return self;
+        }
+        let both = |offsets: Vec<i64>| {
+            let all: BTreeSet<i64> = offsets.into_iter().chain(more.iter().copied()).collect();
+            all.into_iter().collect()
+        };
+        match self {
+            Self::Open => Self::Without(more),
+            Self::Without(offsets) => Self::Without(both(offsets)),
+            Self::Alone(offsets) => Self::Alone(both(offsets)),
+            Self::Turn { place, without } => Self::Turn { place, without: both(without) },
+            nothing @ (Self::Nothing | Self::Refused(_)) => nothing,
+        }
+    }
+
     fn is_asked(&self) -> bool {
         !matches!(self, Self::Nothing | Self::Refused(_))
     }
@@ -140,31 +161,77 @@ pub(super) fn first_in_line(response: &mut FetchResponse, gives: &[Give]) {
     let partitions = response.responses.iter_mut().flat_map(|topic| &mut topic.partitions);
     for (data, give) in partitions.zip(gives) {
         if give.place().is_some_and(|place| place != first) {
-            data.records = Some(bytes::Bytes::new());
+            data.records = Some(Bytes::new());
         }
     }
 }
 
-/// Takes out of a broker's answer what the client is not given. Where the client goes on
-/// afterwards; `None`: it is given no record.
+/// What a client is given of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Leaving {
+    /// Where it goes on afterwards.
+    pub(super) end: i64,
+    /// Offsets of which its application sees no record.
+    pub(super) hidden: Runs,
+    /// Batches with fewer records than offsets.
+    pub(super) sparse: Vec<Sparse>,
+    /// The one record there was to give is in it.
+    pub(super) by_turn: bool,
+}
+
+impl Leaving {
+    /// The same told to whoever watches.
+    pub(super) fn handed(self, partition: TopicPartition, from: i64) -> Handed {
+        let Self { end, hidden, sparse, by_turn } = self;
+        Handed { partition, from, end, by_turn, hidden, sparse }
+    }
+}
+
+/// Takes out of a broker's answer what the client is not given. `None`: it is given no batch.
 pub(super) fn cut(
     data: &mut PartitionData,
     give: &Give,
     from: i64,
-) -> Result<Option<i64>, CutError> {
+) -> Result<Option<Leaving>, CutError> {
     let Some(records) = data.records.as_ref().filter(|records| !records.is_empty()) else {
         return Ok(None);
     };
+    let (end, hidden, sparse) = shown(records, data, from);
     let cut = match give {
         Give::Without(offsets) => cut::without_from(records, from, offsets, UNPACKED_BYTES_MAX)?,
         Give::Alone(offsets) | Give::Turn { without: offsets, .. } => {
-            cut::alone(records, from, offsets, UNPACKED_BYTES_MAX)?
+            cut::alone_seen(records, from, offsets, &hidden, UNPACKED_BYTES_MAX)?
         }
-        Give::Open | Give::Nothing | Give::Refused(_) => return Ok(end_of(records)),
+        Give::Open | Give::Nothing | Give::Refused(_) => {
+            return Ok(end.map(|end| Leaving { end, hidden, sparse, by_turn: false }));
+        }
     };
+    let by_turn = give.place().is_some() && cut.first.is_some();
     let end = (!cut.records.is_empty()).then_some(cut.end);
     data.records = Some(cut.records);
-    Ok(end)
+    Ok(end.map(|end| Leaving { end, hidden, sparse, by_turn }))
+}
+
+/// Where the last whole batch ends, what an application sees nothing of, and batches with fewer
+/// records than offsets.
+fn shown(records: &Bytes, data: &PartitionData, from: i64) -> (Option<i64>, Runs, Vec<Sparse>) {
+    let mut hidden = Hidden::new(aborted(data));
+    let (mut rest, mut end) = (records.clone(), None);
+    while let Ok(batch) = Batch::parse(&rest) {
+        hidden.show(&batch.header);
+        end = Some(batch.header.last_offset().saturating_add(1));
+        rest = rest.slice(batch.bytes.len()..);
+    }
+    let first = hidden.first().unwrap_or(from);
+    let (mut hidden, sparse) = hidden.into_parts();
+    hidden.add(from..first);
+    (end, hidden, sparse)
+}
+
+/// Producer and first offset of each aborted transaction.
+pub(super) fn aborted(data: &PartitionData) -> impl Iterator<Item = (i64, i64)> {
+    let told = data.aborted_transactions.iter().flatten();
+    told.map(|told| (told.producer_id.0, told.first_offset))
 }
 
 /// Whether the client learns something from it: then it is answered at once.
@@ -187,7 +254,6 @@ fn is_news(data: &PartitionData) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use kafka_protocol::messages::BrokerId;
     use kafka_protocol::messages::fetch_request::{FetchPartition, ForgottenTopic};
     use kafka_protocol::messages::fetch_response::AbortedTransaction;
@@ -197,7 +263,10 @@ mod tests {
     use crate::retry::watch::Plan;
     use crate::route::convert::wire_topic;
     use crate::wire::Api;
-    use crate::wire::batch::empty_batch;
+    use crate::wire::batch::{
+        Headers, ProducerStamp, RawRecord, TimestampType, crc_of, empty_batch, marker_batch,
+        produce_batch, rebase,
+    };
 
     /// Topics with partitions, from offset 5 on.
     fn asking(topics: &[(&str, &[i32])]) -> FetchRequest {
@@ -355,8 +424,67 @@ mod tests {
         for (records, end) in [(Vec::new(), None), (two, Some(9)), (torn, Some(9))] {
             let mut data = empty(0, 0);
             data.records = Some(records.clone().into());
-            assert_eq!(cut(&mut data, &Give::Open, 5), Ok(end));
+            let cut = cut(&mut data, &Give::Open, 5).unwrap();
+            assert_eq!(cut.map(|leaving| leaving.end), end);
             assert_eq!(data.records.unwrap(), records, "not a byte is another");
         }
+    }
+
+    /// An aborted batch, its marker, and a record of no transaction.
+    fn with_aborted() -> PartitionData {
+        let record = RawRecord {
+            timestamp_ms: 0,
+            timestamp_type: TimestampType::CreateTime,
+            key: None,
+            value: None,
+            headers: Headers::default(),
+        };
+        let stamp = ProducerStamp { id: 9, epoch: 0, sequence: 0 };
+        let record = [record];
+        let mut aborted = produce_batch(&record, Some(stamp)).unwrap().to_vec();
+        aborted[22] |= 1 << 4;
+        let mut all = [aborted, marker_batch(9, 0, false, 0).to_vec()];
+        let mut last = produce_batch(&record, None).unwrap().to_vec();
+        for (offset, bytes) in (5..).zip(all.iter_mut().chain([&mut last])) {
+            rebase(bytes, offset, 0).unwrap();
+            let crc = crc_of(bytes).unwrap();
+            bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+        }
+        let mut data = empty(0, 8);
+        data.records = Some([all.concat(), last].concat().into());
+        let aborted = AbortedTransaction::default();
+        data.aborted_transactions =
+            Some(vec![aborted.with_producer_id(9.into()).with_first_offset(5)]);
+        data
+    }
+
+    #[test]
+    fn what_was_aborted_is_never_the_one_record_that_is_given() {
+        let turn = Give::Turn { place: 0, without: Vec::new() };
+        for give in [Give::Alone(Vec::new()), turn] {
+            let mut data = with_aborted();
+            let leaving = cut(&mut data, &give, 5).unwrap().unwrap();
+            assert_eq!((leaving.end, leaving.by_turn), (8, give.place().is_some()));
+            assert_eq!(leaving.hidden, std::iter::once(5..7).collect());
+            let first = Batch::parse(data.records.as_ref().unwrap()).unwrap();
+            assert!(first.header.is_control(), "the end of the transaction stays");
+        }
+        let mut uncommitted = with_aborted();
+        uncommitted.aborted_transactions = None;
+        let leaving = cut(&mut uncommitted, &Give::Alone(Vec::new()), 5).unwrap().unwrap();
+        assert_eq!(leaving.end, 6, "who reads everything sees it");
+    }
+
+    #[test]
+    fn what_holds_no_record_takes_nobody_s_turn() {
+        let mut data = with_aborted();
+        let records = data.records.take().unwrap();
+        let last = Batch::parse(&records).unwrap().bytes.len();
+        let two = last + Batch::parse(&records.slice(last..)).unwrap().bytes.len();
+        data.records = Some(records.slice(..two));
+        let turn = Give::Turn { place: 0, without: Vec::new() };
+        let leaving = cut(&mut data, &turn, 5).unwrap().unwrap();
+        assert_eq!((leaving.end, leaving.by_turn), (7, false));
+        assert!(has_records(&data), "the client goes on behind it");
     }
 }

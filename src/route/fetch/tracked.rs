@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use uuid::Uuid;
 
-use crate::model::ClientId;
+use crate::model::{ClientId, GroupId};
 use crate::retry::watch::{Asked, Handed};
 use crate::route::conn::Conn;
 use crate::route::fetch::wanted::{Wanted, wait_ms};
@@ -73,12 +73,18 @@ impl Router {
             // Only what has changed since before is in it.
             return Onward::Reply(self.finish(Api::Fetch, began, self.no_session(&head)));
         }
-        if !self.asked(&by, &wanted.asked).is_open() {
+        if !self.asked(&by, &wanted.asked).is_open() || self.looks_at_keys(by.group()) {
             return Onward::Answer;
         }
         sessionless(frame.get_mut(PREFIX_BYTES..).unwrap_or_default(), head.version);
         let answer = Answer::new(wanted, head.version);
         Onward::Pass(Some(Box::new(Tracked { by, answer })))
+    }
+
+    /// Whether every record is looked at before it leaves: keys are kept in order, or were, and
+    /// some wait in their line.
+    fn looks_at_keys(&self, group: &GroupId) -> bool {
+        self.engine.has_lines(group) || self.keeps_keys(group)
     }
 
     /// The client asks for everything then.
@@ -110,7 +116,7 @@ impl Answer {
         let mut handed = Vec::new();
         let Some(fetched) = reading else { return handed };
         let found = |partition: PartitionFetched| {
-            handed.extend(found(asked, ids, next, &partition));
+            handed.extend(found(asked, ids, next, partition));
         };
         if let Err(error) = fetched.feed(bytes.get(skipped..).unwrap_or_default(), found) {
             tracing::warn!(%error, "an answer to Fetch passes unread");
@@ -126,7 +132,7 @@ fn found(
     asked: &[Asked],
     ids: &[Uuid],
     next: &mut usize,
-    fetched: &PartitionFetched,
+    fetched: PartitionFetched,
 ) -> Option<Handed> {
     let is_it = |place: &usize| {
         let (Some(asked), Some(id)) = (asked.get(*place), ids.get(*place)) else { return false };
@@ -140,7 +146,10 @@ fn found(
     *next = place + 1;
     let asked = asked.get(place)?;
     let end = fetched.end.filter(|end| *end > asked.offset)?;
-    Some(Handed { partition: asked.partition.clone(), from: asked.offset, end, by_turn: false })
+    let (partition, from) = (asked.partition.clone(), asked.offset);
+    let (mut hidden, sparse) = (fetched.hidden, fetched.sparse);
+    hidden.add(from..fetched.first.unwrap_or(from));
+    Some(Handed { partition, from, end, by_turn: false, hidden, sparse })
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::{GroupId, Origin};
+use crate::retry::watch::Seen;
 use crate::retry::{BadNack, Nack, Named as NamedBy, Reporter, Want};
 use crate::route::Router;
 use crate::route::conn::Conn;
@@ -20,6 +21,7 @@ use crate::route::convert::topic_of;
 use crate::route::markers::Commit;
 use crate::route::offset_commit::{Named, Patience};
 use crate::route::produce::{by_reference, name, origin_record};
+use crate::route::watching::Stop;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::batch::RawRecord;
 use crate::wire::mark::{BadMark, CommitMark, is_mark, read_mark};
@@ -170,6 +172,9 @@ struct Asked {
 /// Records as they are named; none for a hand-out, or where there is none.
 type Records = Result<Vec<Option<RawRecord>>, Refusal>;
 
+/// What a marker names, and the keys that stops.
+type Origins = (Vec<Seen>, Vec<Stop>);
+
 type Answer = Pin<Box<dyn Future<Output = Result<NackReply, EngineError>> + Send>>;
 
 /// All markers of one commit.
@@ -180,7 +185,7 @@ struct Taking<'a> {
     patience: &'a Patience<'a>,
     /// Of the records that are on their way.
     bytes: usize,
-    sent: Vec<(Asked, Vec<Origin>, Answer)>,
+    sent: Vec<(Asked, Origins, Answer)>,
     refused: Refused,
 }
 
@@ -214,7 +219,9 @@ impl<'a> Taking<'a> {
         let before = self.router.committed(self.group, &at(&committed));
         let (now, of) = (self.router.clock.now().mono, (self.group, &topic, named.1));
         let timeout_ms = self.consume_timeout_ms();
-        if self.router.markers.is_repeated(of, &commit, before, (now, timeout_ms)) {
+        // In order each failure of a record is said by the same commit.
+        let is_in_order = self.router.is_in_order(self.group);
+        if !is_in_order && self.router.markers.is_repeated(of, &commit, before, (now, timeout_ms)) {
             return None;
         }
         let places = mark.offsets.iter().map(|offset| name(self.router, self.group, at(offset)));
@@ -296,7 +303,8 @@ impl<'a> Taking<'a> {
             nacks: nacks.collect(),
         };
         self.router.names.meet(self.group);
-        let origins = self.router.origins_of(&batch);
+        let batch = self.router.held_in_order(batch);
+        let origins = (self.router.named_by(&batch), self.router.stops_of(&batch));
         let answer = Box::pin(self.router.engine.marked(batch));
         self.sent.push((asked, origins, answer));
     }
@@ -304,17 +312,19 @@ impl<'a> Taking<'a> {
     fn request(&self, mark: &CommitMark, named: NamedBy, found: Option<RawRecord>) -> NackRequest {
         let carried = match &named {
             NamedBy::Origin(origin) => self.router.charged(self.group, origin),
-            _ => self.router.spared(self.group),
+            named => self.router.spared(self.group, named.lane()),
         };
         let (bytes, record) = by_reference(&named, found);
         let nack = Nack {
             named,
             want: Want { level: mark.level, delay_ms: mark.delay_ms },
+            max_reconsume_times: mark.max_reconsume_times,
             reason: mark.reason.clone(),
             committed: None,
             carried,
             bytes,
             record_bytes: u64::try_from(record.len()).unwrap_or(u64::MAX),
+            key: None,
         };
         NackRequest { nack, record }
     }
@@ -333,7 +343,9 @@ impl<'a> Taking<'a> {
                     let topic = self.router.names.canonical(&named.0);
                     let (of, now) = ((self.group, &topic, named.1), self.router.clock.now().mono);
                     self.router.markers.taken(of, commit, now);
-                    self.router.nacked(self.group, origins);
+                    let (named, stops) = origins;
+                    self.router.nacked(self.group, named);
+                    self.router.fall_in(self.group, stops).await;
                 }
                 Err(refusal) => {
                     self.refuse(named, committed, &refusal);

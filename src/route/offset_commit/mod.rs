@@ -76,13 +76,20 @@ pub(super) async fn answer(
         router.speaks_for(conn, &group, key.clone());
     }
     let patience = Patience::begins(&router.clock);
+    let resets = resets(router, &group, &request);
     let marked = marked::taken_off(&mut request);
     let refused = marked::here(router, conn, &group, &patience, marked).await;
+    router.hold_back(&group, &mut request);
     let parts = parts(router, &group, &request, &refused);
     let lane = patience.bounds(lane_part(router, &group, parts.iter().flatten())).await;
     let stored = patience.bounds(store(router, &group, parts.iter().flatten())).await;
     if stored.is_ok() {
-        router.commit_stored(&group, parts.iter().flatten().filter_map(Part::stored));
+        if resets.is_empty() {
+            router.commit_stored(&group, parts.iter().flatten().filter_map(Part::stored));
+        } else {
+            // Nobody's member: no record was handled.
+            router.was_reset(&group, resets);
+        }
         router.commit_explained(&group, parts.iter().flatten().filter_map(Part::explained));
     }
     respond(&request, |topic, partition| {
@@ -220,8 +227,9 @@ pub(super) async fn lane_part(
         if let Part::Lane(up_to) = part {
             let done = router.engine.lane_commit(group, *up_to).await;
             let acknowledged = done.map_err(|error| code::of_commit(&error))?;
+            router.seen(group, Seen::LaneBelow { up_to: *up_to });
             if acknowledged > 0 {
-                router.seen(group, Seen::LaneDone);
+                router.seen(group, Seen::LaneDone { up_to: *up_to });
                 let topic = router.names.retry_topic(group);
                 let n = u64::try_from(acknowledged).unwrap_or(0);
                 router.metrics.record_acked(group.as_str(), topic.as_str(), n);
@@ -251,6 +259,11 @@ pub(super) async fn store(
     let kept = kept.map_err(|_| ResponseError::CoordinatorNotAvailable)?;
     let durable = router.broker.offsets.durable(kept.seq).await;
     durable.map_err(|_| ResponseError::CoordinatorNotAvailable)
+}
+
+/// Where the group stands that a request of nobody's member sets anew.
+fn resets(router: &Router, group: &GroupId, request: &OffsetCommitRequest) -> Vec<Seen> {
+    if request.member_id.is_empty() { router.stands(group, offsets(request)) } else { Vec::new() }
 }
 
 /// What a request would commit.

@@ -14,7 +14,7 @@ use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offset_commit::marked::{self, Refused};
 use crate::route::offset_commit::{
-    Part, Patience, lane_part, offsets, part, refusal, respond, store,
+    Part, Patience, lane_part, offsets, part, refusal, resets, respond, store,
 };
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
@@ -46,6 +46,7 @@ pub(in crate::route) async fn relayed(
     }
     let marked = marked::taken_off(&mut request);
     let refused = marked::relayed(router, conn, (link, head), &group, &patience, marked).await?;
+    router.hold_back(&group, &mut request);
     let mut ours = own_parts(router, &group, &request);
     let mut theirs = request.clone();
     theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));
@@ -58,11 +59,17 @@ pub(in crate::route) async fn relayed(
         let refusal = may_commit(router, conn, link, head, &request).await?;
         (OffsetCommitResponse::default(), refusal)
     } else {
+        let resets = resets(router, &group, &theirs);
         let mut response = link.call(head, &theirs).await?;
         let refusal = first_error(&response);
         stored(router, &patience, &group, &theirs, &mut response).await;
         let key = router.members.name_of(&group, &member, instance_id);
-        tell_watch(router, &group, &key, &theirs, &response);
+        if resets.is_empty() || refusal.is_some() {
+            tell_watch(router, &group, &key, &theirs, &response);
+        } else {
+            // Nobody's member: no record was handled.
+            router.was_reset(&group, resets);
+        }
         (response, refusal)
     };
     match refusal {

@@ -21,6 +21,10 @@ use crate::wire::mark::{BadDelay, Deliver, read_delay, without_delay};
 
 use super::nack::UNPACKED_BYTES_MAX;
 
+/// What is left of a batch is written as it unpacks, and an entry of the log holds 64 MiB with all
+/// that belongs to it.
+const REST_BYTES_MAX: usize = UNPACKED_BYTES_MAX / 2;
+
 /// Of which topics records may be put off, and for how long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProduceDelay {
@@ -56,6 +60,9 @@ pub(super) fn begin<'a>(
         Ok(parted) => parted,
         Err(outcome) => return done(outcome),
     };
+    let Some(stream) = topic.partition(index).map(|partition| partition.stream) else {
+        return done(Outcome::of_broker(&BrokerError::UnknownTopicOrPartition));
+    };
     let (told, produced) = oneshot::channel();
     let (broker, to) = (Arc::clone(&router.broker), Arc::clone(topic));
     let append = Box::new(move |more: More<'_>| {
@@ -67,7 +74,7 @@ pub(super) fn begin<'a>(
         refs
     });
     let topic = topic.name.clone();
-    let sent = router.engine.delay(DelayBatch { topic, partition: index, records, append });
+    let sent = router.engine.delay(DelayBatch { topic, partition: index, stream, records, append });
     Box::pin(async move {
         if let Err(error) = sent.await {
             return Outcome::refused(code::of_engine(&error), error.to_string());
@@ -99,9 +106,10 @@ pub(super) fn refused_inside(batch: &Batch) -> Option<Outcome> {
 /// numbers and offsets are those of the batch it has sent.
 fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome> {
     let (bytes, max) = (batch.bytes.len(), topic.settings.max_message_bytes);
-    let too_large = |bytes| Outcome::of_broker(&BrokerError::MessageTooLarge { bytes, max });
+    // Producers split a batch that is refused so (Java).
+    let too_large = |bytes, max| Outcome::of_broker(&BrokerError::MessageTooLarge { bytes, max });
     if bytes > max {
-        return Err(too_large(bytes));
+        return Err(too_large(bytes, max));
     }
     let refuse = |error: &dyn std::fmt::Display| {
         Outcome::refused(ResponseError::CorruptMessage, error.to_string())
@@ -118,8 +126,9 @@ fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome>
                 let mut raw = record.into_raw();
                 raw.headers = without_delay(&raw.headers);
                 let stored = raw.to_bytes();
-                if stored.len() > max {
-                    return Err(too_large(stored.len()));
+                let most = max.min(REST_BYTES_MAX);
+                if stored.len() > most {
+                    return Err(too_large(stored.len(), most));
                 }
                 waiting.push((until, stored));
             }
@@ -137,6 +146,9 @@ fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome>
     }
     let rest = cut::without(&batch.bytes, &offsets, UNPACKED_BYTES_MAX);
     let rest = rest.map_err(|error| refuse(&error))?;
+    if rest.records.len() > REST_BYTES_MAX {
+        return Err(too_large(rest.records.len(), REST_BYTES_MAX));
+    }
     let batch = Batch::parse(&rest.records).map_err(|error| refuse(&error))?;
     Ok(Parted { batch, records: waiting })
 }

@@ -27,7 +27,7 @@ use crate::wire::batch::{Batch, BatchError, batches};
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
 
 pub use delayed::ProduceDelay;
-pub(super) use nack::{by_reference, name, origin_record, take_held};
+pub(super) use nack::{by_reference, name, origin_at, origin_record, take_held};
 
 /// Acks −1, 1 and 0 are all there is.
 const ALL: i16 = -1;
@@ -90,7 +90,15 @@ pub(super) struct Begun<'a> {
     topics: Topics<'a>,
 }
 
-type Topics<'a> = Vec<(TopicProduceResponse, Vec<(i32, Waiting<'a>)>)>;
+type Topics<'a> = Vec<(TopicProduceResponse, Vec<Pending<'a>>)>;
+
+/// What is due of one partition.
+struct Pending<'a> {
+    index: i32,
+    waiting: Waiting<'a>,
+    /// It lies in the engine's queue, which has no bound of its own.
+    is_queued: bool,
+}
 
 /// Decodes the request and appends everything in it.
 pub(super) fn begin<'a>(
@@ -112,16 +120,27 @@ impl Begun<'_> {
         head: &RequestHead,
     ) -> Result<Reply, AnswerError> {
         if self.acks == NONE {
+            unqueued(self.topics).await;
             return Ok(Reply::Nothing);
         }
         let mut response = ProduceResponse::default();
         for (mut topic, partitions) in self.topics {
-            for (index, partition) in partitions {
-                topic.partition_responses.push(respond(index, partition.await));
+            for Pending { index, waiting, .. } in partitions {
+                topic.partition_responses.push(respond(index, waiting.await));
             }
             response.responses.push(topic);
         }
         router.encoded(head, &response)
+    }
+}
+
+/// Nobody waits for an answer, but whoever goes on before the engine has come to this fills its
+/// queue as fast as the network lets.
+async fn unqueued(topics: Topics<'_>) {
+    for pending in topics.into_iter().flat_map(|(_, partitions)| partitions) {
+        if pending.is_queued {
+            drop(pending.waiting.await);
+        }
     }
 }
 
@@ -154,6 +173,11 @@ fn append<'a>(
         topic.name = asked.name.clone();
         topic.topic_id = asked.topic_id;
         let place = find(router, conn, &asked);
+        let is_queued = place.as_ref().is_ok_and(|(_, place)| match place {
+            Place::Retry(_) => true,
+            Place::Local(topic) => router.config.produce_delay.is_for(&topic.name),
+            Place::DeadLetters(_) => false,
+        });
         let mut partitions = Vec::with_capacity(asked.partition_data.len());
         for data in asked.partition_data {
             let index = data.index;
@@ -162,7 +186,7 @@ fn append<'a>(
                 (None, Err((error, why))) => done(Outcome::refused(*error, why.as_str())),
                 (None, Ok((name, place))) => one(router, conn, (name, place), data, within),
             };
-            partitions.push((index, waiting));
+            partitions.push(Pending { index, waiting, is_queued });
         }
         topics.push((topic, partitions));
     }
@@ -268,4 +292,25 @@ fn respond(index: i32, outcome: Outcome) -> PartitionProduceResponse {
         })
         .collect();
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn without_acks_only_what_lies_in_the_engine_s_queue_is_waited_for() {
+        let is_over = |waiting: Waiting<'_>, is_queued| {
+            let pending = Pending { index: 0, waiting, is_queued };
+            let topics = vec![(TopicProduceResponse::default(), vec![pending])];
+            pin!(unqueued(topics)).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        };
+        assert!(is_over(Box::pin(pending()), false), "the log bounds what waits for it itself");
+        assert!(!is_over(Box::pin(pending()), true));
+        assert!(is_over(Box::pin(ready(Outcome::taken(0, 0))), true));
+    }
 }

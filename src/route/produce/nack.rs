@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 
+use crate::broker::At;
 use crate::engine::{EngineError, NackBatch, NackRequest, Producer};
 use crate::model::{GroupId, LaneOffset, Origin, TopicName};
 use crate::retry::{self, Nack, Named, Reporter, Want};
@@ -37,10 +38,11 @@ pub(super) fn begin<'a>(
         }
         read(router, conn, group, &batch)
     });
-    let (sent, named) = match request {
+    let (sent, named, stops) = match request {
         Ok(request) => {
-            let named = router.origins_of(&request);
-            (router.engine.nacks(request), named)
+            let request = router.held_in_order(request);
+            let (named, stops) = (router.named_by(&request), router.stops_of(&request));
+            (router.engine.nacks(request), named, stops)
         }
         Err(outcome) => return done(outcome),
     };
@@ -50,6 +52,7 @@ pub(super) fn begin<'a>(
         match sent.await {
             Ok(_) => {
                 router.nacked(&group, named);
+                router.fall_in(&group, stops).await;
                 Outcome::taken(0, 0)
             }
             Err(error) => {
@@ -105,9 +108,13 @@ pub(in crate::route) async fn take_held(
         // Its numbers were looked at when it came; those of an aborted one are missing here.
         let request =
             NackBatch { producer: None, ..read.map_err(|_| ResponseError::InvalidTxnState)? };
-        let named = router.origins_of(&request);
+        let request = router.held_in_order(request);
+        let (named, stops) = (router.named_by(&request), router.stops_of(&request));
         match router.engine.nacks(request).await {
-            Ok(_) => router.nacked(&group, named),
+            Ok(_) => {
+                router.nacked(&group, named);
+                router.fall_in(&group, stops).await;
+            }
             Err(error) => {
                 tracing::warn!(%group, %error, "a nack was refused, and its transaction with it");
                 return Err(match error {
@@ -192,17 +199,19 @@ fn nack(
     };
     let (committed, carried) = match &named {
         Named::Origin(origin) => (router.committed(group, origin), router.charged(group, origin)),
-        _ => (None, router.spared(group)),
+        named => (None, router.spared(group, named.lane())),
     };
     Ok(NackRequest {
         nack: Nack {
             named,
             want: Want { level: asked.level, delay_ms: asked.delay_ms },
+            max_reconsume_times: asked.max_reconsume_times,
             reason: asked.reason,
             committed,
             carried,
             bytes,
             record_bytes: u64::try_from(stored.len()).unwrap_or(u64::MAX),
+            key: None,
         },
         record: stored,
     })
@@ -247,10 +256,23 @@ impl Router {
     }
 }
 
-/// A record that is at hand.
+/// A record that is at hand; none that a transaction has taken back, or may.
 pub(in crate::route) fn origin_record(router: &Router, origin: &Origin) -> Option<RawRecord> {
-    let Some(place) = router.place(&origin.topic) else { return router.origins.get(origin) };
-    let (Place::Local(topic) | Place::DeadLetters(Some(topic))) = place else { return None };
-    let partition = topic.partition(origin.partition)?;
-    router.broker.record_at(partition, origin.offset).ok().flatten()
+    if router.place(&origin.topic).is_none() {
+        return router.origins.get(origin);
+    }
+    match origin_at(router, origin) {
+        At::Record(record) => Some(record),
+        At::Open | At::Nobodys | At::Nothing => None,
+    }
+}
+
+/// What lies there in a topic of this cluster.
+pub(in crate::route) fn origin_at(router: &Router, origin: &Origin) -> At {
+    let place = router.place(&origin.topic);
+    let Some(Place::Local(topic) | Place::DeadLetters(Some(topic))) = place else {
+        return At::Nothing;
+    };
+    let at = topic.partition(origin.partition).map(|of| router.broker.at(of, origin.offset));
+    at.and_then(Result::ok).unwrap_or(At::Nothing)
 }

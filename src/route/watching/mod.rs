@@ -4,6 +4,10 @@
 //! A Fetch asks whose it is (`whose.rs`), then for a plan (`settled.rs`), and says what leaves
 //! before it does. The APIs of groups tell the rest (`seen.rs`).
 
+mod carried;
+mod in_hand;
+mod lanes;
+mod ordered;
 mod seen;
 mod settled;
 mod whose;
@@ -15,7 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::engine::Windows;
+use crate::engine::{NotPassed, Windows};
 use crate::model::{GroupId, MemberId, MonoMs, Now, Origin, TopicPartition};
 use crate::retry::watch::{
     Asked, BreakerView, Fetching, Handed, Output, Plan, Rules, Watch, WindowView,
@@ -23,7 +27,12 @@ use crate::retry::watch::{
 use crate::retry::{Policies, Policy};
 use crate::route::Router;
 
+use carried::Carried;
+pub(super) use carried::Lot;
+use in_hand::Settlings;
+pub(super) use ordered::{Batches, Passing, Stop};
 pub(super) use seen::Step;
+use seen::place_of;
 pub(super) use settled::{Reading, Remains, SETTLING_ROUNDS};
 pub use whose::Whose;
 
@@ -42,7 +51,7 @@ pub struct Watches {
 
 /// One group's.
 #[derive(Debug)]
-struct GroupWatch {
+pub(in crate::route) struct GroupWatch {
     state: Mutex<State>,
     /// Counted up when another plan may come out.
     news: watch::Sender<u64>,
@@ -51,18 +60,18 @@ struct GroupWatch {
 }
 
 #[derive(Debug)]
-struct State {
-    watch: Watch,
+pub(in crate::route) struct State {
+    pub(in crate::route) watch: Watch,
     /// When a member last asked for records.
     asked_at: MonoMs,
-    /// Records settled since the start.
-    settled: u64,
     /// Members here and as what they were last told of.
     members: BTreeMap<MemberId, seen::Standing>,
     /// Partitions whose window the journal remembers.
     remembered: BTreeSet<TopicPartition>,
     /// Partitions with bytes that could not be read, told of once.
     unreadable: BTreeSet<TopicPartition>,
+    /// What members have in hand, where keys are kept in order in front of a cluster.
+    carried: Carried,
 }
 
 /// One Fetch of a member that is watched.
@@ -73,13 +82,11 @@ pub struct Watched {
     watch: Arc<GroupWatch>,
     /// The news the last plan came after.
     planned_at: AtomicU64,
-    /// How many records were settled before it.
-    settled_at: AtomicU64,
 }
 
 impl Watched {
     /// No Fetch: what is settled though nobody asks for it.
-    fn nobody(group: &GroupId, watch: &Arc<GroupWatch>, settled: u64) -> Self {
+    fn nobody(group: &GroupId, watch: &Arc<GroupWatch>) -> Self {
         let member = MemberId::new("");
         let came = MonoMs::default();
         let by = Fetching { member, came, conn: 0, max_wait_ms: 0, has_lane: false };
@@ -88,7 +95,6 @@ impl Watched {
             by,
             watch: Arc::clone(watch),
             planned_at: AtomicU64::default(),
-            settled_at: AtomicU64::new(settled),
         }
     }
 
@@ -104,8 +110,8 @@ impl Watched {
 }
 
 impl Watches {
-    /// Watches with what the journal remembers of their windows.
-    pub fn new(now: Now, policies: &Policies, remembered: Windows) -> Self {
+    /// Watches with what the journal remembers of their windows, and of records that have entries.
+    pub fn new(now: Now, policies: &Policies, remembered: Windows, not_passed: NotPassed) -> Self {
         let watches = Self { groups: RwLock::default(), changes: AtomicU64::new(0) };
         for ((group, partition), window) in remembered {
             let of = watches.of(&group, policies.of(&group));
@@ -113,13 +119,19 @@ impl Watches {
             state.remembered.insert(partition.clone());
             state.watch.restore(now, partition, window);
         }
+        for ((group, partition), offsets) in not_passed {
+            let policy = policies.of(&group);
+            if policy.is_watched() {
+                watches.of(&group, policy).lock().watch.known(&partition, offsets);
+            }
+        }
         watches
     }
 
     /// Other rules from now on.
-    pub fn reload(&self, policies: &Policies) {
+    pub fn reload(&self, now: Now, policies: &Policies) {
         for (group, of) in self.all() {
-            of.lock().watch.rule(Rules::from(policies.of(&group)));
+            of.lock().watch.rule(now, Rules::from(policies.of(&group)));
             of.tell();
         }
         self.changed();
@@ -143,7 +155,7 @@ impl Watches {
         Arc::clone(groups.entry(group.clone()).or_insert_with(|| Arc::new(GroupWatch::new(policy))))
     }
 
-    fn find(&self, group: &GroupId) -> Option<Arc<GroupWatch>> {
+    pub(in crate::route) fn find(&self, group: &GroupId) -> Option<Arc<GroupWatch>> {
         self.groups.read().unwrap_or_else(PoisonError::into_inner).get(group).cloned()
     }
 
@@ -168,10 +180,10 @@ impl GroupWatch {
         let state = State {
             watch: Watch::new(Rules::from(policy)),
             asked_at: MonoMs::default(),
-            settled: 0,
             members: BTreeMap::new(),
             remembered: BTreeSet::new(),
             unreadable: BTreeSet::new(),
+            carried: Carried::default(),
         };
         Self {
             state: Mutex::new(state),
@@ -180,7 +192,7 @@ impl GroupWatch {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(in crate::route) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -195,22 +207,22 @@ impl State {
     fn is_idle(&self, now: Now) -> bool {
         self.members.is_empty()
             && self.remembered.is_empty()
+            && !self.watch.is_needed()
             && now.mono.since(self.asked_at) > IDLE_MS
     }
 }
 
 impl Router {
-    /// The watch of a group; `None`: nothing of it is inferred.
-    fn watch_of(&self, group: &GroupId) -> Option<Arc<GroupWatch>> {
+    /// The watch of a group; `None`: nothing of it is inferred or kept in order.
+    pub(in crate::route) fn watch_of(&self, group: &GroupId) -> Option<Arc<GroupWatch>> {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let policy = policies.of(group);
-        policy.inference.then(|| self.watches.of(group, policy))
+        policy.is_watched().then(|| self.watches.of(group, policy))
     }
 
     /// What the member is given of the partitions it asks for.
     pub fn asked(&self, by: &Watched, asked: &[Asked]) -> Plan {
         let ask = |state: &mut State, now: Now| {
-            by.settled_at.store(state.settled, Ordering::Relaxed);
             state.asked_at = now.mono;
             state.watch.asked(now, &by.by, asked)
         };
@@ -236,17 +248,15 @@ impl Router {
         of.map(|of| of.lock().watch.breaker(now)).unwrap_or_default()
     }
 
-    /// How many retries a group may be given; `None`: as many as ever.
-    pub(in crate::route) fn lane_room(&self, group: &GroupId) -> Option<usize> {
-        let of = self.watches.find(group)?;
-        self.tell(group, &of, |state, now| state.watch.lane_room(now))
+    /// Whether the breaker holds a group.
+    pub(in crate::route) fn is_held(&self, group: &GroupId) -> bool {
+        self.watches.find(group).is_some_and(|of| of.lock().watch.is_held())
     }
 
-    /// It was given one, though it is held.
-    pub(in crate::route) fn lane_given(&self, group: &GroupId) {
-        if let Some(of) = self.watches.find(group) {
-            self.tell(group, &of, |state, now| state.watch.lane_given(now));
-        }
+    /// A Fetch that may have had the one record there is to give while its group is held had none.
+    pub(in crate::route) fn gave_nothing(&self, by: &Watched) {
+        let conn = by.by.conn;
+        self.tell(&by.group, &by.watch, |state, now| state.watch.gave_nothing(now, conn));
     }
 
     /// These records leave for the member.
@@ -291,7 +301,12 @@ impl Router {
         }
     }
 
-    fn tell<T>(&self, group: &GroupId, of: &GroupWatch, f: impl FnOnce(&mut State, Now) -> T) -> T {
+    pub(in crate::route) fn tell<T>(
+        &self,
+        group: &GroupId,
+        of: &GroupWatch,
+        f: impl FnOnce(&mut State, Now) -> T,
+    ) -> T {
         self.tell_then(group, of, f, |_| {})
     }
 
@@ -329,6 +344,9 @@ impl Router {
                 Output::Withdraw { partition: TopicPartition { topic, partition }, offset } => {
                     self.engine.withdraw(group, Origin { topic, partition, offset });
                 }
+                Output::Replayed { partition, offsets } => {
+                    self.engine.replayed(group, partition, offsets);
+                }
             }
         }
         if !windows.is_empty() {
@@ -346,9 +364,10 @@ impl Router {
 
 /// Looks after watches nobody asks. One long-lived task, spawned by the server.
 pub async fn run(router: Arc<Router>) {
+    let mut settlings = Settlings::default();
     loop {
         tokio::time::sleep(LOOK).await;
         router.watch_timeouts();
-        router.settle_in_hand().await;
+        router.settle_in_hand(&mut settlings);
     }
 }

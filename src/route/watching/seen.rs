@@ -1,12 +1,12 @@
 //! What the APIs of groups tell the watches.
 
 use crate::engine::NackBatch;
-use crate::model::{GroupId, MemberId, Origin, TopicName, TopicPartition};
+use crate::model::{GroupId, LaneOffset, MemberId, Now, Origin, TopicName, TopicPartition};
 use crate::retry::watch::Seen;
 use crate::retry::{Carried, Named};
 use crate::route::Router;
 use crate::route::conn::Conn;
-use crate::route::watching::State;
+use crate::route::watching::{State, Watches};
 use crate::wire::{Progress, ResponseError, read_progress};
 
 /// Refusals that a commit of the same member cannot get over.
@@ -57,8 +57,23 @@ pub(in crate::route) enum Step {
 /// Offsets of partitions, as a commit names them.
 type Offsets = Vec<(TopicName, i32, i64)>;
 
-fn place_of(origin: &Origin) -> TopicPartition {
+pub(super) fn place_of(origin: &Origin) -> TopicPartition {
     TopicPartition { topic: origin.topic.clone(), partition: origin.partition }
+}
+
+/// A group has committed this, with that metadata, as whoever keeps it says.
+pub(super) fn read(partition: TopicPartition, offset: i64, metadata: &str) -> Seen {
+    let done = read_progress(offset, metadata).map(|progress| progress.done).unwrap_or_default();
+    Seen::Read { partition, offset, done }
+}
+
+impl Watches {
+    /// What a group had committed before the start.
+    pub fn read(&self, now: Now, group: &GroupId, of: TopicPartition, offset: i64, metadata: &str) {
+        if let Some(watch) = self.find(group) {
+            watch.lock().watch.handle(now, read(of, offset, metadata));
+        }
+    }
 }
 
 impl State {
@@ -159,10 +174,14 @@ impl Router {
     pub(in crate::route) fn offsets_read(
         &self,
         group: &GroupId,
-        offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
+        offsets: impl IntoIterator<Item = (TopicName, i32, i64, String)>,
     ) {
-        let of = |(partition, offset)| Seen::Read { partition, offset };
-        self.all_seen(group, self.real(offsets).map(of).collect());
+        let mut all = Vec::new();
+        for (topic, partition, offset, metadata) in offsets {
+            let of = self.real([(topic, partition, offset)]);
+            all.extend(of.map(|(partition, offset)| read(partition, offset, &metadata)));
+        }
+        self.all_seen(group, all);
     }
 
     /// A commit was accepted.
@@ -173,6 +192,28 @@ impl Router {
     ) {
         let of = |(partition, offset)| Seen::Committed { partition, offset };
         self.all_seen(group, self.real(offsets).map(of).collect());
+    }
+
+    /// Of these offsets, committed by nobody's member, where the group stands now.
+    pub(in crate::route) fn stands(
+        &self,
+        group: &GroupId,
+        offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
+    ) -> Vec<Seen> {
+        let of = |(partition, offset): (TopicPartition, i64)| {
+            let TopicPartition { topic, partition: index } = partition.clone();
+            let before = self.committed(group, &Origin { topic, partition: index, offset });
+            Seen::Reset { partition, offset, before }
+        };
+        self.real(offsets).map(of).collect()
+    }
+
+    /// The group was reset so.
+    pub(in crate::route) fn was_reset(&self, group: &GroupId, resets: Vec<Seen>) {
+        // Nobody reads yet: whoever does is watched from now on.
+        if !resets.is_empty() && self.watch_of(group).is_some() {
+            self.all_seen(group, resets);
+        }
     }
 
     /// E10: what the metadata of an accepted commit says of the records above it, if it does.
@@ -195,32 +236,31 @@ impl Router {
         of.map(|of| of.lock().watch.charged(&place_of(origin), origin.offset)).unwrap_or_default()
     }
 
-    /// The same of a record that is no real partition's.
-    pub(in crate::route) fn spared(&self, group: &GroupId) -> Carried {
-        let spared = self.watches.find(group).is_some_and(|of| of.lock().watch.is_held());
+    /// The same of a record that is no real partition's: `lane` says which hand-out, if any.
+    pub(in crate::route) fn spared(&self, group: &GroupId, lane: Option<LaneOffset>) -> Carried {
+        let of = self.watches.find(group).zip(lane);
+        let spared = of.is_some_and(|(of, lane)| of.lock().watch.is_lane_spared(lane));
         Carried { spared, ..Carried::default() }
     }
 
-    /// Records that a batch of nacks names, where somebody watches. That a retry fails is told.
-    pub(in crate::route) fn origins_of(&self, batch: &NackBatch) -> Vec<Origin> {
+    /// What is to be told of a batch of nacks once it is durable, where somebody watches.
+    pub(in crate::route) fn named_by(&self, batch: &NackBatch) -> Vec<Seen> {
         if self.watches.find(&batch.group).is_none() {
             return Vec::new();
         }
-        if batch.nacks.iter().any(|request| matches!(request.nack.named, Named::Lane(_))) {
-            self.seen(&batch.group, Seen::LaneFailed);
-        }
         let named = batch.nacks.iter().filter_map(|request| match &request.nack.named {
-            Named::Origin(origin) => Some(origin.clone()),
+            Named::Origin(origin) => {
+                Some(Seen::Nacked { partition: place_of(origin), offset: origin.offset })
+            }
+            Named::Lane(lane) => Some(Seen::LaneFailed { lane: *lane }),
             _ => None,
         });
         named.collect()
     }
 
-    /// E1, E2: these records have entries now, durably.
-    pub(in crate::route) fn nacked(&self, group: &GroupId, named: Vec<Origin>) {
-        let of =
-            |origin: Origin| Seen::Nacked { partition: place_of(&origin), offset: origin.offset };
-        self.all_seen(group, named.into_iter().map(of).collect());
+    /// E1, E2: these failures are durable.
+    pub(in crate::route) fn nacked(&self, group: &GroupId, named: Vec<Seen>) {
+        self.all_seen(group, named);
     }
 
     /// A commit was refused. One of a process whose name goes on in another says nothing of that.

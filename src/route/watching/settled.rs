@@ -3,13 +3,12 @@
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use std::sync::atomic::Ordering;
 
-use crate::model::{GroupId, Origin, TopicPartition};
+use crate::model::{Origin, TopicPartition};
 use crate::retry::watch::{Asked, Plan, Serve, Settling};
 use crate::route::Router;
 use crate::route::watching::Watched;
-use crate::wire::batch::{RawRecord, Whole};
+use crate::wire::batch::{RawRecord, Whole, order_key};
 
 /// How soon a record that could not be settled is tried again.
 const AGAIN_MS: u64 = 1_000;
@@ -77,10 +76,7 @@ impl Router {
         remains: Remains,
     ) -> bool {
         match remains {
-            Remains::Record(record) => {
-                let offsets = settling.offset..=settling.offset;
-                self.settle_all(by, settling, record, offsets).await
-            }
+            Remains::Record(record) => self.settle_all(by, settling, record, None).await,
             Remains::Batch(whole) => {
                 let (group, partition, offsets) =
                     (&by.group, &settling.partition, whole.offsets.clone());
@@ -88,53 +84,7 @@ impl Router {
                     %group, %partition, first = offsets.start(), last = offsets.end(),
                     "a batch that cannot be read has failed for the last time"
                 );
-                let settling = settling.clone().undecodable(offsets.clone());
-                self.settle_all(by, &settling, whole.into_record(), offsets).await
-            }
-        }
-    }
-
-    /// Settles what is at its end while its member has it in hand. What cannot be read now is tried
-    /// again with the next look; what never can, is left to the next Fetch of it.
-    pub(super) async fn settle_in_hand(&self) {
-        for (group, of) in self.watches.all() {
-            for _ in 0..SETTLING_ROUNDS {
-                let (endings, settled) = self.tell(&group, &of, |state, now| {
-                    (state.watch.ending_in_hand(now), state.settled)
-                });
-                let by = Watched::nobody(&group, &of, settled);
-                let mut is_settled = false;
-                for settling in endings {
-                    is_settled = match self.in_hand(&group, &settling).await {
-                        Reading::Found(remains) => self.settle(&by, &settling, remains).await,
-                        Reading::Gone => self.is_no_more(&by, &settling),
-                        Reading::Unread => continue,
-                    };
-                    // Whatever else was told may be another story now.
-                    break;
-                }
-                if !is_settled {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// The record that a settling is about.
-    async fn in_hand(&self, group: &GroupId, settling: &Settling) -> Reading {
-        let TopicPartition { topic, partition } = settling.partition.clone();
-        let origin = Origin { topic, partition, offset: settling.offset };
-        match self.bytes_at(group, &origin).await {
-            Ok(Ok(Some(record))) => Reading::Found(Remains::Record(record)),
-            // Taken by retention, or the end of a transaction.
-            Ok(Ok(None)) => Reading::Gone,
-            Ok(Err(why)) => {
-                tracing::debug!(%group, %origin, %why, "a record that timed out is not read");
-                Reading::Unread
-            }
-            Err(why) => {
-                tracing::debug!(%group, %origin, %why, "a record that timed out is not there");
-                Reading::Unread
+                self.settle_all(by, settling, whole.into_record(), Some(offsets)).await
             }
         }
     }
@@ -144,15 +94,20 @@ impl Router {
         by: &Watched,
         settling: &Settling,
         record: RawRecord,
-        offsets: RangeInclusive<i64>,
+        batch: Option<RangeInclusive<i64>>,
     ) -> bool {
         let _alone = by.watch.settles.lock().await;
-        if by.watch.lock().settled != by.settled_at.load(Ordering::Relaxed) {
-            // Another Fetch was told the same.
-            return true;
-        }
         let (group, offset) = (&by.group, settling.offset);
         let partition = settling.partition.clone();
+        let present = self.tell(group, &by.watch, |state, now| state.watch.present(now, settling));
+        let Some(mut settling) = present else {
+            // Another Fetch was told the same.
+            return true;
+        };
+        if let Some(offsets) = batch.clone() {
+            settling = settling.undecodable(offsets);
+        }
+        let offsets = batch.unwrap_or(offset..=offset);
         if let Err(error) = self.engine.settle(group, settling.clone(), &record).await {
             tracing::warn!(%group, %partition, offset, %error, "a record is not settled");
             return false;
@@ -161,15 +116,18 @@ impl Router {
             if !settling.window.is_idle() {
                 state.remembered.insert(partition.clone());
             }
-            state.settled = state.settled.wrapping_add(1);
-            by.settled_at.store(state.settled, Ordering::Relaxed);
             state.watch.settled(now, &partition, offsets);
         });
+        if let Some(key) = record.key.as_ref().filter(|_| self.keeps_keys(group)) {
+            let TopicPartition { topic, partition } = partition;
+            let stop = (Origin { topic, partition, offset }, order_key(key));
+            self.fall_in(group, vec![stop]).await;
+        }
         true
     }
 
     /// The record is in the log no more: there is nothing to keep of it.
-    fn is_no_more(&self, by: &Watched, settling: &Settling) -> bool {
+    pub(super) fn is_no_more(&self, by: &Watched, settling: &Settling) -> bool {
         let (group, partition, offset) = (&by.group, &settling.partition, settling.offset);
         tracing::warn!(%group, %partition, offset, "a failed record is in the log no more");
         self.tell(group, &by.watch, |state, now| {

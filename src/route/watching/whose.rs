@@ -50,6 +50,16 @@ struct Consumer {
     wants: Wants,
 }
 
+impl Whose {
+    /// The group whose member fetches there.
+    pub(in crate::route) fn group(&self) -> Option<&GroupId> {
+        match &self.owner {
+            Owner::Member(seat) => Some(&seat.group),
+            Owner::Nobody | Owner::Unwatched => None,
+        }
+    }
+}
+
 impl Consumer {
     fn may_want(&self, topics: &[TopicName]) -> bool {
         let wants = |known: &Vec<TopicName>| known.iter().any(|topic| topics.contains(topic));
@@ -85,7 +95,6 @@ impl Router {
                 },
                 watch: Arc::clone(&seat.watch),
                 planned_at: AtomicU64::new(0),
-                settled_at: AtomicU64::new(0),
             }),
         }
     }

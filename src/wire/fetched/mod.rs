@@ -1,7 +1,8 @@
 //! What an answer to Fetch brings, read while its bytes pass in chunks of any size.
 //!
-//! Nothing is kept but the field a chunk ends in, and the name of a topic. Records are stepped
-//! over: of each batch only the first bytes are read, for where a client goes on behind it.
+//! Nothing is kept but the field a chunk ends in, the name of a topic, and of one partition which
+//! transactions were aborted. Records are stepped over: of each batch only the header is read, for
+//! where a client goes on behind it and whether an application sees any of it.
 
 mod session;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod walk;
 use uuid::Uuid;
 
 use self::walk::{ITEM_BYTES_MAX, Walk};
+use crate::model::{Runs, Sparse};
 use crate::wire::api::Api;
 use crate::wire::reader::ReadError;
 
@@ -34,8 +36,14 @@ pub struct PartitionFetched {
     pub high_watermark: i64,
     /// The first offset there is, since version 5; −1: not told.
     pub log_start: i64,
+    /// Where the first whole batch begins, if that is known.
+    pub first: Option<i64>,
     /// The offset after the last whole batch; `None`: there is no whole batch.
     pub end: Option<i64>,
+    /// Offsets of which no application sees a record, from the first whole batch on.
+    pub hidden: Runs,
+    /// Whole batches with fewer records than offsets.
+    pub sparse: Vec<Sparse>,
 }
 
 /// Why bytes are no answer to Fetch.

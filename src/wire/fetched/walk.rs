@@ -13,20 +13,20 @@
 use uuid::Uuid;
 
 use super::{FetchedError, NAME_BYTES_MAX, PartitionFetched};
+use crate::model::Runs;
 use crate::wire::api::Api;
-use crate::wire::batch::HEADER_BYTES;
+use crate::wire::batch::{BatchHeader, HEADER_BYTES, Hidden};
 use crate::wire::reader::{ReadError, Reader, length};
 
 /// More than the largest piece that is read at once: a topic's name, and two numbers.
 pub(super) const ITEM_BYTES_MAX: usize = 272;
 
-/// An aborted transaction without its tagged fields.
-const ABORTED_BYTES: u8 = 16;
 /// Offset and length of a batch: what the length does not count.
 const BATCH_OVERHEAD: u64 = 12;
-/// A batch up to its record format, and up to its last offset.
+/// A batch up to its record format.
 const BATCH_START_BYTES: u64 = 17;
-const BATCH_KNOWN_BYTES: u64 = 27;
+/// The rest of its header.
+const BEHIND_START: usize = HEADER_BYTES - 17;
 /// The least a message of the formats 0 and 1 takes behind its length.
 const MESSAGE_BYTES_MIN: u64 = 14;
 
@@ -41,6 +41,7 @@ pub(super) struct Walk {
     topic: Option<String>,
     topic_id: Uuid,
     partition: PartitionFetched,
+    hidden: Hidden,
 }
 
 /// What was read at once.
@@ -96,6 +97,7 @@ impl Walk {
             topic: None,
             topic_id: Uuid::nil(),
             partition: PartitionFetched::default(),
+            hidden: Hidden::default(),
         }
     }
 
@@ -114,7 +116,10 @@ impl Walk {
                 Next::Tag(Of::Header, 0) => Next::Answer,
                 Next::Tag(Of::Aborted(left), 0) => Next::Aborted(left),
                 Next::Tag(Of::Partition, 0) => {
-                    found(self.partition.clone());
+                    let hidden = std::mem::take(&mut self.hidden);
+                    self.partition.first = hidden.first();
+                    (self.partition.hidden, self.partition.sparse) = hidden.into_parts();
+                    found(std::mem::take(&mut self.partition));
                     self.partitions_left = self.partitions_left.saturating_sub(1);
                     Next::Partition
                 }
@@ -143,13 +148,10 @@ impl Walk {
             Next::Answer => self.answer(r)?,
             Next::Topic => self.topic(r)?,
             Next::Partition => self.partition(r)?,
-            Next::Aborted(left) if self.flexible => {
-                r.take(usize::from(ABORTED_BYTES))?;
-                self.tags(Of::Aborted(left.saturating_sub(1)))
-            }
             Next::Aborted(left) => {
-                skip = u64::from(left) * u64::from(ABORTED_BYTES);
-                Next::Records
+                let (producer_id, first) = (r.int64()?, r.int64()?);
+                self.hidden.aborts(producer_id, first);
+                self.tags(Of::Aborted(left.saturating_sub(1)))
             }
             Next::Records => self.records(r)?,
             Next::Batch(left) => {
@@ -213,8 +215,12 @@ impl Walk {
             error_code,
             high_watermark,
             log_start,
+            first: None,
             end: None,
+            hidden: Runs::default(),
+            sparse: Vec::new(),
         };
+        self.hidden = Hidden::default();
         Ok(Next::Aborted(aborted))
     }
 
@@ -231,6 +237,7 @@ impl Walk {
         if left < BATCH_START_BYTES {
             return Ok((Next::Batch(0), left));
         }
+        let from = r.rest();
         let (base_offset, length) = (r.int64()?, r.int32()?);
         r.int32()?; // leader epoch, or checksum
         let magic = r.int8()?;
@@ -245,17 +252,21 @@ impl Walk {
         if total > left {
             return Ok((Next::Batch(0), left - BATCH_START_BYTES));
         }
-        let (delta, known) = if magic == 2 {
-            r.take(4 + 2)?; // checksum, attributes
-            (r.int32()?, BATCH_KNOWN_BYTES)
-        } else {
-            (0, BATCH_START_BYTES)
-        };
+        let header = if magic == 2 { Some(BatchHeader::parse(from)?) } else { None };
+        let delta = header.as_ref().map_or(0, |header| header.last_offset_delta);
         if base_offset < 0 || delta < 0 {
             return Err(FetchedError::BatchOffsets { base_offset, delta });
         }
-        let behind = i64::from(delta) + 1;
-        self.partition.end = Some(base_offset.saturating_add(behind));
+        if let Some(header) = &header {
+            r.take(BEHIND_START)?;
+            self.hidden.show(header);
+        }
+        let end = base_offset.saturating_add(i64::from(delta) + 1);
+        if header.is_none() {
+            self.hidden.show_old(end);
+        }
+        self.partition.end = Some(end);
+        let known = if header.is_some() { least } else { BATCH_START_BYTES };
         Ok((Next::Batch(left - total), total - known))
     }
 

@@ -1,21 +1,22 @@
 //! What the metadata of a partition's commit says failed:
-//! `!retry:<offset>[,<offset>…][;level=<n>|;delay=<duration>|;dlq][;reason=<text>]`.
+//! `!retry:<offset>[,<offset>…][;level=<n>|;delay=<duration>|;dlq][;max=<n>][;reason=<text>]`.
 //!
 //! Numbers are decimal digits, a duration is digits and `ms`, `s`, `m`, `h` or `d`; nothing is
 //! trimmed but the NUL that librdkafka may end it with. The reason is all that follows. Metadata
 //! that begins otherwise is the client's own.
 
-use crate::wire::mark::{REASON_BYTES_MAX, cut};
+use crate::wire::mark::{REASON_BYTES_MAX, RETRIES_MAX, cut, read_limit};
 
 /// The longest marker in bytes, Kafka's own bound of metadata.
 const METADATA_BYTES_MAX: usize = 4096;
 
 const PREFIX: &str = "!retry:";
+const MAX: &str = "max=";
 const UNITS_MS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// A marker as read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitMark {
     /// The failed records: offsets of the partition, at least one.
     pub offsets: Vec<i64>,
@@ -23,6 +24,8 @@ pub struct CommitMark {
     pub level: Option<i32>,
     /// An exact delay, in milliseconds.
     pub delay_ms: Option<u64>,
+    /// Its limit; `None`: that of the rules.
+    pub max_reconsume_times: Option<u32>,
     /// The application's words, at most [`REASON_BYTES_MAX`] bytes.
     pub reason: Option<String>,
 }
@@ -63,10 +66,20 @@ pub enum BadMark {
         /// As sent.
         text: String,
     },
+    /// Not a limit.
+    #[error(
+        "byte {at}: {text:?} is no limit: a number of retries, 0 to {RETRIES_MAX}, such as max=3"
+    )]
+    Max {
+        /// Where it begins.
+        at: usize,
+        /// As sent.
+        text: String,
+    },
     /// Something else where a word of ours is due.
     #[error(
         "byte {at}: {text:?} is not known here; the offsets may be followed by one of ;level=<n>, \
-         ;delay=<duration> and ;dlq, then by ;reason=<text>"
+         ;delay=<duration> and ;dlq, by ;max=<n>, then by ;reason=<text>"
     )]
     Word {
         /// Where it begins.
@@ -88,7 +101,7 @@ pub fn read_mark(metadata: &str) -> Result<CommitMark, BadMark> {
         return Err(BadMark::TooLong { bytes: text.len() });
     }
     let mut rest = Rest { text: text.get(PREFIX.len()..).unwrap_or(""), at: PREFIX.len() };
-    let mut mark = CommitMark { offsets: Vec::new(), level: None, delay_ms: None, reason: None };
+    let mut mark = CommitMark::default();
     let (list, mut more) = rest.until(';');
     let mut list = Rest { text: list, at: PREFIX.len() };
     loop {
@@ -100,7 +113,7 @@ pub fn read_mark(metadata: &str) -> Result<CommitMark, BadMark> {
             break;
         }
     }
-    let mut is_first = true;
+    let (mut has_when, mut has_max) = (false, false);
     while more {
         if let Some(reason) = rest.text.strip_prefix("reason=") {
             mark.reason = Some(cut(reason, REASON_BYTES_MAX).to_owned()).filter(|r| !r.is_empty());
@@ -109,16 +122,17 @@ pub fn read_mark(metadata: &str) -> Result<CommitMark, BadMark> {
         let at = rest.at;
         let word;
         (word, more) = rest.until(';');
-        if !is_first {
+        let is_max = word.starts_with(MAX);
+        let known = if is_max { &mut has_max } else { &mut has_when };
+        if std::mem::replace(known, true) {
             return Err(BadMark::Word { at, text: shown(word) });
         }
-        is_first = false;
         option(&mut mark, word, at)?;
     }
     Ok(mark)
 }
 
-/// Level, delay or dead letter.
+/// Level, delay, dead letter or limit.
 fn option(mark: &mut CommitMark, word: &str, at: usize) -> Result<(), BadMark> {
     if word == "dlq" {
         mark.level = Some(-1);
@@ -128,6 +142,9 @@ fn option(mark: &mut CommitMark, word: &str, at: usize) -> Result<(), BadMark> {
     } else if let Some(text) = word.strip_prefix("delay=") {
         let bad = || BadMark::Delay { at, text: shown(text) };
         mark.delay_ms = Some(duration_ms(text).ok_or_else(bad)?);
+    } else if let Some(text) = word.strip_prefix(MAX) {
+        let bad = |_| BadMark::Max { at, text: shown(text) };
+        mark.max_reconsume_times = read_limit(text).map_err(bad)?;
     } else {
         return Err(BadMark::Word { at, text: shown(word) });
     }
@@ -173,7 +190,7 @@ mod tests {
     use super::*;
 
     fn mark(offsets: &[i64]) -> CommitMark {
-        CommitMark { offsets: offsets.to_vec(), level: None, delay_ms: None, reason: None }
+        CommitMark { offsets: offsets.to_vec(), ..CommitMark::default() }
     }
 
     fn words(metadata: &str) -> String {
@@ -201,6 +218,17 @@ mod tests {
                 CommitMark { level: Some(-1), reason: said("ä"), ..mark(&[1]) },
             ),
             ("!retry:1;reason=", mark(&[1])),
+            ("!retry:1;max=3", CommitMark { max_reconsume_times: Some(3), ..mark(&[1]) }),
+            ("!retry:1;max=-1", mark(&[1])),
+            (
+                "!retry:1;max=0;level=5;reason=r",
+                CommitMark {
+                    level: Some(5),
+                    max_reconsume_times: Some(0),
+                    reason: said("r"),
+                    ..mark(&[1])
+                },
+            ),
         ] {
             assert_eq!(read_mark(metadata), Ok(expected), "{metadata:?}");
         }
@@ -231,6 +259,9 @@ mod tests {
             ("!retry:1;delay=10S", "is no delay"),
             ("!retry:1;delay=-5s", "is no delay"),
             ("!retry:1;delay=99999999999999999d", "is no delay"),
+            ("!retry:1;max=many", "byte 9: \"many\" is no limit"),
+            ("!retry:1;max=1;max=2", "byte 15: \"max=2\" is not known here"),
+            ("!retry:1;max=1;dlq;level=3", "byte 19: \"level=3\" is not known here"),
             ("!retry:1;", "byte 9: \"\" is not known here"),
             ("!retry:1;now", "byte 9: \"now\" is not known here"),
             ("!retry:1;dlq;level=3", "byte 13: \"level=3\" is not known here"),

@@ -41,6 +41,21 @@ pub fn strip(headers: &Headers) -> Headers {
     headers.without(is_ours)
 }
 
+/// The greatest limit a failure may say, as `retry.max_reconsume_times` has it.
+const RETRIES_MAX: u32 = 100_000;
+
+/// No limit of retries.
+struct NoLimit;
+
+/// A limit of retries; none for -1, which leaves it to the rules.
+fn read_limit(text: &str) -> Result<Option<u32>, NoLimit> {
+    if text == "-1" {
+        return Ok(None);
+    }
+    let limit = text.parse().ok().filter(|limit| *limit <= RETRIES_MAX);
+    limit.map(Some).ok_or(NoLimit)
+}
+
 /// The longest beginning of `text` of at most `bytes_max` bytes that ends between characters.
 fn cut(text: &str, bytes_max: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes_max)).unwrap_or(text)

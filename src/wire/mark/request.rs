@@ -2,7 +2,7 @@
 
 use crate::model::Origin;
 use crate::wire::batch::Headers;
-use crate::wire::mark::cut;
+use crate::wire::mark::{RETRIES_MAX, cut, read_limit};
 
 /// The longest reason kept, in bytes; longer ones are cut.
 pub const REASON_BYTES_MAX: usize = 1024;
@@ -10,6 +10,7 @@ pub const REASON_BYTES_MAX: usize = 1024;
 const ORIGIN: &str = "x-retry-origin";
 const LEVEL: &str = "x-retry-level";
 const DELAY_MS: &str = "x-retry-delay-ms";
+const MAX: &str = "x-retry-max";
 const REASON: &str = "x-retry-reason";
 const BY_REFERENCE: &str = "x-retry-by-reference";
 
@@ -31,6 +32,8 @@ pub struct NackRequest {
     pub level: Option<i32>,
     /// An exact delay, in milliseconds.
     pub delay_ms: Option<u64>,
+    /// Its limit from now on, as long as its failures say one; `None`: that of the rules.
+    pub max_reconsume_times: Option<u32>,
     /// The application's words, at most [`REASON_BYTES_MAX`] bytes.
     pub reason: Option<String>,
     /// Whether the record's own bytes are to be taken from its origin.
@@ -61,6 +64,15 @@ pub enum BadNack {
         /// As sent.
         text: String,
     },
+    /// Unparsable limit.
+    #[error(
+        "{MAX} {text:?} is no limit: a whole number of retries, 0 to {RETRIES_MAX} (-1 = that of \
+             the rules)"
+    )]
+    Max {
+        /// As sent.
+        text: String,
+    },
     /// Neither true nor false.
     #[error("{BY_REFERENCE} {text:?} is neither true nor false")]
     ByReference {
@@ -88,6 +100,10 @@ pub fn read_nack(headers: &Headers) -> Result<(NackRequest, Headers), BadNack> {
     let delay_ms = text(headers, DELAY_MS)
         .map(|text| text.trim().parse().map_err(|_| BadNack::Delay { text: shown(&text) }))
         .transpose()?;
+    let max_reconsume_times = match text(headers, MAX) {
+        None => None,
+        Some(text) => read_limit(text.trim()).map_err(|_| BadNack::Max { text: shown(&text) })?,
+    };
     let reason = text(headers, REASON).map(|text| cut(&text, REASON_BYTES_MAX).to_owned());
     let by_reference = match text(headers, BY_REFERENCE) {
         None => false,
@@ -98,7 +114,7 @@ pub fn read_nack(headers: &Headers) -> Result<(NackRequest, Headers), BadNack> {
     if by_reference && named == Named::None {
         return Err(BadNack::NoReference);
     }
-    let request = NackRequest { named, level, delay_ms, reason, by_reference };
+    let request = NackRequest { named, level, delay_ms, max_reconsume_times, reason, by_reference };
     Ok((request, super::strip(headers)))
 }
 
@@ -129,6 +145,7 @@ mod tests {
             ("x-retry-origin", "orders-3@812"),
             ("x-retry-level", "-1"),
             ("x-retry-delay-ms", "250"),
+            ("x-retry-max", "3"),
             ("x-retry-reason", "stock is empty"),
             ("x-retry-by-reference", "True"),
             ("x-retry-attempt", "4"),
@@ -142,6 +159,7 @@ mod tests {
         .unwrap();
         assert_eq!(nack.named, Named::Origin("orders-3@812".parse().unwrap()));
         assert_eq!((nack.level, nack.delay_ms), (Some(-1), Some(250)));
+        assert_eq!(nack.max_reconsume_times, Some(3));
         assert_eq!(nack.reason.as_deref(), Some("stock is empty"));
         assert!(nack.by_reference);
         assert_eq!(rest, headers(&[("trace", "1"), ("trace", "2")]));
@@ -153,6 +171,16 @@ mod tests {
             read_nack(&headers(&[("x-retry-origin", "rubbish"), ("x-retry-origin", "a-0@1")]))
                 .unwrap();
         assert_eq!(nack.named, Named::Origin("a-0@1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_limit_is_a_number_of_retries_or_that_of_the_rules() {
+        for (text, limit) in
+            [("0", Some(0)), (" 7", Some(7)), ("100000", Some(100_000)), ("-1", None)]
+        {
+            let (nack, _) = read_nack(&headers(&[("x-retry-max", text)])).unwrap();
+            assert_eq!(nack.max_reconsume_times, limit, "{text:?}");
+        }
     }
 
     #[test]
@@ -179,6 +207,9 @@ mod tests {
             ("x-retry-level", "high"),
             ("x-retry-delay-ms", "-5"),
             ("x-retry-delay-ms", "10s"),
+            ("x-retry-max", "-2"),
+            ("x-retry-max", "100001"),
+            ("x-retry-max", "many"),
             ("x-retry-by-reference", "yes"),
             ("x-retry-by-reference", "true"),
         ] {

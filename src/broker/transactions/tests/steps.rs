@@ -111,9 +111,13 @@ fn when_epochs_run_out_another_id_is_given() {
 fn what_is_held_for_its_end_is_held_once_and_no_more_than_can_be_read_back() {
     let topic = "r".into();
     let known = open(&begun());
-    let one = known.holding(&topic, (5, 9), T).unwrap().unwrap();
+    let holding = |known: &Transaction, sequence| {
+        let (_, step) = known.holding(&topic, (sequence, 9), T).unwrap().unwrap();
+        known.after(step)
+    };
+    let one = holding(&known, 5);
     assert_eq!(one.holding(&topic, (5, 9), T), Ok(None), "it came again");
-    let two = one.holding(&topic, (6, 9), T).unwrap().unwrap();
+    let two = holding(&one, 6);
     let numbers: Vec<u32> = two.held.iter().map(|held| held.number).collect();
     assert_eq!(numbers, [0, 1]);
     assert_eq!(two.holding(&topic, (7, 16 << 20), T), Err(TransactionError::TooMany));
@@ -128,5 +132,9 @@ fn a_transaction_takes_so_many_parts_and_no_more() {
     let joining = |n| Joining { parts: parts(n), ..Joining::default() };
     assert!(begun().joined((40, 0), joining(PARTS_MAX), T).is_ok());
     let more = begun().joined((40, 0), joining(PARTS_MAX + 1), T);
+    assert_eq!(more, Err(TransactionError::TooMany));
+    let full = begun().joined((40, 0), joining(PARTS_MAX), T).unwrap().unwrap();
+    assert_eq!(full.joined((40, 0), joining(PARTS_MAX), T), Ok(None), "it has all of them");
+    let more = full.joined((40, 0), joining(PARTS_MAX + 1), T);
     assert_eq!(more, Err(TransactionError::TooMany));
 }

@@ -54,6 +54,7 @@ pub(super) fn entry() -> Entry {
         last_due: Some(WallMs(800)),
         last_level: Some(3),
         superseded: false,
+        key: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The store on disk answers as the store in memory does, flushed, reopened or crashed.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
@@ -7,9 +8,9 @@ use fastrand::Rng;
 use crate::engine::EngineError;
 use crate::engine::store::{Checkpoint, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::journal::{MemDisk, Tables};
-use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, WallMs};
+use crate::model::{EntryId, GroupId, LaneOffset, OrderKey, Origin, Slot, TopicPartition, WallMs};
 use crate::retry::{
-    BTreeEntries, Disposition, Entries, Entry, Marks, SlotRecord, State, StateKind,
+    BTreeEntries, Disposition, Entries, Entry, Marks, Rank, SlotRecord, State, StateKind,
 };
 
 /// What the last checkpoint that is done stands for.
@@ -79,12 +80,13 @@ impl Script {
             last_due: Some(WallMs(3)),
             last_level: None,
             superseded: false,
+            key: self.rng.bool().then(|| OrderKey([self.rng.u8(..3); 16])),
         }
     }
 
     fn change(&mut self, entry: &mut Entry) {
         let at = self.wall();
-        entry.state = match self.rng.u8(..10) {
+        entry.state = match self.rng.u8(..12) {
             0..3 => State::Waiting { due: at, delay_ms: 1, level: Some(self.rng.u32(..4)) },
             3 => State::Waiting { due: at, delay_ms: 1, level: None },
             4 | 5 => {
@@ -95,6 +97,7 @@ impl Script {
             6 => State::Committed { at },
             7 => State::Held { since: at, disposition: Disposition::MaxAttempts, charged: true },
             8 => State::Exported { since: at, due: at, delay_ms: 1, level: None },
+            9 | 10 => State::Behind { since: at, due: at, delay_ms: 1, level: None },
             _ => State::Dead { at },
         };
         if entry.lanes.len() > 5 {
@@ -175,6 +178,14 @@ impl Script {
         assert_eq!(store.open(group, from.slot), model.open(group, from.slot));
         assert_eq!(store.first_open(group, from.slot), model.first_open(group, from.slot));
         for (topic, partition) in TOPICS.iter().zip([-1, 0, 1]) {
+            let of = TopicPartition { topic: (*topic).into(), partition };
+            for rank in [Rank::Ahead, Rank::Behind, Rank::Past] {
+                let key = OrderKey([self.rng.u8(..4); 16]);
+                let line = model.of_key(group, &of, key, rank, limit);
+                assert_eq!(store.of_key(group, &of, key, rank, limit), line);
+                let gate = store.gates().of(group, &of);
+                assert!(line.is_empty() || gate.is_some_and(|gate| gate.may_stop(key)));
+            }
             let (topic, offset) = ((*topic).into(), self.rng.i64(-20..200));
             assert_eq!(store.of_topic(group, &topic), model.of_topic(group, &topic));
             assert_eq!(
@@ -194,12 +205,31 @@ impl Script {
                 assert_eq!(store.by_lane(group, *lane), model.by_lane(group, *lane));
             }
         }
+        compare_not_passed(model, store, (group, limit));
         let waiting = model.due(group, WallMs(i64::MAX), usize::MAX);
         let (total, page) = store.waiting(group, limit, 4);
         let ids: Vec<EntryId> = page.iter().map(|taken| taken.entry.id).collect();
         let expected: Vec<EntryId> = waiting.iter().skip(limit).take(4).copied().collect();
         assert_eq!((total, ids), (waiting.len(), expected));
     }
+}
+
+/// By partition, of each the last few: those that the commits' own index has, and no other.
+fn compare_not_passed(model: &BTreeEntries, store: &Store, (group, most): (&GroupId, usize)) {
+    let mut expected = BTreeMap::new();
+    for id in model.page(group, None, usize::MAX) {
+        let Some(Origin { topic, partition, .. }) = model.get(id).unwrap().origin else { continue };
+        let ids = model.not_passed_below(group, &topic, partition, i64::MAX);
+        let entries = ids.iter().skip(ids.len().saturating_sub(most)).map(|id| model.get(*id));
+        let offsets: Vec<i64> =
+            entries.map(|entry| entry.unwrap().origin.unwrap().offset).collect();
+        if !offsets.is_empty() {
+            expected.insert(TopicPartition { topic, partition }, offsets);
+        }
+    }
+    let mut found = store.not_passed(group, most);
+    found.sort();
+    assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
 }
 
 fn both(model: &mut BTreeEntries, store: &mut Store, change: impl Fn(&mut dyn Entries)) {

@@ -109,11 +109,13 @@ impl World {
                 let nack = Nack {
                     named,
                     want,
+                    max_reconsume_times: None,
                     reason: None,
                     committed: None,
                     carried: Carried::default(),
                     bytes: Bytes::Value,
                     record_bytes: 10,
+                    key: None,
                 };
                 let by = Reporter { member: None, client: "c".into() };
                 Input::Nacks { token, group, by, nacks: vec![nack] }

@@ -4,16 +4,27 @@
 
 use std::collections::BTreeMap;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use kafka_protocol::messages::FetchRequest;
+use kafka_protocol::messages::fetch_request::FetchPartition;
 use kafka_protocol::messages::fetch_response::PartitionData;
 
 use crate::route::fetch::given::{end_of, only_skips, throws_at_skips};
-use crate::route::fetch::narrow;
+use crate::route::fetch::{empty, narrow};
+use crate::wire::ResponseError;
 
 /// Of one Fetch, by the place of the partition in its request.
 #[derive(Debug, Default)]
-pub(super) struct Behind(BTreeMap<usize, Bytes>);
+pub(super) struct Behind(BTreeMap<usize, Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    records: Bytes,
+    /// What the client asked for, and the epoch it named.
+    from: (i64, i32),
+    /// The broker knows nothing behind it: nothing is kept any more.
+    is_over: bool,
+}
 
 impl Behind {
     /// Puts in front of what came what was cut before it. If that is nothing but empty batches up
@@ -28,27 +39,45 @@ impl Behind {
         if !narrow::has_records(data) {
             return;
         }
+        let kept = self.0.remove(&place);
+        if let Some(over) = kept.as_ref().filter(|kept| kept.is_over) {
+            let from = over.from;
+            self.0.insert(place, Kept { records: Bytes::new(), from, is_over: true });
+            return;
+        }
         let came = data.records.take().unwrap_or_default();
-        let records = match self.0.remove(&place) {
-            Some(before) => {
-                let mut both = BytesMut::from(before);
-                both.extend_from_slice(&came);
-                both.freeze()
-            }
-            None => came,
-        };
-        data.records = Some(records);
+        let before = kept.as_ref().map(|kept| kept.records.clone()).unwrap_or_default();
+        data.records = Some(if before.is_empty() { came } else { [before, came].concat().into() });
         if !only_skips(data) {
             return;
         }
         let records = data.records.replace(Bytes::new()).unwrap_or_default();
-        let partitions = request.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
-        if let (Some(end), Some(asked)) = (end_of(&records), partitions.into_iter().nth(place)) {
-            asked.fetch_offset = end;
-            // The epoch is that of another offset.
-            asked.last_fetched_epoch = -1;
+        let (Some(end), Some(asked)) = (end_of(&records), asked_at(request, place)) else { return };
+        let from = kept.map_or((asked.fetch_offset, asked.last_fetched_epoch), |kept| kept.from);
+        asked.fetch_offset = end;
+        // The epoch is that of another offset.
+        asked.last_fetched_epoch = -1;
+        self.0.insert(place, Kept { records, from, is_over: false });
+    }
+
+    /// The broker says that an offset is out of range which the client has not asked for: a log
+    /// that was cut short. It is asked for what the client wants, and that is given as it comes.
+    pub(super) fn lost(
+        &mut self,
+        place: usize,
+        request: &mut FetchRequest,
+        data: &mut PartitionData,
+    ) {
+        if data.error_code != ResponseError::OffsetOutOfRange.code() {
+            return;
         }
-        self.0.insert(place, records);
+        let Some(kept) = self.0.get_mut(&place).filter(|kept| !kept.is_over) else { return };
+        let Some(asked) = asked_at(request, place) else { return };
+        (asked.fetch_offset, asked.last_fetched_epoch) = kept.from;
+        (kept.records, kept.is_over) = (Bytes::new(), true);
+        let index = data.partition_index;
+        *data = empty(-1, -1);
+        data.partition_index = index;
     }
 
     /// The client is answered: where it goes on, if it is told what was kept of this partition.
@@ -56,18 +85,22 @@ impl Behind {
         if data.error_code != 0 || narrow::has_records(data) || throws_at_skips(version) {
             return None;
         }
-        let records = self.0.get(&place)?;
+        let records = &self.0.get(&place)?.records;
+        let end = end_of(records)?;
         data.records = Some(records.clone());
-        end_of(records)
+        Some(end)
     }
+}
+
+fn asked_at(request: &mut FetchRequest, place: usize) -> Option<&mut FetchPartition> {
+    request.topics.iter_mut().flat_map(|topic| &mut topic.partitions).nth(place)
 }
 
 #[cfg(test)]
 mod tests {
-    use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+    use kafka_protocol::messages::fetch_request::FetchTopic;
 
     use super::*;
-    use crate::route::fetch::empty;
     use crate::wire::batch::empty_batch;
 
     fn asked() -> FetchRequest {
@@ -129,5 +162,25 @@ mod tests {
         let mut fresh = Behind::default();
         fresh.keep(0, &mut request, &mut more);
         assert!(narrow::has_records(&more), "more lies behind it, and the client goes on at once");
+    }
+
+    #[test]
+    fn a_log_that_was_cut_short_behind_it_is_no_error_of_the_client_s() {
+        let (mut behind, mut request) = (Behind::default(), asked());
+        let mut out_of_range = data(Bytes::new(), -1);
+        out_of_range.error_code = ResponseError::OffsetOutOfRange.code();
+        let mut own = out_of_range.clone();
+        behind.lost(2, &mut request, &mut own);
+        assert_eq!(own, out_of_range, "what the client asks for is out of range");
+        behind.keep(2, &mut request, &mut data(empty_batch(5, 2), 8));
+        assert_eq!(positions(&request)[2], (8, -1));
+        behind.lost(2, &mut request, &mut out_of_range);
+        assert_eq!(out_of_range.error_code, 0);
+        assert_eq!(positions(&request)[2], (5, 4), "as the client asked");
+        let mut again = data(empty_batch(5, 2), 8);
+        behind.keep(2, &mut request, &mut again);
+        assert!(narrow::has_records(&again), "given as it comes");
+        assert_eq!(positions(&request)[2], (5, 4));
+        assert_eq!(behind.told(2, 11, &mut data(Bytes::new(), 8)), None);
     }
 }

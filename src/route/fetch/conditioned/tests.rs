@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bytes::Bytes;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -67,8 +66,9 @@ impl Guard for ByHand {
         script.settles
     }
 
-    fn handed(&self, handed: &[Handed]) {
+    fn handed(&self, handed: &[Handed], _: &[u64], _: impl FnOnce() -> Vec<Lot>) -> bool {
         self.lock().handed.extend_from_slice(handed);
+        true
     }
 
     fn nothing_came(&self, asked: &[Asked]) {
@@ -114,7 +114,7 @@ impl Went {
     fn given(&self) -> Vec<(i16, Option<i64>)> {
         let answer = self.answer.as_ref().unwrap();
         let partitions = &answer.responses[0].partitions;
-        let end = |data: &PartitionData| narrow::cut(&mut data.clone(), &Give::Open, 0).unwrap();
+        let end = |data: &PartitionData| crate::route::fetch::given::end_of(data.records.as_ref()?);
         partitions.iter().map(|data| (data.error_code, end(data))).collect()
     }
 

@@ -19,6 +19,7 @@ use self::whole::{Settled, nothing_of, settled};
 use super::header::BatchHeader;
 use super::produce::Batch;
 use super::records::RecordError;
+use crate::model::Runs;
 
 pub use self::whole::{Whole, whole_at};
 
@@ -27,7 +28,7 @@ pub use self::whole::{Whole, whole_at};
 pub struct Cut {
     /// Whole batches.
     pub records: Bytes,
-    /// The record kept by [`alone`].
+    /// The record kept by [`alone_seen`].
     pub first: Option<i64>,
     /// Where a client goes on: behind the last batch. Without any: the offset asked for, or −1
     /// where none was told.
@@ -162,18 +163,29 @@ pub fn without_from(
     Ok(Cut { records: pieces.joined(), first: None, end: end.unwrap_or(nowhere) })
 }
 
-/// Only the first data record at or above `from` that is none of `without`, which ascend. Its
-/// batch ends at it, and nothing follows; of what lies before, only control batches stay, which
-/// end transactions for a client that reads committed records. Without such a record: as
-/// [`without_from`].
-///
-/// One batch at a time is unpacked, to at most `bytes_max` bytes. One that cannot be read is one
-/// record: it is given whole, unless all of it is to be left out. Where some of it is, it ends the
-/// search; it is an error where nothing lies before it.
+/// As [`alone_seen`], of all records there are.
 pub fn alone(
     records: &Bytes,
     from: i64,
     without: &[i64],
+    bytes_max: usize,
+) -> Result<Cut, CutError> {
+    alone_seen(records, from, without, &Runs::default(), bytes_max)
+}
+
+/// Only the first data record at or above `from` that is none of `without`, which ascend, and in no
+/// batch of `hidden`. Its batch ends at it, and nothing follows; of what lies before, only control
+/// batches stay, which end transactions for a client that reads committed records. Without such a
+/// record: as [`without_from`].
+///
+/// One batch at a time is unpacked, to at most `bytes_max` bytes. One that cannot be read is one
+/// record: it is given whole, unless all of it is to be left out. Where some of it is, it ends the
+/// search; it is an error where nothing lies before it.
+pub fn alone_seen(
+    records: &Bytes,
+    from: i64,
+    without: &[i64],
+    hidden: &Runs,
     bytes_max: usize,
 ) -> Result<Cut, CutError> {
     let mut pieces = Pieces::of(records);
@@ -183,7 +195,9 @@ pub fn alone(
     loop {
         let next = rest.next_batch().and_then(|batch| {
             let Some(batch) = batch else { return Ok(None) };
-            let asked = has_data(&batch.header) && batch.header.last_offset() >= from;
+            let header = &batch.header;
+            let is_seen = has_data(header) && hidden.at(header.base_offset).is_none();
+            let asked = is_seen && header.last_offset() >= from;
             let found = if asked { first_of(&batch, from, without, bytes_max)? } else { None };
             Ok(Some((batch, found)))
         });

@@ -1,5 +1,6 @@
 //! Answers as the codec crate writes them, in every version, and what must come out of them.
 
+mod aborted;
 mod hostile;
 mod session;
 mod whole;
@@ -10,7 +11,9 @@ use kafka_protocol::messages::{FetchResponse, TopicName};
 use kafka_protocol::protocol::{Encodable, StrBytes};
 
 use super::*;
-use crate::wire::batch::{Headers, RawRecord, TimestampType, empty_batch, produce_batch, rebase};
+use crate::wire::batch::{
+    Batch, Headers, RawRecord, TimestampType, empty_batch, produce_batch, rebase,
+};
 
 const VERSIONS: std::ops::RangeInclusive<i16> = 4..=18;
 
@@ -60,6 +63,28 @@ fn cases() -> Vec<Case> {
         cases.push((joined(&[batch(880, 2, 2), torn(len)]), Some(882)));
     }
     cases
+}
+
+/// What lies in empty batches, and between batches.
+fn hidden_of(records: Option<&Bytes>) -> Runs {
+    let mut rest = records.cloned().unwrap_or_default();
+    let mut hidden = Runs::default();
+    let mut end = None;
+    while let Ok(batch) = Batch::parse(&rest) {
+        rest = rest.slice(batch.bytes.len()..);
+        let (first, last) = (batch.header.base_offset, batch.header.last_offset());
+        hidden.add(end.unwrap_or(first)..first);
+        if batch.header.count == 0 {
+            hidden.add(first..last + 1);
+        }
+        end = Some(last + 1);
+    }
+    hidden
+}
+
+/// Where the first whole batch begins.
+fn first_of(records: Option<&Bytes>) -> Option<i64> {
+    Batch::parse(records?).ok().map(|batch| batch.header.base_offset)
 }
 
 fn partition(version: i16, index: i32, records: Option<Bytes>) -> r::PartitionData {
@@ -115,7 +140,7 @@ fn answer(version: i16, topics: Vec<Vec<Case>>) -> (Bytes, Vec<PartitionFetched>
     for (nth, cases) in (b'b'..).zip(topics) {
         let mut partitions = Vec::new();
         for (records, end) in cases {
-            partitions.push(partition(version, index, records));
+            partitions.push(partition(version, index, records.clone()));
             let name = String::from(char::from(nth)).repeat(usize::from(nth - b'a'));
             expected.push(PartitionFetched {
                 topic: (version < 13).then_some(name),
@@ -124,7 +149,10 @@ fn answer(version: i16, topics: Vec<Vec<Case>>) -> (Bytes, Vec<PartitionFetched>
                 error_code: i16::try_from(index % 5).unwrap(),
                 high_watermark: 1_000 + i64::from(index),
                 log_start: if version < 5 { -1 } else { 3 + i64::from(index) },
+                first: first_of(records.as_ref()),
                 end,
+                hidden: hidden_of(records.as_ref()),
+                sparse: Vec::new(),
             });
             index += 1;
         }

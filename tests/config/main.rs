@@ -1,9 +1,9 @@
 //! The configuration: the shipped file is the defaults, bad input is refused whole, with places.
 #![expect(clippy::panic, clippy::expect_used, reason = "a test fails by panicking")]
 
-use std::io::Write;
+mod users;
+
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use reprise::config::{Config, ConfigError, LaneChoice, SAMPLE};
@@ -47,6 +47,7 @@ fn an_empty_file_is_the_defaults() {
 fn the_effective_configuration_loads_to_itself() {
     let text = "listen: [{address: '[::1]:0', advertised: k:9092, group: shop}]\n\
                 groups: [{match: 'shop*', levels: 1s 2s, rate: 5, max_elapsed: 3h,\
+                          lane: in-place, max_reconsume_times: unlimited,\
                           dead_letters: {keep: false, max_bytes: 5GiB}},\
                          {match: 'shop*', topic: 'a*', max_elapsed: unlimited,\
                           backoff: {initial: 1s, factor: 1.5, jitter: 0.25}},\
@@ -78,6 +79,12 @@ const BAD: &[(&str, &str, &str)] = &[
     ("retry: {backoff: {jitter: 1.5}}\n", "1:27", "expected a share from 0 to 1"),
     ("topics: {produce_delay: soon}\n", "1:25", "expected true or false"),
     ("topics: {produce_delay_max: 400d}\n", "1:29", "a duration from 1s to 366d"),
+    ("topics: {produce_delay_max_bytes: 1KiB}\n", "1:35", "a size from 1MiB to 1024TiB"),
+    (
+        "groups: [{match: a, topic: b, backoff: {initial: off}}]\n",
+        "1:40",
+        "initial: off says that levels has the delays: give them here too",
+    ),
     (
         "upstream: {bootstrap: 'a:1'}\ntopics: {produce_delay: true}\n",
         "2:9",
@@ -224,8 +231,13 @@ const BAD: &[(&str, &str, &str)] = &[
     ("retry: {breaker: {min: 200}}\n", "1:24", "at most window"),
     ("retry: {timeout_level: -1}\n", "1:24", "a whole number from 0 to 100000"),
     ("retry: {seek_back_limit: -1}\n", "1:26", "a whole number from 0 to 100000"),
+    ("retry: {max_reconsume_times: unlimited}\n", "1:30", "whose records wait in their own place"),
+    ("retry: {lane: off, order: {mode: partition}}\n", "1:27", "lane must be auto or in-place"),
+    ("retry: {order: {rewind: seek}}\n", "1:25", "one of off, rebalance"),
+    ("retry: {on_reset: forget}\n", "1:19", "one of supersede, keep"),
     ("retry: {order: {interval: 31s}}\n", "1:27", "a duration from 10ms to 30s"),
-    ("retry: {order: {mode: partition}}\n", "1:17", "known here: interval"),
+    ("retry: {order: {mode: strict}}\n", "1:23", "one of off, partition, key"),
+    ("retry: {order: {kind: key}}\n", "1:17", "known here: mode, interval, rewind"),
     ("groups: [{levels: 1s}]\n", "1:10", "match: is missing"),
     ("groups: [{match: a}, {match: a}]\n", "1:30", "an earlier rule"),
     ("listen: []\n", "1:9", "at least one listener"),
@@ -418,68 +430,4 @@ fn a_damaged_file_is_refused_or_read_but_never_a_panic() {
             drop(error.to_string());
         }
     }
-}
-
-/// What `reprise user` says to a password.
-fn user(args: &[&str], password: &str) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
-    command.arg("user").args(args).stdin(Stdio::piped());
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = child.expect("reprise starts");
-    let mut input = child.stdin.take().expect("a pipe");
-    input.write_all(password.as_bytes()).expect("it reads");
-    drop(input);
-    let ended = child.wait_with_output().expect("it ends");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (ended.status.code(), text(&ended.stdout), text(&ended.stderr))
-}
-
-#[test]
-fn a_line_that_reprise_writes_for_a_user_is_one_it_reads() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let file = dir.path().join("users");
-    let (code, both, _) = user(&["alice"], "pencil\n");
-    assert_eq!((code, both.lines().count()), (Some(0), 2));
-    let (_, one, _) = user(&["bob", "--mechanism", "SCRAM-SHA-256", "--iterations", "8192"], "x");
-    assert!(one.starts_with("bob:SCRAM-SHA-256$8192:"), "{one}");
-    assert_ne!(one, user(&["bob", "--mechanism", "SCRAM-SHA-256", "--iterations", "8192"], "x").1);
-    std::fs::write(&file, both + &one).expect("written");
-    let config = good(&format!(
-        "listen: [{{address: 127.0.0.1:0, sasl: {{users_file: {}}}}}]",
-        file.display()
-    ));
-    let users = config.listener_users([0; 32]).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(users[0].as_ref().map(|users| users.count()), Some(2));
-    for (name, password, words) in [
-        ("alice", "", "the password on standard input is empty"),
-        ("a:b", "x", "is no user name"),
-        ("alice", "a\0b", "zero byte"),
-    ] {
-        let (code, said, why) = user(&[name], password);
-        assert_eq!((code, said.as_str()), (Some(2), ""), "{name}");
-        assert!(why.contains(words), "{why}");
-    }
-}
-
-#[test]
-fn a_listener_asks_for_passwords_in_the_clear_only_by_name() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let file = dir.path().join("users");
-    std::fs::write(&file, user(&["alice"], "pencil").1).expect("written");
-    let loaded = |address: &str, more: &str| {
-        let file = file.display();
-        let text =
-            format!("listen: [{{address: '{address}', sasl: {{users_file: {file}{more}}}}}]");
-        let loaded = Config::parse("t", &text, &[], &[]).unwrap_or_else(|e| panic!("{e}"));
-        let sasl = loaded.config.listen[0].sasl.clone().expect("users");
-        let names: Vec<&str> = sasl.mechanisms.iter().map(|mechanism| mechanism.as_str()).collect();
-        (names.join(" "), loaded.warnings)
-    };
-    let all = "SCRAM-SHA-512 SCRAM-SHA-256 PLAIN";
-    assert_eq!(loaded("127.0.0.1:0", ""), (all.to_owned(), vec![]));
-    assert_eq!(loaded("[::1]:0", "").0, all);
-    assert_eq!(loaded("0.0.0.0:0", ""), ("SCRAM-SHA-512 SCRAM-SHA-256".to_owned(), vec![]));
-    let (named, warnings) = loaded("0.0.0.0:0", ", mechanisms: [PLAIN]");
-    assert_eq!(named, "PLAIN");
-    assert!(warnings[0].contains("sends passwords in plain text"), "{warnings:?}");
 }

@@ -1,0 +1,204 @@
+//! One step of a transaction that is open: what it takes in, or loses. Only that is written down,
+//! so that a transaction of many partitions costs the log what they are, one by one or together.
+//! The whole state is written when a transaction begins and when it ends; that ends its steps.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use crate::broker::kind;
+use crate::broker::offsets::CommitItem;
+use crate::broker::transactions::error::TransactionError;
+use crate::broker::transactions::state::{
+    HELD_BYTES_MAX, Held, Incarnation, Joining, PART_BYTES, PARTS_MAX, Part, Pending,
+    PendingOffsets, Phase, Transaction,
+};
+use crate::broker::versioned::{self, FactError};
+use crate::journal::{Entry, NewEntry};
+use crate::model::{GroupId, TopicName, WallMs};
+
+const WHAT: &str = "step of a transaction";
+const VERSION: u8 = 1;
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// When.
+    at: WallMs,
+    change: Change,
+}
+
+/// What it changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Change {
+    /// Partitions and offsets come in.
+    Joins {
+        parts: Vec<Part>,
+        /// Whose offsets.
+        group: Option<GroupId>,
+        offsets: Vec<((TopicName, i32), Pending)>,
+    },
+    /// A batch that belongs to no log comes in.
+    Holds(Held),
+    /// A topic is deleted: nothing of one made anew under its name is meant.
+    Loses(TopicName),
+}
+
+/// What taking more in leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It is open from now on.
+    Opened(Box<Transaction>),
+    /// It was open.
+    Step(Step),
+}
+
+impl Transaction {
+    /// Takes more in; opens it if it is not. `None`: it has all that.
+    pub fn joining(
+        &self,
+        by: Incarnation,
+        joining: Joining,
+        now: WallMs,
+    ) -> Result<Option<Next>, TransactionError> {
+        self.check(by)?;
+        let Joining { mut parts, group, items } = joining;
+        parts.retain(|part| !self.parts.contains(part));
+        let known = group.as_ref().and_then(|group| self.groups.get(group));
+        let mut offsets: Vec<_> = items.into_iter().map(pending).collect();
+        offsets.retain(|(place, offset)| known.and_then(|of| of.get(place)) != Some(offset));
+        let group = group.filter(|_| known.is_none() || !offsets.is_empty());
+        if self.is_open() && parts.is_empty() && group.is_none() {
+            return Ok(None);
+        }
+        let is_new = |(place, _): &&((TopicName, i32), Pending)| {
+            known.is_none_or(|of| !of.contains_key(place))
+        };
+        let more = parts.len()
+            + usize::from(group.is_some() && known.is_none())
+            + offsets.iter().filter(is_new).count();
+        if PARTS_MAX < self.size() + more {
+            return Err(TransactionError::TooMany);
+        }
+        let step = Step { at: now, change: Change::Joins { parts, group, offsets } };
+        if self.is_open() {
+            return Ok(Some(Next::Step(step)));
+        }
+        let mut next = Self { phase: Phase::Ongoing, since: now, ..self.clone() };
+        next.take(step);
+        Ok(Some(Next::Opened(Box::new(next))))
+    }
+
+    /// Takes a batch in that belongs to no log, while it is open. `None`: it has it.
+    pub fn holding(
+        &self,
+        topic: &TopicName,
+        (first_sequence, bytes): (i32, usize),
+        now: WallMs,
+    ) -> Result<Option<(u32, Step)>, TransactionError> {
+        let mut of_topic = self.held.iter().filter(|held| held.topic == *topic);
+        if of_topic.any(|held| held.first_sequence == first_sequence) {
+            return Ok(None);
+        }
+        let number = self.held.last().map_or(0, |last| last.number.saturating_add(1));
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let before: u64 = self.held.iter().map(|held| u64::from(held.bytes)).sum();
+        if HELD_BYTES_MAX < before + u64::from(bytes) || PARTS_MAX <= self.size() {
+            return Err(TransactionError::TooMany);
+        }
+        let held = Held { number, first_sequence, topic: topic.clone(), bytes };
+        Ok(Some((number, Step { at: now, change: Change::Holds(held) })))
+    }
+
+    /// What it loses with a topic that is deleted, if it has anything of it.
+    pub fn losing(&self, topic: &TopicName, now: WallMs) -> Option<Step> {
+        let has_offset = |offsets: &PendingOffsets| offsets.keys().any(|(of, _)| of == topic);
+        let has_part = self.parts.iter().any(|part| part.topic == *topic);
+        let has = has_part || self.groups.values().any(has_offset);
+        has.then(|| Step { at: now, change: Change::Loses(topic.clone()) })
+    }
+
+    /// The same after a step: what has been written down has happened.
+    pub fn take(&mut self, step: Step) {
+        self.updated = step.at;
+        match step.change {
+            Change::Joins { parts, group, offsets } => {
+                self.parts.extend(parts);
+                if let Some(group) = group {
+                    self.groups.entry(group).or_default().extend(offsets);
+                }
+            }
+            Change::Holds(held) => self.held.push(held),
+            Change::Loses(topic) => {
+                self.parts.retain(|part| part.topic != topic);
+                for offsets in self.groups.values_mut() {
+                    offsets.retain(|(of, _), _| *of != topic);
+                }
+            }
+        }
+    }
+}
+
+impl Step {
+    /// The group it has offsets of.
+    pub fn group(&self) -> Option<&GroupId> {
+        match &self.change {
+            Change::Joins { group, .. } => group.as_ref(),
+            Change::Holds(_) | Change::Loses(_) => None,
+        }
+    }
+
+    /// About the memory it takes, as [`Transaction::bytes`] counts it.
+    pub fn bytes(&self) -> usize {
+        match &self.change {
+            Change::Joins { parts, group, offsets } => {
+                let each = parts.iter().map(|part| part.topic.as_str().len());
+                let offset = |((topic, _), pending): &((TopicName, i32), Pending)| {
+                    topic.as_str().len() + pending.metadata.len()
+                };
+                let group_bytes = group.iter().map(|group| group.as_str().len() + PART_BYTES);
+                let texts = each.chain(offsets.iter().map(offset)).map(|text| text + PART_BYTES);
+                texts.chain(group_bytes).sum()
+            }
+            Change::Holds(held) => held.topic.as_str().len() + PART_BYTES,
+            Change::Loses(_) => 0,
+        }
+    }
+}
+
+/// The n-th step of that producer since its state was written whole.
+pub(super) fn entry(producer_id: i64, number: u32, step: &Step) -> NewEntry {
+    let head = versioned::write(VERSION, step);
+    NewEntry::keyed(kind::TRANSACTION_STEP, key(producer_id, number), head, Bytes::new())
+}
+
+/// The end of its first steps.
+pub(super) fn ends(producer_id: i64, steps: u32) -> impl Iterator<Item = NewEntry> {
+    let end = move |number| NewEntry::tombstone(kind::TRANSACTION_STEP, key(producer_id, number));
+    (0..steps).map(end)
+}
+
+/// Whose step that is, which one, and what; `None`: it has ended.
+pub(super) fn read(entry: &Entry) -> Result<Option<(i64, u32, Step)>, FactError> {
+    let unreadable = FactError::Unreadable { what: WHAT };
+    let key = entry.key.as_deref().ok_or(unreadable)?;
+    let (producer_id, number) = key.split_first_chunk::<8>().ok_or(unreadable)?;
+    let number = <[u8; 4]>::try_from(number).map_err(|_| unreadable)?;
+    if entry.is_tombstone() {
+        return Ok(None);
+    }
+    let step = versioned::read(WHAT, VERSION, &entry.head)?;
+    Ok(Some((i64::from_be_bytes(*producer_id), u32::from_be_bytes(number), step)))
+}
+
+/// Not the transactional id, which may be long.
+fn key(producer_id: i64, number: u32) -> Bytes {
+    let mut key = BytesMut::with_capacity(12);
+    key.put_i64(producer_id);
+    key.put_u32(number);
+    key.freeze()
+}
+
+fn pending(item: CommitItem) -> ((TopicName, i32), Pending) {
+    let CommitItem { topic, partition, offset, leader_epoch, metadata } = item;
+    ((topic, partition), Pending { offset, leader_epoch, metadata })
+}

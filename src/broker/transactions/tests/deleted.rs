@@ -1,0 +1,138 @@
+//! Topics that are deleted while transactions are open in them.
+
+use super::*;
+
+impl House {
+    /// `t` is deleted, and made anew with one partition.
+    fn make_anew(&mut self) {
+        self.broker.delete_topic(&"t".into()).unwrap();
+        self.writer.step();
+        let spec = TopicSpec { name: "t".into(), partitions: 1, settings: Vec::new() };
+        self.broker.topics.create(&spec, Uuid::from_u128(9)).unwrap();
+        self.writer.step();
+    }
+
+    fn is_unstable(&self) -> bool {
+        self.broker.is_unstable(&"g".into(), &"t".into(), 0)
+    }
+
+    fn create(&mut self, name: &str) -> Arc<Topic> {
+        let spec = TopicSpec { name: name.into(), partitions: 1, settings: Vec::new() };
+        let (topic, _) = self.broker.topics.create(&spec, Uuid::from_u128(2)).unwrap();
+        topic
+    }
+}
+
+#[test]
+fn a_transaction_ends_although_a_topic_in_it_was_deleted() {
+    for commits in [true, false] {
+        let mut house = House::new();
+        let other = house.create("u");
+        let by = house.begin("x");
+        house.join("x", by, 0);
+        let parts = vec![part(&other, other.partition(0).unwrap())];
+        let joining = Joining { parts, ..Joining::default() };
+        house.broker.join_transaction("x", by, joining).unwrap();
+        house.put("x", by, 0, 0).unwrap();
+        house.writer.step();
+        house.broker.delete_topic(&"u".into()).unwrap();
+        assert_eq!(house.broker.transactions.find("x").unwrap().parts.len(), 1);
+        house.end("x", by, commits).unwrap();
+        house.writer.step();
+        assert_eq!(house.ends(0), (2, 2));
+    }
+}
+
+#[test]
+fn a_topic_made_anew_is_not_held_by_a_transaction_in_the_one_before() {
+    for restarts in [false, true] {
+        let mut house = House::new();
+        let by = house.begin("x");
+        house.join("x", by, 0);
+        house.put("x", by, 0, 0).unwrap();
+        house.writer.step();
+        assert_eq!(house.ends(0), (0, 1));
+        house.make_anew();
+        if restarts {
+            house = house.power_cut();
+        }
+        let topic = house.topic();
+        let partition = topic.partition(0).unwrap();
+        house.broker.produce(&topic, partition, &plain((77, 0), 0)).unwrap();
+        house.writer.step();
+        assert_eq!(house.ends(0), (1, 1), "nothing in it is open");
+        assert!(house.put("x", by, 0, 1).is_err(), "it is no part of the transaction");
+        house.end("x", by, true).unwrap();
+        house.writer.step();
+        assert_eq!(house.ends(0), (1, 1), "and none of its ends lies there");
+        house.join("x", by, 0);
+        assert_eq!(house.put("x", by, 0, 0), Ok(1), "the next one may write to it");
+        house.end("x", by, false).unwrap();
+        house.writer.step();
+        assert_eq!(house.ends(0), (3, 3));
+    }
+}
+
+#[test]
+fn offsets_in_a_topic_that_is_deleted_do_not_come_back_with_the_commit() {
+    for restarts in [false, true] {
+        let mut house = House::new();
+        let by = house.begin("x");
+        house.offset(by, "g", 9);
+        house.writer.step();
+        assert!(house.is_unstable());
+        house.make_anew();
+        assert!(!house.is_unstable(), "nothing of the new one is about to change");
+        if restarts {
+            house = house.power_cut();
+            assert!(!house.is_unstable());
+        }
+        let ended = house.end("x", by, true).unwrap();
+        assert_eq!(ended.committed, [], "nobody is told of it");
+        house.writer.step();
+        assert_eq!(house.committed("g"), None);
+        house.offset(by, "g", 3);
+        house.end("x", by, true).unwrap();
+        house.writer.step();
+        assert_eq!(house.committed("g"), Some(3), "those of the new one count");
+    }
+}
+
+#[test]
+fn other_topics_of_the_transaction_keep_what_they_have() {
+    let mut house = House::new();
+    house.create("u");
+    let by = house.begin("x");
+    house.offset(by, "g", 9);
+    house.writer.step();
+    house.broker.delete_topic(&"u".into()).unwrap();
+    house.end("x", by, true).unwrap();
+    house.writer.step();
+    assert_eq!(house.committed("g"), Some(9));
+}
+
+#[test]
+fn a_topic_its_offsets_and_what_is_open_in_it_go_together_or_not_at_all() {
+    let mut cuts = 0;
+    for seed in 0..20 {
+        let mut house = House::with_seed(seed);
+        let by = house.begin("x");
+        house.join("x", by, 0);
+        house.offset(by, "g", 9);
+        house.end("x", by, true).unwrap();
+        house.join("x", by, 0);
+        house.offset(by, "g", 12);
+        house.writer.step();
+        house.disk.power_cut_at(1 + seed % 2);
+        house.broker.delete_topic(&"t".into()).unwrap();
+        house.writer.step();
+        let house = house.power_cut();
+        let there = house.broker.topics.find(&"t".into()).is_some();
+        assert_eq!(house.committed("g"), there.then_some(9));
+        assert_eq!(house.is_unstable(), there);
+        let known = house.broker.transactions.find("x").unwrap();
+        assert_eq!(known.parts.len(), usize::from(there));
+        cuts += u32::from(there);
+    }
+    assert!((1..20).contains(&cuts), "{cuts}");
+}

@@ -1,0 +1,161 @@
+//! Producers and transactional ids that nobody hears of any more.
+
+use super::*;
+use crate::broker::Expiration;
+
+const DAY_MS: u64 = 24 * 3_600_000;
+
+impl House {
+    /// One record outside transactions: where it went.
+    fn write(&self, id: i64, sequence: i32) -> Result<i64, BrokerError> {
+        let topic = self.topic();
+        let partition = topic.partition(0).unwrap();
+        let produced = self.broker.produce(&topic, partition, &plain((id, 0), sequence));
+        produced.map(|produced| produced.base_offset)
+    }
+
+    /// Who is known in partition 0.
+    fn known(&self) -> Vec<i64> {
+        let topic = self.topic();
+        let producers = topic.partition(0).unwrap().producers.lock().unwrap();
+        producers.shown().iter().map(|shown| shown.id).collect()
+    }
+
+    fn has_entry(&self, kind: crate::journal::Kind, key: &[u8]) -> bool {
+        self.broker.journal.keyed_get(kind, key).unwrap().is_some()
+    }
+
+    fn stream_key(&self) -> [u8; 4] {
+        self.topic().partition(0).unwrap().stream.0.to_le_bytes()
+    }
+}
+
+#[test]
+fn a_producer_is_known_until_it_has_been_silent_for_a_day_and_then_begins_anew() {
+    let mut house = House::new();
+    assert_eq!((house.write(7, 0).unwrap(), house.write(7, 1).unwrap()), (0, 1));
+    house.hand.advance(DAY_MS - 1);
+    house.keep();
+    let mut house = house.power_cut();
+    assert_eq!(house.write(7, 1).unwrap(), 1, "it came again");
+    assert!(matches!(house.write(7, 3), Err(BrokerError::OutOfOrderSequence)));
+    house.hand.advance(1);
+    house.keep();
+    assert!(house.known().is_empty());
+    assert!(!house.has_entry(kind::PRODUCERS, &house.stream_key()), "nothing of it is kept");
+    let mut house = house.power_cut();
+    assert!(house.known().is_empty());
+    assert_eq!(house.write(7, 3).unwrap(), 2, "who is not known may begin anywhere");
+    house.writer.step();
+    assert_eq!(house.known(), [7]);
+}
+
+#[test]
+fn the_times_are_those_that_were_set_and_each_producer_has_its_own() {
+    let mut house = House::new();
+    let expiration = Expiration { producer_id_ms: 1_000, transactional_id_ms: 5_000 };
+    house.broker = house.broker.expiring(expiration);
+    house.begin("x");
+    house.write(7, 0).unwrap();
+    house.hand.advance(600);
+    house.write(8, 0).unwrap();
+    house.hand.advance(400);
+    house.keep();
+    assert_eq!(house.known(), [8]);
+    house.hand.advance(3_999);
+    house.broker.expire().unwrap();
+    assert!(house.broker.transactions.find("x").is_some());
+    house.hand.advance(1);
+    house.broker.expire().unwrap();
+    assert_eq!(house.broker.transactions.find("x"), None);
+}
+
+#[test]
+fn a_restart_does_not_take_an_old_record_for_a_silent_producer() {
+    let mut house = House::new();
+    // Its record says 1970.
+    house.hand.advance(2 * DAY_MS);
+    house.write(7, 0).unwrap();
+    house.writer.step();
+    let mut house = house.power_cut();
+    house.keep();
+    assert_eq!(house.write(7, 0).unwrap(), 0, "it came again");
+}
+
+#[test]
+fn whose_transaction_is_open_is_not_forgotten() {
+    let mut house = House::new();
+    let by = house.begin("x");
+    house.join("x", by, 0);
+    house.put("x", by, 0, 0).unwrap();
+    house.hand.advance(30 * DAY_MS);
+    house.keep();
+    house.broker.expire().unwrap();
+    assert_eq!((house.known(), house.ends(0)), (vec![by.0], (0, 1)));
+    assert!(house.broker.transactions.find("x").is_some());
+}
+
+#[test]
+fn a_transactional_id_is_known_for_a_week_after_its_last_use_and_then_begins_as_another() {
+    let mut house = House::new();
+    let by = house.begin("x");
+    house.hand.advance(DAY_MS);
+    house.join("x", by, 0);
+    house.end("x", by, true).unwrap();
+    house.hand.advance(7 * DAY_MS - 1);
+    house.broker.expire().unwrap();
+    house.join("x", by, 0);
+    house.end("x", by, true).unwrap();
+    house.hand.advance(7 * DAY_MS);
+    house.broker.expire().unwrap();
+    assert!(!house.has_entry(kind::TRANSACTION, b"x"), "nothing of it is kept");
+    house.writer.step();
+    let house = house.power_cut();
+    assert_eq!(house.broker.transactions.find("x"), None);
+    let unknown = BrokerError::Transaction(TransactionError::UnknownProducer).to_string();
+    assert_eq!(house.put("x", by, 0, 0).unwrap_err(), unknown);
+    assert_eq!(house.end("x", by, true).unwrap_err().to_string(), unknown);
+    let again = house.begin("x");
+    assert!(again.0 != by.0 && again.1 == 0, "{again:?} after {by:?}");
+}
+
+#[test]
+fn the_producers_of_a_topic_that_was_deleted_are_forgotten_with_it() {
+    for restarts in [false, true] {
+        let mut house = House::new();
+        house.write(7, 0).unwrap();
+        house.keep();
+        let key = house.stream_key();
+        assert!(house.has_entry(kind::PRODUCERS, &key));
+        house.broker.delete_topic(&"t".into()).unwrap();
+        house.writer.step();
+        if restarts {
+            house = house.power_cut();
+        }
+        house.keep();
+        assert!(!house.has_entry(kind::PRODUCERS, &key));
+        assert_eq!(house.broker.topics.all_producers().len(), 0);
+        let mut house = house.power_cut();
+        house.keep();
+        assert_eq!(house.broker.topics.all_producers().len(), 0);
+    }
+}
+
+#[test]
+fn who_has_an_epoch_for_each_transaction_begins_at_0_where_nobody_knows_it() {
+    let mut house = House::new();
+    let by = house.begin("x");
+    let topic = house.topic();
+    let put = |house: &House, implied, index, sequence| {
+        let place = (&*topic, topic.partition(index).unwrap());
+        let batch = batch(by, sequence);
+        house.broker.produce_transactional("x", implied, place, &batch).map(|put| put.base_offset)
+    };
+    assert!(matches!(put(&house, true, 0, 1), Err(BrokerError::OutOfOrderSequence)));
+    assert_eq!(house.broker.transactions.find("x").unwrap().parts.len(), 0);
+    assert_eq!(put(&house, true, 0, 0).unwrap(), 0);
+    assert_eq!(put(&house, true, 0, 1).unwrap(), 1);
+    house.join("x", by, 1);
+    assert_eq!(put(&house, false, 1, 5).unwrap(), 0, "whoever keeps its epoch may begin anywhere");
+    house.writer.step();
+}

@@ -1,0 +1,219 @@
+//! What an open transaction costs the log, and that all of it is read back.
+
+use super::*;
+use crate::broker::transactions::held::part_without_log;
+
+/// Partitions of topic `many`.
+const MANY: i32 = 1_000;
+
+impl House {
+    fn with_many() -> Self {
+        let mut house = Self::new();
+        let spec = TopicSpec { name: "many".into(), partitions: MANY, settings: Vec::new() };
+        house.broker.topics.create(&spec, Uuid::from_u128(2)).unwrap();
+        house.writer.step();
+        house
+    }
+
+    fn join_many(&self, by: Incarnation, index: i32) {
+        let topic = self.broker.topics.find(&"many".into()).unwrap();
+        let parts = vec![part(&topic, topic.partition(index).unwrap())];
+        let joining = Joining { parts, ..Joining::default() };
+        self.broker.join_transaction("x", by, joining).unwrap();
+    }
+
+    /// Bytes that were appended and not written yet.
+    fn unwritten(&self) -> u64 {
+        self.broker.journal.stats().queued_bytes
+    }
+
+    fn state(&self) -> Transaction {
+        self.broker.transactions.find("x").unwrap()
+    }
+
+    fn steps(&self) -> u32 {
+        self.broker.transactions.lock().steps("x")
+    }
+
+    fn has_step(&self, by: Incarnation, number: u32) -> bool {
+        let key = step::entry(by.0, number, &a_step()).key.unwrap();
+        self.broker.journal.keyed_get(kind::TRANSACTION_STEP, &key).unwrap().is_some()
+    }
+
+    fn hold(&self, by: Incarnation, sequence: i32) {
+        self.broker.hold_in_transaction("x", true, &"r".into(), &batch(by, sequence)).unwrap();
+    }
+
+    /// Saves the index of the log, while the writer runs.
+    fn checkpoint(&mut self) {
+        let (journal, writer) = (self.broker.journal.clone(), &mut self.writer);
+        std::thread::scope(|scope| {
+            let saved = scope.spawn(|| journal.checkpoint());
+            while !saved.is_finished() {
+                writer.step();
+            }
+            saved.join().unwrap().unwrap();
+        });
+    }
+}
+
+fn a_step() -> Step {
+    let open = Transaction::new(1000, 60_000, WallMs(1));
+    let open = open.joined((1000, 0), Joining::default(), WallMs(2)).unwrap().unwrap();
+    let item = CommitItem {
+        topic: "t".into(),
+        partition: 2,
+        offset: 812,
+        leader_epoch: -1,
+        metadata: "m".into(),
+    };
+    let part = Part { stream: 7, topic: "o".into(), partition: 1 };
+    let joining = Joining { parts: vec![part], group: Some("g".into()), items: vec![item] };
+    match open.joining((1000, 0), joining, WallMs(3)).unwrap() {
+        Some(Next::Step(step)) => step,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_thousand_partitions_one_by_one_cost_the_log_a_thousand_partitions() {
+    let mut house = House::with_many();
+    let by = house.begin("x");
+    house.join_many(by, 0);
+    house.writer.step();
+    let (mut bytes, mut whole, mut dearest) = (0, 0, 0);
+    for index in 1..MANY {
+        house.join_many(by, index);
+        bytes += house.unwritten();
+        dearest = house.unwritten().max(dearest);
+        whole += u64::try_from(record::write(&house.state()).len()).unwrap();
+        house.writer.step();
+    }
+    house.end("x", by, true).unwrap();
+    let end = house.unwritten();
+    assert!(dearest < 100, "{dearest} bytes for one of them");
+    assert!(60 * bytes < whole, "{bytes} bytes, of {whole} of the whole state each time");
+    // A marker for each partition, and the end of each step.
+    assert!(end < 250 * 1_000, "{end} bytes at the end");
+}
+
+#[test]
+fn what_came_into_a_transaction_step_by_step_is_read_back_after_a_power_cut() {
+    for (checkpoints, index_is_lost) in [(false, false), (true, false), (true, true)] {
+        let mut house = House::with_many();
+        let by = house.begin("x");
+        for index in 0..20 {
+            house.join_many(by, index);
+        }
+        house.offset(by, "g", 5);
+        house.hold(by, 0);
+        if checkpoints {
+            house.writer.step();
+            house.checkpoint();
+        }
+        for index in 20..40 {
+            house.join_many(by, index);
+        }
+        house.offset(by, "g", 9);
+        house.hold(by, 1);
+        house.writer.step();
+        let before = house.state();
+        assert_eq!(before.parts.len(), 41);
+        if index_is_lost {
+            house.disk.disk().remove("index.redb").unwrap();
+        }
+        let mut house = house.power_cut();
+        assert_eq!(house.state(), before);
+        assert_eq!(house.broker.held_in_transaction("x", by).unwrap().len(), 2);
+        house.join_many(by, 40);
+        house.writer.step();
+        let (before, mut house) = (house.state(), house.power_cut());
+        assert_eq!(house.state(), before, "steps go on where they were");
+        house.end("x", by, true).unwrap();
+        house.writer.step();
+        assert_eq!(house.committed("g"), Some(9));
+    }
+}
+
+#[test]
+fn the_end_of_a_transaction_ends_its_steps_and_none_is_taken_for_the_next_one_s() {
+    let mut house = House::with_many();
+    let by = house.begin("x");
+    for index in 0..10 {
+        house.join_many(by, index);
+    }
+    assert!(house.has_step(by, 8));
+    house.end("x", by, false).unwrap();
+    assert!((0..10).all(|number| !house.has_step(by, number)));
+    house.join_many(by, 0);
+    house.join_many(by, 11);
+    house.writer.step();
+    let before = house.state();
+    let house = house.power_cut();
+    assert_eq!(house.state(), before);
+    assert_eq!(before.parts.len(), 2);
+}
+
+#[test]
+fn who_commits_the_same_offset_again_and_again_does_not_fill_the_log() {
+    let mut house = House::new();
+    let by = house.begin("x");
+    house.join("x", by, 0);
+    for offset in 0..1_000 {
+        house.offset(by, "g", offset);
+        assert!(house.steps() <= 64 + 4, "{}", house.steps());
+    }
+    let bytes = house.broker.transactions.lock().room_for(64 << 20);
+    assert_eq!(bytes, Err(TransactionError::TooMany), "what it has is counted");
+    assert_eq!(house.broker.transactions.lock().room_for((64 << 20) - (32 << 10)), Ok(()));
+    house.writer.step();
+    let mut house = house.power_cut();
+    house.end("x", by, true).unwrap();
+    house.writer.step();
+    assert_eq!(house.committed("g"), Some(999));
+}
+
+#[test]
+fn what_is_sent_again_costs_nothing() {
+    let mut house = House::with_many();
+    let by = house.begin("x");
+    house.join_many(by, 0);
+    house.join_many(by, 1);
+    house.offset(by, "g", 7);
+    house.writer.step();
+    house.join_many(by, 1);
+    house.offset(by, "g", 7);
+    assert_eq!(house.unwritten(), 0);
+    house.offset(by, "g", 6);
+    assert!(house.unwritten() > 0, "another offset is news");
+}
+
+#[test]
+fn a_step_written_by_the_first_version_is_read_for_ever() {
+    let stored = |new: NewEntry| Entry {
+        seq: 1,
+        kind: new.kind,
+        key: new.key,
+        stream: None,
+        head: new.head,
+        body: new.body,
+    };
+    let joins = a_step();
+    let topic = part_without_log(&"r".into()).topic;
+    let open = Transaction::new(1000, 60_000, WallMs(1));
+    let (_, holds) = open.holding(&topic, (4, 3), WallMs(3)).unwrap().unwrap();
+    let loses = open.after(a_step()).losing(&"o".into(), WallMs(3)).unwrap();
+    let fixtures: [(Step, &[u8]); 3] = [
+        (loses, b"\x01\x06\x02\x01o"),
+        (joins, b"\x01\x06\x00\x01\x07\x01o\x02\x01\x01g\x01\x01t\x04\xd8\x0c\x01\x01m"),
+        (holds, b"\x01\x06\x01\x00\x08\x01r\x03"),
+    ];
+    for (step, fixture) in fixtures {
+        let mut entry = stored(step::entry(1000, 5, &step));
+        assert_eq!(entry.head[..], fixture[..]);
+        assert_eq!(entry.key.as_deref(), Some(&b"\0\0\0\0\0\0\x03\xe8\0\0\0\x05"[..]));
+        assert_eq!(step::read(&entry).unwrap(), Some((1000, 5, step)));
+        entry.head = Bytes::from_static(b"\x02\x06");
+        assert!(matches!(step::read(&entry), Err(FactError::Newer { .. })));
+    }
+}

@@ -1,0 +1,52 @@
+//! What readers are told of records that transactions take back.
+
+use super::*;
+
+/// `t-0`: an aborted record and its marker, a committed one and its marker, an open one.
+fn decided_and_open() -> House {
+    let mut house = House::new();
+    let by = house.begin("x");
+    for (sequence, commits) in [(0, Some(false)), (1, Some(true)), (2, None)] {
+        house.join("x", by, 0);
+        house.put("x", by, 0, sequence).unwrap();
+        if let Some(commits) = commits {
+            house.end("x", by, commits).unwrap();
+        }
+    }
+    house.writer.step();
+    house
+}
+
+#[test]
+fn what_was_aborted_is_nobody_s_record_and_what_is_open_nobody_s_yet() {
+    let house = decided_and_open();
+    let topic = house.topic();
+    let partition = topic.partition(0).unwrap();
+    let at = |offset| match house.broker.at(partition, offset).unwrap() {
+        At::Record(_) => "record",
+        At::Open => "open",
+        At::Nobodys => "nobody's",
+        At::Nothing => "nothing",
+    };
+    let all = ["nobody's", "nobody's", "record", "nobody's", "open", "nothing"];
+    assert_eq!([0, 1, 2, 3, 4, 5].map(at), all);
+    assert_eq!(at(-1), "nothing");
+}
+
+#[test]
+fn what_was_read_before_retention_passed_it_is_not_taken_for_committed() {
+    let house = decided_and_open();
+    let topic = house.topic();
+    let partition = topic.partition(0).unwrap();
+    let broker = &house.broker;
+    let batches = broker.journal.stream_read(partition.stream, 0, 1 << 20).unwrap();
+    broker.delete_records(partition, 3).unwrap();
+    // Whoever looks meanwhile: which were aborted below is forgotten.
+    assert_eq!(broker.stable_end(partition), 4);
+    let judged = broker.judged(partition, 0, batches.clone());
+    assert!(matches!(judged, Err(BrokerError::OffsetOutOfRange)), "{judged:?}");
+    let behind = batches.into_iter().filter(|batch| batch.base_offset >= 3).collect();
+    let judged = broker.judged(partition, 3, behind).unwrap();
+    assert_eq!((judged.stable_end, judged.aborted), (4, vec![]));
+    assert!(judged.read.bounds.visible_end >= judged.stable_end);
+}

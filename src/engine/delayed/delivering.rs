@@ -1,0 +1,199 @@
+//! How records that have waited enter their topics, and what becomes of those that cannot.
+
+use std::collections::btree_map::Entry as Place;
+
+use bytes::Bytes;
+
+use crate::engine::delayed::stored::Stored;
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::kind;
+use crate::journal::{AppendError, NewEntry, StreamAppend, StreamId};
+use crate::model::{EntryId, MonoMs, Now, Origin, TopicName};
+use crate::retry::{DELAYED, Entries, Input, delayed};
+use crate::wire::batch::build_batch;
+
+/// Records that enter their topics in one go, at most; others get their turn in between.
+pub(super) const SLICE_RECORDS: usize = 64;
+/// Bytes of them beyond which only the first goes.
+pub(super) const SLICE_BYTES: u64 = 1 << 20;
+/// Entries of an earlier life that are counted in one go.
+const COUNTED: usize = 256;
+/// Entries of a topic that is gone that end in one go.
+pub(super) const LEAVING: usize = 256;
+/// While the disk is full it is asked again after this.
+pub(super) const FULL_MS: u64 = 1_000;
+/// While it cannot keep up, after this.
+const BUSY_MS: u64 = 10;
+/// What cannot be read is looked at again after this.
+pub(super) const LOOK_MS: u64 = 60_000;
+
+impl Driver {
+    /// The next piece of all that is to be done.
+    pub(in crate::engine) fn see_to_delayed(&mut self, now: Now) {
+        if self.ahead.is_some() {
+            return;
+        }
+        self.count_on();
+        self.let_go();
+        if self.ahead.is_none() && self.put_off.at.is_some_and(|at| at <= now.mono) {
+            self.put_off.at = self.deliver(now);
+        }
+    }
+
+    /// Something is due.
+    pub(in crate::engine) fn delayed_due(&mut self) {
+        self.put_off.at = Some(MonoMs(0));
+    }
+
+    /// What was to enter this topic goes with it: the first of it at once.
+    pub(in crate::engine) fn destination_gone(&mut self, topic: &TopicName) {
+        self.put_off.leaving.extend(self.machine.store().of_topic(&delayed(), topic));
+        self.let_go();
+    }
+
+    /// Lets in a slice of what is due; when to go on, unless that was all.
+    fn deliver(&mut self, now: Now) -> Option<MonoMs> {
+        let most = SLICE_RECORDS + self.put_off.unreadable.len() + 1;
+        let due = self.machine.store().due(&delayed(), now.wall, most);
+        let (mut records, mut bytes) = (0, 0_u64);
+        for id in &due {
+            if self.put_off.unreadable.get(id).is_some_and(|look| now.mono < *look) {
+                continue;
+            }
+            let own = self.machine.store().record_bytes(*id);
+            bytes = bytes.saturating_add(own);
+            if records == SLICE_RECORDS || (records > 0 && bytes > SLICE_BYTES) {
+                return Some(now.mono);
+            }
+            if let Err(error) = self.journal.admits_bytes(own) {
+                let is_busy = matches!(error, AppendError::Overloaded { .. });
+                return Some(now.mono.plus(if is_busy { BUSY_MS } else { FULL_MS }));
+            }
+            if let Err(error) = self.enter(*id, own, now) {
+                tracing::error!(%error, entry = %id, "a delayed record could not enter its topic");
+                return Some(now.mono.plus(FULL_MS)).filter(|_| self.ahead.is_none());
+            }
+            records += 1;
+        }
+        self.put_off.unreadable.values().min().copied()
+    }
+
+    fn enter(&mut self, id: EntryId, bytes: u64, now: Now) -> Result<(), EngineError> {
+        self.usable()?;
+        let entry = self.machine.store().get(id).filter(|entry| entry.group.as_str() == DELAYED);
+        let Some(origin) = entry.and_then(|entry| entry.origin) else { return Ok(()) };
+        let Stored { stream, record } = match self.stored(id) {
+            Ok(stored) => stored,
+            Err(error) => {
+                self.set_aside(id, &origin, &error, now);
+                return Ok(());
+            }
+        };
+        let arrival = self.destination(stream, &origin).map(|stream| {
+            // Kept for as long as one that is produced now, whatever its own clock says.
+            let max_timestamp_ms = record.timestamp_ms.max(now.wall.0);
+            let append = StreamAppend { stream, records: 1, max_timestamp_ms };
+            NewEntry::batch(kind::DELIVERED, append, Bytes::new(), build_batch(0, &record, &[]))
+        });
+        let mut arrived = arrival.is_some();
+        let (_, facts) = self.handle(Input::Delivered { id, arrived });
+        match self.append(&facts, &[], arrival.into_iter().collect()) {
+            Ok(()) => {}
+            // The topic went in this very moment.
+            Err(EngineError::Append(AppendError::UnknownStream { .. })) => {
+                arrived = false;
+                self.persist(&facts, &[], Vec::new())?;
+            }
+            Err(error) => {
+                self.ahead = Some(error.to_string());
+                return Err(error);
+            }
+        }
+        self.ended(id, bytes);
+        if !arrived {
+            tracing::warn!(record = %origin, "a delayed record was dropped: its topic is gone");
+        }
+        self.see_delayed(1, if arrived { "delivered" } else { "dropped" });
+        Ok(())
+    }
+
+    /// Nobody waits for one that cannot be read.
+    fn set_aside(&mut self, id: EntryId, origin: &Origin, error: &EngineError, now: Now) {
+        let look = now.mono.plus(LOOK_MS);
+        match self.put_off.unreadable.entry(id) {
+            Place::Occupied(mut known) => {
+                known.insert(look);
+            }
+            Place::Vacant(place) => {
+                place.insert(look);
+                tracing::error!(
+                    record = %origin, %error,
+                    "a delayed record cannot be read: it is set aside and looked at again each \
+                     minute, the others go on; `reprise log verify` shows what is damaged, \
+                     `reprise delayed cancel` ends its waiting"
+                );
+                self.see_delayed(1, "unreadable");
+            }
+        }
+    }
+
+    /// What the log holds of one that waits.
+    fn stored(&self, id: EntryId) -> Result<Stored, EngineError> {
+        let at = self.machine.store().payload(id).ok_or(EngineError::PayloadLost(id))?;
+        if let Some(body) = self.unwritten.body(at.seq) {
+            return Stored::read(kind::WAITS, &body);
+        }
+        let entry = self.journal.read(at)?;
+        Stored::read(entry.kind, &entry.body)
+    }
+
+    /// The partition it was produced to, unless that is gone.
+    fn destination(&self, stream: Option<StreamId>, origin: &Origin) -> Option<StreamId> {
+        match stream {
+            Some(stream) => self.journal.stream_bounds(stream).map(|_| stream),
+            None => self.put_off.destinations.find(origin),
+        }
+    }
+
+    /// Some of those end that were to enter a topic that is gone.
+    fn let_go(&mut self) {
+        let count = self.put_off.leaving.len().min(LEAVING);
+        if count == 0 {
+            return;
+        }
+        let ids: Vec<EntryId> = self.put_off.leaving.drain(..count).collect();
+        let (mut facts, mut gone) = (Vec::new(), Vec::new());
+        for id in ids {
+            let entry = self.machine.store().get(id);
+            let entry = entry.filter(|entry| entry.group.as_str() == DELAYED);
+            let Some(origin) = entry.and_then(|entry| entry.origin) else { continue };
+            // One that cannot be read goes by its topic's name.
+            let stream = self.stored(id).ok().and_then(|stored| stored.stream);
+            if self.destination(stream, &origin).is_none() {
+                gone.push((id, self.machine.store().record_bytes(id)));
+                facts.extend(self.handle(Input::Delivered { id, arrived: false }).1);
+            }
+        }
+        if let Err(error) = self.persist(&facts, &[], Vec::new()) {
+            tracing::error!(%error, "that a topic is gone could not be journalled");
+            return;
+        }
+        for (id, bytes) in &gone {
+            self.ended(*id, *bytes);
+        }
+        self.see_delayed(gone.len(), "dropped");
+    }
+
+    /// Counts some more of what waits since an earlier life.
+    fn count_on(&mut self) {
+        if !self.put_off.backlog.is_counting() {
+            return;
+        }
+        let (store, after) = (self.machine.store(), self.put_off.backlog.counts_after());
+        let ids = store.page(&delayed(), after, COUNTED);
+        let sizes: Vec<_> = ids.into_iter().map(|id| (id, store.record_bytes(id))).collect();
+        self.put_off.backlog.count(&sizes, COUNTED);
+        self.see_delayed(0, "scheduled");
+    }
+}

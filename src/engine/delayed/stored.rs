@@ -1,0 +1,88 @@
+//! A record that waits as the log keeps it (kind 76; a later build may read it).
+//!
+//! ```text
+//! 0 version = 1                         u8
+//! 1 the stream of its partition         u32, little-endian
+//! 5 the record's stored form            the rest, as `wire::batch::RawRecord` has it
+//! ```
+//! The stream is of that topic and of no other by the same name; its number is never used twice.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::engine::error::EngineError;
+use crate::engine::kind;
+use crate::journal::{Kind, StreamId};
+use crate::wire::batch::RawRecord;
+
+const VERSION: u8 = 1;
+/// Before the record.
+const HEAD_BYTES: usize = 5;
+
+/// A record, and where it is to enter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stored {
+    /// `None`: only its topic's name is known, as before there was kind 76.
+    pub(super) stream: Option<StreamId>,
+    pub(super) record: RawRecord,
+}
+
+/// What lies in the log of a record in its stored form.
+pub(super) fn body_of(stream: StreamId, record: &[u8]) -> Bytes {
+    let mut body = BytesMut::with_capacity(HEAD_BYTES + record.len());
+    body.put_u8(VERSION);
+    body.put_u32_le(stream.0);
+    body.put_slice(record);
+    body.freeze()
+}
+
+impl Stored {
+    /// Reads what lies in the log.
+    pub(super) fn read(kind: Kind, body: &Bytes) -> Result<Self, EngineError> {
+        if kind != kind::WAITS {
+            return Ok(Self { stream: None, record: RawRecord::parse(body)? });
+        }
+        let head = body.first_chunk::<HEAD_BYTES>();
+        let Some([VERSION, stream @ ..]) = head else { return Err(EngineError::DelayedRecord) };
+        let stream = Some(StreamId(u32::from_le_bytes(*stream)));
+        let record = RawRecord::parse(&body.slice(HEAD_BYTES..))?;
+        Ok(Self { stream, record })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::batch::{Headers, TimestampType};
+
+    fn record() -> RawRecord {
+        RawRecord {
+            timestamp_ms: 5,
+            timestamp_type: TimestampType::CreateTime,
+            key: None,
+            value: Some("v".into()),
+            headers: Headers::NONE,
+        }
+    }
+
+    #[test]
+    fn a_record_stored_by_version_1_is_read_for_ever() {
+        let body = body_of(StreamId(300), &record().to_bytes());
+        let bytes = b"\x01\x2c\x01\0\0\x01\x04\x05\0\0\0\0\0\0\0\x01\0\0\0v\0\0\0\0";
+        assert_eq!(body[..], bytes[..], "the format has changed: give it a new version");
+        let stored = Stored { stream: Some(StreamId(300)), record: record() };
+        assert_eq!(Stored::read(kind::WAITS, &body).unwrap(), stored);
+    }
+
+    #[test]
+    fn one_stored_before_there_was_a_stream_is_read_without_it() {
+        let stored = Stored::read(kind::BEGINS, &record().to_bytes()).unwrap();
+        assert_eq!(stored, Stored { stream: None, record: record() });
+    }
+
+    #[test]
+    fn other_bytes_are_no_record_that_waits() {
+        for bad in [&b""[..], b"\x01\x2c\x01\0", b"\x02\x2c\x01\0\0\x01", b"\x01\x2c\x01\0\0\x01"] {
+            assert!(Stored::read(kind::WAITS, &Bytes::from_static(bad)).is_err(), "{bad:?}");
+        }
+    }
+}

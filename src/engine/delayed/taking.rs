@@ -1,0 +1,143 @@
+//! How records begin to wait, and how people end that.
+
+use bytes::Bytes;
+
+use crate::engine::batch;
+use crate::engine::delayed::stored::body_of;
+use crate::engine::delayed::{DelayBatch, DelayedTotals};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::kind;
+use crate::journal::NewEntry;
+use crate::model::{EntryId, Origin};
+use crate::retry::{
+    Answer, Entries, Fact, Input, PayloadChange, StateKind, Token, delayed, encode_fact,
+};
+
+impl Driver {
+    /// The sequence its answer rests on: 0 where nothing of it waits.
+    pub(super) fn delay(&mut self, batch: DelayBatch) -> Result<u64, EngineError> {
+        let DelayBatch { topic, partition, stream, records, append } = batch;
+        if records.is_empty() {
+            append(&mut || Some(Vec::new()));
+            return Ok(0);
+        }
+        self.usable()?;
+        self.journal.admits()?;
+        let (until, bytes): (Vec<_>, Vec<_>) = records.into_iter().unzip();
+        batch::check_bytes(&bytes)?;
+        self.check_backlog(&bytes)?;
+        let bytes: Vec<Bytes> = bytes.iter().map(|record| body_of(stream, record)).collect();
+        let (mut facts, mut bodies) = (Vec::new(), Vec::new());
+        let appended = append(&mut || {
+            let records = until.clone();
+            let input = Input::Delay { topic: topic.clone(), partition, records };
+            facts = self.handle(input).1;
+            let entries: Vec<NewEntry> =
+                facts.iter().filter_map(|fact| begun(fact, &bytes)).collect();
+            bodies = entries.iter().map(|entry| entry.body.clone()).collect();
+            Some(entries)
+        });
+        match appended {
+            // Repeated, or refused before anything was decided.
+            None if facts.is_empty() => return Ok(self.last_seq),
+            Some(refs) if refs.len() == facts.len() => {
+                for at in &refs {
+                    self.put_off.backlog.begins(u64::from(at.len));
+                }
+                self.placed(&facts, &refs, bodies);
+            }
+            _ => {
+                self.take_back(facts)?;
+                return Ok(self.last_seq);
+            }
+        }
+        self.see_delayed(facts.len(), "scheduled");
+        Ok(self.last_seq)
+    }
+
+    /// What was decided did not come into the log with its batch: its topic went in this very
+    /// moment. It ends as it began, without its bytes, in one atomic group.
+    fn take_back(&mut self, mut facts: Vec<Fact>) -> Result<(), EngineError> {
+        let begun = facts.iter().filter_map(|fact| match fact {
+            Fact::Entry { entry, .. } => entry.origin.clone(),
+            _ => None,
+        });
+        let records: Vec<Origin> = begun.collect();
+        let (_, ended) = self.handle(Input::Cancel { token: Token(0), records });
+        facts.extend(ended);
+        let appended = self.append(&facts, &[], Vec::new());
+        if let Err(error) = &appended {
+            tracing::error!(%error, "the retry engine stops acknowledging until a restart");
+            self.ahead = Some(error.to_string());
+        }
+        appended
+    }
+
+    fn check_backlog(&self, records: &[Bytes]) -> Result<(), EngineError> {
+        let more = records.iter().map(|record| u64::try_from(record.len()).unwrap_or(u64::MAX));
+        let more = more.fold(0, u64::saturating_add);
+        let (bytes, most) = (self.put_off.backlog.bytes(), self.put_off.destinations.bytes_max);
+        if bytes.saturating_add(more) <= most {
+            return Ok(());
+        }
+        self.see_delayed(records.len(), "refused");
+        Err(EngineError::DelayedFull { bytes, more, most })
+    }
+
+    pub(super) fn cancel(&mut self, records: Vec<Origin>) -> Result<Vec<bool>, EngineError> {
+        let sizes: Vec<(EntryId, u64)> = records
+            .iter()
+            .filter_map(|record| u64::try_from(record.offset).ok().map(EntryId))
+            .map(|id| (id, self.machine.store().record_bytes(id)))
+            .collect();
+        match self.ask(Input::Cancel { token: Token(0), records })? {
+            Some(Answer::Cancelled(cancelled)) => {
+                for ((id, bytes), _) in sizes.iter().zip(&cancelled).filter(|(_, was)| **was) {
+                    self.ended(*id, *bytes);
+                }
+                let count = cancelled.iter().filter(|one| **one).count();
+                self.see_delayed(count, "cancelled");
+                Ok(cancelled)
+            }
+            _ => Err(EngineError::Stopped),
+        }
+    }
+
+    /// One does not wait any more.
+    pub(super) fn ended(&mut self, id: EntryId, bytes: u64) {
+        self.put_off.backlog.ends(id, bytes);
+        self.put_off.unreadable.remove(&id);
+    }
+
+    pub(super) fn totals(&self) -> DelayedTotals {
+        DelayedTotals {
+            records: self.waiting(),
+            bytes: self.put_off.backlog.bytes(),
+            unreadable: self.unreadable(),
+            first_due: self.machine.store().next_due(&delayed(), None),
+        }
+    }
+
+    /// So many came to this.
+    pub(in crate::engine) fn see_delayed(&self, count: usize, outcome: &str) {
+        self.metrics.records_delayed(outcome, count);
+        let bytes = self.put_off.backlog.bytes();
+        self.metrics.delayed_now(self.waiting(), bytes, self.unreadable());
+    }
+
+    fn waiting(&self) -> u64 {
+        self.machine.counts(&delayed()).of(StateKind::Waiting)
+    }
+
+    fn unreadable(&self) -> u64 {
+        u64::try_from(self.put_off.unreadable.len()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The log's entry for a record that begins to wait.
+fn begun(fact: &Fact, bodies: &[Bytes]) -> Option<NewEntry> {
+    let Fact::Entry { payload: PayloadChange::Begins(index), .. } = fact else { return None };
+    let body = bodies.get(usize::try_from(*index).ok()?)?.clone();
+    Some(NewEntry::plain(kind::WAITS, Bytes::from(encode_fact(fact)), body))
+}

@@ -1,0 +1,163 @@
+//! Partitions in which a key is kept in order: what a Fetch looks at before it asks the engine.
+//!
+//! A gate knows of each key whether it may have an entry, by 16 bits of it: memory is bounded, and
+//! who is told "perhaps" asks the engine. It is changed with the entries themselves, by the
+//! engine's thread, before anybody is answered.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use crate::model::{GroupId, OrderKey, TopicPartition};
+use crate::retry::{Entry, Rank};
+
+/// All of them; a partition without one has nothing to keep in order.
+#[derive(Debug, Default)]
+pub(super) struct Gates {
+    all: RwLock<BTreeMap<GroupId, BTreeMap<TopicPartition, Arc<Gate>>>>,
+    /// Counted up with every entry that is first of its key.
+    epoch: Mutex<u64>,
+}
+
+/// One partition of one group.
+#[derive(Debug, Default)]
+pub struct Gate(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    keys: HashMap<u16, u64>,
+    all: u64,
+    behind: u64,
+    epoch: u64,
+}
+
+impl Gates {
+    /// What is kept in order of a partition; `None`: nothing.
+    pub(super) fn of(&self, group: &GroupId, of: &TopicPartition) -> Option<Arc<Gate>> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.get(group)?.get(of).cloned()
+    }
+
+    /// Whether there is one in any partition of a group.
+    pub(super) fn knows(&self, group: &GroupId) -> bool {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).contains_key(group)
+    }
+
+    /// When a key was last stopped in a partition, as a number that differs with each; 0: never.
+    pub(super) fn epoch(&self, group: &GroupId, of: &TopicPartition) -> u64 {
+        self.of(group, of).map_or(0, |gate| gate.lock().epoch)
+    }
+
+    /// An entry is another one than before.
+    pub(super) fn change(&self, before: Option<&Entry>, after: Option<&Entry>) {
+        let line = |entry: Option<&Entry>| {
+            let (origin, key, rank) = entry?.lined()?;
+            let (topic, partition) = (origin.topic.clone(), origin.partition);
+            Some((entry?.group.clone(), TopicPartition { topic, partition }, key, rank))
+        };
+        let (before, after) = (line(before), line(after));
+        if before == after {
+            return;
+        }
+        // First in, then out: no gate goes for a moment.
+        if let Some((group, of, key, rank)) = after {
+            self.add(&group, &of, key, rank);
+        }
+        if let Some((group, of, key, rank)) = before {
+            self.take(&group, &of, key, rank);
+        }
+    }
+
+    /// One entry more.
+    fn add(&self, group: &GroupId, of: &TopicPartition, key: OrderKey, rank: Rank) {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let partitions = all.entry(group.clone()).or_default();
+        let gate = partitions.entry(of.clone()).or_default();
+        let mut counts = gate.lock();
+        *counts.keys.entry(bucket(key)).or_default() += 1;
+        counts.all += 1;
+        match rank {
+            Rank::Behind => counts.behind += 1,
+            Rank::Ahead => {
+                let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
+                *epoch += 1;
+                counts.epoch = *epoch;
+            }
+            Rank::Past => {}
+        }
+    }
+
+    /// One less.
+    fn take(&self, group: &GroupId, of: &TopicPartition, key: OrderKey, rank: Rank) {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(partitions) = all.get_mut(group) else { return };
+        let Some(gate) = partitions.get(of) else { return };
+        let is_empty = {
+            let mut counts = gate.lock();
+            if let Some(count) = counts.keys.get_mut(&bucket(key)) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    counts.keys.remove(&bucket(key));
+                }
+            }
+            counts.all = counts.all.saturating_sub(1);
+            if rank == Rank::Behind {
+                counts.behind = counts.behind.saturating_sub(1);
+            }
+            counts.all == 0
+        };
+        if is_empty {
+            partitions.remove(of);
+            if partitions.is_empty() {
+                all.remove(group);
+            }
+        }
+    }
+}
+
+impl Gate {
+    /// Whether a record with this key may have an entry, or another one of its key.
+    pub fn may_stop(&self, key: OrderKey) -> bool {
+        self.lock().keys.contains_key(&bucket(key))
+    }
+
+    /// Records that wait behind others.
+    pub fn behind(&self) -> u64 {
+        self.lock().behind
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn bucket(OrderKey([high, low, ..]): OrderKey) -> u16 {
+    u16::from_be_bytes([high, low])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_is_there_while_something_is_kept_in_order_and_every_stop_is_another_epoch() {
+        let (gates, group) = (Gates::default(), GroupId::new("shop"));
+        let of = TopicPartition { topic: "orders".into(), partition: 3 };
+        let (key, other) = (OrderKey([7; 16]), OrderKey([8; 16]));
+        assert!(gates.of(&group, &of).is_none());
+        assert_eq!(gates.epoch(&group, &of), 0);
+        gates.add(&group, &of, key, Rank::Ahead);
+        let first = gates.epoch(&group, &of);
+        gates.add(&group, &of, key, Rank::Behind);
+        let gate = gates.of(&group, &of).unwrap();
+        assert_eq!((gate.may_stop(key), gate.may_stop(other), gate.behind()), (true, false, 1));
+        assert_eq!(gates.epoch(&group, &of), first, "behind another one it stops nothing new");
+        gates.take(&group, &of, key, Rank::Ahead);
+        gates.add(&group, &of, key, Rank::Past);
+        gates.take(&group, &of, key, Rank::Behind);
+        assert!(gates.of(&group, &of).unwrap().may_stop(key), "the commit has not passed it");
+        gates.take(&group, &of, key, Rank::Past);
+        assert!(gates.of(&group, &of).is_none());
+        gates.add(&group, &of, key, Rank::Ahead);
+        assert!(gates.epoch(&group, &of) > first);
+    }
+}

@@ -1,0 +1,45 @@
+//! What the engine does now and then, asked by housekeeping and before a stop.
+
+use crate::engine::command::Reply;
+use crate::engine::driver::{Driver, OWNER};
+use crate::engine::error::EngineError;
+use crate::engine::store::Checkpoint;
+
+/// Tombstones looked at in one round of housekeeping.
+const SWEEP_MAX: usize = 10_000;
+
+impl Driver {
+    /// Producers silent for a day go; tombstones whose entries are gone from the log go; the
+    /// tables are made durable as of the last fact, which is durable first.
+    pub(super) fn keep(&mut self, reply: Reply<()>) {
+        if let Err(error) = self.tidy() {
+            return self.send(reply, Err(error));
+        }
+        let seq = self.last_seq;
+        let (log, journal) = (self.journal.clone(), self.journal.clone());
+        let first = move || {
+            log.durable_blocking(seq)?;
+            log.checkpoint()?;
+            Ok(())
+        };
+        let done = move |kept: Result<(), EngineError>| {
+            if kept.is_ok() {
+                journal.hold_from(OWNER, seq);
+            }
+            // Whoever asked may have gone.
+            drop(reply.send(kept.map(|()| ((), seq))));
+        };
+        let checkpoint = Checkpoint { applied: seq, first: Box::new(first), done: Box::new(done) };
+        self.machine.store_mut().checkpoint(checkpoint);
+    }
+
+    fn tidy(&mut self) -> Result<(), EngineError> {
+        self.usable()?;
+        let silent = self.stamps.expire(self.clock.now().wall);
+        if !silent.is_empty() {
+            self.last_seq = self.journal.append_reserved(silent)?.seq();
+        }
+        self.machine.store_mut().sweep(&self.journal, SWEEP_MAX);
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! Runs of offsets.
+
+use std::ops::Range;
+
+/// Runs kept at most; of more, the lowest and the last one.
+const RUNS_MAX: usize = 10_000;
+
+/// Offsets in runs, ascending; two that touch are one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Runs(Vec<Range<i64>>);
+
+/// A run of offsets with fewer records than that: a batch from which a log cleaner has taken some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sparse {
+    /// From its first offset to behind its last one.
+    pub run: Range<i64>,
+    /// Records in it.
+    pub records: u32,
+}
+
+impl Runs {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Range<i64>> {
+        self.0.iter()
+    }
+
+    /// Takes one in.
+    pub fn add(&mut self, run: Range<i64>) {
+        if run.is_empty() {
+            return;
+        }
+        let low = self.0.partition_point(|known| known.end < run.start);
+        let high = self.0.partition_point(|known| known.start <= run.end);
+        let touched = self.0.get(low..high).unwrap_or_default();
+        let start = touched.first().map_or(run.start, |first| first.start.min(run.start));
+        let end = touched.last().map_or(run.end, |last| last.end.max(run.end));
+        self.0.splice(low..high, std::iter::once(start..end));
+        if self.0.len() > RUNS_MAX {
+            self.0.remove(RUNS_MAX - 1);
+        }
+    }
+
+    /// The run an offset lies in.
+    pub fn at(&self, offset: i64) -> Option<&Range<i64>> {
+        let behind = self.0.partition_point(|run| run.end <= offset);
+        self.0.get(behind).filter(|run| run.contains(&offset))
+    }
+
+    /// The first offset at or above that lies in none.
+    pub fn past(&self, offset: i64) -> i64 {
+        self.at(offset).map_or(offset, |run| run.end)
+    }
+
+    /// Where the offsets below `end` that lie in none end.
+    pub fn before(&self, end: i64) -> i64 {
+        self.at(end.saturating_sub(1)).map_or(end, |run| run.start)
+    }
+
+    /// Runs that end at or below `offset` are not needed any more.
+    pub fn forget_below(&mut self, offset: i64) {
+        let behind = self.0.partition_point(|run| run.end <= offset);
+        self.0.drain(..behind);
+    }
+}
+
+impl Extend<Range<i64>> for Runs {
+    fn extend<T: IntoIterator<Item = Range<i64>>>(&mut self, runs: T) {
+        for run in runs {
+            self.add(run);
+        }
+    }
+}
+
+impl FromIterator<Range<i64>> for Runs {
+    fn from_iter<T: IntoIterator<Item = Range<i64>>>(runs: T) -> Self {
+        let mut all = Self::default();
+        all.extend(runs);
+        all
+    }
+}
+
+impl IntoIterator for Runs {
+    type Item = Range<i64>;
+    type IntoIter = std::vec::IntoIter<Range<i64>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(all: &[(i64, i64)]) -> Vec<(i64, i64)> {
+        let runs: Runs = all.iter().map(|(start, end)| *start..*end).collect();
+        runs.iter().map(|run| (run.start, run.end)).collect()
+    }
+
+    #[test]
+    fn runs_that_touch_are_one_whatever_their_order() {
+        assert_eq!(runs(&[(5, 7), (9, 10), (7, 9)]), [(5, 10)]);
+        assert_eq!(runs(&[(9, 10), (1, 2), (5, 5), (4, 20), (3, 4)]), [(1, 2), (3, 20)]);
+        assert_eq!(runs(&[(1, 9), (2, 3)]), [(1, 9)]);
+    }
+
+    #[test]
+    fn an_offset_is_found_in_its_run_and_moved_out_of_it() {
+        let mut runs: Runs = [2..4, 6..9].into_iter().collect();
+        assert_eq!([1, 2, 3, 4, 8, 9].map(|offset| runs.past(offset)), [1, 4, 4, 4, 9, 9]);
+        assert_eq!([2, 3, 4, 5, 9, 10].map(|end| runs.before(end)), [2, 2, 2, 5, 6, 10]);
+        runs.forget_below(4);
+        assert_eq!((runs.at(3), runs.at(6)), (None, Some(&(6..9))));
+    }
+
+    #[test]
+    fn of_too_many_the_lowest_and_the_last_stay() {
+        let most = i64::try_from(RUNS_MAX).unwrap();
+        let runs: Runs = (0..2 * most).map(|n| 2 * n..2 * n + 1).collect();
+        assert_eq!(runs.iter().count(), RUNS_MAX);
+        assert_eq!((runs.past(2 * (most - 2)), runs.past(0)), (2 * (most - 2) + 1, 1));
+        assert_eq!(runs.before(4 * most - 1), 4 * most - 2);
+    }
+}

@@ -1,0 +1,170 @@
+//! E1, E2, E3 in a group whose partitions wait (`order.mode: partition`): what is said to have
+//! failed becomes no entry. It stays where it is, nothing behind it is given, and after the
+//! interval it is served again in its own place.
+//!
+//! **Invariant:** from the failure until it has left again no commit passes it
+//! ([`Watch::awaited`]).
+
+use crate::model::{MemberId, MonoMs, Now, TopicPartition, WallMs};
+use crate::retry::watch::{Handed, Phase, Return, Suspect, Watch, Window};
+use crate::retry::{Disposition, Ladder};
+
+/// How long a member has to come back before it is called again; it doubles with each call.
+const CALL_MS: u64 = 5_000;
+/// The longest it has.
+const CALL_MS_MAX: u64 = 60_000;
+
+/// Records one partition waits for at most, and partitions of which nothing is known but that:
+/// whatever is beyond leaves its place.
+const AWAITED_MAX: usize = 1_000;
+/// See [`AWAITED_MAX`].
+const WINDOWS_MAX: usize = 10_000;
+
+/// What becomes of a record that is said to have failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InOrder {
+    /// Its partition waits for it from now on.
+    Waits,
+    /// Its partition waits for it already: the same delivery, said twice.
+    Known,
+    /// It is settled here, or at its end: it goes the way of any that failed.
+    Leaves,
+}
+
+impl Watch {
+    /// A record is said to have failed; `ladder` says when it is at its end.
+    pub fn failed_in_order(
+        &mut self,
+        now: Now,
+        of: &TopicPartition,
+        offset: i64,
+        ladder: &Ladder,
+    ) -> InOrder {
+        if self.windows.len() >= WINDOWS_MAX && !self.windows.contains_key(of) {
+            return InOrder::Leaves;
+        }
+        let window = self.windows.entry(of.clone()).or_default();
+        let known = window.suspects.get(&offset);
+        if known.is_some_and(|known| known.is_awaited) {
+            return InOrder::Known;
+        }
+        let is_over =
+            known.map_or(ladder.max_reconsume_times == 0, |known| known.is_over(ladder, now.wall));
+        let is_full = known.is_none() && window.suspects.len() >= AWAITED_MAX;
+        let leaves = is_full || window.is_settled(offset);
+        self.on_record_probe_failed(now, of, offset);
+        let limit = ladder.max_reconsume_times;
+        if leaves || (is_over && self.may_end(now, (of, offset), limit, 1)) {
+            return InOrder::Leaves;
+        }
+        let may_charge = self.counts(now, of, offset);
+        let interval_ms = self.rules.interval_ms;
+        let Some(window) = self.windows.get_mut(of) else { return InOrder::Leaves };
+        window.called_back = (0, now.mono.plus(interval_ms));
+        window.in_hand.remove(&offset);
+        let holder = window.holder.as_ref().map(|holder| holder.member.clone());
+        let suspect = window.suspects.entry(offset).or_insert_with(Suspect::new);
+        suspect.since.get_or_insert(now.mono);
+        if may_charge && !is_over {
+            suspect.failed(now.wall, Disposition::Rejected);
+        } else {
+            suspect.note(now.wall, Disposition::Rejected);
+        }
+        suspect.proofs = 0;
+        suspect.is_awaited = true;
+        suspect.hold(now, interval_ms, None);
+        if let Some(known) = holder.and_then(|member| self.members.get_mut(&member)) {
+            known.turn.take_if(|turn| turn.partition == *of);
+        }
+        self.changed(now, of);
+        InOrder::Waits
+    }
+
+    /// The record its partition waits for: no commit may pass it.
+    pub fn awaited(&self, of: &TopicPartition) -> Option<i64> {
+        self.windows.get(of)?.awaited()
+    }
+
+    /// Where a member begins in a partition that waits and of which nothing is committed.
+    pub fn begins_at(&self, of: &TopicPartition) -> Option<i64> {
+        let window = self.windows.get(of)?;
+        Some(window.awaited()?.min(window.first_open()))
+    }
+
+    /// A member has gone on beyond what its partition waits for, and is told to join anew: how
+    /// often by now. `None`: not now.
+    pub fn calls_back(&mut self, now: Now, member: &MemberId) -> Option<u32> {
+        if !self.rules.calls_back || self.breaker.is_held() {
+            return None;
+        }
+        let held = self.windows.values_mut().filter(|window| window.is_held_by(member));
+        let mut most = None;
+        for window in held.filter(|window| window.is_missed(now.mono)) {
+            let (times, _) = window.called_back;
+            let factor = 1_u64.checked_shl(times).unwrap_or(u64::MAX);
+            let patience_ms = CALL_MS.saturating_mul(factor).min(CALL_MS_MAX);
+            window.called_back = (times.saturating_add(1), now.mono.plus(patience_ms));
+            most = most.max(Some(window.called_back.0));
+        }
+        most
+    }
+
+    /// Records leave; what its partition waits for may be among them, or was never there.
+    pub(in crate::retry) fn on_awaited_handed(&mut self, now: Now, left: &Handed) {
+        let Some(window) = self.windows.get_mut(&left.partition) else { return };
+        let member = window.holder.as_ref().map(|holder| &holder.member);
+        let joined = member.is_some_and(|member| self.lanes.is_out(member));
+        let given = window.suspects.range_mut(left.from..left.end.max(left.from));
+        for (_, suspect) in given.filter(|(_, suspect)| suspect.is_awaited) {
+            suspect.is_awaited = false;
+            suspect.due = None;
+            suspect.phase = Phase::Alone(Return::handed(now.mono, joined));
+            window.called_back = (0, MonoMs::default());
+        }
+    }
+
+    /// A member joins, by the same generation perhaps: what it asks for first is no evidence.
+    pub(in crate::retry) fn begins_anew(&mut self, member: &MemberId) {
+        for window in self.windows.values_mut().filter(|window| window.is_held_by(member)) {
+            if let Some(holder) = &mut window.holder {
+                holder.epoch = i32::MIN;
+            }
+        }
+    }
+}
+
+impl Window {
+    fn awaited(&self) -> Option<i64> {
+        let mut awaited = self.suspects.iter().filter(|(_, suspect)| suspect.is_awaited);
+        awaited.next().map(|(offset, _)| *offset)
+    }
+
+    /// It waits for a record that lies in front of this one.
+    pub(in crate::retry) fn waits_before(&self, offset: i64) -> bool {
+        self.awaited().is_some_and(|awaited| awaited < offset)
+    }
+
+    /// Its holder has gone beyond what could be given, and had the time to come back.
+    fn is_missed(&self, now: MonoMs) -> bool {
+        let Some(offset) = self.awaited() else { return false };
+        let phase = self.suspects.get(&offset).map(|suspect| &suspect.phase);
+        let is_held = matches!(phase, Some(Phase::Held { until, .. }) if *until > now);
+        let (_, until) = self.called_back;
+        self.end > offset && !is_held && until <= now
+    }
+}
+
+impl Suspect {
+    /// Its last failure was said.
+    pub(in crate::retry) fn was_said(&self) -> bool {
+        self.history.last().is_some_and(|(_, why)| *why == Disposition::Rejected)
+    }
+
+    /// The next failure is its last.
+    fn is_over(&self, ladder: &Ladder, now: WallMs) -> bool {
+        let first_failed = self.history.first().map(|(at, _)| *at);
+        self.reconsume_times >= ladder.max_reconsume_times
+            || matches!(self.phase, Phase::Ending { .. })
+            || ladder.is_over(first_failed, now)
+    }
+}

@@ -1,0 +1,191 @@
+//! Keys kept in order: one of each at a time, in the order of their offsets.
+
+use super::*;
+use crate::model::{EntryId, OrderKey, TopicPartition};
+use crate::retry::{Evidence, ExportOutcome, ExportStep, Ordered, State};
+
+const K: OrderKey = OrderKey([1; 16]);
+const L: OrderKey = OrderKey([2; 16]);
+
+pub(super) fn fail_keyed(offset: i64, key: OrderKey) -> Nack {
+    Nack { key: Some(key), ..fail(offset) }
+}
+
+pub(super) fn behind(rig: &mut Rig, records: &[(i64, OrderKey)]) -> Vec<Ordered> {
+    let partition = TopicPartition { topic: "orders".into(), partition: 0 };
+    let (token, group, records) = (Token(8), shop(), records.to_vec());
+    match rig.send(Input::Behind { token, group, partition, records }) {
+        Some(Answer::Ordered(outcomes)) => outcomes,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Offset and state of every entry, by offset.
+fn stands(rig: &Rig) -> Vec<(i64, StateKind)> {
+    let all = rig.machine.list(&shop(), None, None, 100).into_iter();
+    let mut all: Vec<_> = all.map(|e| (e.origin.unwrap().offset, e.state.kind())).collect();
+    all.sort_unstable();
+    all
+}
+
+fn offset(taken: &(LaneOffset, Entry)) -> i64 {
+    taken.1.origin.as_ref().unwrap().offset
+}
+
+#[test]
+fn later_ones_of_the_key_wait_and_others_do_not() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail_keyed(5, K)).unwrap();
+    let outcomes = behind(&mut rig, &[(4, K), (5, K), (6, L), (7, K), (9, K)]);
+    let expected = [Ordered::Free, Ordered::Known, Ordered::Free, Ordered::Behind, Ordered::Behind];
+    assert_eq!(outcomes, expected);
+    let waits = [(5, StateKind::Waiting), (7, StateKind::Behind), (9, StateKind::Behind)];
+    assert_eq!(stands(&rig), waits);
+    let seven = rig.machine.list(&shop(), Some(StateKind::Behind), None, 1).remove(0);
+    assert_eq!((seven.reconsume_times, seven.disposition), (0, None), "nothing is charged");
+    assert_eq!(behind(&mut rig, &[(7, K)]), [Ordered::Known], "once is enough");
+}
+
+#[test]
+fn each_is_let_go_when_the_one_before_it_is_settled() {
+    let mut rig = Rig::new(table("10s"));
+    let slot = rig.join("a").slot;
+    rig.nack(fail_keyed(5, K)).unwrap();
+    behind(&mut rig, &[(7, K), (9, K)]);
+    rig.advance(10_000);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let taken = rig.take_one(slot);
+        seen.push(offset(&taken));
+        assert!(rig.take(after(taken.0)).is_empty(), "one at a time");
+        rig.acknowledge(taken.0);
+    }
+    assert_eq!(seen, [5, 7, 9], "and at once, without a delay of their own");
+}
+
+#[test]
+fn a_retry_that_fails_again_still_holds_its_key_and_a_dead_letter_does_not() {
+    let mut rig = Rig::new(Policy { max_reconsume_times: 1, ..table("10s") });
+    let slot = rig.join("a").slot;
+    rig.nack(fail_keyed(5, K)).unwrap();
+    behind(&mut rig, &[(7, K)]);
+    rig.advance(10_000);
+    let (lane, _) = rig.take_one(slot);
+    rig.nack(fail_lane(lane)).unwrap();
+    assert_eq!(stands(&rig), [(5, StateKind::Dead), (7, StateKind::Waiting)]);
+    assert_eq!(offset(&rig.take_one(slot)), 7);
+}
+
+#[test]
+fn one_that_failed_in_hand_counts_it_once_and_waits_its_own_delay_too() {
+    let mut rig = Rig::new(table("10s"));
+    let slot = rig.join("a").slot;
+    rig.nack(fail_keyed(5, K)).unwrap();
+    behind(&mut rig, &[(7, K)]);
+    rig.advance(9_000);
+    rig.nack(fail_keyed(7, K)).unwrap();
+    rig.nack(fail_keyed(7, K)).unwrap();
+    assert_eq!(stands(&rig), [(5, StateKind::Waiting), (7, StateKind::Behind)]);
+    let seven = rig.machine.list(&shop(), Some(StateKind::Behind), None, 1).remove(0);
+    assert_eq!(seven.reconsume_times, 1);
+    rig.advance(1_000);
+    let (lane, _) = rig.take_one(slot);
+    rig.acknowledge(lane);
+    assert!(rig.take(after(lane)).is_empty(), "not before it is due by itself");
+    rig.advance(9_000);
+    assert_eq!(offset(&rig.take_one(slot)), 7);
+}
+
+#[test]
+fn an_earlier_one_that_fails_later_goes_first() {
+    let mut rig = Rig::new(table("10s"));
+    rig.nack(fail_keyed(7, K)).unwrap();
+    rig.nack(fail_keyed(5, K)).unwrap();
+    assert_eq!(stands(&rig), [(5, StateKind::Waiting), (7, StateKind::Behind)]);
+}
+
+#[test]
+fn without_a_key_nothing_waits_for_anything() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail(5)).unwrap();
+    assert_eq!(behind(&mut rig, &[(7, K)]), [Ordered::Free]);
+    assert_eq!(stands(&rig), [(5, StateKind::Waiting)]);
+}
+
+#[test]
+fn another_partition_s_record_of_the_key_is_not_in_the_way() {
+    let mut rig = Rig::new(Policy::default());
+    let mut other = fail_keyed(5, K);
+    other.named = Named::Origin(Origin { partition: 1, ..order(5) });
+    rig.nack(other).unwrap();
+    assert_eq!(behind(&mut rig, &[(7, K)]), [Ordered::Free]);
+}
+
+#[test]
+fn a_start_over_the_journal_goes_on_in_the_same_order() {
+    let mut rig = Rig::new(table("10s"));
+    rig.nack(fail_keyed(5, K)).unwrap();
+    behind(&mut rig, &[(7, K), (9, K)]);
+    rig.restart(table("10s"), 0);
+    let slot = rig.join("a").slot;
+    rig.advance(10_000);
+    for expected in [5, 7, 9] {
+        let taken = rig.take_one(slot);
+        assert_eq!(offset(&taken), expected);
+        rig.acknowledge(taken.0);
+    }
+}
+
+#[test]
+fn a_topic_that_is_gone_leaves_nobody_behind_anybody() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail_keyed(5, K)).unwrap();
+    behind(&mut rig, &[(7, K)]);
+    rig.send(Input::TopicGone { topic: "orders".into() });
+    assert_eq!(stands(&rig), [(5, StateKind::Waiting), (7, StateKind::Waiting)]);
+}
+
+fn export(rig: &mut Rig, step: ExportStep, ids: &[EntryId]) -> Vec<ExportOutcome> {
+    match rig.send(Input::Export { token: Token(5), step, ids: ids.to_vec() }) {
+        Some(Answer::Exported(outcomes)) => outcomes,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_line_moves_to_another_sidecar_whole_and_from_its_front_or_not_at_all() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail_keyed(5, K)).unwrap();
+    behind(&mut rig, &[(7, K)]);
+    let all = rig.machine.list(&shop(), None, None, 10);
+    let (first, second) = (all[0].id, all[1].id);
+    assert_eq!(export(&mut rig, ExportStep::Begin, &[second]), [ExportOutcome::Left]);
+    assert_eq!(export(&mut rig, ExportStep::Begin, &[first]), [ExportOutcome::Done]);
+    let part = export(&mut rig, ExportStep::End, &[first]);
+    assert_eq!(part, [ExportOutcome::Left], "the other one would be given out before it");
+    assert_eq!(export(&mut rig, ExportStep::Begin, &[second]), [ExportOutcome::Done]);
+    let both = export(&mut rig, ExportStep::End, &[first, second]);
+    assert_eq!(both, [ExportOutcome::Done, ExportOutcome::Done]);
+}
+
+#[test]
+fn what_is_given_back_is_in_its_place_again() {
+    let mut rig = Rig::new(Policy::default());
+    rig.nack(fail_keyed(5, K)).unwrap();
+    behind(&mut rig, &[(7, K)]);
+    let ids: Vec<EntryId> =
+        rig.machine.list(&shop(), None, None, 10).iter().map(|entry| entry.id).collect();
+    export(&mut rig, ExportStep::Begin, &ids);
+    export(&mut rig, ExportStep::Undo, &[ids[1], ids[0]]);
+    assert_eq!(stands(&rig), [(5, StateKind::Waiting), (7, StateKind::Behind)]);
+}
+
+#[test]
+fn the_journal_says_why() {
+    let mut rig = Rig::new(table("10s"));
+    rig.nack(fail_keyed(5, K)).unwrap();
+    behind(&mut rig, &[(7, K)]);
+    let Fact::Entry { entry, cause, .. } = rig.journal.last().unwrap() else { panic!() };
+    assert!(matches!(entry.state, State::Behind { .. }));
+    assert_eq!((entry.key, cause.evidence), (Some(K), Evidence::Behind));
+}

@@ -1,0 +1,179 @@
+//! Groups with `order.mode: partition`: what is said to have failed is held in its partition, and
+//! nothing passes it there.
+//!
+//! **Invariant:** a commit is stored at most at the record its partition waits for, and nobody is
+//! told a position beyond it. So whoever reads the partition next begins with it.
+
+use std::sync::PoisonError;
+
+use kafka_protocol::messages::OffsetCommitRequest;
+use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
+use kafka_protocol::protocol::StrBytes;
+
+use crate::engine::NackBatch;
+use crate::model::{GroupId, MemberId, Origin, TopicName, TopicPartition};
+use crate::retry::watch::InOrder;
+use crate::retry::{Disposition, Ladder, Named, OrderMode};
+use crate::route::Router;
+use crate::route::convert::topic_of;
+use crate::wire::ResponseError;
+
+impl Router {
+    /// Whether partitions of a group wait for what is said to have failed.
+    pub(in crate::route) fn is_in_order(&self, group: &GroupId) -> bool {
+        let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        policies.of(group).order == OrderMode::Partition
+    }
+
+    /// What of a batch becomes entries. What is held in its partition is taken out, and in the
+    /// engine's queue when this returns: durable with the answer to the rest.
+    pub(in crate::route) fn held_in_order(&self, mut batch: NackBatch) -> NackBatch {
+        let bad = |named: &Named| matches!(named, Named::Unreadable | Named::OtherGroup);
+        if batch.nacks.iter().any(|request| bad(&request.nack.named)) {
+            // All of it is refused.
+            return batch;
+        }
+        let group = batch.group.clone();
+        let ladders = self.ladders(&batch);
+        let (Some(ladders), Some(of)) = (ladders, self.watch_of(&group)) else { return batch };
+        let mut ladders = ladders.into_iter();
+        let mut charged = Vec::new();
+        self.tell(&group, &of, |state, now| {
+            batch.nacks.retain(|request| {
+                let ladder = ladders.next().flatten();
+                let (Some(ladder), Named::Origin(origin)) = (ladder, &request.nack.named) else {
+                    return true;
+                };
+                let (topic, partition) = (origin.topic.clone(), origin.partition);
+                let place = TopicPartition { topic, partition };
+                let waits = state.watch.failed_in_order(now, &place, origin.offset, &ladder);
+                if waits == InOrder::Waits {
+                    charged.push(place);
+                }
+                waits == InOrder::Leaves
+            });
+        });
+        for place in charged {
+            let word = Disposition::Rejected.as_str();
+            self.metrics.record_failed(group.as_str(), place.topic.as_str(), word);
+        }
+        batch
+    }
+
+    /// How each record is retried that may wait in its place; `None`: nothing waits in this group.
+    fn ladders(&self, batch: &NackBatch) -> Option<Vec<Option<Ladder>>> {
+        let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        if policies.of(&batch.group).order != OrderMode::Partition {
+            return None;
+        }
+        let ladder = |named: &Named| match named {
+            Named::Origin(origin) => Some(policies.ladder_of(&batch.group, &origin.topic)),
+            _ => None,
+        };
+        let of = |request: &crate::engine::NackRequest| {
+            let wants_end = request.nack.want.level.is_some_and(|level| level < 0);
+            ladder(&request.nack.named).filter(|_| !wants_end)
+        };
+        Some(batch.nacks.iter().map(of).collect())
+    }
+
+    /// The record a partition waits for.
+    pub(in crate::route) fn awaited(
+        &self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+    ) -> Option<i64> {
+        let topic = self.names.canonical(topic);
+        self.watches.find(group)?.lock().watch.awaited(&TopicPartition { topic, partition })
+    }
+
+    /// There is no such record, and nothing to keep of it: its partition does not wait for it.
+    pub(in crate::route) fn no_more(&self, group: &GroupId, record: &Origin) {
+        let Some(of) = self.watches.find(group).filter(|_| self.is_in_order(group)) else { return };
+        let Origin { topic, partition, offset } = record.clone();
+        let place = TopicPartition { topic, partition };
+        self.tell(group, &of, |state, now| {
+            if state.watch.awaited(&place) == Some(offset) {
+                state.watch.settled(now, &place, offset..=offset);
+            }
+        });
+    }
+
+    /// A commit goes no further than to what its partition waits for.
+    pub(in crate::route) fn hold_back(&self, group: &GroupId, request: &mut OffsetCommitRequest) {
+        for topic in &mut request.topics {
+            let name = topic_of(&topic.name);
+            for asked in &mut topic.partitions {
+                let Some(first) = self.awaited(group, &name, asked.partition_index) else {
+                    continue;
+                };
+                if asked.committed_offset > first {
+                    tracing::debug!(
+                        %group, topic = %name, partition = asked.partition_index,
+                        offset = asked.committed_offset, first,
+                        "a commit is held back to the record its partition waits for"
+                    );
+                    asked.committed_offset = first;
+                    asked.committed_leader_epoch = -1;
+                    asked.committed_metadata = Some(StrBytes::default());
+                }
+            }
+        }
+    }
+
+    /// Whether a commit passes what a partition of it waits for.
+    pub(in crate::route) fn passes_awaited(
+        &self,
+        group: &GroupId,
+        request: &OffsetCommitRequest,
+    ) -> bool {
+        request.topics.iter().any(|topic| {
+            let name = topic_of(&topic.name);
+            let passes = |asked: &OffsetCommitRequestPartition| {
+                let first = self.awaited(group, &name, asked.partition_index);
+                first.is_some_and(|first| first < asked.committed_offset)
+            };
+            topic.partitions.iter().any(passes)
+        })
+    }
+
+    /// From where a member goes on that is told this committed offset; −1: there is none.
+    pub(in crate::route) fn goes_on(
+        &self,
+        group: &GroupId,
+        (topic, partition): (&TopicName, i32),
+        committed: i64,
+    ) -> i64 {
+        let Some(of) = self.watches.find(group) else { return committed };
+        let place = TopicPartition { topic: self.names.canonical(topic), partition };
+        let state = of.lock();
+        if committed < 0 {
+            return state.watch.begins_at(&place).unwrap_or(committed);
+        }
+        state.watch.awaited(&place).map_or(committed, |first| first.min(committed))
+    }
+
+    /// A heartbeat that would be answered well: an error that makes the member join anew, where a
+    /// partition of it waits for a record it has left behind. The first call lets it give its
+    /// partitions back as in any rebalance; a cooperative client keeps its positions in one, so
+    /// that from the second on it is told that its generation is over.
+    pub(in crate::route) fn calls_back(
+        &self,
+        group: &GroupId,
+        key: &MemberId,
+    ) -> Option<ResponseError> {
+        let of = self.watches.find(group)?;
+        let times = self.tell(group, &of, |state, now| state.watch.calls_back(now, key))?;
+        self.called(group, key);
+        tracing::info!(
+            %group, member = %key, times,
+            "a member has left a failed record behind that its partition waits for: it is made to \
+             join anew (order.rewind)"
+        );
+        Some(match times {
+            1 => ResponseError::RebalanceInProgress,
+            _ => ResponseError::IllegalGeneration,
+        })
+    }
+}

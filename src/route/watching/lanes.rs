@@ -1,0 +1,52 @@
+//! Fetches of retry topics, as far as they matter to whoever watches.
+
+use crate::engine::Taken;
+use crate::model::{GroupId, LaneOffset, Slot};
+use crate::retry::watch::{LaneGiven, Seen};
+use crate::route::Router;
+
+impl Router {
+    /// How many retries a slot may be given on a connection; `None`: as many as ever.
+    pub(in crate::route) fn lane_room(
+        &self,
+        group: &GroupId,
+        conn: u64,
+        slot: Slot,
+    ) -> Option<usize> {
+        let of = self.watches.find(group)?;
+        self.tell(group, &of, |state, now| {
+            let (held, turn) = (state.watch.lane_room(now, conn), state.watch.lane_turn(now, slot));
+            held.into_iter().chain(turn).min()
+        })
+    }
+
+    /// A Fetch of a retry topic from an offset on is answered so: told before its bytes leave.
+    pub(in crate::route) fn lane_taken(
+        &self,
+        (group, conn): (&GroupId, u64),
+        from: LaneOffset,
+        room: Option<usize>,
+        taken: &Taken,
+    ) {
+        let Some(of) = self.watch_of(group) else { return };
+        // What is open below was given out before; also by a run of before.
+        let below = Some(taken.position).filter(|position| *position < from);
+        let given = taken.records.iter().filter_map(|one| LaneOffset::from_kafka(one.offset));
+        let out: Vec<LaneOffset> = below.into_iter().chain(given).collect();
+        let last = taken.records.last();
+        let last = last.and_then(|one| Some((LaneOffset::from_kafka(one.offset)?, one.entry)));
+        let waits = room == Some(0) && taken.is_due;
+        self.tell(group, &of, |state, now| {
+            if room == Some(1) {
+                match last {
+                    Some((lane, entry)) => state.watch.lane_given(now, conn, lane, entry),
+                    None => state.watch.gave_nothing(now, conn),
+                }
+            }
+            if let Some(member) = taken.member.clone() {
+                let told = LaneGiven { member, slot: from.slot, out, waits };
+                state.watch.handle(now, Seen::LaneGiven(told));
+            }
+        });
+    }
+}

@@ -1,0 +1,187 @@
+//! Offsets at which no application sees a record: the ends of transactions, what a log cleaner has
+//! taken out or left empty and, for who reads committed records only, what was aborted.
+
+use std::collections::BTreeSet;
+
+use super::header::BatchHeader;
+use crate::model::{Runs, Sparse};
+
+/// Aborted transactions remembered of an answer that passes; with more of them nothing of any
+/// transaction is taken for a record.
+const ABORTED_MAX: usize = 10_000;
+
+/// Batches with fewer records than offsets that are told of in one answer.
+const SPARSE_MAX: usize = 10_000;
+
+/// Finds them among the batches of one partition, which are shown in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Hidden {
+    /// First offset and producer; those that begin last first, once a batch was shown.
+    aborted: Vec<(i64, i64)>,
+    is_sorted: bool,
+    /// Producers whose aborted transaction goes on.
+    inside: BTreeSet<i64>,
+    are_too_many: bool,
+    runs: Runs,
+    sparse: Vec<Sparse>,
+    /// Where the first batch begins, if that is known, and where the last one ends, so far.
+    all: Option<(Option<i64>, i64)>,
+}
+
+impl Hidden {
+    /// `aborted`: producer and first offset of each, as an answer to Fetch lists them. All of them,
+    /// however many: whoever has the answer has that list, and no committed record is hidden.
+    pub fn new(aborted: impl IntoIterator<Item = (i64, i64)>) -> Self {
+        let aborted = aborted.into_iter().map(|(producer_id, first)| (first, producer_id));
+        Self { aborted: aborted.collect(), ..Self::default() }
+    }
+
+    /// One more, before any batch is shown, of a list that passes and is not kept.
+    pub fn aborts(&mut self, producer_id: i64, first: i64) {
+        if self.aborted.len() >= ABORTED_MAX {
+            self.are_too_many = true;
+            return;
+        }
+        self.aborted.push((first, producer_id));
+        self.is_sorted = false;
+    }
+
+    /// The next batch, or the last one once more; whether no application sees a record of it.
+    pub fn show(&mut self, header: &BatchHeader) -> bool {
+        if !self.is_sorted {
+            self.aborted.sort_unstable_by(|one, other| other.cmp(one));
+            self.is_sorted = true;
+        }
+        let last = header.last_offset();
+        while let Some((_, producer)) = self.aborted.pop_if(|(first, _)| *first <= last) {
+            self.inside.insert(producer);
+        }
+        let is_hidden = if header.is_control() {
+            self.inside.remove(&header.producer_id);
+            true
+        } else {
+            let is_aborted = self.are_too_many || self.inside.contains(&header.producer_id);
+            header.count == 0 || (header.is_transactional() && is_aborted)
+        };
+        let run = header.base_offset..last.saturating_add(1);
+        let (first, end) = self.all.unwrap_or((Some(run.start), run.start));
+        self.runs.add(end..run.start);
+        self.all = Some((first, run.end.max(end)));
+        let records = u32::try_from(header.count).unwrap_or(0);
+        if is_hidden {
+            self.runs.add(run);
+        } else if i64::from(records) < run.end.saturating_sub(run.start)
+            && self.sparse.len() < SPARSE_MAX
+            && self.sparse.last().is_none_or(|last| last.run != run)
+        {
+            self.sparse.push(Sparse { run, records });
+        }
+        is_hidden
+    }
+
+    /// A batch of the formats 0 and 1 ends there; where it begins is not known.
+    pub fn show_old(&mut self, end: i64) {
+        let (first, known) = self.all.unwrap_or((None, end));
+        self.all = Some((first, known.max(end)));
+    }
+
+    /// Where the first batch begins; `None`: none was shown, or one whose begin is not known.
+    pub fn first(&self) -> Option<i64> {
+        self.all.and_then(|(first, _)| first)
+    }
+
+    /// The offsets of all there were, and batches with fewer records than offsets.
+    pub fn into_parts(self) -> (Runs, Vec<Sparse>) {
+        (self.runs, self.sparse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::batch::{empty_batch, marker_batch};
+
+    /// A header at an offset: of records in a transaction of `producer`, or of a marker.
+    fn shown(base: i64, producer: i64, is_marker: bool) -> BatchHeader {
+        let mut header = BatchHeader::parse(&marker_batch(producer, 0, true, 0)).unwrap();
+        header.base_offset = base;
+        if !is_marker {
+            header.attributes = 1 << 4;
+        }
+        header
+    }
+
+    fn runs(aborted: &[(i64, i64)], shown: &[BatchHeader]) -> Vec<(i64, i64)> {
+        let mut hidden = Hidden::new(aborted.iter().copied());
+        for header in shown {
+            hidden.show(header);
+        }
+        hidden.into_parts().0.iter().map(|run| (run.start, run.end)).collect()
+    }
+
+    #[test]
+    fn what_was_aborted_is_hidden_from_its_first_record_to_its_end() {
+        let log = [
+            shown(0, 7, false),
+            shown(1, 7, true),
+            shown(2, 7, false),
+            shown(3, 8, false),
+            shown(4, 7, false),
+            shown(5, 7, true),
+            shown(6, 7, false),
+            shown(7, 8, true),
+        ];
+        assert_eq!(runs(&[(7, 2)], &log), [(1, 3), (4, 6), (7, 8)]);
+        assert_eq!(runs(&[(7, 2)], &log[2..]), [(2, 3), (4, 6), (7, 8)]);
+        assert_eq!(runs(&[(8, 3), (7, 0)], &log), [(0, 2), (3, 4), (5, 6), (7, 8)]);
+        assert_eq!(runs(&[], &log), [(1, 2), (5, 6), (7, 8)]);
+    }
+
+    #[test]
+    fn an_aborted_transaction_that_began_before_what_is_shown_hides_as_well() {
+        assert_eq!(runs(&[(7, 2)], &[shown(9, 7, false), shown(10, 7, true)]), [(9, 11)]);
+    }
+
+    #[test]
+    fn records_outside_transactions_are_seen_and_empty_batches_are_not() {
+        let mut plain = shown(3, 7, false);
+        plain.attributes = 0;
+        let empty = BatchHeader::parse(&empty_batch(4, 2)).unwrap();
+        assert_eq!(runs(&[(7, 0)], &[plain, empty]), [(4, 7)]);
+    }
+
+    #[test]
+    fn what_a_cleaner_has_taken_out_is_between_the_batches_or_counted() {
+        let plain = |base, offsets: i32, count| {
+            let mut header = shown(base, 7, false);
+            (header.attributes, header.last_offset_delta, header.count) = (0, offsets - 1, count);
+            header
+        };
+        let mut hidden = Hidden::default();
+        for header in [plain(3, 2, 2), plain(9, 4, 3), plain(13, 1, 1), plain(20, 5, 0)] {
+            hidden.show(&header);
+        }
+        assert_eq!(hidden.first(), Some(3));
+        let (runs, sparse) = hidden.into_parts();
+        let runs: Vec<(i64, i64)> = runs.iter().map(|run| (run.start, run.end)).collect();
+        assert_eq!(runs, [(5, 9), (14, 25)]);
+        assert_eq!(sparse, [Sparse { run: 9..13, records: 3 }]);
+    }
+
+    #[test]
+    fn too_many_aborted_ones_that_pass_hide_all_that_is_in_a_transaction() {
+        let passing = |count| {
+            let mut hidden = Hidden::default();
+            (0..count).for_each(|n| hidden.aborts(n, 50));
+            hidden.show(&shown(1, 20_000, false))
+        };
+        assert!(passing(10_001) && !passing(10_000));
+    }
+
+    #[test]
+    fn however_many_of_a_list_in_hand_are_aborted_nothing_committed_is_hidden() {
+        let many: Vec<(i64, i64)> = (0..20_000).map(|n| (n, n)).collect();
+        let log = [shown(20_000, 20_001, false), shown(20_001, 19_999, false)];
+        assert_eq!(runs(&many, &log), [(20_001, 20_002)]);
+    }
+}

@@ -1,0 +1,47 @@
+//! What tells of transactions: metrics, and what clients are told of how they are done.
+
+use kafka_protocol::messages::ApiVersionsRequest;
+
+use crate::support::Server;
+use crate::transactions::{Producer, with_topic};
+
+/// So many ended like that.
+pub(super) fn ended(server: &Server, outcome: &str) -> String {
+    server.metric(&format!("reprise_transactions_total{{outcome=\"{outcome}\"}}")).to_string()
+}
+
+#[test]
+fn transactions_are_counted_open_and_ended() {
+    let (server, _client) = with_topic();
+    let open = || server.metric("reprise_transactions_open").to_string();
+    let mut producer = Producer::begin(&server, "pay");
+    for committed in [true, false, false] {
+        assert_eq!(open(), "0");
+        assert_eq!(producer.add(3, &[("t", 0)]), [0]);
+        assert_eq!(open(), "1");
+        for _ in 0..2 {
+            assert_eq!(producer.end(3, committed), 0, "said again, counted once");
+        }
+    }
+    assert_eq!(producer.add(3, &[("t", 0)]), [0]);
+    Producer::begin(&server, "pay");
+    let all = ["committed", "aborted", "timed_out"].map(|outcome| ended(&server, outcome));
+    assert_eq!((all, open()), (["1", "3", "0"].map(str::to_owned), "0".to_owned()));
+}
+
+#[test]
+fn clients_are_told_that_transactions_are_those_of_kip_890() {
+    let (_server, mut client) = with_topic();
+    for version in 3..=4 {
+        let answer = client.call(version, &ApiVersionsRequest::default());
+        assert_eq!(answer.finalized_features_epoch, 0, "v{version}");
+        let finalized = &answer.finalized_features[0];
+        assert_eq!(finalized.name.as_str(), "transaction.version");
+        assert_eq!((finalized.min_version_level, finalized.max_version_level), (2, 2));
+        let supported = answer.supported_features.iter();
+        let supported: Vec<_> =
+            supported.map(|one| (one.name.as_str(), one.min_version, one.max_version)).collect();
+        let all = [("transaction.version", 0, 2)];
+        assert_eq!(supported, if version >= 4 { &all[..] } else { &[] }, "v{version}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Ends of transactions and aborted records, which no application sees and many never commit past:
+//! they are nobody's failure, and hold up nobody's.
+
+use crate::RULES;
+use crate::app::{App, Commits, Did, World, of};
+use reprise::retry::watch::Rules;
+
+const T_MS: u64 = 60_000;
+const SHORT: Rules = Rules { consume_timeout_ms: T_MS, ..RULES };
+
+/// One partition of so many offsets, these of them hidden, and a member of a group that commits.
+fn group(end: i64, hidden: &[(i64, i64)]) -> (World, App) {
+    let mut world = World::new(SHORT, 1, end);
+    world.hidden = hidden.iter().map(|(from, to)| *from..*to).collect();
+    world.commit(&of(0), 0);
+    let app = world.start(Commits::Never);
+    (world, app)
+}
+
+/// One Fetch, from behind what the last one brought or at `from`.
+fn fetch(world: &mut World, app: &mut App, from: Option<i64>) -> Vec<i64> {
+    app.by.came = world.now().mono;
+    if let Some(from) = from {
+        app.positions.insert(of(0), from);
+    }
+    let records = world.fetch(app, None).records;
+    let end = world.watch.explain(world.now())[0].end;
+    app.positions.insert(of(0), end);
+    records.into_iter().map(|(_, offset)| offset).collect()
+}
+
+fn hang(world: &mut World, ms: u64) {
+    for _ in 0..ms / 1_000 {
+        world.pass(1_000);
+    }
+}
+
+#[test]
+fn whoever_commits_its_last_record_is_not_waited_for_at_the_markers_behind_it() {
+    let (mut world, mut app) = group(6, &[(3, 6)]);
+    assert_eq!(fetch(&mut world, &mut app, None), [0, 1, 2]);
+    fetch(&mut world, &mut app, None);
+    world.commit(&of(0), 3);
+    hang(&mut world, 20 * T_MS);
+    assert_eq!((world.charged(), world.dead.len(), world.touched), (vec![], 0, 0));
+    assert!(world.watch.explain(world.now())[0].suspects.is_empty());
+}
+
+#[test]
+fn a_record_behind_hidden_ones_is_charged_and_none_of_them() {
+    let (mut world, mut app) = group(6, &[(1, 4), (5, 6)]);
+    assert_eq!(fetch(&mut world, &mut app, None), [0, 4]);
+    fetch(&mut world, &mut app, None);
+    world.commit(&of(0), 1);
+    hang(&mut world, T_MS);
+    assert_eq!(world.charged(), [(0, 4, 1)], "it is the last one, and alone");
+}
+
+#[test]
+fn losing_a_member_that_had_only_hidden_ones_left_counts_for_nothing() {
+    let (mut world, mut app) = group(6, &[(2, 6)]);
+    for _ in 0..RULES.crash_limit + 2 {
+        fetch(&mut world, &mut app, None);
+        world.commit(&of(0), 2);
+        world.lose(&app);
+        app = world.start(Commits::Never);
+    }
+    fetch(&mut world, &mut app, None);
+    assert_eq!((world.losses(), world.touched), (0, 0));
+}
+
+#[test]
+fn a_window_that_lost_opens_when_its_last_record_is_committed() {
+    let (mut world, app) = group(6, &[(4, 6)]);
+    let mut app = Some(app);
+    for _ in 0..RULES.crash_limit {
+        let mut dying = app.take().unwrap_or_else(|| world.start(Commits::Never));
+        while fetch(&mut world, &mut dying, None).is_empty() {
+            world.pass(100);
+        }
+        world.lose(&dying);
+    }
+    let mut next = world.start(Commits::PerRecord);
+    let mut rounds = 0;
+    while world.committed[&of(0)] < 4 {
+        rounds += 1;
+        assert!(rounds < 100, "{:?}", world.committed);
+        next.poll(&mut world, |_, _| Did::Well(1));
+    }
+    assert_eq!(world.losses(), 0, "nothing of the lost hand-outs is left");
+}
+
+#[test]
+fn going_back_to_hidden_ones_is_nothing_and_below_them_it_is_the_record_behind() {
+    let (mut world, mut app) = group(6, &[(1, 4), (5, 6)]);
+    fetch(&mut world, &mut app, None);
+    world.commit(&of(0), 1);
+    fetch(&mut world, &mut app, Some(5));
+    assert!(world.watch.explain(world.now())[0].suspects.is_empty(), "there is no record");
+    fetch(&mut world, &mut app, Some(1));
+    let known: Vec<i64> =
+        world.watch.explain(world.now())[0].suspects.iter().map(|one| one.offset).collect();
+    assert_eq!(known, [4]);
+}
+
+#[test]
+fn hidden_ones_take_no_turn_in_single_file() {
+    let (mut world, mut app) = group(8, &[(0, 6), (7, 8)]);
+    for _ in 0..RULES.crash_limit {
+        while fetch(&mut world, &mut app, None).is_empty() {
+            world.pass(100);
+        }
+        world.lose(&app);
+        app = world.start(Commits::Never);
+    }
+    let began = world.at;
+    while fetch(&mut world, &mut app, None) != [6] {
+        world.pass(10);
+        assert!(world.at < began + RULES.narrow_patience_ms, "its turn was given away");
+    }
+}

@@ -1,0 +1,182 @@
+//! Retries that are out at a member: nothing it has besides is alone.
+
+use crate::RULES;
+use crate::app::{App, Commits, Did, World, of};
+use crate::spoken::{awaited, given};
+use reprise::model::{LaneOffset, Slot};
+use reprise::retry::watch::{LaneGiven, Rules, Seen};
+
+const SLOT: Slot = Slot(3);
+const T_MS: u64 = 60_000;
+
+fn lane(sequence: u64) -> LaneOffset {
+    LaneOffset { slot: SLOT, sequence }
+}
+
+/// A Fetch of the retry topic brings these; `waits`: it had no turn, though something is due.
+fn lane_gives(world: &mut World, app: &App, out: &[u64], waits: bool) {
+    let out = out.iter().map(|sequence| lane(*sequence)).collect();
+    let told = LaneGiven { member: app.by.member.clone(), slot: SLOT, out, waits };
+    seen(world, Seen::LaneGiven(told));
+}
+
+fn seen(world: &mut World, seen: Seen) {
+    let now = world.now();
+    world.watch.handle(now, seen);
+    world.drain();
+}
+
+fn turn(world: &mut World) -> Option<usize> {
+    let now = world.now();
+    world.watch.lane_turn(now, SLOT)
+}
+
+#[test]
+fn the_time_of_a_record_begins_when_no_retry_is_out_beside_it() {
+    let short = Rules { consume_timeout_ms: T_MS, ..RULES };
+    for (is_nacked, is_other) in [(false, false), (true, false), (false, true)] {
+        let mut world = World::new(short, 1, 1);
+        world.commit(&of(0), 0);
+        let mut app = world.start(Commits::Never);
+        assert_eq!(given(&mut world, &mut app), Some(0));
+        assert_eq!(given(&mut world, &mut app), None);
+        lane_gives(&mut world, &app, &[4, 5], false);
+        world.pass(T_MS / 2);
+        let up_to = LaneOffset { sequence: 5, slot: Slot(u16::from(is_other)) };
+        seen(&mut world, Seen::LaneBelow { up_to });
+        assert!(world.charged().is_empty());
+        let up_to = if is_nacked { lane(5) } else { lane(6) };
+        seen(&mut world, Seen::LaneBelow { up_to });
+        if is_nacked {
+            seen(&mut world, Seen::LaneFailed { lane: lane(5) });
+        }
+        for _ in 0..T_MS / 1_000 - 1 {
+            world.pass(1_000);
+        }
+        assert_eq!(world.charged(), [], "its member was at a retry");
+        world.pass(1_000);
+        assert_eq!(world.charged(), [(0, 0, 1)]);
+    }
+}
+
+#[test]
+fn a_retry_that_nobody_ends_is_back_in_the_queue_after_the_timeout() {
+    let short = Rules { consume_timeout_ms: T_MS, ..RULES };
+    let mut world = World::new(short, 1, 1);
+    world.commit(&of(0), 0);
+    let mut app = world.start(Commits::Never);
+    lane_gives(&mut world, &app, &[4], false);
+    world.pass(1_000);
+    assert_eq!(given(&mut world, &mut app), Some(0));
+    assert_eq!(given(&mut world, &mut app), None);
+    for _ in 0..2 * T_MS / 1_000 - 2 {
+        world.pass(1_000);
+    }
+    assert_eq!(world.charged(), []);
+    world.pass(1_000);
+    assert_eq!(world.charged(), [(0, 0, 1)]);
+}
+
+#[test]
+fn a_process_that_dies_with_a_retry_beside_the_record_says_nothing_of_the_record() {
+    for is_out in [true, false] {
+        let mut world = World::narrow(RULES);
+        for _ in 0..4 {
+            let mut app = world.start(Commits::Never);
+            assert_eq!(awaited(&mut world, &mut app), 0);
+            lane_gives(&mut world, &app, if is_out { &[4] } else { &[] }, false);
+            world.lose(&app);
+        }
+        let app = world.start(Commits::Never);
+        world.fetch(&app, None);
+        assert_eq!(world.charged().is_empty(), is_out, "{:?}", world.charged());
+    }
+}
+
+#[test]
+fn a_return_with_a_retry_out_says_nothing_of_the_record() {
+    let mut world = World::new(RULES, 1, 3);
+    let mut app = world.start(Commits::PerRecord);
+    lane_gives(&mut world, &app, &[4], false);
+    for is_out in [true, false] {
+        for _ in 0..100 {
+            app.poll(&mut world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
+        }
+        assert_eq!(world.charged().is_empty() && world.dead.is_empty(), is_out);
+        seen(&mut world, Seen::LaneBelow { up_to: lane(5) });
+    }
+}
+
+#[test]
+fn where_records_go_one_by_one_retries_take_turns_with_them() {
+    let mut world = World::narrow(RULES);
+    let mut app = world.start(Commits::Never);
+    assert_eq!(turn(&mut world), None, "nobody has asked for retries");
+    lane_gives(&mut world, &app, &[], false);
+    assert_eq!(awaited(&mut world, &mut app), 0);
+    assert_eq!(turn(&mut world), Some(0), "it is served alone");
+    lane_gives(&mut world, &app, &[], true);
+    world.commit(&of(0), 1);
+    assert_eq!(given(&mut world, &mut app), None, "a retry is next");
+    assert_eq!(turn(&mut world), Some(1));
+    lane_gives(&mut world, &app, &[5], false);
+    assert_eq!(turn(&mut world), Some(0), "one at a time");
+    assert_eq!(given(&mut world, &mut app), None);
+    seen(&mut world, Seen::LaneBelow { up_to: lane(6) });
+    assert_eq!(given(&mut world, &mut app), Some(1), "at once");
+    lane_gives(&mut world, &app, &[], true);
+    world.commit(&of(0), 2);
+    assert_eq!(given(&mut world, &mut app), None);
+    world.pass(RULES.narrow_patience_ms);
+    assert_eq!(given(&mut world, &mut app), Some(2), "nobody came for the retry");
+    world.commit(&of(0), 10);
+    assert_eq!(turn(&mut world), None, "everything flows");
+}
+
+/// How often a process died of record 17, until it was a dead letter and all else was done.
+/// Retries are always due; `late`: they are acknowledged with the next poll.
+fn deaths_among_retries(late: bool) -> u32 {
+    let mut world = World::new(RULES, 3, 30);
+    let mut app = world.start(Commits::PerRecord);
+    let (mut deaths, mut retries) = (0, 0);
+    for _ in 0..20_000 {
+        if turn(&mut world) == Some(0) {
+            lane_gives(&mut world, &app, &[], true);
+        } else {
+            lane_gives(&mut world, &app, &[retries], false);
+            retries += 1;
+            world.pass(2);
+        }
+        let done = Seen::LaneBelow { up_to: lane(retries) };
+        if !late {
+            seen(&mut world, done.clone());
+        }
+        let lives = app.poll(&mut world, |of, offset| {
+            if (of.partition, offset) == (1, 17) { Did::Die(0) } else { Did::Well(1) }
+        });
+        if lives {
+            seen(&mut world, done);
+        } else {
+            deaths += 1;
+            world.lose(&app);
+            world.pass(3_000);
+            app = world.start(Commits::PerRecord);
+        }
+        if world.is_all_committed() {
+            let dead: Vec<i64> = world.dead.iter().map(|dead| dead.offset).collect();
+            assert_eq!((dead, world.charged()), (vec![17], vec![]));
+            assert!(retries > 20, "they had their turns: {retries}");
+            return deaths;
+        }
+    }
+    panic!("it never ends: {:?}, {deaths} deaths", world.committed);
+}
+
+#[test]
+fn a_record_that_kills_its_process_is_found_among_retries_too() {
+    let most = RULES.crash_limit + RULES.seek_back_limit + 4;
+    for late in [false, true] {
+        let deaths = deaths_among_retries(late);
+        assert!((RULES.crash_limit..=most).contains(&deaths), "{deaths}, late: {late}");
+    }
+}

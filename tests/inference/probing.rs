@@ -1,0 +1,336 @@
+//! While a group is held: who is given the one record, and what is learnt of it.
+
+use crate::WITH_BREAKER as RULES;
+use crate::app::{App, Commits, Did, World, of};
+use reprise::model::TopicPartition;
+use reprise::retry::Disposition;
+use reprise::retry::watch::{Asked, BreakerView, Rules, Seen, Serve};
+
+fn is_held(world: &World) -> bool {
+    matches!(world.watch.breaker(world.now()), BreakerView::Held { .. })
+}
+
+/// Every partition has been committed in, so that going back says something.
+fn begun(rules: Rules, partitions: i32, records: i64) -> World {
+    let mut world = World::new(rules, partitions, records);
+    for partition in 0..partitions {
+        world.commit(&of(partition), 0);
+    }
+    world
+}
+
+/// Everything fails until the group is held, and for a minute more.
+fn outage(world: &mut World, app: &mut App) {
+    let mut until = None;
+    while until.is_none_or(|until| world.at < until) {
+        app.poll(world, |_, _| Did::Throw);
+        if is_held(world) && until.is_none() {
+            until = Some(world.at + 60_000);
+        }
+        assert!(world.at < 3_600_000, "it is held");
+    }
+    assert!(is_held(world));
+}
+
+/// The first records of one partition for each that another one is given as.
+fn plan(world: &mut World, app: &App) -> Vec<Serve> {
+    let asked: Vec<Asked> = app
+        .positions
+        .iter()
+        .map(|(partition, offset)| Asked { partition: partition.clone(), offset: *offset })
+        .collect();
+    let now = world.now();
+    world.watch.asked(now, &app.by, &asked).serve
+}
+
+#[test]
+fn a_record_that_always_fails_does_not_hold_what_lies_beside_it() {
+    let mut world = begun(RULES, 4, 30);
+    let mut app = world.start(Commits::PerRecord);
+    outage(&mut world, &mut app);
+    let poison = |partition: &TopicPartition, offset: i64| *partition == of(0) && offset < 2;
+    let over = world.at;
+    while is_held(&world) {
+        app.poll(&mut world, |p, o| if poison(p, o) { Did::Throw } else { Did::Well(1) });
+        assert!(world.at < over + 3 * 60_000, "two steps");
+    }
+    while !world.is_all_committed() {
+        app.poll(&mut world, |p, o| if poison(p, o) { Did::Throw } else { Did::Well(1) });
+        assert!(world.at < over + 3_600_000, "{:?}", world.committed);
+    }
+    let dead: Vec<i64> = world.dead.iter().map(|dead| dead.offset).collect();
+    assert_eq!(dead, [0, 1]);
+}
+
+#[test]
+fn where_it_is_the_only_record_it_is_a_dead_letter_in_the_end() {
+    let mut world = begun(RULES, 1, 1);
+    let mut app = world.start(Commits::PerRecord);
+    while world.dead.is_empty() {
+        app.poll(&mut world, |_, _| Did::Throw);
+        assert!(world.at < 3_600_000, "{:?}", world.watch.breaker(world.now()));
+    }
+    let (dead, deliveries) = (&world.dead[0], world.deliveries[&(of(0), 0)]);
+    assert_eq!((dead.disposition, dead.reconsume_times), (Disposition::SeekBack, 6));
+    assert_eq!(deliveries, 7 + 16, "its own, and those that could have been an outage");
+    assert!(world.at > 600_000, "an outage of ten minutes is none of its failures: {}", world.at);
+    world.ends.insert(of(0), 20);
+    let from = world.at;
+    while !world.is_all_committed() {
+        app.poll(&mut world, |_, _| Did::Well(1));
+        assert!(world.at < from + 200_000);
+    }
+    assert_eq!(world.dead.len(), 1);
+}
+
+#[test]
+fn so_it_is_where_it_kills_its_process() {
+    let mut world = begun(RULES, 1, 1);
+    while world.dead.is_empty() {
+        let mut app = world.start(Commits::PerRecord);
+        while app.poll(&mut world, |_, _| Did::Die(0)) {
+            assert!(world.at < 3_600_000, "{:?}", world.watch.breaker(world.now()));
+        }
+        world.lose(&app);
+        world.pass(2_000);
+        let app = world.start(Commits::PerRecord);
+        world.fetch(&app, None);
+        world.lose(&app);
+    }
+    assert_eq!(world.dead[0].disposition, Disposition::Crashed);
+    assert!(world.at > 600_000, "{}", world.at);
+}
+
+#[test]
+fn an_outage_that_lasts_takes_ever_longer_to_end_another_record() {
+    let mut world = begun(RULES, 1, 100);
+    let mut app = world.start(Commits::PerRecord);
+    let mut ends = Vec::new();
+    while world.at < 4 * 3_600_000 {
+        app.poll(&mut world, |_, _| Did::Throw);
+        if world.dead.len() > ends.len() {
+            ends.push(world.at / 60_000);
+        }
+    }
+    assert!((1..=4).contains(&ends.len()) && ends[0] >= 10, "minutes: {ends:?}");
+}
+
+#[test]
+fn several_that_fail_are_an_outage_for_hours_and_not_for_ever() {
+    let mut world = begun(RULES, 3, 100);
+    let mut app = world.start(Commits::PerRecord);
+    while world.at < 6 * 3_600_000 {
+        app.poll(&mut world, |_, _| Did::Throw);
+    }
+    assert!(is_held(&world));
+    assert_eq!(world.dead.len(), 0);
+    // It was those three.
+    while world.at < 12 * 3_600_000 && !world.is_all_committed() {
+        app.poll(&mut world, |_, offset| if offset == 0 { Did::Throw } else { Did::Well(1) });
+    }
+    assert!(world.is_all_committed(), "{:?}", world.committed);
+    assert_eq!(world.dead.len(), 3);
+}
+
+#[test]
+fn one_fetch_at_a_time_has_the_probe_and_gives_it_back_if_it_has_none() {
+    let mut world = begun(RULES, 2, 40);
+    let mut app = world.start_with(Commits::Never, &[0]);
+    let other = world.start_with(Commits::Never, &[1]);
+    let now = world.now();
+    for offset in 0..40 {
+        world.fetch(&app, None);
+        world.watch.handle(now, Seen::Nacked { partition: of(0), offset });
+    }
+    world.commit(&of(0), 40);
+    app.positions.insert(of(0), 40);
+    assert!(is_held(&world));
+    world.pass(RULES.interval_ms);
+    let turn = |serve: &[Serve]| matches!(serve, [Serve::Turn { .. }]);
+    assert!(turn(&plan(&mut world, &app)), "it has nothing, which nobody knows yet");
+    assert_eq!(plan(&mut world, &other), [Serve::Nothing], "it is lent");
+    assert_eq!(world.watch.lane_room(world.now(), 99), Some(0));
+    let now = world.now();
+    world.watch.gave_nothing(now, app.by.conn);
+    assert_eq!(plan(&mut world, &app), [Serve::Nothing], "others come first");
+    assert_eq!(world.watch.lane_room(world.now(), 99), Some(1));
+    assert_eq!(plan(&mut world, &other), [Serve::Nothing]);
+    world.pass(1_000);
+    assert!(turn(&plan(&mut world, &other)), "who has it for long has it no more");
+    assert_eq!(world.fetch(&other, None).records.len(), 1);
+    assert_eq!(plan(&mut world, &app), [Serve::Nothing]);
+    assert_eq!(world.watch.lane_room(world.now(), 99), Some(0), "one for this step");
+}
+
+#[test]
+fn members_come_in_turns() {
+    let mut world = begun(RULES, 2, 40);
+    let apps = [0, 1].map(|partition| world.start_with(Commits::Never, &[partition]));
+    let now = world.now();
+    for (partition, app) in apps.iter().enumerate() {
+        world.fetch(app, None);
+        let partition = of(i32::try_from(partition).unwrap());
+        for offset in 0..20 {
+            let partition = partition.clone();
+            world.watch.handle(now, Seen::Nacked { partition, offset });
+        }
+        world.commit(&partition, 20);
+    }
+    assert!(is_held(&world));
+    let mut given = [0, 0];
+    for _ in 0..10_000 {
+        // The first one always asks first, and fails.
+        for (count, app) in given.iter_mut().zip(&apps) {
+            let mut app = app.again();
+            app.positions.values_mut().for_each(|position| *position = 20);
+            let records = world.fetch(&app, None).records;
+            *count += records.len();
+            for (partition, offset) in records {
+                let now = world.now();
+                world.watch.handle(now, Seen::Nacked { partition, offset });
+            }
+        }
+        world.pass(100);
+    }
+    assert!(given[0].abs_diff(given[1]) <= 3 && given[1] > 5, "{given:?}");
+}
+
+#[test]
+fn whoever_commits_by_time_ends_it_all_the_same() {
+    let mut world = begun(RULES, 40, 30);
+    let mut app = world.start(Commits::PerRecord);
+    outage(&mut world, &mut app);
+    world.lose(&app);
+    let mut app = world.start(Commits::Every(5_000));
+    let from = world.at;
+    while !world.is_all_committed() {
+        app.poll(&mut world, |_, _| Did::Well(1));
+        assert!(world.at < from + 300_000, "{:?}", world.watch.breaker(world.now()));
+    }
+    assert_eq!(world.watch.breaker(world.now()), BreakerView::Closed);
+    assert_eq!(world.dead.len(), 0);
+}
+
+#[test]
+fn nobody_is_slow_while_nothing_is_given() {
+    let rules = Rules { consume_timeout_ms: 90_000, ..RULES };
+    let mut world = begun(rules, 2, 100);
+    let slow = world.start_with(Commits::Never, &[1]);
+    world.fetch(&slow, None);
+    world.pass(50_000);
+    let mut app = world.start_with(Commits::Never, &[0]);
+    world.fetch(&app, None);
+    let now = world.now();
+    for offset in 0..100 {
+        world.watch.handle(now, Seen::Nacked { partition: of(0), offset });
+    }
+    world.commit(&of(0), 100);
+    assert!(is_held(&world));
+    for _ in 0..600 {
+        world.pass(1_000);
+    }
+    assert_eq!(world.charged(), [], "ten minutes");
+    world.ends.insert(of(0), 200);
+    app.positions.insert(of(0), 100);
+    assert_eq!(world.fetch(&app, None).records.len(), 1);
+    world.commit(&of(0), 101);
+    assert!(!is_held(&world));
+    world.pass(39_000);
+    assert!(world.kept.values().all(|window| window.suspects.is_empty()), "89 s of its own");
+    world.pass(2_000);
+    assert!(!world.kept[&of(1)].suspects.is_empty(), "91 s of its own");
+}
+
+#[test]
+fn a_commit_before_the_nack_is_one_failure_and_a_reset_or_no_offset_is_nothing() {
+    let mut world = World::new(RULES, 1, 200);
+    let app = world.start(Commits::Never);
+    world.fetch(&app, None);
+    world.commit(&of(0), 30);
+    let now = world.now();
+    for offset in 0..15 {
+        world.watch.handle(now, Seen::Nacked { partition: of(0), offset });
+        world.watch.handle(now, Seen::Nacked { partition: of(0), offset });
+    }
+    assert!(!is_held(&world), "15 of 30");
+    for offset in 15..20 {
+        assert!(!is_held(&world));
+        world.watch.handle(now, Seen::Nacked { partition: of(0), offset });
+    }
+    assert!(is_held(&world), "20 of 30");
+    world.pass(1_000);
+    let mut app = app.again();
+    app.positions.insert(of(0), 200);
+    world.ends.insert(of(0), 300);
+    assert_eq!(world.fetch(&app, None).records.len(), 1);
+    let now = world.now();
+    world.watch.handle(now, Seen::Committed { partition: of(0), offset: -1 });
+    let reset = |offset| Seen::Reset { partition: of(0), offset, before: Some(30) };
+    world.watch.handle(now, reset(250));
+    assert!(is_held(&world), "nobody has handled it");
+
+    // The same while nothing is held: what was skipped is no success.
+    let mut world = World::new(RULES, 1, 200);
+    let app = world.start(Commits::Never);
+    world.fetch(&app, None);
+    world.watch.handle(now, reset(180));
+    for offset in 180..200 {
+        assert!(!is_held(&world));
+        world.watch.handle(now, Seen::Nacked { partition: of(0), offset });
+        world.commit(&of(0), offset + 1);
+    }
+    assert!(is_held(&world), "20 of 20");
+}
+
+#[test]
+fn a_probe_that_is_committed_and_nacked_after_that_holds_the_group_again() {
+    let mut world = World::new(RULES, 1, 30);
+    let mut app = world.start(Commits::Never);
+    world.fetch(&app, None);
+    let now = world.now();
+    for offset in 0..30 {
+        world.watch.handle(now, Seen::Nacked { partition: of(0), offset });
+    }
+    world.commit(&of(0), 30);
+    assert!(is_held(&world));
+    world.ends.insert(of(0), 60);
+    world.pass(1_000);
+    app.positions.insert(of(0), 30);
+    assert_eq!(world.fetch(&app, None).records.len(), 1);
+    world.commit(&of(0), 31);
+    assert!(!is_held(&world));
+    assert!(world.watch.charged(&of(0), 30).spared, "it is the outage still");
+    assert!(!world.watch.charged(&of(0), 31).spared);
+    let now = world.now();
+    world.watch.handle(now, Seen::Nacked { partition: of(0), offset: 30 });
+    assert!(is_held(&world));
+}
+
+#[test]
+fn where_order_is_kept_nothing_is_given_behind_what_has_failed() {
+    let rules = Rules { in_order: true, ..RULES };
+    let mut world = begun(rules, 1, 100);
+    let mut app = world.start(Commits::Never);
+    let ladder = reprise::retry::Policies::default().ladder_of(&"shop".into(), &"orders".into());
+    let mut times = 0;
+    while !is_held(&world) {
+        app.positions.insert(of(0), 0);
+        (app.by.conn, app.by.came) = (app.by.conn + 1, world.now().mono);
+        let given = world.fetch(&app, None).records;
+        if !given.is_empty() {
+            let now = world.now();
+            world.watch.failed_in_order(now, &of(0), 0, &ladder);
+            times += 1;
+        }
+        world.pass(500);
+        assert!(world.at < 600_000);
+    }
+    assert_eq!(times, 17, "the last one is not charged");
+    world.pass(60_000);
+    app.positions.insert(of(0), 1);
+    assert_eq!(plan(&mut world, &app), [Serve::Nothing]);
+    app.positions.insert(of(0), 0);
+    app.by.conn += 1;
+    world.pass(1_000);
+    assert_eq!(world.fetch(&app, None).records, [(of(0), 0)]);
+}

@@ -1,0 +1,302 @@
+//! Keys kept in order (`order.mode: key`): whatever fails, and whenever the sidecar is killed, the
+//! last deliveries of a key come in the order it was produced in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use reprise::retry::OrderMode;
+use reprise::wire::batch::{Batch, records};
+
+use crate::support::batch::unpack;
+use crate::support::{Got, Member, Rec, Server, until};
+
+const RULES: &str = "topics: {retention: unlimited}\n\
+                     retry: {levels: 20ms, max_reconsume_times: 2, order: {mode: key}}";
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+
+fn rec(key: &str, value: &str) -> Rec {
+    Rec { key: Some(Bytes::copy_from_slice(key.as_bytes())), ..Rec::new(value) }
+}
+
+fn member(server: &Server) -> Member {
+    let mut member = Member::new(server, "shop", &["orders", "retry.shop"]).fixed("app");
+    member.join(PARTITIONS);
+    member
+}
+
+/// What is there from an offset on, and where the client goes on. Batches may have lost records.
+fn read(member: &mut Member, from: i64, wait_ms: i32) -> (Vec<Got>, i64) {
+    let data = member.client.fetch("orders", 0, from, wait_ms);
+    assert_eq!(data.error_code, 0);
+    let (mut rest, mut end, mut got) = (data.records.unwrap(), from, Vec::new());
+    while !rest.is_empty() {
+        let batch = Batch::parse(&rest).unwrap();
+        batch.check_crc().unwrap();
+        end = batch.header.last_offset() + 1;
+        got.extend(records(&batch, usize::MAX).unwrap().map(|record| {
+            let record = record.unwrap();
+            Got {
+                offset: record.offset,
+                time_ms: record.timestamp_ms,
+                key: record.key,
+                value: record.value,
+                headers: Vec::new(),
+            }
+        }));
+        rest = rest.slice(batch.bytes.len()..);
+    }
+    got.retain(|got| got.offset >= from);
+    (got, end)
+}
+
+fn offsets(got: &[Got]) -> Vec<i64> {
+    got.iter().map(|got| got.offset).collect()
+}
+
+fn values(got: &[Got]) -> Vec<String> {
+    got.iter().map(Got::text).collect()
+}
+
+/// The next retries until one of this value came and is acknowledged.
+fn retried(member: &mut Member, count: usize) -> Vec<(String, i64)> {
+    let mut seen = Vec::new();
+    while seen.len() < count {
+        let got = member.retry_once();
+        seen.push((got.text(), got.reconsume_times()));
+        member.done(got.offset + 1);
+    }
+    seen
+}
+
+#[test]
+fn records_of_a_failed_key_come_behind_it_and_all_others_flow() {
+    let server = Server::with(RULES);
+    server.client().create("orders", 1);
+    let all = [rec("k", "k0"), rec("j", "j1"), rec("k", "k2")];
+    server.client().put("orders", 0, &all);
+    let mut member = member(&server);
+    let (got, next) = read(&mut member, 0, 1_000);
+    assert_eq!((offsets(&got), next), (vec![0, 1, 2], 3));
+    assert_eq!(member.client.nack("shop", "orders-0@0", rec("k", "k0")).error_code, 0);
+    server.client().put("orders", 0, &[rec("k", "k3"), rec("j", "j4"), rec("k", "k5")]);
+    let (got, next) = read(&mut member, next, 1_000);
+    assert_eq!((values(&got), next), (vec!["j4".to_owned()], 6), "cut like a skipped offset");
+    assert_eq!(member.commit("orders", 0, next), 0);
+    let seen = retried(&mut member, 4);
+    let order = [("k0", 1), ("k2", 0), ("k3", 0), ("k5", 0)];
+    assert_eq!(seen, order.map(|(value, times)| (value.to_owned(), times)));
+    server.client().put("orders", 0, &[rec("k", "k6")]);
+    let (got, _) = read(&mut member, next, 1_000);
+    assert_eq!(values(&got), ["k6"], "nothing of it is in the way any more");
+}
+
+#[test]
+fn the_last_failure_is_a_dead_letter_and_the_rest_goes_on() {
+    let server = Server::with("retry: {max_reconsume_times: 0, order: {mode: key}}");
+    server.client().create("orders", 1);
+    server.client().put("orders", 0, &[rec("k", "k0"), rec("k", "k1")]);
+    let mut member = member(&server);
+    let (got, next) = read(&mut member, 0, 1_000);
+    assert_eq!(got.len(), 2);
+    assert_eq!(member.client.nack("shop", "orders-0@0", rec("k", "k0")).error_code, 0);
+    assert_eq!(values(&server.client().read_all("dlq.shop")), ["k0"]);
+    server.client().put("orders", 0, &[rec("k", "k2")]);
+    assert_eq!(values(&read(&mut member, next, 1_000).0), ["k2"]);
+}
+
+#[test]
+fn what_has_an_entry_is_not_handed_out_once_more_to_who_comes_next() {
+    let server = Server::with(RULES);
+    server.client().create("orders", 1);
+    server.client().put("orders", 0, &[rec("k", "k0"), rec("j", "j1"), rec("k", "k2")]);
+    let mut first = member(&server);
+    read(&mut first, 0, 1_000);
+    assert_eq!(first.client.nack("shop", "orders-0@0", rec("k", "k0")).error_code, 0);
+    let server = server.killed();
+    let mut next = member(&server);
+    let (got, _) = read(&mut next, 0, 1_000);
+    assert_eq!(values(&got), ["j1"], "nothing was committed");
+    let order = [("k0", 1), ("k2", 0)];
+    assert_eq!(retried(&mut next, 2), order.map(|(value, times)| (value.to_owned(), times)));
+    let (got, _) = read(&mut next, 0, 1_000);
+    assert_eq!(values(&got), ["j1"], "they are settled, and were not passed");
+}
+
+#[test]
+fn a_line_drains_in_order_though_the_mode_is_another_one_by_now() {
+    let mut server = Server::with(RULES);
+    server.client().create("orders", 1);
+    server.client().put("orders", 0, &[rec("k", "k0")]);
+    let mut member = member(&server);
+    let (_, next) = read(&mut member, 0, 1_000);
+    assert_eq!(member.client.nack("shop", "orders-0@0", rec("k", "k0")).error_code, 0);
+    server.reload_with(|config| config.retry.order.mode = OrderMode::Off);
+    server.client().put("orders", 0, &[rec("k", "k1"), rec("j", "j2")]);
+    let (got, next) = read(&mut member, next, 1_000);
+    assert_eq!(values(&got), ["j2"]);
+    assert_eq!(member.commit("orders", 0, next), 0);
+    let order = [("k0", 1), ("k1", 0)];
+    assert_eq!(retried(&mut member, 2), order.map(|(value, times)| (value.to_owned(), times)));
+}
+
+/// A random consumer: what it was given, and how often each record is to fail.
+struct Script {
+    rng: fastrand::Rng,
+    server: Server,
+    member: Member,
+    next: i64,
+    produced: Vec<(String, u32)>,
+    /// Key of each, and the place of its last delivery.
+    last: BTreeMap<String, usize>,
+    failed: BTreeMap<String, u32>,
+    /// Done when they came out of their partition.
+    read: BTreeSet<String>,
+    deliveries: usize,
+}
+
+const MAX: u32 = 2;
+
+impl Script {
+    fn new(seed: u64) -> Self {
+        let server = Server::with(RULES);
+        server.client().create("orders", 1);
+        let member = member(&server);
+        Self {
+            rng: fastrand::Rng::with_seed(seed),
+            server,
+            member,
+            next: 0,
+            produced: Vec::new(),
+            last: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            read: BTreeSet::new(),
+            deliveries: 0,
+        }
+    }
+
+    fn produce(&mut self) {
+        let count = self.rng.usize(1..8);
+        let records: Vec<Rec> = (0..count)
+            .map(|_| {
+                let key = format!("k{}", self.rng.u8(0..4));
+                let value = format!("{key}-{}", self.produced.len());
+                let fails = self.rng.choice([0, 0, 0, 0, 1, 2, 3]).unwrap();
+                self.produced.push((value.clone(), fails));
+                rec(&key, &value)
+            })
+            .collect();
+        self.server.client().put("orders", 0, &records);
+    }
+
+    /// Whether the application fails on this delivery.
+    fn deliver(&mut self, value: &str) -> bool {
+        self.deliveries += 1;
+        self.last.insert(value.to_owned(), self.deliveries);
+        let (_, fails) = self.produced.iter().find(|(known, _)| known == value).unwrap();
+        let failed = self.failed.entry(value.to_owned()).or_default();
+        let fails = *failed < *fails;
+        *failed += u32::from(fails);
+        fails
+    }
+
+    fn nack(&mut self, origin: &str, got: &Got) {
+        let record = rec(std::str::from_utf8(got.key.as_ref().unwrap()).unwrap(), &got.text());
+        let answer = self.member.client.nack("shop", origin, record);
+        assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
+    }
+
+    fn consume(&mut self) {
+        let (got, next) = read(&mut self.member, self.next, 0);
+        for got in got {
+            // After a kill whatever was not committed comes again, as ever.
+            if self.read.contains(&got.text()) {
+                continue;
+            }
+            if self.deliver(&got.text()) {
+                self.nack(&format!("orders-0@{}", got.offset), &got);
+            } else {
+                self.read.insert(got.text());
+            }
+        }
+        self.next = next;
+        if self.rng.bool() {
+            assert_eq!(self.member.commit("orders", 0, next), 0);
+        }
+    }
+
+    fn retry(&mut self) {
+        let from = self.member.position();
+        let records = self.member.fetch_lane(from, 50).records.unwrap();
+        for got in unpack(&records) {
+            let before = i64::from(*self.failed.get(&got.text()).unwrap_or(&0));
+            assert_eq!(got.reconsume_times(), before, "the count of {}", got.text());
+            if self.deliver(&got.text()) {
+                self.nack(&format!("retry.shop-0@{}", got.offset), &got);
+            }
+            self.member.done(got.offset + 1);
+        }
+    }
+
+    fn kill(&mut self) {
+        self.server = self.server.killed();
+        self.member = member(&self.server);
+        self.next = self.member.position_of("orders", 0).max(0);
+    }
+
+    fn step(&mut self) {
+        match self.rng.u8(0..12) {
+            0..3 => self.produce(),
+            3..6 => self.consume(),
+            6 if self.rng.u8(0..3) == 0 => self.kill(),
+            _ => self.retry(),
+        }
+    }
+
+    /// Nothing is pending any more.
+    fn is_done(&mut self) -> bool {
+        self.consume();
+        self.retry();
+        let group = self.server.json("/api/v1/groups/shop");
+        let levels = group["waiting"].as_array().unwrap().len();
+        let end = i64::try_from(self.produced.len()).unwrap();
+        levels == 0 && group["inflight"] == 0 && group["behind"] == 0 && self.next == end
+    }
+
+    fn finish(mut self) {
+        let mut rounds = 0;
+        until("everything is settled", || {
+            rounds += 1;
+            self.is_done()
+        });
+        let mut by_key: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        let mut dead = Vec::new();
+        for (value, fails) in &self.produced {
+            let place = self.last.get(value).copied();
+            let key = value.split('-').next().unwrap();
+            by_key.entry(key).or_default().push(place.unwrap_or_else(|| panic!("{value} is lost")));
+            if *fails > MAX {
+                dead.push(value.clone());
+            }
+        }
+        for (key, places) in by_key {
+            assert!(places.is_sorted(), "the last deliveries of {key}: {places:?}");
+        }
+        let mut letters = values(&self.server.client().read_all("dlq.shop"));
+        letters.sort();
+        dead.sort();
+        assert_eq!(letters, dead);
+    }
+}
+
+#[test]
+fn random_failures_and_kills_leave_every_key_in_order_and_every_count_exact() {
+    let seeds = std::env::var("KEYED_SEEDS").map_or(6, |seeds| seeds.parse().unwrap());
+    for seed in 0..seeds {
+        eprintln!("seed {seed}");
+        let mut script = Script::new(seed);
+        for _ in 0..60 {
+            script.step();
+        }
+        script.finish();
+    }
+}

@@ -1,0 +1,57 @@
+//! Ten minutes without what the handler needs, in virtual time: every record handed out meanwhile
+//! fails. Nothing may be a dead letter afterwards, and everything handled.
+//!
+//! `cargo test --test outage -- --nocapture` prints a line for each case;
+//! `OUTAGE_RECORDS=<n>` is how many records there are.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test"
+)]
+
+mod member;
+mod world;
+
+use world::{Fails, Lane, Ran, World};
+
+/// Of which the handler fails.
+const OUTAGE_S: u64 = 600;
+
+fn records() -> i64 {
+    let told = std::env::var("OUTAGE_RECORDS").ok().map(|n| n.parse().unwrap());
+    told.unwrap_or(100_000)
+}
+
+fn run(lane: Lane, partitions: i32, fails: Fails) -> Ran {
+    let ran = World::new(lane, partitions, records(), OUTAGE_S, fails).run();
+    let Ran { records, dead, lost, probes, charged, most, .. } = ran;
+    println!(
+        "outage: {records} records, {partitions} partitions, {lane}, {OUTAGE_S} s{fails}: \
+         {dead} dead letters, {lost} lost, {probes} probes; {charged} records charged, \
+         {most} times at most"
+    );
+    assert_eq!(lost, 0);
+    ran
+}
+
+#[test]
+fn nothing_that_fails_in_an_outage_is_a_dead_letter() {
+    for lane in [Lane::Retries, Lane::InPlace] {
+        for partitions in [1, 3, 8, 64] {
+            let ran = run(lane, partitions, Fails::InTheOutage);
+            assert_eq!(ran.dead, 0, "{lane}, {partitions} partitions");
+            assert!((5..30).contains(&ran.probes), "it was held: {}", ran.probes);
+            let (enough, in_hand) = (51, 100);
+            assert!(ran.charged <= enough + in_hand, "{ran:?}");
+            assert!(ran.most <= if lane == Lane::Retries { 1 } else { 6 }, "{ran:?}");
+        }
+    }
+}
+
+#[test]
+fn what_fails_whatever_happens_is_a_dead_letter_and_nothing_else_is() {
+    let ran = run(Lane::InPlace, 8, Fails::OneOf(100));
+    assert_eq!(ran.dead, ran.poisonous, "{ran:?}");
+}

@@ -1,0 +1,196 @@
+//! One process of the application: it fetches a batch, handles it and commits.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use reprise::model::{LaneOffset, Origin, Runs, TopicPartition};
+use reprise::retry::watch::{Asked, Fetching, Handed, Seen, Serve};
+use reprise::retry::{Entry, Named};
+
+use crate::world::{Lane, World};
+
+/// Of one partition in one answer, at most.
+const BATCH: i64 = 100;
+/// Records handled in a step of the world.
+const IN_A_STEP: usize = 20;
+/// What it lets a broker wait.
+const WAIT_MS: u64 = 500;
+
+pub(crate) struct Member {
+    by: Fetching,
+    positions: BTreeMap<TopicPartition, i64>,
+    batch: VecDeque<(TopicPartition, i64)>,
+    retries: VecDeque<(LaneOffset, Entry)>,
+    /// Where it goes on in its lane, if it has one.
+    lane: Option<LaneOffset>,
+    /// Its Fetch waits: since which news, and until when.
+    waits: Option<(u64, u64)>,
+}
+
+impl Member {
+    pub(crate) fn join(
+        world: &mut World,
+        nth: i32,
+        lane: Lane,
+        partitions: Vec<TopicPartition>,
+    ) -> Self {
+        let member = reprise::model::MemberId::new(&format!("m{nth}"));
+        world.tell(Seen::Assigned { member: member.clone(), epoch: 1 });
+        for partition in &partitions {
+            world.commit(partition, 0);
+        }
+        let has_lane = lane == Lane::Retries;
+        let by = Fetching {
+            member: member.clone(),
+            came: world.now().mono,
+            conn: u64::try_from(nth).unwrap(),
+            max_wait_ms: WAIT_MS,
+            has_lane,
+        };
+        Self {
+            by,
+            positions: partitions.into_iter().map(|of| (of, 0)).collect(),
+            batch: VecDeque::new(),
+            retries: VecDeque::new(),
+            lane: has_lane.then(|| world.lane_of(&member)),
+            waits: None,
+        }
+    }
+
+    /// A step of the world.
+    pub(crate) fn live(&mut self, world: &mut World) {
+        if self.batch.is_empty() && self.retries.is_empty() {
+            self.poll(world);
+        }
+        for _ in 0..IN_A_STEP {
+            if let Some((lane, entry)) = self.retries.pop_front() {
+                self.retry(world, lane, &entry);
+            } else if let Some((of, offset)) = self.batch.pop_front() {
+                self.handle(world, &of, offset);
+            }
+        }
+    }
+
+    fn retry(&mut self, world: &mut World, lane: LaneOffset, entry: &Entry) {
+        let Origin { topic, partition, offset } = entry.origin.clone().unwrap();
+        let of = TopicPartition { topic, partition };
+        if !world.is_handled(&of, offset) {
+            world.nack(Named::Lane(lane), &of, offset);
+        }
+        if self.retries.is_empty() {
+            world.lane_commit(LaneOffset { sequence: lane.sequence + 1, ..lane });
+        }
+    }
+
+    fn handle(&mut self, world: &mut World, of: &TopicPartition, offset: i64) {
+        let is_handled = world.is_handled(of, offset);
+        if !is_handled && self.lane.is_none() {
+            return self.go_back(world, of, offset);
+        }
+        if !is_handled {
+            let TopicPartition { topic, partition } = of.clone();
+            world.nack(Named::Origin(Origin { topic, partition, offset }), of, offset);
+        }
+        if self.batch.front().is_none_or(|(next, _)| next != of) {
+            world.commit(of, offset + 1);
+        }
+    }
+
+    /// Its handler has thrown: what is done is committed, what is not is sought back.
+    fn go_back(&mut self, world: &mut World, of: &TopicPartition, offset: i64) {
+        if world.committed[of] < offset {
+            world.commit(of, offset);
+        }
+        self.batch.push_front((of.clone(), offset));
+        while let Some((of, offset)) = self.batch.pop_back() {
+            self.positions.insert(of, offset);
+        }
+    }
+
+    /// A Fetch, new or one that waits.
+    fn poll(&mut self, world: &mut World) {
+        match self.waits {
+            Some((news, until)) if news == world.news && world.at < until => return,
+            Some(_) => {}
+            None => self.by.came = world.now().mono,
+        }
+        let asked: Vec<Asked> = self
+            .positions
+            .iter()
+            .map(|(of, offset)| Asked { partition: of.clone(), offset: *offset })
+            .collect();
+        let now = world.now();
+        let plan = world.watch.asked(now, &self.by, &asked);
+        world.drain();
+        for settling in plan.settlings() {
+            world.settle(&settling);
+        }
+        let line = asked.iter().zip(&plan.serve).filter_map(|(ask, serve)| match serve {
+            Serve::Turn { place, .. } if ask.offset < world.end(&ask.partition) => {
+                Some((place, &ask.partition))
+            }
+            _ => None,
+        });
+        let turn = line.min().map(|(_, of)| of);
+        let leaves_at_once = plan.serve.contains(&Serve::Again);
+        for (ask, serve) in asked.iter().zip(&plan.serve) {
+            let end = world.end(&ask.partition).min(ask.offset + BATCH);
+            let by_turn = turn == Some(&ask.partition);
+            match serve {
+                Serve::Open => self.bring(world, ask, end, &[], false),
+                Serve::Without(without) => self.bring(world, ask, end, without, false),
+                Serve::Turn { without, .. } if by_turn => {
+                    self.bring_one(world, ask, end, without, true);
+                }
+                Serve::Alone { without } => self.bring_one(world, ask, end, without, false),
+                _ => {}
+            }
+        }
+        let may_have = plan.serve.iter().any(|serve| matches!(serve, Serve::Turn { .. }));
+        if turn.is_none() && may_have {
+            world.watch.gave_nothing(now, self.by.conn);
+            world.drain();
+        }
+        if let Some(from) = self.lane.filter(|_| turn.is_none()) {
+            let taken = world.take(from, self.by.conn);
+            if let Some((lane, _)) = taken.last() {
+                self.lane = Some(LaneOffset { sequence: lane.sequence + 1, ..*lane });
+            }
+            self.retries.extend(taken);
+        }
+        let is_answered = !self.batch.is_empty() || !self.retries.is_empty() || leaves_at_once;
+        let deadline = self.by.came.plus(WAIT_MS).0;
+        let until = plan.until.map_or(deadline, |until| until.0.min(deadline));
+        self.waits =
+            (!is_answered && world.at < deadline).then_some((world.news, until.max(world.at + 10)));
+    }
+
+    fn bring_one(
+        &mut self,
+        world: &mut World,
+        ask: &Asked,
+        end: i64,
+        without: &[i64],
+        by_turn: bool,
+    ) {
+        let first = (ask.offset..end).find(|offset| !without.contains(offset));
+        self.bring(world, ask, first.map_or(end, |first| first + 1), without, by_turn);
+    }
+
+    fn bring(&mut self, world: &mut World, ask: &Asked, end: i64, without: &[i64], by_turn: bool) {
+        if end <= ask.offset {
+            return;
+        }
+        let (of, from) = (ask.partition.clone(), ask.offset);
+        let hidden = Runs::default();
+        let partition = of.clone();
+        world.hand(&self.by, &Handed { partition, from, end, by_turn, hidden, sparse: Vec::new() });
+        self.positions.insert(of.clone(), end);
+        let left = (from..end).filter(|offset| !without.contains(offset));
+        let before = self.batch.len();
+        self.batch.extend(left.map(|offset| (of.clone(), offset)));
+        if self.batch.len() == before {
+            // All of it is settled: a client commits where it goes on.
+            world.commit(&of, end);
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! The brokers, the sidecar's watch and its retries, and the clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use reprise::model::{GroupId, LaneOffset, MonoMs, Now, TopicPartition, WallMs};
+use reprise::retry::watch::{Handed, Output as Told, Rules, Seen, Settling, Watch};
+use reprise::retry::{
+    Answer, BTreeEntries, BreakerRules, Bytes, Carried, Entry, Input, Machine, Nack, NackOutcome,
+    Named, Output, Policies, Policy, Reporter, StateKind, Token, Want,
+};
+
+use crate::member::Member;
+
+/// Between two steps of the world.
+const STEP_MS: u64 = 10;
+/// The outage begins then.
+const BEGINS_MS: u64 = 100_000;
+/// Records go on coming for so long after it.
+const AFTER_MS: u64 = 100_000;
+/// Whatever waits has come by then.
+const ENDS_MS: u64 = 48 * 3_600_000;
+
+/// How failed records come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// The application nacks them; they come by the retry topic.
+    Retries,
+    /// It throws, and goes back.
+    InPlace,
+}
+
+impl fmt::Display for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Retries => "retry topic",
+            Self::InPlace => "in place",
+        })
+    }
+}
+
+/// Which records fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fails {
+    /// Whatever is handled while it lasts.
+    InTheOutage,
+    /// And one of so many whenever it is handled.
+    OneOf(i64),
+}
+
+impl fmt::Display for Fails {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InTheOutage => Ok(()),
+            Self::OneOf(many) => write!(f, ", one in {many} always fails"),
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) records: i64,
+    pub(crate) dead: usize,
+    /// Records that always fail.
+    pub(crate) poisonous: usize,
+    /// Neither handled nor a dead letter.
+    pub(crate) lost: usize,
+    /// Records given while the group was held.
+    pub(crate) probes: usize,
+    /// Records with failures that were charged.
+    pub(crate) charged: usize,
+    /// The most of one.
+    pub(crate) most: u32,
+}
+
+pub(crate) fn of(partition: i32) -> TopicPartition {
+    TopicPartition { topic: "orders".into(), partition }
+}
+
+pub(crate) fn shop() -> GroupId {
+    "shop".into()
+}
+
+pub(crate) struct World {
+    pub(crate) at: u64,
+    pub(crate) watch: Watch,
+    machine: Machine<BTreeEntries>,
+    lane: Lane,
+    partitions: i32,
+    records: i64,
+    outage_ms: u64,
+    fails: Fails,
+    pub(crate) committed: BTreeMap<TopicPartition, i64>,
+    handled: BTreeSet<(TopicPartition, i64)>,
+    dead: BTreeSet<(TopicPartition, i64)>,
+    charged: BTreeMap<(TopicPartition, i64), u32>,
+    pub(crate) probes: usize,
+    /// Counted up when whoever waits may look again.
+    pub(crate) news: u64,
+}
+
+impl World {
+    pub(crate) fn new(
+        lane: Lane,
+        partitions: i32,
+        records: i64,
+        outage_s: u64,
+        fails: Fails,
+    ) -> Self {
+        let policy =
+            Policy { breaker: Some(BreakerRules::default()), inference: true, ..Policy::default() };
+        let watch = Watch::new(Rules::from(&policy));
+        let policies = Policies::new(policy, Vec::new());
+        let mut world = Self {
+            at: 1_000,
+            watch,
+            machine: Machine::new(BTreeEntries::default(), policies),
+            lane,
+            partitions,
+            records,
+            outage_ms: outage_s * 1_000,
+            fails,
+            committed: (0..partitions).map(|n| (of(n), 0)).collect(),
+            handled: BTreeSet::new(),
+            dead: BTreeSet::new(),
+            charged: BTreeMap::new(),
+            probes: 0,
+            news: 0,
+        };
+        world.machine.recovered(world.now());
+        world
+    }
+
+    pub(crate) fn run(mut self) -> Ran {
+        let (lane, partitions) = (self.lane, self.partitions);
+        let members = partitions.min(4);
+        let mut members: Vec<Member> = (0..members)
+            .map(|nth| {
+                let own = (0..partitions).filter(|n| n % members == nth).map(of);
+                Member::join(&mut self, nth, lane, own.collect())
+            })
+            .collect();
+        while !self.is_over() {
+            for member in &mut members {
+                member.live(&mut self);
+            }
+            self.pass();
+        }
+        let each = |n| (0..self.len(n)).map(move |offset| (of(n), offset));
+        let all: Vec<(TopicPartition, i64)> = (0..partitions).flat_map(each).collect();
+        let is_poisonous = |(of, offset): &&(TopicPartition, i64)| self.always_fails(of, *offset);
+        let is_lost = |one: &&(TopicPartition, i64)| {
+            !self.handled.contains(*one) && !self.dead.contains(*one)
+        };
+        Ran {
+            records: self.records,
+            dead: self.dead.len(),
+            poisonous: all.iter().filter(is_poisonous).count(),
+            lost: all.iter().filter(is_lost).count(),
+            probes: self.probes,
+            charged: self.charged.len(),
+            most: self.charged.values().max().copied().unwrap_or(0),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        Now { wall: WallMs(i64::try_from(self.at).unwrap()), mono: MonoMs(self.at) }
+    }
+
+    /// How many records a partition will have had.
+    fn len(&self, partition: i32) -> i64 {
+        let (all, each) = (self.records, i64::from(self.partitions));
+        all / each + i64::from(i64::from(partition) < all % each)
+    }
+
+    /// How many it has: they come at one pace, before, while and after.
+    pub(crate) fn end(&self, of: &TopicPartition) -> i64 {
+        let in_all = i64::try_from(BEGINS_MS + self.outage_ms + AFTER_MS).unwrap();
+        let at = i64::try_from(self.at).unwrap().min(in_all);
+        self.len(of.partition) * at / in_all
+    }
+
+    fn is_over(&self) -> bool {
+        let is_consumed =
+            |(of, committed): (&TopicPartition, &i64)| *committed >= self.len(of.partition);
+        let counts = self.machine.counts(&shop());
+        let open = [StateKind::Waiting, StateKind::Inflight].map(|kind| counts.of(kind));
+        self.at > ENDS_MS || (self.committed.iter().all(is_consumed) && open == [0, 0])
+    }
+
+    fn pass(&mut self) {
+        self.at += STEP_MS;
+        let now = self.now();
+        if self.at.is_multiple_of(1_000) {
+            self.watch.handle_timeout(now);
+            for settling in self.watch.ending_in_hand(now) {
+                self.settle(&settling);
+            }
+        }
+        if self.machine.poll_timeout().is_some_and(|deadline| deadline.0 <= now.mono) {
+            self.machine.handle_timeout(now);
+        }
+        self.drain();
+    }
+
+    fn always_fails(&self, of: &TopicPartition, offset: i64) -> bool {
+        match self.fails {
+            Fails::InTheOutage => false,
+            Fails::OneOf(many) => (offset + 7 * i64::from(of.partition)) % many == 50,
+        }
+    }
+
+    /// What the handler makes of a record.
+    pub(crate) fn is_handled(&mut self, of: &TopicPartition, offset: i64) -> bool {
+        let outage = BEGINS_MS..BEGINS_MS + self.outage_ms;
+        let is_handled = !self.always_fails(of, offset) && !outage.contains(&self.at);
+        if is_handled {
+            self.handled.insert((of.clone(), offset));
+        }
+        is_handled
+    }
+
+    pub(crate) fn tell(&mut self, seen: Seen) {
+        let now = self.now();
+        self.watch.handle(now, seen);
+        self.drain();
+    }
+
+    pub(crate) fn commit(&mut self, of: &TopicPartition, offset: i64) {
+        self.committed.insert(of.clone(), offset);
+        let TopicPartition { topic, partition } = of.clone();
+        self.machine
+            .handle(self.now(), Input::OriginCommit { group: shop(), topic, partition, offset });
+        self.tell(Seen::Committed { partition: of.clone(), offset });
+    }
+
+    /// Records leave.
+    pub(crate) fn hand(&mut self, by: &reprise::retry::watch::Fetching, handed: &Handed) {
+        let records = usize::try_from(handed.end - handed.from).unwrap();
+        self.probes += if self.watch.is_held() { records } else { 0 };
+        let now = self.now();
+        self.watch.handed(now, by, std::slice::from_ref(handed));
+        self.drain();
+    }
+
+    /// A record at its end in its own place.
+    pub(crate) fn settle(&mut self, settling: &Settling) {
+        let (of, offset) = (settling.partition.clone(), settling.offset);
+        self.dead.insert((of.clone(), offset));
+        let now = self.now();
+        self.watch.settled(now, &of, offset..=offset);
+        self.drain();
+    }
+
+    /// A member's lane begins.
+    pub(crate) fn lane_of(&mut self, member: &reprise::model::MemberId) -> LaneOffset {
+        let join = Input::Join { token: Token(0), group: shop(), member: member.clone() };
+        match self.ask(join) {
+            Some(Answer::Slot(view)) => view.next,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What is due, as a Fetch of the lane brings it.
+    pub(crate) fn take(&mut self, from: LaneOffset, conn: u64) -> Vec<(LaneOffset, Entry)> {
+        let now = self.now();
+        let room = self.watch.lane_room(now, conn);
+        if room == Some(0) {
+            return Vec::new();
+        }
+        let max = room.unwrap_or(16);
+        let taken = self.ask(Input::Take { token: Token(0), group: shop(), from, max });
+        let Some(Answer::Taken { entries, .. }) = taken else { panic!("{taken:?}") };
+        if room.is_some() {
+            match entries.last() {
+                Some((lane, entry)) => self.watch.lane_given(now, conn, *lane, entry.id),
+                None => self.watch.gave_nothing(now, conn),
+            }
+        }
+        self.probes += if self.watch.is_held() { entries.len() } else { 0 };
+        self.drain();
+        entries
+    }
+
+    pub(crate) fn lane_commit(&mut self, up_to: LaneOffset) {
+        let done = self.ask(Input::LaneCommit { token: Token(0), group: shop(), up_to });
+        let Some(Answer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };
+        if !acknowledged.is_empty() {
+            self.tell(Seen::LaneDone { up_to });
+        }
+    }
+
+    /// The application says that a record failed.
+    pub(crate) fn nack(&mut self, named: Named, of: &TopicPartition, offset: i64) {
+        let carried = match named {
+            Named::Lane(lane) => {
+                Carried { spared: self.watch.is_lane_spared(lane), ..Carried::default() }
+            }
+            _ => self.watch.charged(of, offset),
+        };
+        if !carried.spared {
+            *self.charged.entry((of.clone(), offset)).or_default() += 1;
+        }
+        let seen = match named {
+            Named::Lane(lane) => Seen::LaneFailed { lane },
+            _ => Seen::Nacked { partition: of.clone(), offset },
+        };
+        let nack = Nack {
+            named,
+            want: Want::default(),
+            max_reconsume_times: None,
+            reason: None,
+            committed: Some(self.committed[of]),
+            carried,
+            bytes: Bytes::Value,
+            record_bytes: 0,
+            key: None,
+        };
+        let by = Reporter { member: None, client: "app".into() };
+        let nacks = vec![nack];
+        match self.ask(Input::Nacks { token: Token(0), group: shop(), by, nacks }) {
+            Some(Answer::Nacked(outcomes)) => {
+                if matches!(outcomes[..], [NackOutcome::Dead { .. }]) {
+                    self.dead.insert((of.clone(), offset));
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+        self.tell(seen);
+    }
+
+    fn ask(&mut self, input: Input) -> Option<Answer> {
+        self.machine.handle(self.now(), input);
+        self.drain()
+    }
+
+    /// Does what is wanted; the last answer.
+    pub(crate) fn drain(&mut self) -> Option<Answer> {
+        let mut last = None;
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Answer { answer, .. } => last = Some(answer),
+                Output::Wake { .. } => self.news += 1,
+                Output::Fact(_) => {}
+            }
+        }
+        while let Some(output) = self.watch.poll_output() {
+            match output {
+                Told::Wake => self.news += 1,
+                Told::Window { partition, window: Some(window) } => {
+                    for suspect in window.suspects.iter().filter(|s| s.reconsume_times > 0) {
+                        let of = (partition.clone(), suspect.offset);
+                        let charged = self.charged.entry(of).or_default();
+                        *charged = suspect.reconsume_times.max(*charged);
+                    }
+                }
+                _ => {}
+            }
+        }
+        last
+    }
+}

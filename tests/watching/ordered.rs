@@ -1,0 +1,204 @@
+//! `order.mode: partition`: the partition waits for what is said to have failed, whoever says it
+//! and whatever is committed meanwhile.
+
+use reprise::wire::ResponseError;
+use reprise::wire::batch::{Batch, records};
+use serde_json::json;
+
+use crate::app::dead_letters;
+use crate::support::consumer::Consumer;
+use crate::support::member::offset_fetch;
+use crate::support::{Member, Rec, Server, until};
+
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1)];
+/// The record that fails.
+const FAILED: i64 = 1;
+
+fn rules(more: &str, order: &str) -> String {
+    format!(
+        "retry: {{levels: 1h, narrow_patience: 5s{more}, \
+         order: {{mode: partition, interval: 50ms{order}}}}}"
+    )
+}
+
+/// Four records, all of them given to a member.
+fn shop(yaml: &str) -> (Server, Member) {
+    let server = Server::with(yaml);
+    server.client().create("orders", 1);
+    let mut member = Member::new(&server, "shop", &["orders"]);
+    member.join(PARTITIONS);
+    let records: Vec<Rec> = (0..4).map(|n| Rec::new(&n.to_string())).collect();
+    member.client.put("orders", 0, &records);
+    assert_eq!(read(&mut member, 0, 1_000), [0, 1, 2, 3]);
+    (server, member)
+}
+
+/// What one Fetch from an offset on brings.
+fn read(member: &mut Member, from: i64, wait_ms: i32) -> Vec<i64> {
+    let given = member.client.fetch("orders", 0, from, wait_ms);
+    assert_eq!(given.error_code, 0);
+    let (mut rest, mut offsets) = (given.records.unwrap(), Vec::new());
+    while let Ok(batch) = Batch::parse(&rest) {
+        batch.check_crc().unwrap();
+        let all = records(&batch, usize::MAX).unwrap();
+        offsets.extend(all.map(|record| record.unwrap().offset));
+        rest = rest.slice(batch.bytes.len()..);
+    }
+    // Of a batch that was not cut the client drops what it has.
+    offsets.retain(|offset| *offset >= from);
+    offsets
+}
+
+/// Waits for what the member is given from an offset on.
+fn given(member: &mut Member, from: i64) -> Vec<i64> {
+    let mut got = Vec::new();
+    until("records", || {
+        assert_eq!(member.heartbeat(), 0);
+        got = read(member, from, 400);
+        !got.is_empty()
+    });
+    got
+}
+
+fn nack(member: &mut Member) {
+    let answer = member.client.nack("shop", "orders-0@1", Rec::new("x"));
+    assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
+}
+
+/// Suspects and how often each was charged.
+fn charged(server: &Server) -> Vec<(i64, u64)> {
+    let told = server.json("/api/v1/explain?group=shop");
+    let suspects = told["partitions"][0]["suspects"].as_array().cloned().unwrap_or_default();
+    let times = |suspect: &serde_json::Value| suspect["reconsume_times"].as_u64().unwrap();
+    suspects.iter().map(|known| (known["offset"].as_i64().unwrap(), times(known))).collect()
+}
+
+#[test]
+fn nothing_passes_a_failed_record_before_it_was_handled() {
+    let (server, mut member) = shop(&rules("", ""));
+    assert_eq!(member.commit("orders", 0, 1), 0);
+    nack(&mut member);
+    nack(&mut member);
+    assert_eq!(charged(&server), [(FAILED, 1)], "said twice, counted once");
+    assert_eq!(member.commit("orders", 0, 4), 0, "what came behind it may be done");
+    assert_eq!(member.position_of("orders", 0), FAILED, "but it is not passed");
+    member.client.put("orders", 0, &[Rec::new("4")]);
+    assert!(read(&mut member, 4, 300).is_empty(), "nothing behind it is given");
+    assert_eq!(given(&mut member, FAILED), [FAILED], "it goes alone");
+    assert_eq!(member.commit("orders", 0, 2), 0);
+    assert_eq!(member.position_of("orders", 0), 2);
+    assert_eq!(given(&mut member, 2), [2, 3, 4]);
+    assert_eq!(charged(&server), []);
+    assert_eq!(member.commit("orders", 0, 5), 0);
+    assert_eq!(member.position_of("orders", 0), 5);
+    assert!(server.client().read_all("retry.shop").is_empty(), "it never was an entry");
+}
+
+#[test]
+fn after_the_last_retry_it_is_a_dead_letter_and_the_rest_goes_on() {
+    let (mut server, mut member) = shop(&rules(", max_reconsume_times: 2", ""));
+    assert_eq!(member.commit("orders", 0, 1), 0);
+    for times in 1..=2 {
+        nack(&mut member);
+        assert_eq!(charged(&server), [(FAILED, times)]);
+        server.restart();
+        member.client = server.client();
+        member.join(PARTITIONS);
+        assert_eq!(charged(&server), [(FAILED, times)], "a restart forgets no failure");
+        assert_eq!(given(&mut member, FAILED), [FAILED]);
+    }
+    nack(&mut member);
+    let dead = dead_letters(&server);
+    assert_eq!((dead.len(), dead[0].reconsume_times()), (1, 3));
+    assert_eq!(dead[0].header("x-retry-disposition").unwrap(), "max_attempts");
+    assert_eq!(given(&mut member, FAILED), [2, 3], "who comes back to it goes on behind it");
+    assert_eq!(member.commit("orders", 0, 4), 0);
+    assert_eq!(member.position_of("orders", 0), 4);
+}
+
+#[test]
+fn a_commit_s_metadata_and_the_admin_port_say_it_as_well() {
+    let (server, mut member) = shop(&rules("", ""));
+    for times in 1..=2 {
+        let request = member.commit_request("orders", 0, 4, "!retry:1;reason=no stock");
+        let answer = member.client.call(9, &request);
+        assert_eq!(answer.topics[0].partitions[0].error_code, 0);
+        assert_eq!(charged(&server), [(FAILED, times)], "each delivery may fail");
+        assert_eq!(member.position_of("orders", 0), FAILED);
+        assert_eq!(given(&mut member, FAILED), [FAILED]);
+    }
+    let body = json!({"group": "shop", "topic": "orders", "partition": 0, "offset": FAILED});
+    let (status, told) = server.post("/api/v1/nack", &body.to_string());
+    assert_eq!((status, &told["outcome"]), (200, &"in_place".into()), "{told}");
+    assert_eq!(charged(&server), [(FAILED, 3)]);
+    assert_eq!(given(&mut member, FAILED), [FAILED]);
+    let mut ended = body;
+    ended["dlq"] = true.into();
+    let (status, told) = server.post("/api/v1/nack", &ended.to_string());
+    assert_eq!((status, &told["outcome"]), (200, &"dead".into()), "{told}");
+    assert_eq!(dead_letters(&server)[0].reconsume_times(), 4);
+    assert_eq!(given(&mut member, FAILED), [2, 3]);
+}
+
+#[test]
+fn a_commit_that_came_first_does_not_pass_it_either() {
+    let (server, mut member) = shop(&rules("", ""));
+    assert_eq!(member.commit("orders", 0, 4), 0);
+    nack(&mut member);
+    assert_eq!(member.position_of("orders", 0), FAILED, "who begins anew begins with it");
+    assert_eq!(offset_fetch(&mut server.client(), 7, "shop", "orders", 0).0, FAILED);
+    assert_eq!(member.leave(), 0);
+    let mut next = Member::new(&server, "shop", &["orders"]);
+    next.join(PARTITIONS);
+    assert_eq!(next.position_of("orders", 0), FAILED);
+    assert_eq!(given(&mut next, FAILED), [FAILED]);
+    assert_eq!(next.commit("orders", 0, 2), 0);
+    assert_eq!(given(&mut next, 2), [2, 3]);
+}
+
+#[test]
+fn a_member_that_does_not_come_back_is_waited_for_or_called_back() {
+    let (_server, mut member) = shop(&rules("", ""));
+    nack(&mut member);
+    assert_eq!(member.position_of("orders", 0), 0, "nothing is committed: from where it began");
+    for _ in 0..5 {
+        assert!(read(&mut member, 4, 50).is_empty());
+        assert_eq!(member.heartbeat(), 0, "rewind: off");
+    }
+    let (_server, mut member) = shop(&rules("", ", rewind: rebalance"));
+    assert_eq!(member.heartbeat(), 0, "nothing has failed");
+    nack(&mut member);
+    until("it is called back", || {
+        assert!(read(&mut member, 4, 50).is_empty());
+        member.heartbeat() == ResponseError::RebalanceInProgress.code()
+    });
+    assert_eq!(member.heartbeat(), 0, "once: it has time to come");
+    // As clients give their partitions back.
+    assert_eq!(member.commit("orders", 0, 4), 0);
+    member.join(PARTITIONS);
+    assert_eq!(member.position_of("orders", 0), FAILED);
+    assert_eq!(given(&mut member, FAILED), [FAILED]);
+    assert_eq!(member.commit("orders", 0, 2), 0);
+    assert_eq!(given(&mut member, 2), [2, 3]);
+    assert_eq!(member.heartbeat(), 0);
+}
+
+#[test]
+fn a_member_by_kip_848_is_called_back_by_fencing() {
+    let server = Server::with(&rules("", ", rewind: rebalance"));
+    server.client().create("orders", 1);
+    let mut member = Consumer::new(&server, "shop", &["orders"]);
+    member.enter();
+    member.client.put("orders", 0, &[Rec::new("0"), Rec::new("1"), Rec::new("2")]);
+    until("the records", || !read(&mut member, 0, 400).is_empty());
+    assert_eq!(member.commit("orders", 0, 1), 0);
+    nack(&mut member);
+    let beat = member.quiet_request();
+    until("it is called back", || {
+        read(&mut member, 3, 50);
+        member.client.call(1, &beat).error_code == ResponseError::FencedMemberEpoch.code()
+    });
+    member.enter();
+    assert_eq!(member.position_of("orders", 0), FAILED);
+    until("the failed one", || read(&mut member, FAILED, 400) == [FAILED]);
+}

@@ -1,0 +1,93 @@
+//! Members that read committed records only: what was aborted, and the ends of transactions, are
+//! nobody's failure.
+
+use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+use kafka_protocol::messages::fetch_response::PartitionData;
+use kafka_protocol::messages::{AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest};
+
+use crate::app::dead_letters;
+use crate::support::batch::{Around, TRANSACTIONAL, batch};
+use crate::support::client::{fetch_request, produce_request, s};
+use crate::support::{Client, Member, Rec, Server, until, wall_ms};
+
+/// One transaction with one record.
+fn transact(client: &mut Client, value: &str, committed: bool) {
+    let mut init = InitProducerIdRequest::default();
+    init.transactional_id = Some(s("pay"));
+    init.transaction_timeout_ms = 60_000;
+    let by = client.call(4, &init);
+    assert_eq!(by.error_code, 0);
+    let mut add = AddPartitionsToTxnRequest::default();
+    add.v3_and_below_transactional_id = s("pay");
+    (add.v3_and_below_producer_id, add.v3_and_below_producer_epoch) =
+        (by.producer_id, by.producer_epoch);
+    let mut topic = AddPartitionsToTxnTopic::default();
+    (topic.name, topic.partitions) = (s("orders"), vec![0]);
+    add.v3_and_below_topics.push(topic);
+    let added = client.call(3, &add);
+    assert_eq!(
+        added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
+        0
+    );
+    let stamp = Around::producer(by.producer_id.0, by.producer_epoch, 0);
+    let around = Around { attributes: TRANSACTIONAL, ..stamp };
+    let records = batch(&[Rec::new(value).at(wall_ms())], around);
+    let mut request = produce_request("orders", 0, records, -1);
+    request.transactional_id = Some(s("pay"));
+    let answer = client.leader("orders").call(9, &request);
+    assert_eq!(answer.responses[0].partition_responses[0].error_code, 0);
+    let mut end = EndTxnRequest::default();
+    (end.transactional_id, end.committed) = (s("pay"), committed);
+    (end.producer_id, end.producer_epoch) = (by.producer_id, by.producer_epoch);
+    assert_eq!(client.call(3, &end).error_code, 0);
+}
+
+fn committed_only(member: &mut Member, from: i64, wait_ms: i32) -> PartitionData {
+    let request = fetch_request("orders", 0, from, wait_ms).with_isolation_level(1);
+    let data = member.client.fetch_by(11, &request);
+    assert_eq!(data.error_code, 0);
+    data
+}
+
+#[test]
+fn of_a_log_with_aborted_records_only_the_one_that_hangs_is_charged() {
+    let server =
+        Server::with("retry: {levels: 1h 2h 3h, consume_timeout: 1s, max_reconsume_times: 0}");
+    let mut tool = server.client();
+    tool.create("orders", 1);
+    let mut member = Member::new(&server, "shop", &["orders"]);
+    member.session_ms = 60_000;
+    member.join(&[("orders", 1)]);
+    transact(&mut tool, "done", true);
+    transact(&mut tool, "aborted", false);
+    let mut position = 0;
+    let mut goes_to = |member: &mut Member, end: i64| {
+        until("it is given", || {
+            let data = committed_only(member, position, 500);
+            position += i64::try_from(batches(&data).len()).unwrap();
+            position >= end
+        });
+        committed_only(member, position, 0);
+    };
+    goes_to(&mut member, 4);
+    assert_eq!(member.commit("orders", 0, 1), 0, "behind its last record, as clients do");
+    transact(&mut tool, "hangs", true);
+    goes_to(&mut member, 6);
+    until("the dead letter", || !dead_letters(&server).is_empty());
+    let dead = dead_letters(&server);
+    let texts: Vec<String> = dead.iter().map(crate::support::Got::text).collect();
+    assert_eq!(texts, ["hangs"]);
+    assert_eq!(dead[0].header("ORIGIN_MESSAGE_ID").as_deref(), Some("orders-0@4"));
+    let story = server.json("/api/v1/explain?group=shop");
+    assert_eq!(story["partitions"][0]["suspects"].as_array().unwrap().len(), 0);
+}
+
+fn batches(data: &PartitionData) -> Vec<i64> {
+    let mut rest = data.records.clone().unwrap();
+    let mut offsets = Vec::new();
+    while let Ok(batch) = reprise::wire::batch::Batch::parse(&rest) {
+        offsets.push(batch.header.base_offset);
+        rest = rest.slice(batch.bytes.len()..);
+    }
+    offsets
+}
