@@ -1,7 +1,7 @@
 //! Failures at a steady rate, and a heap of overdue ones: how late retries come back, how fast a
 //! heap is drained, and what those notice who have nothing to do with it.
 //!
-//! `cargo bench --bench retry [-- failures|drain|librdkafka]` prints one JSON line a figure. A
+//! `cargo bench --bench retry [-- failures|drain|keys|librdkafka]` prints one JSON line a figure. A
 //! missed goal is printed (`"ok":false`), never an exit code. The sidecar is a process of its own;
 //! hand-outs, nacks and commits are all durable before they are answered.
 #![expect(
@@ -19,6 +19,7 @@ mod failures;
 #[path = "../support/flow.rs"]
 mod flow;
 mod healthy;
+mod keys;
 mod librdkafka;
 #[path = "../support/member.rs"]
 mod member;
@@ -51,6 +52,9 @@ fn main() {
     }
     if wants("drain") {
         drain::run(dir.path());
+    }
+    if wants("keys") {
+        keys::run(dir.path());
     }
     if wants("librdkafka") {
         librdkafka::run(dir.path());

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use kafka_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
@@ -30,6 +31,8 @@ pub(crate) struct Member {
     epoch: i32,
     /// Where it goes on.
     pub(crate) next: i64,
+    /// Partitions it was told last, by topic id.
+    pub(crate) assigned: Vec<(Uuid, Vec<i32>)>,
 }
 
 impl Member {
@@ -41,12 +44,23 @@ impl Member {
 
     /// Joins a group, subscribed to this topic alone.
     pub(crate) fn subscribe(addr: SocketAddr, group: &str, topic: &str) -> Self {
+        Self::with(addr, group, topic, &[])
+    }
+
+    /// Joins a group, subscribed to its retry topic and this one.
+    pub(crate) fn of(addr: SocketAddr, group: &str, topic: &str) -> Self {
+        Self::with(addr, group, &format!("retry.{group}"), &[topic])
+    }
+
+    fn with(addr: SocketAddr, group: &str, topic: &str, more: &[&str]) -> Self {
         let (wire, id) = (Wire::connect(addr), Uuid::new_v4().to_string());
         let (group, topic) = (group.to_owned(), topic.to_owned());
-        let mut member = Self { wire, group, topic, id, epoch: 0, next: 0 };
+        let assigned = Vec::new();
+        let mut member = Self { wire, group, topic, id, epoch: 0, next: 0, assigned };
         let mut whole = member.heartbeat();
         whole.rebalance_timeout_ms = 10_000;
-        whole.subscribed_topic_names = Some(vec![name(&member.topic)]);
+        let topics = std::iter::once(member.topic.as_str()).chain(more.iter().copied());
+        whole.subscribed_topic_names = Some(topics.map(name).collect());
         whole.topic_partitions = Some(Vec::new());
         member.beats(&whole);
         member
@@ -54,7 +68,12 @@ impl Member {
 
     /// Says that it lives, and learns where its lane goes on.
     pub(crate) fn beat(&mut self) {
-        let quiet = self.heartbeat();
+        // What it was told to have it has, and nothing else.
+        let owned = self.assigned.iter().map(|(topic, partitions)| {
+            let owned = TopicPartitions::default().with_topic_id(*topic);
+            owned.with_partitions(partitions.clone())
+        });
+        let quiet = self.heartbeat().with_topic_partitions(Some(owned.collect()));
         self.beats(&quiet);
         let asked = OffsetFetchRequestTopics::default()
             .with_name(name(&self.topic))
@@ -82,17 +101,29 @@ impl Member {
 
     /// Acknowledges everything fetched so far; durable on return.
     pub(crate) fn commit(&mut self) {
-        let partition = OffsetCommitRequestPartition::default().with_committed_offset(self.next);
-        let topic = OffsetCommitRequestTopic::default()
-            .with_name(name(&self.topic))
-            .with_partitions(vec![partition]);
+        self.commit_beside(&[]);
+    }
+
+    /// The same, and these positions of its other topics.
+    pub(crate) fn commit_beside(&mut self, others: &[(&str, i32, i64)]) {
+        let lane = (self.topic.as_str(), 0, self.next);
+        let topics = std::iter::once(&lane).chain(others).map(|(topic, partition, offset)| {
+            let partition = OffsetCommitRequestPartition::default()
+                .with_partition_index(*partition)
+                .with_committed_offset(*offset);
+            OffsetCommitRequestTopic::default()
+                .with_name(name(topic))
+                .with_partitions(vec![partition])
+        });
         let request = OffsetCommitRequest::default()
             .with_group_id(self.group())
             .with_member_id(self.id())
             .with_generation_id_or_member_epoch(self.epoch)
-            .with_topics(vec![topic]);
+            .with_topics(topics.collect());
         let answer = self.wire.call(OFFSETS, &request);
-        assert_eq!(answer.topics[0].partitions[0].error_code, 0, "{} is committed", self.next);
+        for topic in answer.topics {
+            assert_eq!(topic.partitions[0].error_code, 0, "{:?} is committed", topic.name);
+        }
     }
 
     /// Leaves.
@@ -113,6 +144,10 @@ impl Member {
         let answer = self.wire.call(HEARTBEAT, request);
         assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
         self.epoch = answer.member_epoch;
+        if let Some(told) = answer.assignment {
+            let told = told.topic_partitions.into_iter();
+            self.assigned = told.map(|one| (one.topic_id, one.partitions)).collect();
+        }
     }
 
     fn group(&self) -> GroupId {
