@@ -22,6 +22,7 @@ mod library;
 mod login;
 mod matrix;
 mod order;
+mod ordered;
 mod program;
 mod runtimes;
 mod scenario;
@@ -35,9 +36,9 @@ mod wait;
 mod wordless;
 
 scenarios!(java, JAVA:
-    records sharing restarts protocols static_member metadata crashes seeks transactions);
+    records sharing restarts protocols static_member metadata ordered crashes seeks transactions);
 scenarios!(java_848, JAVA_848:
-    records sharing restarts protocols static_member metadata crashes seeks);
+    records sharing restarts protocols static_member metadata ordered crashes seeks);
 scenarios!(java_range, JAVA_RANGE: sharing restarts);
 scenarios!(java_sticky, JAVA_STICKY: sharing restarts);
-scenarios!(java_cooperative, JAVA_COOPERATIVE: sharing restarts);
+scenarios!(java_cooperative, JAVA_COOPERATIVE: sharing restarts ordered);

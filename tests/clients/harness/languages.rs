@@ -22,6 +22,7 @@ mod library;
 mod login;
 mod matrix;
 mod order;
+mod ordered;
 mod program;
 mod runtimes;
 mod scenario;
@@ -34,13 +35,19 @@ mod turn;
 mod wait;
 mod wordless;
 
-scenarios!(franz_go, FRANZ_GO: records sharing restarts static_member metadata crashes);
-scenarios!(franz_go_848, FRANZ_GO_848: records sharing restarts metadata crashes);
+scenarios!(confluent_kafka, CONFLUENT_KAFKA:
+    records sharing restarts static_member metadata ordered crashes seeks);
+scenarios!(confluent_kafka_848, CONFLUENT_KAFKA_848:
+    records sharing restarts static_member metadata ordered crashes seeks);
+scenarios!(confluent_kafka_cooperative, CONFLUENT_KAFKA_COOPERATIVE: sharing restarts ordered);
+scenarios!(franz_go, FRANZ_GO: records sharing restarts static_member metadata ordered crashes);
+scenarios!(franz_go_848, FRANZ_GO_848: records sharing restarts metadata ordered crashes);
 scenarios!(franz_go_range, FRANZ_GO_RANGE: sharing restarts);
-scenarios!(sarama, SARAMA: records sharing restarts static_member metadata crashes);
-scenarios!(kafka_go, KAFKA_GO: records sharing restarts crashes);
-scenarios!(kafkajs, KAFKAJS: records sharing restarts metadata crashes seeks);
+scenarios!(sarama, SARAMA: records sharing restarts static_member metadata ordered crashes);
+scenarios!(kafka_go, KAFKA_GO: records sharing restarts ordered crashes);
+scenarios!(kafkajs, KAFKAJS: records sharing restarts metadata ordered crashes seeks);
 scenarios!(kafka_python, KAFKA_PYTHON:
-    records sharing restarts static_member metadata crashes seeks);
-scenarios!(kafka_python_2, KAFKA_PYTHON_2: records sharing restarts metadata crashes seeks);
-scenarios!(aiokafka, AIOKAFKA: records sharing restarts static_member metadata crashes seeks);
+    records sharing restarts static_member metadata ordered crashes seeks);
+scenarios!(kafka_python_2, KAFKA_PYTHON_2: records sharing restarts metadata ordered crashes seeks);
+scenarios!(aiokafka, AIOKAFKA:
+    records sharing restarts static_member metadata ordered crashes seeks);

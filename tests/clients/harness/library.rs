@@ -56,6 +56,14 @@ pub(crate) static LIBRDKAFKA: Library = Library {
     ..Library::of("librdkafka", Source::Example)
 };
 
+pub(crate) static CONFLUENT_KAFKA: Library = Library {
+    curious: LIBRDKAFKA.curious,
+    ..Library::of(
+        "confluent-kafka (librdkafka)",
+        Source::Python("python", "confluent-kafka", "confluent-kafka.txt", "of_confluent_kafka.py"),
+    )
+};
+
 pub(crate) static FRANZ_GO: Library = Library {
     cannot: &[(
         "seeks",

@@ -64,6 +64,12 @@ macro_rules! scenarios {
             a_killed_sidecar_leaves_transactions_whole
         }
     };
+    (@ordered $program:ident) => {
+        played! { $program, ordered, "ordered":
+            who_polls_on_is_called_back_to_the_record_that_failed
+            the_last_deliveries_of_a_key_come_in_its_order
+        }
+    };
     (@crashes $program:ident) => {
         played! { $program, wordless, "crashes":
             a_record_that_ends_its_process_is_found_and_left_out

@@ -24,6 +24,7 @@ mod library;
 mod login;
 mod matrix;
 mod order;
+mod ordered;
 mod program;
 mod runtimes;
 mod scenario;
@@ -37,7 +38,7 @@ mod wait;
 mod wordless;
 
 scenarios!(librdkafka, LIBRDKAFKA:
-    records sharing restarts protocols static_member metadata crashes seeks transactions);
+    records sharing restarts protocols static_member metadata ordered crashes seeks transactions);
 scenarios!(librdkafka_848, LIBRDKAFKA_848:
-    records sharing restarts protocols static_member metadata crashes seeks);
-scenarios!(librdkafka_cooperative, LIBRDKAFKA_COOPERATIVE: sharing restarts);
+    records sharing restarts protocols static_member metadata ordered crashes seeks);
+scenarios!(librdkafka_cooperative, LIBRDKAFKA_COOPERATIVE: sharing restarts ordered);

@@ -32,6 +32,8 @@ pub(crate) struct Program {
 
 /// Where an assignor has a say.
 const SHARED: &[&str] = &["sharing", "restarts"];
+/// Also where it matters that a rebalance takes nothing away.
+const COOPERATIVE: &[&str] = &["sharing", "restarts", "ordered"];
 
 impl Program {
     pub(crate) const JAVA: Self = Self::of("java", &library::JAVA);
@@ -40,18 +42,23 @@ impl Program {
         Self::JAVA.with("java-range", "`RangeAssignor`", &[assignor!("RangeAssignor")]);
     pub(crate) const JAVA_STICKY: Self =
         Self::JAVA.with("java-sticky", "`StickyAssignor`", &[assignor!("StickyAssignor")]);
-    pub(crate) const JAVA_COOPERATIVE: Self = Self::JAVA.with(
-        "java-cooperative",
-        "`CooperativeStickyAssignor`",
-        &[assignor!("CooperativeStickyAssignor")],
-    );
+    pub(crate) const JAVA_COOPERATIVE: Self = Self {
+        only: COOPERATIVE,
+        ..Self::JAVA.with(
+            "java-cooperative",
+            "`CooperativeStickyAssignor`",
+            &[assignor!("CooperativeStickyAssignor")],
+        )
+    };
     pub(crate) const LIBRDKAFKA: Self = Self::of("librdkafka", &library::LIBRDKAFKA);
     pub(crate) const LIBRDKAFKA_848: Self = Self::LIBRDKAFKA.by_kip_848("librdkafka-848");
-    pub(crate) const LIBRDKAFKA_COOPERATIVE: Self = Self::LIBRDKAFKA.with(
-        "librdkafka-cooperative",
-        "`cooperative-sticky`",
-        &["consumer.partition.assignment.strategy=cooperative-sticky"],
-    );
+    pub(crate) const LIBRDKAFKA_COOPERATIVE: Self =
+        Self::LIBRDKAFKA.by_cooperative_sticky("librdkafka-cooperative");
+    pub(crate) const CONFLUENT_KAFKA: Self = Self::of("confluent-kafka", &library::CONFLUENT_KAFKA);
+    pub(crate) const CONFLUENT_KAFKA_848: Self =
+        Self::CONFLUENT_KAFKA.by_kip_848("confluent-kafka-848");
+    pub(crate) const CONFLUENT_KAFKA_COOPERATIVE: Self =
+        Self::CONFLUENT_KAFKA.by_cooperative_sticky("confluent-kafka-cooperative");
     pub(crate) const FRANZ_GO: Self = Self::of("franz-go", &library::FRANZ_GO);
     pub(crate) const FRANZ_GO_RANGE: Self =
         Self::FRANZ_GO.with("franz-go-range", "`RangeBalancer`", &["balancer=range"]);
@@ -80,6 +87,9 @@ impl Program {
         Self::LIBRDKAFKA,
         Self::LIBRDKAFKA_848,
         Self::LIBRDKAFKA_COOPERATIVE,
+        Self::CONFLUENT_KAFKA,
+        Self::CONFLUENT_KAFKA_848,
+        Self::CONFLUENT_KAFKA_COOPERATIVE,
         Self::FRANZ_GO,
         Self::FRANZ_GO_848,
         Self::FRANZ_GO_RANGE,
@@ -114,6 +124,12 @@ impl Program {
 
     const fn by_kip_848(self, name: &'static str) -> Self {
         Self { name, protocol: "consumer", setting: "KIP-848", ..self }
+    }
+
+    /// Librdkafka's name for it.
+    const fn by_cooperative_sticky(self, name: &'static str) -> Self {
+        let settings = &["consumer.partition.assignment.strategy=cooperative-sticky"];
+        Self { only: COOPERATIVE, ..self.with(name, "`cooperative-sticky`", settings) }
     }
 
     const fn with(

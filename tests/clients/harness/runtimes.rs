@@ -3,8 +3,9 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// What starts a program.
 #[derive(Debug)]
@@ -33,26 +34,66 @@ pub(crate) fn java(project: &str, library: &str, class: &str) -> Built {
         version.starts_with(|first: char| first.is_ascii_digit()).then(|| version.to_owned())
     };
     let version = names.find_map(version);
-    let mut paths = out.join("classes").into_os_string();
-    paths.push(":");
-    paths.push(out.join("lib").join("*"));
-    let mut command: Vec<OsString> = [
-        "java",
-        "-Xmx128m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
-        "-Dorg.slf4j.simpleLogger.showDateTime=true",
-        "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-        "-cp",
-    ]
-    .map(OsString::from)
-    .into();
-    command.extend([paths, format!("reprise.{class}").into()]);
+    let mut archive = OsString::from("-XX:SharedArchiveFile=");
+    archive.push(out.join(ARCHIVE));
+    let mut command: Vec<OsString> =
+        JVM.iter().chain(LOGS).map(OsString::from).chain([archive]).collect();
+    command.extend(["-cp".into(), class_path(&out), format!("reprise.{class}").into()]);
     Built {
         command,
         version: version.unwrap_or_else(|| panic!("no {library} in {}", out.display())),
     }
+}
+
+/// JVMs live for seconds: what a compiler would gain they never earn. What they say of themselves
+/// is not what a program says.
+const JVM: &[&str] = &[
+    "java",
+    "-Xmx128m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xlog:disable",
+    "-Xlog:all=error:stderr",
+];
+
+const LOGS: &[&str] = &[
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+];
+
+/// Classes as a JVM has them in memory (class data sharing): a client starts with half the work. A
+/// JVM that finds none, or one of another JVM, starts as ever.
+const ARCHIVE: &str = "classes.jsa";
+
+/// Of jars alone, in one order: an archive of classes is for one path.
+fn class_path(out: &Path) -> OsString {
+    let mut jars: Vec<PathBuf> =
+        fs::read_dir(out.join("lib")).unwrap().map(|jar| jar.unwrap().path()).collect();
+    jars.sort();
+    jars.insert(0, out.join("classes.jar"));
+    std::env::join_paths(jars).unwrap()
+}
+
+/// What the Java client loads when it starts, and does the first things, with nobody there.
+fn archive(out: &Path) {
+    let mut to = OsString::from("-XX:ArchiveClassesAtExit=");
+    to.push(out.join(ARCHIVE));
+    let mut java = Command::new(JVM[0]);
+    java.args(&JVM[1..]).arg(to).arg("-cp").arg(class_path(out)).args([
+        "reprise.Client",
+        "127.0.0.1:1",
+        "nobody",
+        "6000",
+        "classic",
+        "producer.max.block.ms=100",
+    ]);
+    java.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = java.spawn().unwrap();
+    let does = b"subscribe t\npoll 200\nproduce a none t 0 61 61\nclose\n";
+    // A client that ends before it has read all of that has left what it can.
+    let _ = child.stdin.take().unwrap().write_all(does);
+    child.wait().unwrap();
 }
 
 /// Classes and libraries of a project below `tests/clients`.
@@ -74,6 +115,13 @@ fn maven(project: &str) -> PathBuf {
             .arg(option("-Dout=", out))
             .arg("compile");
         run(&mut mvn);
+        let mut jar = Command::new("jar");
+        jar.arg("--create").arg(option("--file=", &out.join("classes.jar")));
+        run(jar.arg("-C").arg(out.join("classes")).arg("."));
+        let _ = fs::remove_file(out.join(ARCHIVE));
+        if out.join("classes/reprise/Client.class").exists() {
+            archive(out);
+        }
     })
 }
 
@@ -128,6 +176,9 @@ pub(crate) fn go(project: &str, library: &str, package: &str) -> Built {
     Built { command: words([out.join("bin").join(package)]), version }
 }
 
+/// Goes up with a change of how programs are built from their files.
+const WAY: u32 = 3;
+
 /// What is built of a project below `tests/clients` goes to the cache, to a folder of its own; the
 /// repository stays clean. What was built from the same files is not built again.
 fn built(project: &str, name: &str, build: impl FnOnce(&Path, &Path)) -> PathBuf {
@@ -137,7 +188,7 @@ fn built(project: &str, name: &str, build: impl FnOnce(&Path, &Path)) -> PathBuf
     // Two test runs at once must not build into one folder.
     let lock = File::create(out.join("lock")).unwrap();
     lock.lock().unwrap();
-    let (stamp, sources) = (out.join("built"), sources(&project));
+    let (stamp, sources) = (out.join("built"), format!("{WAY}\n{}", sources(&project)));
     if fs::read_to_string(&stamp).is_ok_and(|built| built == sources) {
         return out;
     }
@@ -150,14 +201,15 @@ fn folder(project: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(project)
 }
 
-/// The text of every file below a folder, in the order of their names.
+/// The text of every file below a folder, in the order of their names: the same in every checkout,
+/// so that none of them builds anew what another one has built.
 fn sources(dir: &Path) -> String {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let text = |path: &PathBuf| {
         let text = if path.is_dir() { sources(path) } else { fs::read_to_string(path).unwrap() };
-        format!("{}\n{text}\n", path.display())
+        format!("{}\n{text}\n", path.file_name().unwrap().display())
     };
     paths.iter().map(text).collect()
 }

@@ -32,8 +32,13 @@ impl Stage {
 
     /// With a sidecar that goes by the rules it has by itself.
     pub(crate) fn by_default_rules(program: Program, name: &str) -> Self {
+        Self::by_rules(program, name, "")
+    }
+
+    /// With a sidecar that goes by these rules: lines of its configuration.
+    pub(crate) fn by_rules(program: Program, name: &str, rules: &str) -> Self {
         let (dir, scene, login) = (empty_dir(program.name, name), Scene::new(), Login::wanted());
-        let sidecar = Sidecar::by_rules(&dir, login.as_ref(), CONSUMER_SESSION, "");
+        let sidecar = Sidecar::by_rules(&dir, login.as_ref(), CONSUMER_SESSION, rules);
         let stage = Self { program, dir, sidecar, scene, login };
         stage.make_topic(&stage.scene.topic, PARTITIONS);
         stage

@@ -1,0 +1,135 @@
+//! Partitions and keys in order. `order.mode: partition` for clients that say a failure and poll
+//! on: `order.rewind: rebalance` brings them back to the record. `order.mode: key` for those that
+//! subscribe to the retry topic.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::client::{Client, Record};
+use crate::order::{hex, tag_of};
+use crate::program::Program;
+use crate::sidecar::PARTITIONS;
+use crate::stage::{LONG_SESSION, Stage};
+use crate::wait::until;
+
+/// Longer than anything here may take: a cooperative client is called back by two calls, each time.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Failures until the record is a dead letter.
+const DELIVERIES: usize = 3;
+const RULES: &str = "retry: {max_reconsume_times: 2, breaker: off, \
+    order: {mode: partition, interval: 100ms, rewind: rebalance}}\n";
+/// Orders of each batch, over all partitions.
+const ORDERS: usize = 12;
+/// The one that fails, and others behind it.
+const FAILING: &str = "early-4";
+
+const BY_KEY: &str = "retry: {levels: 50ms, breaker: off, order: {mode: key}}\n";
+const KEYS: usize = 6;
+const RECORDS: usize = 90;
+
+/// What a member has in hand behind a failed record of its key comes again, after it.
+pub(crate) fn the_last_deliveries_of_a_key_come_in_its_order(program: Program) {
+    let stage = Stage::by_rules(program, "keys", BY_KEY);
+    let mut client = stage.member("a", LONG_SESSION);
+    for n in 0..RECORDS {
+        let (topic, partition) = (&stage.scene.topic, partition_of(n));
+        let (key, value) = (hex(&format!("key-{}", n % KEYS)), hex(&n.to_string()));
+        client.run(&format!("produce {n} none {topic} {partition} {key} {value}"));
+    }
+    assert!(client.flush().iter().all(|(_, fate)| fate.is_ok()));
+    let (mut failed, mut handled): (BTreeSet<usize>, Vec<usize>) = Default::default();
+    until(PATIENCE, "all is handled and nothing waits", || {
+        let polled = client.poll(Duration::from_millis(200));
+        let mut left = BTreeSet::new();
+        for record in &polled {
+            let n: usize = tag_of(record).parse().unwrap();
+            if left.contains(&(n % KEYS)) {
+                continue;
+            }
+            if n % 7 == 3 && failed.insert(n) {
+                let Record { topic, partition, offset, .. } = record;
+                client.run(&format!("nack {n} none {topic}-{partition}@{offset} value"));
+                left.insert(n % KEYS);
+            } else {
+                handled.push(n);
+            }
+        }
+        if !left.is_empty() {
+            assert!(client.flush().iter().all(|(_, fate)| fate.is_ok()));
+        }
+        if !polled.is_empty() {
+            client.run("commit");
+        }
+        let all: BTreeSet<&usize> = handled.iter().collect();
+        all.len() == RECORDS && polled.is_empty() && stage.sidecar.retries().is_empty()
+    });
+    assert!(failed.len() > KEYS, "{failed:?}");
+    let mut last: BTreeMap<usize, usize> = BTreeMap::new();
+    last.extend(handled.iter().enumerate().map(|(place, n)| (*n, place)));
+    for n in KEYS..RECORDS {
+        assert!(last[&(n - KEYS)] < last[&n], "{} was handled after {n}: {handled:?}", n - KEYS);
+    }
+    client.close();
+}
+
+/// Of the key of a record.
+fn partition_of(n: usize) -> i32 {
+    i32::try_from(n % KEYS).unwrap() % PARTITIONS
+}
+
+pub(crate) fn who_polls_on_is_called_back_to_the_record_that_failed(program: Program) {
+    let stage = Stage::by_rules(program, "ordered", RULES);
+    let mut client = stage.client("a", &stage.scene.group, LONG_SESSION);
+    client.run(&format!("subscribe {}", stage.scene.topic));
+    produce(&stage, &mut client, "early");
+    let mut given: BTreeMap<String, usize> = BTreeMap::new();
+    let mut held = None;
+    until(PATIENCE, "it has failed for the last time", || {
+        for record in client.poll(Duration::from_millis(200)) {
+            let tag = tag_of(&record);
+            let is_behind = held == Some(record.partition) && tag.starts_with("late");
+            assert!(!is_behind, "{tag} came before {FAILING} was given up: {given:?}");
+            *given.entry(tag.clone()).or_default() += 1;
+            if tag != FAILING {
+                continue;
+            }
+            // It was served alone: no Fetch is on its way that could bring what comes now.
+            if given[FAILING] == 2 {
+                held = Some(record.partition);
+                produce(&stage, &mut client, "late");
+            }
+            nack(&mut client, &record);
+        }
+        given.get(FAILING) == Some(&DELIVERIES)
+    });
+    assert!(client.rebalances > DELIVERIES, "one each time: {}", client.rebalances);
+    until(PATIENCE, "all the others are given", || {
+        for record in client.poll(Duration::from_millis(200)) {
+            *given.entry(tag_of(&record)).or_default() += 1;
+        }
+        given.len() == 2 * ORDERS
+    });
+    client.run("commit");
+    assert_eq!(given[FAILING], DELIVERIES, "one time too many");
+    let letters = stage.sidecar.json(&format!("/api/v1/dead-letters?group={}", stage.scene.group));
+    let letters = letters["items"].as_array().unwrap();
+    assert_eq!(letters.len(), 1, "{letters:?}");
+    assert_eq!(letters[0]["key"], FAILING, "{letters:?}");
+    client.close();
+}
+
+fn produce(stage: &Stage, client: &mut Client, batch: &str) {
+    for (n, partition) in (0..ORDERS).zip((0..PARTITIONS).cycle()) {
+        let (tag, topic) = (format!("{batch}-{n}"), &stage.scene.topic);
+        let value = hex(&tag);
+        client.run(&format!("produce {tag} none {topic} {partition} {value} {value}"));
+    }
+    assert!(client.flush().iter().all(|(_, fate)| fate.is_ok()));
+}
+
+/// Says it, durably, and goes on.
+fn nack(client: &mut Client, failed: &Record) {
+    let Record { topic, partition, offset, .. } = failed;
+    client.run(&format!("nack {FAILING} none {topic}-{partition}@{offset} value"));
+    assert!(client.flush().iter().all(|(_, fate)| fate.is_ok()));
+}
