@@ -93,7 +93,10 @@ pub(crate) const Q13: Row = Row {
     ours: "What is due while nobody subscribes to the retry topic is parked, counted and \
            reported, and flows as soon as somebody does. Who subscribes to it is given the \
            retries of every topic.",
-    stands: Stands::Partly("parking by the topic a record came from"),
+    stands: Stands::Differs(
+        "who subscribes to `retry.<group>` asks for what the group failed on, wherever it came \
+         from; as there, its list of topics filters nothing",
+    ),
 };
 
 #[test]
