@@ -329,8 +329,9 @@ impl<'a> Script<'a> {
             (0..*end).filter(|offset| !handled.contains(offset)).take(5).collect::<Vec<i64>>()
         };
         let missing: Vec<Vec<i64>> = self.ends.iter().zip(&self.handled).map(missing).collect();
+        let pasts = self.seen.behind(&self.world.sidecar, &self.scene, &self.ends);
         panic!(
-            "{why}\nat {:.3} s; {}, {}, {:?}; ends {:?}, not handled {missing:?}, {:?}\n{}",
+            "{why}\n{pasts}at {:.3} s; {}, {}, {:?}; ends {:?}, not handled {missing:?}, {:?}\n{}",
             self.clock.elapsed().as_secs_f64(),
             if self.is_java { "Java" } else { "librdkafka" },
             self.protocol,

@@ -72,6 +72,22 @@ impl Seen {
         }
         Ok(())
     }
+
+    /// Where the group has not committed all, for whoever has to find out why: the partition as it
+    /// is, and the last record below its offset and the first above.
+    pub(super) fn behind(&self, sidecar: &Sidecar, scene: &Scene, ends: &[i64]) -> String {
+        let mut told = String::new();
+        for (partition, end) in (0..).zip(ends) {
+            let committed = self.committed.get(&partition).copied().unwrap_or(0);
+            for offset in (committed - 1..=committed).filter(|at| (0..*end).contains(at)) {
+                if committed < *end {
+                    let past = past(sidecar, scene, (partition, offset));
+                    told.push_str(&format!("{partition}@{offset}: {past}\n"));
+                }
+            }
+        }
+        told
+    }
 }
 
 /// What has happened to a record.

@@ -7,6 +7,7 @@ import java.util.Collection;
 import java.util.Collections;
 import java.util.Deque;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -38,6 +39,11 @@ final class Healthy implements Runnable, ConsumerRebalanceListener {
     private final KafkaConsumer<String, String> consumer;
     /** Everything below is handled, since the partition was assigned or sought back in. */
     private final Map<TopicPartition, OffsetAndMetadata> next = new HashMap<>();
+    /**
+     * What it was told is its own. The client's assignment() lags behind: by KIP-848 it holds a partition for a
+     * moment after onPartitionsRevoked, and what is noted of that partition then would be committed much later.
+     */
+    private final Set<TopicPartition> mine = new HashSet<>();
     /** Given while it handled others. */
     private final Deque<ConsumerRecords<String, String>> waiting = new ArrayDeque<>();
     private long committedAt = System.nanoTime();
@@ -225,7 +231,7 @@ final class Healthy implements Runnable, ConsumerRebalanceListener {
 
     /** What was taken away meanwhile is somebody else's; but auto-commit has passed it. */
     private boolean isMine(TopicPartition partition) {
-        return isAuto() || consumer.assignment().contains(partition);
+        return isAuto() || mine.contains(partition);
     }
 
     private boolean isAuto() {
@@ -237,16 +243,18 @@ final class Healthy implements Runnable, ConsumerRebalanceListener {
         var revoked = new HashMap<>(next);
         revoked.keySet().retainAll(partitions);
         commit(revoked);
-        next.keySet().removeAll(partitions);
+        onPartitionsLost(partitions);
     }
 
     @Override
     public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
         next.keySet().removeAll(partitions);
+        mine.addAll(partitions);
     }
 
     @Override
     public void onPartitionsLost(Collection<TopicPartition> partitions) {
         next.keySet().removeAll(partitions);
+        mine.removeAll(partitions);
     }
 }
