@@ -230,3 +230,60 @@ fn a_member_that_begins_anew_is_given_the_record_whose_turn_it_was_at_once() {
     }
     assert_eq!((world.charged(), world.losses()), (vec![], RULES.crash_limit));
 }
+
+/// What comes next, of whichever partition.
+fn next(world: &mut World, app: &mut App) -> (i32, i64) {
+    for _ in 0..100 {
+        app.by.came = world.now().mono;
+        if let Some((partition, offset)) = world.fetch(app, None).records.into_iter().next() {
+            app.positions.insert(partition.clone(), offset + 1);
+            return (partition.partition, offset);
+        }
+        world.pass(500);
+    }
+    panic!("nothing comes");
+}
+
+#[test]
+fn who_was_alone_once_and_then_the_last_of_several_is_not_charged_yet() {
+    let mut world = World::new(RULES, 2, 10);
+    for _ in 0..RULES.crash_limit {
+        let mut app = world.start(Commits::Never);
+        assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
+        world.lose(&app);
+    }
+    let mut app = world.start(Commits::Never);
+    let suspect = next(&mut world, &mut app);
+    world.lose(&app);
+    let mut charged = Vec::new();
+    for _ in 0..3 {
+        let mut app = world.start(Commits::Never);
+        assert_ne!(next(&mut world, &mut app), suspect, "others take turns");
+        // What went with the one before counts when it is given anew.
+        assert_eq!(next(&mut world, &mut app), suspect, "the last of two");
+        charged.push(world.charged());
+        world.lose(&app);
+    }
+    let (partition, offset) = suspect;
+    assert_eq!(
+        charged,
+        [vec![], vec![], vec![(partition, offset, 2)]],
+        "not without more patience"
+    );
+}
+
+#[test]
+fn whoever_was_lost_before_an_administrator_sets_the_offset_counts_no_more() {
+    for to in [0, 3] {
+        let mut world = World::narrow(RULES);
+        let mut app = world.start(Commits::Never);
+        assert_eq!((awaited(&mut world, &mut app), world.losses()), (0, RULES.crash_limit));
+        world.lose(&app);
+        let (now, partition) = (world.now(), of(0));
+        world.watch.handle(now, Seen::Reset { partition, offset: to, before: Some(0) });
+        world.committed.insert(of(0), to);
+        let mut app = world.start(Commits::Never);
+        assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
+        assert_eq!((world.losses(), world.charged()), (0, vec![]), "to {to}");
+    }
+}

@@ -25,7 +25,7 @@ fn member(server: &Server) -> Member {
 }
 
 /// What is there from an offset on, and where the client goes on. Batches may have lost records.
-fn read(member: &mut Member, from: i64, wait_ms: i32) -> (Vec<Got>, i64) {
+pub(crate) fn read(member: &mut Member, from: i64, wait_ms: i32) -> (Vec<Got>, i64) {
     let data = member.client.fetch("orders", 0, from, wait_ms);
     assert_eq!(data.error_code, 0);
     let (mut rest, mut end, mut got) = (data.records.unwrap(), from, Vec::new());

@@ -1,5 +1,6 @@
 //! A group was reset, and is given again what it had passed: the original wins over a retry of it
-//! that waits.
+//! that waits. Where the record's key is kept in order the retry wins: the original is cut from
+//! what is handed out, and the line of its key stays as it is.
 //!
 //! A commit that goes back says by itself nothing of the kind: workers of one consumer commit
 //! backwards all day. So it takes a reset by nobody's member, and then the hand-out: until then a
@@ -28,7 +29,8 @@ impl<S: Entries> Machine<S> {
         for id in self.store.not_passed_below(group, topic, partition, offsets.end) {
             let Some(mut entry) = self.store.get(id) else { continue };
             let is_of_it = entry.origin.as_ref().is_some_and(|o| offsets.contains(&o.offset));
-            if !is_of_it || entry.state.kind() != StateKind::Waiting {
+            let is_in_line = entry.key.is_some();
+            if !is_of_it || is_in_line || entry.state.kind() != StateKind::Waiting {
                 continue;
             }
             entry.state = State::Discarded { at };
@@ -41,7 +43,8 @@ impl<S: Entries> Machine<S> {
 }
 
 impl Watch {
-    /// The group's offset was set by nobody's member: what lies between is read once more.
+    /// The group's offset was set by nobody's member: what lies between is read once more, and who
+    /// was lost before was lost with something else in hand.
     pub(in crate::retry) fn on_reset(
         &mut self,
         of: &TopicPartition,
@@ -49,6 +52,8 @@ impl Watch {
     ) {
         let Some(window) = self.windows.get_mut(of) else { return };
         window.replay = before.filter(|before| offset < *before).map(|before| offset..before);
+        window.lost = None;
+        window.clear();
     }
 
     /// Whether it knows more than a new one would: of records that are still to be read once more,

@@ -312,10 +312,10 @@ impl Window {
         doubled_ms(rules, self.doublings)
     }
 
-    /// It lasts longer than before the last doubling, if there was one.
+    /// It was doubled, and lasts longer than before.
     pub(in crate::retry) fn has_grown_patient(&self, rules: &Rules) -> bool {
         let before = self.doublings.checked_sub(1).map(|before| doubled_ms(rules, before));
-        before.is_none_or(|before| self.patience_ms(rules) > before)
+        before.is_some_and(|before| self.patience_ms(rules) > before)
     }
 
     pub(in crate::retry) fn is_held_by(&self, member: &MemberId) -> bool {
