@@ -14,7 +14,7 @@ use crate::retry::{Entry, Rank};
 #[derive(Debug, Default)]
 pub(super) struct Gates {
     all: RwLock<BTreeMap<GroupId, BTreeMap<TopicPartition, Arc<Gate>>>>,
-    /// Counted up with every entry that is first of its key.
+    /// Counted up with every entry that begins to stop its key.
     epoch: Mutex<u64>,
 }
 
@@ -29,6 +29,9 @@ struct Counts {
     behind: u64,
     epoch: u64,
 }
+
+/// The place of an entry in the line of its key.
+type Line = (GroupId, TopicPartition, OrderKey, Rank);
 
 impl Gates {
     /// What is kept in order of a partition; `None`: nothing.
@@ -55,12 +58,19 @@ impl Gates {
             Some((entry?.group.clone(), TopicPartition { topic, partition }, key, rank))
         };
         let (before, after) = (line(before), line(after));
-        if before == after {
-            return;
+        if before != after {
+            self.moves(before, after);
         }
+    }
+
+    fn moves(&self, before: Option<Line>, after: Option<Line>) {
+        let stopped = before.as_ref().is_some_and(|(.., rank)| *rank != Rank::Past);
         // First in, then out: no gate goes for a moment.
         if let Some((group, of, key, rank)) = after {
             self.add(&group, &of, key, rank);
+            if rank == Rank::Ahead && !stopped {
+                self.stops_anew(&group, &of);
+            }
         }
         if let Some((group, of, key, rank)) = before {
             self.take(&group, &of, key, rank);
@@ -75,15 +85,17 @@ impl Gates {
         let mut counts = gate.lock();
         *counts.keys.entry(bucket(key)).or_default() += 1;
         counts.all += 1;
-        match rank {
-            Rank::Behind => counts.behind += 1,
-            Rank::Ahead => {
-                let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
-                *epoch += 1;
-                counts.epoch = *epoch;
-            }
-            Rank::Past => {}
+        if rank == Rank::Behind {
+            counts.behind += 1;
         }
+    }
+
+    /// A key is stopped that was not before.
+    fn stops_anew(&self, group: &GroupId, of: &TopicPartition) {
+        let Some(gate) = self.of(group, of) else { return };
+        let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
+        *epoch += 1;
+        gate.lock().epoch = *epoch;
     }
 
     /// One less.
@@ -145,19 +157,24 @@ mod tests {
         let (key, other) = (OrderKey([7; 16]), OrderKey([8; 16]));
         assert!(gates.of(&group, &of).is_none());
         assert_eq!(gates.epoch(&group, &of), 0);
-        gates.add(&group, &of, key, Rank::Ahead);
+        let line = |key, rank| Some((group.clone(), of.clone(), key, rank));
+        gates.moves(None, line(key, Rank::Ahead));
         let first = gates.epoch(&group, &of);
-        gates.add(&group, &of, key, Rank::Behind);
+        gates.moves(None, line(key, Rank::Behind));
         let gate = gates.of(&group, &of).unwrap();
         assert_eq!((gate.may_stop(key), gate.may_stop(other), gate.behind()), (true, false, 1));
         assert_eq!(gates.epoch(&group, &of), first, "behind another one it stops nothing new");
-        gates.take(&group, &of, key, Rank::Ahead);
-        gates.add(&group, &of, key, Rank::Past);
-        gates.take(&group, &of, key, Rank::Behind);
+        gates.moves(line(key, Rank::Ahead), line(key, Rank::Past));
+        gates.moves(line(key, Rank::Behind), line(key, Rank::Ahead));
+        assert_eq!(gates.epoch(&group, &of), first, "nor when it is let go: its key was stopped");
+        gates.moves(line(key, Rank::Ahead), None);
         assert!(gates.of(&group, &of).unwrap().may_stop(key), "the commit has not passed it");
-        gates.take(&group, &of, key, Rank::Past);
+        gates.moves(line(key, Rank::Past), line(key, Rank::Ahead));
+        assert!(gates.epoch(&group, &of) > first, "but when the group goes back to it");
+        let second = gates.epoch(&group, &of);
+        gates.moves(line(key, Rank::Ahead), None);
         assert!(gates.of(&group, &of).is_none());
-        gates.add(&group, &of, key, Rank::Ahead);
-        assert!(gates.epoch(&group, &of) > first);
+        gates.moves(None, line(key, Rank::Ahead));
+        assert!(gates.epoch(&group, &of) > second);
     }
 }
