@@ -163,13 +163,14 @@ impl Watch {
     }
 
     /// A member is gone, and what it was given as a probe with it: records, each with its
-    /// partition; a retry, if it may have been its.
+    /// partition; retries of its slot.
     pub(in crate::retry) fn on_prober_gone(&mut self, now: Now, member: &MemberId) {
         let held = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
         let held: Vec<TopicPartition> = held.map(|(partition, _)| partition.clone()).collect();
+        let slot = self.lanes.slot_of(member);
         let blamed = self.on_probe_failed(now, |probe| match probe {
             Probe::Record(partition, _) => held.contains(partition),
-            Probe::Lane(..) => true,
+            Probe::Lane(lane, _) => Some(lane.slot) == slot,
         });
         if let Some(Probe::Record(of, offset)) = blamed {
             let has_lane = self.members.get(member).is_some_and(|known| known.has_lane);

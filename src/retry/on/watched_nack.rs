@@ -48,6 +48,7 @@ impl Watch {
         for offset in offsets {
             window.suspects.remove(&offset);
             window.nacked.insert(offset);
+            window.firsts.waits(offset);
         }
         while window.nacked.len() > NACKED_MAX {
             window.nacked.pop_first();

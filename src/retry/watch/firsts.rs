@@ -20,7 +20,7 @@ pub(in crate::retry) struct Firsts {
     out: Runs,
     /// First deliveries of these have come to their end, those of which nothing is told among them.
     ended: Range<i64>,
-    /// Of both, those that were counted as failures.
+    /// Of both, those that were counted as failures, or are not to be counted.
     failed: BTreeSet<i64>,
     /// Of those that are out, batches with fewer records than offsets.
     sparse: Vec<Sparse>,
@@ -178,6 +178,12 @@ impl Firsts {
         if is_out { FirstFailure::Ends } else { FirstFailure::Belies }
     }
 
+    /// A record waits for another one, and comes later: its first delivery is neither success nor
+    /// failure.
+    pub(in crate::retry) fn waits(&mut self, offset: i64) {
+        self.fail(offset);
+    }
+
     fn fail(&mut self, offset: i64) -> bool {
         let is_news = self.failed.insert(offset);
         if self.failed.len() > FAILED_MAX {
@@ -283,6 +289,18 @@ mod tests {
         let all = firsts.commit(115, 1_000, &(30..39).collect());
         assert_eq!(all.iter().filter(|end| end.has_failed).count(), 9, "and one before");
         assert_eq!(all.iter().filter(|end| !end.has_failed).count(), 10, "none of that batch");
+    }
+
+    #[test]
+    fn what_waits_for_another_record_is_neither_success_nor_failure() {
+        let mut firsts = Firsts::default();
+        firsts.waits(6);
+        hand(&mut firsts, 5..9);
+        firsts.waits(7);
+        assert_eq!(firsts.failed(7), FirstFailure::Known);
+        let ends = firsts.commit(9, 100, &[6, 7, 8].into());
+        let ends: Vec<(i64, bool)> = ends.iter().map(|end| (end.offset, end.has_failed)).collect();
+        assert_eq!(ends, [(5, false), (8, true)]);
     }
 
     #[test]

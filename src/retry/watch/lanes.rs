@@ -1,6 +1,7 @@
 //! Retries that are out at the members of a group. Whoever has one has nothing else alone.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::Vacant;
 
 use crate::model::{LaneOffset, MemberId, MonoMs, Now, Slot};
 use crate::retry::watch::{Output, Phase, Watch};
@@ -56,7 +57,9 @@ impl Lanes {
         self.slots.insert(told.slot, told.member.clone());
         let lane = self.members.entry(told.member.clone()).or_default();
         for offset in &told.out {
-            if lane.out.insert(*offset, now).is_none() {
+            // What was given before is given again: it is out since the first time.
+            if let Vacant(new) = lane.out.entry(*offset) {
+                new.insert(now);
                 lane.given_at = now;
                 // Whoever waits for it to be done is next, and has to come for that.
                 lane.had_until = now.plus(patience_ms.saturating_mul(2));
@@ -80,6 +83,11 @@ impl Lanes {
     pub(in crate::retry) fn gone(&mut self, member: &MemberId) {
         self.members.remove(member);
         self.slots.retain(|_, holder| holder != member);
+    }
+
+    /// Where a member was given retries.
+    pub(in crate::retry) fn slot_of(&self, member: &MemberId) -> Option<Slot> {
+        self.slots.iter().find(|(_, holder)| *holder == member).map(|(slot, _)| *slot)
     }
 
     pub(in crate::retry) fn is_out(&self, member: &MemberId) -> bool {
