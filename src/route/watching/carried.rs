@@ -58,6 +58,15 @@ impl Carried {
         self.lots.get(partition).map(|lots| lots.iter().cloned().collect()).unwrap_or_default()
     }
 
+    /// What is committed past, of any partition, goes. `open`: what a member has in hand of one.
+    pub(super) fn sweep(&mut self, open: impl Fn(&TopicPartition) -> Range<i64>) {
+        let known: Vec<TopicPartition> = self.lots.keys().cloned().collect();
+        for partition in known {
+            let open = open(&partition);
+            self.retain(&partition, |known| known.end > open.start && !open.is_empty());
+        }
+    }
+
     fn retain(&mut self, partition: &TopicPartition, stays: impl Fn(&Range<i64>) -> bool) {
         let Some(lots) = self.lots.get_mut(partition) else { return };
         let mut gone = 0_usize;
@@ -72,11 +81,18 @@ impl Carried {
         self.bytes = self.bytes.saturating_sub(gone);
     }
 
-    /// The oldest answer of the partition with most of them; false: there is but one.
+    /// The oldest answer of the partition with most of them; false: there is but one in all.
     fn let_go(&mut self) -> bool {
-        let most = self.lots.values_mut().max_by_key(|lots| lots.len());
-        let Some(lots) = most.filter(|lots| lots.len() > 1) else { return false };
+        let is_last = self.lots.len() == 1;
+        let most = self.lots.iter_mut().max_by_key(|(_, lots)| lots.len());
+        let Some((of, lots)) = most.filter(|(_, lots)| lots.len() > 1 || !is_last) else {
+            return false;
+        };
         let gone = lots.pop_front().map_or(0, |lot| lot.records.len());
+        if lots.is_empty() {
+            let of = of.clone();
+            self.lots.remove(&of);
+        }
         self.bytes = self.bytes.saturating_sub(gone);
         true
     }
@@ -127,5 +143,11 @@ mod tests {
         let mut carried = Carried::default();
         assert!(!carried.add(lot(0, 0..1, BYTES_MAX * 2), &(0..1)), "a single one stays");
         assert_eq!(carried.of(&at(0), &(0..1)).len(), 1);
+        for partition in 1..40 {
+            carried.add(lot(partition, 0..1, half), &(0..1));
+        }
+        assert!(carried.bytes <= BYTES_MAX, "one of each of many partitions is too much");
+        let kept: Vec<i32> = carried.lots.keys().map(|of| of.partition).collect();
+        assert_eq!(kept.len(), 2, "{kept:?}");
     }
 }

@@ -24,6 +24,8 @@ use crate::wire::batch::{Batch, Hidden, RawRecord, RecordView, order_key, record
 const BEHIND_MAX: u64 = 10_000;
 /// A compressed batch unpacks to at most this.
 const UNPACKED_BYTES_MAX: usize = 64 << 20;
+/// Records that are put behind others as one unit of the journal.
+const FOLLOWERS_MAX: usize = 4_096;
 /// Read at once of what a member has in hand.
 const READ_BYTES: usize = 1 << 20;
 
@@ -75,9 +77,23 @@ impl Router {
         of: &TopicPartition,
         records: Vec<(i64, OrderKey, Bytes)>,
     ) -> Option<Vec<i64>> {
-        if records.is_empty() {
-            return Some(Vec::new());
+        let mut records = records.into_iter();
+        let mut entries = Vec::new();
+        loop {
+            let some: Vec<_> = records.by_ref().take(FOLLOWERS_MAX).collect();
+            if some.is_empty() {
+                return Some(entries);
+            }
+            entries.extend(self.follow_some(group, of, some).await?);
         }
+    }
+
+    async fn follow_some(
+        &self,
+        group: &GroupId,
+        of: &TopicPartition,
+        records: Vec<(i64, OrderKey, Bytes)>,
+    ) -> Option<Vec<i64>> {
         let offsets: Vec<i64> = records.iter().map(|(offset, ..)| *offset).collect();
         let followers = Followers { group: group.clone(), partition: of.clone(), records };
         let outcomes = match self.engine.follow(followers).await {
@@ -214,6 +230,10 @@ impl Router {
             let mut has_gone = false;
             if !is_late {
                 state.watch.handed(now, &by.by, handed);
+                if !lots.is_empty() {
+                    let State { carried, watch, .. } = state;
+                    carried.sweep(|of| watch.in_hand(of));
+                }
                 for lot in lots {
                     let open = state.watch.in_hand(&lot.partition);
                     has_gone |= state.carried.add(lot, &open);

@@ -40,7 +40,8 @@ impl<G: Guard> Polling<'_, G> {
         let lot = |(data, place): (&PartitionData, Option<usize>)| {
             let asked = self.wanted.asked.get(place?)?;
             let left = handed.iter().find(|left| left.partition == asked.partition)?;
-            let records = data.records.clone()?;
+            // A slice would keep the whole answer.
+            let records = Bytes::copy_from_slice(data.records.as_ref()?);
             let (partition, offsets) = (asked.partition.clone(), left.from..left.end);
             Some(Lot { partition, offsets, records, aborted: aborted(data).collect() })
         };
