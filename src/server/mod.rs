@@ -24,6 +24,7 @@ mod start;
 mod telling;
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle as ThreadHandle;
 use std::time::Duration;
@@ -50,6 +51,10 @@ const DRAIN_LOOK: Duration = Duration::from_millis(50);
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 /// The same on a disk without any room, where neither comes to an end.
 const NO_ROOM: Duration = Duration::from_secs(1);
+
+/// A sidecar on its way. In a box, because what is behind it is then compiled with the library,
+/// and not again with each program that waits for it.
+pub type Starting = Pin<Box<dyn Future<Output = Result<Server, StartError>> + Send>>;
 
 /// A running sidecar.
 #[derive(Debug)]
@@ -82,18 +87,14 @@ pub enum ReloadError {
 
 impl Server {
     /// Builds and starts everything; returns once every listener is open.
-    pub async fn start(config: Config) -> Result<Self, StartError> {
-        start::start(config).await
+    pub fn start(config: Config) -> Starting {
+        Box::pin(start::start(config))
     }
 
     /// The same on another disk than `data_dir` and by another clock than the system's: for
     /// simulations.
-    pub async fn start_on(
-        config: Config,
-        disk: Arc<dyn Disk>,
-        clock: Clock,
-    ) -> Result<Self, StartError> {
-        start::start_on(config, disk, clock).await
+    pub fn start_on(config: Config, disk: Arc<dyn Disk>, clock: Clock) -> Starting {
+        Box::pin(start::start_on(config, disk, clock))
     }
 
     /// Where Kafka clients connect: what people call it and the address, first listener first.
@@ -155,7 +156,11 @@ impl Server {
     }
 
     /// Stops at once: closes every connection, flushes, ends every thread.
-    pub async fn shutdown(mut self) {
+    pub fn shutdown(self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.stop())
+    }
+
+    async fn stop(mut self) {
         self.stop.send_replace(true);
         let patience = if self.journal.stats().disk_full { NO_ROOM } else { LAST_ANSWERS };
         let ended = async { while self.tasks.join_next().await.is_some() {} };

@@ -29,7 +29,11 @@ mod script;
 mod transactions;
 mod world;
 
+use std::num::NonZero;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use script::{Cuts, run};
 
@@ -58,18 +62,22 @@ fn a_power_cut_at_every_write_of_a_run_loses_nothing() {
     let whole = run(3, steps, Cuts::Never);
     assert!(whole.operations > 60, "{whole:?}");
     let stride = if number("SIM_SEEDS").is_some() { 1 } else { 11 };
-    for cut in (1..=whole.operations).step_by(stride) {
-        println!("power cut at operation {cut} of {}", whole.operations);
-        run(3, steps, Cuts::At(cut));
-    }
+    let failed = each(0..whole.operations.div_ceil(stride), |n| {
+        let cut = 1 + n * stride;
+        let survived = catch_unwind(AssertUnwindSafe(|| run(3, steps, Cuts::At(cut)))).is_ok();
+        println!("power cut at operation {cut} of {}, survived: {survived}", whole.operations);
+        !survived
+    });
+    assert!(!failed.contains(&true), "the power cuts above failed");
 }
 
 fn nothing_is_lost_for_any_seed() {
-    let (first, count) = (seeds().start, seeds().end - seeds().start);
+    let count = seeds().end - seeds().start;
     let mut failed = 0;
     let (mut redelivered, mut held, mut ended) = (0, 0, 0);
-    for seed in first..first + count {
-        match catch_unwind(AssertUnwindSafe(|| run(seed, STEPS, Cuts::Random))) {
+    let runs = |seed| (seed, catch_unwind(AssertUnwindSafe(|| run(seed, STEPS, Cuts::Random))));
+    for (seed, ran) in each(seeds(), runs) {
+        match ran {
             Ok(ran) => {
                 redelivered += ran.redelivered;
                 held += ran.held.0;
@@ -87,7 +95,19 @@ fn nothing_is_lost_for_any_seed() {
     assert!(count < SEEDS || (held > 0 && ended > 0), "nothing was held: {held}, {ended}");
 }
 
-fn seeds() -> std::ops::Range<u64> {
+/// What comes of each number, on every core; in no order.
+fn each<T: Send>(numbers: Range<u64>, of: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let next = AtomicU64::new(numbers.start);
+    let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < numbers.end);
+    let work = || std::iter::from_fn(take).map(&of).collect::<Vec<T>>();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
+fn seeds() -> Range<u64> {
     match (number("SIM_SEED"), number("SIM_SEEDS")) {
         (Some(seed), _) => seed..seed + 1,
         (None, Some(count)) => 0..count,
@@ -98,8 +118,10 @@ fn seeds() -> std::ops::Range<u64> {
 fn transactions_are_whole_for_any_seed() {
     let mut failed = 0;
     let mut all = transactions::Ran::default();
-    for seed in seeds() {
-        match catch_unwind(AssertUnwindSafe(|| transactions::run(seed, TRANSACTION_STEPS))) {
+    let of = |seed| transactions::run(seed, TRANSACTION_STEPS);
+    let runs = |seed| (seed, catch_unwind(AssertUnwindSafe(|| of(seed))));
+    for (seed, ran) in each(seeds(), runs) {
+        match ran {
             Ok(ran) => {
                 all.crashes += ran.crashes;
                 all.committed += ran.committed;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::runtimes::{self, Built};
 
@@ -122,8 +122,8 @@ impl Library {
 
     /// Built on first use.
     pub(crate) fn built(&self) -> &'static Built {
-        static BUILT: Mutex<BTreeMap<String, &'static Built>> = Mutex::new(BTreeMap::new());
-        let mut known = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        static BUILT: Mutex<BTreeMap<String, &'static OnceLock<Built>>> =
+            Mutex::new(BTreeMap::new());
         let build = || match self.source {
             Source::Example => librdkafka(),
             Source::Java(project, library, class) => runtimes::java(project, library, class),
@@ -134,7 +134,11 @@ impl Library {
             }
         };
         let key = format!("{:?}", self.source);
-        known.entry(key).or_insert_with(|| Box::leak(Box::new(build())))
+        let mut known = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = *known.entry(key).or_insert_with(|| Box::leak(Box::default()));
+        // While one is built, those that are built are at work.
+        drop(known);
+        place.get_or_init(build)
     }
 
     pub(crate) fn has(&self, known: Trait) -> bool {
@@ -151,6 +155,14 @@ fn librdkafka() -> Built {
     let binary = Path::new(env!("CARGO_BIN_EXE_reprise"));
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--example", "librdkafka-client"]);
+    // Build scripts of others would take for a change what cargo tells a test of its own package,
+    // and everything would be built anew: now, and with the next build from outside.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            build.env_remove(&name);
+        }
+    }
     if cfg!(feature = "librdkafka-tls") {
         build.args(["--features", "librdkafka-tls"]);
     }
