@@ -26,3 +26,5 @@ pub const HELD_BATCH: Kind = Kind(25);
 /// One step of an open transaction since it was written whole (24); key: its producer's id
 /// (8 bytes) and the step's number (4 bytes), big-endian.
 pub const TRANSACTION_STEP: Kind = Kind(26);
+/// The nodes of the cluster in front of which this one stands, and their ports here; one key.
+pub const NODES: Kind = Kind(27);

@@ -9,6 +9,7 @@ pub mod groups;
 pub mod ids;
 pub mod kind;
 mod log;
+pub mod nodes;
 pub mod offsets;
 pub mod producers;
 mod retention;
@@ -20,6 +21,7 @@ pub mod versioned;
 
 use crate::broker::groups::Groups;
 use crate::broker::ids::Ids;
+use crate::broker::nodes::NodeMap;
 use crate::broker::offsets::Offsets;
 use crate::broker::topics::Topics;
 use crate::broker::transactions::Transactions;
@@ -42,6 +44,8 @@ pub struct Broker {
     pub offsets: Offsets,
     /// Transactional producers.
     pub transactions: Transactions,
+    /// The cluster in front of which this one stands, where there is one.
+    pub nodes: NodeMap,
     ids: Ids,
     journal: Journal,
     durability: Durability,
@@ -62,8 +66,20 @@ impl Broker {
     ) -> Self {
         let ids = Ids::new(journal.clone());
         let transactions = Transactions::default();
+        let nodes = NodeMap::new(journal.clone());
         let expiration = Expiration::default();
-        Self { topics, groups, offsets, transactions, ids, journal, durability, clock, expiration }
+        Self {
+            topics,
+            groups,
+            offsets,
+            transactions,
+            nodes,
+            ids,
+            journal,
+            durability,
+            clock,
+            expiration,
+        }
     }
 
     /// The same with other times after which producers are forgotten.
@@ -81,6 +97,7 @@ impl Broker {
             kind::PRODUCERS => self.replay_producers(entry),
             kind::TRANSACTION => readable(entry, self.transactions.replay(entry)),
             kind::TRANSACTION_STEP => readable(entry, self.transactions.replay_step(entry)),
+            kind::NODES => self.nodes.replay(entry),
             kind::PRODUCER_ID | kind::CLUSTER => readable(entry, self.ids.replay(entry)),
             _ => {}
         }

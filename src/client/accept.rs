@@ -66,13 +66,13 @@ pub async fn accept(
     }
     loop {
         tokio::select! {
-            Some(OpenDoor { node, reply }) = asked.recv() => {
+            Some(OpenDoor { node, before, reply }) = asked.recv() => {
                 if let Some(distance) = doors.get(&node) {
                     // Asked twice at once: it is open by now.
                     reply.send(Some(*distance)).unwrap_or_default();
                     continue;
                 }
-                let door = listener.open_door(node).await;
+                let door = listener.open_door(node, before).await;
                 let distance = door.as_ref().map(|(_, distance)| *distance);
                 doors.extend(distance.map(|distance| (node, distance)));
                 if let Some((socket, distance)) = door {

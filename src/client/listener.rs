@@ -123,12 +123,17 @@ impl Listener {
         Self { doors: Some(doors), ..self }
     }
 
-    /// Opens a port for a broker: as far behind the listener's own as its id says, so that it is
-    /// the same after a restart; the next free one if that is taken. The socket and its distance.
-    pub(super) async fn open_door(&self, node: i32) -> Option<(TcpListener, u16)> {
+    /// Opens a port for a broker: as far behind the listener's own as it was before, or as its id
+    /// says; the next free one if that is taken. The socket and its distance.
+    pub(super) async fn open_door(
+        &self,
+        node: i32,
+        before: Option<u16>,
+    ) -> Option<(TcpListener, u16)> {
         let ip = if self.loopback_only { Ipv4Addr::UNSPECIFIED.into() } else { self.address.ip() };
         let own = self.address.port();
-        let wish = u16::try_from(node.rem_euclid(i32::from(DOORS))).unwrap_or(0);
+        let of_id = u16::try_from(node.rem_euclid(i32::from(DOORS))).unwrap_or(0);
+        let wish = before.and_then(|distance| distance.checked_sub(1)).unwrap_or(of_id) % DOORS;
         for step in 0..DOORS {
             let distance = 1 + (wish + step) % DOORS;
             let Some(port) = own.checked_add(distance) else { continue };

@@ -93,6 +93,11 @@ impl Conn {
         Self { session: Session::asking(login), ..self }
     }
 
+    /// The ports of brokers behind the listener it came to.
+    pub(super) fn doors(&self) -> Option<&Doors> {
+        self.doors.as_deref()
+    }
+
     /// What a client is told instead of the address of that broker; `None`: there is no port for
     /// it, and its real address is never told.
     pub(super) async fn address_of(&self, node: i32) -> Option<(String, u16)> {

@@ -17,7 +17,7 @@ use crate::route::conn::Conn;
 use crate::route::convert::{text, topic_of, wire_topic};
 use crate::route::place::Place;
 use crate::route::{Router, code};
-use crate::upstream::{Link, UpstreamError};
+use crate::upstream::{Brokers, Link, UpstreamError};
 use crate::wire::batch::LEADER_EPOCH;
 use crate::wire::{RequestHead, ResponseError};
 
@@ -138,14 +138,18 @@ async fn readdress(router: &Router, conn: &Conn, response: &mut MetadataResponse
     let real = |broker: &MetadataResponseBroker| {
         Real { node: broker.node_id.0, host: &broker.host, port: broker.port }.address()
     };
+    let known: Brokers = brokers.iter().filter_map(real).collect();
     if let Some(upstream) = &router.upstream {
-        upstream.learn_all(brokers.iter().filter_map(real).collect());
+        upstream.learn_all(known.clone());
     }
     for mut broker in brokers {
         if let Some((host, port)) = conn.address_of(broker.node_id.0).await {
             (broker.host, broker.port) = (text(&host), i32::from(port));
             response.brokers.push(broker);
         }
+    }
+    if let Some(doors) = conn.doors() {
+        router.keep_brokers(response.cluster_id.as_deref(), &known, doors);
     }
     if !router.node_clash() {
         response.brokers.push(node(router, conn));

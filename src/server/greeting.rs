@@ -1,5 +1,6 @@
-//! Asks the cluster for its brokers when the server starts, and opens their doors: clients that
-//! knew this sidecar before it was started anew come straight to those.
+//! Opens the doors of the cluster's brokers when the server starts: clients that knew this sidecar
+//! before it was started anew come straight to those. First of the brokers it knew itself, then of
+//! those the cluster names when it is asked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +12,23 @@ use crate::upstream::{Failures, UpstreamError};
 /// Pauses while the cluster cannot be reached.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
 const PAUSE_MOST: Duration = Duration::from_secs(30);
-/// A cluster that closes so often wants credentials, and there are none: the first client that
-/// asks for brokers opens the doors.
+/// A cluster that closes so often wants credentials, and there are none: of brokers that were not
+/// known before, the first client that asks for them opens the doors.
 const CLOSED_MAX: usize = 3;
+
+/// Opens the doors there were when the brokers were last written down.
+pub(super) async fn reopen(router: &Router, listeners: &[Arc<Doors>]) {
+    if router.upstream.is_none() {
+        return;
+    }
+    let nodes: Vec<i32> = router.broker.nodes.known().at.into_keys().collect();
+    for doors in listeners {
+        doors.open(&nodes).await;
+    }
+    // Of a listener that is no more nothing is kept.
+    let is_open = |port| listeners.iter().any(|doors| doors.listener() == port);
+    router.broker.nodes.keep(|nodes| nodes.doors.retain(|port, _| is_open(*port)));
+}
 
 /// Ends when the doors are open, or when a client has had them opened.
 pub(super) async fn greet(router: Arc<Router>, listeners: Vec<Arc<Doors>>) {
@@ -21,12 +36,14 @@ pub(super) async fn greet(router: Arc<Router>, listeners: Vec<Arc<Doors>>) {
     let (mut failures, mut closed) = (Failures::default(), 0);
     loop {
         match upstream.see_brokers().await {
-            Ok((nodes, cluster_id)) => {
-                if let Some(cluster_id) = cluster_id {
-                    router.names.of_cluster(&cluster_id);
+            Ok((brokers, cluster_id)) => {
+                if let Some(cluster_id) = &cluster_id {
+                    router.names.of_cluster(cluster_id);
                 }
+                let nodes: Vec<i32> = brokers.iter().map(|(node, _)| *node).collect();
                 for doors in &listeners {
                     doors.open(&nodes).await;
+                    router.keep_brokers(cluster_id.as_deref(), &brokers, doors);
                 }
             }
             Err(error) => {

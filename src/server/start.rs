@@ -130,6 +130,7 @@ pub(super) async fn start_on(
     core.broker.started().await?;
     make_topics(&core.broker, &config).await?;
     let router = Arc::new(router(&config, templates, &core, &credentials, &metrics, clock));
+    router.remember_brokers();
     let mut driver = core.driver;
     let flusher = driver.flusher();
     let flusher = spawn("retry-tables", move || flusher.run())?;
@@ -150,7 +151,8 @@ pub(super) async fn start_on(
     let pace = Pace { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(core.journal.clone(), router.clone(), pace);
     tasks.spawn(until(stopped.clone(), upkeep));
-    let listening = listen(&config, &credentials, &acceptor, &router, &stopped, &mut tasks).await?;
+    let (listening, doors) =
+        listen(&config, &credentials, &acceptor, &router, &stopped, &mut tasks).await?;
     let (draining, told_to_drain) = watch::channel(false);
     let source = AdminSource {
         router: Arc::clone(&router),
@@ -161,7 +163,10 @@ pub(super) async fn start_on(
         board,
         draining: told_to_drain,
     };
-    let admin = open_admin(&config, source, metrics.clone(), stopped, &mut tasks).await?;
+    let admin = open_admin(&config, source, metrics.clone(), stopped.clone(), &mut tasks).await?;
+    // Behind what the configuration asks for: no door takes a port of that.
+    greeting::reopen(&router, &doors).await;
+    tasks.spawn(until(stopped, greeting::greet(Arc::clone(&router), doors)));
     metrics.set_ready(true);
     Ok(Server {
         router,
@@ -293,12 +298,15 @@ async fn listen(
     router: &Arc<Router>,
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<()>,
-) -> Result<Vec<(String, SocketAddr)>, StartError> {
+) -> Result<(Vec<(String, SocketAddr)>, Vec<Arc<Doors>>), StartError> {
     let (mut listening, mut behind) = (Vec::new(), Vec::new());
+    let mut known = router.broker.nodes.known();
     let specs = (0..).map_while(|index| credentials.listener(config, index));
     for spec in specs {
-        let (doors, asked) = Doors::new();
         let mut listener = Listener::bind(&spec).await?;
+        let port = listener.address.port();
+        let before = known.doors.remove(&port).unwrap_or_default();
+        let (doors, asked) = Doors::new(port, before);
         if config.upstream.is_some() {
             let doors = Arc::new(doors);
             behind.push(Arc::clone(&doors));
@@ -307,8 +315,7 @@ async fn listen(
         listening.push((listener.name.clone(), listener.address));
         tasks.spawn(accept(acceptor.clone(), listener, asked, stopped.clone()));
     }
-    tasks.spawn(until(stopped.clone(), greeting::greet(Arc::clone(router), behind)));
-    Ok(listening)
+    Ok((listening, behind))
 }
 
 async fn open_admin(

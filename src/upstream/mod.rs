@@ -24,6 +24,7 @@ mod topic;
 mod view;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ use reading::Reading;
 pub use record::{FETCH_ANY_REPLICA, FETCH_ANYWHERE, Found, Question};
 pub use sasl::{Credentials, SaslError, Secret, SecretError, SecretPlace};
 pub use survey::{BrokerSeen, ClusterSeen, Login, Reached, Served, Survey};
-pub use topic::TopicSeen;
+pub use topic::{Brokers, TopicSeen};
 pub use view::Address;
 use view::View;
 pub use writer::TopicWriter;
@@ -106,8 +107,19 @@ impl Upstream {
         Self { tls, ..self }
     }
 
+    /// Where brokers were before this start. Each is dialled for who asks for it, until the cluster
+    /// says where its brokers are; never as any of them.
+    pub fn remember(&self, brokers: BTreeMap<i32, Address>) {
+        self.view.remember(brokers);
+    }
+
+    /// Where the cluster is looked for first.
+    pub fn bootstrap(&self) -> &[Address] {
+        &self.bootstrap
+    }
+
     /// Every broker of the cluster, as one of them says; those it does not name are gone.
-    pub fn learn_all(&self, brokers: Vec<(i32, Address)>) {
+    pub fn learn_all(&self, brokers: Brokers) {
         self.view.replace(brokers);
     }
 
@@ -116,7 +128,7 @@ impl Upstream {
         self.view.insert(node, address);
     }
 
-    /// Whether the cluster has named any broker.
+    /// Whether the cluster has named any broker since the start.
     pub fn knows_brokers(&self) -> bool {
         !self.view.addresses().is_empty()
     }
@@ -279,5 +291,25 @@ mod tests {
         upstream.learn_all(vec![(2, at(22))]);
         assert_eq!(upstream.view.nodes(), [2]);
         assert_eq!(upstream.view.address(2), Some(at(22)));
+    }
+
+    #[tokio::test]
+    async fn a_broker_from_before_is_dialled_by_its_id_until_the_cluster_names_its_own() {
+        let (_before, before) = open().await;
+        let (_bootstrap, bootstrap) = open().await;
+        let patience = Duration::from_secs(5);
+        let upstream = Upstream::new(vec![at(bootstrap)], patience, 1 << 20, budget(), metrics());
+        upstream.remember(BTreeMap::from([(1, at(before)), (2, at(before)), (3, at(before))]));
+        assert!(upstream.dial(Some(1)).await.is_ok());
+        assert!(!upstream.knows_brokers());
+        assert!(upstream.view.addresses().is_empty(), "it is not asked what the cluster is");
+        upstream.learn(2, at(22));
+        assert_eq!(upstream.view.address(2), Some(at(22)));
+        assert_eq!(upstream.view.address(3), Some(at(before)));
+        upstream.learn_all(vec![]);
+        assert!(upstream.has_broker(1), "that says nothing");
+        upstream.learn_all(vec![(2, at(22))]);
+        assert!(!upstream.has_broker(1) && !upstream.has_broker(3));
+        assert!(matches!(upstream.dial(Some(1)).await, Err(UpstreamError::UnknownNode(1))));
     }
 }

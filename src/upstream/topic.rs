@@ -13,6 +13,9 @@ pub(super) const METADATA: i16 = 4;
 /// Partitions looked at: more than any topic has.
 const PARTITIONS_MAX: usize = 100_000;
 
+/// Where brokers are, by their ids.
+pub type Brokers = Vec<(i32, Address)>;
+
 /// One topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicSeen {
@@ -38,16 +41,16 @@ impl Upstream {
         Ok(seen(&answer))
     }
 
-    /// Asks for the brokers, which can be dialled afterwards: their ids, and the cluster's own.
-    pub async fn see_brokers(&self) -> Result<(Vec<i32>, Option<String>), UpstreamError> {
+    /// Asks for all brokers, which can be dialled afterwards, and for the cluster's own id.
+    pub async fn see_brokers(&self) -> Result<(Brokers, Option<String>), UpstreamError> {
         let mut request = MetadataRequest::default();
         request.topics = Some(Vec::new());
         let mut links = OwnLinks::default();
         let answer: MetadataResponse =
             links.call(self, None, (Api::Metadata, METADATA), &request).await?;
-        self.learn_from(&answer);
-        let nodes = answer.brokers.iter().map(|broker| broker.node_id.0).collect();
-        Ok((nodes, answer.cluster_id.map(|id| id.to_string())))
+        let brokers: Brokers = named(&answer).collect();
+        self.learn_all(brokers.clone());
+        Ok((brokers, answer.cluster_id.map(|id| id.to_string())))
     }
 
     /// The broker that leads a partition, asked on a client's own connection.
@@ -64,10 +67,8 @@ impl Upstream {
     }
 
     fn learn_from(&self, answer: &MetadataResponse) {
-        for broker in &answer.brokers {
-            if let Some(address) = Address::of_wire(&broker.host, broker.port) {
-                self.learn(broker.node_id.0, address);
-            }
+        for (node, address) in named(answer) {
+            self.learn(node, address);
         }
     }
 }
@@ -83,6 +84,13 @@ impl TopicSeen {
         let index = usize::try_from(partition).ok()?;
         self.leaders.get(index).copied()
     }
+}
+
+fn named(answer: &MetadataResponse) -> impl Iterator<Item = (i32, Address)> {
+    answer
+        .brokers
+        .iter()
+        .filter_map(|broker| Some((broker.node_id.0, Address::of_wire(&broker.host, broker.port)?)))
 }
 
 fn request(topic: &TopicName) -> MetadataRequest {

@@ -43,20 +43,33 @@ impl fmt::Display for Address {
 
 /// The brokers known so far.
 #[derive(Debug, Default)]
-pub(super) struct View(RwLock<BTreeMap<i32, Address>>);
+pub(super) struct View(RwLock<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    told: BTreeMap<i32, Address>,
+    /// What an earlier start was told. It holds until this one is told all of them.
+    before: BTreeMap<i32, Address>,
+}
 
 impl View {
     pub(super) fn address(&self, node: i32) -> Option<Address> {
-        self.read().get(&node).cloned()
+        let known = self.read();
+        known.told.get(&node).or_else(|| known.before.get(&node)).cloned()
     }
 
+    /// Of those the cluster has named since the start: one from before may be another cluster's.
     pub(super) fn addresses(&self) -> Vec<Address> {
-        self.read().values().cloned().collect()
+        self.read().told.values().cloned().collect()
     }
 
     #[cfg(test)]
     pub(super) fn nodes(&self) -> Vec<i32> {
-        self.read().keys().copied().collect()
+        self.read().told.keys().copied().collect()
+    }
+
+    pub(super) fn remember(&self, brokers: BTreeMap<i32, Address>) {
+        self.write().before = brokers;
     }
 
     /// An empty list says nothing: a broker that has just started knows no others.
@@ -65,27 +78,30 @@ impl View {
             return;
         }
         let brokers: BTreeMap<_, _> = brokers.into_iter().take(NODES_MAX).collect();
-        if *self.read() != brokers {
-            tracing::info!(brokers = brokers.len(), "the cluster's brokers have changed");
-            *self.write() = brokers;
+        let known = self.read();
+        if known.told == brokers && known.before.is_empty() {
+            return;
         }
+        drop(known);
+        tracing::info!(brokers = brokers.len(), "the cluster's brokers have changed");
+        *self.write() = Known { told: brokers, before: BTreeMap::new() };
     }
 
     pub(super) fn insert(&self, node: i32, address: Address) {
         let known = self.read();
-        let room = known.len() < NODES_MAX || known.contains_key(&node);
-        let news = known.get(&node) != Some(&address);
+        let room = known.told.len() < NODES_MAX || known.told.contains_key(&node);
+        let news = known.told.get(&node) != Some(&address);
         drop(known);
         if room && news {
-            self.write().insert(node, address);
+            self.write().told.insert(node, address);
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<i32, Address>> {
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<i32, Address>> {
+    fn write(&self) -> RwLockWriteGuard<'_, Known> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

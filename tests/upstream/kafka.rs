@@ -63,7 +63,10 @@ pub(crate) struct State {
     /// The next sequence number, by topic, partition and producer.
     sequences: BTreeMap<(String, i32, i64), i32>,
     next_id: i64,
-    addr: Option<SocketAddr>,
+    /// Ids of its brokers, all at its address; none: broker 0.
+    pub(crate) nodes: Vec<i32>,
+    /// Where they are.
+    pub(crate) addr: Option<SocketAddr>,
 }
 
 /// A record as it lies in the cluster.
@@ -281,10 +284,15 @@ fn versions(state: &State) -> ApiVersionsResponse {
 
 fn metadata(state: &State, asked: &MetadataRequest) -> MetadataResponse {
     let mut answer = MetadataResponse::default();
-    let mut broker = MetadataResponseBroker::default();
     let addr = state.addr.unwrap();
-    (broker.host, broker.port) = (s(&addr.ip().to_string()), i32::from(addr.port()));
-    answer.brokers = vec![broker];
+    let nodes = if state.nodes.is_empty() { &[0][..] } else { &state.nodes };
+    let broker = |node: &i32| {
+        let mut broker = MetadataResponseBroker::default();
+        broker.node_id = (*node).into();
+        (broker.host, broker.port) = (s(&addr.ip().to_string()), i32::from(addr.port()));
+        broker
+    };
+    answer.brokers = nodes.iter().map(broker).collect();
     answer.controller_id = 0.into();
     for wanted in asked.topics.iter().flatten() {
         let mut topic = MetadataResponseTopic::default();

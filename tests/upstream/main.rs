@@ -19,6 +19,7 @@ mod outage;
 mod passing;
 mod patience;
 mod relay;
+mod restarts;
 mod rights;
 mod sasl;
 mod tools;

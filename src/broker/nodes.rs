@@ -1,0 +1,194 @@
+//! The cluster in front of which this node stands, as it was last told: where its nodes are, and
+//! which port each has here. A start opens those ports before the cluster says anything.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::broker::kind;
+use crate::broker::versioned::{self, FactError};
+use crate::journal::{Entry, Journal, NewEntry};
+
+/// The format: a version byte, then [`Nodes`] in postcard's encoding.
+const VERSION: u8 = 1;
+/// The one key of its kind.
+const KEY: Bytes = Bytes::from_static(b"-");
+
+/// Nodes of a cluster, and doors of a listener: the largest clusters have a few hundred.
+const NODES_MAX: usize = 4_096;
+/// Listeners, and addresses the cluster is looked for at.
+const ADDRESSES_MAX: usize = 256;
+/// Bytes of a name: no host's is longer than 253.
+const NAME_MAX: usize = 300;
+
+/// What is known of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nodes {
+    /// Where it was looked for.
+    pub bootstrap: Vec<String>,
+    /// Its own id, where it says one.
+    pub cluster_id: Option<String>,
+    /// Host and port by node id.
+    pub at: BTreeMap<i32, (String, u16)>,
+    /// How far behind a listener's port that of a node lies: by the listener's port, by node id.
+    pub doors: BTreeMap<u16, BTreeMap<i32, u16>>,
+}
+
+/// The same, kept in the journal.
+#[derive(Debug)]
+pub struct NodeMap {
+    journal: Journal,
+    kept: Mutex<Nodes>,
+}
+
+impl Nodes {
+    /// Whether it is as small as anything that is ever written.
+    fn is_bounded(&self) -> bool {
+        let hosts = self.at.values().map(|(host, _)| host);
+        let mut names = hosts.chain(&self.bootstrap).chain(&self.cluster_id);
+        let mut doors = self.doors.values();
+        self.at.len() <= NODES_MAX
+            && self.bootstrap.len() <= ADDRESSES_MAX
+            && self.doors.len() <= ADDRESSES_MAX
+            && names.all(|name| name.len() <= NAME_MAX)
+            && doors.all(|doors| doors.len() <= NODES_MAX)
+    }
+}
+
+impl NodeMap {
+    pub(super) fn new(journal: Journal) -> Self {
+        Self { journal, kept: Mutex::default() }
+    }
+
+    /// What cannot be read is done without: the cluster will say it again.
+    pub(super) fn replay(&self, entry: &Entry) {
+        let read = versioned::read("node map", VERSION, &entry.head);
+        let bounded = |nodes: &Nodes| nodes.is_bounded();
+        let unreadable = FactError::Unreadable { what: "node map" };
+        match read.and_then(|nodes| Some(nodes).filter(bounded).ok_or(unreadable)) {
+            Ok(nodes) => *self.lock() = nodes,
+            Err(error) => {
+                let seq = entry.seq;
+                tracing::warn!(seq, %error, "ports of brokers open when the cluster names them");
+            }
+        }
+    }
+
+    /// What is known.
+    pub fn known(&self) -> Nodes {
+        self.lock().clone()
+    }
+
+    /// Nothing of it holds any more but which cluster it was. The next [`NodeMap::keep`] writes
+    /// that down.
+    pub fn forget(&self) {
+        let mut kept = self.lock();
+        *kept = Nodes { cluster_id: kept.cluster_id.take(), ..Nodes::default() };
+    }
+
+    /// Writes down what `change` makes of it, if that is something else; nobody waits for it.
+    pub fn keep(&self, change: impl FnOnce(&mut Nodes)) {
+        let mut kept = self.lock();
+        let mut nodes = kept.clone();
+        change(&mut nodes);
+        if nodes == *kept || !nodes.is_bounded() {
+            return;
+        }
+        let head = versioned::write(VERSION, &nodes);
+        match self.journal.append(vec![NewEntry::keyed(kind::NODES, KEY, head, Bytes::new())]) {
+            Ok(_) => *kept = nodes,
+            Err(error) => tracing::debug!(%error, "the map of the cluster is written another time"),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Nodes> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{Config, MemDisk, Writer};
+
+    /// Node 7 at `k:9`, and 3 behind the port 9092.
+    const FIRST: &[u8] = b"\x01\x01\x03k:1\x01\x01c\x01\x0e\x01k\x09\x01\x84\x47\x01\x0e\x03";
+
+    fn map() -> (NodeMap, Writer) {
+        let disk = MemDisk::new(1);
+        let (journal, writer, _) = Journal::open(disk.disk(), Config::default()).unwrap();
+        (NodeMap::new(journal), writer)
+    }
+
+    fn first() -> Nodes {
+        Nodes {
+            bootstrap: vec!["k:1".to_owned()],
+            cluster_id: Some("c".to_owned()),
+            at: BTreeMap::from([(7, ("k".to_owned(), 9))]),
+            doors: BTreeMap::from([(9092, BTreeMap::from([(7, 3)]))]),
+        }
+    }
+
+    fn entry(head: &[u8]) -> Entry {
+        let head = Bytes::copy_from_slice(head);
+        Entry { seq: 7, kind: kind::NODES, key: Some(KEY), stream: None, head, body: Bytes::new() }
+    }
+
+    #[test]
+    fn a_map_written_by_the_first_version_is_read_for_ever() {
+        let (map, _writer) = map();
+        map.replay(&entry(FIRST));
+        assert_eq!(map.known(), first());
+        assert_eq!(versioned::write(VERSION, &first()), FIRST);
+    }
+
+    #[test]
+    fn what_is_damaged_or_newer_or_too_large_is_done_without() {
+        let (map, _writer) = map();
+        map.replay(&entry(FIRST));
+        for end in 0..FIRST.len() {
+            map.replay(&entry(&FIRST[..end]));
+        }
+        let mut other = FIRST.to_vec();
+        other[7] = b'd';
+        map.replay(&entry(&[&other[..], b"\0"].concat()));
+        map.replay(&entry(&[b"\x02", &other[1..]].concat()));
+        // So many bootstrap addresses, it says.
+        map.replay(&entry(b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f"));
+        assert_eq!(map.known(), first(), "what was read before holds");
+        for (at, byte) in (0..FIRST.len()).flat_map(|at| (0..=255).map(move |byte| (at, byte))) {
+            let mut bytes = FIRST.to_vec();
+            bytes[at] = byte;
+            map.replay(&entry(&bytes));
+        }
+        map.replay(&entry(FIRST));
+        let mut large = first();
+        large.cluster_id = Some("c".repeat(NAME_MAX + 1));
+        map.replay(&entry(&versioned::write(VERSION, &large)));
+        let mut large = first();
+        large.at = (0..=4_096).map(|node| (node, (String::new(), 1))).collect();
+        map.replay(&entry(&versioned::write(VERSION, &large)));
+        map.keep(|nodes| *nodes = large);
+        assert_eq!(map.known(), first());
+        assert_eq!(map.journal.appended_seq(), 0, "nor is it written");
+    }
+
+    #[test]
+    fn it_is_written_when_it_changes_and_only_then() {
+        let (map, _writer) = map();
+        let written = |change: fn(&mut Nodes)| {
+            let before = map.journal.appended_seq();
+            map.keep(change);
+            map.journal.appended_seq() - before
+        };
+        assert_eq!(written(|_| ()), 0);
+        assert_eq!(written(|nodes| *nodes = first()), 1);
+        assert_eq!(written(|nodes| *nodes = first()), 0);
+        assert_eq!(written(|nodes| nodes.at.clear()), 1);
+        map.forget();
+        assert_eq!(map.known(), Nodes { cluster_id: first().cluster_id, ..Nodes::default() });
+        assert_eq!(written(|nodes| *nodes = first()), 1);
+    }
+}
