@@ -1,6 +1,8 @@
 //! `order.mode: partition`: the partition waits for what is said to have failed, whoever says it
 //! and whatever is committed meanwhile.
 
+use reprise::config::LaneChoice;
+use reprise::retry::OrderMode;
 use reprise::wire::ResponseError;
 use reprise::wire::batch::{Batch, records};
 use serde_json::json;
@@ -201,4 +203,60 @@ fn a_member_by_kip_848_is_called_back_by_fencing() {
     member.enter();
     assert_eq!(member.position_of("orders", 0), FAILED);
     until("the failed one", || read(&mut member, FAILED, 400) == [FAILED]);
+}
+
+/// How a group is made to wait for nothing.
+fn turned_off(lane: LaneChoice) -> impl Fn(&mut reprise::config::Config) {
+    move |config| (config.retry.lane, config.retry.order.mode) = (lane, OrderMode::Off)
+}
+
+#[test]
+fn a_group_that_is_not_in_order_any_more_waits_for_nothing_and_loses_nothing() {
+    for lane in [LaneChoice::RetryTopic, LaneChoice::Auto] {
+        for restarts in [false, true] {
+            let (mut server, mut member) = shop(&rules("", ""));
+            assert_eq!(member.commit("orders", 0, 1), 0);
+            nack(&mut member);
+            if restarts {
+                server.restart_with(turned_off(lane));
+                member.client = server.client();
+                member.join(PARTITIONS);
+            } else {
+                server.reload_with(turned_off(lane));
+            }
+            assert_eq!(member.commit("orders", 0, 4), 0);
+            assert_eq!(member.position_of("orders", 0), 4, "{lane:?}, {restarts}: it is passed");
+            let mut kept = Vec::new();
+            until("an entry", || {
+                kept = server.client().read_all("retry.shop");
+                !kept.is_empty()
+            });
+            assert_eq!((kept.len(), kept[0].reconsume_times()), (1, 1), "charged when it was said");
+            assert_eq!(kept[0].text(), "1", "as it was produced");
+            assert!(dead_letters(&server).is_empty());
+            assert_eq!(member.commit("orders", 0, 4), 0);
+            assert_eq!(charged(&server), [], "it is no suspect now");
+        }
+    }
+}
+
+#[test]
+fn a_group_without_retries_waits_for_nothing() {
+    for restarts in [false, true] {
+        let (mut server, mut member) = shop(&rules("", ""));
+        assert_eq!(member.commit("orders", 0, 1), 0);
+        nack(&mut member);
+        assert_eq!(member.commit("orders", 0, 4), 0);
+        if restarts {
+            server.restart_with(turned_off(LaneChoice::Off));
+            member.client = server.client();
+            member.join(PARTITIONS);
+        } else {
+            server.reload_with(turned_off(LaneChoice::Off));
+        }
+        assert_eq!(member.position_of("orders", 0), FAILED, "who begins anew is given it again");
+        assert_eq!(read(&mut member, 1, 400), [1, 2, 3]);
+        assert_eq!(member.commit("orders", 0, 4), 0);
+        assert_eq!(member.position_of("orders", 0), 4);
+    }
 }

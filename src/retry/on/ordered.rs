@@ -6,7 +6,7 @@
 //! ([`Watch::awaited`]).
 
 use crate::model::{MemberId, MonoMs, Now, TopicPartition, WallMs};
-use crate::retry::watch::{Handed, Phase, Return, Suspect, Watch, Window};
+use crate::retry::watch::{Handed, Output, Phase, Return, Suspect, Watch, Window};
 use crate::retry::{Disposition, Ladder};
 
 /// How long a member has to come back before it is called again; it doubles with each call.
@@ -82,19 +82,50 @@ impl Watch {
 
     /// The record its partition waits for: no commit may pass it.
     pub fn awaited(&self, of: &TopicPartition) -> Option<i64> {
-        self.windows.get(of)?.awaited()
+        self.windows.get(of).filter(|_| self.rules.in_order)?.awaited()
+    }
+
+    /// Its partition waited for it, and the group's partitions wait no more: it is to become an
+    /// entry, as what is said to have failed does there.
+    pub(in crate::retry) fn is_let_go(&self, suspect: &Suspect) -> bool {
+        suspect.is_awaited && !self.rules.in_order
+    }
+
+    /// The first of those.
+    pub(in crate::retry) fn first_let_go(&self, window: &Window) -> Option<i64> {
+        if self.rules.in_order { None } else { window.awaited() }
+    }
+
+    /// The group's partitions wait no more, by other rules or since a start.
+    pub(in crate::retry) fn let_go(&mut self, now: Now, of: &TopicPartition) {
+        let has_queue = self.rules.has_queue;
+        let Some(window) = self.windows.get_mut(of) else { return };
+        let mut offsets = Vec::new();
+        for (offset, suspect) in &mut window.suspects {
+            if !suspect.is_awaited {
+                continue;
+            }
+            offsets.push(*offset);
+            if !has_queue {
+                (suspect.is_awaited, suspect.due, suspect.phase) = (false, None, Phase::Ready);
+            }
+        }
+        if !offsets.is_empty() {
+            self.push(Output::LetGo { partition: of.clone(), offsets, has_queue });
+            self.changed(now, of);
+        }
     }
 
     /// Where a member begins in a partition that waits and of which nothing is committed.
     pub fn begins_at(&self, of: &TopicPartition) -> Option<i64> {
-        let window = self.windows.get(of)?;
-        Some(window.awaited()?.min(window.first_open()))
+        let awaited = self.awaited(of)?;
+        Some(awaited.min(self.windows.get(of)?.first_open()))
     }
 
     /// A member has gone on beyond what its partition waits for, and is told to join anew: how
     /// often by now. `None`: not now.
     pub fn calls_back(&mut self, now: Now, member: &MemberId) -> Option<u32> {
-        if !self.rules.calls_back || self.breaker.is_held() {
+        if !self.rules.in_order || !self.rules.calls_back || self.breaker.is_held() {
             return None;
         }
         let held = self.windows.values_mut().filter(|window| window.is_held_by(member));
