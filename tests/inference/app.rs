@@ -253,7 +253,7 @@ impl World {
                 }
                 Output::Withdraw { partition, offset } => self.withdrawn.push((partition, offset)),
                 Output::Held(is_held) => self.outages += usize::from(is_held),
-                Output::Wake | Output::Replayed { .. } => {}
+                Output::Wake | Output::Replayed { .. } | Output::LetGo { .. } => {}
             }
         }
     }

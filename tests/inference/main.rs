@@ -27,6 +27,7 @@ const RULES: Rules = Rules {
     interval_ms: 1_000,
     in_order: false,
     calls_back: false,
+    has_queue: true,
     breaker: None,
 };
 

@@ -6,7 +6,7 @@
 //! ([`Watch::awaited`]).
 
 use crate::model::{MemberId, MonoMs, Now, TopicPartition, WallMs};
-use crate::retry::watch::{Handed, Phase, Return, Suspect, Watch, Window};
+use crate::retry::watch::{Handed, Output, Phase, Return, Suspect, Watch, Window};
 use crate::retry::{Disposition, Ladder};
 
 /// How long a member has to come back before it is called again; it doubles with each call.
@@ -27,7 +27,7 @@ pub enum InOrder {
     Waits,
     /// Its partition waits for it already: the same delivery, said twice.
     Known,
-    /// It is settled here, or at its end: it goes the way of any that failed.
+    /// It is settled here, at its end, or was never given out: it goes the way of any that failed.
     Leaves,
 }
 
@@ -44,6 +44,9 @@ impl Watch {
             return InOrder::Leaves;
         }
         let window = self.windows.entry(of.clone()).or_default();
+        if window.is_beyond(offset) {
+            return InOrder::Leaves;
+        }
         let known = window.suspects.get(&offset);
         if known.is_some_and(|known| known.is_awaited) {
             return InOrder::Known;
@@ -82,19 +85,65 @@ impl Watch {
 
     /// The record its partition waits for: no commit may pass it.
     pub fn awaited(&self, of: &TopicPartition) -> Option<i64> {
-        self.windows.get(of)?.awaited()
+        self.windows.get(of).filter(|_| self.rules.in_order)?.awaited()
+    }
+
+    /// Whether any partition may wait.
+    pub fn may_wait(&self) -> bool {
+        self.rules.in_order && !self.troubled.is_empty()
+    }
+
+    /// A partition begins there: what it waits for below is not there any more. Which that was.
+    pub fn begins(&mut self, now: Now, of: &TopicPartition, start: i64) -> Vec<i64> {
+        let mut gone = Vec::new();
+        while let Some(offset) = self.awaited(of).filter(|offset| *offset < start) {
+            self.settled(now, of, offset..=offset);
+            gone.push(offset);
+        }
+        gone
+    }
+
+    /// Its partition waited for it, and the group's partitions wait no more: it is to become an
+    /// entry, as what is said to have failed does there.
+    pub(in crate::retry) fn is_let_go(&self, suspect: &Suspect) -> bool {
+        suspect.is_awaited && !self.rules.in_order
+    }
+
+    /// The first of those.
+    pub(in crate::retry) fn first_let_go(&self, window: &Window) -> Option<i64> {
+        if self.rules.in_order { None } else { window.awaited() }
+    }
+
+    /// The group's partitions wait no more, by other rules or since a start.
+    pub(in crate::retry) fn let_go(&mut self, now: Now, of: &TopicPartition) {
+        let has_queue = self.rules.has_queue;
+        let Some(window) = self.windows.get_mut(of) else { return };
+        let mut offsets = Vec::new();
+        for (offset, suspect) in &mut window.suspects {
+            if !suspect.is_awaited {
+                continue;
+            }
+            offsets.push(*offset);
+            if !has_queue {
+                (suspect.is_awaited, suspect.due, suspect.phase) = (false, None, Phase::Ready);
+            }
+        }
+        if !offsets.is_empty() {
+            self.push(Output::LetGo { partition: of.clone(), offsets, has_queue });
+            self.changed(now, of);
+        }
     }
 
     /// Where a member begins in a partition that waits and of which nothing is committed.
     pub fn begins_at(&self, of: &TopicPartition) -> Option<i64> {
-        let window = self.windows.get(of)?;
-        Some(window.awaited()?.min(window.first_open()))
+        let awaited = self.awaited(of)?;
+        Some(awaited.min(self.windows.get(of)?.first_open()))
     }
 
     /// A member has gone on beyond what its partition waits for, and is told to join anew: how
     /// often by now. `None`: not now.
     pub fn calls_back(&mut self, now: Now, member: &MemberId) -> Option<u32> {
-        if !self.rules.calls_back || self.breaker.is_held() {
+        if !self.rules.in_order || !self.rules.calls_back || self.breaker.is_held() {
             return None;
         }
         let held = self.windows.values_mut().filter(|window| window.is_held_by(member));

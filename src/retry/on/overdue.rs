@@ -88,11 +88,15 @@ impl Watch {
         })
     }
 
-    /// Records that are at their end while their member has them in hand: nobody asks for them, so
-    /// whoever looks after time settles them ([`Watch::settled`]).
+    /// Records that are at their end while their member has them in hand, and those that are waited
+    /// for no more: nobody asks for them, so whoever looks after time settles them
+    /// ([`Watch::settled`]).
     pub fn ending_in_hand(&self, now: Now) -> Vec<Settling> {
         let troubled = self.troubled.iter().filter_map(|of| Some((of, self.windows.get(of)?)));
         let endings = troubled.filter_map(|(of, window)| {
+            if let Some(offset) = self.first_let_go(window) {
+                return self.settling(now, (of, window), offset, false);
+            }
             let holder = window.holder.as_ref()?;
             let known = self.members.get(&holder.member)?;
             let mut in_hand = window.suspects.range(..window.end);
@@ -100,7 +104,7 @@ impl Watch {
                 matches!(suspect.phase, Phase::Ending { .. }).then_some(*offset)
             })?;
             let may = !self.breaker.is_held() || self.is_blamed(of, offset);
-            may.then(|| Self::settling(now, (of, window), offset, known.has_lane)).flatten()
+            may.then(|| self.settling(now, (of, window), offset, known.has_lane)).flatten()
         });
         endings.collect()
     }

@@ -9,7 +9,7 @@ impl Watch {
     pub(in crate::retry) fn held(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
         let settling = |ask: &Asked| {
             let (of, window) = (&ask.partition, self.windows.get(&ask.partition)?);
-            let settling = Self::settling(now, (of, window), ask.offset, by.has_lane)?;
+            let settling = self.settling(now, (of, window), ask.offset, by.has_lane)?;
             self.is_blamed(of, settling.offset).then_some(settling)
         };
         let settlings: Vec<_> = asked.iter().map(settling).collect();
@@ -41,7 +41,7 @@ impl Watch {
     /// until when, the end of time where only news ends it.
     fn waits_until(&self, now: Now, ask: &Asked) -> Option<MonoMs> {
         let window = self.windows.get(&ask.partition)?;
-        if window.waits_before(ask.offset) {
+        if self.rules.in_order && window.waits_before(ask.offset) {
             return Some(MonoMs(u64::MAX));
         }
         let first = window.hidden.past(ask.offset);

@@ -77,6 +77,15 @@ pub enum Output {
     },
     /// The breaker: the group is held from now on, or no more.
     Held(bool),
+    /// These were waited for, and are no more: the group's partitions do not wait now.
+    LetGo {
+        /// Of which partition.
+        partition: TopicPartition,
+        /// Which.
+        offsets: Vec<i64>,
+        /// They become entries.
+        has_queue: bool,
+    },
 }
 
 /// One group.
@@ -110,7 +119,7 @@ impl Watch {
 
     /// The configuration was read anew.
     pub fn rule(&mut self, now: Now, rules: Rules) {
-        self.rules = rules;
+        let was_in_order = std::mem::replace(&mut self.rules, rules).in_order;
         for (partition, window) in &self.windows {
             if window.is_troubled(&rules) {
                 self.troubled.insert(partition.clone());
@@ -121,6 +130,12 @@ impl Watch {
         {
             self.was_held(now, since);
         }
+        if was_in_order && !rules.in_order {
+            let partitions: Vec<TopicPartition> = self.windows.keys().cloned().collect();
+            for partition in partitions {
+                self.let_go(now, &partition);
+            }
+        }
         self.outputs.push_back(Output::Wake);
     }
 
@@ -130,7 +145,11 @@ impl Watch {
         if window.is_troubled(&self.rules) {
             self.troubled.insert(partition.clone());
         }
+        let of = partition.clone();
         self.windows.insert(partition, window);
+        if !self.rules.in_order {
+            self.let_go(now, &of);
+        }
     }
 
     /// A member asks for records: what it is given.
@@ -168,6 +187,7 @@ impl Watch {
             }
             let before = window.end;
             window.end = window.end.max(left.end);
+            window.furthest = window.furthest.max(left.end);
             window.hidden.extend(left.hidden.iter().cloned());
             window.handed_at = now.mono;
             window.asked_beyond = false;

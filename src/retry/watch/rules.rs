@@ -25,6 +25,8 @@ pub struct Rules {
     pub in_order: bool,
     /// Who does not come back to it is made to (`order.rewind`).
     pub calls_back: bool,
+    /// What is said to have failed may become an entry (`lane` is not `off`).
+    pub has_queue: bool,
     /// When the group is held; `None`: never.
     pub breaker: Option<BreakerRules>,
 }
@@ -43,6 +45,7 @@ impl From<&Policy> for Rules {
             interval_ms: policy.order_interval_ms,
             in_order: policy.order == OrderMode::Partition,
             calls_back: policy.calls_back,
+            has_queue: policy.lane,
             breaker: policy.breaker,
         }
     }
@@ -60,6 +63,7 @@ impl Rules {
             interval_ms: policy.order_interval_ms,
             in_order: false,
             calls_back: false,
+            has_queue: policy.lane,
             breaker: None,
         }
     }

@@ -7,6 +7,7 @@ use crate::retry::watch::{
     Asked, Fetching, Handed, Out, OutRecord, Phase, Plan, Return, Rules, Serve, Settling, Turn,
     Watch, Window,
 };
+use crate::retry::{Disposition, Evidence};
 
 /// A Fetch that came longer ago has waited.
 const FRESH_MS: u64 = 50;
@@ -25,12 +26,12 @@ impl Watch {
                 serve.push(Serve::Open);
                 continue;
             };
-            let settling = Self::settling(now, (&ask.partition, window), ask.offset, by.has_lane);
+            let settling = self.settling(now, (&ask.partition, window), ask.offset, by.has_lane);
             if let Some(settling) = settling {
                 serve.push(Serve::Settle(Box::new(settling)));
                 continue;
             }
-            if window.waits_before(ask.offset) {
+            if self.rules.in_order && window.waits_before(ask.offset) {
                 serve.push(Serve::Nothing);
                 continue;
             }
@@ -210,12 +211,13 @@ impl Watch {
     pub fn present(&self, now: Now, settling: &Settling) -> Option<Settling> {
         let (of, offset) = (&settling.partition, settling.offset);
         let window = self.windows.get(of)?;
-        let present = Self::settling(now, (of, window), offset, settling.is_retried)?;
+        let present = self.settling(now, (of, window), offset, settling.is_retried)?;
         (present.offset == offset).then_some(present)
     }
 
-    /// The first record at or above an offset that is at its end.
+    /// The first record at or above an offset that is at its end, or waited for no more.
     pub(in crate::retry) fn settling(
+        &self,
         now: Now,
         (partition, window): (&TopicPartition, &Window),
         from: i64,
@@ -227,10 +229,19 @@ impl Watch {
                 Phase::Ending { disposition, evidence } => {
                     Some((*offset, suspect, disposition, evidence))
                 }
+                _ if self.is_let_go(suspect) => {
+                    Some((*offset, suspect, Disposition::Rejected, Evidence::Nack))
+                }
                 _ => None,
             })?;
-        let mut history = suspect.history.clone();
-        history.push((now.wall, disposition));
+        let is_let_go = self.is_let_go(suspect);
+        let (mut times, mut history) = (suspect.reconsume_times, suspect.history.clone());
+        if is_let_go {
+            // It was charged when it was said, and is put down once more as that failure.
+            times = times.saturating_sub(1);
+        } else {
+            history.push((now.wall, disposition));
+        }
         let mut after = window.record(None);
         after.suspects.retain(|suspect| suspect.offset != offset);
         after.skipped.push(offset);
@@ -238,11 +249,11 @@ impl Watch {
         Some(Settling {
             partition: partition.clone(),
             offset,
-            reconsume_times: suspect.reconsume_times,
+            reconsume_times: times,
             disposition,
             evidence,
             history,
-            is_retried: has_lane,
+            is_retried: has_lane || is_let_go,
             window: after,
         })
     }

@@ -38,6 +38,8 @@ pub use whose::Whose;
 
 /// How long nobody asks before a group is forgotten.
 const IDLE_MS: u64 = 10 * 60 * 1000;
+/// Records named in one line of the log.
+const LET_GO_NAMED: usize = 16;
 /// How often watches are looked at for what is due by itself.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -101,6 +103,10 @@ impl Watched {
     /// Of which group.
     pub fn group(&self) -> &GroupId {
         &self.group
+    }
+
+    pub(in crate::route) fn watch(&self) -> &GroupWatch {
+        &self.watch
     }
 
     /// Who fetches, and how.
@@ -341,6 +347,9 @@ impl Router {
                 Output::Held(false) => {
                     tracing::info!(%group, "a record was handled again: the group goes on");
                 }
+                Output::LetGo { partition, offsets, has_queue } => {
+                    let_go(group, &partition, &offsets, has_queue);
+                }
                 Output::Withdraw { partition: TopicPartition { topic, partition }, offset } => {
                     self.engine.withdraw(group, Origin { topic, partition, offset });
                 }
@@ -359,6 +368,25 @@ impl Router {
         then(of);
         drop(state);
         told
+    }
+}
+
+/// Said to have failed, and nobody waits for it any more: it is said what becomes of that.
+fn let_go(group: &GroupId, partition: &TopicPartition, offsets: &[i64], has_queue: bool) {
+    let (records, first) = (offsets.len(), offsets.get(..LET_GO_NAMED).unwrap_or(offsets));
+    if has_queue {
+        tracing::warn!(
+            %group, %partition, records, ?first,
+            "the partition waits for its failed records no more (order.mode): they go to the \
+             group's queue"
+        );
+    } else {
+        tracing::warn!(
+            %group, %partition, records, ?first,
+            "the partition waits for its failed records no more, and the group has no retries \
+             (lane: off): who goes on from the committed offset is given them once more, who is \
+             beyond them is not"
+        );
     }
 }
 
