@@ -81,10 +81,13 @@ impl Carried {
         self.bytes = self.bytes.saturating_sub(gone);
     }
 
-    /// The oldest answer of the partition with most of them; false: there is but one in all.
+    /// The oldest answer of the partition with most of them, where each has one the largest; false:
+    /// there is but one in all.
     fn let_go(&mut self) -> bool {
         let is_last = self.lots.len() == 1;
-        let most = self.lots.iter_mut().max_by_key(|(_, lots)| lots.len());
+        let most = self.lots.iter_mut().max_by_key(|(_, lots)| {
+            (lots.len(), lots.front().map_or(0, |oldest| oldest.records.len()))
+        });
         let Some((of, lots)) = most.filter(|(_, lots)| lots.len() > 1 || !is_last) else {
             return false;
         };
