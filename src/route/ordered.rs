@@ -13,9 +13,10 @@ use kafka_protocol::protocol::StrBytes;
 use crate::engine::NackBatch;
 use crate::model::{GroupId, MemberId, Origin, TopicName, TopicPartition};
 use crate::retry::watch::InOrder;
-use crate::retry::{Disposition, Ladder, Named, OrderMode};
+use crate::retry::{Bytes, Disposition, Ladder, Named, OrderMode};
 use crate::route::Router;
 use crate::route::convert::topic_of;
+use crate::route::watching::{State, Watched};
 use crate::wire::ResponseError;
 
 impl Router {
@@ -44,6 +45,10 @@ impl Router {
                 let (Some(ladder), Named::Origin(origin)) = (ladder, &request.nack.named) else {
                     return true;
                 };
+                if request.nack.bytes == Bytes::ReferenceGone {
+                    // Nothing to wait for: it is refused as such.
+                    return true;
+                }
                 let (topic, partition) = (origin.topic.clone(), origin.partition);
                 let place = TopicPartition { topic, partition };
                 let waits = state.watch.failed_in_order(now, &place, origin.offset, &ladder);
@@ -98,6 +103,27 @@ impl Router {
                 state.watch.settled(now, &place, offset..=offset);
             }
         });
+    }
+
+    /// Where partitions begin that a member asks for: none waits for what lies before.
+    pub(in crate::route) fn begin(
+        &self,
+        by: &Watched,
+        starts: impl IntoIterator<Item = (TopicPartition, i64)>,
+    ) {
+        let group = by.group();
+        if !by.watch().lock().watch.may_wait() {
+            return;
+        }
+        for (partition, start) in starts {
+            let begins = |state: &mut State, now| state.watch.begins(now, &partition, start);
+            for offset in self.tell(group, by.watch(), begins) {
+                tracing::warn!(
+                    %group, %partition, offset,
+                    "a failed record is in the log no more; its partition goes on"
+                );
+            }
+        }
     }
 
     /// A commit goes no further than to what its partition waits for.

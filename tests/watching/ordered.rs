@@ -1,6 +1,10 @@
 //! `order.mode: partition`: the partition waits for what is said to have failed, whoever says it
 //! and whatever is committed meanwhile.
 
+use kafka_protocol::messages::DeleteRecordsRequest;
+use kafka_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsTopic,
+};
 use reprise::config::LaneChoice;
 use reprise::retry::OrderMode;
 use reprise::wire::ResponseError;
@@ -8,6 +12,7 @@ use reprise::wire::batch::{Batch, records};
 use serde_json::json;
 
 use crate::app::dead_letters;
+use crate::support::client::s;
 use crate::support::consumer::Consumer;
 use crate::support::member::offset_fetch;
 use crate::support::{Member, Rec, Server, until};
@@ -203,6 +208,52 @@ fn a_member_by_kip_848_is_called_back_by_fencing() {
     member.enter();
     assert_eq!(member.position_of("orders", 0), FAILED);
     until("the failed one", || read(&mut member, FAILED, 400) == [FAILED]);
+}
+
+/// The records below are taken out of the log.
+fn delete_below(member: &mut Member, offset: i64) {
+    let partition = DeleteRecordsPartition::default().with_offset(offset);
+    let mut topic = DeleteRecordsTopic::default();
+    (topic.name, topic.partitions) = (s("orders"), vec![partition]);
+    let request = DeleteRecordsRequest::default().with_topics(vec![topic]);
+    let answer = member.client.leader("orders").call(1, &request);
+    assert_eq!(answer.topics[0].partitions[0].error_code, 0);
+}
+
+#[test]
+fn a_partition_does_not_wait_for_what_is_in_the_log_no_more() {
+    let (server, mut member) = shop(&rules("", ""));
+    assert_eq!(member.commit("orders", 0, 1), 0);
+    nack(&mut member);
+    delete_below(&mut member, 3);
+    let out_of_range = ResponseError::OffsetOutOfRange.code();
+    until("the error", || member.client.fetch("orders", 0, FAILED, 100).error_code == out_of_range);
+    assert_eq!(given(&mut member, 3), [3], "where the client goes on then");
+    assert_eq!(charged(&server), []);
+    assert_eq!(member.commit("orders", 0, 4), 0);
+    assert_eq!(member.position_of("orders", 0), 4);
+}
+
+#[test]
+fn a_record_whose_bytes_are_gone_is_refused_and_not_waited_for() {
+    let (server, mut member) = shop(&rules("", ""));
+    delete_below(&mut member, 3);
+    let named = Rec::new("").header("x-retry-by-reference", "true");
+    let answer = member.client.nack("shop", "orders-0@1", named);
+    assert_eq!(answer.error_code, ResponseError::InvalidRecord.code());
+    assert_eq!(charged(&server), []);
+}
+
+#[test]
+fn a_partition_does_not_wait_for_what_it_has_not_come_to() {
+    let (server, mut member) = shop(&rules("", ""));
+    let answer = member.client.nack("shop", "orders-0@6", Rec::new("elsewhere"));
+    assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
+    assert_eq!(charged(&server), []);
+    assert_eq!(server.client().read_all("retry.shop").len(), 1, "it waits in the queue");
+    let records: Vec<Rec> = (4..8).map(|n| Rec::new(&n.to_string())).collect();
+    member.client.put("orders", 0, &records);
+    assert_eq!(given(&mut member, 4), [4, 5, 6, 7], "together, and all of them");
 }
 
 /// How a group is made to wait for nothing.

@@ -19,6 +19,7 @@ impl Watch {
     pub(in crate::retry) fn on_asked(&mut self, now: Now, by: &Fetching, ask: &Asked) {
         let epoch = self.epoch_of(&by.member);
         let window = self.windows.entry(ask.partition.clone()).or_default();
+        window.furthest = window.furthest.max(ask.offset);
         let is_known = window.holder.as_ref().is_some_and(|holder| {
             holder.member == by.member && holder.conn == by.conn && holder.epoch == epoch
         });

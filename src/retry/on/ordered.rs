@@ -27,7 +27,7 @@ pub enum InOrder {
     Waits,
     /// Its partition waits for it already: the same delivery, said twice.
     Known,
-    /// It is settled here, or at its end: it goes the way of any that failed.
+    /// It is settled here, at its end, or was never given out: it goes the way of any that failed.
     Leaves,
 }
 
@@ -44,6 +44,9 @@ impl Watch {
             return InOrder::Leaves;
         }
         let window = self.windows.entry(of.clone()).or_default();
+        if window.is_beyond(offset) {
+            return InOrder::Leaves;
+        }
         let known = window.suspects.get(&offset);
         if known.is_some_and(|known| known.is_awaited) {
             return InOrder::Known;
@@ -83,6 +86,21 @@ impl Watch {
     /// The record its partition waits for: no commit may pass it.
     pub fn awaited(&self, of: &TopicPartition) -> Option<i64> {
         self.windows.get(of).filter(|_| self.rules.in_order)?.awaited()
+    }
+
+    /// Whether any partition may wait.
+    pub fn may_wait(&self) -> bool {
+        self.rules.in_order && !self.troubled.is_empty()
+    }
+
+    /// A partition begins there: what it waits for below is not there any more. Which that was.
+    pub fn begins(&mut self, now: Now, of: &TopicPartition, start: i64) -> Vec<i64> {
+        let mut gone = Vec::new();
+        while let Some(offset) = self.awaited(of).filter(|offset| *offset < start) {
+            self.settled(now, of, offset..=offset);
+            gone.push(offset);
+        }
+        gone
     }
 
     /// Its partition waited for it, and the group's partitions wait no more: it is to become an

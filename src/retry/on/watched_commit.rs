@@ -9,6 +9,7 @@ impl Watch {
     pub(in crate::retry) fn on_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
         let window = self.windows.entry(of.clone()).or_default();
         let before = window.committed.replace(offset);
+        window.furthest = window.furthest.max(offset);
         window.backward = before.filter(|before| offset < *before).map(|_| offset);
         // What was said is never withdrawn by a commit.
         window.suspects.retain(|suspect, known| *suspect >= offset || known.is_awaited);

@@ -72,7 +72,7 @@ impl Watch {
             }
             return;
         }
-        if self.rules.in_order {
+        if self.rules.in_order && !window.is_beyond(offset) {
             // Whoever comes back to it goes on behind it.
             window.skipped.insert(offset);
         } else {

@@ -187,6 +187,7 @@ impl Watch {
             }
             let before = window.end;
             window.end = window.end.max(left.end);
+            window.furthest = window.furthest.max(left.end);
             window.hidden.extend(left.hidden.iter().cloned());
             window.handed_at = now.mono;
             window.asked_beyond = false;

@@ -117,6 +117,8 @@ pub(in crate::retry) struct Window {
     /// Where its holder goes on.
     pub(in crate::retry) end: i64,
     pub(in crate::retry) holder: Option<Holder>,
+    /// The furthest anybody was given it, or has asked for or committed.
+    pub(in crate::retry) furthest: i64,
     pub(in crate::retry) asked_at: MonoMs,
     /// Its holder has asked for what lies behind `end`, since it was last given anything.
     pub(in crate::retry) asked_beyond: bool,
@@ -205,6 +207,7 @@ impl Window {
             committed: None,
             from: record.from,
             end: record.end,
+            furthest: record.end,
             losses: record.losses,
             lost_from: record.lost_from,
             suspects_end: record.suspects_end,
@@ -284,6 +287,11 @@ impl Window {
             }
             self.awaited = first.map(|offset| Awaited { offset, since: now, is_told: false });
         }
+    }
+
+    /// A record that its holder was never given, nor anybody before it.
+    pub(in crate::retry) fn is_beyond(&self, offset: i64) -> bool {
+        self.holder.is_some() && offset >= self.furthest
     }
 
     /// Something handed out is not acknowledged.

@@ -3,6 +3,7 @@
 
 mod behind;
 mod in_order;
+mod missing;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -63,6 +64,12 @@ trait Guard {
     /// These leave; false: not now, a key was stopped after its stops were counted.
     /// `lots`: their records, where they have to be known as long as they are in hand.
     fn handed(&self, handed: &[Handed], stops: &[u64], lots: impl FnOnce() -> Vec<Lot>) -> bool;
+    /// The record its partition waits for.
+    fn awaited(&self, _: &TopicPartition) -> Option<i64> {
+        None
+    }
+    /// A partition begins there: it waits for nothing before.
+    fn begins(&self, _: &TopicPartition, _start: i64) {}
     /// There was nothing to give by turn.
     fn nothing_came(&self, asked: &[Asked]);
     /// Whether a record at its end is settled now, durably.
@@ -103,6 +110,16 @@ impl Guard for Member<'_> {
         let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) else { return true };
         let lots = if self.router.keeps_keys(by.group()) { lots() } else { Vec::new() };
         self.router.handed_in_order(by, handed, stops, lots)
+    }
+
+    fn awaited(&self, of: &TopicPartition) -> Option<i64> {
+        self.router.awaited(self.by.as_ref()?.group(), &of.topic, of.partition)
+    }
+
+    fn begins(&self, of: &TopicPartition, start: i64) {
+        if let Some(by) = &self.by {
+            self.router.begin(by, [(of.clone(), start)]);
+        }
     }
 
     fn nothing_came(&self, asked: &[Asked]) {
@@ -215,6 +232,7 @@ impl<'a, G: Guard> Polling<'a, G> {
         }
         let mut response = narrow::merged(&self.request, &gives, told);
         narrow::first_in_line(&mut response, &gives);
+        self.missing(&response).await?;
         self.in_order(&mut response, &mut gives).await;
         let mut handed = self.cut(&mut response, &gives);
         if handed.is_empty() && narrow::is_by_turn(&gives) {

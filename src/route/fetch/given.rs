@@ -66,6 +66,11 @@ impl<'a> Member<'a> {
         let Some(by) = &self.by else { return OPEN };
         let asked = |log: &Log| Asked { partition: log.partition(), offset: log.offset };
         let asked: Vec<Asked> = real(planned).map(asked).collect();
+        let start = |log: &Log| {
+            let partition = log.topic.partition(log.index)?;
+            Some((log.partition(), self.router.broker.bounds(partition).start))
+        };
+        self.router.begin(by, real(planned).filter_map(start));
         self.router.planned(by, &asked, |settling| self.read(by, settling)).await
     }
 

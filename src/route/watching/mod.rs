@@ -105,6 +105,10 @@ impl Watched {
         &self.group
     }
 
+    pub(in crate::route) fn watch(&self) -> &GroupWatch {
+        &self.watch
+    }
+
     /// Who fetches, and how.
     pub fn by(&self) -> &Fetching {
         &self.by
