@@ -256,6 +256,26 @@ fn a_partition_does_not_wait_for_what_it_has_not_come_to() {
     assert_eq!(given(&mut member, 4), [4, 5, 6, 7], "together, and all of them");
 }
 
+#[test]
+fn a_reset_that_is_held_back_serves_nothing_again_that_is_settled() {
+    let (server, mut member) = shop(&rules("", ""));
+    assert_eq!(member.commit("orders", 0, 1), 0);
+    nack(&mut member);
+    let body =
+        json!({"group": "shop", "topic": "orders", "partition": 0, "offset": 2, "dlq": true});
+    let (status, told) = server.post("/api/v1/nack", &body.to_string());
+    assert_eq!((status, &told["outcome"]), (200, &"dead".into()), "{told}");
+    assert_eq!(member.leave(), 0);
+    let mut tool = Member::new(&server, "shop", &[]);
+    assert_eq!(tool.commit("orders", 0, 4), 0);
+    let mut next = Member::new(&server, "shop", &["orders"]);
+    next.join(PARTITIONS);
+    assert_eq!(next.position_of("orders", 0), FAILED, "not beyond it");
+    assert_eq!(given(&mut next, FAILED), [FAILED]);
+    assert_eq!(next.commit("orders", 0, 2), 0);
+    assert_eq!(given(&mut next, 2), [3], "2 is a dead letter");
+}
+
 /// How a group is made to wait for nothing.
 fn turned_off(lane: LaneChoice) -> impl Fn(&mut reprise::config::Config) {
     move |config| (config.retry.lane, config.retry.order.mode) = (lane, OrderMode::Off)

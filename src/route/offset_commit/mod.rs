@@ -76,16 +76,16 @@ pub(super) async fn answer(
         router.speaks_for(conn, &group, key.clone());
     }
     let patience = Patience::begins(&router.clock);
-    let resets = resets(router, &group, &request);
     let marked = marked::taken_off(&mut request);
     let refused = marked::here(router, conn, &group, &patience, marked).await;
     router.hold_back(&group, &mut request);
     let parts = parts(router, &group, &request, &refused);
+    let resets = resets(router, &group, &request, stored_in(&parts));
     let lane = patience.bounds(lane_part(router, &group, parts.iter().flatten())).await;
     let stored = patience.bounds(store(router, &group, parts.iter().flatten())).await;
     if stored.is_ok() {
         if resets.is_empty() {
-            router.commit_stored(&group, parts.iter().flatten().filter_map(Part::stored));
+            router.commit_stored(&group, stored_in(&parts));
         } else {
             // Nobody's member: no record was handled.
             router.was_reset(&group, resets);
@@ -262,8 +262,18 @@ pub(super) async fn store(
 }
 
 /// Where the group stands that a request of nobody's member sets anew.
-fn resets(router: &Router, group: &GroupId, request: &OffsetCommitRequest) -> Vec<Seen> {
-    if request.member_id.is_empty() { router.stands(group, offsets(request)) } else { Vec::new() }
+fn resets(
+    router: &Router,
+    group: &GroupId,
+    request: &OffsetCommitRequest,
+    offsets: impl Iterator<Item = (TopicName, i32, i64)>,
+) -> Vec<Seen> {
+    if request.member_id.is_empty() { router.stands(group, offsets) } else { Vec::new() }
+}
+
+/// Ordinary offsets that are not refused, as they are stored.
+fn stored_in(parts: &[Vec<Part>]) -> impl Iterator<Item = (TopicName, i32, i64)> {
+    parts.iter().flatten().filter_map(Part::stored)
 }
 
 /// What a request would commit.

@@ -59,7 +59,7 @@ pub(in crate::route) async fn relayed(
         let refusal = may_commit(router, conn, link, head, &request).await?;
         (OffsetCommitResponse::default(), refusal)
     } else {
-        let resets = resets(router, &group, &theirs);
+        let resets = resets(router, &group, &theirs, offsets(&theirs));
         let mut response = link.call(head, &theirs).await?;
         let refusal = first_error(&response);
         stored(router, &patience, &group, &theirs, &mut response).await;
