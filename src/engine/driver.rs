@@ -16,6 +16,7 @@ use crate::engine::stamps::{Stamps, Verdict};
 use crate::engine::store::{Flusher, Store};
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
+use crate::engine::windows::Unkept;
 use crate::engine::{LaneSlot, batch, reloaded};
 use crate::journal::{EntryRef, Journal, NewEntry};
 use crate::model::{GroupId, LaneOffset, MemberId, Now, TopicName};
@@ -49,6 +50,8 @@ pub struct Driver {
     /// The last sequence any answer may rest on.
     pub(super) last_seq: u64,
     pub(super) put_off: PutOff,
+    /// Windows that could not be journalled yet.
+    pub(super) unkept: Unkept,
     /// Why the machine's state is ahead of the log, if it is.
     pub(super) ahead: Option<String>,
 }
@@ -263,6 +266,8 @@ impl Driver {
         let NackBatch { group, by, producer, nacks } = batch;
         self.usable()?;
         self.journal.admits()?;
+        // Failures that were told to the watch are said in these.
+        self.keep_windows()?;
         if let Some(producer) = producer {
             match self.stamps.check(&group, producer) {
                 Verdict::New => {}

@@ -166,6 +166,7 @@ impl Replay {
             // Not what the rows were saved with: they hold what was replayed since.
             last_seq: self.last_seq,
             put_off,
+            unkept: windows::Unkept::new(),
             ahead: None,
         };
         driver.settle(self.seeds);

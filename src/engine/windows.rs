@@ -24,6 +24,9 @@ const VERSION: u8 = 1;
 /// News of windows of one group; `None`: it need not be remembered.
 pub(super) type WindowNews = Vec<(TopicPartition, Option<WindowRecord>)>;
 
+/// The last ones of each that wait to be journalled.
+pub(super) type Unkept = BTreeMap<(GroupId, TopicPartition), Option<WindowRecord>>;
+
 /// What the log remembers, by group and partition.
 pub type Windows = BTreeMap<(GroupId, TopicPartition), WindowRecord>;
 
@@ -49,18 +52,26 @@ impl Engine {
 
 impl Driver {
     pub(super) fn windows(&mut self, group: &GroupId, news: WindowNews) {
-        let entries = news.into_iter().map(|(partition, window)| match window {
-            Some(window) => stored(group, &partition, &window),
-            None => NewEntry::tombstone(kind::WINDOW, key(group, &partition)),
-        });
-        let appended = self.usable().and_then(|()| {
-            let appended = self.journal.append_reserved(entries.collect())?;
-            self.last_seq = appended.seq();
-            Ok(())
-        });
-        if let Err(error) = appended {
+        self.unkept.extend(news.into_iter().map(|(of, window)| ((group.clone(), of), window)));
+        if let Err(error) = self.keep_windows() {
             tracing::warn!(%group, %error, "how far a group has come could not be journalled");
         }
+    }
+
+    /// Journals the windows that are not yet; an error: they still are not.
+    pub(super) fn keep_windows(&mut self) -> Result<(), EngineError> {
+        if self.unkept.is_empty() {
+            return Ok(());
+        }
+        self.usable()?;
+        let entries = self.unkept.iter().map(|((group, of), window)| match window {
+            Some(window) => stored(group, of, window),
+            None => NewEntry::tombstone(kind::WINDOW, key(group, of)),
+        });
+        let appended = self.journal.append_reserved(entries.collect())?;
+        self.last_seq = appended.seq();
+        self.unkept.clear();
+        Ok(())
     }
 
     pub(super) fn settle_charged(
@@ -71,6 +82,8 @@ impl Driver {
     ) -> Result<NackOutcome, EngineError> {
         self.usable()?;
         self.journal.admits()?;
+        // A later one is behind it in the log.
+        self.keep_windows()?;
         let window = stored(&group, &settling.partition, &settling.window);
         let record_bytes = u64::try_from(record.len()).unwrap_or(u64::MAX);
         self.tell_room(self.clock.now(), &group);
@@ -145,9 +158,14 @@ fn read_key(key: &[u8]) -> Option<(GroupId, TopicPartition)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::WallMs;
-    use crate::retry::Disposition;
+    use crate::clock::Clock;
+    use crate::engine::{Destinations, NackBatch, Parts, Replay};
+    use crate::journal::{self, Journal, MemDisk, Writer};
+    use crate::model::{ClientId, WallMs};
+    use crate::observe::Metrics;
     use crate::retry::watch::{OutRecord, SuspectRecord};
+    use crate::retry::{Disposition, Policies, Reporter};
+    use crate::wire::names::Templates;
 
     fn window() -> WindowRecord {
         let suspect = SuspectRecord {
@@ -190,6 +208,49 @@ mod tests {
         let gone = NewEntry::tombstone(kind::WINDOW, new.key.clone().unwrap());
         replay(&mut windows, &entry(&gone));
         assert_eq!(windows, Windows::new());
+    }
+
+    /// An engine over a log, driven by hand, and the windows that log remembers.
+    fn open(disk: &MemDisk) -> (Engine, Driver, Writer, Windows) {
+        let (journal, writer, recovery) =
+            Journal::open(disk.disk(), journal::Config::default()).unwrap();
+        let parts = Parts {
+            journal: journal.clone(),
+            templates: Templates::default(),
+            policies: Policies::default(),
+            clock: Clock::told(WallMs(1)).0,
+            metrics: Metrics::new(8).unwrap(),
+            destinations: Destinations::default(),
+            producers_expire_ms: 86_400_000,
+        };
+        let mut replay = Replay::new(Some(Replay::tables(&journal).unwrap()), &parts);
+        let from = replay.from();
+        recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).unwrap();
+        let windows = replay.windows();
+        let (engine, driver) = replay.finish(parts);
+        (engine, driver, writer, windows)
+    }
+
+    #[test]
+    fn a_window_that_could_not_be_journalled_is_so_before_a_nack_behind_it_is_taken() {
+        let disk = MemDisk::new(5);
+        let (engine, mut driver, mut writer, _) = open(&disk);
+        let of = TopicPartition { topic: "orders".into(), partition: 3 };
+        driver.ahead = Some("as if".to_owned());
+        let idle = WindowRecord::default();
+        engine.windows(&"shop".into(), vec![(of.clone(), Some(idle))]);
+        engine.windows(&"shop".into(), vec![(of.clone(), Some(window()))]);
+        driver.step();
+        driver.ahead = None;
+        let by = Reporter { member: None, client: ClientId::new("test") };
+        let batch = NackBatch { group: "shop".into(), by, producer: None, nacks: Vec::new() };
+        drop(engine.nacks(batch));
+        driver.step();
+        writer.step();
+        drop((engine, driver, writer));
+        disk.process_crash();
+        let windows = open(&disk).3;
+        assert_eq!(windows, Windows::from([(("shop".into(), of), window())]), "the last one");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! **Invariant:** a commit is stored at most at the record its partition waits for, and nobody is
 //! told a position beyond it. So whoever reads the partition next begins with it.
 
+use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
 use kafka_protocol::messages::OffsetCommitRequest;
@@ -57,6 +58,10 @@ impl Router {
                 }
                 waits == InOrder::Leaves
             });
+            // Once for each: a window may be large.
+            for place in charged.iter().collect::<BTreeSet<_>>() {
+                state.watch.said(now, place);
+            }
         });
         for place in charged {
             let word = Disposition::Rejected.as_str();

@@ -4,7 +4,7 @@ use crate::WITH_BREAKER as RULES;
 use crate::app::{App, Commits, Did, World, of};
 use reprise::model::TopicPartition;
 use reprise::retry::Disposition;
-use reprise::retry::watch::{Asked, BreakerView, Rules, Seen, Serve};
+use reprise::retry::watch::{Asked, BreakerView, Output, Rules, Seen, Serve, Watch};
 
 fn is_held(world: &World) -> bool {
     matches!(world.watch.breaker(world.now()), BreakerView::Held { .. })
@@ -320,6 +320,7 @@ fn where_order_is_kept_nothing_is_given_behind_what_has_failed() {
         if !given.is_empty() {
             let now = world.now();
             world.watch.failed_in_order(now, &of(0), 0, &ladder);
+            world.watch.said(now, &of(0));
             times += 1;
         }
         world.pass(500);
@@ -333,4 +334,21 @@ fn where_order_is_kept_nothing_is_given_behind_what_has_failed() {
     app.by.conn += 1;
     world.pass(1_000);
     assert_eq!(world.fetch(&app, None).records, [(of(0), 0)]);
+}
+
+#[test]
+fn a_batch_of_failures_is_kept_once() {
+    let mut watch = Watch::new(Rules { in_order: true, breaker: None, ..RULES });
+    let ladder = reprise::retry::Policies::default().ladder_of(&"shop".into(), &"orders".into());
+    let now = World::new(RULES, 1, 1).now();
+    for offset in 0..500 {
+        watch.failed_in_order(now, &of(0), offset, &ladder);
+    }
+    watch.said(now, &of(0));
+    let kept = std::iter::from_fn(|| watch.poll_output()).filter_map(|output| match output {
+        Output::Window { window, .. } => window,
+        _ => None,
+    });
+    let sizes: Vec<usize> = kept.map(|window| window.suspects.len()).collect();
+    assert_eq!(sizes, [500]);
 }

@@ -329,5 +329,6 @@ fn a_group_without_retries_waits_for_nothing() {
         assert_eq!(read(&mut member, 1, 400), [1, 2, 3]);
         assert_eq!(member.commit("orders", 0, 4), 0);
         assert_eq!(member.position_of("orders", 0), 4);
+        assert_eq!(charged(&server), [], "there is no queue to keep it for");
     }
 }

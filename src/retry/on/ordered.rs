@@ -32,7 +32,8 @@ pub enum InOrder {
 }
 
 impl Watch {
-    /// A record is said to have failed; `ladder` says when it is at its end.
+    /// A record is said to have failed; `ladder` says when it is at its end. What that changes is
+    /// kept by [`Watch::said`].
     pub fn failed_in_order(
         &mut self,
         now: Now,
@@ -79,8 +80,12 @@ impl Watch {
         if let Some(known) = holder.and_then(|member| self.members.get_mut(&member)) {
             known.turn.take_if(|turn| turn.partition == *of);
         }
-        self.changed(now, of);
         InOrder::Waits
+    }
+
+    /// All was told that is said to have failed in a partition at once.
+    pub fn said(&mut self, now: Now, of: &TopicPartition) {
+        self.changed(now, of);
     }
 
     /// The record its partition waits for: no commit may pass it.

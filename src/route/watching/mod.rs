@@ -328,7 +328,8 @@ impl Router {
         let now = self.clock.now();
         let mut state = of.lock();
         let told = f(&mut state, now);
-        let (mut windows, mut is_news) = (Vec::new(), false);
+        // Of each partition the last one counts.
+        let (mut windows, mut is_news) = (BTreeMap::new(), false);
         while let Some(output) = state.watch.poll_output() {
             match output {
                 Output::Window { partition, window } => {
@@ -336,7 +337,7 @@ impl Router {
                         Some(_) => state.remembered.insert(partition.clone()),
                         None => state.remembered.remove(&partition),
                     };
-                    windows.push((partition, window));
+                    windows.insert(partition, window);
                 }
                 Output::Wake => is_news = true,
                 Output::Held(true) => tracing::warn!(
@@ -360,7 +361,7 @@ impl Router {
         }
         if !windows.is_empty() {
             // Under the lock: the journal gets them in the order in which they came to be.
-            self.engine.windows(group, windows);
+            self.engine.windows(group, windows.into_iter().collect());
         }
         if is_news {
             of.tell();

@@ -1,5 +1,5 @@
-//! What a partition waits for may be in the cluster's log no more: retention, or who deletes records,
-//! has taken it.
+//! What a partition waits for may be in the cluster's log no more: retention, or who deletes
+//! records, has taken it.
 
 use kafka_protocol::messages::FetchResponse;
 
