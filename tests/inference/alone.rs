@@ -314,7 +314,13 @@ fn a_retry_that_kills_its_consumer_is_charged_alone_and_a_dead_letter_in_the_end
 fn of_healthy_consumers_that_are_restarted_no_retry_is_charged() {
     for seed in 0..seeds() {
         let mut rng = Rng::with_seed(seed);
-        let (commits, restarts) = (WAYS[rng.usize(0..WAYS.len())], rng.u32(3..40));
+        let commits = WAYS[rng.usize(0..WAYS.len())];
+        // A process lives long enough to commit, mostly.
+        let least = match commits {
+            Commits::Every(ms) => 5 + u32::try_from(ms).unwrap() / 30,
+            _ => 5,
+        };
+        let restarts = rng.u32(least..4 * least);
         let mut both = Both::new(16);
         for offset in 0..rng.i64(1..40) {
             both.nack(offset);
