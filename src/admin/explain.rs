@@ -69,8 +69,21 @@ pub struct Explained {
     pub watched: bool,
     /// Where its breaker stands, in words.
     pub breaker: String,
+    /// Retries that go alone, after hand-outs of theirs were lost again and again.
+    pub alone: Vec<AloneView>,
     /// Partitions that were fetched or committed lately.
     pub partitions: Vec<PartitionView>,
+}
+
+/// A member at which a retry goes alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct AloneView {
+    /// Whose.
+    pub member: String,
+    /// Its hand-out, such as `retry.shop-0@…`; absent while it waits for that.
+    pub retry: Option<String>,
+    /// Where it stands, in words.
+    pub stands: String,
 }
 
 /// One key of `retry` in force.
@@ -172,6 +185,7 @@ async fn of_record<S: Source>(
             (view.topic.as_str(), view.partition) == (named.topic.as_str(), named.partition)
         };
         now.partitions.retain(is_of);
+        now.alone.clear();
         told.now.push(now);
     }
     if told.past.is_empty() && told.now.iter().all(|now| now.partitions.is_empty()) {

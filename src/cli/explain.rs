@@ -30,8 +30,15 @@ pub(super) fn lines(explained: &Value) -> Vec<String> {
     } else if items(explained, "partitions").next().is_none() {
         out.push("no Fetch or commit of it was seen since the start".to_owned());
     }
+    out.extend(items(explained, "alone").map(alone));
     out.extend(items(explained, "partitions").flat_map(partition));
     out
+}
+
+fn alone(alone: &Value) -> String {
+    let retry = alone.get("retry").and_then(Value::as_str).map_or("a retry".to_owned(), clean);
+    let said = |key: &str| clean(&cell(alone, key));
+    format!("{retry}  goes alone at {}: {}", said("member"), said("stands"))
 }
 
 /// What has happened to a record, oldest first.

@@ -11,8 +11,8 @@ use crate::engine::windows::WindowNews;
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName};
 use crate::retry::watch::Settling;
 use crate::retry::{
-    Evidence, ExportOutcome, ExportStep, Import, ImportOutcome, Input, Nack, NackOutcome, Ordered,
-    Reporter, SlotView,
+    Company, Evidence, ExportOutcome, ExportStep, Import, ImportOutcome, Input, Nack, NackOutcome,
+    Ordered, Reporter, Single, SlotView,
 };
 
 /// A reply and the sequence that must be durable before it is believed.
@@ -108,6 +108,7 @@ pub(super) struct TakenRaw {
     pub next: LaneOffset,
     pub member: Option<MemberId>,
     pub is_due: bool,
+    pub single: Option<Single>,
 }
 
 /// One question or piece of news.
@@ -117,6 +118,7 @@ pub(super) enum Command {
         group: GroupId,
         from: LaneOffset,
         max: usize,
+        company: Company,
         reply: Reply<TakenRaw>,
     },
     LaneCommit {
@@ -161,6 +163,10 @@ pub(super) enum Command {
     Silent {
         group: GroupId,
         member: MemberId,
+    },
+    Joined {
+        group: GroupId,
+        lane: LaneOffset,
     },
     SlotOf {
         group: GroupId,

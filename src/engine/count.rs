@@ -11,13 +11,13 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact, now: WallMs) {
     let topic = entry.origin.as_ref().map_or("", |origin| origin.topic.as_str());
     let word = entry.disposition.map_or("delayed", Disposition::as_str);
     match (&entry.state, cause.evidence) {
-        (State::Waiting { level, .. }, evidence) if is_said(evidence) => {
+        (State::Waiting { level, .. }, evidence) if is_said(evidence) || has_crashed(entry) => {
             if entry.reconsume_times > 0 {
                 metrics.record_failed(group, topic, word);
             }
             metrics.retry_scheduled(group, level_of(*level));
         }
-        (State::Inflight { since, .. }, Evidence::HandOut) => {
+        (State::Inflight { since, .. } | State::Alone { since, .. }, Evidence::HandOut) => {
             let late_ms = entry.last_due.map_or(0, |due| since.since(due));
             metrics.retry_redelivered(group, level_of(entry.last_level), seconds(late_ms));
             metrics.records_delivered(group, topic, true, 1);
@@ -46,6 +46,12 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact, now: WallMs) {
 /// A nack, however it came.
 fn is_said(evidence: Evidence) -> bool {
     matches!(evidence, Evidence::Nack | Evidence::CommitMarker | Evidence::AdminNack)
+}
+
+/// Charged with the loss of its member: it waits at a level, not for a back-off.
+fn has_crashed(entry: &Entry) -> bool {
+    let at_level = matches!(entry.state, State::Waiting { level: Some(_), .. });
+    at_level && entry.handouts > 0 && entry.disposition == Some(Disposition::Crashed)
 }
 
 /// The fact that ended the entry, not a later note on it.

@@ -22,7 +22,7 @@ use crate::journal::{EntryRef, Journal, NewEntry};
 use crate::model::{GroupId, LaneOffset, MemberId, Now, TopicName};
 use crate::observe::Metrics;
 use crate::retry::{
-    Answer, DELAYED, Entries, Evidence, Fact, Fingerprint, Input, Machine, Output, Token,
+    Answer, Company, DELAYED, Entries, Evidence, Fact, Fingerprint, Input, Machine, Output, Token,
 };
 
 /// A thread that waits this long looks at the clock again, whatever the machine says.
@@ -122,8 +122,8 @@ impl Driver {
                 let answer = self.nacks(batch, evidence);
                 self.send(reply, answer);
             }
-            Command::Take { group, from, max, reply } => {
-                let answer = self.take(group, from, max);
+            Command::Take { group, from, max, company, reply } => {
+                let answer = self.take(group, from, (max, company));
                 self.send(reply, answer);
             }
             Command::LaneCommit { group, up_to, reply } => {
@@ -143,11 +143,10 @@ impl Driver {
                 let answer = self.join(group, member);
                 self.send(reply, answer);
             }
-            Command::Leave { group, member } => {
-                self.hear(Input::Leave { group, member }, "a member's leaving");
-            }
-            Command::Silent { group, member } => {
-                self.hear(Input::Silent { group, member }, "a member's silence");
+            Command::Leave { group, member } => self.gone(group, member, true),
+            Command::Silent { group, member } => self.gone(group, member, false),
+            Command::Joined { group, lane } => {
+                self.hear(Input::Joined { group, lane }, "a retry that is alone no more");
             }
             Command::Aborted { group, up_to } => {
                 self.hear(Input::Aborted { group, up_to }, "an aborted transaction");
@@ -224,6 +223,18 @@ impl Driver {
         if let Err(error) = self.ask(news) {
             tracing::warn!(%error, "{what} could not be journalled");
         }
+    }
+
+    /// A member is, which may bring what it had to its end.
+    fn gone(&mut self, group: GroupId, member: MemberId, for_good: bool) {
+        let of = group.clone();
+        self.tell_room(self.clock.now(), &of);
+        if for_good {
+            self.hear(Input::Leave { group, member }, "a member's leaving");
+        } else {
+            self.hear(Input::Silent { group, member }, "a member's silence");
+        }
+        self.see_room(&of);
     }
 
     /// Records that may have to wait, and questions that change nothing.
@@ -305,17 +316,17 @@ impl Driver {
         &mut self,
         group: GroupId,
         from: LaneOffset,
-        max: usize,
+        (max, company): (usize, Company),
     ) -> Result<TakenRaw, EngineError> {
         self.journal.admits()?;
         let (token, of) = (Token(0), group.clone());
-        match self.ask(Input::Take { token, group, from, max })? {
-            Some(Answer::Taken { entries, position, next, next_due }) => {
+        match self.ask(Input::Take { token, group, from, max, company })? {
+            Some(Answer::Taken { entries, position, next, next_due, single }) => {
                 let entries = self.machine.store().located(entries);
                 let slot = self.machine.store().slot(&of, from.slot);
                 let is_due = next_due.is_some_and(|due| due <= self.clock.now().wall);
                 let member = slot.and_then(|slot| slot.member);
-                Ok(TakenRaw { entries, position, next, member, is_due })
+                Ok(TakenRaw { entries, position, next, member, is_due, single })
             }
             _ => Err(EngineError::Stopped),
         }

@@ -16,7 +16,9 @@ use crate::engine::view::{DeadLetter, EntryView, GroupView};
 use crate::engine::wakes::Wakes;
 use crate::journal::{Bounds, Journal};
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName, TopicPartition};
-use crate::retry::{Entry, Evidence, ExportOutcome, ExportStep, ImportOutcome, Input, Policies};
+use crate::retry::{
+    Company, Entry, Evidence, ExportOutcome, ExportStep, ImportOutcome, Input, Policies, Single,
+};
 use crate::wire::batch::RawRecord;
 
 /// Asks the driver. Cheap to clone.
@@ -42,6 +44,8 @@ pub struct Taken {
     pub member: Option<MemberId>,
     /// Something else of the group is due.
     pub is_due: bool,
+    /// A retry that goes alone is due, or out at this slot.
+    pub single: Option<Single>,
 }
 
 impl Engine {
@@ -78,12 +82,13 @@ impl Engine {
         &self,
         group: &GroupId,
         from: LaneOffset,
-        max: usize,
+        (max, company): (usize, Company),
     ) -> Result<Taken, EngineError> {
         let group = group.clone();
-        let taken = self.ask_durably(|reply| Command::Take { group, from, max, reply }).await?;
-        let TakenRaw { entries, position, next, member, is_due } = taken;
-        Ok(Taken { records: self.read(entries)?, position, next, member, is_due })
+        let take = |reply| Command::Take { group, from, max, company, reply };
+        let TakenRaw { entries, position, next, member, is_due, single } =
+            self.ask_durably(take).await?;
+        Ok(Taken { records: self.read(entries)?, position, next, member, is_due, single })
     }
 
     /// Acknowledges a slot's open hand-outs below `up_to`; how many. Durable on return.
@@ -170,6 +175,11 @@ impl Engine {
     /// A member is not heard of: what it has open returns to the queue, its slot stays its own.
     pub fn silent(&self, group: &GroupId, member: MemberId) {
         self.tell(Command::Silent { group: group.clone(), member });
+    }
+
+    /// Something else was given to the member at which this hand-out was alone.
+    pub fn joined(&self, group: &GroupId, lane: LaneOffset) {
+        self.tell(Command::Joined { group: group.clone(), lane });
     }
 
     /// Other rules from now on.

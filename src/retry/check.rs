@@ -81,7 +81,7 @@ mod tests {
                 let look = machine.room.due(WallMs(i64::MAX)).any(|(looked, _)| looked == group);
                 assert!(look, "nothing is held for ever");
             }
-            if let State::Inflight { lane, .. } = entry.state {
+            if let Some(lane) = entry.inflight() {
                 assert_eq!(entry.lanes.last(), Some(&lane), "the current hand-out is the last one");
                 let record = &slots[&(group.clone(), lane.slot)];
                 assert!(record.member.is_some(), "what is inflight is with a member");

@@ -1,15 +1,19 @@
 //! Facts as bytes: one version byte, then postcard. Decodes for ever what it once wrote.
 //!
 //! A fact of an entry whose key is kept in order is of version 2: 16 bytes of that key, then what
-//! version 1 has behind its version byte.
+//! version 1 has behind its version byte. One of an entry that is out alone is of version 3, or 4
+//! with its key.
 
 use crate::model::OrderKey;
-use crate::retry::Fact;
+use crate::retry::{Fact, State};
 
 /// The version of facts without a key.
 pub const FACT_VERSION: u8 = 1;
 /// The version of those with one.
 const KEYED_VERSION: u8 = 2;
+/// The versions of entries that are out alone: without a key, with one.
+const ALONE_VERSION: u8 = 3;
+const KEYED_ALONE_VERSION: u8 = 4;
 
 /// Most facts are no longer.
 const USUAL_BYTES: usize = 192;
@@ -21,7 +25,7 @@ pub enum CodecError {
     #[error("a fact has at least its version byte")]
     Empty,
     /// Written by a build that is newer.
-    #[error("a fact of version {0} was written by a newer build; this one reads 1 and 2")]
+    #[error("a fact of version {0} was written by a newer build; this one reads 1 to 4")]
     Version(u8),
     /// Damaged.
     #[error("the bytes are no fact of their version")]
@@ -31,12 +35,18 @@ pub enum CodecError {
 /// The bytes to journal.
 pub fn encode_fact(fact: &Fact) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    match fact {
-        Fact::Entry { entry, .. } if let Some(OrderKey(key)) = entry.key => {
-            bytes.push(KEYED_VERSION);
-            bytes.extend(key);
-        }
-        _ => bytes.push(FACT_VERSION),
+    let key = match fact {
+        Fact::Entry { entry, .. } => entry.key,
+        _ => None,
+    };
+    bytes.push(match (key, is_alone(fact)) {
+        (None, false) => FACT_VERSION,
+        (Some(_), false) => KEYED_VERSION,
+        (None, true) => ALONE_VERSION,
+        (Some(_), true) => KEYED_ALONE_VERSION,
+    });
+    if let Some(OrderKey(key)) = key {
+        bytes.extend(key);
     }
     // Into a growing vector postcard cannot fail on these types: no maps of unknown length.
     let bytes = postcard::to_extend(fact, bytes).unwrap_or_default();
@@ -48,21 +58,28 @@ pub fn encode_fact(fact: &Fact) -> Vec<u8> {
 pub fn decode_fact(bytes: &[u8]) -> Result<Fact, CodecError> {
     let (version, body) = bytes.split_first().ok_or(CodecError::Empty)?;
     let (key, body) = match *version {
-        FACT_VERSION => (None, body),
-        KEYED_VERSION => {
+        FACT_VERSION | ALONE_VERSION => (None, body),
+        KEYED_VERSION | KEYED_ALONE_VERSION => {
             let (key, body) = body.split_first_chunk().ok_or(CodecError::Damaged)?;
             (Some(OrderKey(*key)), body)
         }
         version => return Err(CodecError::Version(version)),
     };
-    match (key, postcard::take_from_bytes(body)) {
-        (None, Ok((fact, []))) => Ok(fact),
-        (Some(_), Ok((Fact::Entry { mut entry, cause, payload }, []))) => {
-            entry.key = key;
-            Ok(Fact::Entry { entry, cause, payload })
-        }
-        _ => Err(CodecError::Damaged),
+    let (mut fact, rest) =
+        postcard::take_from_bytes::<Fact>(body).map_err(|_| CodecError::Damaged)?;
+    let says_alone = matches!(*version, ALONE_VERSION | KEYED_ALONE_VERSION);
+    if !rest.is_empty() || says_alone != is_alone(&fact) {
+        return Err(CodecError::Damaged);
     }
+    if key.is_some() {
+        let Fact::Entry { entry, .. } = &mut fact else { return Err(CodecError::Damaged) };
+        entry.key = key;
+    }
+    Ok(fact)
+}
+
+fn is_alone(fact: &Fact) -> bool {
+    matches!(fact, Fact::Entry { entry, .. } if matches!(entry.state, State::Alone { .. }))
 }
 
 #[cfg(test)]
@@ -71,7 +88,7 @@ mod tests {
 
     use super::*;
     use crate::model::{EntryId, LaneOffset, Origin, Slot, WallMs};
-    use crate::retry::{Cause, Disposition, Entry, Evidence, PayloadChange, Reporter, State};
+    use crate::retry::{Cause, Disposition, Entry, Evidence, PayloadChange, Reporter};
 
     fn cause(evidence: Evidence) -> Cause {
         let by = Some(Reporter { member: Some("m-1".into()), client: "app".into() });
@@ -191,6 +208,32 @@ mod tests {
                 .map(|n| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).unwrap())
                 .collect();
             assert_eq!(decode_fact(&bytes), Ok(fact));
+        }
+    }
+
+    #[test]
+    fn a_fact_of_what_is_out_alone_is_of_version_3_and_with_a_key_4() {
+        let lane = LaneOffset { slot: Slot(2), sequence: 9 };
+        let at = WallMs(1_700_000_000_000);
+        let inflight = encode_fact(&entry(State::Inflight { lane, since: at }));
+        let alone = entry(State::Alone { lane, since: at });
+        let bytes = encode_fact(&alone);
+        // The same, but for the version and the state's number.
+        let differ: Vec<_> = (0..bytes.len()).filter(|n| bytes[*n] != inflight[*n]).collect();
+        assert_eq!((bytes.len(), differ), (inflight.len(), vec![0, 19]));
+        assert_eq!((bytes[0], bytes[19]), (3, 8));
+        assert_eq!(decode_fact(&bytes), Ok(alone.clone()));
+        let Fact::Entry { mut entry, cause, payload } = alone else { panic!() };
+        entry.key = Some(OrderKey([9; 16]));
+        let fact = Fact::Entry { entry, cause, payload };
+        let with = encode_fact(&fact);
+        assert_eq!(with, [&[4][..], &[9; 16], &bytes[1..]].concat());
+        assert_eq!(decode_fact(&with), Ok(fact));
+        for wrong in [[&[1][..], &bytes[1..]].concat(), [&[3][..], &inflight[1..]].concat()] {
+            assert_eq!(decode_fact(&wrong), Err(CodecError::Damaged));
+        }
+        for end in 1..with.len() {
+            assert_eq!(decode_fact(&with[..end]), Err(CodecError::Damaged));
         }
     }
 

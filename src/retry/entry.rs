@@ -30,7 +30,8 @@ pub struct Entry {
     pub max_reconsume_times: u32,
     /// Times its bytes left for a member through a lane.
     pub handouts: u32,
-    /// Hand-outs lost in a row since the last charge: the back-off grows with them.
+    /// Hand-outs lost in a row, since the application last said that it failed: the back-off grows
+    /// with them, and from the group's `crash_limit` on it goes alone.
     pub losses: u32,
     /// Time of the first failure; `None` for a delayed record that never failed.
     pub first_failed: Option<WallMs>,
@@ -138,6 +139,13 @@ pub enum State {
         /// Level in the delay table, as in [`State::Waiting`].
         level: Option<u32>,
     },
+    /// Handed out like [`State::Inflight`], and nothing else is out at its member.
+    Alone {
+        /// The hand-out.
+        lane: LaneOffset,
+        /// When.
+        since: WallMs,
+    },
 }
 
 /// A state without its particulars, for lists and counts.
@@ -219,7 +227,7 @@ impl State {
     pub fn kind(&self) -> StateKind {
         match self {
             Self::Waiting { .. } => StateKind::Waiting,
-            Self::Inflight { .. } => StateKind::Inflight,
+            Self::Inflight { .. } | Self::Alone { .. } => StateKind::Inflight,
             Self::Committed { .. } => StateKind::Committed,
             Self::Dead { .. } => StateKind::Dead,
             Self::Discarded { .. } => StateKind::Discarded,
@@ -273,7 +281,7 @@ impl Entry {
     /// The hand-out it is in; `None` unless it is inflight.
     pub fn inflight(&self) -> Option<LaneOffset> {
         match self.state {
-            State::Inflight { lane, .. } => Some(lane),
+            State::Inflight { lane, .. } | State::Alone { lane, .. } => Some(lane),
             _ => None,
         }
     }

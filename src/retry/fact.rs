@@ -114,6 +114,8 @@ pub enum Evidence {
     Behind,
     /// The record of its key before it is settled.
     Released,
+    /// Something else was given to its member.
+    Joined,
 }
 
 impl Evidence {
@@ -162,6 +164,7 @@ impl Evidence {
             Self::AdminNack => "admin_nack",
             Self::Behind => "behind",
             Self::Released => "released",
+            Self::Joined => "joined",
         }
     }
 }

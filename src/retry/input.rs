@@ -9,7 +9,7 @@ use crate::model::{
     WallMs,
 };
 use crate::retry::watch::Settling;
-use crate::retry::{Disposition, Policies};
+use crate::retry::{Company, Disposition, Policies};
 
 /// Ties an answer to its question; the engine chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +73,15 @@ pub enum Input {
         from: LaneOffset,
         /// At most so many entries; the machine's own limit is `TAKE_MAX`.
         max: usize,
+        /// What else is out there: an entry that was lost again and again has none.
+        company: Company,
+    },
+    /// Something else was given to the member at which this hand-out was alone. Not answered.
+    Joined {
+        /// Whose lane.
+        group: GroupId,
+        /// The hand-out.
+        lane: LaneOffset,
     },
     /// E11: an `OffsetCommit` of the lane partition; acknowledges that slot's inflight entries
     /// below `up_to`. Answered by `Answer::Committed` or `Answer::CommitRefused`.

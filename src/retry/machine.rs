@@ -76,7 +76,10 @@ impl<S: Entries> Machine<S> {
             Input::Posted { token, group, by, nacks } => {
                 self.on_posted(token, &group, &by, &nacks);
             }
-            Input::Take { token, group, from, max } => self.on_take(token, &group, from, max),
+            Input::Take { token, group, from, max, company } => {
+                self.on_take(token, &group, from, (max, company));
+            }
+            Input::Joined { group, lane } => self.on_joined(&group, lane),
             Input::LaneCommit { token, group, up_to } => self.on_lane_commit(token, &group, up_to),
             Input::Aborted { group, up_to } => self.on_aborted(&group, up_to),
             Input::Withdrawn { group, origin } => self.on_withdrawn(&group, &origin),

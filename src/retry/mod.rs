@@ -31,6 +31,7 @@ mod pace;
 mod policy;
 mod reads;
 mod room;
+mod single;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -57,4 +58,5 @@ pub use policy::{
     NARROW_PATIENCE_MS, ORDER_INTERVAL_MS, OrderMode, Policies, Policy, SEEK_BACK_LIMIT, UNLIMITED,
     delayed, glob,
 };
+pub use single::{Company, Single};
 pub use verdict::{Named as NamedBy, Seen, Verdict, judge};

@@ -1,7 +1,7 @@
 //! What the machine tells the engine.
 
 use crate::model::{EntryId, GroupId, LaneOffset, Slot, WallMs};
-use crate::retry::{Entry, Fact, Token};
+use crate::retry::{Entry, Fact, Single, Token};
 
 /// One thing to do, in order: the facts an answer rests on come before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub enum Answer {
         next: LaneOffset,
         /// The first due time among what still waits in the group; may have come already.
         next_due: Option<WallMs>,
+        /// An entry that goes alone is due, or out at this slot.
+        single: Option<Single>,
     },
     /// The commit was applied.
     Committed {

@@ -1,19 +1,35 @@
 //! The watch of a group in the words of the admin port.
 
-use crate::admin::{Explained, PartitionView, SuspectView};
+use crate::admin::{AloneView, Explained, PartitionView, SuspectView};
 use crate::model::GroupId;
-use crate::retry::watch::{self, BreakerView, Stand, Unjudged, WindowView};
+use crate::retry::watch::{self, ApartView, BreakerView, Stand, Unjudged, WindowView};
 use crate::route::Router;
 
 /// What is known and suspected of a group's consumers.
 pub(super) fn explained(router: &Router, group: &GroupId) -> Explained {
-    let (watched, windows) = router.explain(group);
+    let (watched, windows, aparts) = router.explain(group);
     Explained {
         group: group.to_string(),
         watched,
         rules: Vec::new(),
         breaker: breaker(router.breaker(group)),
+        alone: aparts.iter().map(|apart| alone(router, group, apart)).collect(),
         partitions: windows.into_iter().map(partition).collect(),
+    }
+}
+
+fn alone(router: &Router, group: &GroupId, apart: &ApartView) -> AloneView {
+    let topic = router.names.retry_topic(group);
+    let ApartView { for_ms, left_ms, .. } = apart;
+    AloneView {
+        member: apart.member.to_string(),
+        retry: apart.lane.map(|lane| format!("{topic}-0@{}", lane.to_kafka())),
+        stands: match (apart.lane, left_ms) {
+            (Some(_), 0) => format!("out, alone, for {for_ms} ms; whatever comes joins it"),
+            (Some(_), _) => format!("out, alone, for {for_ms} ms; {left_ms} ms more at most"),
+            (None, 0) => "next, beside what is not committed there".to_owned(),
+            (None, _) => format!("next, once nothing is out there, or in {left_ms} ms"),
+        },
     }
 }
 

@@ -414,7 +414,7 @@ fn retry_view(entry: &Entry, group: Option<&engine::GroupView>, now: WallMs) -> 
         State::Waiting { due, level, .. } if due > now => ("waiting", level, None),
         State::Waiting { level, .. } if taker => ("ready", level, None),
         State::Waiting { level, .. } => ("parked", level, None),
-        State::Inflight { lane, .. } => {
+        State::Inflight { lane, .. } | State::Alone { lane, .. } => {
             let slots = group.into_iter().flat_map(|known| &known.slots);
             let held = slots.rev().find(|slot| slot.slot == lane.slot);
             let member = held.and_then(|slot| slot.member.as_ref()).map(ToString::to_string);

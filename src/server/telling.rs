@@ -91,6 +91,7 @@ fn evidence(evidence: Evidence) -> &'static str {
         Evidence::Cancelled => "an operator ended its waiting",
         Evidence::Behind => "an earlier record of its key is not settled",
         Evidence::Released => "the record of its key before it is settled",
+        Evidence::Joined => "something else was given to its member",
     }
 }
 
@@ -104,6 +105,9 @@ fn state(router: &Router, entry: &Entry) -> String {
         }
         State::Inflight { lane, .. } => {
             format!("attempt {} as {}", entry.attempt(), hand_out(router, entry, lane))
+        }
+        State::Alone { lane, .. } => {
+            format!("attempt {}, alone, as {}", entry.attempt(), hand_out(router, entry, lane))
         }
         State::Committed { .. } => "acknowledged".to_owned(),
         State::Dead { .. } => {

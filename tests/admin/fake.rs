@@ -1,9 +1,9 @@
 //! An admin source that is nobody's: two groups with what every view may hold.
 
 use reprise::admin::{
-    Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, Failed, FailedRefused,
-    FailedTaken, GroupView, MemberView, Overview, PartitionView, PastView, PolicyView, Portable,
-    Readiness, RetryView, RuleView, Source, SuspectView, Told, Unavailable,
+    AloneView, Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, Failed,
+    FailedRefused, FailedTaken, GroupView, MemberView, Overview, PartitionView, PastView,
+    PolicyView, Portable, Readiness, RetryView, RuleView, Source, SuspectView, Told, Unavailable,
 };
 use reprise::model::Origin;
 use reprise::observe::GroupGauges;
@@ -92,6 +92,11 @@ impl Source for Fake {
             rules: Vec::new(),
             watched: true,
             breaker: "closed".into(),
+            alone: vec![AloneView {
+                member: "m-2".into(),
+                retry: Some("retry.shop-0@7".into()),
+                stands: "out, alone, for 9 ms".into(),
+            }],
             partitions: vec![partition],
         }))
     }

@@ -307,6 +307,7 @@ group         shop
   a failure's own x-retry-level, x-retry-delay-ms, x-retry-max go first \
 (in a commit level=, delay=, max=)
 breaker       closed
+retry.shop-0@7  goes alone at m-2: out, alone, for 9 ms
 orders-3  held by m-1, committed 50, given up to 58
   lost        4 hand-outs in a row: one record at a time
   @57         2 of 6 retries; held, served alone in 400 ms

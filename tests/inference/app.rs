@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reprise::model::{MonoMs, Now, Runs, TopicPartition, WallMs};
+use reprise::model::{LaneOffset, MonoMs, Now, Runs, TopicPartition, WallMs};
 use reprise::retry::watch::{Asked, Fetching, Handed, Output, Plan, Seen, Serve, Settling, Watch};
 use reprise::retry::watch::{Rules, WindowRecord};
 
@@ -48,6 +48,8 @@ pub(crate) struct World {
     pub(crate) outages: usize,
     /// What timed out and was committed after all.
     pub(crate) withdrawn: Vec<(TopicPartition, i64)>,
+    /// Retries that are alone no more.
+    pub(crate) joined: Vec<LaneOffset>,
     pub(crate) deliveries: BTreeMap<(TopicPartition, i64), usize>,
     /// Of the first partition, what no application sees.
     pub(crate) hidden: Runs,
@@ -91,6 +93,7 @@ impl World {
             touched: 0,
             outages: 0,
             withdrawn: Vec::new(),
+            joined: Vec::new(),
             deliveries: BTreeMap::new(),
             hidden: Runs::default(),
             rules,
@@ -253,6 +256,7 @@ impl World {
                 }
                 Output::Withdraw { partition, offset } => self.withdrawn.push((partition, offset)),
                 Output::Held(is_held) => self.outages += usize::from(is_held),
+                Output::Joined(lane) => self.joined.push(lane),
                 Output::Wake | Output::Replayed { .. } | Output::LetGo { .. } => {}
             }
         }

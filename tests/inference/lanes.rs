@@ -16,7 +16,8 @@ fn lane(sequence: u64) -> LaneOffset {
 /// A Fetch of the retry topic brings these; `waits`: it had no turn, though something is due.
 fn lane_gives(world: &mut World, app: &App, out: &[u64], waits: bool) {
     let out = out.iter().map(|sequence| lane(*sequence)).collect();
-    let told = LaneGiven { member: app.by.member.clone(), slot: SLOT, out, waits };
+    let member = app.by.member.clone();
+    let told = LaneGiven { member, slot: SLOT, out, waits, single: None };
     seen(world, Seen::LaneGiven(told));
 }
 
@@ -28,7 +29,7 @@ fn seen(world: &mut World, seen: Seen) {
 
 fn turn(world: &mut World) -> Option<usize> {
     let now = world.now();
-    world.watch.lane_turn(now, SLOT)
+    world.watch.lane_turn(now, SLOT).0
 }
 
 #[test]

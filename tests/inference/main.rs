@@ -2,6 +2,7 @@
 //! is found, and nobody else is charged.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
+mod alone;
 mod app;
 mod crashes;
 mod going_back;

@@ -11,3 +11,4 @@ mod handed;
 mod keyed;
 mod replayed;
 mod seen;
+mod single;

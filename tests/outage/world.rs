@@ -6,8 +6,8 @@ use std::fmt;
 use reprise::model::{GroupId, LaneOffset, MonoMs, Now, TopicPartition, WallMs};
 use reprise::retry::watch::{Handed, Output as Told, Rules, Seen, Settling, Watch};
 use reprise::retry::{
-    Answer, BTreeEntries, BreakerRules, Bytes, Carried, Entry, Input, Machine, Nack, NackOutcome,
-    Named, Output, Policies, Policy, Reporter, StateKind, Token, Want,
+    Answer, BTreeEntries, BreakerRules, Bytes, Carried, Company, Entry, Input, Machine, Nack,
+    NackOutcome, Named, Output, Policies, Policy, Reporter, StateKind, Token, Want,
 };
 
 use crate::member::Member;
@@ -270,7 +270,8 @@ impl World {
             return Vec::new();
         }
         let max = room.unwrap_or(16);
-        let taken = self.ask(Input::Take { token: Token(0), group: shop(), from, max });
+        let (of, company) = (shop(), Company::Old);
+        let taken = self.ask(Input::Take { token: Token(0), group: of, from, max, company });
         let Some(Answer::Taken { entries, .. }) = taken else { panic!("{taken:?}") };
         if room.is_some() {
             match entries.last() {

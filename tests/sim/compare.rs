@@ -18,7 +18,7 @@ impl Model {
                     let delay_ms = i64::try_from(delay_ms).unwrap();
                     Stands::Waiting { due: due.0, delay_ms, level }
                 }
-                State::Inflight { lane, .. } => Stands::Inflight(lane),
+                State::Inflight { lane, .. } | State::Alone { lane, .. } => Stands::Inflight(lane),
                 State::Committed { at } => Stands::Committed(at.0),
                 State::Dead { at } => Stands::Dead(at.0),
                 State::Discarded { at } => Stands::Discarded(at.0),

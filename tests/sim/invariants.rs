@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reprise::retry::{Fingerprint, State};
+use reprise::retry::Fingerprint;
 
 pub fn hold(state: &Fingerprint) {
     let mut origins = BTreeSet::new();
@@ -19,7 +19,7 @@ pub fn hold(state: &Fingerprint) {
             let slot = &state.slots[&(entry.group.clone(), lane.slot)];
             assert!(lane.sequence < slot.next_sequence, "sequences never restart");
         }
-        if let State::Inflight { lane, .. } = entry.state {
+        if let Some(lane) = entry.inflight() {
             assert_eq!(entry.lanes.last(), Some(&lane), "the current hand-out is the last");
             let slot = &state.slots[&(entry.group.clone(), lane.slot)];
             assert!(slot.member.is_some(), "what is inflight is with a member");

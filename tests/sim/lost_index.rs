@@ -11,7 +11,9 @@ use reprise::engine::{
 use reprise::journal::{Config, Disk, Journal, MemDisk, Writer};
 use reprise::model::{GroupId, LaneOffset, Origin, WallMs};
 use reprise::observe::Metrics;
-use reprise::retry::{Bytes, Carried, LevelTable, Nack, Named, Policies, Policy, Reporter, Want};
+use reprise::retry::{
+    Bytes, Carried, Company, LevelTable, Nack, Named, Policies, Policy, Reporter, Want,
+};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 use reprise::wire::names::Templates;
 
@@ -124,7 +126,7 @@ impl House {
             self.nack(offset, 1);
             self.pass(1);
             let next = self.ask(engine.slot_of(&shop(), "m".into())).unwrap().unwrap().next;
-            let taken = self.ask(engine.take(&shop(), next, 1)).unwrap();
+            let taken = self.ask(engine.take(&shop(), next, (1, Company::Old))).unwrap();
             assert_eq!(taken.records.len(), 1);
             let up_to = LaneOffset { slot, sequence: next.sequence + 1 };
             assert_eq!(self.ask(engine.lane_commit(&shop(), up_to)), Some(1));

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use fastrand::Rng;
 use reprise::engine::{NackBatch, NackRequest, Producer};
 use reprise::model::{GroupId, LaneOffset, MemberId, Origin, Slot};
-use reprise::retry::{self, Reporter, Want};
+use reprise::retry::{self, Company, Reporter, Want};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 
 use crate::model::{Nack, Named, Rules, Said};
@@ -256,7 +256,7 @@ impl Script {
         let said = self.world.model.take(group, from, max);
         self.said(&said);
         let (engine, of) = (self.world.running.as_ref().unwrap().engine.clone(), group.clone());
-        let asked = async move { engine.take(&of, from, max).await };
+        let asked = async move { engine.take(&of, from, (max, Company::Old)).await };
         self.world.ask(asked, world::taken, said)
     }
 

@@ -64,6 +64,8 @@ pub fn policies(rules: &Rules) -> Policies {
         max_reconsume_times: rules.max,
         levels: Arc::new(levels),
         consume_timeout_ms: u64::try_from(CONSUME_TIMEOUT_MS).unwrap(),
+        // Nobody watches: no entry goes alone.
+        inference: false,
         ..Policy::default()
     };
     let bytes_max = if rules.full { 1 } else { 1 << 40 };

@@ -15,6 +15,7 @@ impl Watch {
         self.on_prober_gone(now, member);
         let held = self.lose_all(until, member);
         self.lanes.gone(member);
+        self.aparts.remove(member);
         self.members.remove(member);
         self.gone.note(member);
         for partition in held {

@@ -1,7 +1,10 @@
 //! E7: a member went; what it had open was lost, not failed.
 
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId};
-use crate::retry::{Entries, Evidence, Machine, PayloadChange, SlotRecord, State};
+use crate::retry::verdict::LossVerdict;
+use crate::retry::{
+    Disposition, Entries, Entry, Evidence, Machine, Next, PayloadChange, SlotRecord, State, Want,
+};
 
 /// The back-off after the first lost hand-out of an entry; it doubles with each further one.
 const LOST_BACK_OFF_MS: u64 = 1_000;
@@ -34,15 +37,55 @@ impl<S: Entries> Machine<S> {
         lost
     }
 
-    /// Back to the group's queue after a back-off. The failure count and the disposition stay.
+    /// Back to the group's queue after a back-off, with its failure count; unless it was alone, and
+    /// is charged.
     pub(in crate::retry) fn hand_out_lost(&mut self, id: EntryId, evidence: Evidence) {
         let Some(mut entry) = self.store.get(id) else { return };
+        match entry.judge_loss(self.policy(&entry.group), evidence) {
+            LossVerdict::Charge => return self.charge_loss(entry, evidence),
+            LossVerdict::Suspect => entry.suspect(),
+            LossVerdict::Nothing | LossVerdict::Wait | LossVerdict::Doubt => entry.clear(),
+        }
         let delay_ms = back_off_ms(entry.losses);
         let due = self.wall().plus(delay_ms);
         entry.losses = entry.losses.saturating_add(1);
         entry.state = State::Waiting { due, delay_ms, level: None };
         entry.expires = None;
         self.record(entry, evidence, None, PayloadChange::Keeps);
+    }
+
+    /// It was out alone when its member was lost, and the time before: it has failed, both times if
+    /// that is not charged yet. It goes on alone.
+    fn charge_loss(&mut self, mut entry: Entry, evidence: Evidence) {
+        let bytes = self.store.record_bytes(entry.id);
+        let times = if entry.has_crashed() { 1 } else { 2 };
+        let losses = entry.losses.saturating_add(1);
+        for _ in 0..times {
+            if matches!(entry.state, State::Alone { .. } | State::Waiting { .. }) {
+                entry = self.fail_by_loss(entry, bytes);
+            }
+        }
+        entry.losses = losses;
+        self.note_end(&entry, bytes);
+        self.record(entry, evidence, None, PayloadChange::Keeps);
+    }
+
+    /// One failure more: it waits at its level, or is at its end.
+    fn fail_by_loss(&self, mut entry: Entry, record_bytes: u64) -> Entry {
+        let ladder = self.ladder(&entry);
+        let before = entry.reconsume_times;
+        match ladder.delays.levels.next(Want::default(), before) {
+            Next::After { .. } if ladder.is_over(entry.first_failed, self.wall()) => {
+                self.end(entry, Disposition::Expired, true, record_bytes)
+            }
+            Next::After { delay_ms, level } if before < entry.max_reconsume_times => {
+                entry.failed(self.wall(), Disposition::Crashed);
+                self.wait(entry, delay_ms, level)
+            }
+            Next::After { .. } | Next::Never => {
+                self.end(entry, Disposition::Crashed, true, record_bytes)
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod hand_out_lost;
 mod held;
 mod import;
 mod join;
+mod joined;
 mod lane_commit;
 mod member_lost;
 mod nack;

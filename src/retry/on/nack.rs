@@ -98,7 +98,7 @@ impl<S: Entries> Machine<S> {
             | State::Behind { .. }
             | State::Held { .. }
             | State::Exported { .. } => Seen::Waiting,
-            State::Inflight { .. } => Seen::Inflight,
+            State::Inflight { .. } | State::Alone { .. } => Seen::Inflight,
             State::Committed { at } => {
                 let counted_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
                 let lately = self.wall() <= counted_until;

@@ -117,6 +117,7 @@ impl Watch {
                 *back = None;
             }
         }
+        self.join_all_apart();
         self.push(Output::Held(true));
         self.push(Output::Wake);
     }

@@ -50,6 +50,10 @@ impl<S: Entries> Machine<S> {
                 if settling.is_retried && reconsume_times < ladder.max_reconsume_times =>
             {
                 entry.failed(self.wall(), disposition);
+                if entry.has_crashed() {
+                    // Singled out where it came from: it goes on alone.
+                    entry.losses = self.policy(group).crash_limit;
+                }
                 self.wait(entry, delay_ms, level)
             }
             Next::After { .. } | Next::Never => self.end(entry, disposition, true, record_bytes),

@@ -13,14 +13,16 @@ mod replay;
 mod restart;
 mod rules;
 mod settling;
+mod single;
 mod table;
 
 use std::sync::Arc;
 
 use crate::model::{GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
 use crate::retry::{
-    Answer, BTreeEntries, BadNack, Bytes, Carried, Entry, Fact, Input, LevelTable, Machine, Nack,
-    NackOutcome, Named, Output, Policies, Policy, Reporter, SlotView, StateKind, Token, Want,
+    Answer, BTreeEntries, BadNack, Bytes, Carried, Company, Entry, Fact, Input, LevelTable,
+    Machine, Nack, NackOutcome, Named, Output, Policies, Policy, Reporter, Single, SlotView,
+    StateKind, Token, Want,
 };
 
 /// A machine, its journal and its clock.
@@ -103,9 +105,17 @@ impl Rig {
     }
 
     fn take(&mut self, from: LaneOffset) -> Vec<(LaneOffset, Entry)> {
-        let input = Input::Take { token: Token(3), group: "shop".into(), from, max: 100 };
-        match self.send(input) {
-            Some(Answer::Taken { entries, .. }) => entries,
+        self.take_in(from, Company::Old).0
+    }
+
+    fn take_in(
+        &mut self,
+        from: LaneOffset,
+        company: Company,
+    ) -> (Vec<(LaneOffset, Entry)>, Option<Single>) {
+        let (token, group) = (Token(3), "shop".into());
+        match self.send(Input::Take { token, group, from, max: 100, company }) {
+            Some(Answer::Taken { entries, single, .. }) => (entries, single),
             other => panic!("{other:?}"),
         }
     }

@@ -5,7 +5,7 @@ use crate::model::TopicPartition;
 use crate::retry::watch::{Settling, WindowRecord};
 use crate::retry::{Disposition, Evidence, State, TopicRule};
 
-fn settle(rig: &mut Rig, is_retried: bool) -> NackOutcome {
+pub(super) fn settle(rig: &mut Rig, is_retried: bool) -> NackOutcome {
     let at = rig.now.wall;
     let settling = Box::new(Settling {
         partition: TopicPartition { topic: "orders".into(), partition: 0 },

@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry::Vacant;
 
 use crate::model::{LaneOffset, MemberId, MonoMs, Now, Slot};
 use crate::retry::watch::{Output, Phase, Watch};
+use crate::retry::{Company, Single};
 
 /// What a Fetch of the retry topic brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct LaneGiven {
     pub out: Vec<LaneOffset>,
     /// It had no turn, and something is due.
     pub waits: bool,
+    /// A retry that goes alone is due, or out there.
+    pub single: Option<Single>,
 }
 
 /// Of all members.
@@ -94,6 +97,11 @@ impl Lanes {
         self.members.get(member).is_some_and(|lane| !lane.out.is_empty())
     }
 
+    /// Whether a member has this one.
+    pub(in crate::retry) fn has(&self, member: &MemberId, offset: LaneOffset) -> bool {
+        self.members.get(member).is_some_and(|lane| lane.out.contains_key(&offset))
+    }
+
     /// When a member that has one was given it last.
     pub(in crate::retry) fn given_at(&self, member: &MemberId) -> Option<MonoMs> {
         let lane = self.members.get(member).filter(|lane| !lane.out.is_empty())?;
@@ -137,21 +145,27 @@ impl Lanes {
 }
 
 impl Watch {
-    /// How many retries a slot's Fetch may bring now; `None`: as many as ever.
-    pub fn lane_turn(&mut self, now: Now, slot: Slot) -> Option<usize> {
-        let member = self.lanes.slots.get(&slot)?.clone();
+    /// How many retries a slot's Fetch may bring now, `None`: as many as ever; and what is out
+    /// there besides.
+    pub fn lane_turn(&mut self, now: Now, slot: Slot) -> (Option<usize>, Company) {
         if self.breaker.is_held() || self.breaker.is_ramping() {
-            return None;
+            // Nothing is charged that is lost now.
+            return (None, Company::Old);
         }
+        let Some(member) = self.lanes.slots.get(&slot).cloned() else {
+            return (None, Company::Some);
+        };
         self.end_turn(now, &member);
         if self.has_turn(&member) {
-            return Some(0);
+            return (Some(0), Company::Some);
         }
-        if !self.is_single(&member) {
-            return None;
+        let (room, company) = self.apart_room(now, &member);
+        if room.is_some() || !self.is_single(&member) {
+            return (room, company);
         }
         let is_free = self.drained_at(now, &member).is_none();
-        Some(usize::from(is_free && !self.lanes.has_had(now.mono, &member)))
+        let room = usize::from(is_free && !self.lanes.has_had(now.mono, &member));
+        (Some(room), company)
     }
 
     /// A Fetch of the retry topic is answered so. Whatever was out there alone is so no more.
@@ -161,7 +175,9 @@ impl Watch {
                 || matches!(known.turn, LaneTurn::Next { .. })
         });
         let patience_ms = self.patience_ms(&told.member);
+        let has_given = told.out.iter().any(|offset| !self.lanes.has(&told.member, *offset));
         self.lanes.given(now.mono, told, patience_ms);
+        self.note_apart(now, told, has_given);
         if told.out.is_empty() {
             if is_news {
                 self.push(Output::Wake);

@@ -13,6 +13,7 @@
 //!                                                    └────────────── charged or not ── or lost
 //! ```
 
+mod apart;
 mod breaker;
 mod explain;
 mod firsts;
@@ -31,9 +32,11 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Range, RangeInclusive};
 
-use crate::model::{MemberId, Now, TopicPartition};
+use crate::model::{LaneOffset, MemberId, Now, TopicPartition};
 
 pub use crate::retry::on::{InOrder, NACKED_MAX};
+pub use apart::ApartView;
+pub(super) use apart::Aparts;
 pub use breaker::BreakerView;
 pub(super) use breaker::{Breaker, Outcome};
 pub use explain::{Stand, SuspectView, Unjudged, WindowView};
@@ -75,6 +78,8 @@ pub enum Output {
         /// Which.
         offsets: Range<i64>,
     },
+    /// Something else leaves for the member at which this retry was out alone.
+    Joined(LaneOffset),
     /// The breaker: the group is held from now on, or no more.
     Held(bool),
     /// These were waited for, and are no more: the group's partitions do not wait now.
@@ -99,6 +104,7 @@ pub struct Watch {
     pub(super) troubled: BTreeSet<TopicPartition>,
     pub(super) breaker: Breaker,
     pub(super) lanes: Lanes,
+    pub(super) aparts: Aparts,
     outputs: VecDeque<Output>,
 }
 
@@ -113,6 +119,7 @@ impl Watch {
             troubled: BTreeSet::new(),
             breaker: Breaker::default(),
             lanes: Lanes::default(),
+            aparts: Aparts::new(),
             outputs: VecDeque::new(),
         }
     }
@@ -166,11 +173,19 @@ impl Watch {
             }
         }
         let is_shut = self.breaker.is_held() || self.breaker.is_ramping();
-        if is_gone || (self.troubled.is_empty() && !is_shut) {
+        let waits_apart = if is_shut { None } else { self.waits_apart(now, &by.member, asked) };
+        let is_open = self.troubled.is_empty() && !is_shut && waits_apart.is_none();
+        if is_gone || is_open {
             return Plan { serve: asked.iter().map(|_| Serve::Open).collect(), until: None };
         }
         if self.breaker.is_held() {
             return self.held(now, by, asked);
+        }
+        if let Some(until) = waits_apart {
+            return Plan {
+                serve: asked.iter().map(|_| Serve::Nothing).collect(),
+                until: Some(until),
+            };
         }
         self.end_holds(now, &by.member, by.has_lane);
         let plan = self.plan(now, by, asked);
@@ -199,6 +214,7 @@ impl Watch {
             self.on_probe_handed(now, by, left);
             self.keep(now, &left.partition);
         }
+        self.join_apart(&by.member);
         self.keep_all(now);
     }
 
@@ -224,6 +240,7 @@ impl Watch {
 
     /// Something else is seen.
     pub fn handle(&mut self, now: Now, seen: Seen) {
+        let is_news = !matches!(seen, Seen::LaneGiven(_) | Seen::Alive { .. });
         match seen {
             Seen::Assigned { member, epoch } => {
                 self.gone.is_back(&member);
@@ -283,11 +300,13 @@ impl Watch {
                 self.troubled.retain(|known| !gone(known));
             }
         }
+        self.end_aparts(is_news);
     }
 
     /// Does what is due; early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         self.expire_lanes(now);
+        self.end_aparts(false);
         self.on_time(now);
         self.keep_late(now);
     }
@@ -295,6 +314,7 @@ impl Watch {
     /// The sidecar stops, and not by a crash: who goes on after it has lost nothing. What was lost
     /// before stays so.
     pub fn close(&mut self, now: Now) {
+        self.join_all_apart();
         self.members.clear();
         for window in self.windows.values_mut().filter(|window| window.lost.is_none()) {
             window.from = window.end;

@@ -363,7 +363,7 @@ impl Window {
 }
 
 /// Patience that has doubled so often.
-fn doubled_ms(rules: &Rules, doublings: u32) -> u64 {
+pub(in crate::retry) fn doubled_ms(rules: &Rules, doublings: u32) -> u64 {
     let factor = 1_u64.checked_shl(doublings).unwrap_or(u64::MAX);
     let longest = PATIENCE_MS_MAX.max(rules.narrow_patience_ms);
     rules.narrow_patience_ms.saturating_mul(factor).min(longest)

@@ -21,9 +21,9 @@ pub(super) async fn take(
     (group, from): (&GroupId, LaneOffset),
     is_lent: bool,
 ) -> PartitionData {
-    let room = router.lane_room(group, conn.id, from.slot);
+    let (room, company) = router.lane_room(group, conn.id, from.slot);
     let room = room.map(|room| if is_lent { 0 } else { room });
-    match router.engine.take(group, from, room.unwrap_or(TAKE_MAX)).await {
+    match router.engine.take(group, from, (room.unwrap_or(TAKE_MAX), company)).await {
         Ok(taken) => {
             router.lane_taken((group, conn.id), from, room, &taken);
             let mut data = empty(taken.position.to_kafka(), taken.next.to_kafka());

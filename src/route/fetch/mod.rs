@@ -89,7 +89,7 @@ pub(super) async fn answer(
             return response;
         }
         let waits_for_topic = planned.iter().any(Planned::waits_for_topic);
-        let looks_again = waits_for_topic || is_lane_held(router, &planned);
+        let looks_again = waits_for_topic || looks_again(router, &planned);
         let pause_ms = if looks_again { left_ms.min(LOOK_AGAIN_MS) } else { left_ms };
         let pause = Duration::from_millis(pause_ms);
         // Woken or not, the next round looks again. The engine wakes a group at its due times.
@@ -103,11 +103,11 @@ pub(super) async fn answer(
     }
 }
 
-/// It asks for retries of a group of which nothing is given but probes.
-fn is_lane_held(router: &Router, planned: &[Planned]) -> bool {
+/// It asks for retries of a group of which not all are given that are due.
+fn looks_again(router: &Router, planned: &[Planned]) -> bool {
     let mut sources = planned.iter().flat_map(|topic| &topic.partitions);
     sources.any(|asked| match &asked.source {
-        Source::Lane { group, .. } => router.is_held(group),
+        Source::Lane { group, .. } => router.looks_again(group),
         _ => false,
     })
 }

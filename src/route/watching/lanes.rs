@@ -2,21 +2,24 @@
 
 use crate::engine::Taken;
 use crate::model::{GroupId, LaneOffset, Slot};
+use crate::retry::Company;
 use crate::retry::watch::{LaneGiven, Seen};
 use crate::route::Router;
 
 impl Router {
-    /// How many retries a slot may be given on a connection; `None`: as many as ever.
+    /// How many retries a slot may be given on a connection, `None`: as many as ever; and what is
+    /// out there besides.
     pub(in crate::route) fn lane_room(
         &self,
         group: &GroupId,
         conn: u64,
         slot: Slot,
-    ) -> Option<usize> {
-        let of = self.watches.find(group)?;
+    ) -> (Option<usize>, Company) {
+        let Some(of) = self.watch_of(group) else { return (None, Company::Old) };
         self.tell(group, &of, |state, now| {
-            let (held, turn) = (state.watch.lane_room(now, conn), state.watch.lane_turn(now, slot));
-            held.into_iter().chain(turn).min()
+            let held = state.watch.lane_room(now, conn);
+            let (turn, company) = state.watch.lane_turn(now, slot);
+            (held.into_iter().chain(turn).min(), company)
         })
     }
 
@@ -44,7 +47,8 @@ impl Router {
                 }
             }
             if let Some(member) = taken.member.clone() {
-                let told = LaneGiven { member, slot: from.slot, out, waits };
+                let (slot, single) = (from.slot, taken.single);
+                let told = LaneGiven { member, slot, out, waits, single };
                 state.watch.handle(now, Seen::LaneGiven(told));
             }
         });

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use crate::engine::{NotPassed, Windows};
 use crate::model::{GroupId, MemberId, MonoMs, Now, Origin, TopicPartition};
 use crate::retry::watch::{
-    Asked, BreakerView, Fetching, Handed, Output, Plan, Rules, Watch, WindowView,
+    ApartView, Asked, BreakerView, Fetching, Handed, Output, Plan, Rules, Watch, WindowView,
 };
 use crate::retry::{Policies, Policy};
 use crate::route::Router;
@@ -237,14 +237,19 @@ impl Router {
         })
     }
 
-    /// Whether failures of a group are inferred, and what is known of its partitions.
-    pub fn explain(&self, group: &GroupId) -> (bool, Vec<WindowView>) {
+    /// Whether failures of a group are inferred, what is known of its partitions, and its retries
+    /// that go alone.
+    pub fn explain(&self, group: &GroupId) -> (bool, Vec<WindowView>, Vec<ApartView>) {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         let watched = policies.of(group).inference;
         drop(policies);
         let now = self.clock.now();
-        let windows = self.watches.find(group).map(|of| of.lock().watch.explain(now));
-        (watched, windows.unwrap_or_default())
+        let told = self.watches.find(group).map(|of| {
+            let watch = &of.lock().watch;
+            (watch.explain(now), watch.explain_aparts(now))
+        });
+        let (windows, aparts) = told.unwrap_or_default();
+        (watched, windows, aparts)
     }
 
     /// Where the breaker of a group stands.
@@ -254,9 +259,11 @@ impl Router {
         of.map(|of| of.lock().watch.breaker(now)).unwrap_or_default()
     }
 
-    /// Whether the breaker holds a group.
-    pub(in crate::route) fn is_held(&self, group: &GroupId) -> bool {
-        self.watches.find(group).is_some_and(|of| of.lock().watch.is_held())
+    /// Whether what a group's retry topic gives changes with time, though nothing is said: the
+    /// breaker holds it, or a retry goes alone.
+    pub(in crate::route) fn looks_again(&self, group: &GroupId) -> bool {
+        let looks = |watch: &Watch| watch.is_held() || watch.has_aparts();
+        self.watches.find(group).is_some_and(|of| looks(&of.lock().watch))
     }
 
     /// A Fetch that may have had the one record there is to give while its group is held had none.
@@ -351,6 +358,7 @@ impl Router {
                 Output::LetGo { partition, offsets, has_queue } => {
                     let_go(group, &partition, &offsets, has_queue);
                 }
+                Output::Joined(lane) => self.engine.joined(group, lane),
                 Output::Withdraw { partition: TopicPartition { topic, partition }, offset } => {
                     self.engine.withdraw(group, Origin { topic, partition, offset });
                 }

@@ -11,8 +11,9 @@ use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::journal::{EntryRef, MemDisk, Tables};
 use crate::model::{EntryId, GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
 use crate::retry::{
-    BTreeEntries, Bytes, Carried, Entries, Evidence, Fact, Fingerprint, Input, LevelTable, Machine,
-    Nack, Named, Output, PayloadChange, Policies, Policy, Reporter, State, StateKind, Token, Want,
+    BTreeEntries, Bytes, Carried, Company, Entries, Evidence, Fact, Fingerprint, Input, LevelTable,
+    Machine, Nack, Named, Output, PayloadChange, Policies, Policy, Reporter, State, StateKind,
+    Token, Want,
 };
 
 /// A log whose released entries leave the disk when the test says so.
@@ -125,7 +126,13 @@ impl World {
             5 if self.rng.bool() => Input::Silent { group, member },
             6 | 7 => {
                 let next = self.machine.slot_view(&group, lane.slot).map(|view| view.next);
-                Input::Take { token, group, from: next.unwrap_or(lane), max: 2 }
+                Input::Take {
+                    token,
+                    group,
+                    from: next.unwrap_or(lane),
+                    max: 2,
+                    company: Company::Old,
+                }
             }
             8 => {
                 let next = self.machine.slot_view(&group, lane.slot).map(|view| view.next);
