@@ -207,3 +207,27 @@ fn who_leaves_its_partition_out_meanwhile_may_only_have_paused_it() {
         assert_eq!(is_charged, !pauses, "pauses: {pauses}");
     }
 }
+
+#[test]
+fn one_that_was_alone_from_the_first_ends_no_sooner() {
+    let rules = Rules { consume_timeout_ms: 60_000, ..RULES };
+    let mut world = World::new(rules, 2, 1);
+    world.commit(&of(0), 0);
+    world.commit(&of(1), 0);
+    let mut app = world.start(Commits::Never);
+    app.poll(&mut world, |_, _| Did::Well(0));
+    for _ in 0..61 {
+        world.pass(1_000);
+    }
+    assert!(world.watch.explain(world.now()).iter().any(|of| !of.suspects.is_empty()), "overdue");
+    world.lose(&app);
+    let before = world.deliveries[&(of(0), 0)];
+    let mut app = world.start(Commits::PerRecord);
+    while world.dead.is_empty() {
+        app.poll(&mut world, |of, _| if of.partition == 0 { Did::Throw } else { Did::Well(1) });
+        assert!(world.at < 3_600_000, "it ends");
+    }
+    let deliveries = world.deliveries[&(of(0), 0)] - before;
+    assert_eq!(world.dead[0].reconsume_times, RULES.seek_back_limit);
+    assert_eq!(deliveries, usize::try_from(RULES.seek_back_limit).unwrap() + 1);
+}

@@ -153,7 +153,10 @@ impl Watch {
                 let back = Return { back: Some(now.mono), ..seen };
                 suspect.hold(now, interval_ms, (!is_spared).then_some(back));
             }
-            Phase::Ready | Phase::Resting => suspect.hold(now, interval_ms, None),
+            Phase::Ready | Phase::Resting => {
+                suspect.was_doubtful = true;
+                suspect.hold(now, interval_ms, None);
+            }
             Phase::Held { .. } | Phase::Ending { .. } => {}
         }
         if let Some(known) = self.members.get_mut(&by.member) {
@@ -239,12 +242,14 @@ impl Watch {
         let suspect = self.windows.get_mut(of).and_then(|w| w.suspects.get_mut(&offset));
         let Some(suspect) = suspect else { return 0 };
         suspect.proofs = if is_proof { suspect.proofs.saturating_add(1) } else { 0 };
+        suspect.was_doubtful |= !is_proof;
         let known = suspect.history.iter().any(|(_, word)| *word == Disposition::SeekBack);
         match suspect.proofs {
             0 => 0,
             _ if known => 1,
             proofs if proofs < wanted => 0,
-            proofs => proofs.saturating_add(1),
+            // One that was alone from the first was suspected by a proof.
+            proofs => proofs.saturating_add(u32::from(suspect.was_doubtful)),
         }
     }
 

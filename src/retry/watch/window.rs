@@ -100,6 +100,8 @@ pub(in crate::retry) struct Suspect {
     pub(in crate::retry) due: Option<WallMs>,
     /// It came back, alone, and nothing else explained it: so often in a row, and not charged yet.
     pub(in crate::retry) proofs: u32,
+    /// It came back at least once more, and something else may have explained that.
+    pub(in crate::retry) was_doubtful: bool,
     /// Since when it is suspected or has failed here.
     pub(in crate::retry) since: Option<MonoMs>,
     /// It was said to have failed, its partition waits for it, and it has not left since.
@@ -174,6 +176,7 @@ impl Suspect {
             phase: Phase::Ready,
             due: None,
             proofs: 0,
+            was_doubtful: false,
             since: None,
             is_awaited: false,
         }
