@@ -209,7 +209,7 @@ impl Both {
                     }
                     return false;
                 }
-                Did::Throw => unreachable!(),
+                Did::Throw | Did::Nack => unreachable!(),
             }
         }
         self.commit_in_time(process);

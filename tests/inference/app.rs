@@ -4,8 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reprise::model::{LaneOffset, MonoMs, Now, Runs, TopicPartition, WallMs};
+use reprise::retry::Entry;
 use reprise::retry::watch::{Asked, Fetching, Handed, Output, Plan, Seen, Serve, Settling, Watch};
 use reprise::retry::watch::{Rules, WindowRecord};
+
+use crate::retries::Retries;
 
 /// What a client lets a broker wait.
 pub(crate) const WAIT_MS: u64 = 500;
@@ -30,6 +33,9 @@ pub(crate) enum Did {
     Well(u64),
     /// It throws: every partition with unprocessed records is sought back.
     Throw,
+    /// It says that the record has failed and goes on; where its partition waits for that it goes
+    /// back, as when it throws.
+    Nack,
     /// The process dies, so many milliseconds after it was given the record.
     Die(u64),
 }
@@ -51,9 +57,15 @@ pub(crate) struct World {
     /// Retries that are alone no more.
     pub(crate) joined: Vec<LaneOffset>,
     pub(crate) deliveries: BTreeMap<(TopicPartition, i64), usize>,
-    /// Of the first partition, what no application sees.
-    pub(crate) hidden: Runs,
-    rules: Rules,
+    /// What no application sees.
+    pub(crate) hidden: BTreeMap<TopicPartition, Runs>,
+    pub(crate) rules: Rules,
+    /// Where failed records wait, if they do so anywhere else than in their own place.
+    pub(crate) retries: Option<Box<Retries>>,
+    /// Given, and sought back without a look because another record failed.
+    pub(crate) sought_back: Vec<(TopicPartition, i64)>,
+    /// How far the wall clock is ahead of the time that has passed.
+    pub(crate) ahead_ms: i64,
     apps: u64,
 }
 
@@ -65,6 +77,11 @@ pub(crate) struct App {
     commits: Commits,
     committed_at: u64,
     done: BTreeMap<TopicPartition, i64>,
+    /// Where it goes on in its lane, if it has one, and what it was given of it.
+    pub(crate) lane: Option<LaneOffset>,
+    pub(crate) given: Vec<(LaneOffset, Entry)>,
+    /// It commits behind records only, not behind what it is told of without any.
+    pub(crate) only_records: bool,
     /// The next Fetch is on its way before its records are handled.
     pub(crate) fetches_ahead: bool,
 }
@@ -95,14 +112,18 @@ impl World {
             withdrawn: Vec::new(),
             joined: Vec::new(),
             deliveries: BTreeMap::new(),
-            hidden: Runs::default(),
+            hidden: BTreeMap::new(),
             rules,
+            retries: None,
+            sought_back: Vec::new(),
+            ahead_ms: 0,
             apps: 0,
         }
     }
 
     pub(crate) fn now(&self) -> Now {
-        Now { wall: WallMs(i64::try_from(self.at).unwrap()), mono: MonoMs(self.at) }
+        let wall = i64::try_from(self.at).unwrap() + self.ahead_ms;
+        Now { wall: WallMs(wall), mono: MonoMs(self.at) }
     }
 
     /// A process that is given every partition, each from the committed offset.
@@ -128,16 +149,19 @@ impl World {
             came: now.mono,
             conn: self.apps,
             max_wait_ms: WAIT_MS,
-            has_lane: false,
+            has_lane: self.has_lane() && !self.stays_in_place(),
         };
-        let from = |p: &i32| (of(*p), self.committed.get(&of(*p)).copied().unwrap_or(0));
+        let lane = self.lane_of(&by.member);
         App {
             by,
-            positions: partitions.iter().map(from).collect(),
+            positions: partitions.iter().map(|p| (of(*p), self.goes_on(&of(*p)))).collect(),
+            lane,
+            given: Vec::new(),
             fetched: Vec::new(),
             commits,
             committed_at: self.at,
             done: BTreeMap::new(),
+            only_records: false,
             fetches_ahead: true,
         }
     }
@@ -147,6 +171,7 @@ impl World {
         let now = self.now();
         self.watch.handle(now, Seen::Lost { member: app.by.member.clone(), left: true });
         self.drain();
+        self.leaves(&app.by.member);
     }
 
     /// The sidecar is killed and starts anew with what it has journalled.
@@ -156,6 +181,7 @@ impl World {
         for (partition, window) in self.kept.clone() {
             self.watch.restore(now, partition, window);
         }
+        self.restart_retries();
     }
 
     /// The sidecar is stopped as it should be, and starts anew.
@@ -172,7 +198,9 @@ impl World {
     }
 
     pub(crate) fn commit(&mut self, partition: &TopicPartition, offset: i64) {
+        let offset = self.held_back(partition, offset);
         self.committed.insert(partition.clone(), offset);
+        self.passes(partition, offset);
         let (partition, now) = (partition.clone(), self.now());
         self.watch.handle(now, Seen::Committed { partition, offset });
         self.drain();
@@ -195,34 +223,44 @@ impl World {
                 _ => None,
             });
             let Some(settling) = settling else { return self.bring(app, &asked, plan) };
-            let (partition, offset) = (settling.partition.clone(), settling.offset);
-            self.dead.push(settling);
-            self.watch.settled(now, &partition, offset..=offset);
+            self.settle(settling);
             self.drain();
         }
+    }
+
+    /// A record is at its end in its own place.
+    fn settle(&mut self, settling: Settling) {
+        let (partition, offset) = (settling.partition.clone(), settling.offset);
+        let now = self.now();
+        self.leaves_its_place(&settling);
+        self.dead.push(settling);
+        self.watch.settled(now, &partition, offset..=offset);
+        self.fall_in(&partition, offset);
     }
 
     fn bring(&mut self, app: &App, asked: &[Asked], plan: Plan) -> Brought {
         let mut brought = Brought { records: Vec::new(), ends: Vec::new(), until: plan.until };
         let ends = |ask: &Asked| self.ends[&ask.partition];
         let turn = by_turn(asked, &plan.serve, ends);
+        self.took_turns(&plan.serve, turn.is_some());
         for (ask, serve) in asked.iter().zip(plan.serve) {
             let by_turn = turn == Some(&ask.partition);
             let all = ask.offset..self.ends[&ask.partition].min(ask.offset + 500);
             self.touched += usize::from(serve != Serve::Open);
-            let no_run = Runs::default();
-            let hidden = if ask.partition == of(0) { &self.hidden } else { &no_run };
+            let hidden = self.hidden.get(&ask.partition).cloned().unwrap_or_default();
+            let behind = self.behind(&ask.partition, all.clone(), &serve);
+            let is_shown = |o: &i64| hidden.at(*o).is_none() && !behind.contains(o);
             let mut by_turn = by_turn;
             let (offsets, end): (Vec<i64>, i64) = match serve {
-                Serve::Open => (all.clone().filter(|o| hidden.at(*o).is_none()).collect(), all.end),
+                Serve::Open => (all.clone().filter(is_shown).collect(), all.end),
                 Serve::Without(cut) => {
-                    let is_left = |o: &i64| !cut.contains(o) && hidden.at(*o).is_none();
+                    let is_left = |o: &i64| !cut.contains(o) && is_shown(o);
                     (all.clone().filter(is_left).collect(), all.end)
                 }
                 Serve::Turn { .. } if !by_turn => (Vec::new(), ask.offset),
                 Serve::Nothing | Serve::Again => (Vec::new(), ask.offset),
                 Serve::Alone { without } | Serve::Turn { without, .. } => {
-                    let is_left = |o: &i64| !without.contains(o) && hidden.at(*o).is_none();
+                    let is_left = |o: &i64| !without.contains(o) && is_shown(o);
                     let first = all.clone().find(is_left);
                     by_turn &= first.is_some();
                     (first.into_iter().collect(), first.map_or(all.end, |offset| offset + 1))
@@ -231,7 +269,7 @@ impl World {
             };
             if end > ask.offset {
                 let (partition, from) = (ask.partition.clone(), ask.offset);
-                let (now, hidden) = (self.now(), hidden.clone());
+                let now = self.now();
                 let handed = Handed { partition, from, end, by_turn, hidden, sparse: Vec::new() };
                 self.watch.handed(now, &app.by, &[handed]);
                 brought.ends.push((ask.partition.clone(), end));
@@ -254,7 +292,7 @@ impl World {
                 Output::Window { partition, window: None } => {
                     self.kept.remove(&partition);
                 }
-                Output::Withdraw { partition, offset } => self.withdrawn.push((partition, offset)),
+                Output::Withdraw { partition, offset } => self.withdraw(partition, offset),
                 Output::Held(is_held) => self.outages += usize::from(is_held),
                 Output::Joined(lane) => self.joined.push(lane),
                 Output::Wake | Output::Replayed { .. } | Output::LetGo { .. } => {}
@@ -267,11 +305,10 @@ impl World {
         let now = self.now();
         self.watch.handle_timeout(now);
         for settling in self.watch.ending_in_hand(now) {
-            let (partition, offset) = (settling.partition.clone(), settling.offset);
-            self.dead.push(settling);
-            self.watch.settled(now, &partition, offset..=offset);
+            self.settle(settling);
         }
         self.drain();
+        self.time_of_retries();
     }
 
     pub(crate) fn is_all_committed(&self) -> bool {
@@ -317,6 +354,9 @@ impl App {
             commits: self.commits,
             committed_at: self.committed_at,
             done: BTreeMap::new(),
+            lane: self.lane,
+            given: Vec::new(),
+            only_records: self.only_records,
             fetches_ahead: self.fetches_ahead,
         }
     }
@@ -327,7 +367,8 @@ impl App {
         let only = self.positions.keys().filter(|p| !here.contains(p)).cloned().collect();
         self.by.came = world.now().mono;
         let brought = world.fetch(self, Some(&only));
-        if brought.ends.is_empty() && waits {
+        let is_given = world.give(self);
+        if brought.ends.is_empty() && !is_given && waits {
             let until = brought.until.map_or(WAIT_MS, |until| until.0.saturating_sub(world.at));
             world.pass(until.clamp(1, WAIT_MS));
         }
@@ -343,8 +384,11 @@ impl App {
         world: &mut World,
         mut handler: impl FnMut(&TopicPartition, i64) -> Did,
     ) -> bool {
-        if self.fetched.is_empty() {
+        if self.fetched.is_empty() && self.given.is_empty() {
             self.ahead(world, true);
+        }
+        if !self.retry(world, &mut handler) {
+            return false;
         }
         let batch = std::mem::take(&mut self.fetched);
         if self.fetches_ahead {
@@ -371,10 +415,18 @@ impl App {
                     }
                     return false;
                 }
-                Did::Throw => {
+                Did::Nack if !world.nack(partition, *offset) => {
+                    self.done.insert(partition.clone(), offset + 1);
+                    if self.commits == Commits::PerRecord {
+                        self.commit(world);
+                    }
+                }
+                Did::Throw | Did::Nack => {
                     if self.commits != Commits::Never {
                         self.commit(world);
                     }
+                    world.sought_back.extend(batch.iter().skip(n + 1).cloned());
+                    world.sought_back.append(&mut self.fetched.clone());
                     for (partition, offset) in batch.iter().skip(n).rev() {
                         self.positions.insert(partition.clone(), *offset);
                         self.fetched.retain(|(fetched, _)| fetched != partition);
@@ -384,7 +436,7 @@ impl App {
             }
         }
         // A client that is told of a later position without a record commits it as well.
-        for (partition, position) in &self.positions {
+        for (partition, position) in self.positions.iter().filter(|_| !self.only_records) {
             if !self.fetched.iter().any(|(fetched, _)| fetched == partition) {
                 self.done.insert(partition.clone(), *position);
             }

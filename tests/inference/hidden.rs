@@ -11,7 +11,8 @@ const SHORT: Rules = Rules { consume_timeout_ms: T_MS, ..RULES };
 /// One partition of so many offsets, these of them hidden, and a member of a group that commits.
 fn group(end: i64, hidden: &[(i64, i64)]) -> (World, App) {
     let mut world = World::new(SHORT, 1, end);
-    world.hidden = hidden.iter().map(|(from, to)| *from..*to).collect();
+    let runs = hidden.iter().map(|(from, to)| *from..*to).collect();
+    world.hidden.insert(of(0), runs);
     world.commit(&of(0), 0);
     let app = world.start(Commits::Never);
     (world, app)

@@ -1,0 +1,231 @@
+//! What the page on retries says of one that waits, a second time and as plainly as possible: when
+//! it comes back, how often, and what it counts. Every fact of the machine is held against it.
+
+use std::collections::BTreeMap;
+
+use reprise::model::{EntryId, Now, TopicPartition, WallMs};
+use reprise::retry::watch::Settling;
+use reprise::retry::{Carried, Disposition, Entry, Evidence, Fact, Policy, State};
+
+use crate::retries::{Place, place};
+
+/// Retries in place of what is only inferred, at most.
+const IN_PLACE: u32 = 6;
+
+pub(crate) struct Law {
+    levels_ms: Vec<u64>,
+    max: u32,
+    timeout_ms: u64,
+    known: BTreeMap<EntryId, Entry>,
+    by_place: BTreeMap<Place, EntryId>,
+    /// What is known of the failure that is told next, beside its entry.
+    said: Carried,
+    settling: Option<Settling>,
+    /// Records that ended, and with how many failures.
+    pub(crate) dead: BTreeMap<Place, u32>,
+    /// Failures that charged nothing since the group was held.
+    pub(crate) spared: u32,
+    /// Retries that left, and the most failures one of them had.
+    pub(crate) left: u32,
+    pub(crate) most: u32,
+}
+
+impl Law {
+    pub(crate) fn new(policy: &Policy) -> Self {
+        let mut law = Self {
+            levels_ms: Vec::new(),
+            max: 0,
+            timeout_ms: 0,
+            known: BTreeMap::new(),
+            by_place: BTreeMap::new(),
+            said: Carried::default(),
+            settling: None,
+            dead: BTreeMap::new(),
+            spared: 0,
+            left: 0,
+            most: 0,
+        };
+        law.rule(policy);
+        law
+    }
+
+    pub(crate) fn rule(&mut self, policy: &Policy) {
+        self.levels_ms = policy.levels.iter().collect();
+        self.max = policy.max_reconsume_times;
+        self.timeout_ms = policy.consume_timeout_ms;
+    }
+
+    pub(crate) fn said(&mut self, carried: &Carried) {
+        self.said = carried.clone();
+    }
+
+    pub(crate) fn settles(&mut self, settling: &Settling) {
+        self.settling = Some(settling.clone());
+    }
+
+    pub(crate) fn of(&self, place: &Place) -> Option<&Entry> {
+        self.known.get(self.by_place.get(place)?)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.known.values()
+    }
+
+    pub(crate) fn has_keys(&self) -> bool {
+        self.known.values().any(|entry| entry.key.is_some())
+    }
+
+    /// Entries no commit has passed.
+    pub(crate) fn not_passed(&self) -> BTreeMap<TopicPartition, Vec<i64>> {
+        let mut all: BTreeMap<TopicPartition, Vec<i64>> = BTreeMap::new();
+        let ids = self.by_place.iter().filter(|(_, id)| self.known[*id].passed.is_none());
+        for ((of, offset), _) in ids {
+            all.entry(of.clone()).or_default().push(*offset);
+        }
+        all
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = (&Entry, WallMs)> {
+        self.known.values().filter_map(|entry| match entry.state {
+            State::Waiting { due, .. } => Some((entry, due)),
+            _ => None,
+        })
+    }
+
+    /// One that could be handed out.
+    pub(crate) fn due(&self, now: Now) -> Option<&Entry> {
+        self.waiting().find(|(_, due)| *due <= now.wall).map(|(entry, _)| entry)
+    }
+
+    /// When the next one can.
+    pub(crate) fn next_due(&self, now: Now) -> Option<WallMs> {
+        self.waiting().map(|(_, due)| due).filter(|due| *due > now.wall).min()
+    }
+
+    /// The delay before the next try of a record that has failed so often before, and its level.
+    fn ladder(&self, before: u32) -> (u64, u32) {
+        let last = u32::try_from(self.levels_ms.len()).unwrap();
+        let level = (3 + before).min(last);
+        (self.levels_ms[usize::try_from(level).unwrap() - 1], level)
+    }
+
+    /// Never further off than its own delay and what the table says now of its level.
+    fn nearest(&self, now: Now, due: WallMs, delay_ms: u64, level: Option<u32>) -> (WallMs, u64) {
+        let at = |level: u32| self.levels_ms.get(usize::try_from(level).unwrap() - 1);
+        let present = level.and_then(at).copied();
+        let shorter_ms = present.map_or(delay_ms, |present| present.min(delay_ms));
+        let latest = now.wall.plus(shorter_ms);
+        if due <= latest { (due, delay_ms) } else { (latest, shorter_ms) }
+    }
+
+    /// Everything that waits does so by the rules in force, and by this clock.
+    pub(crate) fn is_kept(&self, now: Now, when: &str) {
+        for entry in self.known.values() {
+            let State::Waiting { due, delay_ms, level } = entry.state else { continue };
+            let (nearest, _) = self.nearest(now, due, delay_ms, level);
+            assert_eq!(due, nearest, "{when}: {entry:?}");
+        }
+    }
+
+    /// The machine has journalled this.
+    pub(crate) fn judge(&mut self, now: Now, fact: &Fact) {
+        match fact {
+            Fact::Entry { entry, cause, .. } => {
+                let before = self.known.get(&entry.id).cloned();
+                self.judge_entry(now, before.as_ref(), entry, cause.evidence);
+                if let Some(origin) = &entry.origin {
+                    self.by_place.insert(place(origin), entry.id);
+                }
+                self.known.insert(entry.id, (**entry).clone());
+            }
+            Fact::Forgotten { id, .. } => {
+                let gone = self.known.remove(id).unwrap();
+                assert!(gone.is_settled(), "forgotten, and not settled: {gone:?}");
+                self.by_place.retain(|_, known| known != id);
+            }
+            Fact::Slot { .. } | Fact::Tables { .. } => {}
+        }
+    }
+
+    fn judge_entry(&mut self, now: Now, before: Option<&Entry>, entry: &Entry, why: Evidence) {
+        let count = before.map_or(0, |before| before.reconsume_times);
+        assert!(entry.reconsume_times >= count, "a count fell: {before:?} {entry:?}");
+        let stood = before.map(|before| before.state);
+        match (why, stood) {
+            (Evidence::Nack, _) => self.judge_said(now, before, entry),
+            (_, None) if why != Evidence::Behind => self.judge_settled(now, entry),
+            (Evidence::HandOut, Some(State::Waiting { due, .. })) => {
+                assert!(due <= now.wall, "early: {entry:?} at {now:?}");
+                assert!(entry.inflight().is_some() && entry.reconsume_times == count);
+                self.left += 1;
+                self.most = self.most.max(count);
+            }
+            (Evidence::MemberLost | Evidence::Timeout, Some(State::Inflight { since, .. })) => {
+                let lost = before.unwrap().losses;
+                let delay_ms = (1_000_u64 << lost.min(10)).min(30_000);
+                let state = State::Waiting { due: now.wall.plus(delay_ms), delay_ms, level: None };
+                assert_eq!((entry.state, entry.reconsume_times), (state, count), "{why:?}");
+                let timed_out = since.plus(self.timeout_ms) <= now.wall;
+                assert!(why == Evidence::MemberLost || timed_out, "open for too short: {entry:?}");
+            }
+            (Evidence::Rescheduled, Some(State::Waiting { due, delay_ms, level })) => {
+                let (due, delay_ms) = self.nearest(now, due, delay_ms, level);
+                let state = State::Waiting { due, delay_ms, level };
+                assert_eq!((entry.state, entry.reconsume_times), (state, count), "rescheduled");
+            }
+            (Evidence::Released, Some(State::Behind { due, delay_ms, level, .. })) => {
+                let (due, delay_ms) = self.nearest(now, due.max(now.wall), delay_ms, level);
+                let state = State::Waiting { due, delay_ms, level };
+                assert_eq!((entry.state, entry.reconsume_times), (state, count), "let go");
+            }
+            (Evidence::HandOut, _) => panic!("handed out of {stood:?}: {entry:?}"),
+            _ => assert_eq!(entry.reconsume_times, count, "{why:?} charged {entry:?}"),
+        }
+    }
+
+    /// The application has said that it failed.
+    fn judge_said(&mut self, now: Now, before: Option<&Entry>, entry: &Entry) {
+        let said = std::mem::take(&mut self.said);
+        let known = before.map_or(said.reconsume_times, |before| before.reconsume_times);
+        // Charged without a word, and not handed out since: it is that failure.
+        let is_that = before.is_some_and(|before| {
+            let last = before.disposition;
+            before.handouts == 0 && last.is_some_and(|last| last != Disposition::Rejected)
+        });
+        let (failed, charged) = if is_that { (known - 1, known) } else { (known, known + 1) };
+        let (delay_ms, level) = self.ladder(failed);
+        let due = now.wall.plus(delay_ms);
+        let waits = State::Waiting { due, delay_ms, level: Some(level) };
+        let expected = if said.spared {
+            self.spared += 1;
+            (waits, known)
+        } else if failed >= self.max {
+            let origin = entry.origin.as_ref().unwrap();
+            self.dead.insert(place(origin), charged);
+            (State::Dead { at: now.wall }, charged)
+        } else {
+            (waits, charged)
+        };
+        let found = (entry.state, entry.reconsume_times);
+        assert_eq!(found, expected, "a limit of {}, from {before:?}", self.max);
+    }
+
+    /// Inference has charged it: it leaves its place.
+    fn judge_settled(&mut self, now: Now, entry: &Entry) {
+        let settling = self.settling.take().unwrap();
+        let failed = settling.reconsume_times;
+        let (delay_ms, level) = self.ladder(failed);
+        let waits = State::Waiting { due: now.wall.plus(delay_ms), delay_ms, level: Some(level) };
+        let expected = if settling.is_retried && failed < self.max {
+            waits
+        } else {
+            // In its own place it has fewer tries than an application makes before it gives up.
+            let limit = if settling.is_retried { self.max } else { self.max.min(IN_PLACE) };
+            assert!(failed >= limit, "ended after {failed} of {limit} retries");
+            self.dead.insert(place(entry.origin.as_ref().unwrap()), failed + 1);
+            State::Dead { at: now.wall }
+        };
+        let found = (entry.state, entry.reconsume_times);
+        assert_eq!(found, (expected, failed + 1), "settled: {settling:?}");
+    }
+}

@@ -1,0 +1,477 @@
+//! Where failed records wait while others flow: the machine that owns them beside the watch of
+//! their group, as the sidecar has the two, and the lane by which they come back. Whatever becomes
+//! of one is held against [`Law`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use reprise::model::{GroupId, LaneOffset, MemberId, Now, OrderKey, Origin, TopicPartition};
+use reprise::retry::watch::{InOrder, LaneGiven, Rules, Seen, Serve, Settling};
+use reprise::retry::{
+    Answer, BTreeEntries, Bytes, Carried, Fact, Input, Machine, Nack, NackOutcome, Named,
+    OrderMode, Ordered, Output, Policies, Policy, Reporter, StateKind, Token, Want,
+};
+
+use crate::app::{App, World};
+use crate::law::Law;
+
+/// A record: where it was produced.
+pub(crate) type Place = (TopicPartition, i64);
+
+fn shop() -> GroupId {
+    "shop".into()
+}
+
+fn origin((of, offset): &Place) -> Origin {
+    Origin { topic: of.topic.clone(), partition: of.partition, offset: *offset }
+}
+
+pub(crate) fn place(origin: &Origin) -> Place {
+    let Origin { topic, partition, offset } = origin.clone();
+    (TopicPartition { topic, partition }, offset)
+}
+
+pub(crate) struct Retries {
+    machine: Machine<BTreeEntries>,
+    journal: Vec<Fact>,
+    pub(crate) policy: Policy,
+    pub(crate) law: Law,
+    /// Of each record, where keys are kept in order.
+    pub(crate) keys: BTreeMap<Place, OrderKey>,
+    /// What was handed out by its partition though it has an entry.
+    pub(crate) twice: BTreeSet<Place>,
+    /// What was said to have failed, and charged nothing.
+    pub(crate) unheard: Vec<Place>,
+    /// The one record that may be given while the group is held has left with this Fetch.
+    is_lent: bool,
+    /// It could have left with it.
+    gave_nothing: bool,
+}
+
+/// As the queue knows them. None of it goes alone: what kills its process there is `alone.rs`'s.
+fn policies(policy: &Policy) -> Policies {
+    Policies::new(Policy { inference: false, ..policy.clone() }, Vec::new())
+}
+
+impl Retries {
+    pub(crate) fn new(now: Now, policy: Policy) -> Self {
+        let mut retries = Self {
+            machine: Machine::new(BTreeEntries::default(), policies(&policy)),
+            journal: Vec::new(),
+            law: Law::new(&policy),
+            policy,
+            keys: BTreeMap::new(),
+            twice: BTreeSet::new(),
+            unheard: Vec::new(),
+            is_lent: false,
+            gave_nothing: false,
+        };
+        retries.machine.recovered(now);
+        retries.drain(now);
+        retries
+    }
+
+    /// A new machine over the journal, as after a restart.
+    fn restart(&mut self, now: Now) {
+        let mut machine = Machine::new(BTreeEntries::default(), policies(&self.policy));
+        for fact in &self.journal {
+            machine.apply(fact);
+        }
+        assert_eq!(machine.fingerprint(), self.machine.fingerprint(), "what is read is what was");
+        self.machine = machine;
+        self.machine.recovered(now);
+        self.drain(now);
+        self.law.is_kept(now, "after a restart");
+    }
+
+    fn reload(&mut self, now: Now, policy: Policy) {
+        self.law.rule(&policy);
+        self.policy = policy;
+        self.ask(now, Input::Policies(Box::new(policies(&self.policy))));
+        self.law.is_kept(now, "after a reload");
+    }
+
+    pub(crate) fn count(&self, kind: StateKind) -> u64 {
+        self.machine.counts(&shop()).of(kind)
+    }
+
+    pub(crate) fn knows(&self, place: &Place) -> bool {
+        self.law.of(place).is_some()
+    }
+
+    fn ask(&mut self, now: Now, input: Input) -> Option<Answer> {
+        self.machine.handle(now, input);
+        self.drain(now)
+    }
+
+    fn drain(&mut self, now: Now) -> Option<Answer> {
+        let mut last = None;
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Fact(fact) => {
+                    self.law.judge(now, &fact);
+                    self.journal.push(fact);
+                }
+                Output::Answer { answer, .. } => last = Some(answer),
+                Output::Wake { .. } => {}
+            }
+        }
+        last
+    }
+
+    fn time(&mut self, now: Now) {
+        self.machine.handle_timeout(now);
+        self.drain(now);
+        let deadline = self.machine.poll_timeout().map(|at| at.0);
+        if let Some(due) = self.law.next_due(now) {
+            let told = deadline.unwrap_or_else(|| panic!("nobody is woken for what is due"));
+            assert!(told <= now.mono.plus(due.since(now.wall)), "woken after it is due");
+        }
+    }
+
+    /// One failure, said; whether it was charged, or spared.
+    fn nack(&mut self, now: Now, named: Named, committed: Option<i64>, carried: Carried) -> bool {
+        let key = match &named {
+            Named::Origin(origin) => self.keys.get(&place(origin)).copied(),
+            _ => None,
+        };
+        self.law.said(&carried);
+        let nack = Nack {
+            named,
+            want: Want::default(),
+            max_reconsume_times: None,
+            reason: None,
+            committed,
+            carried,
+            bytes: Bytes::Value,
+            record_bytes: 0,
+            key: key.filter(|_| self.policy.order == OrderMode::Key),
+        };
+        let by = Reporter { member: None, client: "app".into() };
+        let ask = Input::Nacks { token: Token(0), group: shop(), by, nacks: vec![nack] };
+        match self.ask(now, ask) {
+            Some(Answer::Nacked(outcomes)) => {
+                !matches!(outcomes[..], [NackOutcome::Nothing { .. }])
+            }
+            other => panic!("a nack is refused: {other:?}"),
+        }
+    }
+
+    /// Those of these records that wait behind another one of their key.
+    fn follow(&mut self, now: Now, of: &TopicPartition, offsets: &[i64]) -> Vec<i64> {
+        let keyed = offsets
+            .iter()
+            .filter_map(|at| self.keys.get(&(of.clone(), *at)).map(|key| (*at, *key)));
+        let records: Vec<(i64, OrderKey)> = keyed.collect();
+        let partition = of.clone();
+        let known: Vec<i64> = records.iter().map(|(at, _)| *at).collect();
+        let ask = Input::Behind { token: Token(0), group: shop(), partition, records };
+        let Some(Answer::Ordered(outcomes)) = self.ask(now, ask) else { panic!("no answer") };
+        let each = known.into_iter().zip(outcomes);
+        each.filter(|(_, outcome)| *outcome != Ordered::Free).map(|(at, _)| at).collect()
+    }
+}
+
+/// What the brokers of [`World`] do where records leave their places.
+impl World {
+    pub(crate) fn with_retries(mut self, policy: Policy) -> Self {
+        self.rules = Rules::from(&policy);
+        self.watch = reprise::retry::watch::Watch::new(self.rules);
+        self.retries = Some(Box::new(Retries::new(self.now(), policy)));
+        self
+    }
+
+    /// The configuration is read anew.
+    pub(crate) fn reload(&mut self, policy: Policy) {
+        let now = self.now();
+        self.rules = Rules::from(&policy);
+        self.watch.rule(now, self.rules);
+        if let Some(retries) = &mut self.retries {
+            retries.reload(now, policy);
+        }
+        self.drain();
+    }
+
+    pub(crate) fn has_lane(&self) -> bool {
+        self.retries.as_ref().is_some_and(|it| it.policy.order != OrderMode::Partition)
+    }
+
+    pub(crate) fn stays_in_place(&self) -> bool {
+        self.retries.as_ref().is_some_and(|it| it.policy.in_place)
+    }
+
+    pub(crate) fn lane_of(&mut self, member: &MemberId) -> Option<LaneOffset> {
+        let (now, has_lane) = (self.now(), self.has_lane());
+        let retries = self.retries.as_mut().filter(|_| has_lane)?;
+        let member = member.clone();
+        match retries.ask(now, Input::Join { token: Token(0), group: shop(), member }) {
+            Some(Answer::Slot(view)) => Some(view.position),
+            other => panic!("no lane: {other:?}"),
+        }
+    }
+
+    /// Where whoever comes to a partition begins.
+    pub(crate) fn goes_on(&self, of: &TopicPartition) -> i64 {
+        let committed = self.committed.get(of).copied().unwrap_or(0);
+        self.watch.awaited(of).map_or(committed, |awaited| awaited.min(committed))
+    }
+
+    /// A process goes on after the sidecar has started anew.
+    pub(crate) fn reconnect(&mut self, app: &mut App) {
+        let (now, member) = (self.now(), app.by.member.clone());
+        app.by.conn += 1_000;
+        self.watch.handle(now, Seen::Assigned { member, epoch: 1 });
+        for (partition, offset) in &self.committed {
+            let (partition, offset) = (partition.clone(), *offset);
+            self.watch.handle(now, Seen::Read { partition, offset, done: Vec::new() });
+        }
+        self.drain();
+    }
+
+    /// Until something is due.
+    pub(crate) fn next_due_ms(&self) -> Option<u64> {
+        let due = self.retries.as_ref()?.law.next_due(self.now())?;
+        Some(due.since(self.now().wall))
+    }
+
+    /// Records in the group's queue.
+    pub(crate) fn queued(&self) -> BTreeSet<Place> {
+        let law = self.retries.iter().map(|retries| &retries.law);
+        let all = law.flat_map(Law::all);
+        all.filter_map(|entry| Some(place(entry.origin.as_ref()?))).collect()
+    }
+
+    /// No commit passes what its partition waits for.
+    pub(crate) fn held_back(&self, of: &TopicPartition, offset: i64) -> i64 {
+        self.watch.awaited(of).map_or(offset, |awaited| awaited.min(offset))
+    }
+
+    pub(crate) fn leaves(&mut self, member: &MemberId) {
+        let (now, member) = (self.now(), member.clone());
+        if let Some(retries) = &mut self.retries {
+            retries.ask(now, Input::Leave { group: shop(), member });
+        }
+    }
+
+    pub(crate) fn passes(&mut self, of: &TopicPartition, offset: i64) {
+        let (now, TopicPartition { topic, partition }) = (self.now(), of.clone());
+        if let Some(retries) = &mut self.retries {
+            retries.ask(now, Input::OriginCommit { group: shop(), topic, partition, offset });
+        }
+    }
+
+    /// All of it is read again, and the watch told what has an entry.
+    pub(crate) fn restart_retries(&mut self) {
+        let now = self.now();
+        let Some(retries) = &mut self.retries else { return };
+        retries.restart(now);
+        for (topic_partition, offset) in &self.committed {
+            let TopicPartition { topic, partition } = topic_partition.clone();
+            let (group, offset) = (shop(), *offset);
+            retries.ask(now, Input::OriginCommit { group, topic, partition, offset });
+        }
+        for (of, offsets) in retries.law.not_passed() {
+            self.watch.known(&of, offsets);
+        }
+    }
+
+    pub(crate) fn withdraw(&mut self, of: TopicPartition, offset: i64) {
+        let (now, origin) = (self.now(), origin(&(of.clone(), offset)));
+        if let Some(retries) = &mut self.retries {
+            retries.ask(now, Input::Withdrawn { group: shop(), origin });
+        }
+        self.withdrawn.push((of, offset));
+    }
+
+    pub(crate) fn time_of_retries(&mut self) {
+        let now = self.now();
+        if let Some(retries) = &mut self.retries {
+            retries.time(now);
+        }
+    }
+
+    /// What inference has charged leaves for the queue, or the dead letters.
+    pub(crate) fn leaves_its_place(&mut self, settling: &Settling) {
+        let now = self.now();
+        let Some(retries) = &mut self.retries else { return };
+        let key = retries.keys.get(&(settling.partition.clone(), settling.offset)).copied();
+        let settle = Input::Settle {
+            token: Token(0),
+            group: shop(),
+            settling: Box::new(settling.clone()),
+            record_bytes: 0,
+            key: key.filter(|_| retries.policy.order == OrderMode::Key),
+        };
+        retries.law.settles(settling);
+        retries.ask(now, settle);
+    }
+
+    fn keeps_keys(&self) -> bool {
+        self.retries.as_ref().is_some_and(|it| it.policy.order == OrderMode::Key)
+    }
+
+    /// What its member has in hand of a key that has just failed goes behind it.
+    pub(crate) fn fall_in(&mut self, of: &TopicPartition, offset: i64) {
+        if !self.keeps_keys() {
+            return;
+        }
+        let (now, in_hand) = (self.now(), self.watch.in_hand(of));
+        let Some(retries) = &mut self.retries else { return };
+        let key = retries.keys.get(&(of.clone(), offset)).copied();
+        let is_of_it = |at: &i64| retries.keys.get(&(of.clone(), *at)).copied() == key;
+        let hidden = self.hidden.get(of).cloned().unwrap_or_default();
+        let behind = in_hand.start.max(offset + 1)..in_hand.end;
+        let later: Vec<i64> =
+            behind.filter(is_of_it).filter(|at| hidden.at(*at).is_none()).collect();
+        let parked = retries.follow(now, of, &later);
+        self.park(of, parked);
+    }
+
+    fn park(&mut self, of: &TopicPartition, offsets: Vec<i64>) {
+        if !offsets.is_empty() {
+            let now = self.now();
+            self.watch.handle(now, Seen::Parked { partition: of.clone(), offsets });
+        }
+    }
+
+    /// What may not be given now, since an earlier record of its key is not settled.
+    pub(crate) fn behind(
+        &mut self,
+        of: &TopicPartition,
+        asked: Range<i64>,
+        serve: &Serve,
+    ) -> Vec<i64> {
+        let gives = !matches!(serve, Serve::Nothing | Serve::Again);
+        let has_lines =
+            self.keeps_keys() || self.retries.as_ref().is_some_and(|it| it.law.has_keys());
+        if let Some(retries) = self.retries.as_mut().filter(|_| gives) {
+            let places = asked.clone().map(|offset| (of.clone(), offset));
+            let known: Vec<Place> = places.filter(|place| retries.knows(place)).collect();
+            retries.twice.extend(known);
+        }
+        if !gives || !has_lines {
+            return Vec::new();
+        }
+        let now = self.now();
+        let hidden = self.hidden.get(of).cloned().unwrap_or_default();
+        let shown: Vec<i64> = asked.filter(|at| hidden.at(*at).is_none()).collect();
+        let Some(retries) = &mut self.retries else { return Vec::new() };
+        let parked = retries.follow(now, of, &shown);
+        self.park(of, parked.clone());
+        parked
+    }
+
+    /// What went by turn with this Fetch, if anything did.
+    pub(crate) fn took_turns(&mut self, serve: &[Serve], has_given: bool) {
+        let is_held = self.watch.is_held();
+        let Some(retries) = &mut self.retries else { return };
+        retries.is_lent = has_given && is_held;
+        let may_have = serve.iter().any(|serve| matches!(serve, Serve::Turn { .. }));
+        retries.gave_nothing = may_have && !has_given;
+    }
+
+    /// What the same Fetch brings of the lane; whether it does.
+    pub(crate) fn give(&mut self, app: &mut App) -> bool {
+        let is_given = self.give_lane(app);
+        if self.retries.as_mut().is_some_and(|it| std::mem::take(&mut it.gave_nothing)) {
+            let now = self.now();
+            self.watch.gave_nothing(now, app.by.conn);
+        }
+        self.drain();
+        is_given
+    }
+
+    fn give_lane(&mut self, app: &mut App) -> bool {
+        let now = self.now();
+        let (Some(from), Some(retries)) = (app.lane, &mut self.retries) else { return false };
+        let room = self.watch.lane_room(now, app.by.conn);
+        let (turn, company) = self.watch.lane_turn(now, from.slot);
+        let room = room.into_iter().chain(turn).min().map(|n| if retries.is_lent { 0 } else { n });
+        let max = room.unwrap_or(16);
+        let take = Input::Take { token: Token(0), group: shop(), from, max, company };
+        let taken = retries.ask(now, take);
+        let Some(Answer::Taken { entries, position, next_due, single, .. }) = taken else {
+            panic!("no answer")
+        };
+        if room.is_none() && entries.len() < max {
+            assert_eq!(retries.law.due(now), None, "not given, and nothing is in its way");
+        }
+        let is_due = next_due.is_some_and(|due| due <= now.wall);
+        let below = Some(position).filter(|position| *position < from);
+        let out = below.into_iter().chain(entries.iter().map(|(lane, _)| *lane)).collect();
+        if room == Some(1) {
+            match entries.last() {
+                Some((lane, entry)) => {
+                    self.watch.lane_given(now, app.by.conn, *lane, entry.id);
+                }
+                None => self.watch.gave_nothing(now, app.by.conn),
+            }
+        }
+        let waits = room == Some(0) && is_due;
+        let told = LaneGiven { member: app.by.member.clone(), slot: from.slot, out, waits, single };
+        self.watch.handle(now, Seen::LaneGiven(told));
+        if let Some((lane, _)) = entries.last() {
+            app.lane = Some(LaneOffset { sequence: lane.sequence + 1, ..*lane });
+        }
+        let is_given = !entries.is_empty();
+        app.given.extend(entries);
+        is_given
+    }
+
+    /// A record is said to have failed; whether its partition waits for it now.
+    pub(crate) fn nack(&mut self, of: &TopicPartition, offset: i64) -> bool {
+        let now = self.now();
+        let place = (of.clone(), offset);
+        let committed = self.committed.get(of).copied();
+        let Some(retries) = &mut self.retries else { panic!("there is no way back") };
+        if retries.policy.order == OrderMode::Partition {
+            let policies = Policies::new(retries.policy.clone(), Vec::new());
+            let ladder = policies.ladder_of(&shop(), &of.topic);
+            let before = self.watch.charged(of, offset).reconsume_times;
+            let waits = self.watch.failed_in_order(now, of, offset, &ladder);
+            self.watch.said(now, of);
+            match waits {
+                InOrder::Waits => {
+                    let is_last = before >= retries.policy.max_reconsume_times;
+                    assert!(!is_last || self.rules.breaker.is_some(), "it had its last retry");
+                    self.drain();
+                    return true;
+                }
+                InOrder::Known => panic!("{of}@{offset} waits, and was handed out"),
+                InOrder::Leaves => {}
+            }
+        }
+        let carried = self.watch.charged(of, offset);
+        if !retries.nack(now, Named::Origin(origin(&place)), committed, carried) {
+            retries.unheard.push(place);
+        }
+        self.watch.handle(now, Seen::Nacked { partition: of.clone(), offset });
+        self.fall_in(of, offset);
+        self.drain();
+        false
+    }
+
+    pub(crate) fn nack_lane(&mut self, lane: LaneOffset) {
+        let now = self.now();
+        let carried = Carried { spared: self.watch.is_lane_spared(lane), ..Carried::default() };
+        let Some(retries) = &mut self.retries else { return };
+        let is_open = retries.law.all().any(|entry| entry.inflight() == Some(lane));
+        let is_heard = retries.nack(now, Named::Lane(lane), None, carried);
+        assert_eq!(is_heard, is_open, "a hand-out that is open is charged, and no other");
+        self.watch.handle(now, Seen::LaneFailed { lane });
+        self.drain();
+    }
+
+    pub(crate) fn lane_done(&mut self, up_to: LaneOffset) {
+        let now = self.now();
+        let Some(retries) = &mut self.retries else { return };
+        let commit = Input::LaneCommit { token: Token(0), group: shop(), up_to };
+        let done = retries.ask(now, commit);
+        let Some(Answer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };
+        self.watch.handle(now, Seen::LaneBelow { up_to });
+        if !acknowledged.is_empty() {
+            self.watch.handle(now, Seen::LaneDone { up_to });
+        }
+        self.drain();
+    }
+}
