@@ -76,17 +76,15 @@ impl Seen {
     /// Where the group has not committed all, for whoever has to find out why: the partition as it
     /// is, and the last record below its offset and the first above.
     pub(super) fn behind(&self, sidecar: &Sidecar, scene: &Scene, ends: &[i64]) -> String {
-        let mut told = String::new();
-        for (partition, end) in (0..).zip(ends) {
+        let lines = (0..).zip(ends).flat_map(|(partition, end)| {
             let committed = self.committed.get(&partition).copied().unwrap_or(0);
-            for offset in (committed - 1..=committed).filter(|at| (0..*end).contains(at)) {
-                if committed < *end {
-                    let past = past(sidecar, scene, (partition, offset));
-                    told.push_str(&format!("{partition}@{offset}: {past}\n"));
-                }
-            }
-        }
-        told
+            let around = if committed < *end { committed - 1..committed + 1 } else { 0..0 };
+            around.filter(|at| (0..*end).contains(at)).map(move |offset| {
+                let past = past(sidecar, scene, (partition, offset));
+                format!("{partition}@{offset}: {past}\n")
+            })
+        });
+        lines.collect()
     }
 }
 
