@@ -1,29 +1,18 @@
 //! The demo tells the story it promises.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Builds the example (a moment, when `cargo test` just did) and says where it lies.
+#[path = "support/example.rs"]
+mod example;
+
 fn demo() -> PathBuf {
-    let binary = Path::new(env!("CARGO_BIN_EXE_reprise"));
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--example", "demo"]);
-    // Build scripts of others would take for a change what cargo tells a test of its own package,
-    // and everything would be built anew: now, and with the next build from outside.
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-            build.env_remove(&name);
-        }
-    }
-    if !cfg!(debug_assertions) {
-        build.arg("--release");
-    }
-    assert!(build.status().unwrap().success(), "the example builds");
-    binary.parent().unwrap().join("examples").join("demo")
+    let (built, demo) = example::built("demo", env!("CARGO_BIN_EXE_reprise"), &[]);
+    assert!(built.status.success(), "the example builds: {built:?}");
+    demo
 }
 
 #[test]

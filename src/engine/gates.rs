@@ -5,6 +5,7 @@
 //! engine's thread, before anybody is answered.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::model::{GroupId, OrderKey, TopicPartition};
@@ -15,7 +16,7 @@ use crate::retry::{Entry, Rank};
 pub(super) struct Gates {
     all: RwLock<BTreeMap<GroupId, BTreeMap<TopicPartition, Arc<Gate>>>>,
     /// Counted up with every entry that begins to stop its key.
-    epoch: Mutex<u64>,
+    epoch: AtomicU64,
 }
 
 /// One partition of one group.
@@ -67,18 +68,21 @@ impl Gates {
         let stopped = before.as_ref().is_some_and(|(.., rank)| *rank != Rank::Past);
         // First in, then out: no gate goes for a moment.
         if let Some((group, of, key, rank)) = after {
-            self.add(&group, &of, key, rank);
-            if rank == Rank::Ahead && !stopped {
-                self.stops_anew(&group, &of);
-            }
+            self.add(&group, &of, (key, rank), rank == Rank::Ahead && !stopped);
         }
         if let Some((group, of, key, rank)) = before {
             self.take(&group, &of, key, rank);
         }
     }
 
-    /// One entry more.
-    fn add(&self, group: &GroupId, of: &TopicPartition, key: OrderKey, rank: Rank) {
+    /// One entry more; `stops`: its key was not stopped before.
+    fn add(
+        &self,
+        group: &GroupId,
+        of: &TopicPartition,
+        (key, rank): (OrderKey, Rank),
+        stops: bool,
+    ) {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         let partitions = all.entry(group.clone()).or_default();
         let gate = partitions.entry(of.clone()).or_default();
@@ -88,14 +92,9 @@ impl Gates {
         if rank == Rank::Behind {
             counts.behind += 1;
         }
-    }
-
-    /// A key is stopped that was not before.
-    fn stops_anew(&self, group: &GroupId, of: &TopicPartition) {
-        let Some(gate) = self.of(group, of) else { return };
-        let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
-        *epoch += 1;
-        gate.lock().epoch = *epoch;
+        if stops {
+            counts.epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
+        }
     }
 
     /// One less.

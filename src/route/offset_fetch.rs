@@ -88,12 +88,8 @@ async fn found(
     require_stable: bool,
     asked: Option<Vec<(TopicName, Vec<i32>)>>,
 ) -> Topics {
-    let unstable = if require_stable {
-        let first = find(router, conn, group, member.clone(), asked.clone()).await;
-        unstable(router, group, &first)
-    } else {
-        BTreeSet::new()
-    };
+    let unstable =
+        if require_stable { unstable(router, group, asked.as_deref()) } else { BTreeSet::new() };
     let mut topics = find(router, conn, group, member, asked).await;
     for (topic, found) in &mut topics {
         for found in found {
@@ -107,17 +103,16 @@ async fn found(
     topics
 }
 
-fn unstable(router: &Router, group: &GroupId, topics: &Topics) -> BTreeSet<(TopicName, i32)> {
-    let mut unstable = BTreeSet::new();
-    for (topic, found) in topics {
-        let known_as = router.names.canonical(topic);
-        for found in found {
-            if router.broker.is_unstable(group, &known_as, found.partition) {
-                unstable.insert((topic.clone(), found.partition));
-            }
-        }
-    }
-    unstable
+fn unstable(
+    router: &Router,
+    group: &GroupId,
+    asked: Option<&[(TopicName, Vec<i32>)]>,
+) -> BTreeSet<(TopicName, i32)> {
+    let all = router.broker.offsets.fetch(group, asked).into_iter();
+    let is_unstable = |(topic, partition): &(TopicName, i32)| {
+        router.broker.is_unstable(group, &router.names.canonical(topic), *partition)
+    };
+    all.map(|(topic, partition, _)| (topic, partition)).filter(is_unstable).collect()
 }
 
 async fn find(

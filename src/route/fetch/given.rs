@@ -297,16 +297,6 @@ pub(super) fn leave_out_skips(response: &mut FetchResponse) {
     }
 }
 
-/// The offset after the last whole batch.
-pub(super) fn end_of(records: &Bytes) -> Option<i64> {
-    let (mut rest, mut end) = (records.clone(), None);
-    while let Ok(batch) = Batch::parse(&rest) {
-        end = Some(batch.header.last_offset().saturating_add(1));
-        rest = rest.slice(batch.bytes.len()..);
-    }
-    end
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

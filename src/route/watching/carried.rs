@@ -60,11 +60,15 @@ impl Carried {
 
     /// What is committed past, of any partition, goes. `open`: what a member has in hand of one.
     pub(super) fn sweep(&mut self, open: impl Fn(&TopicPartition) -> Range<i64>) {
-        let known: Vec<TopicPartition> = self.lots.keys().cloned().collect();
-        for partition in known {
-            let open = open(&partition);
-            self.retain(&partition, |known| known.end > open.start && !open.is_empty());
-        }
+        let mut bytes = 0_usize;
+        self.lots.retain(|partition, lots| {
+            let open = open(partition);
+            lots.retain(|lot| lot.offsets.end > open.start && !open.is_empty());
+            let kept = lots.iter().map(|lot| lot.records.len());
+            bytes = kept.fold(bytes, usize::saturating_add);
+            !lots.is_empty()
+        });
+        self.bytes = bytes;
     }
 
     fn retain(&mut self, partition: &TopicPartition, stays: impl Fn(&Range<i64>) -> bool) {

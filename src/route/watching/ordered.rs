@@ -17,7 +17,7 @@ use crate::retry::{Named, OrderMode, Ordered};
 use crate::route::Router;
 use crate::route::place::Place;
 use crate::route::watching::{GroupWatch, Lot, State, Watched, place_of};
-use crate::wire::batch::{Batch, Hidden, RawRecord, RecordView, order_key, records};
+use crate::wire::batch::{Batch, Hidden, RawRecord, RecordView, end_of, order_key, records};
 
 /// Records of one partition that wait behind others; with so many its members get none of it until
 /// there are fewer.
@@ -275,16 +275,6 @@ impl Batches<'_> {
         }
         found
     }
-}
-
-/// The offset after the last whole batch.
-fn end_of(records: &Bytes) -> Option<i64> {
-    let (mut rest, mut end) = (records.clone(), None);
-    while let Ok(batch) = Batch::parse(&rest) {
-        end = Some(batch.header.last_offset().saturating_add(1));
-        rest = rest.slice(batch.bytes.len()..);
-    }
-    end
 }
 
 #[cfg(test)]

@@ -26,6 +26,6 @@ pub use headers::{Header, Headers};
 pub use hidden::Hidden;
 pub use marker::{commits, marker_batch};
 pub use order_key::order_key;
-pub use produce::{Batch, BatchError, Batches, batches};
+pub use produce::{Batch, BatchError, Batches, batches, end_of};
 pub use raw::{RawRecord, RawRecordError};
 pub use records::{RecordError, RecordView, Records, find_record, records};

@@ -182,6 +182,16 @@ impl Iterator for Batches {
     }
 }
 
+/// The offset after the last whole batch of what was read from a log.
+pub fn end_of(records: &Bytes) -> Option<i64> {
+    let (mut rest, mut end) = (records.clone(), None);
+    while let Ok(batch) = Batch::parse(&rest) {
+        end = Some(batch.header.last_offset().saturating_add(1));
+        rest = rest.slice(batch.bytes.len()..);
+    }
+    end
+}
+
 /// The first batch; an old format is told before its size, whose meaning differs.
 fn first(bytes: &Bytes) -> Result<Batch, BatchError> {
     match bytes.get(16) {

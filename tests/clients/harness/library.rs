@@ -1,8 +1,9 @@
 //! The client libraries: what a program of each is built from, and what the library cannot do.
 
+#[path = "../../support/example.rs"]
+mod example;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::runtimes::{self, Built};
@@ -152,24 +153,10 @@ impl Library {
 
 /// A moment when `cargo test` just did.
 fn librdkafka() -> Built {
-    let binary = Path::new(env!("CARGO_BIN_EXE_reprise"));
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--example", "librdkafka-client"]);
-    // Build scripts of others would take for a change what cargo tells a test of its own package,
-    // and everything would be built anew: now, and with the next build from outside.
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-            build.env_remove(&name);
-        }
-    }
-    if cfg!(feature = "librdkafka-tls") {
-        build.args(["--features", "librdkafka-tls"]);
-    }
-    if !cfg!(debug_assertions) {
-        build.arg("--release");
-    }
-    runtimes::must_succeed(&build.output().unwrap(), "the librdkafka client");
-    let program: PathBuf = binary.parent().unwrap().join("examples").join("librdkafka-client");
+    let tls = ["--features", "librdkafka-tls"];
+    let options: &[&str] = if cfg!(feature = "librdkafka-tls") { &tls } else { &[] };
+    let binary = env!("CARGO_BIN_EXE_reprise");
+    let (built, program) = example::built("librdkafka-client", binary, options);
+    runtimes::must_succeed(&built, "the librdkafka client");
     Built { command: vec![program.into()], version: rdkafka::util::get_rdkafka_version().1 }
 }

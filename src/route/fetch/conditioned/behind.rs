@@ -9,9 +9,10 @@ use kafka_protocol::messages::FetchRequest;
 use kafka_protocol::messages::fetch_request::FetchPartition;
 use kafka_protocol::messages::fetch_response::PartitionData;
 
-use crate::route::fetch::given::{end_of, only_skips, throws_at_skips};
+use crate::route::fetch::given::{only_skips, throws_at_skips};
 use crate::route::fetch::{empty, narrow};
 use crate::wire::ResponseError;
+use crate::wire::batch::end_of;
 
 /// Of one Fetch, by the place of the partition in its request.
 #[derive(Debug, Default)]

@@ -114,7 +114,7 @@ impl Went {
     fn given(&self) -> Vec<(i16, Option<i64>)> {
         let answer = self.answer.as_ref().unwrap();
         let partitions = &answer.responses[0].partitions;
-        let end = |data: &PartitionData| crate::route::fetch::given::end_of(data.records.as_ref()?);
+        let end = |data: &PartitionData| crate::wire::batch::end_of(data.records.as_ref()?);
         partitions.iter().map(|data| (data.error_code, end(data))).collect()
     }
 

@@ -1,0 +1,24 @@
+//! An example of this package, built by a test.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// Builds it (a moment, when `cargo test` just did), beside `binary`, a program of the same build;
+/// where it lies then.
+pub(crate) fn built(name: &str, binary: &str, options: &[&str]) -> (Output, PathBuf) {
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--example", name]).args(options);
+    // Build scripts of others would take for a change what cargo tells a test of its own package,
+    // and everything would be built anew: now, and with the next build from outside.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            build.env_remove(&name);
+        }
+    }
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
+    let output = build.output().unwrap();
+    (output, PathBuf::from(binary).parent().unwrap().join("examples").join(name))
+}
