@@ -176,6 +176,16 @@ pub(crate) fn go(project: &str, library: &str, package: &str) -> Built {
     Built { command: words([out.join("bin").join(package)]), version }
 }
 
+/// A tool that a module asks for by its `tool` directive.
+pub(crate) fn go_tool(project: &str, package: &str) -> Command {
+    let name = package.rsplit('/').next().unwrap();
+    let out = built(project, project, |project, out| {
+        let mut go = Command::new("go");
+        run(go.args(["build", "-o"]).arg(out.join(name)).arg(package).current_dir(project));
+    });
+    Command::new(out.join(name))
+}
+
 /// Goes up with a change of how programs are built from their files.
 const WAY: u32 = 3;
 

@@ -1,5 +1,5 @@
-//! What only a sidecar by itself can play: Kafka's own tools, kcat and kafka-python's, and clients
-//! that log in. A target of its own, left out of a plain `cargo test`, because it needs them;
+//! What only a sidecar by itself can play: Kafka's own tools, kcat, kaf and kafka-python's, and
+//! clients that log in. A target of its own, left out of a plain `cargo test`, because it needs them;
 //! `tests/clients/run tools` runs it.
 #![expect(
     clippy::unwrap_used,

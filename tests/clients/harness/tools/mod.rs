@@ -4,6 +4,7 @@
 //! scenarios run beside each other.
 
 mod groups;
+mod kaf;
 mod kcat;
 mod ours;
 mod python;
@@ -91,11 +92,7 @@ impl House {
     /// Starts one that goes on.
     pub(crate) fn start(&self, class: &str, args: &[&str]) -> Running {
         let address = self.sidecar.address();
-        let mut tool = tool(class);
-        tool.args(["--bootstrap-server", &address]).args(args);
-        let mut child = tool.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        Running { child, lines }
+        Running::of(tool(class).args(["--bootstrap-server", &address]).args(args))
     }
 
     /// A file for a tool to read.
@@ -114,6 +111,12 @@ impl Said {
 }
 
 impl Running {
+    pub(crate) fn of(tool: &mut Command) -> Self {
+        let mut child = tool.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
     /// Reads on until it prints a line with this in it.
     pub(crate) fn until(&mut self, text: &str) -> String {
         let mut seen = String::new();

@@ -1,0 +1,76 @@
+//! kaf, a command line on sarama that speaks as to an old broker unless it is told otherwise.
+
+use std::process::Command;
+use std::time::Duration;
+
+use super::{House, Said, rows, said};
+use crate::runtimes::go_tool;
+use crate::wait::until;
+
+/// Rather a failure than a test that never ends.
+const WAIT: Duration = Duration::from_secs(30);
+
+fn asked(house: &House, args: &[&str], input: &str) -> Said {
+    // Its settings are nobody's.
+    let mut kaf: Command = go_tool("kaf", "github.com/birdayz/kaf/cmd/kaf");
+    kaf.env("HOME", &house.dir).args(["-b", &house.sidecar.address()]);
+    said(kaf.args(args), input)
+}
+
+/// What kaf prints that is content with the answer.
+fn kaf(house: &House, args: &[&str], input: &str) -> String {
+    let told = asked(house, args, input);
+    assert!(told.good, "{args:?}: {told:?}");
+    told.out
+}
+
+#[test]
+fn topics_are_made_shown_set_and_deleted() {
+    let house = House::new("kaf-topics");
+    kaf(&house, &["topic", "create", "orders", "-p", "2", "-r", "1"], "");
+    kaf(&house, &["produce", "orders", "-k", "a", "-p", "1"], "1\n2\n");
+    let listed = kaf(&house, &["topics"], "");
+    assert_eq!(rows(&listed)[1..], [["orders", "2", "1"]]);
+
+    let described = kaf(&house, &["topic", "describe", "orders"], "");
+    assert!(described.contains("Summed HighWatermark:  2\n"), "{described}");
+    kaf(&house, &["topic", "add-config", "orders", "retention.ms", "7200000"], "");
+    let described = kaf(&house, &["topic", "describe", "orders"], "");
+    assert!(rows(&described).contains(&vec!["retention.ms", "7200000", "false", "false"]));
+    kaf(&house, &["topic", "update", "orders", "-p", "3"], "");
+    let listed = kaf(&house, &["topics"], "");
+    assert_eq!(rows(&listed)[1..], [["orders", "3", "1"]]);
+
+    kaf(&house, &["topic", "delete", "orders"], "");
+    assert!(!kaf(&house, &["topics"], "").contains("orders"));
+    let nodes = kaf(&house, &["nodes"], "");
+    assert_eq!(rows(&nodes).len(), 2, "{nodes}");
+}
+
+#[test]
+fn records_come_back_and_groups_tell_how_far_they_are() {
+    let house = House::new("kaf-groups");
+    kaf(&house, &["topic", "create", "orders", "-p", "1", "-r", "1"], "");
+    kaf(&house, &["produce", "orders", "-k", "a", "-H", "from:here"], "1\n2\n");
+    let told = asked(&house, &["consume", "orders"], "");
+    assert_eq!(told.out, "1\n2\n", "{told:?}");
+    assert!(told.err.contains("Key: from   Value: here"), "{told:?}");
+
+    // A consumer of a group stays until it is ended.
+    let mut reader: Command = go_tool("kaf", "github.com/birdayz/kaf/cmd/kaf");
+    reader.env("HOME", &house.dir).args(["-b", &house.sidecar.address(), "consume", "orders"]);
+    let mut reader = super::Running::of(reader.args(["-g", "shop", "--commit"]));
+    reader.until("2");
+    // It commits from time to time.
+    let described = || kaf(&house, &["group", "describe", "shop"], "");
+    let is_done = |group: &str| rows(group).contains(&vec!["Total", "2", "0"]);
+    until(WAIT, "kaf has committed", || is_done(&described()));
+    reader.stop();
+    let listed = kaf(&house, &["groups"], "");
+    assert_eq!(rows(&listed)[1][0], "shop");
+
+    // What is added to the topics is there for who asks by its name, and nobody else.
+    let dead = kaf(&house, &["topic", "describe", "dlq.shop"], "");
+    assert!(dead.contains("Summed HighWatermark:  0\n"), "{dead}");
+    assert_eq!(rows(&kaf(&house, &["topics"], "")).len(), 2);
+}
