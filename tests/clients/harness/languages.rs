@@ -40,6 +40,8 @@ scenarios!(confluent_kafka, CONFLUENT_KAFKA:
 scenarios!(confluent_kafka_848, CONFLUENT_KAFKA_848:
     records sharing restarts static_member metadata ordered crashes seeks);
 scenarios!(confluent_kafka_cooperative, CONFLUENT_KAFKA_COOPERATIVE: sharing restarts ordered);
+scenarios!(confluent_javascript, CONFLUENT_JAVASCRIPT:
+    records sharing restarts static_member metadata ordered crashes seeks);
 scenarios!(franz_go, FRANZ_GO: records sharing restarts static_member metadata ordered crashes);
 scenarios!(franz_go_848, FRANZ_GO_848: records sharing restarts metadata ordered crashes);
 scenarios!(franz_go_range, FRANZ_GO_RANGE: sharing restarts);

@@ -65,6 +65,14 @@ pub(crate) static CONFLUENT_KAFKA: Library = Library {
     )
 };
 
+pub(crate) static CONFLUENT_JAVASCRIPT: Library = Library {
+    curious: LIBRDKAFKA.curious,
+    ..Library::of(
+        "@confluentinc/kafka-javascript (librdkafka)",
+        Source::Node("confluent-javascript", "@confluentinc/kafka-javascript", "client.mjs"),
+    )
+};
+
 pub(crate) static FRANZ_GO: Library = Library {
     cannot: &[(
         "seeks",

@@ -59,6 +59,8 @@ impl Program {
         Self::CONFLUENT_KAFKA.by_kip_848("confluent-kafka-848");
     pub(crate) const CONFLUENT_KAFKA_COOPERATIVE: Self =
         Self::CONFLUENT_KAFKA.by_cooperative_sticky("confluent-kafka-cooperative");
+    pub(crate) const CONFLUENT_JAVASCRIPT: Self =
+        Self::of("confluent-javascript", &library::CONFLUENT_JAVASCRIPT);
     pub(crate) const FRANZ_GO: Self = Self::of("franz-go", &library::FRANZ_GO);
     pub(crate) const FRANZ_GO_RANGE: Self =
         Self::FRANZ_GO.with("franz-go-range", "`RangeBalancer`", &["balancer=range"]);
@@ -90,6 +92,7 @@ impl Program {
         Self::CONFLUENT_KAFKA,
         Self::CONFLUENT_KAFKA_848,
         Self::CONFLUENT_KAFKA_COOPERATIVE,
+        Self::CONFLUENT_JAVASCRIPT,
         Self::FRANZ_GO,
         Self::FRANZ_GO_848,
         Self::FRANZ_GO_RANGE,
