@@ -31,8 +31,10 @@ pub enum At {
     Open,
     /// Nobody's: the end of a transaction, or what one has taken back.
     Nobodys,
-    /// Nothing that can be read: it never was, or is gone by retention, or damaged.
+    /// Nothing: it never was, or is gone by retention.
     Nothing,
+    /// A batch of which no record can be read: damaged, or compressed in a way nobody knows.
+    Unreadable,
 }
 
 impl Broker {
@@ -82,7 +84,7 @@ impl Broker {
             return Ok(At::Nothing);
         }
         let read = self.read(partition, offset, 1)?;
-        let Ok(batch) = Batch::parse(&read.records) else { return Ok(At::Nothing) };
+        let Ok(batch) = Batch::parse(&read.records) else { return Ok(At::Unreadable) };
         let header = &batch.header;
         if header.is_control() {
             return Ok(At::Nobodys);
@@ -100,7 +102,7 @@ impl Broker {
                 return Ok(At::Nobodys);
             }
         }
-        let found = find_record(&batch, offset, RECORD_BYTES_MAX).ok().flatten();
-        Ok(found.map_or(At::Nothing, At::Record))
+        let found = find_record(&batch, offset, RECORD_BYTES_MAX);
+        Ok(found.map_or(At::Unreadable, |found| found.map_or(At::Nothing, At::Record)))
     }
 }

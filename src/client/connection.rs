@@ -158,7 +158,7 @@ impl Connection {
             let asked = router.ask_rights(conn, self.linked(link).await?, head, unasked).await;
             asked.map_err(|error| self.upstream_lost(&error))?;
         }
-        let wanted = router.origins_ahead(head);
+        let wanted = router.origins_ahead(conn, head);
         if wanted.is_empty() {
             return Ok(());
         }
@@ -424,7 +424,7 @@ impl Serving<'_> {
             Ok(head)
                 if head.api == Api::Produce
                     && router.unasked(conn, &head).is_empty()
-                    && router.origins_ahead(&head).is_empty() =>
+                    && router.origins_ahead(conn, &head).is_empty() =>
             {
                 conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
                 let answering = router.answer(conn, head);

@@ -24,13 +24,14 @@ const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Bytes of records remembered at most, beyond the largest one.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Records read back lately.
+/// Records read back lately, by the connection they were read for: the cluster has let its client
+/// read them, and nobody else.
 #[derive(Debug)]
 pub struct Origins(Mutex<Known>);
 
 #[derive(Debug)]
 struct Known {
-    records: LruCache<Origin, RawRecord>,
+    records: LruCache<(u64, Origin), RawRecord>,
     bytes: usize,
 }
 
@@ -42,25 +43,25 @@ impl Default for Origins {
 
 impl Origins {
     /// The record, if it was read back lately.
-    pub(super) fn get(&self, origin: &Origin) -> Option<RawRecord> {
-        self.lock().records.get(origin).cloned()
+    pub(super) fn get(&self, conn: u64, origin: &Origin) -> Option<RawRecord> {
+        self.lock().records.get(&(conn, origin.clone())).cloned()
     }
 
     /// Nothing of that topic is what it was.
     pub(super) fn forget(&self, topic: &TopicName) {
         let mut known = self.lock();
-        let gone = known.records.iter().map(|(origin, _)| origin);
-        let gone: Vec<Origin> = gone.filter(|origin| origin.topic == *topic).cloned().collect();
-        for origin in gone {
-            let bytes = known.records.pop(&origin).map_or(0, |record| record.payload_bytes());
+        let gone = known.records.iter().map(|(of, _)| of);
+        let gone: Vec<_> = gone.filter(|(_, origin)| origin.topic == *topic).cloned().collect();
+        for of in gone {
+            let bytes = known.records.pop(&of).map_or(0, |record| record.payload_bytes());
             known.bytes = known.bytes.saturating_sub(bytes);
         }
     }
 
-    fn put(&self, origin: Origin, record: RawRecord) {
+    fn put(&self, conn: u64, origin: Origin, record: RawRecord) {
         let mut known = self.lock();
         known.bytes = known.bytes.saturating_add(record.payload_bytes());
-        if let Some((_, old)) = known.records.push(origin, record) {
+        if let Some((_, old)) = known.records.push((conn, origin), record) {
             known.bytes = known.bytes.saturating_sub(old.payload_bytes());
         }
         while known.bytes > BYTES_MAX && known.records.len() > 1 {
@@ -86,10 +87,10 @@ impl Router {
     ) -> Result<(), UpstreamError> {
         let reading = async {
             for (group, origin) in wanted {
-                if self.origins.get(&origin).is_none()
+                if self.origins.get(conn.id, &origin).is_none()
                     && let Some(record) = self.read(conn, link, head, &group, &origin).await?
                 {
-                    self.origins.put(origin, record);
+                    self.origins.put(conn.id, origin, record);
                 }
             }
             Ok(())
@@ -108,7 +109,7 @@ impl Router {
         (group, origin): (&GroupId, &Origin),
         patience: Duration,
     ) -> Result<Result<Option<RawRecord>, UpstreamError>, UpstreamError> {
-        if let Some(record) = self.origins.get(origin) {
+        if let Some(record) = self.origins.get(conn.id, origin) {
             return Ok(Ok(Some(record)));
         }
         let found = match self.ask_here(conn, link, head, origin).await? {
@@ -120,7 +121,7 @@ impl Router {
             }
         };
         if let Ok(Some(record)) = &found {
-            self.origins.put(origin.clone(), record.clone());
+            self.origins.put(conn.id, origin.clone(), record.clone());
         }
         Ok(found)
     }
@@ -234,15 +235,16 @@ mod tests {
     fn the_oldest_make_room_and_the_last_one_stays_whatever_its_size() {
         let origins = Origins::default();
         for offset in 0..8 {
-            origins.put(at(offset), record(BYTES_MAX / 4));
+            origins.put(1, at(offset), record(BYTES_MAX / 4));
         }
-        let kept = |offset| origins.get(&at(offset)).is_some();
+        let kept = |offset| origins.get(1, &at(offset)).is_some();
         assert_eq!([3, 4, 5, 6, 7].map(kept), [false, true, true, true, true]);
-        origins.put(at(8), record(BYTES_MAX * 2));
+        origins.put(1, at(8), record(BYTES_MAX * 2));
         assert_eq!([7, 8].map(kept), [false, true]);
-        origins.put(at(8), record(1));
-        origins.put(at(9), record(1));
+        origins.put(1, at(8), record(1));
+        origins.put(1, at(9), record(1));
         assert_eq!([8, 9].map(kept), [true, true], "a replaced record's bytes are given back");
+        assert!(origins.get(2, &at(9)).is_none(), "what one client may read is for that one");
         origins.forget(&"orders".into());
         assert_eq!(([8, 9].map(kept), origins.lock().bytes), ([false, false], 0));
     }

@@ -232,6 +232,7 @@ impl Router {
             At::Record(record) => Ok(Some(record)),
             At::Open => Err("its transaction is open; try again when it has ended".to_owned()),
             At::Nobodys | At::Nothing => Ok(None),
+            At::Unreadable => Err(UNREADABLE.to_owned()),
         })
     }
 
@@ -278,14 +279,15 @@ impl Router {
     }
 }
 
+/// Why a record that is there cannot be given.
+const UNREADABLE: &str = "its batch cannot be read: its checksum is wrong, or its codec unknown";
+
 /// What a broker's answer to `who` says of a record; `None`: another one is to be asked.
 fn said(found: Found, who: &str) -> Option<Result<Option<RawRecord>, String>> {
     Some(match found {
         Found::Record(record) => Ok(Some(record)),
         Found::Gone => Ok(None),
-        Found::Unreadable(_) => Err("its batch cannot be read: its checksum is wrong, or its \
-                                     codec unknown"
-            .to_owned()),
+        Found::Unreadable(_) => Err(UNREADABLE.to_owned()),
         Found::Denied => Err(format!("the cluster does not let {who} READ its topic")),
         Found::Elsewhere => return None,
     })

@@ -24,6 +24,10 @@ const PAUSE_MOST: Duration = Duration::from_mins(1);
 /// A connection is made anew at this part of its session, before the broker ends it (KIP-368):
 /// Kafka's own clients renew at 85 to 95 %.
 const RENEWED_AT_PERCENT: u32 = 85;
+/// What any broker can tell is asked of another one when the first has not told it by then.
+const ANY_PATIENCE: Duration = Duration::from_millis(1500);
+/// So often in all.
+const ANY_ASKED_MAX: usize = 3;
 /// Where a connection to any broker is kept.
 const ANY: i32 = -1;
 
@@ -114,9 +118,32 @@ impl Identity {
 }
 
 impl OwnLinks {
-    /// Asks that broker (`None`: any one) on our own behalf. Whatever ends this before the answer
-    /// is whole takes the connection with it.
+    /// Asks that broker (`None`: any one, that answers in time) on our own behalf. Whatever ends
+    /// this before the answer is whole takes the connection with it.
     pub async fn call<Req>(
+        &mut self,
+        upstream: &Upstream,
+        node: Option<i32>,
+        api: (Api, i16),
+        request: &Req,
+    ) -> Result<Req::Response, UpstreamError>
+    where
+        Req: Request,
+        Req::Response: Decodable,
+    {
+        if node.is_some() {
+            return self.call_one(upstream, node, api, request).await;
+        }
+        for _ in 0..ANY_ASKED_MAX {
+            let asked = self.call_one(upstream, None, api, request);
+            if let Ok(told) = tokio::time::timeout(ANY_PATIENCE, asked).await {
+                return told;
+            }
+        }
+        Err(UpstreamError::TooSlow)
+    }
+
+    async fn call_one<Req>(
         &mut self,
         upstream: &Upstream,
         node: Option<i32>,

@@ -1,8 +1,8 @@
 //! Reads single records back from the cluster on connections of our own.
 
 use std::collections::BTreeMap;
-
-use tokio::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::model::{Origin, TopicName};
 use crate::upstream::record::{FETCH_ANYWHERE, Found, fetch, found};
@@ -15,14 +15,28 @@ const ASKED_MAX: usize = 3;
 /// Leaders remembered at most; one that is forgotten is asked for again.
 const LEADERS_MAX: usize = 10_000;
 
+/// A broker that has not answered by then is asked another time, on another connection.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Our own connections and what we have asked for.
 #[derive(Debug, Default)]
 pub(super) struct Reading(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    links: OwnLinks,
+    /// By node (`None`: any), so that one that hangs holds up nobody who asks another.
+    links: BTreeMap<Option<i32>, Arc<tokio::sync::Mutex<OwnLinks>>>,
     leaders: BTreeMap<(TopicName, i32), i32>,
+}
+
+impl Reading {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn links(&self, node: Option<i32>) -> Arc<tokio::sync::Mutex<OwnLinks>> {
+        Arc::clone(self.state().links.entry(node).or_default())
+    }
 }
 
 impl Upstream {
@@ -32,7 +46,7 @@ impl Upstream {
         let mut is_closed = false;
         for _ in 0..ASKED_MAX {
             match self.ask_for(origin).await {
-                Ok(Found::Elsewhere) => is_closed = false,
+                Ok(Found::Elsewhere) | Err(UpstreamError::TooSlow) => is_closed = false,
                 Ok(found) => return Ok(found),
                 // A connection of before its broker went, perhaps: a new one tells.
                 Err(UpstreamError::Closed | UpstreamError::Io(_)) => is_closed = true,
@@ -44,33 +58,40 @@ impl Upstream {
     }
 
     async fn ask_for(&self, origin: &Origin) -> Result<Found, UpstreamError> {
-        let mut reading = self.reading.0.lock().await;
         let partition = (origin.topic.clone(), origin.partition);
-        let State { links, leaders } = &mut *reading;
         // Whatever ends this before its answer is whole takes the leader with it.
-        let leader = match leaders.remove(&partition) {
+        let known = self.reading.state().leaders.remove(&partition);
+        let leader = match known {
             Some(leader) => leader,
-            None => match self.leader(links, origin).await? {
+            None => match self.leader(origin).await? {
                 Some(Some(leader)) => leader,
                 Some(None) => return Ok(Found::Elsewhere),
                 None => return Ok(Found::Gone),
             },
         };
-        let answer =
-            links.call(self, Some(leader), (Api::Fetch, FETCH_ANYWHERE), &fetch(origin)).await?;
-        let found = found(&answer, origin);
-        if matches!(found, Found::Record(_)) && leaders.len() < LEADERS_MAX {
-            leaders.insert(partition, leader);
+        let answer = in_time(async {
+            let links = self.reading.links(Some(leader));
+            let (mut links, request) = (links.lock().await, fetch(origin));
+            links.call(self, Some(leader), (Api::Fetch, FETCH_ANYWHERE), &request).await
+        });
+        let found = found(&answer.await?, origin);
+        let mut state = self.reading.state();
+        if matches!(found, Found::Record(_)) && state.leaders.len() < LEADERS_MAX {
+            state.leaders.insert(partition, leader);
         }
         Ok(found)
     }
 
     /// `None`: there is no such partition. `Some(None)`: nobody leads it now.
-    async fn leader(
-        &self,
-        links: &mut OwnLinks,
-        origin: &Origin,
-    ) -> Result<Option<Option<i32>>, UpstreamError> {
-        Ok(self.see_topic(links, &origin.topic).await?.partition(origin.partition))
+    async fn leader(&self, origin: &Origin) -> Result<Option<Option<i32>>, UpstreamError> {
+        let links = self.reading.links(None);
+        let mut links = links.lock().await;
+        Ok(self.see_topic(&mut links, &origin.topic).await?.partition(origin.partition))
     }
+}
+
+async fn in_time<T>(
+    asked: impl Future<Output = Result<T, UpstreamError>>,
+) -> Result<T, UpstreamError> {
+    tokio::time::timeout(PATIENCE, asked).await.unwrap_or(Err(UpstreamError::TooSlow))
 }

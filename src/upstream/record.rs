@@ -12,8 +12,9 @@ use crate::upstream::{Link, UpstreamError};
 use crate::wire::batch::{Batch, Hidden, RawRecord, Whole, find_record, whole_at};
 use crate::wire::{Api, RequestHead, ResponseError, decode_answer, encode_request};
 
-/// The oldest Fetch of Kafka 4.x, served since 1.0; only the leader answers it.
-pub const FETCH_ANYWHERE: i16 = 4;
+/// Served by Kafka 2.1 to 4.x, also for batches that are compressed by zstd (KIP-110); only the
+/// leader answers it.
+pub const FETCH_ANYWHERE: i16 = 10;
 /// Since then any replica answers, not only the leader (KIP-392).
 pub const FETCH_ANY_REPLICA: i16 = 11;
 /// A batch is answered whole even when it is larger; it unpacks to at most this.
@@ -31,11 +32,11 @@ pub enum Found {
     Record(RawRecord),
     /// It lies in a batch of which no record can be read.
     Unreadable(Box<Whole>),
-    /// It is not there any more, or never was.
+    /// It is not there any more, or never was: the broker has said so.
     Gone,
     /// Not for who asked.
     Denied,
-    /// Another broker has the partition; whoever asked may read it.
+    /// Nothing is said of it: another broker has the partition, or this one answers another time.
     Elsewhere,
 }
 
@@ -113,7 +114,8 @@ pub(super) fn fetch(origin: &Origin) -> FetchRequest {
 
 pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> Found {
     let partition = answer.responses.first().and_then(|topic| topic.partitions.first());
-    let Some(partition) = partition else { return Found::Gone };
+    // Whoever has used up its quota is answered with nothing at all (KIP-219).
+    let Some(partition) = partition else { return Found::Elsewhere };
     let has_batches = partition.records.as_ref().is_some_and(|records| !records.is_empty());
     match ResponseError::try_from_code(partition.error_code) {
         None => match record_in(partition, origin) {
@@ -123,19 +125,13 @@ pub(super) fn found(answer: &FetchResponse, origin: &Origin) -> Found {
             None if !has_batches && origin.offset >= known_end(partition) => Found::Elsewhere,
             None => Found::Gone,
         },
+        Some(ResponseError::OffsetOutOfRange | ResponseError::InvalidTopicException) => Found::Gone,
         Some(ResponseError::TopicAuthorizationFailed) => Found::Denied,
-        Some(
-            ResponseError::NotLeaderOrFollower
-            | ResponseError::LeaderNotAvailable
-            | ResponseError::FencedLeaderEpoch
-            | ResponseError::OffsetNotAvailable
-            | ResponseError::KafkaStorageError
-            // A broker that has only just begun; a topic that is gone is unknown to all of them.
-            | ResponseError::UnknownTopicOrPartition,
-        ) => Found::Elsewhere,
+        // Another leader, a broker that has only just begun (a topic that is gone is unknown to all
+        // of them), one in trouble: nothing of that says that there is no such record.
         Some(error) => {
-            tracing::warn!(%origin, %error, "a failed record cannot be read back");
-            Found::Gone
+            tracing::debug!(%origin, %error, "a failed record is not read back here and now");
+            Found::Elsewhere
         }
     }
 }
@@ -204,5 +200,20 @@ mod tests {
         assert!(matches!(said(-1, out_of_range), Found::Gone));
         let denied = ResponseError::TopicAuthorizationFailed.code();
         assert!(matches!(said(-1, denied), Found::Denied));
+    }
+
+    #[test]
+    fn a_broker_that_says_nothing_of_a_record_does_not_say_that_it_is_gone() {
+        let origin = Origin { topic: "orders".into(), partition: 0, offset: 7 };
+        let throttled = found(&FetchResponse::default(), &origin);
+        assert!(matches!(throttled, Found::Elsewhere), "{throttled:?}");
+        for error in [
+            ResponseError::UnknownServerError,
+            ResponseError::CorruptMessage,
+            ResponseError::UnsupportedCompressionType,
+            ResponseError::RequestTimedOut,
+        ] {
+            assert!(matches!(said(-1, error.code()), Found::Elsewhere), "{error}");
+        }
     }
 }

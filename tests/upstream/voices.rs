@@ -3,6 +3,7 @@
 //! that play its brokers: the first coordinates, the second leads.
 
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::{Bytes, BytesMut};
@@ -16,8 +17,8 @@ use reprise::wire::ResponseError;
 use crate::broker::{Request, answer, broker, request};
 use crate::relay::pass;
 use crate::support::batch::plain;
-use crate::support::client::fetch_request;
-use crate::support::{Client, Member, Rec, Server};
+use crate::support::client::{fetch_request, produce_request};
+use crate::support::{Client, Member, Rec, Server, until};
 
 const MEMBER: &str = "the-member";
 const NOT_LEADER: ResponseError = ResponseError::NotLeaderOrFollower;
@@ -26,6 +27,11 @@ const NOT_LEADER: ResponseError = ResponseError::NotLeaderOrFollower;
 struct Cluster {
     first: SocketAddr,
     second: SocketAddr,
+    /// Leads the topic `stuck`, takes connections and never answers.
+    hangs: SocketAddr,
+    has_third: AtomicBool,
+    /// Fetches it was asked for.
+    in_vain: Arc<AtomicUsize>,
     behind: SocketAddr,
     /// What is said to whoever else fetches.
     refusal: Mutex<ResponseError>,
@@ -64,10 +70,22 @@ impl House {
             broker(move |stream| serve(stream, leads, cluster.wait()))
         };
         let (first, second) = (play(false), play(true));
+        let in_vain = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&in_vain);
+        let hangs = broker(move |mut stream| {
+            while let Some(asked) = request(&mut stream) {
+                if asked.frame[..2] == FetchRequest::KEY.to_be_bytes() {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        });
         let behind = Server::alone_as(first);
         let made = Arc::new(Cluster {
             first,
             second,
+            hangs,
+            has_third: AtomicBool::new(false),
+            in_vain,
             behind: behind.addr(),
             refusal: Mutex::new(refusal),
             knows_reprise,
@@ -95,16 +113,23 @@ impl House {
 
     /// Nacks by reference, as a client object that is no member.
     fn nack(&self, offset: i64) -> i16 {
-        let record = Rec::new("").header("x-retry-by-reference", "true");
-        let record = record.header("x-retry-origin", format!("orders-0@{offset}"));
+        self.client().produce("retry.shop", 0, by_reference("orders", offset)).error_code
+    }
+
+    fn client(&self) -> Client {
         let mut client = self.sidecar.client();
         client.call(3, &ApiVersionsRequest::default());
-        client.produce("retry.shop", 0, plain(&[record])).error_code
+        client
     }
 
     fn fetched_by(&self, who: &str) -> usize {
         self.cluster.fetched.lock().unwrap().iter().filter(|client| *client == who).count()
     }
+}
+
+fn by_reference(topic: &str, offset: i64) -> Bytes {
+    let record = Rec::new("").header("x-retry-by-reference", "true");
+    plain(&[record.header("x-retry-origin", format!("{topic}-0@{offset}"))])
 }
 
 fn fetched(leader: &mut Client, offset: i64) -> String {
@@ -132,7 +157,7 @@ fn serve(mut stream: TcpStream, leads: bool, cluster: &Cluster) {
                 }
             }
             MetadataRequest::KEY => pass(&asked, &mut behind)
-                .map(|told| changed::<MetadataRequest>(&asked, &told, |all| two(cluster, all))),
+                .map(|told| changed::<MetadataRequest>(&asked, &told, |all| brokers(cluster, all))),
             _ => pass(&asked, &mut behind),
         };
         let Some(told) = told else { return };
@@ -153,16 +178,25 @@ fn refused(cluster: &Cluster, asked: &Request, told: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Two brokers, of which the second leads everything.
-fn two(cluster: &Cluster, answer: &mut MetadataResponse) {
+/// Two or three brokers, of which the second leads everything but what is stuck.
+fn brokers(cluster: &Cluster, answer: &mut MetadataResponse) {
     let mut second = answer.brokers[0].clone();
     second.node_id.0 += 1;
     second.port = cluster.second.port().into();
     answer.brokers[0].port = cluster.first.port().into();
-    for partition in answer.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
-        partition.leader_id = second.node_id;
+    let mut third = second.clone();
+    third.node_id.0 += 1;
+    third.port = cluster.hangs.port().into();
+    for topic in &mut answer.topics {
+        let is_stuck = topic.name.as_ref().is_some_and(|name| name.as_str() == "stuck");
+        for partition in &mut topic.partitions {
+            partition.leader_id = if is_stuck { third.node_id } else { second.node_id };
+        }
     }
     answer.brokers.push(second);
+    if cluster.has_third.load(Ordering::SeqCst) {
+        answer.brokers.push(third);
+    }
 }
 
 /// The header of a request, and its version.
@@ -226,7 +260,7 @@ fn without_a_member_s_connection_the_nack_is_refused() {
     assert_eq!(house.nack(1), ResponseError::InvalidRecord.code());
     let (member, leader) = house.with_member();
     drop(leader);
-    crate::support::until("its connection is not asked any more", || {
+    until("its connection is not asked any more", || {
         house.nack(1) == ResponseError::InvalidRecord.code()
     });
     drop(member);
@@ -239,12 +273,35 @@ fn our_own_connection_reads_only_what_the_client_may_read() {
     assert_eq!(house.fetched_by("reprise"), 1);
     *house.cluster.refusal.lock().unwrap() = ResponseError::TopicAuthorizationFailed;
     assert_eq!(house.nack(0), ResponseError::InvalidRecord.code());
+    // What was read for another client is not this one's, whatever its group.
+    let told = house.client().produce("retry.audit", 0, by_reference("orders", 1));
+    assert_eq!(told.error_code, ResponseError::InvalidRecord.code());
     assert_eq!(house.fetched_by("reprise"), 1, "it was not even asked");
 }
 
 #[test]
+fn a_leader_that_hangs_holds_up_nobody_who_asks_another_one() {
+    let house = House::new(NOT_LEADER, true);
+    house.sidecar.client().create("stuck", 1);
+    assert_eq!(house.nack(0), 0);
+    // Both have their broker before there is one that hangs.
+    let (mut stuck, mut other) = (house.client(), house.client());
+    house.cluster.has_third.store(true, Ordering::SeqCst);
+    let nack = produce_request("retry.shop", 0, by_reference("stuck", 0), -1);
+    let _unanswered = stuck.send(9, &nack);
+    until("its leader is asked", || house.cluster.in_vain.load(Ordering::SeqCst) > 0);
+    let told = other.produce("retry.shop", 0, by_reference("orders", 1));
+    assert_eq!(told.error_code, 0);
+    assert!(stuck.is_silent());
+}
+
+#[test]
 fn a_replica_that_lags_and_a_broker_that_begins_do_not_say_that_a_record_is_gone() {
-    for refusal in [ResponseError::OffsetOutOfRange, ResponseError::UnknownTopicOrPartition] {
+    for refusal in [
+        ResponseError::OffsetOutOfRange,
+        ResponseError::UnknownTopicOrPartition,
+        ResponseError::UnknownServerError,
+    ] {
         let house = House::new(refusal, true);
         assert_eq!(house.nack(1), 0, "{refusal}: its leader has it");
         assert_eq!(house.nack(7), ResponseError::InvalidRecord.code(), "{refusal}: nobody has it");
@@ -281,9 +338,7 @@ fn what_a_member_may_not_read_is_not_read_for_it_by_the_admin_port() {
     assert!(status == 503 && said.contains("members READ its topic"), "{status} {said}");
     assert_eq!(house.fetched_by("reprise"), 0, "it was not even asked");
     drop(leader);
-    crate::support::until("nobody can be asked: anybody may read what we may", || {
-        posted(&house).0 == 200
-    });
+    until("nobody can be asked: anybody may read what we may", || posted(&house).0 == 200);
     assert_eq!(house.fetched_by("reprise"), 1);
 }
 

@@ -1,6 +1,7 @@
 //! E9 through a whole sidecar: a handler that hangs while its process lives.
 
 use crate::app::dead_letters;
+use crate::support::batch::{Around, batch};
 use crate::support::{Member, Rec, Server, until, wall_ms};
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
@@ -52,6 +53,39 @@ fn it_comes_back_by_the_retry_topic_unless_it_is_committed_before_that() {
     assert_eq!(member.commit("orders", 0, 2), 0);
     until("it is withdrawn", || waiting(&server).is_empty());
     assert_eq!(dead_letters(&server).len(), 0);
+}
+
+#[test]
+fn what_nobody_can_read_when_it_times_out_is_kept_for_the_next_fetch_of_it() {
+    let server = Server::with("retry: {levels: 20ms, consume_timeout: 1s}");
+    let mut tool = server.client();
+    tool.create("orders", 1);
+    tool.put("orders", 0, &[Rec::new("done").at(wall_ms())]);
+    let topics = ["orders", "retry.shop"];
+    let mut member = Member::new(&server, "shop", &topics);
+    member.join(PARTITIONS);
+    member.client.fetch("orders", 0, 0, 5_000);
+    assert_eq!(member.commit("orders", 0, 1), 0);
+    // It says that it is gzip.
+    let bad =
+        batch(&[Rec::new("bad").at(wall_ms())], Around { attributes: 1, ..Around::default() });
+    assert_eq!(tool.produce("orders", 0, bad.clone()).error_code, 0);
+    assert!(!member.client.fetch("orders", 0, 1, 5_000).records.unwrap().is_empty());
+    member.client.fetch("orders", 0, 2, 0);
+    let story = || server.json("/api/v1/explain?record=orders-0@1&group=shop");
+    until("the timeout", || story().to_string().contains("settled with the next Fetch"));
+    assert!(waiting(&server).is_empty() && dead_letters(&server).is_empty());
+
+    member.leave();
+    let mut next = Member::new(&server, "shop", &topics);
+    next.join(PARTITIONS);
+    until("it is a dead letter", || {
+        next.client.fetch("orders", 0, 1, 0);
+        !dead_letters(&server).is_empty()
+    });
+    let dead = dead_letters(&server);
+    assert_eq!(dead[0].header("x-retry-disposition").unwrap(), "undecodable");
+    assert_eq!(dead[0].value.as_ref().unwrap()[16..], bad[16..], "all of it but its place");
 }
 
 #[test]

@@ -14,9 +14,16 @@ use crate::retry::{Disposition, Evidence};
 /// of ten thousand.
 const PROOFS: u32 = 4;
 
+/// Partitions of a group that are watched at most, about 1 KiB each: a Fetch may name any number,
+/// also such as do not exist. What is beyond is given as if nobody watched.
+const WINDOWS_MAX: usize = 10_000;
+
 impl Watch {
     /// One partition of a Fetch: who holds it now, and whether that goes back.
     pub(in crate::retry) fn on_asked(&mut self, now: Now, by: &Fetching, ask: &Asked) {
+        if !self.has_room_for(&ask.partition) {
+            return;
+        }
         let epoch = self.epoch_of(&by.member);
         let window = self.windows.entry(ask.partition.clone()).or_default();
         window.furthest = window.furthest.max(ask.offset);
@@ -47,6 +54,11 @@ impl Watch {
             // To what is nobody's record: there are clients that go over that by hand.
             window.end = ask.offset;
         }
+    }
+
+    /// Whether a partition is watched, or may be.
+    pub(in crate::retry) fn has_room_for(&self, of: &TopicPartition) -> bool {
+        self.windows.len() < WINDOWS_MAX || self.windows.contains_key(of)
     }
 
     /// A Fetch without the partition of a suspect that is out: should it come back after that, then
@@ -266,5 +278,34 @@ impl Watch {
         let evidence =
             if backward == Some(offset) { Evidence::BackwardCommit } else { Evidence::SeekBack };
         self.charge(now, of, offset, (Disposition::SeekBack, evidence), times, has_lane);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{MonoMs, WallMs};
+    use crate::retry::Policy;
+    use crate::retry::watch::{Rules, Serve};
+
+    #[test]
+    fn a_fetch_that_names_any_number_of_partitions_is_remembered_in_part_and_given_all() {
+        let mut watch = Watch::new(Rules::from(&Policy::default()));
+        let now = Now { mono: MonoMs(0), wall: WallMs(0) };
+        let by = Fetching {
+            member: "one".into(),
+            came: now.mono,
+            conn: 1,
+            max_wait_ms: 500,
+            has_lane: false,
+        };
+        let names = 0..i32::try_from(WINDOWS_MAX).unwrap() + 5;
+        let of = |partition| TopicPartition { topic: "made-up".into(), partition };
+        let asked: Vec<Asked> =
+            names.map(|partition| Asked { partition: of(partition), offset: 0 }).collect();
+        let plan = watch.asked(now, &by, &asked);
+        assert!(plan.serve.iter().all(|serve| *serve == Serve::Open));
+        assert_eq!(plan.serve.len(), asked.len());
+        assert_eq!(watch.windows.len(), WINDOWS_MAX);
     }
 }

@@ -14,11 +14,8 @@ const CALL_MS: u64 = 5_000;
 /// The longest it has.
 const CALL_MS_MAX: u64 = 60_000;
 
-/// Records one partition waits for at most, and partitions of which nothing is known but that:
-/// whatever is beyond leaves its place.
+/// Records one partition waits for at most: whatever is beyond leaves its place.
 const AWAITED_MAX: usize = 1_000;
-/// See [`AWAITED_MAX`].
-const WINDOWS_MAX: usize = 10_000;
 
 /// What becomes of a record that is said to have failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +38,7 @@ impl Watch {
         offset: i64,
         ladder: &Ladder,
     ) -> InOrder {
-        if self.windows.len() >= WINDOWS_MAX && !self.windows.contains_key(of) {
+        if !self.has_room_for(of) {
             return InOrder::Leaves;
         }
         let window = self.windows.entry(of.clone()).or_default();

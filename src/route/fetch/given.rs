@@ -86,10 +86,12 @@ impl<'a> Member<'a> {
             Ok(At::Nothing) if settling.offset < self.router.broker.bounds(log).start => {
                 Reading::Gone
             }
-            Ok(At::Nothing) if let Some(whole) = self.whole(log, settling.offset) => {
+            Ok(At::Nothing | At::Unreadable)
+                if let Some(whole) = self.whole(log, settling.offset) =>
+            {
                 Reading::Found(Remains::Batch(Box::new(whole)))
             }
-            Ok(At::Nothing) => {
+            Ok(At::Nothing | At::Unreadable) => {
                 let why = format_args!("no record can be read at offset {}", settling.offset);
                 self.router.unreadable(by, &settling.partition, &why);
                 Reading::Unread

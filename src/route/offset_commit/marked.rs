@@ -234,7 +234,7 @@ impl<'a> Taking<'a> {
         let mut found = Vec::with_capacity(places.len());
         for place in places {
             let record = match place {
-                NamedBy::Origin(origin) => origin_record(self.router, origin),
+                NamedBy::Origin(origin) => origin_record(self.router, self.conn, origin),
                 _ => None,
             };
             self.takes(record.as_ref())?;
@@ -254,7 +254,7 @@ impl<'a> Taking<'a> {
         for place in places {
             let record = match place {
                 NamedBy::Origin(origin) if self.router.is_own(&origin.topic) => {
-                    Ok(origin_record(self.router, origin))
+                    Ok(origin_record(self.router, self.conn, origin))
                 }
                 NamedBy::Origin(origin) => {
                     let left = self.patience.left();

@@ -5,6 +5,7 @@ use kafka_protocol::messages::ProduceRequest;
 use crate::model::{GroupId, Origin};
 use crate::retry::Named;
 use crate::route::Router;
+use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::place::Place;
 use crate::route::produce::nack;
@@ -15,7 +16,7 @@ use crate::wire::{Api, RequestHead, decode};
 impl Router {
     /// Origins this Produce names without their bytes, which are not at hand. What is wrong with
     /// the request is found out, and told, when it is taken.
-    pub fn origins_ahead(&self, head: &RequestHead) -> Vec<(GroupId, Origin)> {
+    pub fn origins_ahead(&self, conn: &Conn, head: &RequestHead) -> Vec<(GroupId, Origin)> {
         if self.upstream.is_none() || head.api != Api::Produce {
             return Vec::new();
         }
@@ -25,13 +26,19 @@ impl Router {
             let Ok(name) = self.named(&topic_of(&topic.name), topic.topic_id) else { continue };
             let Some(Place::Retry(group)) = self.place(&name) else { continue };
             for bytes in topic.partition_data.iter().filter_map(|data| data.records.clone()) {
-                self.named_in(&group, bytes, &mut wanted);
+                self.named_in(conn, &group, bytes, &mut wanted);
             }
         }
         wanted
     }
 
-    fn named_in(&self, group: &GroupId, bytes: bytes::Bytes, wanted: &mut Vec<(GroupId, Origin)>) {
+    fn named_in(
+        &self,
+        conn: &Conn,
+        group: &GroupId,
+        bytes: bytes::Bytes,
+        wanted: &mut Vec<(GroupId, Origin)>,
+    ) {
         let bytes_max = self.broker.topics.defaults().max_message_bytes;
         for batch in batches(bytes, bytes_max).map_while(Result::ok) {
             let Ok(records) = records(&batch, nack::UNPACKED_BYTES_MAX) else { return };
@@ -41,7 +48,7 @@ impl Router {
                 if let Named::Origin(origin) = nack::name(self, group, origin)
                     && asked.by_reference
                     && !self.is_own(&origin.topic)
-                    && self.origins.get(&origin).is_none()
+                    && self.origins.get(conn.id, &origin).is_none()
                 {
                     wanted.push((group.clone(), origin));
                 }

@@ -152,7 +152,7 @@ fn read(
     let mut bad = Vec::new();
     for record in records(batch, UNPACKED_BYTES_MAX).map_err(|error| refuse(&error))? {
         let record = record.map_err(|error| refuse(&error))?;
-        match nack(router, group, record) {
+        match nack(router, conn, group, record) {
             Ok(nack) => nacks.push(nack),
             Err(why) => bad.push((i32::try_from(nacks.len() + bad.len()).unwrap_or(0), why)),
         }
@@ -180,6 +180,7 @@ fn read(
 
 fn nack(
     router: &Router,
+    conn: &Conn,
     group: &GroupId,
     record: RecordView,
 ) -> Result<NackRequest, mark::BadNack> {
@@ -192,7 +193,7 @@ fn nack(
     raw.headers = headers;
     let (bytes, stored) = match &named {
         Named::Origin(origin) if asked.by_reference => {
-            by_reference(&named, origin_record(router, origin))
+            by_reference(&named, origin_record(router, conn, origin))
         }
         Named::Lane(_) if asked.by_reference => by_reference(&named, None),
         _ => (retry::Bytes::Value, raw.to_bytes()),
@@ -257,13 +258,17 @@ impl Router {
 }
 
 /// A record that is at hand; none that a transaction has taken back, or may.
-pub(in crate::route) fn origin_record(router: &Router, origin: &Origin) -> Option<RawRecord> {
+pub(in crate::route) fn origin_record(
+    router: &Router,
+    conn: &Conn,
+    origin: &Origin,
+) -> Option<RawRecord> {
     if router.place(&origin.topic).is_none() {
-        return router.origins.get(origin);
+        return router.origins.get(conn.id, origin);
     }
     match origin_at(router, origin) {
         At::Record(record) => Some(record),
-        At::Open | At::Nobodys | At::Nothing => None,
+        At::Open | At::Nobodys | At::Nothing | At::Unreadable => None,
     }
 }
 
@@ -273,6 +278,9 @@ pub(in crate::route) fn origin_at(router: &Router, origin: &Origin) -> At {
     let Some(Place::Local(topic) | Place::DeadLetters(Some(topic))) = place else {
         return At::Nothing;
     };
-    let at = topic.partition(origin.partition).map(|of| router.broker.at(of, origin.offset));
-    at.and_then(Result::ok).unwrap_or(At::Nothing)
+    let Some(of) = topic.partition(origin.partition) else { return At::Nothing };
+    router.broker.at(of, origin.offset).unwrap_or_else(|error| {
+        tracing::warn!(%origin, %error, "a record cannot be read");
+        At::Unreadable
+    })
 }

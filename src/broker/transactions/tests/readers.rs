@@ -27,6 +27,7 @@ fn what_was_aborted_is_nobody_s_record_and_what_is_open_nobody_s_yet() {
         At::Open => "open",
         At::Nobodys => "nobody's",
         At::Nothing => "nothing",
+        At::Unreadable => "unreadable",
     };
     let all = ["nobody's", "nobody's", "record", "nobody's", "open", "nothing"];
     assert_eq!([0, 1, 2, 3, 4, 5].map(at), all);
