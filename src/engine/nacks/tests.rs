@@ -181,8 +181,9 @@ fn what_of_a_batch_is_refused_asks_nobody_and_bad_ones_have_their_place_in_it() 
     let waits = [const { Goes::Waits }; 4];
     let Err(EngineError::BadNacks(named)) = house.say(bad, &waits) else { panic!("taken") };
     assert_eq!(named, [(1, BadNack::Unreadable), (3, BadNack::DelayTooLong)]);
-    let mut large = batch(0, &[1]);
-    large.nacks[0].record = vec![0; 225 << 20].into();
+    let mut large = batch(0, &[1; 225]);
+    let record = Bytes::from(vec![0; 1 << 20]);
+    large.nacks.iter_mut().for_each(|nack| nack.record = record.clone());
     let refused = house.say(large, &waits);
     assert!(matches!(refused, Err(EngineError::BatchTooLarge { .. })), "{refused:?}");
     assert_eq!((house.asked(), house.counted()), (0, false));
