@@ -235,6 +235,20 @@ fn a_partition_does_not_wait_for_what_is_in_the_log_no_more() {
 }
 
 #[test]
+fn nor_where_its_member_asks_for_what_lies_behind() {
+    let (server, mut member) = shop(&rules("", ""));
+    assert_eq!(member.commit("orders", 0, 1), 0);
+    nack(&mut member);
+    member.client.put("orders", 0, &[Rec::new("4")]);
+    assert!(read(&mut member, 4, 300).is_empty(), "it waits");
+    delete_below(&mut member, 3);
+    assert_eq!(given(&mut member, 4), [4]);
+    assert_eq!(charged(&server), []);
+    assert_eq!(member.commit("orders", 0, 5), 0);
+    assert_eq!(member.position_of("orders", 0), 5);
+}
+
+#[test]
 fn a_record_whose_bytes_are_gone_is_refused_and_not_waited_for() {
     let (server, mut member) = shop(&rules("", ""));
     delete_below(&mut member, 3);
