@@ -149,6 +149,8 @@ impl Driver {
         let stamp = producer.map(|producer| self.stamps.record(&group, producer, now.wall));
         let mut groups = in_groups(windows);
         let mut last = groups.pop().unwrap_or_default();
+        // More of them than a group takes. Should a crash come between, what is charged by then is
+        // known as such when the batch comes again.
         for windows in groups {
             self.persist(&[], &[], windows)?;
         }
