@@ -5,14 +5,15 @@ use tokio::sync::oneshot;
 
 use crate::engine::delayed::{DelayBatch, DelayedTotals};
 use crate::engine::error::EngineError;
+use crate::engine::nacks::Said;
 use crate::engine::ordered::Followers;
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::windows::WindowNews;
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName};
 use crate::retry::watch::Settling;
 use crate::retry::{
-    Company, Evidence, ExportOutcome, ExportStep, Import, ImportOutcome, Input, Nack, NackOutcome,
-    Ordered, Reporter, Single, SlotView,
+    Company, ExportOutcome, ExportStep, Import, ImportOutcome, Input, Nack, NackOutcome, Ordered,
+    Reporter, Single, SlotView,
 };
 
 /// A reply and the sequence that must be durable before it is believed.
@@ -80,8 +81,8 @@ pub struct ImportBatch {
 /// What became of a nack batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NackReply {
-    /// Taken now.
-    Taken(Vec<NackOutcome>),
+    /// Taken now; what became of each. `None`: its partition waits for it.
+    Taken(Vec<Option<NackOutcome>>),
     /// Taken before: the producer repeated it.
     Repeated,
 }
@@ -113,7 +114,7 @@ pub(super) struct TakenRaw {
 
 /// One question or piece of news.
 pub(super) enum Command {
-    Nacks(NackBatch, Evidence, Reply<NackReply>),
+    Nacks(Box<Said>, Reply<NackReply>),
     Take {
         group: GroupId,
         from: LaneOffset,

@@ -5,24 +5,24 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::engine::command::{Command, NackBatch, NackReply, Reply, Snapshot, TakenRaw};
+use crate::engine::command::{Command, Reply, Snapshot, TakenRaw};
 use crate::engine::count::count;
 use crate::engine::delayed::PutOff;
 use crate::engine::error::EngineError;
 use crate::engine::facts::{Unwritten, new_entry};
 use crate::engine::render::Render;
 use crate::engine::room::{Fill, telling};
-use crate::engine::stamps::{Stamps, Verdict};
+use crate::engine::stamps::Stamps;
 use crate::engine::store::{Flusher, Store};
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
 use crate::engine::windows::Unkept;
-use crate::engine::{LaneSlot, batch, reloaded};
+use crate::engine::{LaneSlot, reloaded};
 use crate::journal::{EntryRef, Journal, NewEntry};
 use crate::model::{GroupId, LaneOffset, MemberId, Now, TopicName};
 use crate::observe::Metrics;
 use crate::retry::{
-    Answer, Company, DELAYED, Entries, Evidence, Fact, Fingerprint, Input, Machine, Output, Token,
+    Answer, Company, DELAYED, Entries, Fact, Fingerprint, Input, Machine, Output, Token,
 };
 
 /// A thread that waits this long looks at the clock again, whatever the machine says.
@@ -118,8 +118,8 @@ impl Driver {
     /// One command.
     pub(super) fn take_command(&mut self, command: Command) {
         match command {
-            Command::Nacks(batch, evidence, reply) => {
-                let answer = self.nacks(batch, evidence);
+            Command::Nacks(said, reply) => {
+                let answer = self.nacks(*said);
                 self.send(reply, answer);
             }
             Command::Take { group, from, max, company, reply } => {
@@ -174,7 +174,7 @@ impl Driver {
                 let answer = self.import(batch);
                 self.send(reply, answer);
             }
-            Command::Windows { group, news } => self.windows(&group, news),
+            Command::Windows { group, news } => self.windows(&group, &news),
             Command::Settle { group, settling, record, reply } => {
                 let answer = self.settle_charged(group, settling, record);
                 self.send(reply, answer);
@@ -273,45 +273,6 @@ impl Driver {
         }
     }
 
-    fn nacks(&mut self, batch: NackBatch, evidence: Evidence) -> Result<NackReply, EngineError> {
-        let NackBatch { group, by, producer, nacks } = batch;
-        self.usable()?;
-        self.journal.admits()?;
-        // Failures that were told to the watch are said in these.
-        self.keep_windows()?;
-        if let Some(producer) = producer {
-            match self.stamps.check(&group, producer) {
-                Verdict::New => {}
-                Verdict::Repeated => return Ok(NackReply::Repeated),
-                Verdict::TooOld => return Err(EngineError::DuplicateSequence),
-                Verdict::OutOfOrder => return Err(EngineError::OutOfOrderSequence),
-                Verdict::Fenced => return Err(EngineError::InvalidProducerEpoch),
-            }
-        }
-        batch::check(self.machine.store(), &group, &nacks)?;
-        let (nacks, records) = self.keyed(&group, nacks);
-        self.tell_room(self.clock.now(), &group);
-        let (token, of) = (Token(0), group.clone());
-        let input = match evidence {
-            Evidence::CommitMarker => Input::Marked { token, group: of, by, nacks },
-            Evidence::AdminNack => Input::Posted { token, group: of, by, nacks },
-            _ => Input::Nacks { token, group: of, by, nacks },
-        };
-        let (answer, facts) = self.handle(input);
-        match answer {
-            Some(Answer::Nacked(outcomes)) => {
-                let now = self.clock.now().wall;
-                let stamp = producer.map(|producer| self.stamps.record(&group, producer, now));
-                let stamp = stamp.into_iter().collect();
-                self.persist(&facts, &records, stamp)?;
-                self.see_room(&group);
-                Ok(NackReply::Taken(outcomes))
-            }
-            Some(Answer::BadNacks(bad)) => Err(EngineError::BadNacks(bad)),
-            _ => Err(EngineError::Stopped),
-        }
-    }
-
     fn take(
         &mut self,
         group: GroupId,
@@ -354,7 +315,10 @@ impl Driver {
     }
 
     pub(super) fn handle(&mut self, input: Input) -> (Option<Answer>, Vec<Fact>) {
-        let now = self.clock.now();
+        self.handle_at(self.clock.now(), input)
+    }
+
+    pub(super) fn handle_at(&mut self, now: Now, input: Input) -> (Option<Answer>, Vec<Fact>) {
         self.machine.handle(now, input);
         self.drain()
     }

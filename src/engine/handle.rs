@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use tokio::sync::{Notify, oneshot};
 
 use crate::engine::command::{
-    Command, ImportBatch, LaneSlot, NackBatch, NackReply, Reply, Snapshot, TakenEntry, TakenRaw,
+    Command, ImportBatch, LaneSlot, Reply, Snapshot, TakenEntry, TakenRaw,
 };
 use crate::engine::error::EngineError;
 use crate::engine::gates::Gates;
@@ -17,7 +17,7 @@ use crate::engine::wakes::Wakes;
 use crate::journal::{Bounds, Journal};
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName, TopicPartition};
 use crate::retry::{
-    Company, Entry, Evidence, ExportOutcome, ExportStep, ImportOutcome, Input, Policies, Single,
+    Company, Entry, ExportOutcome, ExportStep, ImportOutcome, Input, Policies, Single,
 };
 use crate::wire::batch::RawRecord;
 
@@ -49,34 +49,6 @@ pub struct Taken {
 }
 
 impl Engine {
-    /// Takes a batch of nacks, all or nothing. It is in the driver's queue when this returns; the
-    /// future ends when it is durable.
-    pub fn nacks(
-        &self,
-        batch: NackBatch,
-    ) -> impl Future<Output = Result<NackReply, EngineError>> + use<> {
-        let (reply, answer) = oneshot::channel();
-        self.wait_for(self.send_nacks(batch, Evidence::Nack, reply), answer)
-    }
-
-    /// The same for what the metadata of one partition's commit names.
-    pub fn marked(
-        &self,
-        batch: NackBatch,
-    ) -> impl Future<Output = Result<NackReply, EngineError>> + use<> {
-        let (reply, answer) = oneshot::channel();
-        self.wait_for(self.send_nacks(batch, Evidence::CommitMarker, reply), answer)
-    }
-
-    /// The same for what the admin port was told.
-    pub fn posted(
-        &self,
-        batch: NackBatch,
-    ) -> impl Future<Output = Result<NackReply, EngineError>> + use<> {
-        let (reply, answer) = oneshot::channel();
-        self.wait_for(self.send_nacks(batch, Evidence::AdminNack, reply), answer)
-    }
-
     /// Hands out up to `max` entries at a lane offset; their hand-outs are durable on return.
     pub async fn take(
         &self,
@@ -319,10 +291,6 @@ impl Engine {
         self.commands.send(command(reply)).map_err(|_| EngineError::Stopped)?;
         let (answer, _) = answer.await.map_err(|_| EngineError::Stopped)??;
         Ok(answer)
-    }
-
-    fn send_nacks(&self, batch: NackBatch, evidence: Evidence, reply: Reply<NackReply>) -> bool {
-        self.commands.send(Command::Nacks(batch, evidence, reply)).is_ok()
     }
 
     fn wait_for<T>(

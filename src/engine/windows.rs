@@ -4,6 +4,7 @@
 //! is one atomic group.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
@@ -21,19 +22,48 @@ use crate::wire::batch::RawRecord;
 /// The version byte of a stored window.
 const VERSION: u8 = 1;
 
-/// News of windows of one group; `None`: it need not be remembered.
-pub(super) type WindowNews = Vec<(TopicPartition, Option<WindowRecord>)>;
+/// Bytes of windows in one group of the log, unless a single one has more: a group is bounded.
+const GROUP_BYTES: usize = 16 << 20;
+
+/// Windows by partition; `None`: it need not be remembered.
+pub(super) type Latest = BTreeMap<TopicPartition, Option<WindowRecord>>;
 
 /// The last ones of each that wait to be journalled.
 pub(super) type Unkept = BTreeMap<(GroupId, TopicPartition), Option<WindowRecord>>;
+
+/// The latest windows of one group, until they are taken to be journalled. Whoever takes them has
+/// the latest ones, so the log never gets an older one behind a newer.
+#[derive(Clone, Debug, Default)]
+pub struct WindowNews(Arc<Mutex<Latest>>);
+
+impl WindowNews {
+    /// Whether there was nothing to take before.
+    fn put(&self, windows: Latest) -> bool {
+        let mut latest = self.lock();
+        let is_first = latest.is_empty();
+        latest.extend(windows);
+        is_first
+    }
+
+    pub(super) fn take(&self) -> Latest {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Latest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// What the log remembers, by group and partition.
 pub type Windows = BTreeMap<(GroupId, TopicPartition), WindowRecord>;
 
 impl Engine {
-    /// Journals windows of a group. Not waited for.
-    pub fn windows(&self, group: &GroupId, news: WindowNews) {
-        self.tell(Command::Windows { group: group.clone(), news });
+    /// Journals windows of a group, which `news` has until then. Not waited for.
+    pub fn windows(&self, group: &GroupId, news: &WindowNews, windows: Latest) {
+        // Otherwise the driver is told already, and has not come to it.
+        if news.put(windows) {
+            self.tell(Command::Windows { group: group.clone(), news: news.clone() });
+        }
     }
 
     /// A record that inference has charged becomes a dead letter, or waits in the group's queue.
@@ -51,8 +81,9 @@ impl Engine {
 }
 
 impl Driver {
-    pub(super) fn windows(&mut self, group: &GroupId, news: WindowNews) {
-        self.unkept.extend(news.into_iter().map(|(of, window)| ((group.clone(), of), window)));
+    pub(super) fn windows(&mut self, group: &GroupId, news: &WindowNews) {
+        self.unkept
+            .extend(news.take().into_iter().map(|(of, window)| ((group.clone(), of), window)));
         if let Err(error) = self.keep_windows() {
             tracing::warn!(%group, %error, "how far a group has come could not be journalled");
         }
@@ -64,12 +95,11 @@ impl Driver {
             return Ok(());
         }
         self.usable()?;
-        let entries = self.unkept.iter().map(|((group, of), window)| match window {
-            Some(window) => stored(group, of, window),
-            None => NewEntry::tombstone(kind::WINDOW, key(group, of)),
-        });
-        let appended = self.journal.append_reserved(entries.collect())?;
-        self.last_seq = appended.seq();
+        let entries =
+            self.unkept.iter().map(|((group, of), window)| entry(group, of, window.as_ref()));
+        for entries in in_groups(entries.collect()) {
+            self.last_seq = self.journal.append_reserved(entries)?.seq();
+        }
         self.unkept.clear();
         Ok(())
     }
@@ -98,6 +128,26 @@ impl Driver {
     }
 }
 
+/// Windows of one group as entries of the log.
+pub(super) fn stored_all(group: &GroupId, windows: &Latest) -> Vec<NewEntry> {
+    windows.iter().map(|(of, window)| entry(group, of, window.as_ref())).collect()
+}
+
+/// The same entries in groups of bounded size.
+pub(super) fn in_groups(entries: Vec<NewEntry>) -> Vec<Vec<NewEntry>> {
+    let (mut groups, mut bytes) = (Vec::<Vec<NewEntry>>::new(), 0_usize);
+    for entry in entries {
+        bytes = bytes.saturating_add(entry.head.len());
+        if let Some(group) = groups.last_mut().filter(|_| bytes <= GROUP_BYTES) {
+            group.push(entry);
+        } else {
+            bytes = entry.head.len();
+            groups.push(vec![entry]);
+        }
+    }
+    groups
+}
+
 /// One entry of the log.
 pub(super) fn replay(windows: &mut Windows, entry: &Entry) {
     match read(entry) {
@@ -118,6 +168,13 @@ pub(super) fn read(entry: &Entry) -> Option<(GroupId, TopicPartition, Option<Win
         return Some((group, of, None));
     }
     Some((group, of, Some(parse(&entry.head)?)))
+}
+
+fn entry(group: &GroupId, of: &TopicPartition, window: Option<&WindowRecord>) -> NewEntry {
+    match window {
+        Some(window) => stored(group, of, window),
+        None => NewEntry::tombstone(kind::WINDOW, key(group, of)),
+    }
 }
 
 fn stored(group: &GroupId, of: &TopicPartition, window: &WindowRecord) -> NewEntry {
@@ -188,7 +245,7 @@ mod tests {
         }
     }
 
-    fn entry(new: &NewEntry) -> Entry {
+    fn read_back(new: &NewEntry) -> Entry {
         let (key, head) = (new.key.clone(), new.head.clone());
         Entry { seq: 1, kind: new.kind, key, stream: None, head, body: Bytes::new() }
     }
@@ -203,10 +260,10 @@ mod tests {
         let key: &[u8] = b"\0\0\0\x03\0\0\0\x04shoporders";
         assert_eq!(new.key.as_deref(), Some(key), "the format has changed");
         let mut windows = Windows::new();
-        replay(&mut windows, &entry(&new));
+        replay(&mut windows, &read_back(&new));
         assert_eq!(windows, Windows::from([(("shop".into(), of.clone()), window())]));
         let gone = NewEntry::tombstone(kind::WINDOW, new.key.clone().unwrap());
-        replay(&mut windows, &entry(&gone));
+        replay(&mut windows, &read_back(&gone));
         assert_eq!(windows, Windows::new());
     }
 
@@ -238,9 +295,11 @@ mod tests {
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
         driver.ahead = Some("as if".to_owned());
         let idle = WindowRecord::default();
-        engine.windows(&"shop".into(), vec![(of.clone(), Some(idle))]);
-        engine.windows(&"shop".into(), vec![(of.clone(), Some(window()))]);
-        driver.step();
+        let news = WindowNews::default();
+        for known in [idle, window()] {
+            engine.windows(&"shop".into(), &news, Latest::from([(of.clone(), Some(known))]));
+            driver.step();
+        }
         driver.ahead = None;
         let by = Reporter { member: None, client: ClientId::new("test") };
         let batch = NackBatch { group: "shop".into(), by, producer: None, nacks: Vec::new() };
@@ -251,6 +310,20 @@ mod tests {
         disk.process_crash();
         let windows = open(&disk).3;
         assert_eq!(windows, Windows::from([(("shop".into(), of), window())]), "the last one");
+    }
+
+    #[test]
+    fn windows_are_parted_into_groups_that_the_log_takes() {
+        let of = TopicPartition { topic: "orders".into(), partition: 3 };
+        let large = |bytes: usize| NewEntry {
+            head: vec![0; bytes].into(),
+            ..stored(&"shop".into(), &of, &window())
+        };
+        let sizes = [5 << 20, 11 << 20, 1, 40 << 20, 2];
+        let groups = in_groups(sizes.map(large).to_vec());
+        let counts: Vec<usize> = groups.iter().map(Vec::len).collect();
+        assert_eq!(counts, [2, 1, 1, 1]);
+        assert!(in_groups(Vec::new()).is_empty());
     }
 
     #[test]

@@ -65,6 +65,11 @@ impl<S: Entries> Machine<S> {
         self.check();
     }
 
+    /// It is now.
+    pub(super) fn tick(&mut self, now: Now) {
+        self.now = now;
+    }
+
     /// Takes one input; drain `poll_output` afterwards.
     pub fn handle(&mut self, now: Now, input: Input) {
         self.now = now;

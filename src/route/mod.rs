@@ -42,6 +42,7 @@ pub mod markers;
 pub mod members;
 pub mod membership;
 mod metadata;
+mod nacks;
 pub mod names;
 mod offset_commit;
 mod offset_delete;

@@ -11,13 +11,13 @@ use kafka_protocol::messages::OffsetCommitRequest;
 use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
 use kafka_protocol::protocol::StrBytes;
 
-use crate::engine::NackBatch;
-use crate::model::{GroupId, MemberId, Origin, TopicName, TopicPartition};
+use crate::engine::{Goes, InPlace, NackBatch, NackRequest};
+use crate::model::{GroupId, MemberId, Now, Origin, TopicName, TopicPartition};
 use crate::retry::watch::InOrder;
-use crate::retry::{Bytes, Disposition, Ladder, Named, OrderMode};
+use crate::retry::{Bytes, Ladder, Nack, Named, OrderMode};
 use crate::route::Router;
 use crate::route::convert::topic_of;
-use crate::route::watching::{State, Watched};
+use crate::route::watching::{State, Watched, place_of};
 use crate::wire::ResponseError;
 
 impl Router {
@@ -27,47 +27,20 @@ impl Router {
         policies.of(group).order == OrderMode::Partition
     }
 
-    /// What of a batch becomes entries. What is held in its partition is taken out, and in the
-    /// engine's queue when this returns: durable with the answer to the rest.
-    pub(in crate::route) fn held_in_order(&self, mut batch: NackBatch) -> NackBatch {
-        let bad = |named: &Named| matches!(named, Named::Unreadable | Named::OtherGroup);
-        if batch.nacks.iter().any(|request| bad(&request.nack.named)) {
-            // All of it is refused.
-            return batch;
-        }
-        let group = batch.group.clone();
-        let ladders = self.ladders(&batch);
-        let (Some(ladders), Some(of)) = (ladders, self.watch_of(&group)) else { return batch };
-        let mut ladders = ladders.into_iter();
-        let mut charged = Vec::new();
-        self.tell(&group, &of, |state, now| {
-            batch.nacks.retain(|request| {
-                let ladder = ladders.next().flatten();
-                let (Some(ladder), Named::Origin(origin)) = (ladder, &request.nack.named) else {
-                    return true;
-                };
-                if request.nack.bytes == Bytes::ReferenceGone {
-                    // Nothing to wait for: it is refused as such.
-                    return true;
-                }
-                let (topic, partition) = (origin.topic.clone(), origin.partition);
-                let place = TopicPartition { topic, partition };
-                let waits = state.watch.failed_in_order(now, &place, origin.offset, &ladder);
-                if waits == InOrder::Waits {
-                    charged.push(place);
-                }
-                waits == InOrder::Leaves
-            });
-            // Once for each: a window may be large.
-            for place in charged.iter().collect::<BTreeSet<_>>() {
-                state.watch.said(now, place);
-            }
+    /// Who charges what of a batch waits in its own place; `None`: nothing of this group does.
+    pub(in crate::route) fn in_place(&self, batch: &NackBatch) -> Option<InPlace> {
+        let ladders = self.ladders(batch)?;
+        let of = self.watch_of(&batch.group)?;
+        let named = batch.nacks.iter().zip(ladders).map(|(request, ladder)| match &request.nack {
+            Nack { named: Named::Origin(origin), .. } => Some((origin.clone(), ladder)),
+            _ => None,
         });
-        for place in charged {
-            let word = Disposition::Rejected.as_str();
-            self.metrics.record_failed(group.as_str(), place.topic.as_str(), word);
-        }
-        batch
+        let named: Vec<Option<(Origin, Option<Ladder>)>> = named.collect();
+        let (engine, clock, group) = (self.engine.clone(), self.clock, batch.group.clone());
+        let windows = of.windows().clone();
+        let charge =
+            move || of.tell(&engine, &group, clock.now(), |s, now| charged(s, now, named), |_| {});
+        Some(InPlace { charge: Box::new(charge), windows })
     }
 
     /// How each record is retried that may wait in its place; `None`: nothing waits in this group.
@@ -76,13 +49,16 @@ impl Router {
         if policies.of(&batch.group).order != OrderMode::Partition {
             return None;
         }
-        let ladder = |named: &Named| match named {
-            Named::Origin(origin) => Some(policies.ladder_of(&batch.group, &origin.topic)),
-            _ => None,
-        };
-        let of = |request: &crate::engine::NackRequest| {
-            let wants_end = request.nack.want.level.is_some_and(|level| level < 0);
-            ladder(&request.nack.named).filter(|_| !wants_end)
+        let of = |NackRequest { nack, .. }: &NackRequest| {
+            let wants_end = nack.want.level.is_some_and(|level| level < 0);
+            // Nothing to wait for: it is refused as such.
+            let is_gone = nack.bytes == Bytes::ReferenceGone;
+            match &nack.named {
+                Named::Origin(origin) if !wants_end && !is_gone => {
+                    Some(policies.ladder_of(&batch.group, &origin.topic))
+                }
+                _ => None,
+            }
         };
         Some(batch.nacks.iter().map(of).collect())
     }
@@ -207,4 +183,30 @@ impl Router {
             _ => ResponseError::IllegalGeneration,
         })
     }
+}
+
+/// Where each nack of a batch goes: by the record it names, with the ladder of what may wait in its
+/// own place.
+fn charged(state: &mut State, now: Now, named: Vec<Option<(Origin, Option<Ladder>)>>) -> Vec<Goes> {
+    let mut places = BTreeSet::new();
+    let mut goes = |(origin, ladder): (Origin, Option<Ladder>)| {
+        let (of, offset) = (place_of(&origin), origin.offset);
+        // It may have been charged since the nack was read.
+        let carried = state.watch.charged(&of, offset);
+        let in_order = ladder.map(|ladder| state.watch.failed_in_order(now, &of, offset, &ladder));
+        match in_order {
+            Some(InOrder::Waits) => {
+                places.insert(of);
+                Goes::Waits
+            }
+            Some(InOrder::Known) => Goes::Known,
+            Some(InOrder::Leaves) | None => Goes::Leaves(Some(carried)),
+        }
+    };
+    let each = named.into_iter().map(|named| named.map_or(Goes::Leaves(None), &mut goes)).collect();
+    // Once for each: a window may be large.
+    for of in &places {
+        state.watch.said(now, of);
+    }
+    each
 }

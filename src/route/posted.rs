@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::broker::At;
 use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::{ClientId, GroupId, Origin, TopicName};
-use crate::retry::{BadNack, Bytes, Nack, NackOutcome, Named, OrderMode, Reporter, Want};
+use crate::retry::{BadNack, Bytes, Evidence, Nack, NackOutcome, Named, OrderMode, Reporter, Want};
 use crate::route::Router;
 use crate::route::origins::ask;
 use crate::route::produce::{by_reference, name, origin_at};
@@ -144,13 +144,9 @@ impl Router {
             producer: None,
             nacks: vec![NackRequest { nack, record: stored }],
         };
-        let batch = self.held_in_order(batch);
-        let is_held = batch.nacks.is_empty();
-        let (origins, stops) = (self.named_by(&batch), self.stops_of(&batch));
-        let taken = self.engine.posted(batch).await;
-        let outcome = match taken {
-            Ok(NackReply::Taken(outcomes)) => outcomes.first().copied(),
-            Ok(NackReply::Repeated) => None,
+        let (telling, sent) = self.send_nacks(batch, Evidence::AdminNack);
+        let reply = match sent.await {
+            Ok(reply) => reply,
             Err(EngineError::BadNacks(bad)) => {
                 let why = bad.first().map_or(BadNack::NotRemembered, |(_, why)| *why);
                 if why == BadNack::BytesGone && unread.is_none() {
@@ -166,12 +162,13 @@ impl Router {
             Err(error) => return Err(PostRefusal::Engine(error)),
         };
         self.names.meet(&group);
-        if is_held {
-            return Ok(None);
+        self.nacked(telling, &reply).await;
+        match reply {
+            NackReply::Taken(outcomes) => {
+                outcomes.first().copied().ok_or(PostRefusal::Engine(EngineError::Stopped))
+            }
+            NackReply::Repeated => Err(PostRefusal::Engine(EngineError::Stopped)),
         }
-        self.nacked(&group, origins);
-        self.fall_in(&group, stops).await;
-        outcome.map(Some).ok_or(PostRefusal::Engine(EngineError::Stopped))
     }
 
     /// Only what asks for the dead letters is taken where nobody would ever get it.

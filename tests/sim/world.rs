@@ -392,5 +392,5 @@ pub fn nacked(reply: NackReply) -> Said {
         NackOutcome::Held { id } => Became::Held(id.0),
         NackOutcome::Nothing { id } => Became::Nothing(id.0),
     };
-    Said::Nacked(outcomes.iter().map(became).collect())
+    Said::Nacked(outcomes.iter().flatten().map(became).collect())
 }

@@ -17,11 +17,11 @@ use crate::support::consumer::Consumer;
 use crate::support::member::offset_fetch;
 use crate::support::{Member, Rec, Server, until};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1)];
+pub(crate) const PARTITIONS: &[(&str, i32)] = &[("orders", 1)];
 /// The record that fails.
-const FAILED: i64 = 1;
+pub(crate) const FAILED: i64 = 1;
 
-fn rules(more: &str, order: &str) -> String {
+pub(crate) fn rules(more: &str, order: &str) -> String {
     format!(
         "retry: {{levels: 1h, narrow_patience: 5s{more}, \
          order: {{mode: partition, interval: 50ms{order}}}}}"
@@ -29,7 +29,7 @@ fn rules(more: &str, order: &str) -> String {
 }
 
 /// Four records, all of them given to a member.
-fn shop(yaml: &str) -> (Server, Member) {
+pub(crate) fn shop(yaml: &str) -> (Server, Member) {
     let server = Server::with(yaml);
     server.client().create("orders", 1);
     let mut member = Member::new(&server, "shop", &["orders"]);
@@ -41,7 +41,7 @@ fn shop(yaml: &str) -> (Server, Member) {
 }
 
 /// What one Fetch from an offset on brings.
-fn read(member: &mut Member, from: i64, wait_ms: i32) -> Vec<i64> {
+pub(crate) fn read(member: &mut Member, from: i64, wait_ms: i32) -> Vec<i64> {
     let given = member.client.fetch("orders", 0, from, wait_ms);
     assert_eq!(given.error_code, 0);
     let (mut rest, mut offsets) = (given.records.unwrap(), Vec::new());
@@ -57,7 +57,7 @@ fn read(member: &mut Member, from: i64, wait_ms: i32) -> Vec<i64> {
 }
 
 /// Waits for what the member is given from an offset on.
-fn given(member: &mut Member, from: i64) -> Vec<i64> {
+pub(crate) fn given(member: &mut Member, from: i64) -> Vec<i64> {
     let mut got = Vec::new();
     until("records", || {
         assert_eq!(member.heartbeat(), 0);
@@ -73,7 +73,7 @@ fn nack(member: &mut Member) {
 }
 
 /// Suspects and how often each was charged.
-fn charged(server: &Server) -> Vec<(i64, u64)> {
+pub(crate) fn charged(server: &Server) -> Vec<(i64, u64)> {
     let told = server.json("/api/v1/explain?group=shop");
     let suspects = told["partitions"][0]["suspects"].as_array().cloned().unwrap_or_default();
     let times = |suspect: &serde_json::Value| suspect["reconsume_times"].as_u64().unwrap();
@@ -232,6 +232,20 @@ fn a_partition_does_not_wait_for_what_is_in_the_log_no_more() {
     assert_eq!(charged(&server), []);
     assert_eq!(member.commit("orders", 0, 4), 0);
     assert_eq!(member.position_of("orders", 0), 4);
+}
+
+#[test]
+fn nor_where_its_member_asks_for_what_lies_behind() {
+    let (server, mut member) = shop(&rules("", ""));
+    assert_eq!(member.commit("orders", 0, 1), 0);
+    nack(&mut member);
+    member.client.put("orders", 0, &[Rec::new("4")]);
+    assert!(read(&mut member, 4, 300).is_empty(), "it waits");
+    delete_below(&mut member, 3);
+    assert_eq!(given(&mut member, 4), [4]);
+    assert_eq!(charged(&server), []);
+    assert_eq!(member.commit("orders", 0, 5), 0);
+    assert_eq!(member.position_of("orders", 0), 5);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! E2: a record produced to the retry topic says that another one failed. And what all explicit
 //! evidence has in common.
 
-use crate::model::{EntryId, GroupId, LaneOffset, Origin};
+use crate::model::{EntryId, GroupId, LaneOffset, Now, Origin};
 use crate::retry::{
     Answer, BadNack, Bytes, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Ladder, Machine,
     Nack, NackOutcome, Named, NamedBy, Next, PayloadChange, Reporter, Seen, State, Token, Verdict,
@@ -27,11 +27,7 @@ impl<S: Entries> Machine<S> {
         (evidence, by): (Evidence, &Reporter),
         nacks: &[Nack],
     ) {
-        // Judged before any is taken: what an earlier one of the batch changes never turns a good
-        // one bad.
-        let judged = nacks.iter().map(|nack| self.judge_nack(group, evidence, nack));
-        let bad: Vec<(usize, BadNack)> =
-            judged.enumerate().filter_map(|(n, verdict)| Some((n, verdict.err()?))).collect();
+        let bad = self.bad(group, evidence, nacks);
         if !bad.is_empty() {
             return self.answer(token, Answer::BadNacks(bad));
         }
@@ -41,6 +37,25 @@ impl<S: Entries> Machine<S> {
         }
         debug_assert_eq!(outcomes.len(), nacks.len(), "a judged nack is taken");
         self.answer(token, Answer::Nacked(outcomes));
+    }
+
+    /// Which of these could not be taken now, if all of them were told at once.
+    pub fn refused(
+        &mut self,
+        now: Now,
+        group: &GroupId,
+        evidence: Evidence,
+        nacks: &[Nack],
+    ) -> Vec<(usize, BadNack)> {
+        self.tick(now);
+        self.bad(group, evidence, nacks)
+    }
+
+    /// Judged before any is taken: what an earlier one of the batch changes never turns a good one
+    /// bad.
+    fn bad(&self, group: &GroupId, evidence: Evidence, nacks: &[Nack]) -> Vec<(usize, BadNack)> {
+        let judged = nacks.iter().map(|nack| self.judge_nack(group, evidence, nack));
+        judged.enumerate().filter_map(|(n, verdict)| Some((n, verdict.err()?))).collect()
     }
 
     fn judge_nack(

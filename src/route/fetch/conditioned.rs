@@ -201,6 +201,7 @@ impl<'a, G: Guard> Polling<'a, G> {
     }
 
     async fn answer(mut self) -> Result<FetchResponse, UpstreamError> {
+        self.left_behind().await?;
         loop {
             if let Some(answer) = self.round().await? {
                 return Ok(answer);

@@ -13,15 +13,14 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::{GroupId, Origin};
-use crate::retry::watch::Seen;
-use crate::retry::{BadNack, Nack, Named as NamedBy, Reporter, Want};
+use crate::retry::{BadNack, Evidence, Nack, Named as NamedBy, Reporter, Want};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::markers::Commit;
+use crate::route::nacks::Telling;
 use crate::route::offset_commit::{Named, Patience};
 use crate::route::produce::{by_reference, name, origin_record};
-use crate::route::watching::Stop;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::batch::RawRecord;
 use crate::wire::mark::{BadMark, CommitMark, is_mark, read_mark};
@@ -172,9 +171,6 @@ struct Asked {
 /// Records as they are named; none for a hand-out, or where there is none.
 type Records = Result<Vec<Option<RawRecord>>, Refusal>;
 
-/// What a marker names, and the keys that stops.
-type Origins = (Vec<Seen>, Vec<Stop>);
-
 type Answer = Pin<Box<dyn Future<Output = Result<NackReply, EngineError>> + Send>>;
 
 /// All markers of one commit.
@@ -185,7 +181,7 @@ struct Taking<'a> {
     patience: &'a Patience<'a>,
     /// Of the records that are on their way.
     bytes: usize,
-    sent: Vec<(Asked, Origins, Answer)>,
+    sent: Vec<(Asked, Telling, Answer)>,
     refused: Refused,
 }
 
@@ -303,10 +299,8 @@ impl<'a> Taking<'a> {
             nacks: nacks.collect(),
         };
         self.router.names.meet(self.group);
-        let batch = self.router.held_in_order(batch);
-        let origins = (self.router.named_by(&batch), self.router.stops_of(&batch));
-        let answer = Box::pin(self.router.engine.marked(batch));
-        self.sent.push((asked, origins, answer));
+        let (telling, answer) = self.router.send_nacks(batch, Evidence::CommitMarker);
+        self.sent.push((asked, telling, Box::pin(answer)));
     }
 
     fn request(&self, mark: &CommitMark, named: NamedBy, found: Option<RawRecord>) -> NackRequest {
@@ -331,21 +325,19 @@ impl<'a> Taking<'a> {
 
     /// Waits until everything that was sent is durable.
     async fn end(mut self) -> Refused {
-        for (asked, origins, answer) in std::mem::take(&mut self.sent) {
+        for (asked, telling, answer) in std::mem::take(&mut self.sent) {
             let taken = match tokio::time::timeout(self.patience.left(), answer).await {
-                Ok(Ok(_)) => Ok(()),
+                Ok(Ok(reply)) => Ok(reply),
                 Ok(Err(error)) => Err(refusal_of(&error, &asked.mark.offsets)),
                 Err(_) => Err(Refusal::Later("it could not be written in time".to_owned())),
             };
             let Asked { named, committed, commit, .. } = asked;
             match taken {
-                Ok(()) => {
+                Ok(reply) => {
                     let topic = self.router.names.canonical(&named.0);
                     let (of, now) = ((self.group, &topic, named.1), self.router.clock.now().mono);
                     self.router.markers.taken(of, commit, now);
-                    let (named, stops) = origins;
-                    self.router.nacked(self.group, named);
-                    self.router.fall_in(self.group, stops).await;
+                    self.router.nacked(telling, &reply).await;
                 }
                 Err(refusal) => {
                     self.refuse(named, committed, &refusal);

@@ -78,6 +78,13 @@ pub(super) async fn answer(
     let patience = Patience::begins(&router.clock);
     let marked = marked::taken_off(&mut request);
     let refused = marked::here(router, conn, &group, &patience, marked).await;
+    if router.is_in_order(&group) {
+        // Behind every nack that came before: what it charges holds this commit back.
+        let nacks = router.engine.origin_commits(&group, Vec::new());
+        if let Err(error) = patience.bounds(noted(nacks)).await {
+            return respond(&request, |_, _| error.code());
+        }
+    }
     router.hold_back(&group, &mut request);
     let parts = parts(router, &group, &request, &refused);
     let resets = resets(router, &group, &request, stored_in(&parts));

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::broker::At;
 use crate::engine::{EngineError, NackBatch, NackRequest, Producer};
 use crate::model::{GroupId, LaneOffset, Origin, TopicName};
-use crate::retry::{self, Nack, Named, Reporter, Want};
+use crate::retry::{self, Evidence, Nack, Named, Reporter, Want};
 use crate::route::conn::Conn;
 use crate::route::place::Place;
 use crate::route::produce::{
@@ -38,21 +38,16 @@ pub(super) fn begin<'a>(
         }
         read(router, conn, group, &batch)
     });
-    let (sent, named, stops) = match request {
-        Ok(request) => {
-            let request = router.held_in_order(request);
-            let (named, stops) = (router.named_by(&request), router.stops_of(&request));
-            (router.engine.nacks(request), named, stops)
-        }
+    let (telling, sent) = match request {
+        Ok(request) => router.send_nacks(request, Evidence::Nack),
         Err(outcome) => return done(outcome),
     };
     router.names.meet(group);
     let group = group.clone();
     Box::pin(async move {
         match sent.await {
-            Ok(_) => {
-                router.nacked(&group, named);
-                router.fall_in(&group, stops).await;
+            Ok(reply) => {
+                router.nacked(telling, &reply).await;
                 Outcome::taken(0, 0)
             }
             Err(error) => {
@@ -108,13 +103,9 @@ pub(in crate::route) async fn take_held(
         // Its numbers were looked at when it came; those of an aborted one are missing here.
         let request =
             NackBatch { producer: None, ..read.map_err(|_| ResponseError::InvalidTxnState)? };
-        let request = router.held_in_order(request);
-        let (named, stops) = (router.named_by(&request), router.stops_of(&request));
-        match router.engine.nacks(request).await {
-            Ok(_) => {
-                router.nacked(&group, named);
-                router.fall_in(&group, stops).await;
-            }
+        let (telling, sent) = router.send_nacks(request, Evidence::Nack);
+        match sent.await {
+            Ok(reply) => router.nacked(telling, &reply).await,
             Err(error) => {
                 tracing::warn!(%group, %error, "a nack was refused, and its transaction with it");
                 return Err(match error {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::engine::{NotPassed, Windows};
+use crate::engine::{Engine, NotPassed, WindowNews, Windows};
 use crate::model::{GroupId, MemberId, MonoMs, Now, Origin, TopicPartition};
 use crate::retry::watch::{
     ApartView, Asked, BreakerView, Fetching, Handed, Output, Plan, Rules, Watch, WindowView,
@@ -32,7 +32,7 @@ pub(super) use carried::Lot;
 use in_hand::Settlings;
 pub(super) use ordered::{Batches, Passing, Stop};
 pub(super) use seen::Step;
-use seen::place_of;
+pub(super) use seen::place_of;
 pub(super) use settled::{Reading, Remains, SETTLING_ROUNDS};
 pub use whose::Whose;
 
@@ -57,6 +57,8 @@ pub(in crate::route) struct GroupWatch {
     state: Mutex<State>,
     /// Counted up when another plan may come out.
     news: watch::Sender<u64>,
+    /// What the journal is to remember of its windows next.
+    windows: WindowNews,
     /// Held while a record is settled: two Fetches may be told to settle the same.
     settles: tokio::sync::Mutex<()>,
 }
@@ -138,7 +140,7 @@ impl Watches {
     pub fn reload(&self, now: Now, policies: &Policies) {
         for (group, of) in self.all() {
             of.lock().watch.rule(now, Rules::from(policies.of(&group)));
-            of.tell();
+            of.is_news();
         }
         self.changed();
     }
@@ -173,7 +175,8 @@ impl Watches {
     fn forget_idle(&self, now: Now) {
         let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
         let known = groups.len();
-        groups.retain(|_, of| !of.lock().is_idle(now));
+        // Whoever has one may be about to tell it something.
+        groups.retain(|_, of| Arc::strong_count(of) > 1 || !of.lock().is_idle(now));
         if groups.len() < known {
             // Their members, should they come back, are watched anew.
             self.changed();
@@ -194,6 +197,7 @@ impl GroupWatch {
         Self {
             state: Mutex::new(state),
             news: watch::Sender::new(0),
+            windows: WindowNews::default(),
             settles: tokio::sync::Mutex::default(),
         }
     }
@@ -202,9 +206,70 @@ impl GroupWatch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// See [`GroupWatch::windows`].
+    pub(in crate::route) fn windows(&self) -> &WindowNews {
+        &self.windows
+    }
+
     /// Another plan may come out.
-    fn tell(&self) {
+    fn is_news(&self) {
         self.news.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Tells the watch something and does what it wants done. `then` is called before anybody else
+    /// can tell it anything. Nobody is waited for but whoever does the same.
+    pub(in crate::route) fn tell<T>(
+        &self,
+        engine: &Engine,
+        group: &GroupId,
+        now: Now,
+        f: impl FnOnce(&mut State, Now) -> T,
+        then: impl FnOnce(&Self),
+    ) -> T {
+        let mut state = self.lock();
+        let told = f(&mut state, now);
+        // Of each partition the last one counts.
+        let (mut windows, mut is_news) = (BTreeMap::new(), false);
+        while let Some(output) = state.watch.poll_output() {
+            match output {
+                Output::Window { partition, window } => {
+                    match window {
+                        Some(_) => state.remembered.insert(partition.clone()),
+                        None => state.remembered.remove(&partition),
+                    };
+                    windows.insert(partition, window);
+                }
+                Output::Wake => is_news = true,
+                Output::Held(true) => tracing::warn!(
+                    %group,
+                    "most records fail: the group is held, nothing is charged, and one record at a \
+                     time tells when it is over (retry.breaker)"
+                ),
+                Output::Held(false) => {
+                    tracing::info!(%group, "a record was handled again: the group goes on");
+                }
+                Output::LetGo { partition, offsets, has_queue } => {
+                    let_go(group, &partition, &offsets, has_queue);
+                }
+                Output::Joined(lane) => engine.joined(group, lane),
+                Output::Withdraw { partition: TopicPartition { topic, partition }, offset } => {
+                    engine.withdraw(group, Origin { topic, partition, offset });
+                }
+                Output::Replayed { partition, offsets } => {
+                    engine.replayed(group, partition, offsets);
+                }
+            }
+        }
+        if !windows.is_empty() {
+            // Under the lock: the journal gets them in the order in which they came to be.
+            engine.windows(group, &self.windows, windows);
+        }
+        if is_news {
+            self.is_news();
+        }
+        then(self);
+        drop(state);
+        told
     }
 }
 
@@ -314,6 +379,7 @@ impl Router {
         }
     }
 
+    /// Tells the watch something and does what it wants done.
     pub(in crate::route) fn tell<T>(
         &self,
         group: &GroupId,
@@ -323,8 +389,7 @@ impl Router {
         self.tell_then(group, of, f, |_| {})
     }
 
-    /// Tells the watch something and does what it wants done. `then` is called before anybody
-    /// else can tell it anything.
+    /// The same; `then` is called before anybody else can tell it anything.
     fn tell_then<T>(
         &self,
         group: &GroupId,
@@ -332,51 +397,7 @@ impl Router {
         f: impl FnOnce(&mut State, Now) -> T,
         then: impl FnOnce(&GroupWatch),
     ) -> T {
-        let now = self.clock.now();
-        let mut state = of.lock();
-        let told = f(&mut state, now);
-        // Of each partition the last one counts.
-        let (mut windows, mut is_news) = (BTreeMap::new(), false);
-        while let Some(output) = state.watch.poll_output() {
-            match output {
-                Output::Window { partition, window } => {
-                    match window {
-                        Some(_) => state.remembered.insert(partition.clone()),
-                        None => state.remembered.remove(&partition),
-                    };
-                    windows.insert(partition, window);
-                }
-                Output::Wake => is_news = true,
-                Output::Held(true) => tracing::warn!(
-                    %group,
-                    "most records fail: the group is held, nothing is charged, and one record at a \
-                     time tells when it is over (retry.breaker)"
-                ),
-                Output::Held(false) => {
-                    tracing::info!(%group, "a record was handled again: the group goes on");
-                }
-                Output::LetGo { partition, offsets, has_queue } => {
-                    let_go(group, &partition, &offsets, has_queue);
-                }
-                Output::Joined(lane) => self.engine.joined(group, lane),
-                Output::Withdraw { partition: TopicPartition { topic, partition }, offset } => {
-                    self.engine.withdraw(group, Origin { topic, partition, offset });
-                }
-                Output::Replayed { partition, offsets } => {
-                    self.engine.replayed(group, partition, offsets);
-                }
-            }
-        }
-        if !windows.is_empty() {
-            // Under the lock: the journal gets them in the order in which they came to be.
-            self.engine.windows(group, windows.into_iter().collect());
-        }
-        if is_news {
-            of.tell();
-        }
-        then(of);
-        drop(state);
-        told
+        of.tell(&self.engine, group, self.clock.now(), f, then)
     }
 }
 

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::broker::Committed;
-use crate::engine::{Followers, NackBatch};
+use crate::engine::Followers;
 use crate::model::{GroupId, OrderKey, Origin, TopicPartition};
 use crate::retry::watch::{Handed, Seen};
-use crate::retry::{Named, OrderMode, Ordered};
+use crate::retry::{OrderMode, Ordered};
 use crate::route::Router;
 use crate::route::place::Place;
 use crate::route::watching::{GroupWatch, Lot, State, Watched, place_of};
-use crate::wire::batch::{Batch, Hidden, RawRecord, RecordView, end_of, order_key, records};
+use crate::wire::batch::{Batch, Hidden, RecordView, end_of, order_key, records};
 
 /// Records of one partition that wait behind others; with so many its members get none of it until
 /// there are fewer.
@@ -111,21 +111,6 @@ impl Router {
             self.seen(group, Seen::Parked { partition: of.clone(), offsets });
         }
         Some(entries)
-    }
-
-    /// What stops its key when these are taken; nothing where keys are not kept in order.
-    pub(in crate::route) fn stops_of(&self, batch: &NackBatch) -> Vec<Stop> {
-        if !self.keeps_keys(&batch.group) {
-            return Vec::new();
-        }
-        let stop = |(named, record): (&Named, &Bytes)| match named {
-            Named::Origin(origin) => {
-                let key = RawRecord::parse(record).ok()?.key?;
-                Some((origin.clone(), order_key(&key)))
-            }
-            _ => None,
-        };
-        batch.nacks.iter().filter_map(|one| stop((&one.nack.named, &one.record))).collect()
     }
 
     pub(in crate::route) fn keeps_keys(&self, group: &GroupId) -> bool {
@@ -281,7 +266,8 @@ impl Batches<'_> {
 mod tests {
     use super::*;
     use crate::wire::batch::{
-        Headers, ProducerStamp, TimestampType, crc_of, marker_batch, produce_batch, rebase,
+        Headers, ProducerStamp, RawRecord, TimestampType, crc_of, marker_batch, produce_batch,
+        rebase,
     };
 
     /// A batch at an offset: a record with a key in a transaction of that producer.

@@ -1,9 +1,8 @@
 //! What the APIs of groups tell the watches.
 
-use crate::engine::NackBatch;
 use crate::model::{GroupId, LaneOffset, MemberId, Now, Origin, TopicName, TopicPartition};
+use crate::retry::Carried;
 use crate::retry::watch::Seen;
-use crate::retry::{Carried, Named};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::watching::{State, Watches};
@@ -57,7 +56,7 @@ pub(in crate::route) enum Step {
 /// Offsets of partitions, as a commit names them.
 type Offsets = Vec<(TopicName, i32, i64)>;
 
-pub(super) fn place_of(origin: &Origin) -> TopicPartition {
+pub(in crate::route) fn place_of(origin: &Origin) -> TopicPartition {
     TopicPartition { topic: origin.topic.clone(), partition: origin.partition }
 }
 
@@ -89,7 +88,7 @@ impl Router {
         self.all_seen(group, vec![seen]);
     }
 
-    fn all_seen(&self, group: &GroupId, all: Vec<Seen>) {
+    pub(in crate::route) fn all_seen(&self, group: &GroupId, all: Vec<Seen>) {
         let Some(of) = self.watches.find(group).filter(|_| !all.is_empty()) else { return };
         self.tell(group, &of, |state, now| {
             for seen in all {
@@ -241,26 +240,6 @@ impl Router {
         let of = self.watches.find(group).zip(lane);
         let spared = of.is_some_and(|(of, lane)| of.lock().watch.is_lane_spared(lane));
         Carried { spared, ..Carried::default() }
-    }
-
-    /// What is to be told of a batch of nacks once it is durable, where somebody watches.
-    pub(in crate::route) fn named_by(&self, batch: &NackBatch) -> Vec<Seen> {
-        if self.watches.find(&batch.group).is_none() {
-            return Vec::new();
-        }
-        let named = batch.nacks.iter().filter_map(|request| match &request.nack.named {
-            Named::Origin(origin) => {
-                Some(Seen::Nacked { partition: place_of(origin), offset: origin.offset })
-            }
-            Named::Lane(lane) => Some(Seen::LaneFailed { lane: *lane }),
-            _ => None,
-        });
-        named.collect()
-    }
-
-    /// E1, E2: these failures are durable.
-    pub(in crate::route) fn nacked(&self, group: &GroupId, named: Vec<Seen>) {
-        self.all_seen(group, named);
     }
 
     /// A commit was refused. One of a process whose name goes on in another says nothing of that.

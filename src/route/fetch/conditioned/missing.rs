@@ -1,14 +1,58 @@
 //! What a partition waits for may be in the cluster's log no more: retention, or who deletes
 //! records, has taken it.
 
-use kafka_protocol::messages::FetchResponse;
+use std::collections::BTreeMap;
 
-use crate::model::{Origin, TopicPartition};
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::{FetchResponse, ListOffsetsRequest};
+
+use crate::model::{Origin, TopicName, TopicPartition};
+use crate::route::convert::{topic_of, wire_topic};
 use crate::route::fetch::conditioned::{Asking, Guard, Polling};
 use crate::upstream::{Found, UpstreamError};
 use crate::wire::ResponseError;
+use crate::wire::api::Api;
+
+/// The first version that answers with one offset; every broker serves it.
+const LIST_OFFSETS_VERSION: i16 = 1;
+/// "The earliest one", in the place of a time.
+const EARLIEST: i64 = -2;
+/// No replica asks.
+const CONSUMER: i32 = -1;
 
 impl<G: Guard> Polling<'_, G> {
+    /// The same where the client asks for what lies behind that: the broker is not asked for any of
+    /// it then, so it is asked where the partition begins.
+    pub(super) async fn left_behind(&mut self) -> Result<(), UpstreamError> {
+        let mut topics: BTreeMap<TopicName, Vec<ListOffsetsPartition>> = BTreeMap::new();
+        for asked in &self.wanted.asked {
+            let TopicPartition { topic, partition } = &asked.partition;
+            if self.guard.awaited(&asked.partition).is_some_and(|first| first < asked.offset) {
+                let earliest = ListOffsetsPartition::default().with_timestamp(EARLIEST);
+                let earliest = earliest.with_partition_index(*partition);
+                topics.entry(topic.clone()).or_default().push(earliest);
+            }
+        }
+        if topics.is_empty() {
+            return Ok(());
+        }
+        let topics = topics.into_iter().map(|(name, partitions)| {
+            let topic = ListOffsetsTopic::default().with_name(wire_topic(&name));
+            topic.with_partitions(partitions)
+        });
+        let request = ListOffsetsRequest::default().with_replica_id(CONSUMER.into());
+        let request = request.with_topics(topics.collect());
+        let Asking { link, head, .. } = &mut self.asking;
+        let told = link.call_at(Api::ListOffsets, LIST_OFFSETS_VERSION, head, &request).await?;
+        for topic in &told.topics {
+            for begins in topic.partitions.iter().filter(|begins| begins.error_code == 0) {
+                let (topic, partition) = (topic_of(&topic.name), begins.partition_index);
+                self.guard.begins(&TopicPartition { topic, partition }, begins.offset);
+            }
+        }
+        Ok(())
+    }
+
     /// A partition that begins behind what it waits for waits for it no more. A client that is told
     /// that its offset is out of range goes elsewhere, so what lies there is looked at before.
     pub(super) async fn missing(&mut self, response: &FetchResponse) -> Result<(), UpstreamError> {

@@ -1,7 +1,32 @@
-//! Answers that carry records, or take them.
+//! Answers that carry records, take them, or say where they lie.
 
 use crate::wire::scan::schema::{
     Field, I16, I32, I64, Kind, Schema, Tagged, UUID, always, since, within,
+};
+
+/// Since version 1, where there is one offset of each partition.
+pub(super) const LIST_OFFSETS: Schema = Schema {
+    flexible: 6,
+    fields: &[
+        since(2, I32), // throttle_time_ms
+        always(Kind::Structs(
+            &[
+                always(Kind::Text), // name
+                always(Kind::Structs(
+                    &[
+                        always(I32),   // partition_index
+                        always(I16),   // error_code
+                        always(I64),   // timestamp
+                        always(I64),   // offset
+                        since(4, I32), // leader_epoch
+                    ],
+                    &[],
+                )),
+            ],
+            &[],
+        )),
+    ],
+    tagged: &[],
 };
 
 /// Since version 3; since 10 it may name brokers.

@@ -26,6 +26,7 @@ pub(in crate::wire) fn of(api: Api) -> Option<&'static Schema> {
         Api::OffsetCommit => &groups::OFFSET_COMMIT,
         Api::OffsetFetch => &groups::OFFSET_FETCH,
         Api::Fetch => &data::FETCH,
+        Api::ListOffsets => &data::LIST_OFFSETS,
         Api::Produce => &data::PRODUCE,
         Api::ConsumerGroupHeartbeat => &groups::CONSUMER_GROUP_HEARTBEAT,
         Api::CreateTopics => &topics::CREATE_TOPICS,

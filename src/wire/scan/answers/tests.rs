@@ -151,6 +151,19 @@ fn answers_to_what_the_sidecar_produces_itself_are_walked_whole() {
 }
 
 #[test]
+fn an_answer_to_where_a_partition_begins_is_walked_whole() {
+    use m::list_offsets_response as r;
+    walks(Api::ListOffsets, |_| {
+        let mut topic = r::ListOffsetsTopicResponse::default();
+        topic.name = m::TopicName(text("orders"));
+        topic.partitions.push(r::ListOffsetsPartitionResponse::default());
+        let mut answer = m::ListOffsetsResponse::default();
+        answer.topics.push(topic);
+        answer
+    });
+}
+
+#[test]
 fn an_answer_to_fetch_is_walked_whole() {
     use m::fetch_response as r;
     walks(Api::Fetch, |version| {

@@ -1,0 +1,267 @@
+//! The engine with a log on a disk in memory, driven by hand, and somebody who is asked what waits
+//! in its own place and says what the test wants.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use crate::clock::Clock;
+use crate::engine::windows::Latest;
+use crate::engine::{Destinations, EntryView, Parts, Replay, Windows};
+use crate::journal::{Config, Journal, MemDisk, Writer};
+use crate::model::{ClientId, Origin, TopicPartition, WallMs};
+use crate::observe::Metrics;
+use crate::retry::watch::WindowRecord;
+use crate::retry::{BadNack, NackOutcome, Policies, Reporter, Want};
+use crate::wire::batch::{Headers, RawRecord, TimestampType};
+use crate::wire::names::Templates;
+
+struct House {
+    engine: Engine,
+    driver: Driver,
+    writer: Writer,
+    metrics: Metrics,
+    news: WindowNews,
+    asked: Arc<AtomicU32>,
+}
+
+fn shop() -> GroupId {
+    GroupId::new("shop")
+}
+
+fn orders() -> TopicPartition {
+    TopicPartition { topic: "orders".into(), partition: 0 }
+}
+
+impl House {
+    /// And what the log remembers of windows. `None`: the power went meanwhile.
+    fn open(disk: &MemDisk) -> Option<(Self, Windows)> {
+        let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).ok()?;
+        let metrics = Metrics::new(8).unwrap();
+        let parts = Parts {
+            journal: journal.clone(),
+            templates: Templates::default(),
+            policies: Policies::default(),
+            clock: Clock::told(WallMs(1_000)).0,
+            metrics: metrics.clone(),
+            destinations: Destinations::default(),
+            producers_expire_ms: 86_400_000,
+        };
+        let mut replay = Replay::new(Some(Replay::tables(&journal).ok()?), &parts);
+        let from = replay.from();
+        recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).ok()?;
+        let windows = replay.windows();
+        let (engine, driver) = replay.finish(parts);
+        let (news, asked) = (WindowNews::default(), Arc::default());
+        Some((Self { engine, driver, writer, metrics, news, asked }, windows))
+    }
+
+    fn new() -> (Self, MemDisk) {
+        let disk = MemDisk::new(5);
+        (Self::open(&disk).unwrap().0, disk)
+    }
+
+    fn killed(self, disk: &MemDisk) -> (Self, Windows) {
+        drop(self);
+        disk.process_crash();
+        Self::open(disk).unwrap()
+    }
+
+    /// Somebody who says this, and counts so many losses in the partition's window meanwhile.
+    fn in_place(&self, goes: &[Goes], losses: u32) -> InPlace {
+        let (engine, news, asked) =
+            (self.engine.clone(), self.news.clone(), Arc::clone(&self.asked));
+        let goes = goes.to_vec();
+        let charge = move || {
+            asked.fetch_add(1, Ordering::Relaxed);
+            engine.windows(&shop(), &news, with_losses(losses));
+            goes
+        };
+        InPlace { charge: Box::new(charge), windows: self.news.clone() }
+    }
+
+    fn asked(&self) -> u32 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// `None`: no answer, as after a power cut.
+    fn try_say(
+        &mut self,
+        batch: NackBatch,
+        in_place: InPlace,
+    ) -> Option<Result<NackReply, EngineError>> {
+        let mut said = pin!(self.engine.said(batch, Evidence::Nack, Some(in_place)));
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..4 {
+            self.driver.step();
+            self.writer.step();
+            if let Poll::Ready(answer) = said.as_mut().poll(&mut context) {
+                return Some(answer);
+            }
+        }
+        None
+    }
+
+    fn say(&mut self, batch: NackBatch, goes: &[Goes]) -> Result<NackReply, EngineError> {
+        let in_place = self.in_place(goes, 1);
+        self.try_say(batch, in_place).unwrap()
+    }
+
+    fn knows(&self, offset: i64) -> bool {
+        use crate::retry::Entries;
+        self.driver.machine.store().by_origin(&shop(), &origin(offset)).is_some()
+    }
+
+    fn page(&mut self) -> Vec<EntryView> {
+        let group = shop();
+        let mut asked = pin!(self.engine.page(&group, None, 10));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(asked.as_mut().poll(&mut context).is_pending());
+        self.driver.step();
+        let Poll::Ready(page) = asked.as_mut().poll(&mut context) else { panic!("no answer") };
+        page.unwrap()
+    }
+
+    fn counted(&self) -> bool {
+        let counter = "reprise_records_failed_total{group=\"shop\"";
+        self.metrics.render().unwrap().lines().any(|line| line.starts_with(counter))
+    }
+}
+
+fn with_losses(losses: u32) -> Latest {
+    Latest::from([(orders(), Some(WindowRecord { losses, ..WindowRecord::default() }))])
+}
+
+fn origin(offset: i64) -> Origin {
+    Origin { topic: "orders".into(), partition: 0, offset }
+}
+
+fn nack(named: Named) -> NackRequest {
+    let record = RawRecord {
+        timestamp_ms: 1,
+        timestamp_type: TimestampType::CreateTime,
+        key: None,
+        value: Some("as it was produced".into()),
+        headers: Headers::NONE,
+    };
+    let nack = Nack {
+        named,
+        want: Want::default(),
+        max_reconsume_times: None,
+        reason: None,
+        committed: None,
+        carried: Carried::default(),
+        bytes: crate::retry::Bytes::Value,
+        record_bytes: 30,
+        key: None,
+    };
+    NackRequest { nack, record: record.to_bytes() }
+}
+
+/// Of records of the partition, by a producer whose first sequence number this is.
+fn batch(first: i32, offsets: &[i64]) -> NackBatch {
+    let count = i32::try_from(offsets.len()).unwrap();
+    let producer = Producer { id: 7, epoch: 3, first, last: first + count - 1 };
+    NackBatch {
+        group: shop(),
+        by: Reporter { member: None, client: ClientId::new("test") },
+        producer: Some(producer),
+        nacks: offsets.iter().map(|offset| nack(Named::Origin(origin(*offset)))).collect(),
+    }
+}
+
+#[test]
+fn what_of_a_batch_is_refused_asks_nobody_and_bad_ones_have_their_place_in_it() {
+    let (mut house, disk) = House::new();
+    let mut bad = batch(0, &[1, 2, 3, 4]);
+    bad.nacks[1] = nack(Named::Unreadable);
+    bad.nacks[3].nack.want.delay_ms = Some(u64::MAX);
+    let waits = [const { Goes::Waits }; 4];
+    let Err(EngineError::BadNacks(named)) = house.say(bad, &waits) else { panic!("taken") };
+    assert_eq!(named, [(1, BadNack::Unreadable), (3, BadNack::DelayTooLong)]);
+    let mut large = batch(0, &[1; 225]);
+    let record = Bytes::from(vec![0; 1 << 20]);
+    large.nacks.iter_mut().for_each(|nack| nack.record = record.clone());
+    let refused = house.say(large, &waits);
+    assert!(matches!(refused, Err(EngineError::BatchTooLarge { .. })), "{refused:?}");
+    assert_eq!((house.asked(), house.counted()), (0, false));
+    let (mut house, windows) = house.killed(&disk);
+    assert_eq!(windows, Windows::new());
+    assert!(house.say(batch(0, &[1]), &waits).is_ok(), "nor was the producer's number taken");
+}
+
+#[test]
+fn what_its_producer_repeats_or_sends_out_of_order_asks_nobody_also_where_all_of_it_waits() {
+    let (mut house, disk) = House::new();
+    let waits = [Goes::Waits, Goes::Waits];
+    let taken = house.say(batch(0, &[1, 2]), &waits).unwrap();
+    assert_eq!((taken, house.asked()), (NackReply::Taken(vec![None, None]), 1));
+    for restarted in [false, true] {
+        let repeated = house.say(batch(0, &[1, 2]), &waits).unwrap();
+        assert_eq!(repeated, NackReply::Repeated, "{restarted}");
+        let gap = house.say(batch(5, &[3, 4]), &waits);
+        assert!(matches!(gap, Err(EngineError::OutOfOrderSequence)), "{gap:?}");
+        let mut fenced = batch(2, &[3, 4]);
+        fenced.producer = fenced.producer.map(|known| Producer { epoch: 2, ..known });
+        let fenced = house.say(fenced, &waits);
+        assert!(matches!(fenced, Err(EngineError::InvalidProducerEpoch)), "{fenced:?}");
+        assert_eq!(house.asked(), u32::from(!restarted), "{restarted}");
+        house = house.killed(&disk).0;
+    }
+}
+
+#[test]
+fn each_nack_of_a_batch_has_its_own_answer_and_what_leaves_takes_its_count_along() {
+    let (mut house, _disk) = House::new();
+    let carried = Carried { reconsume_times: 4, ..Carried::default() };
+    let goes = [Goes::Waits, Goes::Leaves(Some(carried)), Goes::Known, Goes::Leaves(None)];
+    let taken = house.say(batch(0, &[1, 2, 3, 4]), &goes).unwrap();
+    let NackReply::Taken(outcomes) = taken else { panic!("{taken:?}") };
+    let scheduled = |n: usize| matches!(outcomes[n], Some(NackOutcome::Scheduled { .. }));
+    assert_eq!((outcomes[0], outcomes[2]), (None, None));
+    assert!(scheduled(1) && scheduled(3), "{outcomes:?}");
+    assert_eq!([1, 2, 3, 4].map(|offset| house.knows(offset)), [false, true, false, true]);
+    let views = house.page();
+    let counts: Vec<u32> = views.iter().map(|view| view.entry.reconsume_times).collect();
+    assert_eq!(counts, [5, 1], "one failure more than each had");
+}
+
+#[test]
+fn a_window_that_was_told_before_never_comes_behind_what_a_batch_has_charged() {
+    let (mut house, disk) = House::new();
+    let in_place = house.in_place(&[Goes::Waits], 2);
+    let said = house.engine.said(batch(0, &[1]), Evidence::Nack, Some(in_place));
+    // While the batch is in the queue.
+    house.engine.windows(&shop(), &house.news, with_losses(1));
+    house.driver.step();
+    house.writer.step();
+    drop(said);
+    let (house, windows) = house.killed(&disk);
+    assert_eq!(windows[&(shop(), orders())].losses, 2, "the latest");
+    drop(house);
+}
+
+#[test]
+fn a_power_cut_parts_no_charge_from_its_batch() {
+    let (mut before, mut after) = (0, 0);
+    for cut in (0..20).flat_map(|seed| [1, 2, 3, 4].map(|at| (seed, at))) {
+        let disk = MemDisk::new(cut.0);
+        let (mut house, _) = House::open(&disk).unwrap();
+        disk.power_cut_at(cut.1);
+        let in_place = house.in_place(&[Goes::Waits, Goes::Leaves(None)], 1);
+        let answer = house.try_say(batch(0, &[1, 2]), in_place);
+        drop(house);
+        disk.power_cut_at(u64::MAX >> 1);
+        disk.power_cut();
+        let (mut house, windows) = House::open(&disk).unwrap();
+        let is_charged = !windows.is_empty();
+        assert_eq!(house.knows(2), is_charged, "{cut:?}: the entry of the other");
+        let repeated = house.say(batch(0, &[1, 2]), &[Goes::Waits, Goes::Leaves(None)]).unwrap();
+        assert_eq!(repeated == NackReply::Repeated, is_charged, "{cut:?}: the stamp");
+        assert!(is_charged || !matches!(answer, Some(Ok(_))), "{cut:?}: it was answered");
+        (before, after) = (before + u32::from(!is_charged), after + u32::from(is_charged));
+    }
+    assert!(before > 0 && after > 0, "{before} before it was written, {after} after");
+}
