@@ -34,11 +34,19 @@ pub(crate) struct Truth {
     /// How often a process was replaced that had it in hand: who looks on cannot tell that from
     /// one that dies of it.
     pub(crate) lost: u32,
+    /// How often that was all its process had in hand.
+    pub(crate) lost_alone: u32,
     /// When it was delivered last, in deliveries of all.
     pub(crate) last: usize,
 }
 
 impl Truth {
+    /// It may be a dead letter: what has never failed, if it was alone in single file when its
+    /// member was lost, and when that was lost again.
+    pub(crate) fn may_end(&self) -> bool {
+        self.failed > 0 || self.lost_alone > 1
+    }
+
     /// The most failures that anybody may charge.
     pub(crate) fn may_count(&self) -> u32 {
         self.failed + self.lost

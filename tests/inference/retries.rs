@@ -42,6 +42,8 @@ pub(crate) struct Retries {
     pub(crate) twice: BTreeSet<Place>,
     /// What was said to have failed, and charged nothing.
     pub(crate) unheard: Vec<Place>,
+    /// Retries that were said to have failed when their time was over, and how often.
+    pub(crate) late: BTreeMap<Place, u32>,
     /// The one record that may be given while the group is held has left with this Fetch.
     is_lent: bool,
     /// It could have left with it.
@@ -63,6 +65,7 @@ impl Retries {
             keys: BTreeMap::new(),
             twice: BTreeSet::new(),
             unheard: Vec::new(),
+            late: BTreeMap::new(),
             is_lent: false,
             gave_nothing: false,
         };
@@ -458,6 +461,9 @@ impl World {
         let is_open = retries.law.all().any(|entry| entry.inflight() == Some(lane));
         let is_heard = retries.nack(now, Named::Lane(lane), None, carried);
         assert_eq!(is_heard, is_open, "a hand-out that is open is charged, and no other");
+        if !is_heard && let Some(entry) = retries.law.all().find(|e| e.lanes.contains(&lane)) {
+            *retries.late.entry(place(entry.origin.as_ref().unwrap())).or_default() += 1;
+        }
         self.watch.handle(now, Seen::LaneFailed { lane });
         self.drain();
     }
