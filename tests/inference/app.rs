@@ -199,6 +199,7 @@ impl World {
 
     pub(crate) fn commit(&mut self, partition: &TopicPartition, offset: i64) {
         let offset = self.held_back(partition, offset);
+        self.repeat_marker(partition);
         self.committed.insert(partition.clone(), offset);
         self.passes(partition, offset);
         let (partition, now) = (partition.clone(), self.now());

@@ -115,6 +115,10 @@ impl App {
         handler: &mut impl FnMut(&TopicPartition, i64) -> Did,
     ) -> bool {
         let given = std::mem::take(&mut self.given);
+        // There are those that commit where they are with every poll.
+        for of in self.positions.keys().filter(|_| !given.is_empty()) {
+            world.repeat_marker(of);
+        }
         for (lane, entry) in &given {
             let (of, offset) = place(entry.origin.as_ref().unwrap());
             match handler(&of, offset) {

@@ -19,7 +19,7 @@ pub(crate) struct Law {
     known: BTreeMap<EntryId, Entry>,
     by_place: BTreeMap<Place, EntryId>,
     /// What is known of the failure that is told next, beside its entry.
-    said: Carried,
+    said: (Evidence, Carried),
     settling: Option<Settling>,
     /// Records that ended, and with how many failures.
     pub(crate) dead: BTreeMap<Place, u32>,
@@ -38,7 +38,7 @@ impl Law {
             timeout_ms: 0,
             known: BTreeMap::new(),
             by_place: BTreeMap::new(),
-            said: Carried::default(),
+            said: (Evidence::Nack, Carried::default()),
             settling: None,
             dead: BTreeMap::new(),
             spared: 0,
@@ -55,8 +55,8 @@ impl Law {
         self.timeout_ms = policy.consume_timeout_ms;
     }
 
-    pub(crate) fn said(&mut self, carried: &Carried) {
-        self.said = carried.clone();
+    pub(crate) fn said(&mut self, way: Evidence, carried: &Carried) {
+        self.said = (way, carried.clone());
     }
 
     pub(crate) fn settles(&mut self, settling: &Settling) {
@@ -152,7 +152,10 @@ impl Law {
         assert!(entry.reconsume_times >= count, "a count fell: {before:?} {entry:?}");
         let stood = before.map(|before| before.state);
         match (why, stood) {
-            (Evidence::Nack, _) => self.judge_said(now, before, entry),
+            (Evidence::CommitMarker | Evidence::Nack | Evidence::AdminNack, _) => {
+                assert_eq!(why, self.said.0, "it was said in another way: {entry:?}");
+                self.judge_said(now, before, entry);
+            }
             (_, None) if why != Evidence::Behind => self.judge_settled(now, entry),
             (Evidence::HandOut, Some(State::Waiting { due, .. })) => {
                 assert!(due <= now.wall, "early: {entry:?} at {now:?}");
@@ -185,7 +188,7 @@ impl Law {
 
     /// The application has said that it failed.
     fn judge_said(&mut self, now: Now, before: Option<&Entry>, entry: &Entry) {
-        let said = std::mem::take(&mut self.said);
+        let said = std::mem::take(&mut self.said.1);
         let known = before.map_or(said.reconsume_times, |before| before.reconsume_times);
         // Charged without a word, and not handed out since: it is that failure.
         let is_that = before.is_some_and(|before| {

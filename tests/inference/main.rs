@@ -19,6 +19,7 @@ mod probing;
 mod random;
 mod retries;
 mod spoken;
+mod voice;
 mod world;
 
 use reprise::retry::BreakerRules;

@@ -52,6 +52,7 @@ struct Ran {
     aborted: usize,
     reloads: u32,
     spared: u32,
+    repeated: u32,
     outages: usize,
 }
 
@@ -83,6 +84,9 @@ impl Script {
         let mut world = World::new(crate::RULES, partitions, 0).with_retries(policy.clone());
         for partition in 0..partitions {
             world.commit(&of(partition), 0);
+        }
+        if let Some(retries) = &mut world.retries {
+            retries.voices.rng = rng.fork();
         }
         let handler = Handler {
             rng: rng.fork(),
@@ -374,6 +378,7 @@ impl Script {
         self.in_order();
         self.ran.failed = self.handler.truths.values().map(|truth| truth.failed).sum();
         (self.ran.left, self.ran.spared) = (law.left, law.spared);
+        self.ran.repeated = retries.voices.repeated;
         (self.ran.dead, self.ran.aborted) = (law.dead.len(), self.logs.aborted());
         self.ran.outages = self.world.outages;
     }
@@ -424,7 +429,7 @@ fn whoever_fails_comes_back_as_the_law_says_and_nobody_else_is_charged() {
     let sum = |of: fn(&Ran) -> u64| all.iter().map(of).sum::<u64>();
     println!(
         "world: {} scripts, {} failures, {} retries, {} dead letters, {} aborted, {} reloads, \
-         {} spared, {} outages",
+         {} spared, {} markers again, {} outages",
         all.len(),
         sum(|ran| ran.failed.into()),
         sum(|ran| ran.left.into()),
@@ -432,6 +437,7 @@ fn whoever_fails_comes_back_as_the_law_says_and_nobody_else_is_charged() {
         sum(|ran| u64::try_from(ran.aborted).unwrap()),
         sum(|ran| ran.reloads.into()),
         sum(|ran| ran.spared.into()),
+        sum(|ran| ran.repeated.into()),
         sum(|ran| u64::try_from(ran.outages).unwrap())
     );
     assert_eq!(wrong, Vec::<u64>::new(), "of these seeds");
