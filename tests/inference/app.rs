@@ -66,6 +66,8 @@ pub(crate) struct World {
     pub(crate) sought_back: Vec<(TopicPartition, i64)>,
     /// How far the wall clock is ahead of the time that has passed.
     pub(crate) ahead_ms: i64,
+    /// How often a member has joined anew.
+    pub(crate) joins: i32,
     apps: u64,
 }
 
@@ -117,6 +119,7 @@ impl World {
             retries: None,
             sought_back: Vec::new(),
             ahead_ms: 0,
+            joins: 0,
             apps: 0,
         }
     }
@@ -360,6 +363,12 @@ impl App {
             only_records: self.only_records,
             fetches_ahead: self.fetches_ahead,
         }
+    }
+
+    /// It goes on there, with nothing in hand.
+    pub(crate) fn begins(&mut self, at: impl IntoIterator<Item = (TopicPartition, i64)>) {
+        self.positions = at.into_iter().collect();
+        (self.fetched, self.done) = (Vec::new(), BTreeMap::new());
     }
 
     /// Fetches what is not fetched yet, at once or after a wait.

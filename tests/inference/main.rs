@@ -5,6 +5,7 @@
 mod alone;
 mod app;
 mod crashes;
+mod ends;
 mod going_back;
 mod handler;
 mod healthy;

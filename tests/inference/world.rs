@@ -17,6 +17,7 @@ use reprise::model::{OrderKey, TopicPartition};
 use reprise::retry::{BreakerRules, LevelTable, OrderMode, Policy, StateKind};
 
 use crate::app::{App, Commits, World, of};
+use crate::ends::Losses;
 use crate::handler::{ALWAYS, Handler, TIMEOUT_MS, Truth, Way};
 use crate::log::Logs;
 use crate::retries::Place;
@@ -28,32 +29,34 @@ const TABLES: [&str; 5] =
 /// in a moment.
 const ROUNDS: u32 = 7_000;
 
-struct Script {
-    rng: Rng,
-    world: World,
-    handler: Handler,
-    logs: Logs,
+pub(crate) struct Script {
+    pub(crate) rng: Rng,
+    pub(crate) world: World,
+    pub(crate) handler: Handler,
+    pub(crate) logs: Logs,
     /// Each with its partitions.
-    apps: Vec<(App, Vec<i32>)>,
-    policy: Policy,
-    is_lonely: bool,
+    pub(crate) apps: Vec<(App, Vec<i32>)>,
+    pub(crate) policy: Policy,
+    pub(crate) is_lonely: bool,
+    pub(crate) losses: Losses,
     /// In a member's hand when the sidecar ended: where keys are kept in order it is not known
     /// which of these wait behind another one (docs/ordering.md).
-    in_hand: BTreeSet<Place>,
-    ran: Ran,
+    pub(crate) in_hand: BTreeSet<Place>,
+    pub(crate) ran: Ran,
 }
 
 /// What came of a script.
 #[derive(Debug, Default)]
-struct Ran {
-    failed: u32,
-    left: u32,
-    dead: usize,
-    aborted: usize,
-    reloads: u32,
-    spared: u32,
-    repeated: u32,
-    outages: usize,
+pub(crate) struct Ran {
+    pub(crate) failed: u32,
+    pub(crate) left: u32,
+    pub(crate) dead: usize,
+    pub(crate) aborted: usize,
+    pub(crate) reloads: u32,
+    pub(crate) spared: u32,
+    pub(crate) repeated: u32,
+    pub(crate) refused: u32,
+    pub(crate) outages: usize,
 }
 
 fn policy(rng: &mut Rng) -> Policy {
@@ -101,7 +104,9 @@ impl Script {
         let (apps, ran) = (Vec::new(), Ran::default());
         let is_lonely = rng.bool();
         let in_hand = BTreeSet::new();
-        let mut script = Self { rng, world, handler, logs, apps, policy, is_lonely, in_hand, ran };
+        let losses = Losses::default();
+        let mut script =
+            Self { rng, world, handler, logs, apps, policy, is_lonely, losses, in_hand, ran };
         let members = if partitions > 1 { script.rng.i32(1..=2) } else { 1 };
         script.handler.are_two = members > 1;
         for n in 0..members {
@@ -112,7 +117,7 @@ impl Script {
         script
     }
 
-    fn start(&mut self, own: &[i32]) -> App {
+    pub(crate) fn start(&mut self, own: &[i32]) -> App {
         let commits = match self.rng.u8(..4) {
             0 => Commits::PerBatch,
             1 => Commits::Every(self.rng.u64(100..5_000)),
@@ -130,7 +135,8 @@ impl Script {
             26..29 => self.reload(),
             29..31 => self.restart(),
             31..33 => self.replace(),
-            33..40 => self.until_next(),
+            33..35 => self.refuse(),
+            35..40 => self.until_next(),
             40..43 if self.policy.breaker.is_some() && self.is_lonely => {
                 self.handler.is_out = !self.handler.is_out;
             }
@@ -207,60 +213,6 @@ impl Script {
         self.world.reload(self.policy.clone());
     }
 
-    /// The sidecar ends, well or not, and starts; the wall clock is another one by then.
-    fn restart(&mut self) {
-        for partition in self.world.ends.keys() {
-            let in_hand = self.world.watch.in_hand(partition);
-            self.in_hand.extend(in_hand.map(|offset| (partition.clone(), offset)));
-        }
-        self.world.ahead_ms += match self.rng.u8(..4) {
-            0 => -self.rng.i64(0..4_000_000),
-            1 => self.rng.i64(0..4_000_000),
-            _ => 0,
-        };
-        if self.rng.bool() {
-            self.world.stop();
-        } else {
-            self.world.restart();
-        }
-        for n in 0..self.apps.len() {
-            if self.rng.u8(..3) == 0 {
-                self.replaced(n);
-            } else {
-                self.world.reconnect(&mut self.apps[n].0);
-            }
-        }
-    }
-
-    /// A process ends, whatever it has in hand, and another one takes its place.
-    fn replace(&mut self) {
-        let n = self.rng.usize(..self.apps.len());
-        self.replaced(n);
-    }
-
-    fn replaced(&mut self, n: usize) {
-        let mut lost = Vec::new();
-        for partition in self.apps[n].1.iter().map(|index| of(*index)) {
-            let in_hand = self.world.watch.in_hand(&partition);
-            let end = in_hand.end.max(in_hand.start);
-            let (from, to) = ((partition.clone(), in_hand.start), (partition, end));
-            lost.extend(self.handler.truths.range(from..to).map(|(place, _)| place.clone()));
-        }
-        for place in &lost {
-            let truth = self.handler.truths.get_mut(place).unwrap();
-            truth.lost += 1;
-            truth.lost_alone += u32::from(lost.len() == 1);
-        }
-        self.dies(n);
-    }
-
-    fn dies(&mut self, n: usize) {
-        let own = self.apps[n].1.clone();
-        self.world.lose(&self.apps[n].0);
-        self.world.pass(self.rng.u64(1..3_000));
-        self.apps[n].0 = self.start(&own);
-    }
-
     /// Not a millisecond before something is due, and then it comes.
     fn until_next(&mut self) {
         if let Some(ms) = self.world.next_due_ms().filter(|ms| *ms < 5_000) {
@@ -279,6 +231,7 @@ impl Script {
             // The delivery that raised a suspicion is charged as well, whoever threw then.
             self.handler.truths.get_mut(&place).unwrap().lost += 1;
         }
+        self.losses.count(&self.world);
         match (lives, std::mem::take(&mut self.handler.hangs)) {
             (true, _) => {}
             (false, true) => self.replaced(n),
@@ -429,7 +382,8 @@ fn whoever_fails_comes_back_as_the_law_says_and_nobody_else_is_charged() {
     let sum = |of: fn(&Ran) -> u64| all.iter().map(of).sum::<u64>();
     println!(
         "world: {} scripts, {} failures, {} retries, {} dead letters, {} aborted, {} reloads, \
-         {} spared, {} markers again, {} outages",
+         {} spared, {} markers again, {} refused, \
+         {} outages",
         all.len(),
         sum(|ran| ran.failed.into()),
         sum(|ran| ran.left.into()),
@@ -438,6 +392,7 @@ fn whoever_fails_comes_back_as_the_law_says_and_nobody_else_is_charged() {
         sum(|ran| ran.reloads.into()),
         sum(|ran| ran.spared.into()),
         sum(|ran| ran.repeated.into()),
+        sum(|ran| ran.refused.into()),
         sum(|ran| u64::try_from(ran.outages).unwrap())
     );
     assert_eq!(wrong, Vec::<u64>::new(), "of these seeds");
