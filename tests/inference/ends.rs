@@ -105,10 +105,13 @@ impl Script {
             let (from, to) = ((partition.clone(), in_hand.start), (partition, end));
             lost.extend(self.handler.truths.range(from..to).map(|(place, _)| place.clone()));
         }
+        // What has an entry is cut, or nobody's loss.
+        let queued = self.world.queued();
+        let is_alone = lost.iter().filter(|place| !queued.contains(*place)).count() == 1;
         for place in &lost {
             let truth = self.handler.truths.get_mut(place).unwrap();
             truth.lost += 1;
-            truth.lost_alone += u32::from(lost.len() == 1);
+            truth.lost_alone += u32::from(is_alone);
         }
     }
 

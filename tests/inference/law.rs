@@ -171,6 +171,10 @@ impl Law {
                 let timed_out = since.plus(self.timeout_ms) <= now.wall;
                 assert!(why == Evidence::MemberLost || timed_out, "open for too short: {entry:?}");
             }
+            (Evidence::Aborted, Some(State::Inflight { .. })) => {
+                let state = State::Waiting { due: now.wall, delay_ms: 0, level: None };
+                assert_eq!((entry.state, entry.reconsume_times), (state, count), "aborted");
+            }
             (Evidence::Rescheduled, Some(State::Waiting { due, delay_ms, level })) => {
                 let (due, delay_ms) = self.nearest(now, due, delay_ms, level);
                 let state = State::Waiting { due, delay_ms, level };
@@ -181,7 +185,7 @@ impl Law {
                 let state = State::Waiting { due, delay_ms, level };
                 assert_eq!((entry.state, entry.reconsume_times), (state, count), "let go");
             }
-            (Evidence::HandOut, _) => panic!("handed out of {stood:?}: {entry:?}"),
+            (Evidence::HandOut | Evidence::Aborted, _) => panic!("{why:?} of {stood:?}: {entry:?}"),
             _ => assert_eq!(entry.reconsume_times, count, "{why:?} charged {entry:?}"),
         }
     }

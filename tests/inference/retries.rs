@@ -50,6 +50,10 @@ pub(crate) struct Retries {
     /// It could have left with it.
     gave_nothing: bool,
     pub(crate) voices: Voices,
+    /// The application's commits of its lane are parts of transactions, some of which are aborted.
+    pub(crate) in_transactions: bool,
+    /// Of those, so many were.
+    pub(crate) unsettled: u32,
 }
 
 /// As the queue knows them. None of it goes alone: what kills its process there is `alone.rs`'s.
@@ -71,6 +75,8 @@ impl Retries {
             is_lent: false,
             gave_nothing: false,
             voices: Voices::default(),
+            in_transactions: false,
+            unsettled: 0,
         };
         retries.machine.recovered(now);
         retries.drain(now);
@@ -396,9 +402,25 @@ impl World {
         is_given
     }
 
+    /// The transaction that would have acknowledged these is aborted.
+    fn lane_undone(&mut self, up_to: LaneOffset) {
+        let now = self.now();
+        if let Some(retries) = &mut self.retries {
+            retries.unsettled += 1;
+            retries.ask(now, Input::Aborted { group: shop(), up_to });
+            let mut open = retries.law.all().filter_map(reprise::retry::Entry::inflight);
+            assert!(!open.any(|lane| lane.slot == up_to.slot && lane < up_to), "it was aborted");
+        }
+        self.watch.handle(now, Seen::LaneBelow { up_to });
+        self.drain();
+    }
+
     pub(crate) fn lane_done(&mut self, up_to: LaneOffset) {
         let now = self.now();
         let Some(retries) = &mut self.retries else { return };
+        if retries.in_transactions && retries.voices.rng.u8(..4) == 0 {
+            return self.lane_undone(up_to);
+        }
         let commit = Input::LaneCommit { token: Token(0), group: shop(), up_to };
         let done = retries.ask(now, commit);
         let Some(Answer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };

@@ -56,6 +56,7 @@ pub(crate) struct Ran {
     pub(crate) spared: u32,
     pub(crate) repeated: u32,
     pub(crate) refused: u32,
+    unsettled: u32,
     pub(crate) outages: usize,
 }
 
@@ -90,6 +91,7 @@ impl Script {
         }
         if let Some(retries) = &mut world.retries {
             retries.voices.rng = rng.fork();
+            retries.in_transactions = rng.u8(..3) == 0;
         }
         let handler = Handler {
             rng: rng.fork(),
@@ -332,6 +334,7 @@ impl Script {
         self.ran.failed = self.handler.truths.values().map(|truth| truth.failed).sum();
         (self.ran.left, self.ran.spared) = (law.left, law.spared);
         self.ran.repeated = retries.voices.repeated;
+        self.ran.unsettled = retries.unsettled;
         (self.ran.dead, self.ran.aborted) = (law.dead.len(), self.logs.aborted());
         self.ran.outages = self.world.outages;
     }
@@ -383,6 +386,7 @@ fn whoever_fails_comes_back_as_the_law_says_and_nobody_else_is_charged() {
     println!(
         "world: {} scripts, {} failures, {} retries, {} dead letters, {} aborted, {} reloads, \
          {} spared, {} markers again, {} refused, \
+         {} unsettled, \
          {} outages",
         all.len(),
         sum(|ran| ran.failed.into()),
@@ -393,6 +397,7 @@ fn whoever_fails_comes_back_as_the_law_says_and_nobody_else_is_charged() {
         sum(|ran| ran.spared.into()),
         sum(|ran| ran.repeated.into()),
         sum(|ran| ran.refused.into()),
+        sum(|ran| ran.unsettled.into()),
         sum(|ran| u64::try_from(ran.outages).unwrap())
     );
     assert_eq!(wrong, Vec::<u64>::new(), "of these seeds");
