@@ -299,7 +299,8 @@ impl World {
                 Output::Withdraw { partition, offset } => self.withdraw(partition, offset),
                 Output::Held(is_held) => self.outages += usize::from(is_held),
                 Output::Joined(lane) => self.joined.push(lane),
-                Output::Wake | Output::Replayed { .. } | Output::LetGo { .. } => {}
+                Output::Replayed { partition, offsets } => self.replayed(&partition, offsets),
+                Output::Wake | Output::LetGo { .. } => {}
             }
         }
     }
@@ -369,6 +370,13 @@ impl App {
     pub(crate) fn begins(&mut self, at: impl IntoIterator<Item = (TopicPartition, i64)>) {
         self.positions = at.into_iter().collect();
         (self.fetched, self.done) = (Vec::new(), BTreeMap::new());
+    }
+
+    /// It goes on there in one partition.
+    pub(crate) fn seeks(&mut self, of: &TopicPartition, offset: i64) {
+        self.positions.insert(of.clone(), offset);
+        self.fetched.retain(|(fetched, _)| fetched != of);
+        self.done.remove(of);
     }
 
     /// Fetches what is not fetched yet, at once or after a wait.

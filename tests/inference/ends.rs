@@ -18,7 +18,7 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    fn may(&mut self, partitions: impl IntoIterator<Item = TopicPartition>) {
+    pub(crate) fn may(&mut self, partitions: impl IntoIterator<Item = TopicPartition>) {
         self.may.extend(partitions.into_iter().map(|of| (of, true)));
     }
 
@@ -97,7 +97,7 @@ impl Script {
     }
 
     /// What it has in hand is lost, and nobody has failed.
-    fn loses(&mut self, n: usize) {
+    pub(crate) fn loses(&mut self, n: usize) {
         let mut lost = Vec::new();
         for partition in self.partitions(n) {
             let in_hand = self.world.watch.in_hand(&partition);
@@ -115,7 +115,7 @@ impl Script {
         }
     }
 
-    fn partitions(&self, n: usize) -> Vec<TopicPartition> {
+    pub(crate) fn partitions(&self, n: usize) -> Vec<TopicPartition> {
         self.apps[n].1.iter().map(|index| of(*index)).collect()
     }
 

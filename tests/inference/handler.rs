@@ -13,8 +13,9 @@ pub(crate) const TIMEOUT_MS: u64 = 40_000;
 pub(crate) const ALWAYS: u32 = u32::MAX;
 
 /// How a record fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Way {
+    #[default]
     Says,
     Throws,
     Dies,
@@ -24,7 +25,7 @@ pub(crate) enum Way {
 }
 
 /// One record, as the application has it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) way: Way,
     /// How often it is still to fail.
@@ -36,6 +37,10 @@ pub(crate) struct Truth {
     pub(crate) lost: u32,
     /// How often that was all its process had in hand.
     pub(crate) lost_alone: u32,
+    /// It may be given once more though it was done, and what is said of it counts anew.
+    pub(crate) is_replayed: bool,
+    /// The group was told to go on behind it.
+    pub(crate) is_skipped: bool,
     /// When it was delivered last, in deliveries of all.
     pub(crate) last: usize,
 }

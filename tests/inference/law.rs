@@ -64,7 +64,17 @@ impl Law {
     }
 
     pub(crate) fn of(&self, place: &Place) -> Option<&Entry> {
-        self.known.get(self.by_place.get(place)?)
+        self.known.get(self.by_place.get(place)?).filter(|entry| !entry.superseded)
+    }
+
+    /// Of records from there on.
+    pub(crate) fn origins_from(
+        &self,
+        of: &TopicPartition,
+        offset: i64,
+    ) -> impl Iterator<Item = &Entry> {
+        let from = self.by_place.range((of.clone(), offset)..(of.clone(), i64::MAX));
+        from.filter_map(|(_, id)| self.known.get(id))
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Entry> {
@@ -133,7 +143,7 @@ impl Law {
             Fact::Entry { entry, cause, .. } => {
                 let before = self.known.get(&entry.id).cloned();
                 self.judge_entry(now, before.as_ref(), entry, cause.evidence);
-                if let Some(origin) = &entry.origin {
+                if let Some(origin) = entry.origin.as_ref().filter(|_| !entry.superseded) {
                     self.by_place.insert(place(origin), entry.id);
                 }
                 self.known.insert(entry.id, (**entry).clone());

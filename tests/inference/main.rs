@@ -18,6 +18,7 @@ mod outage;
 mod overdue;
 mod probing;
 mod random;
+mod resets;
 mod retries;
 mod spoken;
 mod voice;

@@ -221,7 +221,7 @@ impl World {
     /// Records in the group's queue.
     pub(crate) fn queued(&self) -> BTreeSet<Place> {
         let law = self.retries.iter().map(|retries| &retries.law);
-        let all = law.flat_map(Law::all);
+        let all = law.flat_map(Law::all).filter(|entry| !entry.superseded);
         all.filter_map(|entry| Some(place(entry.origin.as_ref()?))).collect()
     }
 

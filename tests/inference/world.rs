@@ -38,6 +38,8 @@ pub(crate) struct Script {
     pub(crate) apps: Vec<(App, Vec<i32>)>,
     pub(crate) policy: Policy,
     pub(crate) is_lonely: bool,
+    /// Its offsets are set by hand now and then.
+    pub(crate) is_operated: bool,
     pub(crate) losses: Losses,
     /// In a member's hand when the sidecar ended: where keys are kept in order it is not known
     /// which of these wait behind another one (docs/ordering.md).
@@ -57,6 +59,8 @@ pub(crate) struct Ran {
     pub(crate) repeated: u32,
     pub(crate) refused: u32,
     unsettled: u32,
+    pub(crate) resets: u32,
+    pub(crate) seeks: u32,
     pub(crate) outages: usize,
 }
 
@@ -68,8 +72,10 @@ fn policy(rng: &mut Rng) -> Policy {
     };
     let breaker = (rng.u8(..3) == 0).then(BreakerRules::default);
     let in_place = order == OrderMode::Off && rng.u8(..3) == 0;
+    let supersedes = rng.u8(..3) > 0;
+    let consume_timeout_ms = TIMEOUT_MS;
     let fixed =
-        Policy { order, breaker, in_place, consume_timeout_ms: TIMEOUT_MS, ..Policy::default() };
+        Policy { order, breaker, in_place, supersedes, consume_timeout_ms, ..Policy::default() };
     ruled(rng, &fixed)
 }
 
@@ -106,9 +112,19 @@ impl Script {
         let (apps, ran) = (Vec::new(), Ran::default());
         let is_lonely = rng.bool();
         let in_hand = BTreeSet::new();
-        let losses = Losses::default();
-        let mut script =
-            Self { rng, world, handler, logs, apps, policy, is_lonely, losses, in_hand, ran };
+        let mut script = Self {
+            is_operated: rng.bool(),
+            rng,
+            world,
+            handler,
+            logs,
+            apps,
+            policy,
+            is_lonely,
+            losses: Losses::default(),
+            in_hand,
+            ran,
+        };
         let members = if partitions > 1 { script.rng.i32(1..=2) } else { 1 };
         script.handler.are_two = members > 1;
         for n in 0..members {
@@ -138,7 +154,9 @@ impl Script {
             29..31 => self.restart(),
             31..33 => self.replace(),
             33..35 => self.refuse(),
-            35..40 => self.until_next(),
+            35 if self.is_operated => self.reset(),
+            36 if self.is_operated => self.seek(),
+            37..40 => self.until_next(),
             40..43 if self.policy.breaker.is_some() && self.is_lonely => {
                 self.handler.is_out = !self.handler.is_out;
             }
@@ -206,7 +224,7 @@ impl Script {
         };
         let way = [Way::Says, Way::Says, Way::Throws, Way::Dies, Way::Hangs, Way::Any];
         let way = way[self.rng.usize(..way.len())];
-        Truth { way, left, failed: 0, done: 0, lost: 0, lost_alone: 0, last: 0 }
+        Truth { way, left, ..Truth::default() }
     }
 
     fn reload(&mut self) {
@@ -315,7 +333,8 @@ impl Script {
         assert_eq!(retries.unheard.iter().find(|one| !retries.twice.contains(*one)), None);
         for (place, truth) in &self.handler.truths {
             let dead = law.dead.get(place);
-            assert!(dead.is_some() || truth.done > 0, "{place:?} is lost: {truth:?}");
+            let is_at_its_end = dead.is_some() || truth.done > 0 || truth.is_skipped;
+            assert!(is_at_its_end, "{place:?} is lost: {truth:?}");
             if let Some(times) = dead {
                 assert!(
                     truth.may_end() && truth.may_count() >= *times,
@@ -326,7 +345,8 @@ impl Script {
             if is_said && let Some(times) = dead.filter(|_| !retries.twice.contains(place)) {
                 // Its hand-out was over for another one by then: it names an older one.
                 let late = retries.late.get(place).copied().unwrap_or_default();
-                let all = truth.failed - late..=truth.may_count();
+                let least = if truth.is_replayed { 0 } else { truth.failed - late };
+                let all = least..=truth.may_count();
                 assert!(all.contains(times), "{place:?} after {times}, each was said: {truth:?}");
             }
         }
@@ -343,7 +363,11 @@ impl Script {
     fn in_order(&self) {
         let retries = self.world.retries.as_ref().unwrap();
         let mut last: BTreeMap<(TopicPartition, Option<OrderKey>), (i64, usize)> = BTreeMap::new();
+        let in_one_go = |truth: &Truth| !truth.is_replayed && !truth.is_skipped;
         for ((of, offset), truth) in &self.handler.truths {
+            if !in_one_go(truth) {
+                continue;
+            }
             let key = retries.keys.get(&(of.clone(), *offset)).copied();
             let line = match self.policy.order {
                 OrderMode::Partition => (of.clone(), None),
@@ -386,7 +410,7 @@ fn whoever_fails_comes_back_as_the_law_says_and_nobody_else_is_charged() {
     println!(
         "world: {} scripts, {} failures, {} retries, {} dead letters, {} aborted, {} reloads, \
          {} spared, {} markers again, {} refused, \
-         {} unsettled, \
+         {} unsettled, {} resets, {} seeks, \
          {} outages",
         all.len(),
         sum(|ran| ran.failed.into()),
@@ -398,6 +422,8 @@ fn whoever_fails_comes_back_as_the_law_says_and_nobody_else_is_charged() {
         sum(|ran| ran.repeated.into()),
         sum(|ran| ran.refused.into()),
         sum(|ran| ran.unsettled.into()),
+        sum(|ran| ran.resets.into()),
+        sum(|ran| ran.seeks.into()),
         sum(|ran| u64::try_from(ran.outages).unwrap())
     );
     assert_eq!(wrong, Vec::<u64>::new(), "of these seeds");
