@@ -85,6 +85,9 @@ impl Handler {
         if is_queued || truth.done == 0 {
             truth.last = self.deliveries;
         }
+        let fails = self.is_out || truth.left > 0;
+        // It was not committed when its process ended: its key may have gone on meanwhile.
+        truth.is_replayed |= fails && truth.done > 0 && !is_queued;
         if self.is_out {
             truth.failed += 1;
             return Did::Nack;

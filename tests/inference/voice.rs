@@ -8,8 +8,8 @@ use fastrand::Rng;
 use reprise::model::{LaneOffset, Now, TopicPartition};
 use reprise::retry::watch::{InOrder, Seen};
 use reprise::retry::{
-    Answer, Bytes, Carried, Evidence, Input, Nack, NackOutcome, Named, OrderMode, Policies,
-    Reporter, Token, Want,
+    Answer, Bytes, Carried, Disposition, Evidence, Input, Nack, NackOutcome, Named, OrderMode,
+    Policies, Reporter, Token, Want,
 };
 
 use crate::app::World;
@@ -84,7 +84,10 @@ impl Retries {
     pub(crate) fn repeat(&mut self, now: Now, of: &TopicPartition) {
         let Some(offset) = self.voices.markers.get(of).copied() else { return };
         let place = (of.clone(), offset);
-        let is_known = self.law.of(&place).is_some_and(|entry| !entry.superseded);
+        // What was only inferred since it was read once more is confirmed by it.
+        let is_known = self.law.of(&place).is_some_and(|entry| {
+            entry.handouts > 0 || entry.disposition == Some(Disposition::Rejected)
+        });
         let in_order = self.policy.order == OrderMode::Partition;
         if !is_known || in_order || self.voices.rng.u8(..3) > 0 {
             return;
