@@ -66,6 +66,8 @@ pub(crate) struct World {
     pub(crate) sought_back: Vec<(TopicPartition, i64)>,
     /// How far the wall clock is ahead of the time that has passed.
     pub(crate) ahead_ms: i64,
+    /// How often a member has joined anew.
+    pub(crate) joins: i32,
     apps: u64,
 }
 
@@ -117,6 +119,7 @@ impl World {
             retries: None,
             sought_back: Vec::new(),
             ahead_ms: 0,
+            joins: 0,
             apps: 0,
         }
     }
@@ -199,6 +202,7 @@ impl World {
 
     pub(crate) fn commit(&mut self, partition: &TopicPartition, offset: i64) {
         let offset = self.held_back(partition, offset);
+        self.repeat_marker(partition);
         self.committed.insert(partition.clone(), offset);
         self.passes(partition, offset);
         let (partition, now) = (partition.clone(), self.now());
@@ -295,7 +299,8 @@ impl World {
                 Output::Withdraw { partition, offset } => self.withdraw(partition, offset),
                 Output::Held(is_held) => self.outages += usize::from(is_held),
                 Output::Joined(lane) => self.joined.push(lane),
-                Output::Wake | Output::Replayed { .. } | Output::LetGo { .. } => {}
+                Output::Replayed { partition, offsets } => self.replayed(&partition, offsets),
+                Output::Wake | Output::LetGo { .. } => {}
             }
         }
     }
@@ -359,6 +364,12 @@ impl App {
             only_records: self.only_records,
             fetches_ahead: self.fetches_ahead,
         }
+    }
+
+    /// It goes on there, with nothing in hand.
+    pub(crate) fn begins(&mut self, at: impl IntoIterator<Item = (TopicPartition, i64)>) {
+        self.positions = at.into_iter().collect();
+        (self.fetched, self.done) = (Vec::new(), BTreeMap::new());
     }
 
     /// Fetches what is not fetched yet, at once or after a wait.

@@ -13,8 +13,9 @@ pub(crate) const TIMEOUT_MS: u64 = 40_000;
 pub(crate) const ALWAYS: u32 = u32::MAX;
 
 /// How a record fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Way {
+    #[default]
     Says,
     Throws,
     Dies,
@@ -24,7 +25,7 @@ pub(crate) enum Way {
 }
 
 /// One record, as the application has it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) way: Way,
     /// How often it is still to fail.
@@ -34,11 +35,23 @@ pub(crate) struct Truth {
     /// How often a process was replaced that had it in hand: who looks on cannot tell that from
     /// one that dies of it.
     pub(crate) lost: u32,
+    /// How often that was all its process had in hand.
+    pub(crate) lost_alone: u32,
+    /// It may be given once more though it was done, and what is said of it counts anew.
+    pub(crate) is_replayed: bool,
+    /// The group was told to go on behind it.
+    pub(crate) is_skipped: bool,
     /// When it was delivered last, in deliveries of all.
     pub(crate) last: usize,
 }
 
 impl Truth {
+    /// It may be a dead letter: what has never failed, if it was alone in single file when its
+    /// member was lost, and when that was lost again.
+    pub(crate) fn may_end(&self) -> bool {
+        self.failed > 0 || self.lost_alone > 1
+    }
+
     /// The most failures that anybody may charge.
     pub(crate) fn may_count(&self) -> u32 {
         self.failed + self.lost
@@ -72,6 +85,9 @@ impl Handler {
         if is_queued || truth.done == 0 {
             truth.last = self.deliveries;
         }
+        let fails = self.is_out || truth.left > 0;
+        // It was not committed when its process ended: its key may have gone on meanwhile.
+        truth.is_replayed |= fails && truth.done > 0 && !is_queued;
         if self.is_out {
             truth.failed += 1;
             return Did::Nack;
@@ -107,6 +123,10 @@ impl App {
         handler: &mut impl FnMut(&TopicPartition, i64) -> Did,
     ) -> bool {
         let given = std::mem::take(&mut self.given);
+        // There are those that commit where they are with every poll.
+        for of in self.positions.keys().filter(|_| !given.is_empty()) {
+            world.repeat_marker(of);
+        }
         for (lane, entry) in &given {
             let (of, offset) = place(entry.origin.as_ref().unwrap());
             match handler(&of, offset) {

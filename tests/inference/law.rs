@@ -19,7 +19,7 @@ pub(crate) struct Law {
     known: BTreeMap<EntryId, Entry>,
     by_place: BTreeMap<Place, EntryId>,
     /// What is known of the failure that is told next, beside its entry.
-    said: Carried,
+    said: (Evidence, Carried),
     settling: Option<Settling>,
     /// Records that ended, and with how many failures.
     pub(crate) dead: BTreeMap<Place, u32>,
@@ -38,7 +38,7 @@ impl Law {
             timeout_ms: 0,
             known: BTreeMap::new(),
             by_place: BTreeMap::new(),
-            said: Carried::default(),
+            said: (Evidence::Nack, Carried::default()),
             settling: None,
             dead: BTreeMap::new(),
             spared: 0,
@@ -55,8 +55,8 @@ impl Law {
         self.timeout_ms = policy.consume_timeout_ms;
     }
 
-    pub(crate) fn said(&mut self, carried: &Carried) {
-        self.said = carried.clone();
+    pub(crate) fn said(&mut self, way: Evidence, carried: &Carried) {
+        self.said = (way, carried.clone());
     }
 
     pub(crate) fn settles(&mut self, settling: &Settling) {
@@ -64,7 +64,17 @@ impl Law {
     }
 
     pub(crate) fn of(&self, place: &Place) -> Option<&Entry> {
-        self.known.get(self.by_place.get(place)?)
+        self.known.get(self.by_place.get(place)?).filter(|entry| !entry.superseded)
+    }
+
+    /// Of records from there on.
+    pub(crate) fn origins_from(
+        &self,
+        of: &TopicPartition,
+        offset: i64,
+    ) -> impl Iterator<Item = &Entry> {
+        let from = self.by_place.range((of.clone(), offset)..(of.clone(), i64::MAX));
+        from.filter_map(|(_, id)| self.known.get(id))
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Entry> {
@@ -133,7 +143,7 @@ impl Law {
             Fact::Entry { entry, cause, .. } => {
                 let before = self.known.get(&entry.id).cloned();
                 self.judge_entry(now, before.as_ref(), entry, cause.evidence);
-                if let Some(origin) = &entry.origin {
+                if let Some(origin) = entry.origin.as_ref().filter(|_| !entry.superseded) {
                     self.by_place.insert(place(origin), entry.id);
                 }
                 self.known.insert(entry.id, (**entry).clone());
@@ -152,7 +162,10 @@ impl Law {
         assert!(entry.reconsume_times >= count, "a count fell: {before:?} {entry:?}");
         let stood = before.map(|before| before.state);
         match (why, stood) {
-            (Evidence::Nack, _) => self.judge_said(now, before, entry),
+            (Evidence::CommitMarker | Evidence::Nack | Evidence::AdminNack, _) => {
+                assert_eq!(why, self.said.0, "it was said in another way: {entry:?}");
+                self.judge_said(now, before, entry);
+            }
             (_, None) if why != Evidence::Behind => self.judge_settled(now, entry),
             (Evidence::HandOut, Some(State::Waiting { due, .. })) => {
                 assert!(due <= now.wall, "early: {entry:?} at {now:?}");
@@ -168,6 +181,10 @@ impl Law {
                 let timed_out = since.plus(self.timeout_ms) <= now.wall;
                 assert!(why == Evidence::MemberLost || timed_out, "open for too short: {entry:?}");
             }
+            (Evidence::Aborted, Some(State::Inflight { .. })) => {
+                let state = State::Waiting { due: now.wall, delay_ms: 0, level: None };
+                assert_eq!((entry.state, entry.reconsume_times), (state, count), "aborted");
+            }
             (Evidence::Rescheduled, Some(State::Waiting { due, delay_ms, level })) => {
                 let (due, delay_ms) = self.nearest(now, due, delay_ms, level);
                 let state = State::Waiting { due, delay_ms, level };
@@ -178,14 +195,14 @@ impl Law {
                 let state = State::Waiting { due, delay_ms, level };
                 assert_eq!((entry.state, entry.reconsume_times), (state, count), "let go");
             }
-            (Evidence::HandOut, _) => panic!("handed out of {stood:?}: {entry:?}"),
+            (Evidence::HandOut | Evidence::Aborted, _) => panic!("{why:?} of {stood:?}: {entry:?}"),
             _ => assert_eq!(entry.reconsume_times, count, "{why:?} charged {entry:?}"),
         }
     }
 
     /// The application has said that it failed.
     fn judge_said(&mut self, now: Now, before: Option<&Entry>, entry: &Entry) {
-        let said = std::mem::take(&mut self.said);
+        let said = std::mem::take(&mut self.said.1);
         let known = before.map_or(said.reconsume_times, |before| before.reconsume_times);
         // Charged without a word, and not handed out since: it is that failure.
         let is_that = before.is_some_and(|before| {

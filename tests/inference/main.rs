@@ -5,6 +5,7 @@
 mod alone;
 mod app;
 mod crashes;
+mod ends;
 mod going_back;
 mod handler;
 mod healthy;
@@ -17,8 +18,10 @@ mod outage;
 mod overdue;
 mod probing;
 mod random;
+mod resets;
 mod retries;
 mod spoken;
+mod voice;
 mod world;
 
 use reprise::retry::BreakerRules;

@@ -6,23 +6,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use reprise::model::{GroupId, LaneOffset, MemberId, Now, OrderKey, Origin, TopicPartition};
-use reprise::retry::watch::{InOrder, LaneGiven, Rules, Seen, Serve, Settling};
+use reprise::retry::watch::{LaneGiven, Rules, Seen, Serve, Settling};
 use reprise::retry::{
-    Answer, BTreeEntries, Bytes, Carried, Fact, Input, Machine, Nack, NackOutcome, Named,
-    OrderMode, Ordered, Output, Policies, Policy, Reporter, StateKind, Token, Want,
+    Answer, BTreeEntries, Fact, Input, Machine, OrderMode, Ordered, Output, Policies, Policy,
+    StateKind, Token,
 };
 
 use crate::app::{App, World};
 use crate::law::Law;
+use crate::voice::Voices;
 
 /// A record: where it was produced.
 pub(crate) type Place = (TopicPartition, i64);
 
-fn shop() -> GroupId {
+pub(crate) fn shop() -> GroupId {
     "shop".into()
 }
 
-fn origin((of, offset): &Place) -> Origin {
+pub(crate) fn origin((of, offset): &Place) -> Origin {
     Origin { topic: of.topic.clone(), partition: of.partition, offset: *offset }
 }
 
@@ -42,10 +43,17 @@ pub(crate) struct Retries {
     pub(crate) twice: BTreeSet<Place>,
     /// What was said to have failed, and charged nothing.
     pub(crate) unheard: Vec<Place>,
+    /// Retries that were said to have failed when their time was over, and how often.
+    pub(crate) late: BTreeMap<Place, u32>,
     /// The one record that may be given while the group is held has left with this Fetch.
     is_lent: bool,
     /// It could have left with it.
     gave_nothing: bool,
+    pub(crate) voices: Voices,
+    /// The application's commits of its lane are parts of transactions, some of which are aborted.
+    pub(crate) in_transactions: bool,
+    /// Of those, so many were.
+    pub(crate) unsettled: u32,
 }
 
 /// As the queue knows them. None of it goes alone: what kills its process there is `alone.rs`'s.
@@ -63,8 +71,12 @@ impl Retries {
             keys: BTreeMap::new(),
             twice: BTreeSet::new(),
             unheard: Vec::new(),
+            late: BTreeMap::new(),
             is_lent: false,
             gave_nothing: false,
+            voices: Voices::default(),
+            in_transactions: false,
+            unsettled: 0,
         };
         retries.machine.recovered(now);
         retries.drain(now);
@@ -99,7 +111,7 @@ impl Retries {
         self.law.of(place).is_some()
     }
 
-    fn ask(&mut self, now: Now, input: Input) -> Option<Answer> {
+    pub(crate) fn ask(&mut self, now: Now, input: Input) -> Option<Answer> {
         self.machine.handle(now, input);
         self.drain(now)
     }
@@ -126,34 +138,6 @@ impl Retries {
         if let Some(due) = self.law.next_due(now) {
             let told = deadline.unwrap_or_else(|| panic!("nobody is woken for what is due"));
             assert!(told <= now.mono.plus(due.since(now.wall)), "woken after it is due");
-        }
-    }
-
-    /// One failure, said; whether it was charged, or spared.
-    fn nack(&mut self, now: Now, named: Named, committed: Option<i64>, carried: Carried) -> bool {
-        let key = match &named {
-            Named::Origin(origin) => self.keys.get(&place(origin)).copied(),
-            _ => None,
-        };
-        self.law.said(&carried);
-        let nack = Nack {
-            named,
-            want: Want::default(),
-            max_reconsume_times: None,
-            reason: None,
-            committed,
-            carried,
-            bytes: Bytes::Value,
-            record_bytes: 0,
-            key: key.filter(|_| self.policy.order == OrderMode::Key),
-        };
-        let by = Reporter { member: None, client: "app".into() };
-        let ask = Input::Nacks { token: Token(0), group: shop(), by, nacks: vec![nack] };
-        match self.ask(now, ask) {
-            Some(Answer::Nacked(outcomes)) => {
-                !matches!(outcomes[..], [NackOutcome::Nothing { .. }])
-            }
-            other => panic!("a nack is refused: {other:?}"),
         }
     }
 
@@ -237,7 +221,7 @@ impl World {
     /// Records in the group's queue.
     pub(crate) fn queued(&self) -> BTreeSet<Place> {
         let law = self.retries.iter().map(|retries| &retries.law);
-        let all = law.flat_map(Law::all);
+        let all = law.flat_map(Law::all).filter(|entry| !entry.superseded);
         all.filter_map(|entry| Some(place(entry.origin.as_ref()?))).collect()
     }
 
@@ -418,53 +402,25 @@ impl World {
         is_given
     }
 
-    /// A record is said to have failed; whether its partition waits for it now.
-    pub(crate) fn nack(&mut self, of: &TopicPartition, offset: i64) -> bool {
+    /// The transaction that would have acknowledged these is aborted.
+    fn lane_undone(&mut self, up_to: LaneOffset) {
         let now = self.now();
-        let place = (of.clone(), offset);
-        let committed = self.committed.get(of).copied();
-        let Some(retries) = &mut self.retries else { panic!("there is no way back") };
-        if retries.policy.order == OrderMode::Partition {
-            let policies = Policies::new(retries.policy.clone(), Vec::new());
-            let ladder = policies.ladder_of(&shop(), &of.topic);
-            let before = self.watch.charged(of, offset).reconsume_times;
-            let waits = self.watch.failed_in_order(now, of, offset, &ladder);
-            self.watch.said(now, of);
-            match waits {
-                InOrder::Waits => {
-                    let is_last = before >= retries.policy.max_reconsume_times;
-                    assert!(!is_last || self.rules.breaker.is_some(), "it had its last retry");
-                    self.drain();
-                    return true;
-                }
-                InOrder::Known => panic!("{of}@{offset} waits, and was handed out"),
-                InOrder::Leaves => {}
-            }
+        if let Some(retries) = &mut self.retries {
+            retries.unsettled += 1;
+            retries.ask(now, Input::Aborted { group: shop(), up_to });
+            let mut open = retries.law.all().filter_map(reprise::retry::Entry::inflight);
+            assert!(!open.any(|lane| lane.slot == up_to.slot && lane < up_to), "it was aborted");
         }
-        let carried = self.watch.charged(of, offset);
-        if !retries.nack(now, Named::Origin(origin(&place)), committed, carried) {
-            retries.unheard.push(place);
-        }
-        self.watch.handle(now, Seen::Nacked { partition: of.clone(), offset });
-        self.fall_in(of, offset);
-        self.drain();
-        false
-    }
-
-    pub(crate) fn nack_lane(&mut self, lane: LaneOffset) {
-        let now = self.now();
-        let carried = Carried { spared: self.watch.is_lane_spared(lane), ..Carried::default() };
-        let Some(retries) = &mut self.retries else { return };
-        let is_open = retries.law.all().any(|entry| entry.inflight() == Some(lane));
-        let is_heard = retries.nack(now, Named::Lane(lane), None, carried);
-        assert_eq!(is_heard, is_open, "a hand-out that is open is charged, and no other");
-        self.watch.handle(now, Seen::LaneFailed { lane });
+        self.watch.handle(now, Seen::LaneBelow { up_to });
         self.drain();
     }
 
     pub(crate) fn lane_done(&mut self, up_to: LaneOffset) {
         let now = self.now();
         let Some(retries) = &mut self.retries else { return };
+        if retries.in_transactions && retries.voices.rng.u8(..4) == 0 {
+            return self.lane_undone(up_to);
+        }
         let commit = Input::LaneCommit { token: Token(0), group: shop(), up_to };
         let done = retries.ask(now, commit);
         let Some(Answer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };

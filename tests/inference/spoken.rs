@@ -3,8 +3,8 @@
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
-use reprise::retry::Disposition;
-use reprise::retry::watch::Seen;
+use reprise::retry::watch::{InOrder, Rules, Seen};
+use reprise::retry::{Disposition, Policies};
 
 /// The one record that a Fetch brings, if any; the next one goes on behind it.
 pub(crate) fn given(world: &mut World, app: &mut App) -> Option<i64> {
@@ -117,4 +117,26 @@ fn suspicion_ends_with_a_nack_that_takes_the_count_with_it() {
         app.poll(&mut world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
     }
     assert!(world.touched > touched);
+}
+
+/// A group in order that goes one by one: record 0 is said to have failed, and its member is lost.
+fn said_and_lost(world: &mut World) {
+    let ladder = Policies::default().ladder_of(&"shop".into(), &of(0).topic);
+    let mut app = world.start(Commits::Never);
+    assert_eq!(awaited(world, &mut app), 0);
+    let now = world.now();
+    assert_eq!(world.watch.failed_in_order(now, &of(0), 0, &ladder), InOrder::Waits);
+    world.watch.said(now, &of(0));
+    world.drain();
+    world.lose(&app);
+    world.pass(2_000);
+}
+
+#[test]
+fn what_was_said_before_its_member_was_lost_is_charged_once() {
+    let mut world = World::narrow(Rules { in_order: true, ..RULES });
+    for times in 1..=3 {
+        said_and_lost(&mut world);
+        assert_eq!(world.charged(), [(0, 0, times)]);
+    }
 }

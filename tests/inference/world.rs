@@ -17,6 +17,7 @@ use reprise::model::{OrderKey, TopicPartition};
 use reprise::retry::{BreakerRules, LevelTable, OrderMode, Policy, StateKind};
 
 use crate::app::{App, Commits, World, of};
+use crate::ends::Losses;
 use crate::handler::{ALWAYS, Handler, TIMEOUT_MS, Truth, Way};
 use crate::log::Logs;
 use crate::retries::Place;
@@ -24,31 +25,42 @@ use crate::retries::Place;
 const TABLES: [&str; 5] =
     ["1s 5s 10s 30s 1m", "10ms", "20ms 20ms 700ms 9s", "3s 2s 1s 900ms 800ms", "1s 5s 2m 3m 20m"];
 
-struct Script {
-    rng: Rng,
-    world: World,
-    handler: Handler,
-    logs: Logs,
+/// Polls of an hour in which there is nothing to do; a process that throws for ever polls as often
+/// in a moment.
+const ROUNDS: u32 = 7_000;
+
+pub(crate) struct Script {
+    pub(crate) rng: Rng,
+    pub(crate) world: World,
+    pub(crate) handler: Handler,
+    pub(crate) logs: Logs,
     /// Each with its partitions.
-    apps: Vec<(App, Vec<i32>)>,
-    policy: Policy,
-    is_lonely: bool,
+    pub(crate) apps: Vec<(App, Vec<i32>)>,
+    pub(crate) policy: Policy,
+    pub(crate) is_lonely: bool,
+    /// Its offsets are set by hand now and then.
+    pub(crate) is_operated: bool,
+    pub(crate) losses: Losses,
     /// In a member's hand when the sidecar ended: where keys are kept in order it is not known
     /// which of these wait behind another one (docs/ordering.md).
-    in_hand: BTreeSet<Place>,
-    ran: Ran,
+    pub(crate) in_hand: BTreeSet<Place>,
+    pub(crate) ran: Ran,
 }
 
 /// What came of a script.
 #[derive(Debug, Default)]
-struct Ran {
-    failed: u32,
-    left: u32,
-    dead: usize,
-    aborted: usize,
-    reloads: u32,
-    spared: u32,
-    outages: usize,
+pub(crate) struct Ran {
+    pub(crate) failed: u32,
+    pub(crate) left: u32,
+    pub(crate) dead: usize,
+    pub(crate) aborted: usize,
+    pub(crate) reloads: u32,
+    pub(crate) spared: u32,
+    pub(crate) repeated: u32,
+    pub(crate) refused: u32,
+    unsettled: u32,
+    pub(crate) resets: u32,
+    pub(crate) outages: usize,
 }
 
 fn policy(rng: &mut Rng) -> Policy {
@@ -59,8 +71,10 @@ fn policy(rng: &mut Rng) -> Policy {
     };
     let breaker = (rng.u8(..3) == 0).then(BreakerRules::default);
     let in_place = order == OrderMode::Off && rng.u8(..3) == 0;
+    let supersedes = rng.u8(..3) > 0;
+    let consume_timeout_ms = TIMEOUT_MS;
     let fixed =
-        Policy { order, breaker, in_place, consume_timeout_ms: TIMEOUT_MS, ..Policy::default() };
+        Policy { order, breaker, in_place, supersedes, consume_timeout_ms, ..Policy::default() };
     ruled(rng, &fixed)
 }
 
@@ -80,6 +94,10 @@ impl Script {
         for partition in 0..partitions {
             world.commit(&of(partition), 0);
         }
+        if let Some(retries) = &mut world.retries {
+            retries.voices.rng = rng.fork();
+            retries.in_transactions = rng.u8(..3) == 0;
+        }
         let handler = Handler {
             rng: rng.fork(),
             truths: BTreeMap::new(),
@@ -93,7 +111,19 @@ impl Script {
         let (apps, ran) = (Vec::new(), Ran::default());
         let is_lonely = rng.bool();
         let in_hand = BTreeSet::new();
-        let mut script = Self { rng, world, handler, logs, apps, policy, is_lonely, in_hand, ran };
+        let mut script = Self {
+            is_operated: rng.bool(),
+            rng,
+            world,
+            handler,
+            logs,
+            apps,
+            policy,
+            is_lonely,
+            losses: Losses::default(),
+            in_hand,
+            ran,
+        };
         let members = if partitions > 1 { script.rng.i32(1..=2) } else { 1 };
         script.handler.are_two = members > 1;
         for n in 0..members {
@@ -104,7 +134,7 @@ impl Script {
         script
     }
 
-    fn start(&mut self, own: &[i32]) -> App {
+    pub(crate) fn start(&mut self, own: &[i32]) -> App {
         let commits = match self.rng.u8(..4) {
             0 => Commits::PerBatch,
             1 => Commits::Every(self.rng.u64(100..5_000)),
@@ -122,7 +152,9 @@ impl Script {
             26..29 => self.reload(),
             29..31 => self.restart(),
             31..33 => self.replace(),
-            33..40 => self.until_next(),
+            33..35 => self.refuse(),
+            35 if self.is_operated => self.reset(),
+            36..40 => self.until_next(),
             40..43 if self.policy.breaker.is_some() && self.is_lonely => {
                 self.handler.is_out = !self.handler.is_out;
             }
@@ -190,63 +222,13 @@ impl Script {
         };
         let way = [Way::Says, Way::Says, Way::Throws, Way::Dies, Way::Hangs, Way::Any];
         let way = way[self.rng.usize(..way.len())];
-        Truth { way, left, failed: 0, done: 0, lost: 0, last: 0 }
+        Truth { way, left, ..Truth::default() }
     }
 
     fn reload(&mut self) {
         self.ran.reloads += 1;
         self.policy = ruled(&mut self.rng, &self.policy);
         self.world.reload(self.policy.clone());
-    }
-
-    /// The sidecar ends, well or not, and starts; the wall clock is another one by then.
-    fn restart(&mut self) {
-        for partition in self.world.ends.keys() {
-            let in_hand = self.world.watch.in_hand(partition);
-            self.in_hand.extend(in_hand.map(|offset| (partition.clone(), offset)));
-        }
-        self.world.ahead_ms += match self.rng.u8(..4) {
-            0 => -self.rng.i64(0..4_000_000),
-            1 => self.rng.i64(0..4_000_000),
-            _ => 0,
-        };
-        if self.rng.bool() {
-            self.world.stop();
-        } else {
-            self.world.restart();
-        }
-        for n in 0..self.apps.len() {
-            if self.rng.u8(..3) == 0 {
-                self.replaced(n);
-            } else {
-                self.world.reconnect(&mut self.apps[n].0);
-            }
-        }
-    }
-
-    /// A process ends, whatever it has in hand, and another one takes its place.
-    fn replace(&mut self) {
-        let n = self.rng.usize(..self.apps.len());
-        self.replaced(n);
-    }
-
-    fn replaced(&mut self, n: usize) {
-        for partition in self.apps[n].1.iter().map(|index| of(*index)) {
-            let in_hand = self.world.watch.in_hand(&partition);
-            let end = in_hand.end.max(in_hand.start);
-            let (from, to) = ((partition.clone(), in_hand.start), (partition, end));
-            for (_, truth) in self.handler.truths.range_mut(from..to) {
-                truth.lost += 1;
-            }
-        }
-        self.dies(n);
-    }
-
-    fn dies(&mut self, n: usize) {
-        let own = self.apps[n].1.clone();
-        self.world.lose(&self.apps[n].0);
-        self.world.pass(self.rng.u64(1..3_000));
-        self.apps[n].0 = self.start(&own);
     }
 
     /// Not a millisecond before something is due, and then it comes.
@@ -267,6 +249,7 @@ impl Script {
             // The delivery that raised a suspicion is charged as well, whoever threw then.
             self.handler.truths.get_mut(&place).unwrap().lost += 1;
         }
+        self.losses.count(&self.world);
         match (lives, std::mem::take(&mut self.handler.hangs)) {
             (true, _) => {}
             (false, true) => self.replaced(n),
@@ -320,9 +303,9 @@ impl Script {
             self.logs.end(id, self.rng.bool());
         }
         self.news();
-        let began = self.world.at;
-        let mut hours = 0;
+        let mut rounds = 0;
         while !self.is_done() {
+            rounds += 1;
             for n in 0..self.apps.len() {
                 self.live(n);
             }
@@ -330,14 +313,14 @@ impl Script {
             if self.is_read() {
                 self.until_next();
             }
-            if (self.world.at - began) / 3_600_000 > hours {
-                hours += 1;
+            if rounds % ROUNDS == 0 {
                 // Who came back after a silence twice is judged no more until it is started anew.
                 for n in 0..self.apps.len() {
                     self.replaced(n);
                 }
             }
-            assert!(hours < 48, "it never ends: {:?}", self.world.watch.explain(self.world.now()));
+            let is_late = rounds > 48 * ROUNDS;
+            assert!(!is_late, "it never ends: {:?}", self.world.watch.explain(self.world.now()));
         }
     }
 
@@ -348,22 +331,28 @@ impl Script {
         assert_eq!(retries.unheard.iter().find(|one| !retries.twice.contains(*one)), None);
         for (place, truth) in &self.handler.truths {
             let dead = law.dead.get(place);
-            assert!(dead.is_some() || truth.done > 0, "{place:?} is lost: {truth:?}");
+            let is_at_its_end = dead.is_some() || truth.done > 0 || truth.is_skipped;
+            assert!(is_at_its_end, "{place:?} is lost: {truth:?}");
             if let Some(times) = dead {
                 assert!(
-                    truth.failed > 0 && truth.may_count() >= *times,
+                    truth.may_end() && truth.may_count() >= *times,
                     "{place:?} ended after {times}: {truth:?}"
                 );
             }
             let is_said = truth.way == Way::Says && self.policy.breaker.is_none();
             if is_said && let Some(times) = dead.filter(|_| !retries.twice.contains(place)) {
-                let all = truth.failed..=truth.may_count();
+                // Its hand-out was over for another one by then: it names an older one.
+                let late = retries.late.get(place).copied().unwrap_or_default();
+                let least = if truth.is_replayed { 0 } else { truth.failed - late };
+                let all = least..=truth.may_count();
                 assert!(all.contains(times), "{place:?} after {times}, each was said: {truth:?}");
             }
         }
         self.in_order();
         self.ran.failed = self.handler.truths.values().map(|truth| truth.failed).sum();
         (self.ran.left, self.ran.spared) = (law.left, law.spared);
+        self.ran.repeated = retries.voices.repeated;
+        self.ran.unsettled = retries.unsettled;
         (self.ran.dead, self.ran.aborted) = (law.dead.len(), self.logs.aborted());
         self.ran.outages = self.world.outages;
     }
@@ -372,7 +361,11 @@ impl Script {
     fn in_order(&self) {
         let retries = self.world.retries.as_ref().unwrap();
         let mut last: BTreeMap<(TopicPartition, Option<OrderKey>), (i64, usize)> = BTreeMap::new();
+        let in_one_go = |truth: &Truth| !truth.is_replayed && !truth.is_skipped;
         for ((of, offset), truth) in &self.handler.truths {
+            if !in_one_go(truth) {
+                continue;
+            }
             let key = retries.keys.get(&(of.clone(), *offset)).copied();
             let line = match self.policy.order {
                 OrderMode::Partition => (of.clone(), None),
@@ -414,7 +407,9 @@ fn whoever_fails_comes_back_as_the_law_says_and_nobody_else_is_charged() {
     let sum = |of: fn(&Ran) -> u64| all.iter().map(of).sum::<u64>();
     println!(
         "world: {} scripts, {} failures, {} retries, {} dead letters, {} aborted, {} reloads, \
-         {} spared, {} outages",
+         {} spared, {} markers again, {} refused, \
+         {} unsettled, {} resets, \
+         {} outages",
         all.len(),
         sum(|ran| ran.failed.into()),
         sum(|ran| ran.left.into()),
@@ -422,6 +417,10 @@ fn whoever_fails_comes_back_as_the_law_says_and_nobody_else_is_charged() {
         sum(|ran| u64::try_from(ran.aborted).unwrap()),
         sum(|ran| ran.reloads.into()),
         sum(|ran| ran.spared.into()),
+        sum(|ran| ran.repeated.into()),
+        sum(|ran| ran.refused.into()),
+        sum(|ran| ran.unsettled.into()),
+        sum(|ran| ran.resets.into()),
         sum(|ran| u64::try_from(ran.outages).unwrap())
     );
     assert_eq!(wrong, Vec::<u64>::new(), "of these seeds");

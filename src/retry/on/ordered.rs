@@ -76,6 +76,8 @@ impl Watch {
         suspect.hold(now, interval_ms, None);
         if let Some(known) = holder.and_then(|member| self.members.get_mut(&member)) {
             known.turn.take_if(|turn| turn.partition == *of);
+            // Should it be lost as well, that is the same delivery.
+            known.last.take_if(|(last, out)| last == of && out.offset == offset);
         }
         InOrder::Waits
     }

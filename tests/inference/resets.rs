@@ -1,0 +1,95 @@
+//! An operator sets the group's offsets while nobody consumes, as the tools do. What is read once
+//! more begins anew, and nobody has failed by that.
+
+use reprise::model::TopicPartition;
+use reprise::retry::watch::Seen;
+use reprise::retry::{Input, StateKind};
+
+use crate::app::{World, of};
+use crate::law::Law;
+use crate::retries::shop;
+use crate::world::Script;
+
+impl World {
+    /// Nobody's member commits; where the group stands then.
+    fn reset(&mut self, of: &TopicPartition, offset: i64) -> i64 {
+        let offset = self.held_back(of, offset);
+        let (now, partition) = (self.now(), of.clone());
+        let before = self.committed.insert(partition.clone(), offset);
+        self.passes(of, offset);
+        self.watch.handle(now, Seen::Reset { partition, offset, before });
+        self.drain();
+        offset
+    }
+
+    /// Originals below what the group had committed are given once more.
+    pub(crate) fn replayed(&mut self, of: &TopicPartition, offsets: std::ops::Range<i64>) {
+        let now = self.now();
+        let Some(retries) = &mut self.retries else { return };
+        let TopicPartition { topic, partition } = of.clone();
+        let given = offsets.clone();
+        retries.ask(now, Input::Replayed { group: shop(), topic, partition, offsets });
+        if retries.policy.supersedes {
+            retries.law.is_superseded(of, given);
+        }
+    }
+}
+
+impl Law {
+    /// A group stands below these: what had ended there is forgotten, or its origin is another's.
+    fn is_reset(&self, of: &TopicPartition, offset: i64) {
+        let ended = self.origins_from(of, offset).filter(|entry| entry.passed.is_some());
+        let mut known = ended.filter(|entry| !entry.superseded);
+        assert_eq!(known.next(), None, "{of} was reset to {offset}");
+    }
+
+    /// The originals of these are given once more: no retry of them waits.
+    fn is_superseded(&self, of: &TopicPartition, offsets: std::ops::Range<i64>) {
+        let given = self.origins_from(of, offsets.start).filter(|entry| {
+            entry.key.is_none() && entry.origin.as_ref().is_some_and(|o| o.offset < offsets.end)
+        });
+        let mut waiting = given.filter(|entry| entry.state.kind() == StateKind::Waiting);
+        assert_eq!(waiting.find(|entry| !entry.superseded), None, "{of}: {offsets:?} again");
+    }
+}
+
+impl Script {
+    /// Everybody is stopped, the offset of one partition is set, and everybody is started.
+    pub(crate) fn reset(&mut self) {
+        for n in 0..self.apps.len() {
+            self.loses(n);
+            self.losses.may(self.partitions(n));
+            self.world.lose(&self.apps[n].0);
+        }
+        let index = self.rng.usize(..self.world.ends.len());
+        let partition = of(i32::try_from(index).unwrap());
+        let (end, before) = (self.world.ends[&partition], self.world.committed[&partition]);
+        let wanted = if self.rng.u8(..4) == 0 { end } else { before };
+        let offset = self.rng.i64(0..=wanted);
+        let offset = self.world.reset(&partition, offset);
+        self.ran.resets += 1;
+        self.world.retries.as_ref().unwrap().law.is_reset(&partition, offset);
+        let skipped = (partition.clone(), before)..(partition.clone(), offset.max(before));
+        for (_, truth) in self.handler.truths.range_mut(skipped) {
+            truth.is_skipped = true;
+        }
+        self.begins_anew(&partition, offset);
+        for n in 0..self.apps.len() {
+            let own = self.apps[n].1.clone();
+            self.apps[n].0 = self.start(&own);
+        }
+    }
+
+    /// What lies from there on is read once more; what has ended of it by a failure is not done.
+    fn begins_anew(&mut self, of: &TopicPartition, offset: i64) {
+        let law = &mut self.world.retries.as_mut().unwrap().law;
+        let from = (of.clone(), offset);
+        for (place, truth) in self.handler.truths.range_mut(from..(of.clone(), i64::MAX)) {
+            truth.is_replayed = true;
+            if law.of(place).is_none() {
+                law.dead.remove(place);
+                (truth.done, truth.is_skipped) = (0, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! How an application says that a record has failed, and which record: E1 in the metadata of a
+//! commit, E2 with a record produced to the retry topic, E3 at the admin port. All count alike; but
+//! what commits a marker once may commit it again and again.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use reprise::model::{LaneOffset, Now, TopicPartition};
+use reprise::retry::watch::{InOrder, Seen};
+use reprise::retry::{
+    Answer, Bytes, Carried, Disposition, Evidence, Input, Nack, NackOutcome, Named, OrderMode,
+    Policies, Reporter, Token, Want,
+};
+
+use crate::app::World;
+use crate::retries::{Place, Retries, origin, place, shop};
+
+/// Whose turn it is to say so.
+#[derive(Debug)]
+pub(crate) struct Voices {
+    pub(crate) rng: Rng,
+    /// The last marker of each partition, as an application keeps it beside its offset.
+    markers: BTreeMap<TopicPartition, i64>,
+    /// Markers that were committed once more.
+    pub(crate) repeated: u32,
+}
+
+impl Default for Voices {
+    fn default() -> Self {
+        Self { rng: Rng::with_seed(0), markers: BTreeMap::new(), repeated: 0 }
+    }
+}
+
+fn nack(named: Named, committed: Option<i64>, carried: Carried) -> Nack {
+    Nack {
+        named,
+        want: Want::default(),
+        max_reconsume_times: None,
+        reason: None,
+        committed,
+        carried,
+        bytes: Bytes::Value,
+        record_bytes: 0,
+        key: None,
+    }
+}
+
+impl Retries {
+    /// One failure, said in any of the three ways; whether it was charged, or spared.
+    fn nack(&mut self, now: Now, named: Named, committed: Option<i64>, carried: Carried) -> bool {
+        let ways = [Evidence::CommitMarker, Evidence::Nack, Evidence::AdminNack];
+        let way = ways[self.voices.rng.usize(..ways.len())];
+        let mut nack = nack(named, committed.filter(|_| way != Evidence::CommitMarker), carried);
+        if let Named::Origin(origin) = &nack.named {
+            let place = place(origin);
+            let key = self.keys.get(&place).copied();
+            nack.key = key.filter(|_| self.policy.order == OrderMode::Key);
+            if way == Evidence::CommitMarker {
+                self.voices.markers.insert(place.0, place.1);
+            }
+        }
+        self.law.said(way, &nack.carried);
+        self.say(now, way, nack)
+    }
+
+    fn say(&mut self, now: Now, way: Evidence, nack: Nack) -> bool {
+        let (token, group, nacks) = (Token(0), shop(), vec![nack]);
+        let by = Reporter { member: None, client: "app".into() };
+        let ask = match way {
+            Evidence::CommitMarker => Input::Marked { token, group, by, nacks },
+            Evidence::AdminNack => Input::Posted { token, group, by, nacks },
+            _ => Input::Nacks { token, group, by, nacks },
+        };
+        match self.ask(now, ask) {
+            Some(Answer::Nacked(outcomes)) => {
+                !matches!(outcomes[..], [NackOutcome::Nothing { .. }])
+            }
+            other => panic!("a nack is refused: {other:?}"),
+        }
+    }
+
+    /// A commit may bring its partition's last marker again, whatever has become of the record: it
+    /// is no news. (What is forgotten by then `route::markers` knows.)
+    pub(crate) fn repeat(&mut self, now: Now, of: &TopicPartition) {
+        let Some(offset) = self.voices.markers.get(of).copied() else { return };
+        let place = (of.clone(), offset);
+        // What was only inferred since it was read once more is confirmed by it.
+        let is_known = self.law.of(&place).is_some_and(|entry| {
+            entry.handouts > 0 || entry.disposition == Some(Disposition::Rejected)
+        });
+        let in_order = self.policy.order == OrderMode::Partition;
+        if !is_known || in_order || self.voices.rng.u8(..3) > 0 {
+            return;
+        }
+        self.voices.repeated += 1;
+        let again = nack(Named::Origin(origin(&place)), None, Carried::default());
+        let is_heard = self.say(now, Evidence::CommitMarker, again);
+        assert!(!is_heard, "the same marker again: {:?}", self.law.of(&place));
+    }
+}
+
+impl World {
+    /// A record is said to have failed; whether its partition waits for it now.
+    pub(crate) fn nack(&mut self, of: &TopicPartition, offset: i64) -> bool {
+        let now = self.now();
+        let place = (of.clone(), offset);
+        let committed = self.committed.get(of).copied();
+        if self.waits_for(&place) {
+            return true;
+        }
+        let carried = self.watch.charged(of, offset);
+        let Some(retries) = &mut self.retries else { panic!("there is no way back") };
+        if !retries.nack(now, Named::Origin(origin(&place)), committed, carried) {
+            retries.unheard.push(place);
+        }
+        self.watch.handle(now, Seen::Nacked { partition: of.clone(), offset });
+        self.fall_in(of, offset);
+        self.drain();
+        false
+    }
+
+    fn waits_for(&mut self, (of, offset): &Place) -> bool {
+        let now = self.now();
+        let Some(retries) =
+            self.retries.as_ref().filter(|it| it.policy.order == OrderMode::Partition)
+        else {
+            return false;
+        };
+        let policies = Policies::new(retries.policy.clone(), Vec::new());
+        let ladder = policies.ladder_of(&shop(), &of.topic);
+        let before = self.watch.charged(of, *offset).reconsume_times;
+        let waits = self.watch.failed_in_order(now, of, *offset, &ladder);
+        self.watch.said(now, of);
+        match waits {
+            InOrder::Waits => {
+                let is_last = before >= retries.policy.max_reconsume_times;
+                assert!(!is_last || self.rules.breaker.is_some(), "it had its last retry");
+                self.drain();
+                true
+            }
+            InOrder::Known => panic!("{of}@{offset} waits, and was handed out"),
+            InOrder::Leaves => false,
+        }
+    }
+
+    pub(crate) fn nack_lane(&mut self, lane: LaneOffset) {
+        let now = self.now();
+        let carried = Carried { spared: self.watch.is_lane_spared(lane), ..Carried::default() };
+        let Some(retries) = &mut self.retries else { return };
+        let is_open = retries.law.all().any(|entry| entry.inflight() == Some(lane));
+        let is_heard = retries.nack(now, Named::Lane(lane), None, carried);
+        assert_eq!(is_heard, is_open, "a hand-out that is open is charged, and no other");
+        if !is_heard && let Some(entry) = retries.law.all().find(|e| e.lanes.contains(&lane)) {
+            *retries.late.entry(place(entry.origin.as_ref().unwrap())).or_default() += 1;
+        }
+        self.watch.handle(now, Seen::LaneFailed { lane });
+        self.drain();
+    }
+
+    /// A commit brings its metadata again.
+    pub(crate) fn repeat_marker(&mut self, of: &TopicPartition) {
+        let now = self.now();
+        if let Some(retries) = &mut self.retries {
+            retries.repeat(now, of);
+        }
+    }
+}
