@@ -85,6 +85,7 @@ impl Connection {
             in_sasl: false,
         };
         let cause = tokio::select! {
+            biased;
             cause = serving.serve() => cause,
             _ = stop.wait_for(|stop| *stop) => Cause::Stop,
         };
@@ -251,7 +252,7 @@ impl Serving<'_> {
     /// Asks the broker what somebody else wants to know; false when there is nothing to ask.
     fn ask_aside(&mut self) -> Result<bool, Cause> {
         let connection = self.connection;
-        if self.in_sasl {
+        if self.in_sasl || self.question.is_none() {
             return Ok(false);
         }
         let (Some(link), Some(question)) = (&mut self.link, self.question.take()) else {
@@ -306,7 +307,9 @@ impl Serving<'_> {
     /// Sends on what a broker has answered, as far as it is due; true: there may be more.
     async fn pass_answers(&mut self) -> Result<bool, Cause> {
         let Self { connection, write, due, link, voice, .. } = self;
-        let Some(link) = link else { return Ok(false) };
+        let Some(link) = link.as_mut().filter(|link| !link.reader.is_empty()) else {
+            return Ok(false);
+        };
         let router = &connection.router;
         let arrived = link.reader.arrived(|id, whole| match due.front() {
             Some(Due::There(passing)) if passing.correlation_id == id => {
@@ -370,6 +373,9 @@ impl Serving<'_> {
 
     /// Takes the next request of those already here; false when more has to come.
     async fn take_next(&mut self) -> Result<bool, Cause> {
+        if self.inbox.is_empty() {
+            return Ok(false);
+        }
         if self.connection.conn.session.awaits_bare_token() {
             self.held = self.inbox.bare()?;
             return Ok(self.held.is_some());

@@ -237,7 +237,7 @@ impl Inbox {
         };
         match read {
             Ok(0) => self.ended = true,
-            Ok(bytes) => self.pace.came(self.clock.elapsed(), bytes),
+            Ok(bytes) => self.pace.came(bytes),
             Err(error) => return Err(Cause::of_io(&error)),
         }
         Ok(())
@@ -252,6 +252,11 @@ impl Inbox {
             self.pace.pause(self.clock.elapsed());
             self.room = budget.admit(self.awaited).await;
         }
+    }
+
+    /// Nothing is here that was not taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.intake.buffer.is_empty()
     }
 
     /// The client has said that it sends no more.

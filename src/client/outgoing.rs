@@ -1,10 +1,12 @@
 //! Writes to a client that may have stopped reading.
 
 use std::io;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::client::cause::Cause;
-use crate::socket::WriteHalf;
+use crate::socket::{WriteHalf, at_once};
 
 /// Some of so many bytes has to be taken before patience ends.
 const PIECE_BYTES: usize = 1 << 20;
@@ -29,10 +31,15 @@ pub(super) async fn send(
     patience: Duration,
 ) -> Result<(), Cause> {
     for piece in bytes.chunks(PIECE_BYTES) {
-        match tokio::time::timeout(patience, write.take(piece)).await {
-            Ok(written) => written.map_err(|error| Cause::of_io(&error))?,
-            Err(_) => return Err(Cause::Stalled),
-        }
+        let mut taking = pin!(write.take(piece));
+        // Nearly always the system takes all of it, and no timer is needed.
+        let taken = match at_once(taking.as_mut()).await {
+            Poll::Ready(taken) => taken,
+            Poll::Pending => {
+                tokio::time::timeout(patience, taking).await.map_err(|_| Cause::Stalled)?
+            }
+        };
+        taken.map_err(|error| Cause::of_io(&error))?;
     }
     Ok(())
 }

@@ -10,8 +10,10 @@ use crate::client::Limits;
 pub(super) struct Pace {
     /// When it began, moved on by the time in which nobody read from the client.
     begun: Option<Duration>,
-    /// When the last of it came.
+    /// Since when more is waited for.
     last: Duration,
+    /// Some of it has come since then.
+    has_come: bool,
     /// Bytes of it that have come since.
     came: usize,
     /// Since when nobody reads.
@@ -25,8 +27,8 @@ impl Pace {
     }
 
     /// Some of it has come.
-    pub(super) fn came(&mut self, now: Duration, bytes: usize) {
-        self.last = now;
+    pub(super) fn came(&mut self, bytes: usize) {
+        self.has_come = true;
         self.came = self.came.saturating_add(bytes);
     }
 
@@ -49,6 +51,9 @@ impl Pace {
             let away = now.saturating_sub(paused);
             *begun = begun.saturating_add(away).min(now);
             self.last = self.last.saturating_add(away).min(now);
+        }
+        if std::mem::take(&mut self.has_come) {
+            self.last = now;
         }
         let rate = u64::try_from(limits.upload_rate_min).unwrap_or(u64::MAX).max(1);
         let came = u64::try_from(self.came).unwrap_or(u64::MAX);
@@ -93,7 +98,7 @@ mod tests {
             }
             now += every;
             came += bytes;
-            pace.came(s(now), bytes);
+            pace.came(bytes);
         }
         None
     }
@@ -112,7 +117,7 @@ mod tests {
     fn what_was_sent_at_once_does_not_buy_a_long_silence() {
         let (mut pace, limits) = (Pace::default(), limits());
         pace.patience(s(0), &limits, false);
-        pace.came(s(1), 50 << 20);
+        pace.came(50 << 20);
         assert_eq!(pace.patience(s(1), &limits, false), s(30));
         assert_eq!(pace.patience(s(21), &limits, false), s(10));
     }
@@ -127,7 +132,7 @@ mod tests {
     fn time_in_which_nobody_reads_is_not_the_clients() {
         let (mut pace, limits) = (Pace::default(), limits());
         pace.patience(s(0), &limits, false);
-        pace.came(s(5), 10);
+        pace.came(10);
         pace.pause(s(10));
         pace.pause(s(400));
         assert_eq!(pace.patience(s(500), &limits, false), s(20));

@@ -230,6 +230,11 @@ impl LinkReader {
         frame
     }
 
+    /// Whether nothing is here.
+    pub fn is_empty(&self) -> bool {
+        self.intake.buffer.is_empty()
+    }
+
     /// Whether no answer is half forwarded: nothing else may be sent to the client in between.
     pub fn is_between_answers(&self) -> bool {
         self.passing == 0
@@ -281,6 +286,10 @@ impl LinkWriter {
     /// Sends some of it. Cancel-safe: what is not sent stays.
     pub async fn flush(&mut self) -> Result<(), UpstreamError> {
         let sent = self.half.write_buf(&mut self.out).await?;
+        if self.out.is_empty() {
+            // Also what is empty holds the buffer it was read into, which is then not used again.
+            self.out = BytesMut::new();
+        }
         sent.then_some(()).ok_or(UpstreamError::Closed)
     }
 }
@@ -317,6 +326,18 @@ mod tests {
                 Arrived::Whole(_) => panic!("none is to be rewritten"),
             }
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_lets_go_of_the_buffer_it_was_read_into() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut writer = Link::new(plain(near), 1 << 20, &Budget::new(1 << 24)).writer;
+        let mut read = BytesMut::with_capacity(1 << 10);
+        read.extend_from_slice(&ANSWERS.concat());
+        writer.push(read.split());
+        writer.start().await.unwrap();
+        assert!(writer.is_empty() && read.try_reclaim(1 << 10));
     }
 
     #[tokio::test]

@@ -23,11 +23,14 @@ pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
 
+// Batches are read here as they pass, many for each request: what is so small is better inlined.
 impl<'a> Reader<'a> {
+    #[inline]
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
+    #[inline]
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -40,38 +43,46 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
+    #[inline]
     pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], ReadError> {
         let (head, rest) = self.rest.split_at_checked(len).ok_or(ReadError::Truncated)?;
         self.rest = rest;
         Ok(head)
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(ReadError::Truncated)?;
         self.rest = rest;
         Ok(*head)
     }
 
+    #[inline]
     pub(super) fn byte(&mut self) -> Result<u8, ReadError> {
         self.array::<1>().map(|[b]| b)
     }
 
+    #[inline]
     pub(super) fn int8(&mut self) -> Result<i8, ReadError> {
         self.array().map(i8::from_be_bytes)
     }
 
+    #[inline]
     pub(super) fn int16(&mut self) -> Result<i16, ReadError> {
         self.array().map(i16::from_be_bytes)
     }
 
+    #[inline]
     pub(super) fn int32(&mut self) -> Result<i32, ReadError> {
         self.array().map(i32::from_be_bytes)
     }
 
+    #[inline]
     pub(super) fn uint32(&mut self) -> Result<u32, ReadError> {
         self.array().map(u32::from_be_bytes)
     }
 
+    #[inline]
     pub(super) fn int64(&mut self) -> Result<i64, ReadError> {
         self.array().map(i64::from_be_bytes)
     }

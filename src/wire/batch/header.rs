@@ -85,7 +85,9 @@ pub struct BatchHeader {
 impl BatchHeader {
     /// Reads the first [`HEADER_BYTES`] bytes.
     pub fn parse(bytes: &[u8]) -> Result<Self, ReadError> {
-        let mut r = Reader::new(bytes);
+        // One look at the length for all fields: this is done for every batch that passes.
+        let header = bytes.first_chunk::<HEADER_BYTES>().ok_or(ReadError::Truncated)?;
+        let mut r = Reader::new(header);
         Ok(Self {
             base_offset: r.int64()?,
             length: r.int32()?,
