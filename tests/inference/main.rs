@@ -6,6 +6,7 @@ mod alone;
 mod app;
 mod crashes;
 mod going_back;
+mod gone;
 mod handler;
 mod healthy;
 mod hidden;

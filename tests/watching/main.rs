@@ -8,6 +8,7 @@ mod support;
 
 mod app;
 mod failing;
+mod gone;
 mod healthy;
 mod lanes;
 mod lost;

@@ -7,6 +7,7 @@ mod support;
 
 mod app;
 mod failing;
+mod gone;
 mod healthy;
 mod lanes;
 mod lost;
