@@ -53,4 +53,4 @@ pub use store::Flusher;
 
 pub use render::{LaneRecord, dead_letter_headers};
 pub use view::{DeadLetter, EntryView, GroupView};
-pub use windows::Windows;
+pub use windows::{KeptWindow, Windows};

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use crate::engine::command::Command;
 use crate::engine::driver::Driver;
@@ -19,16 +20,27 @@ use crate::retry::{Answer, Input, NackOutcome, Token};
 use crate::wire::batch::RawRecord;
 
 /// The version byte of a stored window.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// A window of a topic of which the name is known alone, and not whether its group ever committed.
+const NAMED: u8 = 1;
+
+/// A window, and of which topic by that name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptWindow {
+    /// As the watch told it.
+    pub window: WindowRecord,
+    /// Nil: its id is not known.
+    pub topic_id: Uuid,
+}
 
 /// News of windows of one group; `None`: it need not be remembered.
-pub(super) type WindowNews = Vec<(TopicPartition, Option<WindowRecord>)>;
+pub(super) type WindowNews = Vec<(TopicPartition, Option<KeptWindow>)>;
 
 /// The last ones of each that wait to be journalled.
-pub(super) type Unkept = BTreeMap<(GroupId, TopicPartition), Option<WindowRecord>>;
+pub(super) type Unkept = BTreeMap<(GroupId, TopicPartition), Option<KeptWindow>>;
 
 /// What the log remembers, by group and partition.
-pub type Windows = BTreeMap<(GroupId, TopicPartition), WindowRecord>;
+pub type Windows = BTreeMap<(GroupId, TopicPartition), KeptWindow>;
 
 impl Engine {
     /// Journals windows of a group. Not waited for.
@@ -37,16 +49,16 @@ impl Engine {
     }
 
     /// A record that inference has charged becomes a dead letter, or waits in the group's queue.
-    /// Durable on return, with the window it leaves behind.
+    /// Durable on return, with the window it leaves behind. `topic_id`: as of a kept window.
     pub async fn settle(
         &self,
         group: &GroupId,
-        settling: Settling,
+        (settling, topic_id): (Settling, Uuid),
         record: &RawRecord,
     ) -> Result<NackOutcome, EngineError> {
         let (group, record) = (group.clone(), record.to_bytes());
         let settling = Box::new(settling);
-        self.ask_durably(|reply| Command::Settle { group, settling, record, reply }).await
+        self.ask_durably(|reply| Command::Settle { group, settling, topic_id, record, reply }).await
     }
 }
 
@@ -77,14 +89,15 @@ impl Driver {
     pub(super) fn settle_charged(
         &mut self,
         group: GroupId,
-        settling: Box<Settling>,
+        (settling, topic_id): (Box<Settling>, Uuid),
         record: Bytes,
     ) -> Result<NackOutcome, EngineError> {
         self.usable()?;
         self.journal.admits()?;
         // A later one is behind it in the log.
         self.keep_windows()?;
-        let window = stored(&group, &settling.partition, &settling.window);
+        let after = KeptWindow { window: settling.window.clone(), topic_id };
+        let window = stored(&group, &settling.partition, &after);
         let record_bytes = u64::try_from(record.len()).unwrap_or(u64::MAX);
         self.tell_room(self.clock.now(), &group);
         let (token, of) = (Token(0), group.clone());
@@ -112,7 +125,7 @@ pub(super) fn replay(windows: &mut Windows, entry: &Entry) {
 }
 
 /// Whose window an entry of the log holds; `None` in it: nothing is remembered from then on.
-pub(super) fn read(entry: &Entry) -> Option<(GroupId, TopicPartition, Option<WindowRecord>)> {
+pub(super) fn read(entry: &Entry) -> Option<(GroupId, TopicPartition, Option<KeptWindow>)> {
     let (group, of) = read_key(entry.key.as_deref()?)?;
     if entry.head.is_empty() {
         return Some((group, of, None));
@@ -120,18 +133,31 @@ pub(super) fn read(entry: &Entry) -> Option<(GroupId, TopicPartition, Option<Win
     Some((group, of, Some(parse(&entry.head)?)))
 }
 
-fn stored(group: &GroupId, of: &TopicPartition, window: &WindowRecord) -> NewEntry {
+fn stored(group: &GroupId, of: &TopicPartition, kept: &KeptWindow) -> NewEntry {
+    let KeptWindow { window, topic_id } = kept;
+    let whole = (topic_id.as_bytes(), window.has_committed, window);
     // Writing plain data to a growing buffer cannot fail.
-    let head = postcard::to_extend(window, vec![VERSION]).unwrap_or_default();
+    let head = postcard::to_extend(&whole, vec![VERSION]).unwrap_or_default();
     NewEntry::keyed(kind::WINDOW, key(group, of), head.into(), Bytes::new())
 }
 
-fn parse(head: &[u8]) -> Option<WindowRecord> {
+fn parse(head: &[u8]) -> Option<KeptWindow> {
     let (version, rest) = head.split_first()?;
-    match postcard::take_from_bytes(rest) {
-        Ok((window, [])) if *version == VERSION => Some(window),
-        _ => None,
-    }
+    let (kept, rest) = match *version {
+        NAMED => {
+            let (window, rest) = postcard::take_from_bytes(rest).ok()?;
+            (KeptWindow { window, topic_id: Uuid::nil() }, rest)
+        }
+        VERSION => {
+            let (whole, rest) =
+                postcard::take_from_bytes::<([u8; 16], bool, WindowRecord)>(rest).ok()?;
+            let (id, has_committed, window) = whole;
+            let window = WindowRecord { has_committed, ..window };
+            (KeptWindow { window, topic_id: Uuid::from_bytes(id) }, rest)
+        }
+        _ => return None,
+    };
+    rest.is_empty().then_some(kept)
 }
 
 /// Partition, length of the group's name, group, topic.
@@ -185,7 +211,12 @@ mod tests {
             doublings: 1,
             suspects: vec![suspect],
             skipped: vec![51],
+            has_committed: true,
         }
+    }
+
+    fn kept() -> KeptWindow {
+        KeptWindow { window: window(), topic_id: Uuid::from_u128(0x0102_0304) }
     }
 
     fn entry(new: &NewEntry) -> Entry {
@@ -193,18 +224,36 @@ mod tests {
         Entry { seq: 1, kind: new.kind, key, stream: None, head, body: Bytes::new() }
     }
 
+    /// A window as every version has written it.
+    const WINDOW: [u8; 21] =
+        [100, 116, 1, 114, 1, 4, 100, 200, 1, 0, 1, 1, 114, 2, 1, 18, 1, 10, 3, 1, 102];
+    const KEY: &[u8] = b"\0\0\0\x03\0\0\0\x04shoporders";
+
+    fn replayed(head: Vec<u8>) -> Windows {
+        let mut windows = Windows::new();
+        let new = NewEntry::keyed(kind::WINDOW, Bytes::from_static(KEY), head.into(), Bytes::new());
+        replay(&mut windows, &entry(&new));
+        windows
+    }
+
     #[test]
     fn a_window_stored_by_version_1_is_read_for_ever() {
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
-        let new = stored(&"shop".into(), &of, &window());
-        let bytes: &[u8] =
-            &[1, 100, 116, 1, 114, 1, 4, 100, 200, 1, 0, 1, 1, 114, 2, 1, 18, 1, 10, 3, 1, 102];
+        let window = WindowRecord { has_committed: false, ..window() };
+        let known = KeptWindow { window, topic_id: Uuid::nil() };
+        let windows = replayed([&[1][..], &WINDOW].concat());
+        assert_eq!(windows, Windows::from([(("shop".into(), of), known)]));
+    }
+
+    #[test]
+    fn a_window_stored_by_version_2_is_read_for_ever() {
+        let of = TopicPartition { topic: "orders".into(), partition: 3 };
+        let new = stored(&"shop".into(), &of, &kept());
+        let bytes = [&[2][..], &[0; 12], &[1, 2, 3, 4], &[1], &WINDOW].concat();
         assert_eq!(new.head[..], bytes[..], "the format has changed: give it a new version");
-        let key: &[u8] = b"\0\0\0\x03\0\0\0\x04shoporders";
-        assert_eq!(new.key.as_deref(), Some(key), "the format has changed");
-        let mut windows = Windows::new();
-        replay(&mut windows, &entry(&new));
-        assert_eq!(windows, Windows::from([(("shop".into(), of.clone()), window())]));
+        assert_eq!(new.key.as_deref(), Some(KEY), "the format has changed");
+        let mut windows = replayed(bytes);
+        assert_eq!(windows, Windows::from([(("shop".into(), of), kept())]));
         let gone = NewEntry::tombstone(kind::WINDOW, new.key.clone().unwrap());
         replay(&mut windows, &entry(&gone));
         assert_eq!(windows, Windows::new());
@@ -237,9 +286,9 @@ mod tests {
         let (engine, mut driver, mut writer, _) = open(&disk);
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
         driver.ahead = Some("as if".to_owned());
-        let idle = WindowRecord::default();
+        let idle = KeptWindow::default();
         engine.windows(&"shop".into(), vec![(of.clone(), Some(idle))]);
-        engine.windows(&"shop".into(), vec![(of.clone(), Some(window()))]);
+        engine.windows(&"shop".into(), vec![(of.clone(), Some(kept()))]);
         driver.step();
         driver.ahead = None;
         let by = Reporter { member: None, client: ClientId::new("test") };
@@ -250,12 +299,12 @@ mod tests {
         drop((engine, driver, writer));
         disk.process_crash();
         let windows = open(&disk).3;
-        assert_eq!(windows, Windows::from([(("shop".into(), of), window())]), "the last one");
+        assert_eq!(windows, Windows::from([(("shop".into(), of), kept())]), "the last one");
     }
 
     #[test]
     fn bytes_that_are_no_window_are_left_out() {
-        for bad in [&b"\x02\x00"[..], b"\x01\x64", b"\x01"] {
+        for bad in [&b"\x03\x00"[..], b"\x02\x00", b"\x01\x64", b"\x01"] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }
         for bad in [&b""[..], b"\0\0\0\x03\0\0\0\x09shop", b"\0\0\0\x03\xff\xff\xff\xff"] {

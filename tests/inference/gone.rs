@@ -65,3 +65,40 @@ fn nor_do_retries_wait_for_a_turn_on_a_topic_that_is_deleted() {
     delete(&mut world, &mut app, &gone);
     assert_eq!(world.watch.lane_turn(now, slot).0, Some(1));
 }
+
+/// Whether the first record, which is at its end and not passed, is given again once the
+/// coordinator has said that the group has committed nothing.
+fn is_given(has_committed: bool, restarts: bool) -> bool {
+    let mut world = World::new(RULES, 1, 3);
+    if has_committed {
+        world.commit(&of(0), 0);
+    }
+    while world.dead.is_empty() {
+        let mut app = world.start(Commits::Never);
+        app.fetches_ahead = false;
+        while app.poll(&mut world, |_, offset| if offset == 0 { Did::Die(0) } else { Did::Well(1) })
+            && world.dead.is_empty()
+        {}
+        world.lose(&app);
+        world.pass(1_000);
+    }
+    if restarts {
+        world.restart();
+    }
+    let now = world.now();
+    world.watch.handle(now, Seen::Uncommitted { partition: of(0) });
+    world.drain();
+    world.committed.clear();
+    assert_eq!(world.kept.is_empty(), has_committed, "{:?}", world.kept);
+    let app = world.start(Commits::Never);
+    world.fetch(&app, None).records.contains(&(of(0), 0))
+}
+
+#[test]
+fn what_was_cut_is_given_where_the_offsets_of_a_group_were_deleted_and_not_where_it_never_had_any()
+{
+    for restarts in [false, true] {
+        assert!(is_given(true, restarts), "deleted with the topic; restarts: {restarts}");
+        assert!(!is_given(false, restarts), "restarts: {restarts}");
+    }
+}

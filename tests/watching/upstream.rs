@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod anew;
 mod app;
 mod failing;
 mod gone;

@@ -291,6 +291,7 @@ impl Watch {
             Seen::Alive { member } => self.heard_of(now, &member),
             Seen::Lost { member, left } => self.on_member_gone(now, &member, left),
             Seen::GaveUp { member } => self.on_gave_up(now, &member),
+            Seen::Uncommitted { partition } => self.on_uncommitted(&partition),
             Seen::TopicGone { topic } => self.on_topic_gone(&topic),
         }
         self.end_aparts(is_news);

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::engine::{NotPassed, Windows};
+use crate::engine::{KeptWindow, NotPassed, Windows};
 use crate::model::{GroupId, MemberId, MonoMs, Now, Origin, TopicPartition};
 use crate::retry::watch::{
     ApartView, Asked, BreakerView, Fetching, Handed, Output, Plan, Rules, Watch, WindowView,
@@ -119,11 +119,11 @@ impl Watches {
     /// Watches with what the journal remembers of their windows, and of records that have entries.
     pub fn new(now: Now, policies: &Policies, remembered: Windows, not_passed: NotPassed) -> Self {
         let watches = Self { groups: RwLock::default(), changes: AtomicU64::new(0) };
-        for ((group, partition), window) in remembered {
+        for ((group, partition), kept) in remembered {
             let of = watches.of(&group, policies.of(&group));
             let mut state = of.lock();
             state.remembered.insert(partition.clone());
-            state.watch.restore(now, partition, window);
+            state.watch.restore(now, partition, kept.window);
         }
         for ((group, partition), offsets) in not_passed {
             let policy = policies.of(&group);
@@ -344,7 +344,9 @@ impl Router {
                         Some(_) => state.remembered.insert(partition.clone()),
                         None => state.remembered.remove(&partition),
                     };
-                    windows.insert(partition, window);
+                    let topic_id = self.topic_ids.id_of(&partition.topic);
+                    let kept = window.map(|window| KeptWindow { window, topic_id });
+                    windows.insert(partition, kept);
                 }
                 Output::Wake => is_news = true,
                 Output::Held(true) => tracing::warn!(

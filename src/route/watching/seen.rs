@@ -18,6 +18,9 @@ const FOR_GOOD: &[ResponseError] = &[
     ResponseError::StaleMemberEpoch,
 ];
 
+/// What a group is told of a partition of which it has committed nothing.
+const NOT_COMMITTED: i64 = -1;
+
 /// As what a member was last told of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
@@ -178,8 +181,15 @@ impl Router {
     ) {
         let mut all = Vec::new();
         for (topic, partition, offset, metadata) in offsets {
-            let of = self.real([(topic, partition, offset)]);
-            all.extend(of.map(|(partition, offset)| read(partition, offset, &metadata)));
+            let is_none = offset == NOT_COMMITTED;
+            let of = self.real([(topic, partition, if is_none { 0 } else { offset })]);
+            all.extend(of.map(|(partition, offset)| {
+                if is_none {
+                    Seen::Uncommitted { partition }
+                } else {
+                    read(partition, offset, &metadata)
+                }
+            }));
         }
         self.all_seen(group, all);
     }
