@@ -1,12 +1,13 @@
 //! In front of a cluster: a topic is made anew where nobody here sees it. What was skipped of the
-//! old one is a record of the new one, and given.
+//! old one is a record of the new one, and given; and a topic that is asked for by its id is known
+//! before anybody here asks for its name.
 
 use bytes::Bytes;
-use kafka_protocol::messages::DeleteTopicsRequest;
+use kafka_protocol::messages::{DeleteTopicsRequest, TopicName};
 use reprise::wire::batch::{Batch, records};
 
 use crate::app::{dead_letters, orders};
-use crate::support::client::s;
+use crate::support::client::{fetch_request, s};
 use crate::support::{Member, Server, until};
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
@@ -92,4 +93,17 @@ fn without_ids_it_is_seen_by_the_offsets_that_went_with_it() {
         assert_eq!(member.position_of("orders", 0), -1);
         assert_eq!(given(&mut member, DEAD, 2_000), [DEAD], "stopped: {is_stopped}");
     }
+}
+
+#[test]
+fn what_is_skipped_stays_so_where_the_first_fetch_after_a_restart_asks_by_an_id() {
+    let mut server = one_dead(true);
+    let id = server.cluster().client().metadata(12, &["orders"]).topics[0].topic_id;
+    server.restart();
+    let mut member = joined(&server);
+    let mut asked = fetch_request("orders", 0, DEAD, 300);
+    (asked.topics[0].topic, asked.topics[0].topic_id) = (TopicName::default(), id);
+    let told = member.client.leader("orders").call(13, &asked);
+    let given = offsets(told.responses[0].partitions[0].records.clone());
+    assert!(given.is_empty(), "it is known: {given:?}");
 }
