@@ -15,6 +15,7 @@ mod lost;
 mod ordered;
 mod outage;
 mod overdue;
+mod silent;
 mod spoken;
 mod suspects;
 mod transactions;

@@ -343,6 +343,11 @@ impl Watch {
         self.outputs.push_back(output);
     }
 
+    /// Whether a member was lost and has not been assigned anything since.
+    pub fn is_gone(&self, member: &MemberId) -> bool {
+        self.gone.has(member)
+    }
+
     /// The epoch a member has now.
     pub(super) fn epoch_of(&self, member: &MemberId) -> i32 {
         self.members.get(member).map_or(0, |member| member.epoch)

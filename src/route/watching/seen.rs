@@ -140,6 +140,22 @@ impl Router {
         }
     }
 
+    /// The coordinator goes on with a member as of that generation: one that was missed here holds
+    /// what it held, and nobody will tell it anew.
+    pub(in crate::route) fn goes_on_with(
+        &self,
+        conn: &Conn,
+        group: &GroupId,
+        (key, member_id): (&MemberId, &MemberId),
+        generation: i32,
+    ) {
+        let of = self.watches.find(group);
+        if of.is_some_and(|of| of.lock().watch.is_gone(key)) {
+            tracing::info!(%group, member = %key, "a member that was missed is heard of again");
+            self.assigned(conn, group, (key, member_id), generation, Step::Assigned);
+        }
+    }
+
     /// A member was told something that makes clients join anew.
     pub(in crate::route) fn called(&self, group: &GroupId, key: &MemberId) {
         let Some(of) = self.watches.find(group) else { return };
