@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use crate::engine::delayed::{DelayBatch, DelayedTotals};
 use crate::engine::error::EngineError;
@@ -217,6 +218,7 @@ pub(super) enum Command {
     Settle {
         group: GroupId,
         settling: Box<Settling>,
+        topic_id: Uuid,
         record: Bytes,
         reply: Reply<NackOutcome>,
     },

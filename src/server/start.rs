@@ -409,7 +409,7 @@ fn router(
         transactions: Transactions::default(),
         markers: Markers::default(),
         origins: Origins::default(),
-        topic_ids: TopicIds::default(),
+        topic_ids: TopicIds::remembered(&core.windows),
         names: names(templates, core),
         tokens: Tokens::new(token_seed()),
         voices: Voices::default(),

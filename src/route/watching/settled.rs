@@ -108,7 +108,9 @@ impl Router {
             settling = settling.undecodable(offsets);
         }
         let offsets = batch.unwrap_or(offset..=offset);
-        if let Err(error) = self.engine.settle(group, settling.clone(), &record).await {
+        let topic_id = self.topic_ids.id_of(&partition.topic);
+        let settled = self.engine.settle(group, (settling.clone(), topic_id), &record).await;
+        if let Err(error) = settled {
             tracing::warn!(%group, %partition, offset, %error, "a record is not settled");
             return false;
         }
