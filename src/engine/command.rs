@@ -146,8 +146,8 @@ pub(super) enum Command {
         group: GroupId,
         origin: Origin,
     },
-    /// These were handed out again after a reset; nobody waits.
-    Replayed(Box<Input>),
+    /// What is just told to the machine; nobody waits.
+    News(Box<Input>),
     TopicGone {
         topic: TopicName,
         reply: Reply<()>,

@@ -154,7 +154,7 @@ impl Driver {
             Command::Withdraw { group, origin } => {
                 self.hear(Input::Withdrawn { group, origin }, "a late commit");
             }
-            Command::Replayed(replayed) => self.hear(*replayed, "what a reset supersedes"),
+            Command::News(news) => self.hear(*news, "what a reset or an abort supersedes"),
             Command::Discard { topic, up_to, reply } => {
                 let gone = self.discard(&topic, up_to);
                 self.send(reply, gone);
