@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::engine::delayed::{DelayBatch, DelayedTotals};
+use crate::engine::ending::Ending;
 use crate::engine::error::EngineError;
 use crate::engine::nacks::Said;
 use crate::engine::ordered::Followers;
@@ -115,6 +116,8 @@ pub(super) struct TakenRaw {
 /// One question or piece of news.
 pub(super) enum Command {
     Nacks(Box<Said>, Reply<NackReply>),
+    /// A transaction is to be committed, with what it says has failed.
+    Ends(Box<Ending>, Reply<Vec<NackReply>>),
     Take {
         group: GroupId,
         from: LaneOffset,

@@ -122,6 +122,10 @@ impl Driver {
                 let answer = self.nacks(*said);
                 self.send(reply, answer);
             }
+            Command::Ends(ending, reply) => {
+                let answer = self.ends(*ending);
+                self.send(reply, answer);
+            }
             Command::Take { group, from, max, company, reply } => {
                 let answer = self.take(group, from, (max, company));
                 self.send(reply, answer);
