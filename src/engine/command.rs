@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::engine::delayed::{DelayBatch, DelayedTotals};
+use crate::engine::ending::Ending;
 use crate::engine::error::EngineError;
 use crate::engine::nacks::Said;
 use crate::engine::ordered::Followers;
@@ -116,6 +117,8 @@ pub(super) struct TakenRaw {
 /// One question or piece of news.
 pub(super) enum Command {
     Nacks(Box<Said>, Reply<NackReply>),
+    /// A transaction is to be committed, with what it says has failed.
+    Ends(Box<Ending>, Reply<Vec<NackReply>>),
     Take {
         group: GroupId,
         from: LaneOffset,
@@ -147,8 +150,8 @@ pub(super) enum Command {
         group: GroupId,
         origin: Origin,
     },
-    /// These were handed out again after a reset; nobody waits.
-    Replayed(Box<Input>),
+    /// What is just told to the machine; nobody waits.
+    News(Box<Input>),
     TopicGone {
         topic: TopicName,
         reply: Reply<()>,

@@ -1,7 +1,7 @@
 //! A batch of nacks on its way: into the engine's queue at once, and told to the watch of its group
 //! when it is durable.
 
-use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
+use crate::engine::{EngineError, InPlace, NackBatch, NackReply, NackRequest};
 use crate::model::GroupId;
 use crate::retry::watch::Seen;
 use crate::retry::{Evidence, Named};
@@ -26,7 +26,13 @@ impl Router {
         batch: NackBatch,
         evidence: Evidence,
     ) -> (Telling, impl Future<Output = Result<NackReply, EngineError>> + use<>) {
-        let in_place = self.in_place(&batch);
+        let (telling, in_place) = self.telling(&batch);
+        (telling, self.engine.said(batch, evidence, in_place))
+    }
+
+    /// What is to be told of a batch, and who charges what of it waits in its own place.
+    pub(in crate::route) fn telling(&self, batch: &NackBatch) -> (Telling, Option<InPlace>) {
+        let in_place = self.in_place(batch);
         let group = batch.group.clone();
         let is_watched = self.watches.find(&group).is_some();
         let keeps_keys = self.keeps_keys(&group);
@@ -35,8 +41,7 @@ impl Router {
             (seen, if keeps_keys { stop(request) } else { None })
         };
         let each = batch.nacks.iter().map(of).collect();
-        let telling = Telling { group, each, is_in_order: in_place.is_some() };
-        (telling, self.engine.said(batch, evidence, in_place))
+        (Telling { group, each, is_in_order: in_place.is_some() }, in_place)
     }
 
     /// E1, E2, E3: what of a batch has become entries is durable.

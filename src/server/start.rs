@@ -406,7 +406,7 @@ fn router(
         upstream: config.cluster(credentials.upstream(), &budget, metrics, clock),
         members: Members::new(config.consumer().session_timeout_ms),
         positions: Positions::default(),
-        transactions: Transactions::default(),
+        transactions: Arc::new(Transactions::default()),
         markers: Markers::default(),
         origins: Origins::default(),
         topic_ids: TopicIds::remembered(&core.windows),
