@@ -1,6 +1,8 @@
 //! A batch of nacks on its way: into the engine's queue at once, and told to the watch of its group
 //! when it is durable.
 
+use std::fmt::Display;
+
 use crate::engine::{EngineError, InPlace, NackBatch, NackReply, NackRequest};
 use crate::model::GroupId;
 use crate::retry::watch::Seen;
@@ -60,6 +62,35 @@ impl Router {
         let (seen, stops): (Vec<_>, Vec<_>) = each.into_iter().unzip();
         self.all_seen(&group, seen.into_iter().flatten().collect());
         self.fall_in(&group, stops.into_iter().flatten().collect()).await;
+    }
+}
+
+impl Router {
+    /// A batch produced to a retry topic is refused. Said once for each group and reason; counted
+    /// always.
+    pub(in crate::route) fn nack_refused(
+        &self,
+        group: &GroupId,
+        word: &'static str,
+        why: &dyn Display,
+    ) {
+        self.metrics.nack_refused(group.as_str(), word);
+        if self.markers.warns(group, "a nack", word) {
+            tracing::warn!(
+                %group, %why,
+                "a nack was refused; more of this kind are only counted \
+                 (reprise_nacks_refused_total)"
+            );
+        }
+    }
+}
+
+/// Why a batch is refused, in the words of `reprise_nacks_refused_total`.
+pub(in crate::route) fn word_of(error: &EngineError) -> &'static str {
+    match error {
+        EngineError::BadNacks(_) => "unknown_record",
+        EngineError::BatchTooLarge { .. } => "too_large",
+        _ => "not_now",
     }
 }
 

@@ -12,6 +12,7 @@ use crate::engine::{EngineError, NackBatch, NackRequest, Producer};
 use crate::model::{GroupId, LaneOffset, Origin, TopicName};
 use crate::retry::{self, Evidence, Nack, Named, Reporter, Want};
 use crate::route::conn::Conn;
+use crate::route::nacks::word_of;
 use crate::route::place::Place;
 use crate::route::produce::{
     NOT_TRANSACTIONAL, Outcome, Waiting, Within, done, one_batch, refused_inside, refused_outside,
@@ -54,7 +55,7 @@ pub(super) fn begin<'a>(
                 Outcome::taken(0, 0)
             }
             Err(error) => {
-                tracing::warn!(%group, %error, "a nack was refused");
+                router.nack_refused(&group, word_of(&error), &error);
                 refused(&error)
             }
         }
@@ -145,8 +146,8 @@ fn read(
         }
     }
     if let Some((index, why)) = bad.first() {
-        tracing::warn!(%group, record = index, %why, "a nack was refused");
         let message = format!("nothing of the batch was taken; record {index}: {why}");
+        router.nack_refused(group, "malformed", &message);
         let mut outcome = Outcome::refused(ResponseError::InvalidRecord, message);
         outcome.record_errors = bad.into_iter().map(|(i, why)| (i, why.to_string())).collect();
         return Err(outcome);
