@@ -176,6 +176,7 @@ pub(super) async fn relayed(
         if let Some(topics) = &mut request.topics {
             topics.retain(|t| !keep(router, &mut ours, &topic_of(&t.name), &t.partition_indexes));
         }
+        let as_of = router.positions.as_of();
         let mut response = link.call(head, &request).await?;
         let told = response.topics.iter().filter(|_| response.error_code == 0);
         let told = told.flat_map(|topic| {
@@ -185,7 +186,7 @@ pub(super) async fn relayed(
                 (topic_of(&topic.name), p.partition_index, p.committed_offset, metadata)
             })
         });
-        seen(router, &group, told.collect()).await;
+        seen(router, &group, as_of, told.collect()).await;
         for topic in &mut response.topics {
             let name = topic_of(&topic.name);
             for told in topic.partitions.iter_mut().filter(|told| told.error_code == 0) {
@@ -206,6 +207,7 @@ pub(super) async fn relayed(
         let member = asked.member_id.as_deref().map(MemberId::new);
         ours_of.push((group_of(&asked.group_id), member, ours));
     }
+    let as_of = router.positions.as_of();
     let mut response = link.call(head, &request).await?;
     for answer in response.groups.iter_mut().filter(|answer| answer.error_code == 0) {
         let group = group_of(&answer.group_id);
@@ -216,7 +218,7 @@ pub(super) async fn relayed(
                 (topic_of(&topic.name), p.partition_index, p.committed_offset, metadata)
             })
         });
-        seen(router, &group, told.collect()).await;
+        seen(router, &group, as_of, told.collect()).await;
         for topic in &mut answer.topics {
             let name = topic_of(&topic.name);
             for told in topic.partitions.iter_mut().filter(|told| told.error_code == 0) {
@@ -248,7 +250,15 @@ fn keep(
 
 /// Offsets the cluster holds: the engine hears of those that are new. Where it holds none, the
 /// group has not passed anything: its offsets were deleted, perhaps with the topic.
-async fn seen(router: &Router, group: &GroupId, told: Vec<(TopicName, i32, i64, String)>) {
+async fn seen(
+    router: &Router,
+    group: &GroupId,
+    as_of: u64,
+    mut told: Vec<(TopicName, i32, i64, String)>,
+) {
+    told.retain(|(topic, partition, offset, _)| {
+        !router.positions.is_overtaken(as_of, group, (topic, *partition), *offset)
+    });
     router.offsets_read(group, told.iter().cloned());
     let offsets = told.into_iter().map(|(topic, partition, offset, _)| (topic, partition, offset));
     let mut told: Vec<(TopicName, i32, i64)> = offsets.collect();

@@ -16,11 +16,18 @@ type Key = (GroupId, TopicName, i32);
 
 /// The last committed offset seen, by group and partition.
 #[derive(Debug)]
-pub struct Positions(Mutex<LruCache<Key, i64>>);
+pub struct Positions(Mutex<Known>);
+
+#[derive(Debug)]
+struct Known {
+    /// With the count at which each was seen.
+    offsets: LruCache<Key, (i64, u64)>,
+    count: u64,
+}
 
 impl Default for Positions {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::new(REMEMBERED)))
+        Self(Mutex::new(Known { offsets: LruCache::new(REMEMBERED), count: 0 }))
     }
 }
 
@@ -32,7 +39,28 @@ impl Positions {
         topic: &TopicName,
         partition: i32,
     ) -> Option<i64> {
-        self.lock().get(&(group.clone(), topic.clone(), partition)).copied()
+        let mut known = self.lock();
+        let known = known.offsets.get(&(group.clone(), topic.clone(), partition));
+        known.map(|(offset, _)| *offset)
+    }
+
+    /// Now, for [`Positions::is_overtaken`]: taken before the cluster is asked.
+    pub(super) fn as_of(&self) -> u64 {
+        self.lock().count
+    }
+
+    /// Whether an offset that was asked for then is behind one that was seen since: connections
+    /// are not answered in the order in which brokers answer them.
+    pub(super) fn is_overtaken(
+        &self,
+        as_of: u64,
+        group: &GroupId,
+        (topic, partition): (&TopicName, i32),
+        offset: i64,
+    ) -> bool {
+        let mut known = self.lock();
+        let known = known.offsets.get(&(group.clone(), topic.clone(), partition));
+        known.is_some_and(|(later, seen_at)| *seen_at > as_of && offset < *later)
     }
 
     /// Whether an offset is another one than before. It is remembered by [`Positions::see`], once
@@ -50,22 +78,24 @@ impl Positions {
     /// Nothing of that topic is what it was.
     pub(super) fn forget(&self, topic: &TopicName) {
         let mut known = self.lock();
-        let gone: Vec<Key> =
-            known.iter().map(|(key, _)| key).filter(|key| key.1 == *topic).cloned().collect();
+        let all = known.offsets.iter().map(|(key, _)| key);
+        let gone: Vec<Key> = all.filter(|key| key.1 == *topic).cloned().collect();
         for key in gone {
-            known.pop(&key);
+            known.offsets.pop(&key);
         }
     }
 
     /// Remembers offsets.
     fn see(&self, group: &GroupId, offsets: Vec<(TopicName, i32, i64)>) {
         let mut known = self.lock();
+        known.count = known.count.saturating_add(1);
+        let seen_at = known.count;
         for (topic, partition, offset) in offsets {
-            known.put((group.clone(), topic, partition), offset);
+            known.offsets.put((group.clone(), topic, partition), (offset, seen_at));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<Key, i64>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,5 +133,21 @@ mod tests {
         positions.see(&group, vec![(topic.clone(), 0, 3)]);
         assert_eq!(positions.committed(&group, &topic, 0), Some(3));
         assert_eq!(positions.committed(&group, &topic, 1), None);
+    }
+
+    #[test]
+    fn what_was_asked_for_before_a_later_commit_was_seen_is_no_reset() {
+        let (positions, group, topic) =
+            (Positions::default(), GroupId::from("shop"), TopicName::from("orders"));
+        positions.see(&group, vec![(topic.clone(), 0, 10)]);
+        let asked = positions.as_of();
+        let overtaken = |as_of, partition, offset| {
+            positions.is_overtaken(as_of, &group, (&topic, partition), offset)
+        };
+        assert!(!overtaken(asked, 0, 5), "it was set back");
+        positions.see(&group, vec![(topic.clone(), 0, 20)]);
+        assert!(overtaken(asked, 0, 10) && overtaken(asked, 0, -1));
+        assert!(!overtaken(asked, 0, 20) && !overtaken(asked, 0, 30) && !overtaken(asked, 1, 10));
+        assert!(!overtaken(positions.as_of(), 0, 10), "asked for since: it was set back");
     }
 }
