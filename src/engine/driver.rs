@@ -175,8 +175,8 @@ impl Driver {
                 self.send(reply, answer);
             }
             Command::Windows { group, news } => self.windows(&group, &news),
-            Command::Settle { group, settling, record, reply } => {
-                let answer = self.settle_charged(group, settling, record);
+            Command::Settle { group, present, record, reply } => {
+                let answer = self.settle_charged(group, present, record);
                 self.send(reply, answer);
             }
             Command::Keep(reply) => self.keep(reply),

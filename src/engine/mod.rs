@@ -55,4 +55,4 @@ pub use store::Flusher;
 
 pub use render::{LaneRecord, dead_letter_headers};
 pub use view::{DeadLetter, EntryView, GroupView};
-pub use windows::{WindowNews, Windows};
+pub use windows::{Present, WindowNews, Windows};
