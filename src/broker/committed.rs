@@ -14,7 +14,7 @@ use crate::wire::batch::{Batch, RawRecord, find_record};
 /// What a reader of committed records is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Whole batches, none behind [`Broker::stable_end`].
+    /// Whole batches, none behind [`Broker::stable_end`] for a reader of committed records.
     pub read: ReadBack,
     /// Where records end that no transaction can take back.
     pub stable_end: i64,
@@ -56,13 +56,44 @@ impl Broker {
         self.judged(partition, offset, batches)
     }
 
+    /// [`Broker::read`], with what is known to be aborted of it: what is open is in it too.
+    pub fn read_undecided(
+        &self,
+        partition: &Partition,
+        offset: i64,
+        bytes_max: usize,
+    ) -> Result<Committed, BrokerError> {
+        let (batches, _) = self.batches(partition, offset, bytes_max)?;
+        self.told(partition, offset, batches, |_, _| true)
+    }
+
+    /// Whether what lies at `offset` is a record that a transaction has taken back.
+    pub fn is_taken_back(&self, partition: &Partition, offset: i64) -> bool {
+        let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
+        let aborted = producers.written().aborted(offset, offset.saturating_add(1));
+        drop(producers);
+        // Mostly there is nothing to read for it.
+        !aborted.is_empty() && matches!(self.at(partition, offset), Ok(At::Nobodys))
+    }
+
     /// Of batches that were read from `offset` on, those that are decided, and how. All in one
     /// view of the partition, not older than they are: what retention has passed is forgotten.
     pub(super) fn judged(
         &self,
         partition: &Partition,
         offset: i64,
+        batches: Vec<StreamBatch>,
+    ) -> Result<Committed, BrokerError> {
+        self.told(partition, offset, batches, |batch, stable_end| batch.base_offset < stable_end)
+    }
+
+    /// The same of those that are wanted, by where the decided ones end.
+    fn told(
+        &self,
+        partition: &Partition,
+        offset: i64,
         mut batches: Vec<StreamBatch>,
+        wanted: impl Fn(&StreamBatch, i64) -> bool,
     ) -> Result<Committed, BrokerError> {
         let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
         let bounds = self.bounds(partition);
@@ -70,7 +101,7 @@ impl Broker {
             return Err(BrokerError::OffsetOutOfRange);
         }
         let stable_end = producers.written().stable_end(bounds.start, bounds.visible_end);
-        batches.retain(|batch| batch.base_offset < stable_end);
+        batches.retain(|batch| wanted(batch, stable_end));
         let end = batches.last().map_or(offset, |last| last.base_offset + i64::from(last.records));
         let aborted = producers.written().aborted(offset, end);
         drop(producers);

@@ -2,8 +2,8 @@
 //! each ends.
 //!
 //! A transaction ends in one atomic group of the journal: the markers of its partitions, the
-//! offsets it commits and its own new state. So there is no moment at which half of it has
-//! happened, and nothing to be finished after a crash.
+//! offsets it commits, what comes of the batches it holds, and its own new state. So there is no
+//! moment at which half of it has happened, and nothing to be finished after a crash.
 
 mod book;
 mod ending;
@@ -35,7 +35,7 @@ use crate::wire::batch::Batch;
 use book::Book;
 pub use ending::Ended;
 pub use error::TransactionError;
-pub use held::part_without_log;
+pub use held::{HeldBatches, part_without_log};
 pub use partition::{Aborted, Written};
 use state::TIMEOUT_MS_MAX;
 pub use state::{Incarnation, Joining, Part, Phase, Transaction};
@@ -161,7 +161,7 @@ impl Broker {
         };
         let producer = next.incarnation();
         let seq = if old.is_open() {
-            self.end(&mut book, id, &old, next, false)?
+            self.end(&mut book, id, &old, (next, false), &[])?.0
         } else {
             self.keep_transaction(&mut book, id, next)?
         };

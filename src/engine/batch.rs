@@ -19,12 +19,22 @@ pub(super) fn check(
     group: &GroupId,
     nacks: &[NackRequest],
 ) -> Result<(), EngineError> {
-    let bytes = nacks.iter().map(|nack| {
-        let own = u64::try_from(nack.record.len()).unwrap_or(u64::MAX);
-        own.saturating_add(named_bytes(store, group, &nack.nack.named))
-            .saturating_add(OVERHEAD_BYTES)
-    });
-    judge(bytes.fold(0, u64::saturating_add))
+    check_all(store, std::iter::once((group, nacks)))
+}
+
+/// The same for batches of several groups that are one.
+pub(super) fn check_all<'a>(
+    store: &Store,
+    batches: impl IntoIterator<Item = (&'a GroupId, &'a [NackRequest])>,
+) -> Result<(), EngineError> {
+    let of = |(group, nacks): (&'a GroupId, &'a [NackRequest])| {
+        nacks.iter().map(move |nack| {
+            let own = u64::try_from(nack.record.len()).unwrap_or(u64::MAX);
+            own.saturating_add(named_bytes(store, group, &nack.nack.named))
+                .saturating_add(OVERHEAD_BYTES)
+        })
+    };
+    judge(batches.into_iter().flat_map(of).fold(0, u64::saturating_add))
 }
 
 /// The same for entries of another sidecar, each with its own record.

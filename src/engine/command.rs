@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use crate::engine::delayed::{DelayBatch, DelayedTotals};
+use crate::engine::ending::Ending;
 use crate::engine::error::EngineError;
 use crate::engine::nacks::Said;
 use crate::engine::ordered::Followers;
@@ -114,6 +116,8 @@ pub(super) struct TakenRaw {
 /// One question or piece of news.
 pub(super) enum Command {
     Nacks(Box<Said>, Reply<NackReply>),
+    /// A transaction is to be committed, with what it says has failed.
+    Ends(Box<Ending>, Reply<Vec<NackReply>>),
     Take {
         group: GroupId,
         from: LaneOffset,
@@ -145,8 +149,8 @@ pub(super) enum Command {
         group: GroupId,
         origin: Origin,
     },
-    /// These were handed out again after a reset; nobody waits.
-    Replayed(Box<Input>),
+    /// What is just told to the machine; nobody waits.
+    News(Box<Input>),
     TopicGone {
         topic: TopicName,
         reply: Reply<()>,
@@ -216,6 +220,7 @@ pub(super) enum Command {
     Settle {
         group: GroupId,
         present: Present,
+        topic_id: Uuid,
         record: Bytes,
         reply: Reply<Option<NackOutcome>>,
     },

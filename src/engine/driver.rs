@@ -122,6 +122,10 @@ impl Driver {
                 let answer = self.nacks(*said);
                 self.send(reply, answer);
             }
+            Command::Ends(ending, reply) => {
+                let answer = self.ends(*ending);
+                self.send(reply, answer);
+            }
             Command::Take { group, from, max, company, reply } => {
                 let answer = self.take(group, from, (max, company));
                 self.send(reply, answer);
@@ -154,7 +158,7 @@ impl Driver {
             Command::Withdraw { group, origin } => {
                 self.hear(Input::Withdrawn { group, origin }, "a late commit");
             }
-            Command::Replayed(replayed) => self.hear(*replayed, "what a reset supersedes"),
+            Command::News(news) => self.hear(*news, "what a reset or an abort supersedes"),
             Command::Discard { topic, up_to, reply } => {
                 let gone = self.discard(&topic, up_to);
                 self.send(reply, gone);
@@ -175,8 +179,8 @@ impl Driver {
                 self.send(reply, answer);
             }
             Command::Windows { group, news } => self.windows(&group, &news),
-            Command::Settle { group, present, record, reply } => {
-                let answer = self.settle_charged(group, present, record);
+            Command::Settle { group, present, topic_id, record, reply } => {
+                let answer = self.settle_charged(group, (present, topic_id), record);
                 self.send(reply, answer);
             }
             Command::Keep(reply) => self.keep(reply),

@@ -105,12 +105,19 @@ impl Engine {
         self.tell(Command::Withdraw { group: group.clone(), origin });
     }
 
+    /// A record that was put behind another one was taken back by its transaction: it is nobody's,
+    /// and the next of its key need not wait for it.
+    pub fn taken_back(&self, group: &GroupId, origin: Origin) {
+        let taken_back = Input::TakenBack { group: group.clone(), origin };
+        self.tell(Command::News(Box::new(taken_back)));
+    }
+
     /// The group was reset below these originals, and has been handed them again: retries of them
     /// that wait may be given up.
     pub fn replayed(&self, group: &GroupId, of: TopicPartition, offsets: Range<i64>) {
         let TopicPartition { topic, partition } = of;
         let replayed = Input::Replayed { group: group.clone(), topic, partition, offsets };
-        self.tell(Command::Replayed(Box::new(replayed)));
+        self.tell(Command::News(Box::new(replayed)));
     }
 
     /// A topic is no more: what fails in one by the same name fails for the first time. It is in

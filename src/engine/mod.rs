@@ -18,6 +18,7 @@ mod count;
 mod delayed;
 mod discard;
 mod driver;
+mod ending;
 mod error;
 mod facts;
 mod gates;
@@ -43,6 +44,7 @@ pub use command::{
 };
 pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, Destinations, More};
 pub use driver::Driver;
+pub use ending::Ending;
 pub use error::EngineError;
 pub use gates::Gate;
 pub use handle::{Engine, Taken};
@@ -55,4 +57,4 @@ pub use store::Flusher;
 
 pub use render::{LaneRecord, dead_letter_headers};
 pub use view::{DeadLetter, EntryView, GroupView};
-pub use windows::{Present, WindowNews, Windows};
+pub use windows::{KeptWindow, Present, WindowNews, Windows};

@@ -84,12 +84,12 @@ impl Engine {
 
 /// What of a batch becomes entries, and the topics of what is charged in its place.
 #[derive(Default)]
-struct Sorted {
-    nacks: Vec<Nack>,
-    records: Vec<Bytes>,
+pub(super) struct Sorted {
+    pub nacks: Vec<Nack>,
+    pub records: Vec<Bytes>,
     /// For each nack of the batch, whether it is among those.
-    leaves: Vec<bool>,
-    charged: Vec<TopicName>,
+    pub leaves: Vec<bool>,
+    pub charged: Vec<TopicName>,
 }
 
 impl Sorted {
@@ -179,7 +179,7 @@ impl Driver {
 
     /// Asks whoever charges in place, once all of the batch is found good; the windows that has
     /// changed come with it, for the same group of the log.
-    fn sort(
+    pub(super) fn sort(
         &mut self,
         now: Now,
         (group, evidence): (&GroupId, Evidence),

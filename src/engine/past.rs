@@ -81,7 +81,7 @@ impl Engine {
         self.journal.past(&kinds, &mut |entry| {
             if entry.kind == kind::WINDOW {
                 if let Some((group, of, window)) = windows::read(entry) {
-                    teller.window(&group, &of, window.unwrap_or_default());
+                    teller.window(&group, &of, window.unwrap_or_default().window);
                 }
             } else if let Ok(fact) = decode_fact(&entry.head) {
                 teller.fact(fact);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::engine::command::TakenEntry;
 use crate::engine::error::EngineError;
 use crate::journal::{Bounds, Journal, StreamId};
-use crate::model::{EntryId, GroupId};
+use crate::model::{EntryId, GroupId, Origin};
 use crate::retry::{Disposition, Entry};
 use crate::wire::batch::{LEADER_EPOCH, RawRecord, build_batch, rebase};
 use crate::wire::mark::{DeadLetterMark, HistoryItem, MarkInput, mark_headers};
@@ -27,6 +27,8 @@ pub struct LaneRecord {
     pub entry: EntryId,
     /// Failures charged so far.
     pub reconsume_times: u32,
+    /// The record it is, while nobody has said that it failed: it has waited behind another one.
+    pub unfailed: Option<Origin>,
 }
 
 impl LaneRecord {
@@ -86,6 +88,7 @@ impl Render {
             batch: build_batch(offset, &record, &headers),
             entry: taken.entry.id,
             reconsume_times: taken.entry.reconsume_times,
+            unfailed: taken.entry.origin.clone().filter(|_| taken.entry.disposition.is_none()),
         })
     }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use crate::engine::command::Command;
 use crate::engine::driver::Driver;
@@ -21,16 +22,27 @@ use crate::retry::{Answer, Input, NackOutcome, Token};
 use crate::wire::batch::RawRecord;
 
 /// The version byte of a stored window.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// A window of a topic of which the name is known alone, and not whether its group ever committed.
+const NAMED: u8 = 1;
+
+/// A window, and of which topic by that name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptWindow {
+    /// As the watch told it.
+    pub window: WindowRecord,
+    /// Nil: its id is not known.
+    pub topic_id: Uuid,
+}
 
 /// Bytes of windows in one group of the log, unless a single one has more: a group is bounded.
 const GROUP_BYTES: usize = 16 << 20;
 
 /// Windows by partition; `None`: it need not be remembered.
-pub(super) type Latest = BTreeMap<TopicPartition, Option<WindowRecord>>;
+pub(super) type Latest = BTreeMap<TopicPartition, Option<KeptWindow>>;
 
 /// The last ones of each that wait to be journalled.
-pub(super) type Unkept = BTreeMap<(GroupId, TopicPartition), Option<WindowRecord>>;
+pub(super) type Unkept = BTreeMap<(GroupId, TopicPartition), Option<KeptWindow>>;
 
 /// The latest windows of one group, until they are taken to be journalled. Whoever takes them has
 /// the latest ones, so the log never gets an older one behind a newer.
@@ -67,7 +79,7 @@ impl fmt::Debug for Present {
 }
 
 /// What the log remembers, by group and partition.
-pub type Windows = BTreeMap<(GroupId, TopicPartition), WindowRecord>;
+pub type Windows = BTreeMap<(GroupId, TopicPartition), KeptWindow>;
 
 impl Engine {
     /// Journals windows of a group, which `news` has until then. Not waited for.
@@ -79,15 +91,16 @@ impl Engine {
     }
 
     /// A record that inference has charged becomes a dead letter, or waits in the group's queue.
-    /// Durable on return, with the window it leaves behind. `None`: there was nothing to settle.
+    /// Durable on return, with the window it leaves behind. `topic_id`: as of a kept window.
+    /// `None`: there was nothing to settle.
     pub async fn settle(
         &self,
         group: &GroupId,
-        present: Present,
+        (present, topic_id): (Present, Uuid),
         record: &RawRecord,
     ) -> Result<Option<NackOutcome>, EngineError> {
         let (group, record) = (group.clone(), record.to_bytes());
-        self.ask_durably(|reply| Command::Settle { group, present, record, reply }).await
+        self.ask_durably(|reply| Command::Settle { group, present, topic_id, record, reply }).await
     }
 }
 
@@ -118,7 +131,7 @@ impl Driver {
     pub(super) fn settle_charged(
         &mut self,
         group: GroupId,
-        Present(present): Present,
+        (Present(present), topic_id): (Present, Uuid),
         record: Bytes,
     ) -> Result<Option<NackOutcome>, EngineError> {
         self.usable()?;
@@ -126,7 +139,8 @@ impl Driver {
         // A later one is behind it in the log.
         self.keep_windows()?;
         let Some(settling) = present().map(Box::new) else { return Ok(None) };
-        let window = stored(&group, &settling.partition, &settling.window);
+        let after = KeptWindow { window: settling.window.clone(), topic_id };
+        let window = stored(&group, &settling.partition, &after);
         let record_bytes = u64::try_from(record.len()).unwrap_or(u64::MAX);
         self.tell_room(self.clock.now(), &group);
         let (token, of) = (Token(0), group.clone());
@@ -174,7 +188,7 @@ pub(super) fn replay(windows: &mut Windows, entry: &Entry) {
 }
 
 /// Whose window an entry of the log holds; `None` in it: nothing is remembered from then on.
-pub(super) fn read(entry: &Entry) -> Option<(GroupId, TopicPartition, Option<WindowRecord>)> {
+pub(super) fn read(entry: &Entry) -> Option<(GroupId, TopicPartition, Option<KeptWindow>)> {
     let (group, of) = read_key(entry.key.as_deref()?)?;
     if entry.head.is_empty() {
         return Some((group, of, None));
@@ -182,25 +196,38 @@ pub(super) fn read(entry: &Entry) -> Option<(GroupId, TopicPartition, Option<Win
     Some((group, of, Some(parse(&entry.head)?)))
 }
 
-fn entry(group: &GroupId, of: &TopicPartition, window: Option<&WindowRecord>) -> NewEntry {
+fn entry(group: &GroupId, of: &TopicPartition, window: Option<&KeptWindow>) -> NewEntry {
     match window {
         Some(window) => stored(group, of, window),
         None => NewEntry::tombstone(kind::WINDOW, key(group, of)),
     }
 }
 
-fn stored(group: &GroupId, of: &TopicPartition, window: &WindowRecord) -> NewEntry {
+fn stored(group: &GroupId, of: &TopicPartition, kept: &KeptWindow) -> NewEntry {
+    let KeptWindow { window, topic_id } = kept;
+    let whole = (topic_id.as_bytes(), window.has_committed, window);
     // Writing plain data to a growing buffer cannot fail.
-    let head = postcard::to_extend(window, vec![VERSION]).unwrap_or_default();
+    let head = postcard::to_extend(&whole, vec![VERSION]).unwrap_or_default();
     NewEntry::keyed(kind::WINDOW, key(group, of), head.into(), Bytes::new())
 }
 
-fn parse(head: &[u8]) -> Option<WindowRecord> {
+fn parse(head: &[u8]) -> Option<KeptWindow> {
     let (version, rest) = head.split_first()?;
-    match postcard::take_from_bytes(rest) {
-        Ok((window, [])) if *version == VERSION => Some(window),
-        _ => None,
-    }
+    let (kept, rest) = match *version {
+        NAMED => {
+            let (window, rest) = postcard::take_from_bytes(rest).ok()?;
+            (KeptWindow { window, topic_id: Uuid::nil() }, rest)
+        }
+        VERSION => {
+            let (whole, rest) =
+                postcard::take_from_bytes::<([u8; 16], bool, WindowRecord)>(rest).ok()?;
+            let (id, has_committed, window) = whole;
+            let window = WindowRecord { has_committed, ..window };
+            (KeptWindow { window, topic_id: Uuid::from_bytes(id) }, rest)
+        }
+        _ => return None,
+    };
+    rest.is_empty().then_some(kept)
 }
 
 /// Partition, length of the group's name, group, topic.
@@ -257,7 +284,12 @@ mod tests {
             doublings: 1,
             suspects: vec![suspect],
             skipped: vec![51],
+            has_committed: true,
         }
+    }
+
+    fn kept() -> KeptWindow {
+        KeptWindow { window: window(), topic_id: Uuid::from_u128(0x0102_0304) }
     }
 
     fn read_back(new: &NewEntry) -> Entry {
@@ -265,18 +297,36 @@ mod tests {
         Entry { seq: 1, kind: new.kind, key, stream: None, head, body: Bytes::new() }
     }
 
+    /// A window as every version has written it.
+    const WINDOW: [u8; 21] =
+        [100, 116, 1, 114, 1, 4, 100, 200, 1, 0, 1, 1, 114, 2, 1, 18, 1, 10, 3, 1, 102];
+    const KEY: &[u8] = b"\0\0\0\x03\0\0\0\x04shoporders";
+
+    fn replayed(head: Vec<u8>) -> Windows {
+        let mut windows = Windows::new();
+        let new = NewEntry::keyed(kind::WINDOW, Bytes::from_static(KEY), head.into(), Bytes::new());
+        replay(&mut windows, &read_back(&new));
+        windows
+    }
+
     #[test]
     fn a_window_stored_by_version_1_is_read_for_ever() {
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
-        let new = stored(&"shop".into(), &of, &window());
-        let bytes: &[u8] =
-            &[1, 100, 116, 1, 114, 1, 4, 100, 200, 1, 0, 1, 1, 114, 2, 1, 18, 1, 10, 3, 1, 102];
+        let window = WindowRecord { has_committed: false, ..window() };
+        let known = KeptWindow { window, topic_id: Uuid::nil() };
+        let windows = replayed([&[1][..], &WINDOW].concat());
+        assert_eq!(windows, Windows::from([(("shop".into(), of), known)]));
+    }
+
+    #[test]
+    fn a_window_stored_by_version_2_is_read_for_ever() {
+        let of = TopicPartition { topic: "orders".into(), partition: 3 };
+        let new = stored(&"shop".into(), &of, &kept());
+        let bytes = [&[2][..], &[0; 12], &[1, 2, 3, 4], &[1], &WINDOW].concat();
         assert_eq!(new.head[..], bytes[..], "the format has changed: give it a new version");
-        let key: &[u8] = b"\0\0\0\x03\0\0\0\x04shoporders";
-        assert_eq!(new.key.as_deref(), Some(key), "the format has changed");
-        let mut windows = Windows::new();
-        replay(&mut windows, &read_back(&new));
-        assert_eq!(windows, Windows::from([(("shop".into(), of.clone()), window())]));
+        assert_eq!(new.key.as_deref(), Some(KEY), "the format has changed");
+        let mut windows = replayed(bytes);
+        assert_eq!(windows, Windows::from([(("shop".into(), of), kept())]));
         let gone = NewEntry::tombstone(kind::WINDOW, new.key.clone().unwrap());
         replay(&mut windows, &read_back(&gone));
         assert_eq!(windows, Windows::new());
@@ -309,9 +359,9 @@ mod tests {
         let (engine, mut driver, mut writer, _) = open(&disk);
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
         driver.ahead = Some("as if".to_owned());
-        let idle = WindowRecord::default();
+        let idle = KeptWindow::default();
         let news = WindowNews::default();
-        for known in [idle, window()] {
+        for known in [idle, kept()] {
             engine.windows(&"shop".into(), &news, Latest::from([(of.clone(), Some(known))]));
             driver.step();
         }
@@ -324,7 +374,7 @@ mod tests {
         drop((engine, driver, writer));
         disk.process_crash();
         let windows = open(&disk).3;
-        assert_eq!(windows, Windows::from([(("shop".into(), of), window())]), "the last one");
+        assert_eq!(windows, Windows::from([(("shop".into(), of), kept())]), "the last one");
     }
 
     #[test]
@@ -334,10 +384,12 @@ mod tests {
         let (shop, news, record) = (GroupId::new("shop"), WindowNews::default(), record());
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
         let with_losses = |losses| WindowRecord { losses, ..window() };
-        let told = |losses| Latest::from([(of.clone(), Some(with_losses(losses)))]);
+        let after = |losses| KeptWindow { window: with_losses(losses), ..kept() };
+        let told = |losses| Latest::from([(of.clone(), Some(after(losses)))]);
         let present = Arc::new(Mutex::new(Some(settling(with_losses(1)))));
         let watch = Arc::clone(&present);
         let asked = Present(Box::new(move || watch.lock().unwrap().take()));
+        let asked = (asked, kept().topic_id);
         engine.windows(&shop, &news, told(1));
         let settled = engine.settle(&shop, asked, &record);
         let mut context = Context::from_waker(Waker::noop());
@@ -353,7 +405,7 @@ mod tests {
         let Poll::Ready(Ok(Some(_))) = settled.as_mut().poll(&mut context) else {
             panic!("it is not settled")
         };
-        let nothing = engine.settle(&shop, Present(Box::new(|| None)), &record);
+        let nothing = engine.settle(&shop, (Present(Box::new(|| None)), Uuid::nil()), &record);
         let mut nothing = std::pin::pin!(nothing);
         assert!(nothing.as_mut().poll(&mut context).is_pending());
         driver.step();
@@ -362,7 +414,7 @@ mod tests {
         drop((driver, writer));
         disk.process_crash();
         let windows = open(&disk).3;
-        assert_eq!(windows, Windows::from([((shop.clone(), of.clone()), with_losses(2))]));
+        assert_eq!(windows, Windows::from([((shop.clone(), of.clone()), after(2))]));
     }
 
     fn settling(window: WindowRecord) -> Settling {
@@ -393,7 +445,7 @@ mod tests {
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
         let large = |bytes: usize| NewEntry {
             head: vec![0; bytes].into(),
-            ..stored(&"shop".into(), &of, &window())
+            ..stored(&"shop".into(), &of, &kept())
         };
         let sizes = [5 << 20, 11 << 20, 1, 40 << 20, 2];
         let groups = in_groups(sizes.map(large).to_vec());
@@ -404,7 +456,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_window_are_left_out() {
-        for bad in [&b"\x02\x00"[..], b"\x01\x64", b"\x01"] {
+        for bad in [&b"\x03\x00"[..], b"\x02\x00", b"\x01\x64", b"\x01"] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }
         for bad in [&b""[..], b"\0\0\0\x03\0\0\0\x09shop", b"\0\0\0\x03\xff\xff\xff\xff"] {

@@ -87,6 +87,8 @@ metrics! {
         "Offset commits refused";
     COMMIT_MARKERS_REFUSED Counter "reprise_commit_markers_refused_total" ["group", "reason"]
         "Partitions of commits refused for the failed records their metadata names";
+    NACKS_REFUSED Counter "reprise_nacks_refused_total" ["group", "reason"]
+        "Batches of records produced to a retry topic that were refused, each as a whole";
     RECORDS_DELIVERED Counter "reprise_records_delivered_total" ["group", "topic", "kind"]
         "Records handed out, first deliveries and retries";
     RECORDS_ACKED Counter "reprise_records_acked_total" ["group", "topic"]

@@ -120,6 +120,13 @@ pub enum Input {
         /// Which.
         origin: Origin,
     },
+    /// A record was taken back by its transaction: it is nobody's. Not answered.
+    TakenBack {
+        /// Whose queue it is in.
+        group: GroupId,
+        /// Which.
+        origin: Origin,
+    },
     /// The group was reset below these originals, and has been handed them again. Not answered.
     Replayed {
         /// Whose.

@@ -1,12 +1,18 @@
 //! EndTxn 0–5: what a transaction holds is done, or nothing of it.
 
-use kafka_protocol::messages::{EndTxnRequest, EndTxnResponse};
+use std::sync::Arc;
 
-use crate::broker::transactions::{Ended, Incarnation};
+use kafka_protocol::messages::{EndTxnRequest, EndTxnResponse};
+use tokio::sync::oneshot;
+
+use crate::broker::error::BrokerError;
+use crate::broker::transactions::{Ended, HeldBatches, Incarnation};
+use crate::engine::{self, EngineError, More};
+use crate::observe::Metrics;
 use crate::route::conn::Conn;
 use crate::route::offset_commit::{Patience, noted};
-use crate::route::produce::take_held;
-use crate::route::{Router, code};
+use crate::route::transactions::Transactions;
+use crate::route::{Router, code, produce};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
 
@@ -41,26 +47,96 @@ async fn end(
     let id = request.transactional_id.as_str();
     let by = (request.producer_id.0, request.producer_epoch);
     let of = |error| code::of_coordinator(&error, head.version >= FENCED_SINCE);
+    let raises = head.version >= RAISES_SINCE;
     let patience = Patience::begins(&router.clock);
+    let mut nacks = HeldBatches::default();
     if request.committed {
-        let nacks = router.broker.held_in_transaction(id, by).map_err(of)?;
-        patience.bounds(take_held(router, conn, nacks)).await?;
         // Its offsets go behind every nack that came before.
         for group in router.broker.transactions.groups(id) {
             patience.bounds(noted(router.engine.origin_commits(&group, Vec::new()))).await?;
         }
+        nacks = router.broker.held_in_transaction(id, by).map_err(of)?;
     }
-    let raises = head.version >= RAISES_SINCE;
-    let ended = router.broker.end_transaction(id, by, request.committed, raises).map_err(of)?;
-    let Ended { producer, committed, is_news, seq } = ended;
-    if is_news {
-        router.metrics.transaction_ended(if request.committed { "committed" } else { "aborted" });
-    }
-    // Before anything is waited for: who asks again, or nobody, does not know of these.
-    router.transactions.ended(id, by, request.committed, committed, seq);
+    let end = Ending { id: id.to_owned(), by, commits: request.committed, raises };
+    let ended = if nacks.batches.is_empty() {
+        let ended = router.broker.end_transaction(id, by, request.committed, raises);
+        end.told((&router.metrics, &router.transactions), ended)
+    } else {
+        patience.bounds(end.with(router, conn, nacks)).await?
+    };
+    let Ended { producer, seq, .. } = ended.map_err(of)?;
     router.broker.durable(seq).await.map_err(of)?;
     router.tell_ends(id).await?;
     Ok(producer)
+}
+
+/// One that is about to happen.
+struct Ending {
+    id: String,
+    by: Incarnation,
+    commits: bool,
+    raises: bool,
+}
+
+impl Ending {
+    /// It has happened, or not. Called before anything is waited for: who asks again, or nobody,
+    /// does not know of what came with it.
+    fn told(
+        &self,
+        (metrics, transactions): (&Metrics, &Transactions),
+        ended: Result<Ended, BrokerError>,
+    ) -> Result<Ended, BrokerError> {
+        let mut ended = ended?;
+        if ended.is_news {
+            metrics.transaction_ended(if self.commits { "committed" } else { "aborted" });
+        }
+        let committed = std::mem::take(&mut ended.committed);
+        transactions.ended(&self.id, self.by, self.commits, committed, ended.seq);
+        Ok(ended)
+    }
+
+    /// With the nacks it holds: all of them and the end, or nothing.
+    async fn with(
+        self,
+        router: &Router,
+        conn: &Conn,
+        held: HeldBatches,
+    ) -> Result<Result<Ended, BrokerError>, ResponseError> {
+        let batches = produce::held(router, conn, &held.batches)?;
+        let (tellings, nacks): (Vec<_>, Vec<_>) = batches
+            .into_iter()
+            .map(|batch| {
+                let (telling, in_place) = router.telling(&batch);
+                (telling, (batch, in_place))
+            })
+            .unzip();
+        let (told, ended) = oneshot::channel();
+        let (broker, metrics) = (Arc::clone(&router.broker), router.metrics.clone());
+        let transactions = Arc::clone(&router.transactions);
+        let end = Box::new(move |more: More<'_>| {
+            let done = broker.commit_held((&self.id, self.by), self.raises, &held, more);
+            let (ended, refs) = match done {
+                Ok((ended, refs)) => (Ok(ended), Some(refs)),
+                Err(error) => (Err(error), None),
+            };
+            // Whoever asked may have gone.
+            drop(told.send(self.told((&metrics, &transactions), ended)));
+            refs
+        });
+        let replies = router.engine.ends(engine::Ending { nacks, end }).await.map_err(|error| {
+            tracing::warn!(%error, "nacks were refused, and their transaction with them");
+            match error {
+                EngineError::BadNacks(_) | EngineError::BatchTooLarge { .. } => {
+                    ResponseError::InvalidTxnState
+                }
+                error => code::of_commit(&error),
+            }
+        })?;
+        for (telling, reply) in tellings.into_iter().zip(&replies) {
+            router.nacked(telling, reply).await;
+        }
+        ended.await.map_err(|_| ResponseError::CoordinatorNotAvailable)
+    }
 }
 
 /// The same in front of a cluster: what the transaction holds of our topics ends with it.

@@ -40,13 +40,18 @@ pub(super) async fn relayed(
     request: HeartbeatRequest,
 ) -> Result<HeartbeatResponse, UpstreamError> {
     let group = group_of(&request.group_id);
-    let key = member_key(&MemberId::new(&request.member_id), request.group_instance_id.as_deref());
+    let member_id = MemberId::new(&request.member_id);
+    let key = member_key(&member_id, request.group_instance_id.as_deref());
     let mut response = link.call(head, &request).await?;
     if response.error_code != 0 {
         router.called(&group, &key);
     }
     match ResponseError::try_from_code(response.error_code) {
-        None | Some(ResponseError::RebalanceInProgress) => router.heard_of(conn, &group, &key),
+        None => {
+            router.heard_of(conn, &group, &key);
+            router.goes_on_with(conn, &group, (&key, &member_id), request.generation_id);
+        }
+        Some(ResponseError::RebalanceInProgress) => router.heard_of(conn, &group, &key),
         // A fenced static member is not gone: its name lives on in another process.
         Some(ResponseError::UnknownMemberId) => router.gone_from(&group, &key, false),
         Some(_) => {}

@@ -23,7 +23,7 @@ type Key = (GroupId, TopicName, i32);
 #[derive(Debug)]
 pub struct Markers {
     taken: Mutex<LruCache<Key, Taken>>,
-    warned: Mutex<LruCache<(GroupId, &'static str), ()>>,
+    warned: Mutex<LruCache<(GroupId, &'static str, &'static str), ()>>,
 }
 
 /// The last marker of a partition.
@@ -93,9 +93,9 @@ impl Markers {
         lock(&self.taken).put(key, Taken { commit, at: now });
     }
 
-    /// Whether a group is to be warned of this: once.
-    pub(super) fn warns(&self, group: &GroupId, reason: &'static str) -> bool {
-        lock(&self.warned).put((group.clone(), reason), ()).is_none()
+    /// Whether a group is to be warned that this was refused, and why: once.
+    pub(super) fn warns(&self, group: &GroupId, what: &'static str, why: &'static str) -> bool {
+        lock(&self.warned).put((group.clone(), what, why), ()).is_none()
     }
 }
 
@@ -152,10 +152,11 @@ mod tests {
     #[test]
     fn a_group_is_warned_of_a_reason_once() {
         let markers = Markers::default();
-        let warns = |group: &str, reason| markers.warns(&group.into(), reason);
+        let warns = |group: &str, reason| markers.warns(&group.into(), "a commit", reason);
         assert!(
             warns("shop", "malformed") && warns("shop", "too_large") && warns("b", "too_large")
         );
         assert!(!warns("shop", "malformed") && !warns("b", "too_large"));
+        assert!(markers.warns(&"shop".into(), "a nack", "malformed"), "and of another thing");
     }
 }

@@ -134,7 +134,7 @@ pub struct Router {
     /// Committed offsets of the cluster's groups.
     pub positions: Positions,
     /// What transactions will commit of retry topics, and of the cluster's of all our topics.
-    pub transactions: Transactions,
+    pub transactions: Arc<Transactions>,
     /// What commits said in their metadata.
     pub markers: Markers,
     /// Records of the cluster that nacks named without their bytes.

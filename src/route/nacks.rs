@@ -1,7 +1,9 @@
 //! A batch of nacks on its way: into the engine's queue at once, and told to the watch of its group
 //! when it is durable.
 
-use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
+use std::fmt::Display;
+
+use crate::engine::{EngineError, InPlace, NackBatch, NackReply, NackRequest};
 use crate::model::GroupId;
 use crate::retry::watch::Seen;
 use crate::retry::{Evidence, Named};
@@ -26,7 +28,13 @@ impl Router {
         batch: NackBatch,
         evidence: Evidence,
     ) -> (Telling, impl Future<Output = Result<NackReply, EngineError>> + use<>) {
-        let in_place = self.in_place(&batch);
+        let (telling, in_place) = self.telling(&batch);
+        (telling, self.engine.said(batch, evidence, in_place))
+    }
+
+    /// What is to be told of a batch, and who charges what of it waits in its own place.
+    pub(in crate::route) fn telling(&self, batch: &NackBatch) -> (Telling, Option<InPlace>) {
+        let in_place = self.in_place(batch);
         let group = batch.group.clone();
         let is_watched = self.watches.find(&group).is_some();
         let keeps_keys = self.keeps_keys(&group);
@@ -35,8 +43,7 @@ impl Router {
             (seen, if keeps_keys { stop(request) } else { None })
         };
         let each = batch.nacks.iter().map(of).collect();
-        let telling = Telling { group, each, is_in_order: in_place.is_some() };
-        (telling, self.engine.said(batch, evidence, in_place))
+        (Telling { group, each, is_in_order: in_place.is_some() }, in_place)
     }
 
     /// E1, E2, E3: what of a batch has become entries is durable.
@@ -55,6 +62,35 @@ impl Router {
         let (seen, stops): (Vec<_>, Vec<_>) = each.into_iter().unzip();
         self.all_seen(&group, seen.into_iter().flatten().collect());
         self.fall_in(&group, stops.into_iter().flatten().collect()).await;
+    }
+}
+
+impl Router {
+    /// A batch produced to a retry topic is refused. Said once for each group and reason; counted
+    /// always.
+    pub(in crate::route) fn nack_refused(
+        &self,
+        group: &GroupId,
+        word: &'static str,
+        why: &dyn Display,
+    ) {
+        self.metrics.nack_refused(group.as_str(), word);
+        if self.markers.warns(group, "a nack", word) {
+            tracing::warn!(
+                %group, %why,
+                "a nack was refused; more of this kind are only counted \
+                 (reprise_nacks_refused_total)"
+            );
+        }
+    }
+}
+
+/// Why a batch is refused, in the words of `reprise_nacks_refused_total`.
+pub(in crate::route) fn word_of(error: &EngineError) -> &'static str {
+    match error {
+        EngineError::BadNacks(_) => "unknown_record",
+        EngineError::BatchTooLarge { .. } => "too_large",
+        _ => "not_now",
     }
 }
 

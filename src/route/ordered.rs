@@ -37,9 +37,11 @@ impl Router {
         });
         let named: Vec<Option<(Origin, Option<Ladder>)>> = named.collect();
         let (engine, clock, group) = (self.engine.clone(), self.clock, batch.group.clone());
-        let windows = of.windows().clone();
-        let charge =
-            move || of.tell(&engine, &group, clock.now(), |s, now| charged(s, now, named), |_| {});
+        let (windows, ids) = (of.windows().clone(), self.topic_ids.clone());
+        let charge = move || {
+            let charged = |state: &mut State, now| charged(state, now, named);
+            of.tell((&engine, &ids), &group, clock.now(), charged, |_| {})
+        };
         Some(InPlace { charge: Box::new(charge), windows })
     }
 

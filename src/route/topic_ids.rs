@@ -1,12 +1,13 @@
 //! Topics that were deleted and made again by the same name: their origins are other records now.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kafka_protocol::messages::MetadataResponse;
 use lru::LruCache;
 use uuid::Uuid;
 
+use crate::engine::Windows;
 use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::convert::topic_of;
@@ -15,8 +16,8 @@ use crate::route::convert::topic_of;
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 
 /// The id each topic of the cluster was last told by.
-#[derive(Debug)]
-pub struct TopicIds(Mutex<Told>);
+#[derive(Clone, Debug)]
+pub struct TopicIds(Arc<Mutex<Told>>);
 
 #[derive(Debug)]
 struct Told {
@@ -34,11 +35,27 @@ struct Known {
 impl Default for TopicIds {
     fn default() -> Self {
         let (topics, names) = (LruCache::new(REMEMBERED), LruCache::new(REMEMBERED));
-        Self(Mutex::new(Told { topics, names }))
+        Self(Arc::new(Mutex::new(Told { topics, names })))
     }
 }
 
 impl TopicIds {
+    /// Those of windows that are remembered, as they were told before the start: one of another id
+    /// is another topic, and one that is asked for by its id is known at once.
+    pub fn remembered(windows: &Windows) -> Self {
+        let ids = Self::default();
+        for ((_, of), kept) in windows.iter().filter(|(_, kept)| !kept.topic_id.is_nil()) {
+            ids.is_another(&of.topic, kept.topic_id);
+        }
+        ids
+    }
+
+    /// The id a topic was last told by; nil: none.
+    pub(super) fn id_of(&self, topic: &TopicName) -> Uuid {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.topics.get(topic).map(|known| known.id).unwrap_or_default()
+    }
+
     /// Remembers an id; whether the topic had another one.
     fn is_another(&self, topic: &TopicName, id: Uuid) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,6 +113,8 @@ impl Router {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::KeptWindow;
+    use crate::model::TopicPartition;
 
     #[test]
     fn a_topic_is_another_one_when_its_id_is() {
@@ -115,6 +134,22 @@ mod tests {
         assert_eq!(names(), [Some(topic.clone()), None]);
         ids.is_another(&topic, first);
         assert_eq!(names(), [Some(topic.clone()), None], "a broker is behind");
+    }
+
+    #[test]
+    fn a_topic_of_which_a_window_is_remembered_is_known_from_the_start() {
+        let kept = |id| KeptWindow { topic_id: Uuid::from_u128(id), ..KeptWindow::default() };
+        let of = |topic: &str| TopicPartition { topic: topic.into(), partition: 0 };
+        let windows = [(of("orders"), kept(1)), (of("others"), kept(0))];
+        let windows = windows.map(|(of, kept)| (("shop".into(), of), kept));
+        let ids = TopicIds::remembered(&Windows::from(windows));
+        assert_eq!(
+            ids.names([1, 0].map(Uuid::from_u128).into_iter()),
+            [Some("orders".into()), None]
+        );
+        assert_eq!(ids.id_of(&"orders".into()), Uuid::from_u128(1));
+        let is_another = |topic: &str, id| ids.is_another(&topic.into(), Uuid::from_u128(id));
+        assert_eq!([is_another("orders", 2), is_another("others", 2)], [true, false]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod app;
 mod crashes;
 mod ends;
 mod going_back;
+mod gone;
 mod handler;
 mod healthy;
 mod hidden;

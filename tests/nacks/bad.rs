@@ -116,6 +116,11 @@ fn a_batch_is_taken_whole_or_not_at_all_and_every_bad_record_is_named() {
         assert!(answer.error_message.unwrap().contains("nothing of the batch was taken"));
         assert!(client.read_all("retry.shop").is_empty(), "{what}: nothing is kept");
     }
+    let count = |reason: &str| {
+        let of = format!("{{group=\"shop\",reason=\"{reason}\"}}");
+        server.metric(&format!("reprise_nacks_refused_total{of}"))
+    };
+    assert_eq!(["malformed", "unknown_record"].map(count), [1.0, 1.0], "each batch once");
     let two = [plain(&[named("orders-0@1")]), plain(&[named("bad")])].concat();
     let answer = client.produce("retry.shop", 0, two.into());
     assert_eq!(answer.error_code, ResponseError::InvalidRecord.code());

@@ -70,7 +70,7 @@ impl<'a> App<'a> {
 
     fn start(&self) -> Process {
         let mut member = Member::new(self.server, "shop", &self.topics);
-        member.session_ms = 500;
+        member.session_ms = 1_000;
         member.instance = self.instance.map(str::to_owned);
         member.join(ORDERS);
         let position = member.position_of("orders", 0).max(0);

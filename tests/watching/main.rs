@@ -8,6 +8,7 @@ mod support;
 
 mod app;
 mod failing;
+mod gone;
 mod healthy;
 mod in_batches;
 mod lanes;

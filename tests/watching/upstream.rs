@@ -5,8 +5,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod anew;
 mod app;
 mod failing;
+mod gone;
 mod healthy;
 mod in_batches;
 mod lanes;
@@ -14,6 +16,7 @@ mod lost;
 mod ordered;
 mod outage;
 mod overdue;
+mod silent;
 mod spoken;
 mod suspects;
 mod transactions;

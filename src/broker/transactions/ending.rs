@@ -13,7 +13,7 @@ use crate::broker::transactions::held::released;
 use crate::broker::transactions::state::{End, Incarnation, Part, Transaction};
 use crate::broker::transactions::step::entry;
 use crate::broker::transactions::{TransactionError, whole};
-use crate::journal::{AppendError, NewEntry, StreamAppend, StreamId};
+use crate::journal::{AppendError, EntryRef, NewEntry, StreamAppend, StreamId};
 use crate::model::{GroupId, TopicName, WallMs};
 use crate::wire::batch::marker_batch;
 
@@ -42,6 +42,17 @@ impl Broker {
         commits: bool,
         raises: bool,
     ) -> Result<Ended, BrokerError> {
+        self.end_with((id, by), (commits, raises), |_| Ok(Vec::new())).map(|(ended, _)| ended)
+    }
+
+    /// The same with `more` entries in its atomic group, and where those lie. It is asked for them
+    /// when nothing but the log is in the way, and with what the transaction is then.
+    pub(super) fn end_with(
+        &self,
+        (id, by): (&str, Incarnation),
+        (commits, raises): (bool, bool),
+        more: impl FnOnce(&Transaction) -> Result<Vec<NewEntry>, BrokerError>,
+    ) -> Result<(Ended, Vec<EntryRef>), BrokerError> {
         let now = self.clock.now().wall;
         let mut book = self.transactions.lock();
         let old = book.known(id)?.clone();
@@ -52,11 +63,13 @@ impl Broker {
                 // Behind what ended it.
                 let seq = self.journal.appended_seq();
                 let producer = old.incarnation();
-                return Ok(Ended { producer, committed: Vec::new(), is_news: false, seq });
+                let ended = Ended { producer, committed: Vec::new(), is_news: false, seq };
+                return Ok((ended, Vec::new()));
             }
         };
         let producer = next.incarnation();
-        let seq = self.end(&mut book, id, &old, next, commits)?;
+        let more = more(&old)?;
+        let (seq, refs) = self.end(&mut book, id, &old, (next, commits), &more)?;
         let items = if commits { old.items() } else { Vec::new() };
         let offsets = |(group, items): (GroupId, Vec<crate::broker::offsets::CommitItem>)| {
             (
@@ -65,7 +78,7 @@ impl Broker {
             )
         };
         let committed = items.into_iter().map(offsets).collect();
-        Ok(Ended { producer, committed, is_news: old.is_open(), seq })
+        Ok((Ended { producer, committed, is_news: old.is_open(), seq }, refs))
     }
 
     /// Aborts the next one that has been open for too long: its name, whose it was, and the entry
@@ -77,7 +90,7 @@ impl Broker {
         let Some(old) = book.get(&id).cloned() else { return Ok(None) };
         let fresh = || self.ids.take().ok().map(|(producer_id, _)| producer_id);
         let next = old.timed_out(now, fresh).ok_or(TransactionError::TooMany)?;
-        let seq = self.end(&mut book, &id, &old, next, false)?;
+        let (seq, _) = self.end(&mut book, &id, &old, (next, false), &[])?;
         tracing::warn!(transactional_id = %id, "a transaction timed out and was aborted");
         Ok(Some((id, old.incarnation(), seq)))
     }
@@ -104,21 +117,21 @@ impl Broker {
         Ok(seq)
     }
 
-    /// Markers, offsets and the new state in one atomic group.
+    /// Markers, offsets, `more` and the new state in one atomic group; where `more` lies.
     pub(super) fn end(
         &self,
         book: &mut Book,
         id: &str,
         old: &Transaction,
-        next: Transaction,
-        commits: bool,
-    ) -> Result<u64, BrokerError> {
+        (next, commits): (Transaction, bool),
+        more: &[NewEntry],
+    ) -> Result<(u64, Vec<EntryRef>), BrokerError> {
         let now = self.clock.now().wall;
         let marker = old.marker(&next);
         let bytes = marker_batch(marker.0, marker.1, commits, now.0);
         let items = if commits { old.items() } else { Vec::new() };
         let mut parts: Vec<&Part> = old.parts.iter().collect();
-        let seq = loop {
+        let (seq, refs) = loop {
             parts.retain(|part| self.journal.stream_bounds(StreamId(part.stream)).is_some());
             let producers: Vec<_> =
                 parts.iter().map(|part| self.topics.producers(StreamId(part.stream))).collect();
@@ -126,18 +139,20 @@ impl Broker {
             // marker must find that it is one.
             let mut locked: Vec<_> = producers.iter().map(|one| locked(one)).collect();
             let markers = parts.iter().map(|part| marker_entry(part, &bytes, now));
-            let entries: Vec<_> =
-                markers.chain(released(id, old)).chain(whole(book, id, &next)).collect();
-            let mut placed = Vec::new();
+            let rest = released(id, old).chain(whole(book, id, &next));
+            let entries: Vec<_> = markers.chain(more.iter().cloned()).chain(rest).collect();
+            let (mut placed, mut refs) = (Vec::new(), Vec::new());
             let appended = self.offsets.commit_all(now, &items, |offsets| {
                 let group = entries.into_iter().chain(offsets).collect();
-                // An end frees what waits for it: the last room is for that.
-                let appended = if commits {
+                // An end frees what waits for it: the last room is for that. Whoever brings
+                // more has asked whether there is room, and cannot take it back.
+                let appended = if commits && more.is_empty() {
                     self.journal.append(group)?
                 } else {
                     self.journal.append_reserved(group)?
                 };
                 placed.clone_from(&appended.base_offsets);
+                refs = appended.refs.iter().skip(parts.len()).take(more.len()).copied().collect();
                 Ok(appended.seq())
             });
             match appended {
@@ -148,12 +163,12 @@ impl Broker {
                     for (producers, offset) in locked.iter_mut().zip(placed) {
                         producers.ended(marker, commits, (offset, seq), now);
                     }
-                    break seq;
+                    break (seq, refs);
                 }
             }
         };
         book.apply(id, Some(next));
-        Ok(seq)
+        Ok((seq, refs))
     }
 }
 

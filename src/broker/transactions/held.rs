@@ -6,11 +6,20 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::kind;
-use crate::broker::transactions::state::{Incarnation, Part, Transaction};
+use crate::broker::transactions::ending::Ended;
+use crate::broker::transactions::state::{Held, Incarnation, Part, Transaction};
 use crate::broker::transactions::{Joining, TransactionError};
-use crate::journal::NewEntry;
+use crate::journal::{EntryRef, NewEntry};
 use crate::model::TopicName;
 use crate::wire::batch::Batch;
+
+/// What a transaction holds, as it was looked at.
+#[derive(Debug, Default)]
+pub struct HeldBatches {
+    /// Topic and bytes of each, in the order they came.
+    pub batches: Vec<(TopicName, Bytes)>,
+    held: Vec<Held>,
+}
 
 /// Of a topic without a log.
 const NO_STREAM: u32 = u32::MAX;
@@ -60,18 +69,37 @@ impl Broker {
         &self,
         id: &str,
         by: Incarnation,
-    ) -> Result<Vec<(TopicName, Bytes)>, BrokerError> {
+    ) -> Result<HeldBatches, BrokerError> {
         let held = match self.transactions.find(id) {
             Some(known) if known.is_open() && known.check(by).is_ok() => known.held,
-            _ => return Ok(Vec::new()),
+            _ => return Ok(HeldBatches::default()),
         };
         let mut batches = Vec::with_capacity(held.len());
-        for one in held {
+        for one in &held {
             if let Some(at) = self.journal.keyed_get(kind::HELD_BATCH, &key(id, one.number))? {
-                batches.push((one.topic, self.journal.read(at)?.body));
+                batches.push((one.topic.clone(), self.journal.read(at)?.body));
             }
         }
-        Ok(batches)
+        Ok(HeldBatches { batches, held })
+    }
+
+    /// Commits a transaction with what comes of what it holds, in one atomic group: where that lies
+    /// in the log, nothing if it was committed before. One that does not hold just that any more is
+    /// not ended. `more` is asked only when nothing is in the way of the end.
+    pub fn commit_held(
+        &self,
+        (id, by): (&str, Incarnation),
+        raises: bool,
+        held: &HeldBatches,
+        more: &mut dyn FnMut() -> Option<Vec<NewEntry>>,
+    ) -> Result<(Ended, Vec<EntryRef>), BrokerError> {
+        self.end_with((id, by), (true, raises), |open| {
+            if open.is_open() && open.held != held.held {
+                return Err(TransactionError::InvalidState.into());
+            }
+            // As of a batch that brings more: whoever decides on it has asked for room.
+            more().ok_or(BrokerError::UnknownTopicOrPartition)
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::clock::Clock;
-use crate::engine::windows::Latest;
+use crate::engine::windows::{KeptWindow, Latest};
 use crate::engine::{Destinations, EntryView, Parts, Replay, Windows};
 use crate::journal::{Config, Journal, MemDisk, Writer};
 use crate::model::{ClientId, Origin, TopicPartition, WallMs};
@@ -131,7 +131,8 @@ impl House {
 }
 
 fn with_losses(losses: u32) -> Latest {
-    Latest::from([(orders(), Some(WindowRecord { losses, ..WindowRecord::default() }))])
+    let window = WindowRecord { losses, ..WindowRecord::default() };
+    Latest::from([(orders(), Some(KeptWindow { window, ..KeptWindow::default() }))])
 }
 
 fn origin(offset: i64) -> Origin {
@@ -239,7 +240,7 @@ fn a_window_that_was_told_before_never_comes_behind_what_a_batch_has_charged() {
     house.writer.step();
     drop(said);
     let (house, windows) = house.killed(&disk);
-    assert_eq!(windows[&(shop(), orders())].losses, 2, "the latest");
+    assert_eq!(windows[&(shop(), orders())].window.losses, 2, "the latest");
     drop(house);
 }
 

@@ -23,6 +23,13 @@ impl Metrics {
         self.add(&names::COMMIT_MARKERS_REFUSED, &[group, reason], 1);
     }
 
+    /// A batch produced to the retry topic of `group` was refused.
+    pub fn nack_refused(&self, group: &str, reason: &str) {
+        let group = self.group(&names::NACKS_REFUSED, group);
+        let reason = self.word(&names::NACKS_REFUSED, reason);
+        self.add(&names::NACKS_REFUSED, &[group, reason], 1);
+    }
+
     /// `n` records of `topic` left for a member; `retry` tells first deliveries from later ones.
     pub fn records_delivered(&self, group: &str, topic: &str, retry: bool, n: u64) {
         let (group, topic) = self.pair(&names::RECORDS_DELIVERED, group, topic);

@@ -1,6 +1,7 @@
-//! A transaction with offsets of the lane was aborted: nothing of it happened, nothing failed.
+//! A transaction was aborted: nothing of it happened, nothing failed. The offsets of the lane in it
+//! are given back; a record in it that waited behind another one of its key is nobody's.
 
-use crate::model::{GroupId, LaneOffset};
+use crate::model::{GroupId, LaneOffset, Origin};
 use crate::retry::{Entries, Evidence, INFLIGHT_MAX, Machine, PayloadChange, State};
 
 impl<S: Entries> Machine<S> {
@@ -17,5 +18,19 @@ impl<S: Entries> Machine<S> {
             entry.expires = None;
             self.record(entry, Evidence::Aborted, None, PayloadChange::Keeps);
         }
+    }
+
+    /// What was said to have failed stays: somebody was given it, and wants it again.
+    pub(in crate::retry) fn on_taken_back(&mut self, group: &GroupId, origin: &Origin) {
+        let id = self.store.by_origin(group, origin);
+        let Some(mut entry) = id.and_then(|id| self.store.get(id)) else { return };
+        if entry.is_settled() || entry.disposition.is_some() {
+            return;
+        }
+        let at = self.wall();
+        entry.state = State::Committed { at };
+        entry.passed = entry.passed.or(Some(at));
+        entry.expires = self.memory_ends(&entry);
+        self.record(entry, Evidence::Aborted, None, PayloadChange::Keeps);
     }
 }

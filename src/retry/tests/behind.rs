@@ -189,3 +189,27 @@ fn the_journal_says_why() {
     assert!(matches!(entry.state, State::Behind { .. }));
     assert_eq!((entry.key, cause.evidence), (Some(K), Evidence::Behind));
 }
+
+#[test]
+fn what_its_transaction_takes_back_is_settled_wherever_it_is_unless_it_was_said_to_have_failed() {
+    let mut rig = Rig::new(table("10s"));
+    let slot = rig.join("a").slot;
+    rig.nack(fail_keyed(5, K)).unwrap();
+    behind(&mut rig, &[(7, K), (8, K), (9, K)]);
+    let take_back = |rig: &mut Rig, offset: i64| {
+        let origin = fail_keyed(offset, K).named;
+        let Named::Origin(origin) = origin else { panic!() };
+        rig.send(Input::TakenBack { group: shop(), origin });
+    };
+    for offset in [5, 8, 8] {
+        take_back(&mut rig, offset);
+    }
+    rig.advance(10_000);
+    let first = rig.take_one(slot);
+    assert_eq!(offset(&first), 5, "it has failed");
+    rig.lane_commit(after(first.0));
+    let second = rig.take_one(slot);
+    assert_eq!(offset(&second), 7);
+    take_back(&mut rig, 7);
+    assert_eq!(offset(&rig.take_one(slot)), 9, "8 went while it waited, 7 as it was given out");
+}

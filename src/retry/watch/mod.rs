@@ -17,6 +17,7 @@ mod apart;
 mod breaker;
 mod explain;
 mod firsts;
+mod gone;
 mod keep;
 mod lanes;
 mod line;
@@ -290,15 +291,8 @@ impl Watch {
             Seen::Alive { member } => self.heard_of(now, &member),
             Seen::Lost { member, left } => self.on_member_gone(now, &member, left),
             Seen::GaveUp { member } => self.on_gave_up(now, &member),
-            Seen::TopicGone { topic } => {
-                let gone = |partition: &TopicPartition| partition.topic == topic;
-                for partition in self.windows.keys().filter(|known| gone(known)) {
-                    let partition = partition.clone();
-                    self.outputs.push_back(Output::Window { partition, window: None });
-                }
-                self.windows.retain(|known, _| !gone(known));
-                self.troubled.retain(|known| !gone(known));
-            }
+            Seen::Uncommitted { partition } => self.on_uncommitted(&partition),
+            Seen::TopicGone { topic } => self.on_topic_gone(&topic),
         }
         self.end_aparts(is_news);
     }
@@ -347,6 +341,11 @@ impl Watch {
 
     pub(super) fn push(&mut self, output: Output) {
         self.outputs.push_back(output);
+    }
+
+    /// Whether a member was lost and has not been assigned anything since.
+    pub fn is_gone(&self, member: &MemberId) -> bool {
+        self.gone.has(member)
     }
 
     /// The epoch a member has now.

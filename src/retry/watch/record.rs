@@ -28,6 +28,9 @@ pub struct WindowRecord {
     pub suspects: Vec<SuspectRecord>,
     /// Settled here and not passed by a commit: cut from what is handed out.
     pub skipped: Vec<i64>,
+    /// The group has committed something of it. Journalled beside the rest.
+    #[serde(skip)]
+    pub has_committed: bool,
 }
 
 /// The last record that left for a member.
@@ -63,7 +66,13 @@ impl WindowRecord {
 
     /// Whether it differs from another in more than where its member has got to.
     pub(in crate::retry) fn is_news_to(&self, known: &Self) -> bool {
-        let at_rest = |record: &Self| Self { from: 0, end: 0, out: None, ..record.clone() };
+        let at_rest = |record: &Self| Self {
+            from: 0,
+            end: 0,
+            out: None,
+            has_committed: false,
+            ..record.clone()
+        };
         at_rest(self) != at_rest(known)
     }
 }

@@ -131,6 +131,11 @@ pub enum Seen {
         /// E10: what its metadata says is done above it, ascending.
         done: Vec<Range<i64>>,
     },
+    /// The group has committed nothing, as its coordinator says.
+    Uncommitted {
+        /// Of what.
+        partition: TopicPartition,
+    },
     /// E8: a commit was refused for good.
     CommitRefused {
         /// Who.

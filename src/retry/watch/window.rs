@@ -112,6 +112,8 @@ pub(in crate::retry) struct Suspect {
 pub(in crate::retry) struct Window {
     /// As last seen.
     pub(in crate::retry) committed: Option<i64>,
+    /// The group had committed something before the start.
+    pub(in crate::retry) had_committed: bool,
     /// The last commit went back to it.
     pub(in crate::retry) backward: Option<i64>,
     /// Where its holder began.
@@ -208,6 +210,7 @@ impl Window {
     pub(in crate::retry) fn restored(record: WindowRecord, now: Now) -> Self {
         let mut window = Self {
             committed: None,
+            had_committed: record.has_committed,
             from: record.from,
             end: record.end,
             furthest: record.end,
@@ -361,7 +364,13 @@ impl Window {
             doublings: self.doublings,
             suspects: suspects.collect(),
             skipped: self.skipped.iter().copied().collect(),
+            has_committed: self.has_committed(),
         }
+    }
+
+    /// The group has committed something of it.
+    pub(in crate::retry) fn has_committed(&self) -> bool {
+        self.committed.is_some() || self.had_committed
     }
 }
 

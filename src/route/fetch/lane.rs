@@ -8,6 +8,7 @@ use crate::model::{GroupId, LaneOffset};
 use crate::retry::TAKE_MAX;
 use crate::route::conn::Conn;
 use crate::route::fetch::{empty, refused};
+use crate::route::place::Place;
 use crate::route::{Router, code};
 
 /// Records of the snapshot in one answer.
@@ -24,7 +25,8 @@ pub(super) async fn take(
     let (room, company) = router.lane_room(group, conn.id, from.slot);
     let room = room.map(|room| if is_lent { 0 } else { room });
     match router.engine.take(group, from, (room.unwrap_or(TAKE_MAX), company)).await {
-        Ok(taken) => {
+        Ok(mut taken) => {
+            taken.records.retain(|one| !is_taken_back(router, group, one));
             router.lane_taken((group, conn.id), from, room, &taken);
             let mut data = empty(taken.position.to_kafka(), taken.next.to_kafka());
             data.records = Some(join(&taken.records));
@@ -35,6 +37,18 @@ pub(super) async fn take(
             refused(code::of_engine(&error))
         }
     }
+}
+
+/// Whether that is a record no more: put behind another one, its transaction open, now aborted.
+fn is_taken_back(router: &Router, group: &GroupId, given: &LaneRecord) -> bool {
+    let Some(origin) = &given.unfailed else { return false };
+    let Some(Place::Local(topic)) = router.place(&origin.topic) else { return false };
+    let partition = topic.partition(origin.partition);
+    let is_it = partition.is_some_and(|of| router.broker.is_taken_back(of, origin.offset));
+    if is_it {
+        router.engine.taken_back(group, origin.clone());
+    }
+    is_it
 }
 
 /// What waits, oldest due first, at offsets from 0; nothing is handed out.

@@ -184,7 +184,10 @@ impl<'a> Patience<'a> {
     }
 
     /// A part that cannot be made durable in time is refused; the client tries again.
-    pub(super) async fn bounds(&self, part: impl Future<Output = Done>) -> Done {
+    pub(super) async fn bounds<T>(
+        &self,
+        part: impl Future<Output = Result<T, ResponseError>>,
+    ) -> Result<T, ResponseError> {
         let done = tokio::time::timeout(self.left(), part).await;
         done.unwrap_or(Err(ResponseError::CoordinatorNotAvailable))
     }

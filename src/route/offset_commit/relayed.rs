@@ -78,6 +78,8 @@ pub(in crate::route) async fn relayed(
         None => {
             let key = router.members.key_of(&group, &member, instance_id);
             router.heard_of(conn, &group, &key);
+            let generation = request.generation_id_or_member_epoch;
+            router.goes_on_with(conn, &group, (&key, &member), generation);
         }
     }
     // Offsets of dead letters are kept here: nothing of ours appears in the cluster.

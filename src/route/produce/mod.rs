@@ -27,7 +27,7 @@ use crate::wire::batch::{Batch, BatchError, batches};
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
 
 pub use delayed::ProduceDelay;
-pub(super) use nack::{by_reference, name, origin_at, origin_record, take_held};
+pub(super) use nack::{by_reference, held, name, origin_at, origin_record};
 
 /// Acks −1, 1 and 0 are all there is.
 const ALL: i16 = -1;

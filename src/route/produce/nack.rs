@@ -2,6 +2,9 @@
 //!
 //! A batch is taken whole or not at all; the answer names each bad record and why.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use bytes::Bytes;
 
 use crate::broker::At;
@@ -9,6 +12,7 @@ use crate::engine::{EngineError, NackBatch, NackRequest, Producer};
 use crate::model::{GroupId, LaneOffset, Origin, TopicName};
 use crate::retry::{self, Evidence, Nack, Named, Reporter, Want};
 use crate::route::conn::Conn;
+use crate::route::nacks::word_of;
 use crate::route::place::Place;
 use crate::route::produce::{
     NOT_TRANSACTIONAL, Outcome, Waiting, Within, done, one_batch, refused_inside, refused_outside,
@@ -51,7 +55,7 @@ pub(super) fn begin<'a>(
                 Outcome::taken(0, 0)
             }
             Err(error) => {
-                tracing::warn!(%group, %error, "a nack was refused");
+                router.nack_refused(&group, word_of(&error), &error);
                 refused(&error)
             }
         }
@@ -89,33 +93,26 @@ pub(super) fn hold<'a>(
     })
 }
 
-/// The transaction is about to be committed: what it holds takes effect. May be done twice, a nack
-/// that was taken before changes nothing.
-pub(in crate::route) async fn take_held(
+/// What a transaction holds that is about to be committed, one batch of each group.
+pub(in crate::route) fn held(
     router: &Router,
     conn: &Conn,
-    held: Vec<(TopicName, Bytes)>,
-) -> Result<(), ResponseError> {
+    held: &[(TopicName, Bytes)],
+) -> Result<Vec<NackBatch>, ResponseError> {
+    let mut of_groups: BTreeMap<GroupId, NackBatch> = BTreeMap::new();
     for (topic, bytes) in held {
-        let Some(group) = router.names.group_of_retry(&topic) else { continue };
-        let batch = Batch::parse(&bytes).map_err(|_| ResponseError::InvalidTxnState)?;
+        let Some(group) = router.names.group_of_retry(topic) else { continue };
+        let batch = Batch::parse(bytes).map_err(|_| ResponseError::InvalidTxnState)?;
         let read = read(router, conn, &group, &batch);
         // Its numbers were looked at when it came; those of an aborted one are missing here.
-        let request =
+        let read =
             NackBatch { producer: None, ..read.map_err(|_| ResponseError::InvalidTxnState)? };
-        let (telling, sent) = router.send_nacks(request, Evidence::Nack);
-        match sent.await {
-            Ok(reply) => router.nacked(telling, &reply).await,
-            Err(error) => {
-                tracing::warn!(%group, %error, "a nack was refused, and its transaction with it");
-                return Err(match error {
-                    EngineError::BadNacks(_) => ResponseError::InvalidTxnState,
-                    error => code::of_commit(&error),
-                });
-            }
+        match of_groups.entry(group) {
+            Entry::Vacant(first) => drop(first.insert(read)),
+            Entry::Occupied(mut known) => known.get_mut().nacks.extend(read.nacks),
         }
     }
-    Ok(())
+    Ok(of_groups.into_values().collect())
 }
 
 fn refused(error: &EngineError) -> Outcome {
@@ -149,8 +146,8 @@ fn read(
         }
     }
     if let Some((index, why)) = bad.first() {
-        tracing::warn!(%group, record = index, %why, "a nack was refused");
         let message = format!("nothing of the batch was taken; record {index}: {why}");
+        router.nack_refused(group, "malformed", &message);
         let mut outcome = Outcome::refused(ResponseError::InvalidRecord, message);
         outcome.record_errors = bad.into_iter().map(|(i, why)| (i, why.to_string())).collect();
         return Err(outcome);

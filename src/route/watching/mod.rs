@@ -19,13 +19,14 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::engine::{Engine, NotPassed, WindowNews, Windows};
+use crate::engine::{Engine, KeptWindow, NotPassed, WindowNews, Windows};
 use crate::model::{GroupId, MemberId, MonoMs, Now, Origin, TopicPartition};
 use crate::retry::watch::{
     ApartView, Asked, BreakerView, Fetching, Handed, Output, Plan, Rules, Watch, WindowView,
 };
 use crate::retry::{Policies, Policy};
 use crate::route::Router;
+use crate::route::topic_ids::TopicIds;
 
 use carried::Carried;
 pub(super) use carried::Lot;
@@ -121,11 +122,11 @@ impl Watches {
     /// Watches with what the journal remembers of their windows, and of records that have entries.
     pub fn new(now: Now, policies: &Policies, remembered: Windows, not_passed: NotPassed) -> Self {
         let watches = Self { groups: RwLock::default(), changes: AtomicU64::new(0) };
-        for ((group, partition), window) in remembered {
+        for ((group, partition), kept) in remembered {
             let of = watches.of(&group, policies.of(&group));
             let mut state = of.lock();
             state.remembered.insert(partition.clone());
-            state.watch.restore(now, partition, window);
+            state.watch.restore(now, partition, kept.window);
         }
         for ((group, partition), offsets) in not_passed {
             let policy = policies.of(&group);
@@ -220,7 +221,7 @@ impl GroupWatch {
     /// can tell it anything. Nobody is waited for but whoever does the same.
     pub(in crate::route) fn tell<T>(
         &self,
-        engine: &Engine,
+        (engine, ids): (&Engine, &TopicIds),
         group: &GroupId,
         now: Now,
         f: impl FnOnce(&mut State, Now) -> T,
@@ -237,7 +238,9 @@ impl GroupWatch {
                         Some(_) => state.remembered.insert(partition.clone()),
                         None => state.remembered.remove(&partition),
                     };
-                    windows.insert(partition, window);
+                    let topic_id = ids.id_of(&partition.topic);
+                    let kept = window.map(|window| KeptWindow { window, topic_id });
+                    windows.insert(partition, kept);
                 }
                 Output::Wake => is_news = true,
                 Output::Held(true) => tracing::warn!(
@@ -397,7 +400,8 @@ impl Router {
         f: impl FnOnce(&mut State, Now) -> T,
         then: impl FnOnce(&GroupWatch),
     ) -> T {
-        of.tell(&self.engine, group, self.clock.now(), f, then)
+        let (engine, ids) = (&self.engine, &self.topic_ids);
+        of.tell((engine, ids), group, self.clock.now(), f, then)
     }
 }
 

@@ -149,9 +149,10 @@ impl Router {
         let Some(log) = topic.partition(of.partition) else { return };
         let first = firsts.values().min().copied().unwrap_or(i64::MAX).saturating_add(1);
         let mut next = open.start.max(first);
+        // Who reads committed records has nothing in hand that is open; who reads all of them has.
         while next < open.end {
             let Ok(Committed { read, aborted, .. }) =
-                self.broker.read_committed(log, next, READ_BYTES)
+                self.broker.read_undecided(log, next, READ_BYTES)
             else {
                 // Retention has taken some: what is left of it can still be read.
                 let start = self.broker.bounds(log).start;

@@ -17,6 +17,9 @@ const FOR_GOOD: &[ResponseError] = &[
     ResponseError::StaleMemberEpoch,
 ];
 
+/// What a group is told of a partition of which it has committed nothing.
+const NOT_COMMITTED: i64 = -1;
+
 /// As what a member was last told of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
@@ -136,6 +139,22 @@ impl Router {
         }
     }
 
+    /// The coordinator goes on with a member as of that generation: one that was missed here holds
+    /// what it held, and nobody will tell it anew.
+    pub(in crate::route) fn goes_on_with(
+        &self,
+        conn: &Conn,
+        group: &GroupId,
+        (key, member_id): (&MemberId, &MemberId),
+        generation: i32,
+    ) {
+        let of = self.watches.find(group);
+        if of.is_some_and(|of| of.lock().watch.is_gone(key)) {
+            tracing::info!(%group, member = %key, "a member that was missed is heard of again");
+            self.assigned(conn, group, (key, member_id), generation, Step::Assigned);
+        }
+    }
+
     /// A member was told something that makes clients join anew.
     pub(in crate::route) fn called(&self, group: &GroupId, key: &MemberId) {
         let Some(of) = self.watches.find(group) else { return };
@@ -177,8 +196,15 @@ impl Router {
     ) {
         let mut all = Vec::new();
         for (topic, partition, offset, metadata) in offsets {
-            let of = self.real([(topic, partition, offset)]);
-            all.extend(of.map(|(partition, offset)| read(partition, offset, &metadata)));
+            let is_none = offset == NOT_COMMITTED;
+            let of = self.real([(topic, partition, if is_none { 0 } else { offset })]);
+            all.extend(of.map(|(partition, offset)| {
+                if is_none {
+                    Seen::Uncommitted { partition }
+                } else {
+                    read(partition, offset, &metadata)
+                }
+            }));
         }
         self.all_seen(group, all);
     }

@@ -112,7 +112,9 @@ impl Router {
                 })
             }
         };
-        match self.engine.settle(group, Present(Box::new(present)), &record).await {
+        let topic_id = self.topic_ids.id_of(&partition.topic);
+        let present = (Present(Box::new(present)), topic_id);
+        match self.engine.settle(group, present, &record).await {
             Ok(Some(_)) => {}
             // Another Fetch was told the same.
             Ok(None) => return true,

@@ -1,5 +1,6 @@
 //! Retries that a transaction acknowledges, and nacks in one.
 
+use kafka_protocol::messages::EndTxnRequest;
 use reprise::wire::ResponseError;
 
 use crate::support::batch::{Around, TRANSACTIONAL, batch};
@@ -113,4 +114,80 @@ fn a_nack_in_a_transaction_takes_effect_when_it_is_committed_and_only_then() {
         assert_eq!(retry.reconsume_times(), 1, "one failure");
         member.done(retry.offset + 1);
     }
+}
+
+/// What waits of the group's retries.
+fn waiting(server: &Server) -> String {
+    server.json("/api/v1/retries?group=shop").to_string()
+}
+
+#[test]
+fn of_a_transaction_whose_nacks_are_not_all_good_none_takes_effect() {
+    let server = Server::with("retry: {levels: 20ms}");
+    let mut client = server.client();
+    client.create("t", 1);
+    client.put("t", 0, &[Rec::new("x"), Rec::new("x")]);
+    let nothing = waiting(&server);
+    // A hand-out that nobody knows, in a second batch, to another group, and both.
+    let unknown = format!("retry.shop-0@{}", (1_i64 << 50) + 7);
+    for (nth, of) in ["retry.shop", "retry.other"].into_iter().enumerate() {
+        let mut producer = Producer::begin(&server, ["one", "two"][nth]);
+        assert_eq!(nack_to(&mut producer, "retry.shop", "t-0@0"), 0);
+        assert_eq!(nack_to(&mut producer, of, &unknown.replace("retry.shop", of)), 0);
+        for _ in 0..2 {
+            assert_eq!(producer.end(3, true), ResponseError::InvalidTxnState.code(), "{of}");
+            assert_eq!(waiting(&server), nothing, "{of}");
+        }
+        assert_eq!(producer.end(3, false), 0);
+        assert_eq!(waiting(&server), nothing, "{of}");
+    }
+    let mut producer = Producer::begin(&server, "three");
+    assert_eq!(nack_to(&mut producer, "retry.shop", "t-0@0"), 0);
+    assert_eq!(nack_to(&mut producer, "retry.other", "t-0@0"), 0);
+    assert_eq!(nack_to(&mut producer, "retry.shop", "t-0@1"), 0);
+    assert_eq!(producer.end(3, true), 0);
+    let counts = |group: &str| {
+        let path = format!("/api/v1/retries?group={group}");
+        server.json(&path).to_string().matches("\"origin\"").count()
+    };
+    assert_eq!((counts("shop"), counts("other")), (2, 1));
+}
+
+/// A nack in a batch of its own, in the transaction.
+fn nack_to(producer: &mut Producer, topic: &str, origin: &str) -> i16 {
+    let record = Rec::new("x").header("x-retry-origin", origin);
+    let code = producer.put_record(12, topic, record);
+    assert!(producer.sequence > 0);
+    code
+}
+
+#[test]
+fn what_a_transaction_says_has_failed_comes_into_the_log_with_its_end_once() {
+    let server = Server::with("retry: {levels: 20ms}");
+    let mut client = server.client();
+    client.create("t", 2);
+    client.put("t", 0, &[Rec::new("x"), Rec::new("x")]);
+    let mut producer = Producer::begin(&server, "pay");
+    assert_eq!(producer.put(12, "t", "paid"), 0, "a partition whose end is marked");
+    let letter = Rec::new("dead").header("x-retry-origin", "t-0@0").header("x-retry-level", "-1");
+    assert_eq!(producer.put_record(12, "retry.shop", letter), 0);
+    assert_eq!(producer.put(12, "retry.shop", "of nobody"), 0, "it names no record");
+    let mut request = EndTxnRequest::default();
+    (request.transactional_id, request.committed) = (s(producer.id), true);
+    (request.producer_id, request.producer_epoch) = (producer.by.0.into(), producer.by.1);
+    // The client has not heard of the end, and asks again on another connection.
+    let mut again = server.client();
+    let (first, second) = (producer.client.send(3, &request), again.send(3, &request));
+    assert_eq!(again.receive::<EndTxnRequest>(second).error_code, 0);
+    assert_eq!(producer.client.receive::<EndTxnRequest>(first).error_code, 0);
+    let killed = server.killed();
+    for server in [&server, &killed] {
+        let waiting = waiting(server);
+        assert_eq!(waiting.matches("\"id\"").count(), 1, "{waiting}");
+        let letters = server.client().read_all("dlq.shop");
+        assert_eq!(letters.iter().map(Got::text).collect::<Vec<_>>(), ["dead"]);
+    }
+    let mut member = Member::new(&killed, "shop", &["t", "retry.shop"]);
+    member.join(&[("t", 2), ("retry.shop", 1)]);
+    assert_eq!(member.retry_once().text(), "of nobody");
 }

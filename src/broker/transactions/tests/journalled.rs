@@ -124,7 +124,7 @@ fn what_came_into_a_transaction_step_by_step_is_read_back_after_a_power_cut() {
         }
         let mut house = house.power_cut();
         assert_eq!(house.state(), before);
-        assert_eq!(house.broker.held_in_transaction("x", by).unwrap().len(), 2);
+        assert_eq!(house.broker.held_in_transaction("x", by).unwrap().batches.len(), 2);
         house.join_many(by, 40);
         house.writer.step();
         let (before, mut house) = (house.state(), house.power_cut());
@@ -216,4 +216,44 @@ fn a_step_written_by_the_first_version_is_read_for_ever() {
         entry.head = Bytes::from_static(b"\x02\x06");
         assert!(matches!(step::read(&entry), Err(FactError::Newer { .. })));
     }
+}
+
+#[test]
+fn what_comes_of_held_batches_is_in_the_log_with_the_end_of_those_and_no_others() {
+    let mut house = House::new();
+    let by = house.begin("x");
+    house.join("x", by, 0);
+    house.put("x", by, 0, 0).unwrap();
+    house.hold(by, 0);
+    house.writer.step();
+    let before = house.broker.held_in_transaction("x", by).unwrap();
+    house.hold(by, 1);
+    house.writer.step();
+    let held = house.broker.held_in_transaction("x", by).unwrap();
+    let fact =
+        |text: &'static str| NewEntry::keyed(kind::HELD_BATCH, "k".into(), "".into(), text.into());
+    let mut asked = 0;
+    let mut more = || {
+        asked += 1;
+        Some(vec![fact("one"), fact("two")])
+    };
+    let broker = &house.broker;
+    let fenced = (by.0, by.1 + 1);
+    for (by, held) in [(by, &before), (fenced, &held)] {
+        let refused = broker.commit_held(("x", by), false, held, &mut more);
+        assert!(matches!(refused, Err(BrokerError::Transaction(_))), "{refused:?}");
+    }
+    let undecided = broker.commit_held(("x", by), false, &held, &mut || None);
+    assert!(undecided.is_err() && house.state().is_open());
+    let (ended, refs) = broker.commit_held(("x", by), false, &held, &mut more).unwrap();
+    assert!(ended.is_news && house.ends(0) == (0, 1), "not on the disk yet");
+    let again = broker.commit_held(("x", by), false, &held, &mut more).unwrap();
+    assert!(!again.0.is_news && again.1.is_empty());
+    assert_eq!(asked, 1, "whoever decides does so once, and when nothing is in the way");
+    house.writer.step();
+    let bodies = refs.iter().map(|at| house.broker.journal.read(*at).unwrap().body);
+    assert_eq!(bodies.collect::<Vec<_>>(), ["one", "two"], "behind the marker, each in its place");
+    let house = house.power_cut();
+    assert_eq!(house.state().phase, Phase::Committed);
+    assert_eq!(house.ends(0), (2, 2));
 }

@@ -1,0 +1,161 @@
+//! The nacks of a transaction, and its end: all of them are good and taken, in one atomic group
+//! with what ends it, or none is and it goes on as it was.
+
+use crate::engine::batch;
+use crate::engine::command::{Command, NackBatch, NackReply};
+use crate::engine::delayed::AppendBatch;
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::engine::nacks::{InPlace, Sorted};
+use crate::engine::windows::in_groups;
+use crate::journal::NewEntry;
+use crate::model::{GroupId, Now, TopicName};
+use crate::retry::{Answer, Disposition, Evidence, Fact, Input, Nack, Reporter, Token};
+
+/// A transaction that is about to be committed.
+pub struct Ending {
+    /// What it says of each group, one batch of each, and who charges what waits in its own place.
+    pub nacks: Vec<(NackBatch, Option<InPlace>)>,
+    /// Ends it.
+    pub end: AppendBatch,
+}
+
+/// What the nacks of an ending have come to.
+#[derive(Default)]
+struct Decided {
+    facts: Vec<Fact>,
+    /// One of each fact.
+    entries: Vec<NewEntry>,
+    windows: Vec<NewEntry>,
+    charged: Vec<(GroupId, TopicName)>,
+    replies: Vec<NackReply>,
+    failed: Option<EngineError>,
+}
+
+impl Engine {
+    /// Takes the nacks of a transaction with its end; none, if one of them is refused: then it is
+    /// not ended either. Nor are they taken if it cannot be ended: whoever ends it says so. One
+    /// answer of each batch, none when nothing was taken; durable.
+    pub fn ends(
+        &self,
+        ending: Ending,
+    ) -> impl Future<Output = Result<Vec<NackReply>, EngineError>> + use<> {
+        self.ask_durably(|reply| Command::Ends(Box::new(ending), reply))
+    }
+}
+
+impl Driver {
+    pub(super) fn ends(&mut self, ending: Ending) -> Result<Vec<NackReply>, EngineError> {
+        let Ending { nacks, end } = ending;
+        self.usable()?;
+        self.journal.admits()?;
+        // Failures that were told to the watch are said in these.
+        self.keep_windows()?;
+        let now = self.clock.now();
+        let all = nacks.iter().map(|(batch, _)| (&batch.group, &batch.nacks[..]));
+        batch::check_all(self.machine.store(), all)?;
+        for (batch, _) in &nacks {
+            self.tell_room(now, &batch.group);
+            let judged: Vec<Nack> = batch.nacks.iter().map(|one| one.nack.clone()).collect();
+            let bad = self.machine.refused(now, &batch.group, Evidence::Nack, &judged);
+            if !bad.is_empty() {
+                return Err(EngineError::BadNacks(bad));
+            }
+        }
+        let groups: Vec<GroupId> = nacks.iter().map(|(batch, _)| batch.group.clone()).collect();
+        let (mut waiting, mut decided) = (Some(nacks), Decided::default());
+        let appended = end(&mut || self.decide(now, waiting.take()?, &mut decided));
+        let Decided { facts, entries, charged, replies, failed, .. } = decided;
+        let was_asked = !replies.is_empty() || failed.is_some();
+        match appended {
+            Some(refs) if was_asked => {
+                let bodies = entries.into_iter().map(|entry| entry.body).collect();
+                self.placed(&facts, &refs, bodies);
+            }
+            // It has ended before, or cannot.
+            _ if !was_asked => return Ok(Vec::new()),
+            _ => return Err(self.stops(failed)),
+        }
+        for (group, topic) in charged {
+            let word = Disposition::Rejected.as_str();
+            self.metrics.record_failed(group.as_str(), topic.as_str(), word);
+        }
+        for group in groups {
+            self.see_room(&group);
+        }
+        Ok(replies)
+    }
+
+    /// What good nacks come to. From here on nothing may fail: the machine has it.
+    fn decide(
+        &mut self,
+        now: Now,
+        nacks: Vec<(NackBatch, Option<InPlace>)>,
+        decided: &mut Decided,
+    ) -> Option<Vec<NewEntry>> {
+        for (batch, in_place) in nacks {
+            if let Err(error) = self.decide_one(now, batch, in_place, decided) {
+                decided.failed = Some(error);
+                return None;
+            }
+        }
+        // Beyond what one group of the log holds the first of them go before.
+        let mut groups = in_groups(std::mem::take(&mut decided.windows));
+        let last = groups.pop().unwrap_or_default();
+        for windows in groups {
+            if let Err(error) = self.persist(&[], &[], windows) {
+                decided.failed = Some(error);
+                return None;
+            }
+        }
+        Some([decided.entries.clone(), last].concat())
+    }
+
+    fn decide_one(
+        &mut self,
+        now: Now,
+        batch: NackBatch,
+        in_place: Option<InPlace>,
+        decided: &mut Decided,
+    ) -> Result<(), EngineError> {
+        let NackBatch { group, by, nacks, .. } = batch;
+        let (sorted, windows) = self.sort(now, (&group, Evidence::Nack), nacks, in_place)?;
+        decided.windows.extend(windows);
+        let Sorted { nacks, records, leaves, charged } = sorted;
+        decided.charged.extend(charged.into_iter().map(|topic| (group.clone(), topic)));
+        let outcomes = self.take_all(now, (group, by), nacks, &records, decided)?;
+        let mut outcomes = outcomes.into_iter();
+        let of_each = leaves.into_iter().map(|leaves| if leaves { outcomes.next() } else { None });
+        decided.replies.push(NackReply::Taken(of_each.collect()));
+        Ok(())
+    }
+
+    fn take_all(
+        &mut self,
+        now: Now,
+        (group, by): (GroupId, Reporter),
+        nacks: Vec<Nack>,
+        records: &[bytes::Bytes],
+        decided: &mut Decided,
+    ) -> Result<Vec<crate::retry::NackOutcome>, EngineError> {
+        let input = Input::Nacks { token: Token(0), group, by, nacks };
+        let (answer, facts) = self.handle_at(now, input);
+        let entries: Result<Vec<_>, _> =
+            facts.iter().map(|fact| self.entry_of(fact, records)).collect();
+        decided.entries.extend(entries?);
+        decided.facts.extend(facts);
+        match answer {
+            Some(Answer::Nacked(outcomes)) => Ok(outcomes),
+            _ => Err(EngineError::Stopped),
+        }
+    }
+
+    /// What was decided did not come into the log.
+    fn stops(&mut self, failed: Option<EngineError>) -> EngineError {
+        let error = failed.unwrap_or(EngineError::Stopped);
+        tracing::error!(%error, "the retry engine stops acknowledging until a restart");
+        self.ahead = Some(error.to_string());
+        error
+    }
+}

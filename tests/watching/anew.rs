@@ -1,0 +1,109 @@
+//! In front of a cluster: a topic is made anew where nobody here sees it. What was skipped of the
+//! old one is a record of the new one, and given; and a topic that is asked for by its id is known
+//! before anybody here asks for its name.
+
+use bytes::Bytes;
+use kafka_protocol::messages::{DeleteTopicsRequest, TopicName};
+use reprise::wire::batch::{Batch, records};
+
+use crate::app::{dead_letters, orders};
+use crate::support::client::{fetch_request, s};
+use crate::support::{Member, Server, until};
+
+const ORDERS: &[(&str, i32)] = &[("orders", 1)];
+const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, narrow_patience: 400ms, \
+                     seek_back_limit: 2, order: {interval: 50ms}}";
+/// It is a dead letter, and no commit has passed it.
+const DEAD: i64 = 5;
+
+fn joined(server: &Server) -> Member {
+    let mut member = Member::new(server, "shop", &["orders"]);
+    member.join(ORDERS);
+    member
+}
+
+/// The offsets of records in an answer; where some were cut, batches have gaps.
+pub(crate) fn offsets(answer: Option<Bytes>) -> Vec<i64> {
+    let (mut rest, mut all) = (answer.unwrap_or_default(), Vec::new());
+    while let Ok(batch) = Batch::parse(&rest) {
+        all.extend(records(&batch, usize::MAX).unwrap().map(|record| record.unwrap().offset));
+        rest = rest.slice(batch.bytes.len()..);
+    }
+    all
+}
+
+fn given(member: &mut Member, from: i64, wait_ms: i32) -> Vec<i64> {
+    let data = member.client.fetch("orders", 0, from, wait_ms);
+    assert_eq!(data.error_code, 0);
+    offsets(data.records).into_iter().filter(|offset| *offset >= from).collect()
+}
+
+/// Its id has passed here if `asks`.
+fn one_dead(asks: bool) -> Server {
+    let server = Server::with(RULES);
+    orders(&server, DEAD + 1);
+    let mut member = joined(&server);
+    if asks {
+        member.client.metadata(12, &["orders"]);
+    }
+    assert_eq!(member.commit("orders", 0, DEAD), 0);
+    until("it goes back often enough", || {
+        if !given(&mut member, DEAD, 300).is_empty() {
+            given(&mut member, DEAD + 1, 300);
+        }
+        dead_letters(&server).len() == 1
+    });
+    assert!(given(&mut member, DEAD, 100).is_empty());
+    assert_eq!(member.leave(), 0);
+    server
+}
+
+/// Nothing of it passes here.
+fn made_anew(server: &Server) {
+    let mut request = DeleteTopicsRequest::default();
+    request.topic_names = vec![s("orders")];
+    let cluster = server.cluster();
+    assert_eq!(cluster.client().call(4, &request).responses[0].error_code, 0);
+    orders(cluster, DEAD + 1);
+}
+
+#[test]
+fn while_the_sidecar_was_stopped_it_is_seen_by_its_id() {
+    let mut server = one_dead(true);
+    server.stop();
+    made_anew(&server);
+    server.start_again();
+    let mut member = joined(&server);
+    member.client.metadata(12, &["orders"]);
+    assert_eq!(given(&mut member, DEAD, 2_000), [DEAD]);
+}
+
+#[test]
+fn without_ids_it_is_seen_by_the_offsets_that_went_with_it() {
+    for is_stopped in [false, true] {
+        let mut server = one_dead(false);
+        if is_stopped {
+            server.stop();
+        }
+        made_anew(&server);
+        if is_stopped {
+            server.start_again();
+        }
+        let mut member = joined(&server);
+        assert_eq!(member.position_of("orders", 0), -1);
+        assert_eq!(given(&mut member, DEAD, 2_000), [DEAD], "stopped: {is_stopped}");
+    }
+}
+
+#[test]
+fn what_is_skipped_stays_so_where_the_first_fetch_after_a_restart_asks_by_an_id() {
+    let mut server = one_dead(true);
+    let id = server.cluster().client().metadata(12, &["orders"]).topics[0].topic_id;
+    server.restart();
+    let mut member = joined(&server);
+    let mut asked = fetch_request("orders", 0, DEAD, 300);
+    (asked.topics[0].topic, asked.topics[0].topic_id) = (TopicName::default(), id);
+    let told = member.client.leader("orders").call(13, &asked);
+    let given = offsets(told.responses[0].partitions[0].records.clone());
+    assert!(given.is_empty(), "it is known: {given:?}");
+}
