@@ -10,9 +10,8 @@ use crate::engine::error::EngineError;
 use crate::engine::nacks::Said;
 use crate::engine::ordered::Followers;
 use crate::engine::view::{EntryView, GroupView};
-use crate::engine::windows::WindowNews;
+use crate::engine::windows::{Present, WindowNews};
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName};
-use crate::retry::watch::Settling;
 use crate::retry::{
     Company, ExportOutcome, ExportStep, Import, ImportOutcome, Input, Nack, NackOutcome, Ordered,
     Reporter, Single, SlotView,
@@ -220,10 +219,10 @@ pub(super) enum Command {
     /// What inference has charged leaves its partition.
     Settle {
         group: GroupId,
-        settling: Box<Settling>,
+        present: Present,
         topic_id: Uuid,
         record: Bytes,
-        reply: Reply<NackOutcome>,
+        reply: Reply<Option<NackOutcome>>,
     },
     /// Records that may have to wait behind others of their key.
     Follow(Followers, Reply<Vec<Ordered>>),

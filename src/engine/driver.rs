@@ -179,8 +179,8 @@ impl Driver {
                 self.send(reply, answer);
             }
             Command::Windows { group, news } => self.windows(&group, &news),
-            Command::Settle { group, settling, topic_id, record, reply } => {
-                let answer = self.settle_charged(group, (settling, topic_id), record);
+            Command::Settle { group, present, topic_id, record, reply } => {
+                let answer = self.settle_charged(group, (present, topic_id), record);
                 self.send(reply, answer);
             }
             Command::Keep(reply) => self.keep(reply),

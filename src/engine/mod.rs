@@ -57,4 +57,4 @@ pub use store::Flusher;
 
 pub use render::{LaneRecord, dead_letter_headers};
 pub use view::{DeadLetter, EntryView, GroupView};
-pub use windows::{KeptWindow, WindowNews, Windows};
+pub use windows::{KeptWindow, Present, WindowNews, Windows};

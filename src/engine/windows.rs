@@ -4,6 +4,7 @@
 //! is one atomic group.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -66,6 +67,17 @@ impl WindowNews {
     }
 }
 
+/// Tells what is to be settled when it is its turn, with the window as it is by then: a charge of
+/// another record of it may come first. `None`: nothing any more. The engine's thread asks: it must
+/// not wait for an answer of the engine.
+pub struct Present(pub Box<dyn FnOnce() -> Option<Settling> + Send>);
+
+impl fmt::Debug for Present {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Present").finish_non_exhaustive()
+    }
+}
+
 /// What the log remembers, by group and partition.
 pub type Windows = BTreeMap<(GroupId, TopicPartition), KeptWindow>;
 
@@ -80,15 +92,15 @@ impl Engine {
 
     /// A record that inference has charged becomes a dead letter, or waits in the group's queue.
     /// Durable on return, with the window it leaves behind. `topic_id`: as of a kept window.
+    /// `None`: there was nothing to settle.
     pub async fn settle(
         &self,
         group: &GroupId,
-        (settling, topic_id): (Settling, Uuid),
+        (present, topic_id): (Present, Uuid),
         record: &RawRecord,
-    ) -> Result<NackOutcome, EngineError> {
+    ) -> Result<Option<NackOutcome>, EngineError> {
         let (group, record) = (group.clone(), record.to_bytes());
-        let settling = Box::new(settling);
-        self.ask_durably(|reply| Command::Settle { group, settling, topic_id, record, reply }).await
+        self.ask_durably(|reply| Command::Settle { group, present, topic_id, record, reply }).await
     }
 }
 
@@ -119,13 +131,14 @@ impl Driver {
     pub(super) fn settle_charged(
         &mut self,
         group: GroupId,
-        (settling, topic_id): (Box<Settling>, Uuid),
+        (Present(present), topic_id): (Present, Uuid),
         record: Bytes,
-    ) -> Result<NackOutcome, EngineError> {
+    ) -> Result<Option<NackOutcome>, EngineError> {
         self.usable()?;
         self.journal.admits()?;
         // A later one is behind it in the log.
         self.keep_windows()?;
+        let Some(settling) = present().map(Box::new) else { return Ok(None) };
         let after = KeptWindow { window: settling.window.clone(), topic_id };
         let window = stored(&group, &settling.partition, &after);
         let record_bytes = u64::try_from(record.len()).unwrap_or(u64::MAX);
@@ -137,7 +150,7 @@ impl Driver {
         let Some(Answer::Nacked(outcomes)) = answer else { return Err(EngineError::Stopped) };
         self.persist(&facts, &[record], vec![window])?;
         self.see_room(&of);
-        outcomes.first().copied().ok_or(EngineError::Stopped)
+        outcomes.first().copied().map(Some).ok_or(EngineError::Stopped)
     }
 }
 
@@ -240,6 +253,8 @@ fn read_key(key: &[u8]) -> Option<(GroupId, TopicPartition)> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
     use crate::clock::Clock;
     use crate::engine::{Destinations, NackBatch, Parts, Replay};
@@ -247,7 +262,8 @@ mod tests {
     use crate::model::{ClientId, WallMs};
     use crate::observe::Metrics;
     use crate::retry::watch::{OutRecord, SuspectRecord};
-    use crate::retry::{Disposition, Policies, Reporter};
+    use crate::retry::{Disposition, Evidence, Policies, Reporter};
+    use crate::wire::batch::{Headers, TimestampType};
     use crate::wire::names::Templates;
 
     fn window() -> WindowRecord {
@@ -359,6 +375,69 @@ mod tests {
         disk.process_crash();
         let windows = open(&disk).3;
         assert_eq!(windows, Windows::from([(("shop".into(), of), kept())]), "the last one");
+    }
+
+    #[test]
+    fn a_settled_record_leaves_its_window_as_it_is_when_it_is_its_turn() {
+        let disk = MemDisk::new(5);
+        let (engine, mut driver, mut writer, _) = open(&disk);
+        let (shop, news, record) = (GroupId::new("shop"), WindowNews::default(), record());
+        let of = TopicPartition { topic: "orders".into(), partition: 3 };
+        let with_losses = |losses| WindowRecord { losses, ..window() };
+        let after = |losses| KeptWindow { window: with_losses(losses), ..kept() };
+        let told = |losses| Latest::from([(of.clone(), Some(after(losses)))]);
+        let present = Arc::new(Mutex::new(Some(settling(with_losses(1)))));
+        let watch = Arc::clone(&present);
+        let asked = Present(Box::new(move || watch.lock().unwrap().take()));
+        let asked = (asked, kept().topic_id);
+        engine.windows(&shop, &news, told(1));
+        let settled = engine.settle(&shop, asked, &record);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut settled = std::pin::pin!(settled);
+        assert!(settled.as_mut().poll(&mut context).is_pending());
+        // Another record of it is charged meanwhile.
+        *present.lock().unwrap() = Some(settling(with_losses(2)));
+        engine.windows(&shop, &news, told(2));
+        for _ in 0..2 {
+            driver.step();
+            writer.step();
+        }
+        let Poll::Ready(Ok(Some(_))) = settled.as_mut().poll(&mut context) else {
+            panic!("it is not settled")
+        };
+        let nothing = engine.settle(&shop, (Present(Box::new(|| None)), Uuid::nil()), &record);
+        let mut nothing = std::pin::pin!(nothing);
+        assert!(nothing.as_mut().poll(&mut context).is_pending());
+        driver.step();
+        writer.step();
+        assert!(matches!(nothing.as_mut().poll(&mut context), Poll::Ready(Ok(None))));
+        drop((driver, writer));
+        disk.process_crash();
+        let windows = open(&disk).3;
+        assert_eq!(windows, Windows::from([((shop.clone(), of.clone()), after(2))]));
+    }
+
+    fn settling(window: WindowRecord) -> Settling {
+        Settling {
+            partition: TopicPartition { topic: "orders".into(), partition: 3 },
+            offset: 50,
+            reconsume_times: 6,
+            disposition: Disposition::Crashed,
+            evidence: Evidence::MemberLost,
+            history: vec![(WallMs(5), Disposition::Crashed)],
+            is_retried: false,
+            window,
+        }
+    }
+
+    fn record() -> RawRecord {
+        RawRecord {
+            timestamp_ms: 1,
+            timestamp_type: TimestampType::CreateTime,
+            key: None,
+            value: Some("as it was produced".into()),
+            headers: Headers::NONE,
+        }
     }
 
     #[test]

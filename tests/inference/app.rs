@@ -372,6 +372,13 @@ impl App {
         (self.fetched, self.done) = (Vec::new(), BTreeMap::new());
     }
 
+    /// It goes on there in one partition.
+    pub(crate) fn seeks(&mut self, of: &TopicPartition, offset: i64) {
+        self.positions.insert(of.clone(), offset);
+        self.fetched.retain(|(fetched, _)| fetched != of);
+        self.done.remove(of);
+    }
+
     /// Fetches what is not fetched yet, at once or after a wait.
     fn ahead(&mut self, world: &mut World, waits: bool) {
         let here: BTreeSet<&TopicPartition> = self.fetched.iter().map(|(p, _)| p).collect();

@@ -3,8 +3,9 @@
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
 use crate::spoken::{awaited, given};
-use reprise::retry::Disposition;
+use reprise::model::OrderKey;
 use reprise::retry::watch::{Asked, Seen, Serve};
+use reprise::retry::{Disposition, OrderMode, Policy};
 
 /// The poison.
 const POISON: (i32, i64) = (3, 57);
@@ -72,6 +73,31 @@ fn and_when_the_sidecar_dies_with_it() {
     for commits in [Commits::PerRecord, Commits::PerBatch, Commits::Every(5_000)] {
         judge(commits, 1_500, true);
     }
+}
+
+#[test]
+fn and_when_it_was_one_before_and_is_read_once_more() {
+    let order = OrderMode::Key;
+    let policy = Policy { order, max_reconsume_times: 0, ..Policy::default() };
+    let mut world = World::new(RULES, 4, 0).with_retries(policy);
+    let (partition, poison) = (of(POISON.0), POISON.1);
+    world.ends.insert(partition.clone(), 100);
+    world.commit(&partition, poison);
+    let retries = world.retries.as_mut().unwrap();
+    retries.keys.insert((partition.clone(), poison), OrderKey([7; 16]));
+    assert!(!world.nack(&partition, poison), "its first failure is its last one");
+    world.commit(&partition, 60);
+    let mut app = world.start(Commits::Never);
+    app.seeks(&partition, 50);
+    let given = world.fetch(&app, None).records;
+    assert!(!given.contains(&(partition.clone(), poison)), "it is a dead letter");
+    world.lose(&app);
+    // That one no longer answers for it.
+    world.commit(&partition, 55);
+    let deaths = run(&mut world, Commits::PerRecord, 0, false);
+    assert!(deaths <= RESTARTS_MAX, "{deaths} restarts");
+    let dead: Vec<i64> = world.dead.iter().map(|dead| dead.offset).collect();
+    assert_eq!(dead, [poison]);
 }
 
 #[test]

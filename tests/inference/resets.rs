@@ -1,5 +1,5 @@
-//! An operator sets the group's offsets while nobody consumes, as the tools do. What is read once
-//! more begins anew, and nobody has failed by that.
+//! An operator sets the group's offsets while nobody consumes, as the tools do; and a member seeks
+//! to what it has committed. What is read once more begins anew, and nobody has failed by that.
 
 use reprise::model::TopicPartition;
 use reprise::retry::watch::Seen;
@@ -91,5 +91,23 @@ impl Script {
                 (truth.done, truth.is_skipped) = (0, false);
             }
         }
+    }
+
+    /// A member goes back by itself to what it has committed.
+    pub(crate) fn seek(&mut self) {
+        let n = self.rng.usize(..self.apps.len());
+        let partitions = self.partitions(n);
+        let partition = partitions[self.rng.usize(..partitions.len())].clone();
+        let committed = self.world.committed[&partition];
+        let to = self.rng.i64(committed.saturating_sub(20).max(0)..=committed);
+        if to == committed {
+            return;
+        }
+        self.ran.seeks += 1;
+        let from = (partition.clone(), to);
+        for (_, truth) in self.handler.truths.range_mut(from..(partition.clone(), i64::MAX)) {
+            truth.is_replayed = true;
+        }
+        self.apps[n].0.seeks(&partition, to);
     }
 }

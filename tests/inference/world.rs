@@ -60,6 +60,7 @@ pub(crate) struct Ran {
     pub(crate) refused: u32,
     unsettled: u32,
     pub(crate) resets: u32,
+    pub(crate) seeks: u32,
     pub(crate) outages: usize,
 }
 
@@ -154,7 +155,8 @@ impl Script {
             31..33 => self.replace(),
             33..35 => self.refuse(),
             35 if self.is_operated => self.reset(),
-            36..40 => self.until_next(),
+            36 if self.is_operated => self.seek(),
+            37..40 => self.until_next(),
             40..43 if self.policy.breaker.is_some() && self.is_lonely => {
                 self.handler.is_out = !self.handler.is_out;
             }
@@ -408,7 +410,7 @@ fn whoever_fails_comes_back_as_the_law_says_and_nobody_else_is_charged() {
     println!(
         "world: {} scripts, {} failures, {} retries, {} dead letters, {} aborted, {} reloads, \
          {} spared, {} markers again, {} refused, \
-         {} unsettled, {} resets, \
+         {} unsettled, {} resets, {} seeks, \
          {} outages",
         all.len(),
         sum(|ran| ran.failed.into()),
@@ -421,6 +423,7 @@ fn whoever_fails_comes_back_as_the_law_says_and_nobody_else_is_charged() {
         sum(|ran| ran.refused.into()),
         sum(|ran| ran.unsettled.into()),
         sum(|ran| ran.resets.into()),
+        sum(|ran| ran.seeks.into()),
         sum(|ran| u64::try_from(ran.outages).unwrap())
     );
     assert_eq!(wrong, Vec::<u64>::new(), "of these seeds");

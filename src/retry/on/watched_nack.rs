@@ -45,10 +45,15 @@ impl Watch {
     pub(in crate::retry) fn on_parked(&mut self, now: Now, of: &TopicPartition, offsets: Vec<i64>) {
         let Some(window) = self.windows.get_mut(of) else { return };
         let known = window.suspects.len();
+        let committed = window.committed;
         for offset in offsets {
             window.suspects.remove(&offset);
-            window.nacked.insert(offset);
             window.firsts.waits(offset);
+            // What was passed already is nobody's to judge; and should a commit go back below it,
+            // its entry may end by that.
+            if committed.is_none_or(|committed| committed <= offset) {
+                window.nacked.insert(offset);
+            }
         }
         while window.nacked.len() > NACKED_MAX {
             window.nacked.pop_first();

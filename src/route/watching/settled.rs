@@ -3,7 +3,9 @@
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
+use crate::engine::Present;
 use crate::model::{Origin, TopicPartition};
 use crate::retry::watch::{Asked, Plan, Serve, Settling};
 use crate::route::Router;
@@ -99,25 +101,31 @@ impl Router {
         let _alone = by.watch.settles.lock().await;
         let (group, offset) = (&by.group, settling.offset);
         let partition = settling.partition.clone();
-        let present = self.tell(group, &by.watch, |state, now| state.watch.present(now, settling));
-        let Some(mut settling) = present else {
-            // Another Fetch was told the same.
-            return true;
+        let offsets = batch.clone().unwrap_or(offset..=offset);
+        let present = {
+            let (of, clock, known) = (Arc::clone(&by.watch), self.clock, settling.clone());
+            move || {
+                let settling = of.lock().watch.present(clock.now(), &known)?;
+                Some(match batch {
+                    Some(offsets) => settling.undecodable(offsets),
+                    None => settling,
+                })
+            }
         };
-        if let Some(offsets) = batch.clone() {
-            settling = settling.undecodable(offsets);
-        }
-        let offsets = batch.unwrap_or(offset..=offset);
         let topic_id = self.topic_ids.id_of(&partition.topic);
-        let settled = self.engine.settle(group, (settling.clone(), topic_id), &record).await;
-        if let Err(error) = settled {
-            tracing::warn!(%group, %partition, offset, %error, "a record is not settled");
-            return false;
+        let present = (Present(Box::new(present)), topic_id);
+        match self.engine.settle(group, present, &record).await {
+            Ok(Some(_)) => {}
+            // Another Fetch was told the same.
+            Ok(None) => return true,
+            Err(error) => {
+                tracing::warn!(%group, %partition, offset, %error, "a record is not settled");
+                return false;
+            }
         }
         self.tell(group, &by.watch, |state, now| {
-            if !settling.window.is_idle() {
-                state.remembered.insert(partition.clone());
-            }
+            // What is settled in it.
+            state.remembered.insert(partition.clone());
             state.watch.settled(now, &partition, offsets);
         });
         if let Some(key) = record.key.as_ref().filter(|_| self.keeps_keys(group)) {
