@@ -17,6 +17,8 @@ use reprise::clock::Clock;
 
 use super::consumer::{Habits, Membership, Orders, Said, Style};
 
+/// Tries of the commit with which a consumer leaves.
+const LAST_COMMITS_MAX: u32 = 20;
 const POLL: Duration = Duration::from_millis(100);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Records that its workers have at a time, where it has workers.
@@ -55,18 +57,21 @@ impl ConsumerContext for Ledger {
 
 impl Ledger {
     /// What is refused now is committed with what comes next, or read again by somebody else.
-    fn commit(&self, consumer: &BaseConsumer<Self>, handled: &Handled, mode: CommitMode) {
+    /// Whether it was taken, as far as is known.
+    fn commit(&self, consumer: &BaseConsumer<Self>, handled: &Handled, mode: CommitMode) -> bool {
         if self.style == Style::Auto || handled.is_empty() {
-            return;
+            return true;
         }
         let mut offsets = TopicPartitionList::new();
         for (partition, next) in handled {
             let next = Offset::Offset(*next);
             offsets.add_partition_offset(&self.topic, *partition, next).unwrap();
         }
-        if let Err(error) = consumer.commit(&offsets, mode) {
+        let done = consumer.commit(&offsets, mode);
+        if let Err(error) = &done {
             eprintln!("{}: commit: {error}", self.topic);
         }
+        done.is_ok()
     }
 }
 
@@ -134,7 +139,14 @@ impl Healthy<'_> {
                 self.fidget();
             }
         }
-        self.commit_all();
+        // By KIP-848 a commit races with the heartbeat that tells of a new epoch. There may be
+        // nobody after this one to read again what is refused.
+        let mut tries = 0;
+        while !self.commit_all() && tries < LAST_COMMITS_MAX {
+            tries += 1;
+            let one = self.one(POLL);
+            self.waiting.extend(one);
+        }
         self.consumer.unsubscribe();
         // What auto-commit passes is handled, too.
         while self.consumer.assignment().is_ok_and(|assigned| assigned.count() > 0) {
@@ -193,10 +205,10 @@ impl Healthy<'_> {
             Style::Time if is_time => self.commit_all(),
             Style::Async if !batch.is_empty() => {
                 let next = self.context().next.lock().unwrap().clone();
-                self.context().commit(&self.consumer, &next, CommitMode::Async);
+                self.context().commit(&self.consumer, &next, CommitMode::Async)
             }
-            _ => {}
-        }
+            _ => true,
+        };
     }
 
     /// What was taken away meanwhile is somebody else's; but auto-commit has passed it.
@@ -218,8 +230,8 @@ impl Healthy<'_> {
             match self.habits.style {
                 Style::Pool => self.context().commit(&self.consumer, &own, CommitMode::Async),
                 Style::Record => self.context().commit(&self.consumer, &own, CommitMode::Sync),
-                _ => {}
-            }
+                _ => true,
+            };
         }
         let end = offsets.iter().max().map_or(0, |last| last + 1);
         if self.is_mine(partition) {
@@ -246,10 +258,10 @@ impl Healthy<'_> {
         let _ = self.said.send(Said::Done { partition, offset });
     }
 
-    fn commit_all(&mut self) {
+    fn commit_all(&mut self) -> bool {
         self.clock = Clock::start();
         let next = self.context().next.lock().unwrap().clone();
-        self.context().commit(&self.consumer, &next, CommitMode::Sync);
+        self.context().commit(&self.consumer, &next, CommitMode::Sync)
     }
 
     fn fidget(&mut self) {
