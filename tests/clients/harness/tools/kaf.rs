@@ -3,18 +3,22 @@
 use std::process::Command;
 use std::time::Duration;
 
-use super::{House, Said, rows, said};
+use super::{House, Running, Said, rows, said};
 use crate::runtimes::go_tool;
 use crate::wait::until;
 
 /// Rather a failure than a test that never ends.
 const WAIT: Duration = Duration::from_secs(30);
 
+/// With settings that are nobody's.
+fn command(house: &House, args: &[&str]) -> Command {
+    let mut kaf = go_tool("kaf", "github.com/birdayz/kaf/cmd/kaf");
+    kaf.env("HOME", &house.dir).args(["-b", &house.sidecar.address()]).args(args);
+    kaf
+}
+
 fn asked(house: &House, args: &[&str], input: &str) -> Said {
-    // Its settings are nobody's.
-    let mut kaf: Command = go_tool("kaf", "github.com/birdayz/kaf/cmd/kaf");
-    kaf.env("HOME", &house.dir).args(["-b", &house.sidecar.address()]);
-    said(kaf.args(args), input)
+    said(&mut command(house, args), input)
 }
 
 /// What kaf prints that is content with the answer.
@@ -57,9 +61,8 @@ fn records_come_back_and_groups_tell_how_far_they_are() {
     assert!(told.err.contains("Key: from   Value: here"), "{told:?}");
 
     // A consumer of a group stays until it is ended.
-    let mut reader: Command = go_tool("kaf", "github.com/birdayz/kaf/cmd/kaf");
-    reader.env("HOME", &house.dir).args(["-b", &house.sidecar.address(), "consume", "orders"]);
-    let mut reader = super::Running::of(reader.args(["-g", "shop", "--commit"]));
+    let args = ["consume", "orders", "-g", "shop", "--commit"];
+    let mut reader = Running::of(&mut command(&house, &args));
     reader.until("2");
     // It commits from time to time.
     let described = || kaf(&house, &["group", "describe", "shop"], "");
