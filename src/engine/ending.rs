@@ -7,11 +7,10 @@ use crate::engine::delayed::AppendBatch;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::nacks::{InPlace, Sorted};
-use crate::engine::windows::in_groups;
+use crate::engine::nacks::{InPlace, Sorted, of_each};
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Now, TopicName};
-use crate::retry::{Answer, Disposition, Evidence, Fact, Input, Nack, Reporter, Token};
+use crate::retry::{Answer, Evidence, Fact, Input, Nack, NackOutcome, Reporter, Token};
 
 /// A transaction that is about to be committed.
 pub struct Ending {
@@ -28,7 +27,7 @@ struct Decided {
     /// One of each fact.
     entries: Vec<NewEntry>,
     windows: Vec<NewEntry>,
-    charged: Vec<(GroupId, TopicName)>,
+    charged: Vec<(GroupId, Vec<TopicName>)>,
     replies: Vec<NackReply>,
     failed: Option<EngineError>,
 }
@@ -77,9 +76,8 @@ impl Driver {
             _ if !was_asked => return Ok(Vec::new()),
             _ => return Err(self.stops(failed)),
         }
-        for (group, topic) in charged {
-            let word = Disposition::Rejected.as_str();
-            self.metrics.record_failed(group.as_str(), topic.as_str(), word);
+        for (group, topics) in charged {
+            self.count_charged(&group, &topics);
         }
         for group in groups {
             self.see_room(&group);
@@ -100,16 +98,13 @@ impl Driver {
                 return None;
             }
         }
-        // Beyond what one group of the log holds the first of them go before.
-        let mut groups = in_groups(std::mem::take(&mut decided.windows));
-        let last = groups.pop().unwrap_or_default();
-        for windows in groups {
-            if let Err(error) = self.persist(&[], &[], windows) {
+        match self.keep_surplus(std::mem::take(&mut decided.windows)) {
+            Ok(last) => Some([decided.entries.clone(), last].concat()),
+            Err(error) => {
                 decided.failed = Some(error);
-                return None;
+                None
             }
         }
-        Some([decided.entries.clone(), last].concat())
     }
 
     fn decide_one(
@@ -123,11 +118,9 @@ impl Driver {
         let (sorted, windows) = self.sort(now, (&group, Evidence::Nack), nacks, in_place)?;
         decided.windows.extend(windows);
         let Sorted { nacks, records, leaves, charged } = sorted;
-        decided.charged.extend(charged.into_iter().map(|topic| (group.clone(), topic)));
+        decided.charged.push((group.clone(), charged));
         let outcomes = self.take_all(now, (group, by), nacks, &records, decided)?;
-        let mut outcomes = outcomes.into_iter();
-        let of_each = leaves.into_iter().map(|leaves| if leaves { outcomes.next() } else { None });
-        decided.replies.push(NackReply::Taken(of_each.collect()));
+        decided.replies.push(of_each(leaves, outcomes));
         Ok(())
     }
 
@@ -138,7 +131,7 @@ impl Driver {
         nacks: Vec<Nack>,
         records: &[bytes::Bytes],
         decided: &mut Decided,
-    ) -> Result<Vec<crate::retry::NackOutcome>, EngineError> {
+    ) -> Result<Vec<NackOutcome>, EngineError> {
         let input = Input::Nacks { token: Token(0), group, by, nacks };
         let (answer, facts) = self.handle_at(now, input);
         let entries: Result<Vec<_>, _> =

@@ -18,7 +18,9 @@ use crate::engine::stamps::Verdict;
 use crate::engine::windows::{WindowNews, in_groups, stored_all};
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Now, TopicName};
-use crate::retry::{Answer, Carried, Disposition, Evidence, Input, Nack, Named, Token};
+use crate::retry::{
+    Answer, Carried, Disposition, Evidence, Input, Nack, NackOutcome, Named, Token,
+};
 
 #[cfg(test)]
 mod tests;
@@ -116,6 +118,13 @@ impl Sorted {
     }
 }
 
+/// One answer for each nack of a batch; `leaves`: which of them became entries.
+pub(super) fn of_each(leaves: Vec<bool>, outcomes: Vec<NackOutcome>) -> NackReply {
+    let mut outcomes = outcomes.into_iter();
+    let each = leaves.into_iter().map(|leaves| if leaves { outcomes.next() } else { None });
+    NackReply::Taken(each.collect())
+}
+
 impl Driver {
     pub(super) fn nacks(&mut self, said: Said) -> Result<NackReply, EngineError> {
         let Said { batch, evidence, in_place } = said;
@@ -147,23 +156,35 @@ impl Driver {
             _ => return Err(EngineError::Stopped),
         };
         let stamp = producer.map(|producer| self.stamps.record(&group, producer, now.wall));
+        let mut last = self.keep_surplus(windows)?;
+        last.extend(stamp);
+        self.persist(&facts, &records, last)?;
+        self.count_charged(&group, &charged);
+        self.see_room(&group);
+        Ok(of_each(leaves, outcomes))
+    }
+
+    /// Those of the windows that lie in one group of the log with what they come with. More of them
+    /// than a group takes are journalled before: should a crash come between, what is charged by
+    /// then is known as such when the batch comes again.
+    pub(super) fn keep_surplus(
+        &mut self,
+        windows: Vec<NewEntry>,
+    ) -> Result<Vec<NewEntry>, EngineError> {
         let mut groups = in_groups(windows);
-        let mut last = groups.pop().unwrap_or_default();
-        // More of them than a group takes. Should a crash come between, what is charged by then is
-        // known as such when the batch comes again.
+        let last = groups.pop().unwrap_or_default();
         for windows in groups {
             self.persist(&[], &[], windows)?;
         }
-        last.extend(stamp);
-        self.persist(&facts, &records, last)?;
-        for topic in charged {
-            let word = Disposition::Rejected.as_str();
+        Ok(last)
+    }
+
+    /// Records of these topics were charged in their own place.
+    pub(super) fn count_charged(&self, group: &GroupId, topics: &[TopicName]) {
+        let word = Disposition::Rejected.as_str();
+        for topic in topics {
             self.metrics.record_failed(group.as_str(), topic.as_str(), word);
         }
-        self.see_room(&group);
-        let mut outcomes = outcomes.into_iter();
-        let of_each = leaves.into_iter().map(|leaves| if leaves { outcomes.next() } else { None });
-        Ok(NackReply::Taken(of_each.collect()))
     }
 
     /// What its producer's past says of a batch; an error: it is not taken.

@@ -238,8 +238,8 @@ impl GroupWatch {
                         Some(_) => state.remembered.insert(partition.clone()),
                         None => state.remembered.remove(&partition),
                     };
-                    let topic_id = ids.id_of(&partition.topic);
-                    let kept = window.map(|window| KeptWindow { window, topic_id });
+                    let kept = window
+                        .map(|window| KeptWindow { window, topic_id: ids.id_of(&partition.topic) });
                     windows.insert(partition, kept);
                 }
                 Output::Wake => is_news = true,
