@@ -61,7 +61,9 @@ impl Admin {
 
     /// Whether it was made; not while one by this name is being deleted.
     fn makes(&self, topic: &str, partitions: i32) -> bool {
-        let topic = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
+        // Brokers of before 2.4 have no default.
+        let replicas = variable("CLIENTS_NODES").map_or(1, |nodes| nodes.parse().unwrap());
+        let topic = NewTopic::new(topic, partitions, TopicReplication::Fixed(replicas));
         let made = self.client.create_topics([&topic], &AdminOptions::new());
         match self.runtime.block_on(made).unwrap().remove(0) {
             Ok(_) => true,
