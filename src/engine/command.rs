@@ -135,19 +135,10 @@ pub(super) enum Command {
         up_to: LaneOffset,
         reply: Reply<()>,
     },
-    Aborted {
-        group: GroupId,
-        up_to: LaneOffset,
-    },
     OriginCommits {
         group: GroupId,
         offsets: Vec<(TopicName, i32, i64)>,
         reply: Reply<()>,
-    },
-    /// It was committed after all; nobody waits.
-    Withdraw {
-        group: GroupId,
-        origin: Origin,
     },
     /// What is just told to the machine; nobody waits.
     News(Box<Input>),
@@ -171,6 +162,12 @@ pub(super) enum Command {
     Joined {
         group: GroupId,
         lane: LaneOffset,
+    },
+    /// Its bytes cannot be read back.
+    Damaged {
+        id: EntryId,
+        why: String,
+        reply: Reply<()>,
     },
     SlotOf {
         group: GroupId,

@@ -54,9 +54,8 @@ impl Driver {
             return true;
         };
         let State::Dead { at } = entry.state else { return false };
-        let passed = if entry.remembered_origin().is_some() { entry.passed } else { Some(at) };
         let timeout_ms = self.machine.policy(&entry.group).consume_timeout_ms;
-        passed.is_some_and(|passed| at.max(passed).plus(timeout_ms) <= now.wall)
+        entry.memory_begins(at).plus(timeout_ms) <= now.wall
     }
 }
 

@@ -1,7 +1,7 @@
 //! The engine's thread: command → machine → journal → answer.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::clock::Clock;
@@ -54,6 +54,8 @@ pub struct Driver {
     pub(super) unkept: Unkept,
     /// Why the machine's state is ahead of the log, if it is.
     pub(super) ahead: Option<String>,
+    /// The same for who asks how it is.
+    pub(super) trouble: Arc<OnceLock<String>>,
 }
 
 impl Driver {
@@ -152,13 +154,13 @@ impl Driver {
             Command::Joined { group, lane } => {
                 self.hear(Input::Joined { group, lane }, "a retry that is alone no more");
             }
-            Command::Aborted { group, up_to } => {
-                self.hear(Input::Aborted { group, up_to }, "an aborted transaction");
+            Command::Damaged { id, why, reply } => {
+                let answer = self.ask(Input::Damaged { id, why }).map(|_| ());
+                self.send(reply, answer);
             }
-            Command::Withdraw { group, origin } => {
-                self.hear(Input::Withdrawn { group, origin }, "a late commit");
+            Command::News(news) => {
+                self.hear(*news, "a late commit, a reset or an abort");
             }
-            Command::News(news) => self.hear(*news, "what a reset or an abort supersedes"),
             Command::Discard { topic, up_to, reply } => {
                 let gone = self.discard(&topic, up_to);
                 self.send(reply, gone);
@@ -307,7 +309,15 @@ impl Driver {
         if let Some(why) = &self.ahead {
             return Err(EngineError::Ahead(why.clone()));
         }
-        self.machine.store().failed().map_or(Ok(()), |why| Err(EngineError::Tables(why)))
+        let Some(why) = self.machine.store().failed() else { return Ok(()) };
+        let error = EngineError::Tables(why);
+        self.tell_trouble(&error);
+        Err(error)
+    }
+
+    fn tell_trouble(&self, why: &EngineError) {
+        // The first is what the others come from.
+        let _ = self.trouble.set(why.to_string());
     }
 
     /// Tells the machine, journals what it decides.
@@ -362,10 +372,16 @@ impl Driver {
             self.append(facts, records, more)
         };
         if let Err(error) = &appended {
-            tracing::error!(%error, "the retry engine stops acknowledging until a restart");
-            self.ahead = Some(error.to_string());
+            self.stop(error);
         }
         appended
+    }
+
+    /// What was decided did not come into the log.
+    pub(super) fn stop(&mut self, why: &EngineError) {
+        tracing::error!(error = %why, "the retry engine stops acknowledging until a restart");
+        self.ahead = Some(why.to_string());
+        self.tell_trouble(&EngineError::Ahead(why.to_string()));
     }
 
     pub(super) fn append(

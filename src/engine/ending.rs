@@ -147,8 +147,7 @@ impl Driver {
     /// What was decided did not come into the log.
     fn stops(&mut self, failed: Option<EngineError>) -> EngineError {
         let error = failed.unwrap_or(EngineError::Stopped);
-        tracing::error!(%error, "the retry engine stops acknowledging until a restart");
-        self.ahead = Some(error.to_string());
+        self.stop(&error);
         error
     }
 }

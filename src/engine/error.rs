@@ -82,6 +82,20 @@ pub enum EngineError {
     Stopped,
 }
 
+impl EngineError {
+    /// Whether bytes that were read are not what was written, or are gone: to read them another
+    /// time tells no more.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Read(error) => {
+                matches!(error, ReadError::Corrupt { .. } | ReadError::Gone { .. })
+            }
+            Self::Record(_) | Self::PayloadLost(_) => true,
+            _ => false,
+        }
+    }
+}
+
 fn bad_nacks(bad: &[(usize, BadNack)]) -> String {
     let first = bad.first().map(|(index, why)| format!("record {index}: {why}"));
     format!("nothing of the batch was taken; {}", first.unwrap_or_default())

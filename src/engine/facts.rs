@@ -11,7 +11,7 @@ use crate::engine::store::Store;
 use crate::journal::{EntryRef, Journal, NewEntry, StreamAppend};
 use crate::model::{EntryId, GroupId, Slot};
 use crate::retry::{Entry, Fact, PayloadChange, encode_fact};
-use crate::wire::batch::RawRecord;
+use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 /// The one key of its kind.
 const TABLES_KEY: Bytes = Bytes::from_static(b"-");
@@ -54,10 +54,16 @@ pub(super) fn new_entry(
             // A later fact of a dead letter is no second one.
             if store.is_dead_letter(fact) {
                 let record = match body {
-                    Some(body) => body,
-                    None => payload_of(store, journal, unwritten, entry.id)?,
+                    Some(body) => Ok(RawRecord::parse(&body)?),
+                    None => payload_of(store, journal, unwritten, entry.id)
+                        .and_then(|body| Ok(RawRecord::parse(&body)?)),
                 };
-                return dead_letter(journal, render, entry, head, &record);
+                return match record {
+                    Ok(record) => dead_letter(journal, render, entry, head, &record),
+                    // What is lost is lost. The log goes on, and people are told.
+                    Err(why) if why.is_damage() => bare(journal, render, entry, head, &why),
+                    Err(why) => Err(why),
+                };
             }
             Ok(match body {
                 Some(body) => NewEntry::plain(kind::BEGINS, head, body),
@@ -94,12 +100,36 @@ fn dead_letter(
     render: &Render,
     entry: &Entry,
     head: Bytes,
-    record: &Bytes,
+    record: &RawRecord,
 ) -> Result<NewEntry, EngineError> {
-    let record = RawRecord::parse(record)?;
     let stream = journal.stream_open(&render.dead_letter_stream(&entry.group))?;
     let append = StreamAppend { stream, records: 1, max_timestamp_ms: record.timestamp_ms };
-    Ok(NewEntry::batch(kind::DEAD_LETTER, append, head, render.dead_letter(entry, &record)))
+    Ok(NewEntry::batch(kind::DEAD_LETTER, append, head, render.dead_letter(entry, record)))
+}
+
+/// The same without a key and a value, for one whose bytes are damaged: its headers say whose it
+/// was, where it was produced, and why there is no more of it.
+fn bare(
+    journal: &Journal,
+    render: &Render,
+    entry: &Entry,
+    head: Bytes,
+    why: &EngineError,
+) -> Result<NewEntry, EngineError> {
+    tracing::error!(entry = %entry.id, error = %why, "a dead letter has lost its bytes");
+    let mut told = entry.clone();
+    let why = why.to_string();
+    let said = entry.reason.as_deref().filter(|reason| *reason != why);
+    let said = said.map(|reason| format!("; {reason}")).unwrap_or_default();
+    told.explain(Some(&format!("its bytes cannot be read back: {why}{said}")));
+    let record = RawRecord {
+        timestamp_ms: entry.first_failed.map_or(0, |at| at.0),
+        timestamp_type: TimestampType::CreateTime,
+        key: None,
+        value: None,
+        headers: Headers::default(),
+    };
+    dead_letter(journal, render, &told, head, &record)
 }
 
 fn slot_key(group: &GroupId, slot: Slot) -> Bytes {

@@ -1,8 +1,8 @@
 //! The handle: what `route` and `admin` ask, and the wait for durability before they believe it.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{Notify, oneshot};
 
@@ -21,6 +21,9 @@ use crate::retry::{
 };
 use crate::wire::batch::RawRecord;
 
+#[cfg(test)]
+mod tests;
+
 /// Asks the driver. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Engine {
@@ -29,6 +32,7 @@ pub struct Engine {
     pub(super) wakes: Arc<Wakes>,
     pub(super) render: Render,
     pub(super) gates: Arc<Gates>,
+    pub(super) trouble: Arc<OnceLock<String>>,
 }
 
 /// What a Fetch of a lane got.
@@ -60,7 +64,13 @@ impl Engine {
         let take = |reply| Command::Take { group, from, max, company, reply };
         let TakenRaw { entries, position, next, member, is_due, single } =
             self.ask_durably(take).await?;
-        Ok(Taken { records: self.read(entries)?, position, next, member, is_due, single })
+        let records = self.read_whole(entries).await?;
+        Ok(Taken { records, position, next, member, is_due, single })
+    }
+
+    /// Why nothing is acknowledged any more until a restart, if it is so.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.get().map(String::as_str)
     }
 
     /// Acknowledges a slot's open hand-outs below `up_to`; how many. Durable on return.
@@ -85,7 +95,7 @@ impl Engine {
 
     /// The transaction that was to acknowledge a slot's hand-outs below `up_to` was aborted.
     pub fn lane_aborted(&self, group: &GroupId, up_to: LaneOffset) {
-        self.tell(Command::Aborted { group: group.clone(), up_to });
+        self.tell(Command::News(Box::new(Input::Aborted { group: group.clone(), up_to })));
     }
 
     /// Tells the group's committed offsets of real partitions. On return every nack that came
@@ -102,7 +112,8 @@ impl Engine {
     /// A record that timed out was committed by the member that had it: unless it has left again,
     /// it does not come back.
     pub fn withdraw(&self, group: &GroupId, origin: Origin) {
-        self.tell(Command::Withdraw { group: group.clone(), origin });
+        let withdrawn = Input::Withdrawn { group: group.clone(), origin };
+        self.tell(Command::News(Box::new(withdrawn)));
     }
 
     /// A record that was put behind another one was taken back by its transaction: it is nobody's,
@@ -274,6 +285,28 @@ impl Engine {
         }
         let batches = self.journal.stream_read(stream, from, bytes_max)?;
         Ok(batches.iter().flat_map(DeadLetter::of_batch).collect())
+    }
+
+    /// What was handed out, up to the first that cannot be read now. What can never be read has
+    /// ended among the dead letters when this returns: a commit that passes it says nothing of it.
+    async fn read_whole(&self, entries: Vec<TakenEntry>) -> Result<Vec<LaneRecord>, EngineError> {
+        let mut records = Vec::with_capacity(entries.len());
+        for taken in entries {
+            match self.render.lane_record(&self.journal, &taken) {
+                Ok(record) => records.push(record),
+                Err(error) if error.is_damage() => {
+                    let (id, why) = (taken.entry.id, error.to_string());
+                    tracing::error!(entry = %id, %error, "a retry is damaged: to the dead letters");
+                    self.ask_durably(|reply| Command::Damaged { id, why, reply }).await?;
+                }
+                Err(error) if records.is_empty() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, "a retry cannot be read now");
+                    break;
+                }
+            }
+        }
+        Ok(records)
     }
 
     fn read(&self, entries: Vec<TakenEntry>) -> Result<Vec<LaneRecord>, EngineError> {

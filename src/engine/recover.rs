@@ -1,8 +1,8 @@
 //! From the journal to a running engine.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
 
 use crate::clock::Clock;
 use crate::engine::delayed::{Destinations, PutOff};
@@ -147,6 +147,7 @@ impl Replay {
             wakes: Arc::clone(&wakes),
             render: render.clone(),
             gates: self.machine.store().gates(),
+            trouble: Arc::new(OnceLock::new()),
         };
         let applied = self.machine.store().applied();
         parts.journal.hold_from(OWNER, applied);
@@ -168,6 +169,7 @@ impl Replay {
             put_off,
             unkept: windows::Unkept::new(),
             ahead: None,
+            trouble: Arc::clone(&engine.trouble),
         };
         driver.settle(self.seeds);
         (engine, driver)

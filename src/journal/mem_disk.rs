@@ -137,6 +137,16 @@ impl MemDisk {
         platter.durable_names.insert(name.to_owned(), id);
     }
 
+    /// Flips a bit where a file holds this text, also for whoever has it open; whether it does.
+    pub fn damage(&self, name: &str, text: &[u8]) -> bool {
+        let mut platter = self.platter();
+        let Some(id) = platter.names.get(name).copied() else { return false };
+        let Some(file) = platter.files.get_mut(&id) else { return false };
+        let at = file.data.windows(text.len()).position(|part| part == text);
+        let byte = at.and_then(|at| file.data.get_mut(at));
+        byte.map(|byte| *byte ^= 1).is_some()
+    }
+
     fn platter(&self) -> MutexGuard<'_, Platter> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,6 +10,8 @@ use crate::retry::Carried;
 const LANES_KEPT: usize = 64;
 /// Failures an entry lists in its history; the header budget of 4 KiB holds about that many.
 const HISTORY_KEPT: usize = 64;
+/// `offsets.retention.minutes` of Kafka, 7 days.
+const UNPASSED_MS: u64 = 7 * 24 * 3_600_000;
 /// Bytes of the reason text that are kept (`x-retry-reason`).
 const REASON_BYTES_MAX: usize = 1024;
 
@@ -291,6 +293,14 @@ impl Entry {
         if self.superseded { None } else { self.origin.as_ref() }
     }
 
+    /// From when on the consume timeout ends the memory of an entry that was settled then: the
+    /// commit that passes its origin. Where none is seen, because its partition has gone to another
+    /// sidecar or the group is no more, after the time that Kafka keeps committed offsets for.
+    pub fn memory_begins(&self, settled: WallMs) -> WallMs {
+        let unseen_ms = self.remembered_origin().map_or(0, |_| UNPASSED_MS);
+        self.passed.unwrap_or(settled.plus(unseen_ms)).max(settled)
+    }
+
     /// Acknowledged, dead or discarded: nothing is owed for it any more.
     pub fn is_settled(&self) -> bool {
         matches!(self.state, State::Committed { .. } | State::Dead { .. } | State::Discarded { .. })
@@ -339,7 +349,7 @@ impl Entry {
     }
 
     /// Puts down what the application said with a failure.
-    pub(super) fn explain(&mut self, reason: Option<&str>) {
+    pub fn explain(&mut self, reason: Option<&str>) {
         self.reason = reason.map(|text| cut(text).to_owned());
     }
 

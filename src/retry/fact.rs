@@ -116,6 +116,8 @@ pub enum Evidence {
     Released,
     /// Something else was given to its member.
     Joined,
+    /// The log cannot give its bytes back.
+    Damaged,
 }
 
 impl Evidence {
@@ -165,6 +167,7 @@ impl Evidence {
             Self::Behind => "behind",
             Self::Released => "released",
             Self::Joined => "joined",
+            Self::Damaged => "damaged",
         }
     }
 }

@@ -127,6 +127,13 @@ pub enum Input {
         /// Which.
         origin: Origin,
     },
+    /// The log cannot give an entry's bytes back: nobody will ever be given them. Not answered.
+    Damaged {
+        /// Which.
+        id: EntryId,
+        /// What is wrong with them, for people.
+        why: String,
+    },
     /// The group was reset below these originals, and has been handed them again. Not answered.
     Replayed {
         /// Whose.

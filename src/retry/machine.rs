@@ -88,6 +88,7 @@ impl<S: Entries> Machine<S> {
             Input::LaneCommit { token, group, up_to } => self.on_lane_commit(token, &group, up_to),
             Input::Aborted { group, up_to } => self.on_aborted(&group, up_to),
             Input::Withdrawn { group, origin } => self.on_withdrawn(&group, &origin),
+            Input::Damaged { id, why } => self.on_damaged(id, &why),
             Input::TakenBack { group, origin } => self.on_taken_back(&group, &origin),
             Input::Replayed { group, topic, partition, offsets } => {
                 self.on_replayed(&group, &topic, partition, &offsets);
@@ -314,8 +315,8 @@ impl<S: Entries> Machine<S> {
         let (State::Committed { at } | State::Discarded { at }) = entry.state else {
             return None;
         };
-        let passed = if entry.origin.is_some() { entry.passed? } else { at };
-        Some(at.max(passed).plus(self.policy(&entry.group).consume_timeout_ms))
+        let timeout_ms = self.policy(&entry.group).consume_timeout_ms;
+        Some(entry.memory_begins(at).plus(timeout_ms))
     }
 
     fn cause(&self, evidence: Evidence, by: Option<&Reporter>) -> Cause {

@@ -7,7 +7,7 @@ use crate::engine::EngineError;
 use crate::journal::{Housekeeper, Housekept, Journal, JournalError};
 use crate::route::Router;
 use crate::server::pace::Pace;
-use crate::server::source::is_full;
+use crate::server::readiness::is_full;
 
 /// Rounds between two looks at retention: as often as Kafka's own default is rare (5 min), topics
 /// with a short retention need it sooner.

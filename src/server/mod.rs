@@ -18,6 +18,7 @@ mod nacking;
 mod pace;
 mod probe;
 mod process;
+mod readiness;
 mod seen;
 mod source;
 mod start;

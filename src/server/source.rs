@@ -14,7 +14,7 @@ use crate::client::Acceptor;
 use crate::config::{Config, InForce};
 use crate::engine::{self, EngineError, Sought};
 use crate::group::member_key;
-use crate::journal::{AppendError, Journal};
+use crate::journal::Journal;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::watch::BreakerView;
@@ -22,9 +22,9 @@ use crate::retry::{Disposition, Entry, ExportStep, State, StateKind};
 use crate::route::Router;
 use crate::server::explaining::{breaker, explained};
 use crate::server::forwarding::Board;
+use crate::server::readiness::readiness;
 use crate::server::seen::{Seen, seen};
 use crate::server::telling::told;
-use crate::upstream::Upstream;
 
 /// Bytes of dead letters read for one page.
 const PAGE_BYTES_MAX: usize = 8 << 20;
@@ -49,39 +49,7 @@ impl From<EngineError> for Unavailable {
 
 impl Source for AdminSource {
     fn readiness(&self) -> Readiness {
-        let mut degraded = Vec::new();
-        if is_full(&self.journal) {
-            degraded.push(
-                "disk full: new records and retries are refused until there is room".to_owned(),
-            );
-        }
-        if self.router.upstream.as_ref().is_some_and(Upstream::is_lost) {
-            degraded.push("upstream lost: no broker of the cluster can be reached".to_owned());
-        }
-        if self.router.names.clashes() > 0 {
-            degraded.push(
-                "name clash: the cluster has a topic with the name of a retry or dead-letter \
-                 topic; it is never read"
-                    .to_owned(),
-            );
-        }
-        match self.board.troubled() {
-            0 => {}
-            groups => degraded.push(format!(
-                "dead letters waiting: those of {groups} groups cannot be sent to the cluster; \
-                 they are kept here, and `reprise group describe` says why"
-            )),
-        }
-        if self.router.node_clash() {
-            degraded.push(format!(
-                "node id clash: a broker of the cluster has the id {}; retry and dead-letter \
-                 topics have no leader until node_id is another one",
-                self.router.config.node_id
-            ));
-        }
-        let poisoned = self.journal.poisoned();
-        degraded.extend(poisoned.as_ref().map(ToString::to_string));
-        Readiness { started: true, ready: poisoned.is_none(), degraded }
+        readiness(self)
     }
 
     fn config(&self) -> serde_json::Value {
@@ -396,11 +364,6 @@ impl AdminSource {
         let topic = self.router.broker.topics.find(topic)?;
         Some(self.router.broker.bounds(topic.partition(partition)?).visible_end)
     }
-}
-
-/// Whether new records are refused for want of room.
-pub(super) fn is_full(journal: &Journal) -> bool {
-    matches!(journal.admits(), Err(AppendError::DiskFull { .. })) || journal.stats().disk_full
 }
 
 fn levels(known: &engine::GroupView) -> Vec<LevelView> {

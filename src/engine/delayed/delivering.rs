@@ -106,7 +106,7 @@ impl Driver {
                 self.persist(&facts, &[], Vec::new())?;
             }
             Err(error) => {
-                self.ahead = Some(error.to_string());
+                self.stop(&error);
                 return Err(error);
             }
         }

@@ -68,8 +68,7 @@ impl Driver {
         facts.extend(ended);
         let appended = self.append(&facts, &[], Vec::new());
         if let Err(error) = &appended {
-            tracing::error!(%error, "the retry engine stops acknowledging until a restart");
-            self.ahead = Some(error.to_string());
+            self.stop(error);
         }
         appended
     }

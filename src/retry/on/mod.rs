@@ -5,6 +5,7 @@ mod admin_nack;
 mod asked;
 mod behind;
 mod commit_marker;
+mod damaged;
 mod delay;
 mod expiry;
 mod export;

@@ -13,13 +13,26 @@ fn a_settled_entry_is_forgotten_the_consume_timeout_after_end_and_commit() {
     rig.advance(10 * TIMEOUT_MS);
     assert_eq!(rig.count(StateKind::Committed), 1, "not while the origin is not passed");
     rig.origin_commit(1);
-    assert_eq!(rig.machine.poll_timeout(), None);
+    rig.advance(TIMEOUT_MS);
+    assert_eq!(rig.count(StateKind::Committed), 1, "nor by a commit in front of it");
     rig.origin_commit(2);
     rig.advance(TIMEOUT_MS - 1);
     assert_eq!(rig.count(StateKind::Committed), 1);
     rig.advance(1);
     assert_eq!(rig.machine.list(&shop(), None, None, 10), []);
     assert_eq!(rig.nack(fail_lane(lane)), Err(BadNack::NotRemembered));
+}
+
+#[test]
+fn what_no_commit_here_ever_passes_is_forgotten_after_the_time_kafka_keeps_offsets() {
+    const DAYS_7: u64 = 7 * 24 * 3_600_000;
+    let mut rig = Rig::new(Policy::default());
+    let (lane, _) = rig.inflight(1);
+    rig.acknowledge(lane);
+    rig.advance(DAYS_7 + TIMEOUT_MS - 1);
+    assert_eq!(rig.count(StateKind::Committed), 1);
+    rig.advance(1);
+    assert_eq!(rig.count(StateKind::Committed), 0);
 }
 
 #[test]

@@ -1,0 +1,190 @@
+//! Retries whose bytes the log cannot give back, with a log on a disk in memory.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use crate::clock::{Clock, Hand};
+use crate::engine::{
+    Destinations, Driver, NackBatch, NackReply, NackRequest, Parts, Producer, Replay,
+};
+use crate::journal::{Config, MemDisk, Writer};
+use crate::model::{ClientId, WallMs};
+use crate::observe::Metrics;
+use crate::retry::{Carried, Nack, Named, Policies, Reporter, StateKind, Want};
+use crate::wire::batch::{Headers, TimestampType};
+use crate::wire::names::Templates;
+
+/// The log's first file.
+const LOG: &str = "00000000000000000001.0000.log";
+const MESSAGE: &str = "__dlq.errors.message";
+/// The first level, and a little.
+const LEVEL_MS: u64 = 11_000;
+
+struct House {
+    disk: MemDisk,
+    engine: Engine,
+    driver: Driver,
+    writer: Writer,
+    hand: Hand,
+}
+
+fn shop() -> GroupId {
+    GroupId::new("shop")
+}
+
+fn origin(offset: i64) -> Origin {
+    Origin { topic: "orders".into(), partition: 0, offset }
+}
+
+impl House {
+    fn new() -> Self {
+        let disk = MemDisk::new(5);
+        let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).unwrap();
+        let (clock, hand) = Clock::told(WallMs(1_000));
+        let parts = Parts {
+            journal: journal.clone(),
+            templates: Templates::default(),
+            policies: Policies::default(),
+            clock,
+            metrics: Metrics::new(8).unwrap(),
+            destinations: Destinations::default(),
+            producers_expire_ms: 86_400_000,
+        };
+        let mut replay = Replay::new(Some(Replay::tables(&journal).unwrap()), &parts);
+        let from = replay.from();
+        recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).unwrap();
+        let (engine, driver) = replay.finish(parts);
+        Self { disk, engine, driver, writer, hand }
+    }
+
+    fn ask<T>(&mut self, asked: impl Future<Output = T>) -> T {
+        let mut asked = pin!(asked);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..8 {
+            if let Poll::Ready(answer) = asked.as_mut().poll(&mut context) {
+                return answer;
+            }
+            self.driver.step();
+            self.writer.step();
+        }
+        panic!("no answer");
+    }
+
+    /// Records fail, each with its offset as its text.
+    fn fail(&mut self, offsets: &[i64]) -> Result<NackReply, EngineError> {
+        let named = |offset| (Named::Origin(origin(offset)), Want::default(), text(offset));
+        let nacks = offsets.iter().map(|offset| nack(named(*offset))).collect();
+        self.say(nacks)
+    }
+
+    fn say(&mut self, nacks: Vec<NackRequest>) -> Result<NackReply, EngineError> {
+        let batch = NackBatch {
+            group: shop(),
+            by: Reporter { member: None, client: ClientId::new("test") },
+            producer: None::<Producer>,
+            nacks,
+        };
+        let engine = self.engine.clone();
+        self.ask(engine.nacks(batch))
+    }
+
+    /// Those waiting come due; what of them a member is given from its first offset on.
+    fn taken(&mut self) -> Taken {
+        let engine = self.engine.clone();
+        let lane = self.ask(engine.join(&shop(), MemberId::new("m-1"))).unwrap();
+        self.hand.advance(LEVEL_MS);
+        let from = LaneOffset { slot: lane.slot, sequence: 0 };
+        self.ask(engine.take(&shop(), from, (16, Company::None))).unwrap()
+    }
+
+    fn kinds(&mut self) -> Vec<StateKind> {
+        let engine = self.engine.clone();
+        let page = self.ask(engine.page(&shop(), None, 10)).unwrap();
+        page.iter().map(|view| view.entry.state.kind()).collect()
+    }
+
+    /// Value and exception message of each.
+    fn dead(&self) -> Vec<(Option<bytes::Bytes>, String)> {
+        let dead = self.engine.dead_letters(&shop(), 0, 1 << 20).unwrap();
+        let message = |letter: &DeadLetter| {
+            let told = letter.record.headers.last(MESSAGE).flatten().unwrap_or_default();
+            String::from_utf8_lossy(&told).into_owned()
+        };
+        dead.iter().map(|letter| (letter.record.value.clone(), message(letter))).collect()
+    }
+}
+
+fn text(offset: i64) -> String {
+    format!("what was produced at {offset}")
+}
+
+fn nack((named, want, value): (Named, Want, String)) -> NackRequest {
+    let record = RawRecord {
+        timestamp_ms: 1,
+        timestamp_type: TimestampType::CreateTime,
+        key: None,
+        value: Some(value.into()),
+        headers: Headers::NONE,
+    };
+    let nack = Nack {
+        named,
+        want,
+        max_reconsume_times: None,
+        reason: Some("no such account".to_owned()),
+        committed: None,
+        carried: Carried::default(),
+        bytes: crate::retry::Bytes::Value,
+        record_bytes: 40,
+        key: None,
+    };
+    NackRequest { nack, record: record.to_bytes() }
+}
+
+#[test]
+fn a_damaged_retry_ends_among_the_dead_letters_and_its_neighbours_go_on() {
+    let mut house = House::new();
+    house.fail(&[1, 2, 3]).unwrap();
+    assert!(house.disk.damage(LOG, text(2).as_bytes()));
+    let taken = house.taken();
+    assert_eq!((taken.records.len(), taken.next.sequence), (2, 3));
+    let (dead, waits) = (StateKind::Dead, StateKind::Inflight);
+    assert_eq!(house.kinds(), [waits, dead, waits]);
+    let [(None, message)] = &house.dead()[..] else { panic!("{:?}", house.dead()) };
+    assert!(message.starts_with("its bytes cannot be read back: "), "{message}");
+    assert!(message.contains("is damaged at byte"), "{message}");
+    let engine = house.engine.clone();
+    assert_eq!(house.ask(engine.lane_commit(&shop(), taken.next)).unwrap(), 2);
+    assert_eq!(house.engine.trouble(), None);
+}
+
+#[test]
+fn the_last_failure_of_a_damaged_record_does_not_stop_the_others() {
+    let mut house = House::new();
+    house.fail(&[1, 2]).unwrap();
+    let taken = house.taken();
+    assert_eq!(taken.records.len(), 2);
+    assert!(house.disk.damage(LOG, text(1).as_bytes()));
+    let first = Named::Lane(LaneOffset { sequence: 0, ..taken.next });
+    let want = Want { level: Some(-1), ..Want::default() };
+    house.say(vec![nack((first, want, String::new()))]).unwrap();
+    let [(None, message)] = &house.dead()[..] else { panic!("{:?}", house.dead()) };
+    assert!(message.contains("cannot be read back"), "{message}");
+    assert!(message.ends_with("; no such account"), "{message}");
+    assert_eq!(house.engine.trouble(), None);
+    house.fail(&[3]).unwrap();
+    assert_eq!(house.taken().records.len(), 2);
+}
+
+#[test]
+fn an_engine_that_is_ahead_of_its_log_says_so_to_who_asks() {
+    let mut house = House::new();
+    house.fail(&[1]).unwrap();
+    assert_eq!(house.engine.trouble(), None);
+    house.disk.fail_nth_sync(1);
+    assert!(house.fail(&[2]).is_err());
+    let engine = house.engine.clone();
+    assert!(house.ask(engine.join(&shop(), MemberId::new("m-1"))).is_err());
+    let trouble = house.engine.trouble().unwrap();
+    assert!(trouble.starts_with("the retry engine stopped acknowledging: "), "{trouble}");
+}

@@ -1,0 +1,52 @@
+//! What `/readyz` says: whether clients are served, and what keeps that from being whole.
+
+use crate::admin::Readiness;
+use crate::journal::{AppendError, Journal};
+use crate::server::source::AdminSource;
+use crate::upstream::Upstream;
+
+/// As it is now.
+pub(super) fn readiness(source: &AdminSource) -> Readiness {
+    let AdminSource { router, journal, board, .. } = source;
+    let mut degraded = Vec::new();
+    if is_full(journal) {
+        degraded
+            .push("disk full: new records and retries are refused until there is room".to_owned());
+    }
+    if router.upstream.as_ref().is_some_and(Upstream::is_lost) {
+        degraded.push("upstream lost: no broker of the cluster can be reached".to_owned());
+    }
+    if router.names.clashes() > 0 {
+        degraded.push(
+            "name clash: the cluster has a topic with the name of a retry or dead-letter topic; \
+             it is never read"
+                .to_owned(),
+        );
+    }
+    match board.troubled() {
+        0 => {}
+        groups => degraded.push(format!(
+            "dead letters waiting: those of {groups} groups cannot be sent to the cluster; they \
+             are kept here, and `reprise group describe` says why"
+        )),
+    }
+    if router.node_clash() {
+        degraded.push(format!(
+            "node id clash: a broker of the cluster has the id {}; retry and dead-letter topics \
+             have no leader until node_id is another one",
+            router.config.node_id
+        ));
+    }
+    // A restart mends these, or nothing does: nobody is served as they are.
+    let poisoned = journal.poisoned().map(|why| why.to_string());
+    let stopped = router.engine.trouble().map(ToOwned::to_owned);
+    let ready = poisoned.is_none() && stopped.is_none();
+    degraded.extend(poisoned);
+    degraded.extend(stopped);
+    Readiness { started: true, ready, degraded }
+}
+
+/// Whether new records are refused for want of room.
+pub(super) fn is_full(journal: &Journal) -> bool {
+    matches!(journal.admits(), Err(AppendError::DiskFull { .. })) || journal.stats().disk_full
+}
