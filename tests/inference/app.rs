@@ -301,6 +301,7 @@ impl World {
                 Output::Joined(lane) => self.joined.push(lane),
                 Output::Replayed { partition, offsets } => self.replayed(&partition, offsets),
                 Output::Wake | Output::LetGo { .. } => {}
+                Output::Passed { .. } => panic!("nobody commits but through here"),
             }
         }
     }

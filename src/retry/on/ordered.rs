@@ -107,6 +107,25 @@ impl Watch {
         gone
     }
 
+    /// The group has committed this, and not through here, where no commit passes what is waited
+    /// for: who had the partition elsewhere, at another sidecar or at none, was given that and has
+    /// gone on. To wait for it any longer would take the group back to it.
+    pub(in crate::retry) fn on_passed_elsewhere(
+        &mut self,
+        now: Now,
+        of: &TopicPartition,
+        committed: i64,
+    ) {
+        let passed = self.begins(now, of, committed);
+        if passed.is_empty() {
+            return;
+        }
+        for offset in passed {
+            self.push(Output::Passed { partition: of.clone(), offset });
+        }
+        self.on_committed(now, of, committed);
+    }
+
     /// Its partition waited for it, and the group's partitions wait no more: it is to become an
     /// entry, as what is said to have failed does there.
     pub(in crate::retry) fn is_let_go(&self, suspect: &Suspect) -> bool {

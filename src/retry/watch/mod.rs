@@ -83,6 +83,13 @@ pub enum Output {
     Joined(LaneOffset),
     /// The breaker: the group is held from now on, or no more.
     Held(bool),
+    /// This was waited for, and is no more: the group went past it where nobody waits.
+    Passed {
+        /// Of which partition.
+        partition: TopicPartition,
+        /// Which.
+        offset: i64,
+    },
     /// These were waited for, and are no more: the group's partitions do not wait now.
     LetGo {
         /// Of which partition.
@@ -274,6 +281,9 @@ impl Watch {
                     Some(before) if offset < before => {
                         self.skip_firsts(&partition, offset);
                         self.on_reset(&partition, (offset, Some(before)));
+                    }
+                    Some(before) if before < offset => {
+                        self.on_passed_elsewhere(now, &partition, offset);
                     }
                     Some(_) => {}
                 }

@@ -251,6 +251,11 @@ impl GroupWatch {
                 Output::Held(false) => {
                     tracing::info!(%group, "a record was handled again: the group goes on");
                 }
+                Output::Passed { partition, offset } => tracing::warn!(
+                    %group, %partition, offset,
+                    "the group has passed a failed record elsewhere, not through here; its \
+                     partition waits for it no more, and it counts no failure of it there"
+                ),
                 Output::LetGo { partition, offsets, has_queue } => {
                     let_go(group, &partition, &offsets, has_queue);
                 }

@@ -1,0 +1,26 @@
+//! `order.mode: partition`, and a group whose members come by more ways than one.
+
+use crate::ordered::{FAILED, PARTITIONS, rules, shop};
+use crate::support::{Member, Rec};
+
+#[test]
+fn what_a_partition_waits_for_is_over_where_the_group_has_gone_on_elsewhere() {
+    let (server, mut member) = shop(&rules("", ""));
+    assert_eq!(member.commit("orders", 0, FAILED), 0);
+    let answer = member.client.nack("shop", "orders-0@1", Rec::new("x"));
+    assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
+    assert_eq!(member.leave(), 0);
+
+    let beside = server.beside();
+    let mut other = Member::new(&beside, "shop", &["orders"]);
+    other.join(PARTITIONS);
+    assert_eq!(other.position_of("orders", 0), FAILED, "it is given what failed");
+    assert_eq!(other.commit("orders", 0, 3), 0, "and goes on");
+    assert_eq!(other.leave(), 0);
+
+    let mut back = Member::new(&server, "shop", &["orders"]);
+    back.join(PARTITIONS);
+    assert_eq!(back.position_of("orders", 0), 3, "nothing is handled again");
+    assert_eq!(back.commit("orders", 0, 4), 0);
+    assert_eq!(back.position_of("orders", 0), 4, "nor is a commit held back to it");
+}
