@@ -13,6 +13,7 @@ mod healthy;
 mod in_batches;
 mod lanes;
 mod lost;
+mod missed;
 mod ordered;
 mod outage;
 mod overdue;
