@@ -11,6 +11,7 @@ mod failing;
 mod gone;
 mod healthy;
 mod in_batches;
+mod input;
 mod lanes;
 mod lost;
 mod missed;
