@@ -7,6 +7,7 @@
 mod support;
 
 mod app;
+mod claims;
 mod failing;
 mod gone;
 mod healthy;
