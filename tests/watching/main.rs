@@ -11,6 +11,7 @@ mod claims;
 mod failing;
 mod gone;
 mod healthy;
+mod idle;
 mod in_batches;
 mod input;
 mod lanes;
