@@ -19,7 +19,7 @@ fn what_is_skipped_does_not_go_to_a_process_that_was_put_out_while_it_waits() {
     );
     orders(&server, DEAD + 1);
     let mut member = Member::new(&server, "shop", &["orders"]);
-    member.session_ms = 1_500;
+    member.session_ms = 3_000;
     member.join(ORDERS);
     assert_eq!(member.commit("orders", 0, DEAD), 0);
     until("it goes back often enough", || {

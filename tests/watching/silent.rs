@@ -65,7 +65,7 @@ fn suspicious(interval: &str) -> (Server, Member) {
     ));
     orders(&server, 3);
     let mut member = Member::new(&server, "shop", &["orders"]);
-    member.session_ms = 1_500;
+    member.session_ms = 3_000;
     member.join(ORDERS);
     assert_eq!(member.commit("orders", 0, 2), 0);
     (server, member)
