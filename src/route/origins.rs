@@ -156,7 +156,7 @@ impl Router {
             Found::Record(record) => return Ok(Told::Here(Some(record))),
             Found::Gone | Found::Unreadable(_) => return Ok(Told::Here(None)),
             Found::Denied => false,
-            Found::Elsewhere => true,
+            Found::Elsewhere | Found::Damaged => true,
         };
         let leader = upstream.leader_for(link, head, origin).await?;
         Ok(Told::Elsewhere { leader, may })
@@ -176,7 +176,7 @@ impl Router {
                 match ask(&voice, origin).await {
                     Some(Found::Record(record)) => return Ok(Some(record)),
                     Some(Found::Gone | Found::Unreadable(_)) => return Ok(None),
-                    Some(Found::Denied | Found::Elsewhere) | None => {}
+                    Some(Found::Denied | Found::Elsewhere | Found::Damaged) | None => {}
                 }
             }
         }
@@ -185,7 +185,11 @@ impl Router {
         }
         Ok(match upstream.read_record(origin).await? {
             Found::Record(record) => Some(record),
-            Found::Gone | Found::Denied | Found::Unreadable(_) | Found::Elsewhere => None,
+            Found::Gone
+            | Found::Denied
+            | Found::Unreadable(_)
+            | Found::Damaged
+            | Found::Elsewhere => None,
         })
     }
 }

@@ -284,7 +284,7 @@ fn said(found: Found, who: &str) -> Option<Result<Option<RawRecord>, String>> {
     Some(match found {
         Found::Record(record) => Ok(Some(record)),
         Found::Gone => Ok(None),
-        Found::Unreadable(_) => Err(UNREADABLE.to_owned()),
+        Found::Unreadable(_) | Found::Damaged => Err(UNREADABLE.to_owned()),
         Found::Denied => Err(format!("the cluster does not let {who} READ its topic")),
         Found::Elsewhere => return None,
     })

@@ -32,6 +32,8 @@ pub enum Found {
     Record(RawRecord),
     /// It lies in a batch of which no record can be read.
     Unreadable(Box<Whole>),
+    /// It may lie in a batch that is damaged, and nobody knows where that one ends.
+    Damaged,
     /// It is not there any more, or never was: the broker has said so.
     Gone,
     /// Not for who asked.
@@ -150,7 +152,7 @@ fn record_in(partition: &PartitionData, origin: &Origin) -> Option<Found> {
     let mut hidden = Hidden::new(aborted.map(|one| (one.producer_id.0, one.first_offset)));
     let mut records = all.clone();
     while !records.is_empty() {
-        let batch = Batch::parse(&records).ok()?;
+        let Ok(batch) = Batch::parse(&records) else { return Some(Found::Damaged) };
         hidden.show(&batch.header);
         if batch.header.last_offset() >= origin.offset {
             if hidden.into_parts().0.at(origin.offset).is_some() {
@@ -160,7 +162,9 @@ fn record_in(partition: &PartitionData, origin: &Origin) -> Option<Found> {
             let whole = || whole_at(&all, origin.offset, end, RECORD_BYTES_MAX);
             return match read_in(&batch, origin.offset) {
                 Ok(record) => record.map(Found::Record),
-                Err(()) => whole().map(|whole| Found::Unreadable(Box::new(whole))),
+                Err(()) => {
+                    Some(whole().map_or(Found::Damaged, |whole| Found::Unreadable(Box::new(whole))))
+                }
             };
         }
         records = records.slice(batch.bytes.len()..);
@@ -200,6 +204,18 @@ mod tests {
         assert!(matches!(said(-1, out_of_range), Found::Gone));
         let denied = ResponseError::TopicAuthorizationFailed.code();
         assert!(matches!(said(-1, denied), Found::Denied));
+    }
+
+    #[test]
+    fn what_cannot_be_read_to_its_end_does_not_say_that_a_record_is_gone() {
+        let mut partition = PartitionData::default();
+        (partition.high_watermark, partition.records) = (8, Some(Bytes::from_static(&[0; 70])));
+        let mut topic = FetchableTopicResponse::default();
+        topic.partitions = vec![partition];
+        let mut answer = FetchResponse::default();
+        answer.responses = vec![topic];
+        let origin = Origin { topic: "orders".into(), partition: 0, offset: 7 };
+        assert!(matches!(found(&answer, &origin), Found::Damaged));
     }
 
     #[test]

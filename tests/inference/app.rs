@@ -57,6 +57,8 @@ pub(crate) struct World {
     /// Retries that are alone no more.
     pub(crate) joined: Vec<LaneOffset>,
     pub(crate) deliveries: BTreeMap<(TopicPartition, i64), usize>,
+    /// When something was handed out.
+    pub(crate) handed_at: Vec<u64>,
     /// What no application sees.
     pub(crate) hidden: BTreeMap<TopicPartition, Runs>,
     pub(crate) rules: Rules,
@@ -114,6 +116,7 @@ impl World {
             withdrawn: Vec::new(),
             joined: Vec::new(),
             deliveries: BTreeMap::new(),
+            handed_at: Vec::new(),
             hidden: BTreeMap::new(),
             rules,
             retries: None,
@@ -277,6 +280,9 @@ impl World {
                 let handed = Handed { partition, from, end, by_turn, hidden, sparse: Vec::new() };
                 self.watch.handed(now, &app.by, &[handed]);
                 brought.ends.push((ask.partition.clone(), end));
+            }
+            if !offsets.is_empty() {
+                self.handed_at.push(self.at);
             }
             for offset in offsets {
                 *self.deliveries.entry((ask.partition.clone(), offset)).or_default() += 1;

@@ -38,6 +38,30 @@ fn what_was_cut_stays_cut_after_a_restart_until_a_commit_passes_it() {
     assert!(world.kept.is_empty(), "{:?}", world.kept);
 }
 
+#[test]
+fn whoever_goes_with_nothing_in_hand_but_what_is_settled_has_lost_nothing() {
+    for both_go in [false, true] {
+        let mut world = World::new(RULES, 1, 10);
+        world.commit(&of(0), 9);
+        let mut app = world.start(Commits::Never);
+        while world.dead.is_empty() {
+            app.poll(&mut world, |_, _| Did::Throw);
+        }
+        for _ in 0..5 {
+            app.poll(&mut world, |_, _| Did::Well(1));
+            if both_go {
+                world.restart();
+            } else {
+                world.lose(&app);
+            }
+            world.pass(3_000);
+            app = world.start(Commits::Never);
+        }
+        app.poll(&mut world, |_, _| Did::Well(1));
+        assert_eq!((world.losses(), world.committed[&of(0)]), (0, 9), "both go: {both_go}");
+    }
+}
+
 /// Hand-outs counted as lost, of five that were open when `ends` came.
 fn lost(ends: impl Fn(&mut World, &App)) -> u32 {
     let mut world = World::new(RULES, 1, 100);

@@ -22,6 +22,7 @@ mod random;
 mod resets;
 mod retries;
 mod spoken;
+mod stalls;
 mod voice;
 mod world;
 

@@ -9,6 +9,7 @@ mod support;
 
 mod addresses;
 mod broker;
+mod damaged;
 mod door;
 mod faults;
 mod forwarding;

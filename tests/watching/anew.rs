@@ -2,11 +2,10 @@
 //! old one is a record of the new one, and given; and a topic that is asked for by its id is known
 //! before anybody here asks for its name.
 
-use bytes::Bytes;
 use kafka_protocol::messages::{DeleteTopicsRequest, TopicName};
-use reprise::wire::batch::{Batch, records};
 
 use crate::app::{dead_letters, orders};
+use crate::ordered::offsets;
 use crate::support::client::{fetch_request, s};
 use crate::support::{Member, Server, until};
 
@@ -22,20 +21,10 @@ fn joined(server: &Server) -> Member {
     member
 }
 
-/// The offsets of records in an answer; where some were cut, batches have gaps.
-pub(crate) fn offsets(answer: Option<Bytes>) -> Vec<i64> {
-    let (mut rest, mut all) = (answer.unwrap_or_default(), Vec::new());
-    while let Ok(batch) = Batch::parse(&rest) {
-        all.extend(records(&batch, usize::MAX).unwrap().map(|record| record.unwrap().offset));
-        rest = rest.slice(batch.bytes.len()..);
-    }
-    all
-}
-
 fn given(member: &mut Member, from: i64, wait_ms: i32) -> Vec<i64> {
     let data = member.client.fetch("orders", 0, from, wait_ms);
     assert_eq!(data.error_code, 0);
-    offsets(data.records).into_iter().filter(|offset| *offset >= from).collect()
+    offsets(data.records.unwrap()).into_iter().filter(|offset| *offset >= from).collect()
 }
 
 /// Its id has passed here if `asks`.
@@ -104,6 +93,6 @@ fn what_is_skipped_stays_so_where_the_first_fetch_after_a_restart_asks_by_an_id(
     let mut asked = fetch_request("orders", 0, DEAD, 300);
     (asked.topics[0].topic, asked.topics[0].topic_id) = (TopicName::default(), id);
     let told = member.client.leader("orders").call(13, &asked);
-    let given = offsets(told.responses[0].partitions[0].records.clone());
+    let given = offsets(told.responses[0].partitions[0].records.clone().unwrap());
     assert!(given.is_empty(), "it is known: {given:?}");
 }

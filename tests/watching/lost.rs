@@ -217,6 +217,30 @@ fn members_by_kip_848() {
 }
 
 #[test]
+fn a_static_member_by_kip_848_that_goes_on_in_a_new_process() {
+    let given = [2, 3].map(|losses| {
+        let server = shop();
+        let enter = || {
+            let mut member = Consumer::new(&server, "shop", &["orders"]).fixed("one");
+            member.enter();
+            until("it holds the partition", || {
+                member.acknowledge();
+                member.orders() == [0]
+            });
+            member
+        };
+        for _ in 0..losses {
+            let mut member = enter();
+            assert_eq!(given(&mut member.client), RECORDS);
+            // It will be back, it says; its coordinator keeps its place.
+            member.go(-2);
+        }
+        given(&mut enter().client)
+    });
+    assert_eq!(given, [RECORDS, 1]);
+}
+
+#[test]
 fn a_topic_made_anew_begins_anew() {
     let server = shop();
     server.client().metadata(12, &["orders"]);

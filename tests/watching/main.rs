@@ -7,12 +7,16 @@
 mod support;
 
 mod app;
+mod claims;
 mod failing;
 mod gone;
 mod healthy;
+mod idle;
 mod in_batches;
+mod input;
 mod lanes;
 mod lost;
+mod missed;
 mod ordered;
 mod outage;
 mod overdue;

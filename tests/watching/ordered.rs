@@ -1,6 +1,7 @@
 //! `order.mode: partition`: the partition waits for what is said to have failed, whoever says it
 //! and whatever is committed meanwhile.
 
+use bytes::Bytes;
 use kafka_protocol::messages::DeleteRecordsRequest;
 use kafka_protocol::messages::delete_records_request::{
     DeleteRecordsPartition, DeleteRecordsTopic,
@@ -44,15 +45,21 @@ pub(crate) fn shop(yaml: &str) -> (Server, Member) {
 pub(crate) fn read(member: &mut Member, from: i64, wait_ms: i32) -> Vec<i64> {
     let given = member.client.fetch("orders", 0, from, wait_ms);
     assert_eq!(given.error_code, 0);
-    let (mut rest, mut offsets) = (given.records.unwrap(), Vec::new());
+    let mut offsets = offsets(given.records.unwrap());
+    // Of a batch that was not cut the client drops what it has.
+    offsets.retain(|offset| *offset >= from);
+    offsets
+}
+
+/// Of records in an answer; where some were cut, batches have gaps.
+pub(crate) fn offsets(mut rest: Bytes) -> Vec<i64> {
+    let mut offsets = Vec::new();
     while let Ok(batch) = Batch::parse(&rest) {
         batch.check_crc().unwrap();
         let all = records(&batch, usize::MAX).unwrap();
         offsets.extend(all.map(|record| record.unwrap().offset));
         rest = rest.slice(batch.bytes.len()..);
     }
-    // Of a batch that was not cut the client drops what it has.
-    offsets.retain(|offset| *offset >= from);
     offsets
 }
 

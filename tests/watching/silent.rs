@@ -1,15 +1,26 @@
 //! In front of a cluster: a member that was not heard of for its session, and with which its
 //! coordinator goes on as if nothing had been.
 
-use crate::anew::offsets;
-use crate::app::orders;
-use crate::support::{Member, Server, until};
+use crate::app::{dead_letters, orders};
+use crate::ordered::{offsets, read};
+use crate::support::{Member, Rec, Server, until};
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
+const NOTHING: [i64; 0] = [];
 
 /// What one Fetch brings.
 fn given(member: &mut Member, from: i64) -> Vec<i64> {
-    offsets(member.client.fetch("orders", 0, from, 5_000).records)
+    offsets(member.client.fetch("orders", 0, from, 5_000).records.unwrap())
+}
+
+/// It lives, and nothing of that passes here for as long as its session lasts.
+fn missed(server: &Server, member: &Member) {
+    let mut elsewhere = Member::on(server.cluster().client(), "shop", &["orders"]);
+    (elsewhere.id, elsewhere.generation) = (member.id.clone(), member.generation);
+    until("it is missed", || {
+        assert_eq!(elsewhere.heartbeat(), 0);
+        server.json("/api/v1/explain?group=shop")["partitions"][0]["member"].is_null()
+    });
 }
 
 /// What is given behind the first record after such a silence, where records go one by one, once
@@ -30,13 +41,8 @@ fn after_a_silence(next: impl FnOnce(&mut Member) -> i16) -> Vec<i64> {
     }
     let mut member = joined();
     assert_eq!(given(&mut member, 0), [0], "one by one");
-    // It lives, and nothing of that passes here.
-    let mut elsewhere = Member::on(server.cluster().client(), "shop", &["orders"]);
-    (elsewhere.id, elsewhere.generation) = (member.id.clone(), member.generation);
-    until("it is missed", || {
-        assert_eq!(elsewhere.heartbeat(), 0);
-        server.json("/api/v1/explain?group=shop")["partitions"][0]["member"].is_null()
-    });
+    missed(&server, &member);
+    assert_eq!(read(&mut member, 1, 300), NOTHING, "one by one, or nothing");
     assert_eq!(next(&mut member), 0);
     given(&mut member, 1)
 }
@@ -49,4 +55,46 @@ fn a_member_that_was_missed_is_watched_again_with_its_next_heartbeat() {
 #[test]
 fn or_with_its_next_commit() {
     assert_eq!(after_a_silence(|member| member.commit("orders", 0, 0)), [1]);
+}
+
+/// A member that has committed up to record 2, the last one, in a group that holds so long.
+fn suspicious(interval: &str) -> (Server, Member) {
+    let server = Server::with(&format!(
+        "retry: {{levels: 20ms, max_reconsume_times: 1, seek_back_limit: 2, \
+         order: {{interval: {interval}}}}}"
+    ));
+    orders(&server, 3);
+    let mut member = Member::new(&server, "shop", &["orders"]);
+    member.session_ms = 3_000;
+    member.join(ORDERS);
+    assert_eq!(member.commit("orders", 0, 2), 0);
+    (server, member)
+}
+
+#[test]
+fn what_its_group_is_not_given_is_not_given_to_who_was_missed_either() {
+    let (server, mut member) = suspicious("50ms");
+    until("it goes back often enough", || {
+        assert_eq!(member.heartbeat(), 0);
+        if !read(&mut member, 2, 200).is_empty() {
+            read(&mut member, 3, 100);
+        }
+        dead_letters(&server).len() == 1
+    });
+    missed(&server, &member);
+    member.client.put("orders", 0, &[Rec::new("next")]);
+    assert_eq!(read(&mut member, 2, 5_000), [3], "2 is a dead letter");
+    assert_eq!(member.heartbeat(), 0);
+    assert_eq!(read(&mut member, 2, 5_000), [3]);
+}
+
+#[test]
+fn nor_is_what_is_held() {
+    let (server, mut member) = suspicious("30s");
+    assert_eq!(read(&mut member, 2, 5_000), [2]);
+    assert_eq!(read(&mut member, 2, 0), NOTHING, "it went back");
+    missed(&server, &member);
+    assert_eq!(read(&mut member, 2, 300), NOTHING);
+    member.client.put("orders", 0, &[Rec::new("next")]);
+    assert_eq!(read(&mut member, 3, 5_000), [3], "what lies behind goes on");
 }

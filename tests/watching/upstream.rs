@@ -7,13 +7,17 @@ mod support;
 
 mod anew;
 mod app;
+mod claims;
 mod elsewhere;
 mod failing;
 mod gone;
 mod healthy;
+mod idle;
 mod in_batches;
+mod input;
 mod lanes;
 mod lost;
+mod missed;
 mod ordered;
 mod outage;
 mod overdue;

@@ -84,7 +84,9 @@ impl Watch {
         let Some(window) = self.windows.get_mut(&ask.partition) else { return };
         let Some(lost) = window.lost.take() else { return };
         let first = window.committed.map_or(lost.first, |committed| committed.max(lost.first));
-        if first >= lost.end || ask.offset > first {
+        // What is settled is nobody's loss.
+        let Some(first) = window.unsettled(first..lost.end) else { return };
+        if ask.offset > first {
             return;
         }
         let was_narrow = window.is_narrow(&self.rules);

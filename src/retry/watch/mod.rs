@@ -14,6 +14,7 @@
 //! ```
 
 mod apart;
+mod bound;
 mod breaker;
 mod explain;
 mod firsts;
@@ -169,21 +170,21 @@ impl Watch {
 
     /// A member asks for records: what it is given.
     pub fn asked(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
-        let is_gone = self.gone.has(&by.member);
-        if !is_gone {
-            self.heard_of(now, &by.member);
-            if let Some(known) = self.members.get_mut(&by.member) {
-                (known.fetched, known.has_lane) = (now.mono, by.has_lane);
-            }
-            self.on_left_out(by, asked);
-            for ask in asked {
-                self.on_asked(now, by, ask);
-            }
+        if self.gone.has(&by.member) {
+            return self.plan_of_gone(asked);
+        }
+        self.heard_of(now, &by.member);
+        if let Some(known) = self.members.get_mut(&by.member) {
+            (known.fetched, known.has_lane) = (now.mono, by.has_lane);
+        }
+        self.on_left_out(by, asked);
+        for ask in asked {
+            self.on_asked(now, by, ask);
         }
         let is_shut = self.breaker.is_held() || self.breaker.is_ramping();
         let waits_apart = if is_shut { None } else { self.waits_apart(now, &by.member, asked) };
         let is_open = self.troubled.is_empty() && !is_shut && waits_apart.is_none();
-        if is_gone || is_open {
+        if is_open {
             return Plan { serve: asked.iter().map(|_| Serve::Open).collect(), until: None };
         }
         if self.breaker.is_held() {

@@ -267,8 +267,15 @@ impl Window {
     /// The first record handed out that its holder has never committed, and of which nothing is
     /// known.
     pub(in crate::retry) fn first_awaited(&self) -> Option<i64> {
-        let mut first = self.first_open().max(self.reached);
-        while first < self.end {
+        self.unsettled(self.first_open().max(self.reached)..self.end)
+    }
+
+    /// The first of these records of which nothing is known.
+    pub(in crate::retry) fn unsettled(
+        &self,
+        Range { start: mut first, end }: Range<i64>,
+    ) -> Option<i64> {
+        while first < end {
             if let Some(run) = self.hidden.at(first) {
                 first = run.end;
                 continue;
@@ -312,8 +319,8 @@ impl Window {
 
     /// A record of a lost hand-out is neither acknowledged nor settled.
     pub(in crate::retry) fn is_suspected(&self) -> bool {
-        let first = self.hidden.past(self.committed.unwrap_or(self.from));
-        self.losses > 0 && first < self.suspects_end
+        let first = self.committed.unwrap_or(self.from);
+        self.losses > 0 && self.unsettled(first..self.suspects_end).is_some()
     }
 
     /// Its member may be answered otherwise than if nobody watched.

@@ -23,6 +23,7 @@ use crate::route::{AnswerError, Reply, Router};
 use crate::socket::Budget;
 use crate::upstream::{Found, Link, UpstreamError};
 use crate::wire::batch::CutError;
+use crate::wire::batch::cut::Damage;
 use crate::wire::{RequestHead, ResponseError};
 
 /// Of one answer, which is kept in memory.
@@ -167,6 +168,8 @@ impl Asking<'_> {
             Found::Unreadable(whole) => return Ok(Ok(Remains::Batch(whole))),
             // Nothing is lost: whatever is there goes to the client once more.
             Found::Gone => Give::Open,
+            // It is held: who is given it would fail for ever, and what lies in it is not known.
+            Found::Damaged => Give::Nothing,
             Found::Denied => Give::Refused(ResponseError::TopicAuthorizationFailed),
             Found::Elsewhere => Give::Refused(ResponseError::NotLeaderOrFollower),
         }))
@@ -279,7 +282,14 @@ impl<'a, G: Guard> Polling<'a, G> {
                 }
                 Give::Nothing
             }
-            Err(give) => give,
+            Err(give) => {
+                if give == Give::Nothing {
+                    let (base_offset, damage) = (settling.offset, Damage::Crc);
+                    let error = CutError::Corrupt { base_offset, damage };
+                    self.guard.unreadable(&settling.partition, &error);
+                }
+                give
+            }
         };
         self.fixed.insert(settling.partition.clone(), give);
         Ok(false)

@@ -17,9 +17,6 @@ const FOR_GOOD: &[ResponseError] = &[
     ResponseError::StaleMemberEpoch,
 ];
 
-/// What a group is told of a partition of which it has committed nothing.
-const NOT_COMMITTED: i64 = -1;
-
 /// As what a member was last told of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
@@ -196,7 +193,8 @@ impl Router {
     ) {
         let mut all = Vec::new();
         for (topic, partition, offset, metadata) in offsets {
-            let is_none = offset == NOT_COMMITTED;
+            // Whatever is below 0 says that nothing is committed; so a group may have committed it.
+            let is_none = offset < 0;
             let of = self.real([(topic, partition, if is_none { 0 } else { offset })]);
             all.extend(of.map(|(partition, offset)| {
                 if is_none {

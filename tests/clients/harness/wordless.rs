@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::client::{Client, Record};
+use crate::cluster;
 use crate::library::Trait;
 use crate::order::{hex, tag_of};
 use crate::program::Program;
@@ -150,6 +151,20 @@ impl App {
         letters["items"].as_array().unwrap().clone()
     }
 
+    /// Fetches a client has on their way at a time: one to each broker that leads a partition, if
+    /// not one for each partition.
+    fn fetchers(&self) -> u64 {
+        let partitions = u64::try_from(PARTITIONS).unwrap();
+        let Stage { program, sidecar, .. } = &self.stage;
+        if program.library.has(Trait::FetchesEach) {
+            partitions
+        } else if sidecar.is_the_cluster() {
+            1
+        } else {
+            partitions.min(u64::try_from(cluster::nodes()).unwrap())
+        }
+    }
+
     /// The poison alone is a dead letter, and is given to nobody any more; whoever has consumed all
     /// the rest waits for more as everyone does.
     fn judge(&self, disposition: &str) {
@@ -164,9 +179,8 @@ impl App {
         left.extend(client.poll(waits));
         let fetched = asked() - before;
         assert!(left.iter().all(|record| tag_of(record) != self.poison), "{left:?}");
-        // Of each broker, and some that were on their way.
-        let fetchers = if self.stage.program.library.has(Trait::FetchesEach) { 4 } else { 1 };
-        let most = (FETCHES_PER_S * waits.as_secs() + 2) * 3 * fetchers;
+        // Of each, one that was on its way at either end.
+        let most = (FETCHES_PER_S * waits.as_secs() + 2) * self.fetchers();
         assert!(before > 0 && fetched <= most, "{fetched} Fetches in {waits:?}");
         client.close();
     }

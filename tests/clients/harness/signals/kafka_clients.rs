@@ -44,6 +44,11 @@ cases! {
         fails: "the same; `group.protocol=consumer`",
         ..LEAVES
     };
+    what_ends_its_process_is_a_dead_letter_where_each_record_is_committed: Case {
+        way: "leaves-record",
+        fails: "the loop throws; `commitSync` after each record",
+        ..LEAVES
+    };
     what_ends_its_process_is_a_dead_letter_where_commits_are_not_waited_for: Case {
         way: "leaves-async",
         fails: "the loop throws; `commitAsync` after each batch",
@@ -72,6 +77,11 @@ cases! {
         ..LEAVES
     };
     what_its_client_seeks_back_to_is_a_dead_letter: SEEKS;
+    what_its_client_seeks_back_to_is_a_dead_letter_where_each_record_is_committed: Case {
+        way: "seeks-record",
+        fails: "the loop catches and seeks back to the record; `commitSync` after each record",
+        ..SEEKS
+    };
     what_its_client_seeks_back_to_is_a_dead_letter_by_kip_848: Case {
         way: "seeks-848",
         fails: "the same; `group.protocol=consumer`",

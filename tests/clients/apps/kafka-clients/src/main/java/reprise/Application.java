@@ -16,8 +16,8 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 /**
  * A loop with a handler that throws at a record called poison. Arguments: bootstrap, group, topic,
  * and what happens then: leaves (the consumer is closed), dies (it is not), seeks (the loop catches
- * and seeks back), skips (it catches and goes on); with -async each batch is committed without waiting,
- * with -auto by the client itself, and with -848 the group speaks KIP-848.
+ * and seeks back), skips (it catches and goes on); with -record each record is committed, with -async each
+ * batch without waiting, with -auto by the client itself, and with -848 the group speaks KIP-848.
  */
 public final class Application {
     private final KafkaConsumer<String, String> consumer;
@@ -58,6 +58,8 @@ public final class Application {
                 var orders = consumer.poll(Duration.ofMillis(500));
                 if (way.startsWith("seeks")) {
                     consumer.commitSync(handled(orders));
+                } else if (way.contains("-record")) {
+                    orders.forEach(order -> commit(handle(order)));
                 } else {
                     orders.forEach(this::handle);
                     commit();
@@ -76,6 +78,11 @@ public final class Application {
         }
     }
 
+    private void commit(ConsumerRecord<String, String> order) {
+        var partition = new TopicPartition(order.topic(), order.partition());
+        consumer.commitSync(Map.of(partition, new OffsetAndMetadata(order.offset() + 1)));
+    }
+
     /** Handles what it can, and goes back to what it cannot. */
     private Map<TopicPartition, OffsetAndMetadata> handled(ConsumerRecords<String, String> orders) {
         var handled = new HashMap<TopicPartition, OffsetAndMetadata>();
@@ -83,6 +90,9 @@ public final class Application {
             for (var order : orders.records(partition)) {
                 try {
                     handle(order);
+                    if (way.contains("-record")) {
+                        commit(order);
+                    }
                 } catch (IllegalStateException e) {
                     consumer.seek(partition, order.offset());
                     break;
@@ -93,7 +103,7 @@ public final class Application {
         return handled;
     }
 
-    private void handle(ConsumerRecord<String, String> order) {
+    private ConsumerRecord<String, String> handle(ConsumerRecord<String, String> order) {
         boolean fails = order.value().equals("poison");
         System.out.println((fails ? "failed " : "done ") + order.partition() + " " + order.offset() + " " + order.key());
         if (fails && way.startsWith("dies")) {
@@ -102,6 +112,7 @@ public final class Application {
         if (fails && !way.startsWith("skips")) {
             throw new IllegalStateException("cannot handle " + order.key());
         }
+        return order;
     }
 
     private void stop(Thread main) {

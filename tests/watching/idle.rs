@@ -1,0 +1,90 @@
+//! The last record of a partition in which nothing happens is a dead letter, and no commit has
+//! passed it: nobody is given it any more, and nobody asks without a pause.
+
+use std::time::Duration;
+
+use crate::app::{dead_letters, orders};
+use crate::ordered::read;
+use crate::support::client::fetch_request;
+use crate::support::{Member, Rec, Server, instant, until};
+
+const ORDERS: &[(&str, i32)] = &[("orders", 1)];
+const LAST: i64 = 5;
+const NOTHING: [i64; 0] = [];
+/// `fetch.max.wait.ms`, by default of most clients.
+const WAIT: Duration = Duration::from_millis(500);
+/// The sidecar waits for whole milliseconds.
+const TICK: Duration = Duration::from_millis(2);
+/// Fetches that are timed.
+const FETCHES: u32 = 3;
+
+fn joined(server: &Server) -> Member {
+    let mut member = Member::new(server, "shop", &["orders"]);
+    member.join(ORDERS);
+    assert_eq!(member.position_of("orders", 0), LAST);
+    member
+}
+
+fn idle() -> (Server, Member) {
+    let server = Server::with(
+        "retry: {levels: 20ms, max_reconsume_times: 1, seek_back_limit: 2, \
+         order: {interval: 50ms}}",
+    );
+    orders(&server, LAST + 1);
+    let mut member = Member::new(&server, "shop", &["orders"]);
+    member.join(ORDERS);
+    assert_eq!(member.commit("orders", 0, LAST), 0);
+    until("it goes back often enough", || {
+        if !read(&mut member, LAST, 300).is_empty() {
+            read(&mut member, LAST + 1, 300);
+        }
+        dead_letters(&server).len() == 1
+    });
+    (server, member)
+}
+
+/// Every Fetch takes as long as its client lets it, whether that goes on behind an empty batch or
+/// stays where it is.
+fn waits(member: &mut Member) {
+    for offset in [LAST, LAST + 1] {
+        let began = instant();
+        for _ in 0..FETCHES {
+            let asked =
+                fetch_request("orders", 0, offset, i32::try_from(WAIT.as_millis()).unwrap());
+            for version in [4, 12] {
+                let data = member.client.fetch_by(version, &asked);
+                assert_eq!(data.error_code, 0);
+            }
+            assert_eq!(read(member, offset, 0), NOTHING);
+        }
+        let took = began.elapsed();
+        assert!(took + TICK * 2 * FETCHES >= WAIT * 2 * FETCHES, "at {offset}: {took:?}");
+    }
+}
+
+#[test]
+fn it_is_asked_for_twice_a_second_at_most() {
+    let (_server, mut member) = idle();
+    waits(&mut member);
+}
+
+#[test]
+fn nor_is_it_given_after_a_restart_of_its_client_and_of_the_sidecar() {
+    let (mut server, mut member) = idle();
+    assert_eq!(member.leave(), 0);
+    for is_killed in [false, true] {
+        if is_killed {
+            // Of the data directory as it is now; its former sidecar has no clients any more.
+            server = server.killed();
+        } else {
+            server.restart();
+        }
+        let mut member = joined(&server);
+        waits(&mut member);
+        assert_eq!(dead_letters(&server).len(), 1);
+        assert_eq!(member.leave(), 0);
+    }
+    let mut member = joined(&server);
+    member.client.put("orders", 0, &[Rec::new("next")]);
+    assert_eq!(read(&mut member, LAST, 5_000), [LAST + 1], "what comes is given");
+}

@@ -1,0 +1,41 @@
+//! Whoever is out of its group, as far as is known, may have a Fetch that waits: it brings nothing
+//! that its group is not given.
+
+use kafka_protocol::messages::FetchRequest;
+
+use crate::app::{dead_letters, orders};
+use crate::ordered::{offsets, read};
+use crate::support::client::fetch_request;
+use crate::support::{Member, Rec, Server, until};
+
+const ORDERS: &[(&str, i32)] = &[("orders", 1)];
+const DEAD: i64 = 2;
+
+#[test]
+fn what_is_skipped_does_not_go_to_a_process_that_was_put_out_while_it_waits() {
+    let server = Server::with(
+        "retry: {levels: 20ms, max_reconsume_times: 1, seek_back_limit: 2, \
+         order: {interval: 50ms}}",
+    );
+    orders(&server, DEAD + 1);
+    let mut member = Member::new(&server, "shop", &["orders"]);
+    member.session_ms = 3_000;
+    member.join(ORDERS);
+    assert_eq!(member.commit("orders", 0, DEAD), 0);
+    until("it goes back often enough", || {
+        assert_eq!(member.heartbeat(), 0);
+        if !read(&mut member, DEAD, 200).is_empty() {
+            read(&mut member, DEAD + 1, 100);
+        }
+        dead_letters(&server).len() == 1
+    });
+    let leader = member.client.leader("orders");
+    let waits = leader.send(12, &fetch_request("orders", 0, DEAD, 15_000));
+    until("it is out of the group", || {
+        server.json("/api/v1/explain?group=shop")["partitions"][0]["member"].is_null()
+    });
+    server.client().put("orders", 0, &[Rec::new("next")]);
+    let told = leader.receive::<FetchRequest>(waits);
+    let given = told.responses[0].partitions[0].records.clone().unwrap();
+    assert_eq!(offsets(given), [DEAD + 1], "what has come meanwhile");
+}
