@@ -13,7 +13,10 @@ mod support;
 
 mod batches;
 mod bombs;
+mod bounded;
+mod crowd;
 mod files;
+mod flood;
 mod half_closed;
 mod limits;
 mod mutations;
