@@ -11,6 +11,7 @@ mod sidecar;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod again;
 mod batches;
 mod bombs;
 mod bounded;
