@@ -14,6 +14,7 @@ use crate::group::{self, ConsumerDescription, ConsumerMember};
 use crate::model::MemberId;
 use crate::route::Router;
 use crate::route::convert::{group_of, some_text, text, wire_topic};
+use crate::route::named::once;
 use crate::wire::{RequestHead, ResponseError};
 
 /// KIP-1099: whether a member speaks this protocol or the classic one.
@@ -27,7 +28,7 @@ pub(super) fn answer(
     request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse {
     let mut response = ConsumerGroupDescribeResponse::default();
-    for group_id in request.group_ids {
+    for group_id in once(request.group_ids, Clone::clone) {
         let id = group_of(&group_id);
         let mut group = match router.broker.groups.describe_consumer(&id) {
             Some(seen) => described(router, head.version, seen),

@@ -11,6 +11,7 @@ use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::convert::{some_text, text};
 use crate::route::create_topics::{SOURCE_DEFAULT, SOURCE_TOPIC};
+use crate::route::named::once;
 use crate::route::parted::ask_cluster;
 use crate::route::place::Place;
 use crate::upstream::{Link, UpstreamError};
@@ -81,6 +82,9 @@ pub(super) fn answer(router: &Router, request: DescribeConfigsRequest) -> Descri
     let mut response = DescribeConfigsResponse::default();
     let more = More::of(&request);
     let resources = request.resources.iter();
+    let resources = once(resources, |of| {
+        (of.resource_type, of.resource_name.clone(), of.configuration_keys.clone())
+    });
     response.results = resources.map(|asked| describe(router, asked, more)).collect();
     response
 }

@@ -6,6 +6,7 @@ use kafka_protocol::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
 use crate::group::{Description, MemberDescription, Phase};
 use crate::route::Router;
 use crate::route::convert::{group_of, some_text, text};
+use crate::route::named::once;
 use crate::wire::{RequestHead, ResponseError};
 
 /// KIP-1043: an unknown group is an error; before, it was shown as dead.
@@ -17,7 +18,7 @@ pub(super) fn answer(
     request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
     let mut response = DescribeGroupsResponse::default();
-    for group_id in request.groups {
+    for group_id in once(request.groups, Clone::clone) {
         let id = group_of(&group_id);
         let mut group = match router.broker.groups.describe(&id) {
             Some(seen) => described(seen),

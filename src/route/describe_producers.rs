@@ -11,6 +11,7 @@ use crate::broker::producers::Shown;
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
+use crate::route::named::Named;
 use crate::route::place::Place;
 use crate::wire::ResponseError;
 
@@ -20,7 +21,9 @@ pub(super) fn answer(
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse {
     let mut response = DescribeProducersResponse::default();
-    for asked in request.topics {
+    let mut named = Named::default();
+    for mut asked in request.topics {
+        asked.partition_indexes.retain(|index| named.first((asked.name.clone(), *index)));
         let place = router.place_for(conn, &router.names.canonical(&topic_of(&asked.name)));
         let mut topic = TopicResponse::default();
         topic.name = asked.name;

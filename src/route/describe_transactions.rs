@@ -7,6 +7,7 @@ use crate::broker::transactions::Transaction;
 use crate::route::Router;
 use crate::route::convert::{text, wire_topic};
 use crate::route::list_transactions::state_name;
+use crate::route::named::once;
 use crate::wire::ResponseError;
 
 pub(super) fn answer(
@@ -14,7 +15,7 @@ pub(super) fn answer(
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse {
     let mut response = DescribeTransactionsResponse::default();
-    for id in request.transactional_ids {
+    for id in once(request.transactional_ids, Clone::clone) {
         let known = router.broker.transactions.find(id.as_str());
         let mut state = known.as_ref().map_or_else(unknown, described);
         state.transactional_id = id;

@@ -14,6 +14,7 @@ use crate::broker::topic::Partition;
 use crate::model::GroupId;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
+use crate::route::named::Named;
 use crate::route::place::Place;
 use crate::route::{Router, code};
 use crate::wire::batch::LEADER_EPOCH;
@@ -37,7 +38,9 @@ pub(super) async fn answer(
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
     let mut response = ListOffsetsResponse::default();
-    for asked in request.topics {
+    let mut named = Named::default();
+    for mut asked in request.topics {
+        asked.partitions.retain(|of| named.first((asked.name.clone(), of.partition_index)));
         let name = router.names.canonical(&topic_of(&asked.name));
         let place = router.place_for(conn, &name);
         let mut topic = ListOffsetsTopicResponse::default();

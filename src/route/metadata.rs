@@ -15,6 +15,7 @@ use crate::model::TopicName;
 use crate::route::addresses::Real;
 use crate::route::conn::Conn;
 use crate::route::convert::{text, topic_of, wire_topic};
+use crate::route::named::once;
 use crate::route::place::Place;
 use crate::route::{Router, code};
 use crate::upstream::{Brokers, Link, UpstreamError};
@@ -39,7 +40,7 @@ pub(super) async fn answer(
             topics.extend(all(router));
         }
         Some(asked) => {
-            for topic in asked {
+            for topic in once(asked, |topic| (topic.name.clone(), topic.topic_id)) {
                 let name = topic.name.as_ref().map(topic_of);
                 let create = request.allow_auto_topic_creation;
                 topics.push(one(router, name, topic.topic_id, create).await);

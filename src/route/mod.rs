@@ -43,6 +43,7 @@ pub mod members;
 pub mod membership;
 mod metadata;
 mod nacks;
+mod named;
 pub mod names;
 mod offset_commit;
 mod offset_delete;

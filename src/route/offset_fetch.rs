@@ -3,8 +3,7 @@
 //! A retry topic always has a position, never −1: a client told −1 would run its reset policy, and
 //! `latest` skips what waits. A caller without a slot gets the snapshot's position 0.
 
-use std::collections::BTreeSet;
-
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kafka_protocol::messages::offset_fetch_response::{
@@ -17,6 +16,7 @@ use crate::broker::offsets::Committed;
 use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, some_text, text, topic_of, wire_topic};
+use crate::route::named::{Named, once};
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{RequestHead, ResponseError};
@@ -55,7 +55,7 @@ pub(super) async fn answer(
         response.topics = found.into_iter().map(single).collect();
         return response;
     }
-    for asked in request.groups {
+    for asked in once(request.groups, |of| of.group_id.clone()) {
         let group = group_of(&asked.group_id);
         let member = asked.member_id.as_deref().map(MemberId::new);
         let checked = router.broker.groups.fetch_check(&group, member.as_ref(), asked.member_epoch);
@@ -86,8 +86,12 @@ async fn found(
     conn: &Conn,
     (group, member): (&GroupId, Option<MemberId>),
     require_stable: bool,
-    asked: Option<Vec<(TopicName, Vec<i32>)>>,
+    mut asked: Option<Vec<(TopicName, Vec<i32>)>>,
 ) -> Topics {
+    let mut named = Named::default();
+    for (topic, partitions) in asked.iter_mut().flatten() {
+        partitions.retain(|partition| named.first((topic.clone(), *partition)));
+    }
     let unstable =
         if require_stable { unstable(router, group, asked.as_deref()) } else { BTreeSet::new() };
     let mut topics = find(router, conn, group, member, asked).await;
@@ -198,14 +202,15 @@ pub(super) async fn relayed(
         response.topics.extend(found.into_iter().map(single));
         return Ok(response);
     }
-    let mut ours_of = Vec::new();
+    let mut ours_of = BTreeMap::new();
     for asked in &mut request.groups {
         let mut ours = Vec::new();
         if let Some(topics) = &mut asked.topics {
             topics.retain(|t| !keep(router, &mut ours, &topic_of(&t.name), &t.partition_indexes));
         }
         let member = asked.member_id.as_deref().map(MemberId::new);
-        ours_of.push((group_of(&asked.group_id), member, ours));
+        let of = ours_of.entry(group_of(&asked.group_id)).or_insert((member, Vec::new()));
+        of.1.extend(ours);
     }
     let as_of = router.positions.as_of();
     let mut response = link.call(head, &request).await?;
@@ -226,8 +231,7 @@ pub(super) async fn relayed(
                 told.committed_offset = router.goes_on(&group, of, told.committed_offset);
             }
         }
-        let Some(at) = ours_of.iter().position(|(of, ..)| *of == group) else { continue };
-        let (group, member, ours) = ours_of.swap_remove(at);
+        let Some((member, ours)) = ours_of.remove(&group) else { continue };
         let found = find(router, conn, &group, member, Some(ours)).await;
         answer.topics.extend(found.into_iter().map(batched));
     }

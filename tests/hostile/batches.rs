@@ -5,11 +5,19 @@ use bytes::{BufMut, Bytes, BytesMut};
 use reprise::wire::ResponseError;
 use reprise::wire::batch::Codec;
 
+use crate::bounded::Bounded;
 use crate::support::batch::{Around, TIME_MS, batch, plain};
 use crate::support::client::fetch_request;
-use crate::support::{Client, Member, Rec, Server};
+use crate::support::{Client, Member, Rec};
 
 const DAY_MS: i64 = 86_400_000;
+const SOON: &str = "retry.levels=20ms";
+/// What the process may grow by for small batches: a reader of each codec, and the log's buffers;
+/// what they claim to be is thousands of times as much.
+const GROWN_MIB_MAX: f64 = 12.0;
+/// And for a record of 10 MiB: its request, the log's buffer, its answer; and all of it again for
+/// the nack, before an allocator gives anything back.
+const LARGE_GROWN_MIB_MAX: f64 = 96.0;
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
 
 /// A message set of format 0 or 1, as clients before Kafka 0.11 sent it; `value` is its only one.
@@ -35,8 +43,8 @@ fn old(magic: i8, value: &[u8]) -> Bytes {
 
 #[test]
 fn message_sets_of_old_formats_are_refused_by_name_however_short() {
-    let server = Server::start();
-    let mut client = server.client();
+    let house = Bounded::start(&[SOON]);
+    let mut client = house.client();
     client.create("orders", 1);
     for topic in ["orders", "retry.shop"] {
         for magic in [0, 1] {
@@ -53,12 +61,13 @@ fn message_sets_of_old_formats_are_refused_by_name_however_short() {
     }
     assert_eq!(client.put("orders", 0, &[Rec::new("x")]), 0, "nothing of them is stored");
     assert!(client.read_all("retry.shop").is_empty());
+    house.has_grown_less_than(GROWN_MIB_MAX, "old formats");
 }
 
 #[test]
 fn lengths_that_lie_are_refused_and_store_nothing() {
-    let server = Server::start();
-    let mut client = server.client();
+    let house = Bounded::start(&[SOON]);
+    let mut client = house.client();
     client.create("orders", 1);
     let good = plain(&[Rec::new("x"), Rec::odd()]);
     for length in [-1, 0, 1, 48, 49, 50, i32::MAX, i32::MIN] {
@@ -70,6 +79,7 @@ fn lengths_that_lie_are_refused_and_store_nothing() {
         }
     }
     assert_eq!(client.put("orders", 0, &[Rec::new("x")]), 0);
+    house.has_grown_less_than(GROWN_MIB_MAX, "lengths that lie");
 }
 
 /// Everything at once: times 30 days apart, keys that are not UTF-8, headers of one name.
@@ -95,8 +105,8 @@ fn stored(client: &mut Client, topic: &str, sent: &Bytes) {
 
 #[test]
 fn odd_records_survive_a_topic_and_a_nack() {
-    let server = Server::start();
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    let house = Bounded::start(&[SOON]);
+    let mut member = Member::on(house.client(), "shop", &["orders", "retry.shop"]);
     member.client.create("orders", 1);
     member.join(PARTITIONS);
     for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
@@ -114,16 +124,18 @@ fn odd_records_survive_a_topic_and_a_nack() {
         assert_eq!(got.headers[..record.headers.len()], record.headers);
         member.done(got.offset + 1);
     }
+    house.has_grown_less_than(GROWN_MIB_MAX, "odd records");
 }
 
 #[test]
 fn a_record_of_10_mib_survives_a_topic_and_a_nack() {
-    let server = Server::with("retry: {levels: 20ms}\ntopics: {max_message_bytes: 11MiB}");
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    let house = Bounded::start(&["retry.levels=20ms", "topics.max_message_bytes=11MiB"]);
+    let mut member = Member::on(house.client(), "shop", &["orders", "retry.shop"]);
     member.client.create("orders", 1);
     member.join(PARTITIONS);
     let large: String = ('a'..='z').cycle().take(10 << 20).collect();
     stored(&mut member.client, "orders", &plain(&[Rec::new(&large)]));
     assert_eq!(member.client.nack("shop", "orders-0@0", Rec::new(&large)).error_code, 0);
     assert!(member.retry_once().text() == large);
+    house.has_grown_less_than(LARGE_GROWN_MIB_MAX, "10 MiB");
 }

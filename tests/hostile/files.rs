@@ -15,10 +15,10 @@ use crate::support::{Client, Rec, instant, until};
 /// Of the sidecar's process; about thirty are its own.
 const FILES: u64 = 120;
 /// The pause behind a connection that cannot be accepted.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// Files the sidecar may have open from now on.
-fn allow(sidecar: &Sidecar, files: u64) {
+pub(crate) fn allow(sidecar: &Sidecar, files: u64) {
     let pid = Pid::from_raw(i32::try_from(sidecar.pid()).unwrap());
     let maximum = getrlimit(Resource::Nofile).maximum;
     prlimit(pid, Resource::Nofile, Rlimit { current: Some(files), maximum }).unwrap();
@@ -40,7 +40,7 @@ fn metric(admin: SocketAddr, name: &str) -> f64 {
 }
 
 /// Whether it is served; otherwise it was let go.
-fn asks(client: &mut Client) -> bool {
+pub(crate) fn asks(client: &mut Client) -> bool {
     let request = client.encoded(9, &kafka_protocol::messages::MetadataRequest::default());
     client.raw_lossy(&request);
     client.stream.tcp().peek(&mut [0]).is_ok_and(|bytes| bytes > 0) && client.frame().is_some()

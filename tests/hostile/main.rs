@@ -11,9 +11,13 @@ mod sidecar;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod again;
 mod batches;
 mod bombs;
+mod bounded;
+mod crowd;
 mod files;
+mod flood;
 mod half_closed;
 mod limits;
 mod mutations;

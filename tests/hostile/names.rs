@@ -16,12 +16,15 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::Request;
 use reprise::wire::ResponseError;
 
+use crate::bounded::Bounded;
 use crate::support::client::{produce_request, s};
 use crate::support::member::offset_fetch;
 use crate::support::{Client, Member, Rec, Server};
 
 /// Longest name of a topic.
 const LONGEST: usize = 249;
+/// What a process may grow by that is told 100 000 names: the series of some.
+const GROWN_MIB_MAX: f64 = 24.0;
 
 fn illegal() -> Vec<String> {
     let fixed = [
@@ -149,14 +152,25 @@ fn no_name_becomes_a_path_and_no_two_are_one() {
     assert!(new.iter().all(ours), "{new:?}");
 }
 
+/// One of a hundred thousand, of every kind there is.
+fn made_up(n: u32) -> String {
+    match n % 8 {
+        0 => format!("../../made-up-{n}"),
+        1 => format!("made\0up-{n}"),
+        2 => format!("{n}{}", "x".repeat(1000)),
+        3 => format!("Made-Up-{n}"),
+        _ => format!("made-up-{n}"),
+    }
+}
+
 /// A request of its own for each of so many names, sent at once.
-fn flood<R: Request>(server: &Server, count: u32, version: i16, of: impl Fn(&str) -> R) {
-    let mut client = server.client();
+fn flood<R: Request>(house: &Bounded, count: u32, version: i16, of: impl Fn(&str) -> R) {
+    let mut client = house.client();
     for hundred in 0..count / 100 {
         let mut frames = Vec::new();
         let mut sent = Vec::new();
         for n in 0..100 {
-            let name = format!("made-up-{}", hundred * 100 + n);
+            let name = made_up(hundred * 100 + n);
             client.id.clone_from(&name);
             let (bytes, one) = client.prepared(version, &of(&name));
             frames.extend_from_slice(&bytes);
@@ -170,9 +184,9 @@ fn flood<R: Request>(server: &Server, count: u32, version: i16, of: impl Fn(&str
 }
 
 #[test]
-fn a_hundred_thousand_made_up_names_do_not_fill_the_metrics() {
-    let server = Server::start();
-    server.client().create("orders", 1);
+fn a_hundred_thousand_made_up_names_do_not_fill_the_metrics_nor_the_memory() {
+    let house = Bounded::start(&[]);
+    house.client().create("orders", 1);
     let commit = |name: &str| -> OffsetCommitRequest {
         let mut request = OffsetCommitRequest::default();
         (request.group_id, request.member_id) = (s(name), s("nobody"));
@@ -198,14 +212,16 @@ fn a_hundred_thousand_made_up_names_do_not_fill_the_metrics() {
             .extend(produce_request(&format!("retry.{name}"), 0, nack, -1).topic_data);
         request
     };
-    flood(&server, 20_000, 8, commit);
-    flood(&server, 20_000, 4, heartbeat);
-    flood(&server, 30_000, 9, metadata);
-    flood(&server, 20_000, 3, |_| ApiVersionsRequest::default());
-    flood(&server, 10_000, 9, produce);
-    let text = server.get("/metrics");
+    flood(&house, 20_000, 8, commit);
+    flood(&house, 20_000, 4, heartbeat);
+    flood(&house, 30_000, 9, metadata);
+    flood(&house, 20_000, 3, |_| ApiVersionsRequest::default());
+    flood(&house, 10_000, 9, produce);
+    let text = house.sidecar.get("/metrics");
+    let (_, text) = text.split_once("\r\n\r\n").unwrap();
     let series = text.lines().filter(|line| !line.starts_with('#')).count();
     assert!(series <= 10_000, "{series} series");
     assert!(text.contains("group=\"other\""), "what does not fit is counted together");
     println!("{series} series after 100 000 names");
+    house.has_grown_less_than(GROWN_MIB_MAX, "100 000 names");
 }

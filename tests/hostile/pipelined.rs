@@ -5,11 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kafka_protocol::messages::{ApiVersionsRequest, FetchRequest, MetadataRequest, ProduceRequest};
 
+use crate::bounded::Bounded;
 use crate::support::batch::{plain, unpack};
-use crate::support::client::{fetch_request, produce_request};
-use crate::support::{Client, Rec, Server};
+use crate::support::client::{Sent, fetch_request, produce_request};
+use crate::support::{Client, Rec, Server, until};
 
 const REQUESTS: i32 = 1000;
+/// Of each answer that is not read.
+const ANSWER_BYTES: usize = 200 << 10;
+const FETCHES: &str = "reprise_requests_total{api=\"Fetch\"}";
+/// What the process may grow by: an answer or two, and what an allocator keeps of them.
+const GROWN_MIB_MAX: f64 = 8.0;
 
 /// The requests of a thread that does not care for answers.
 fn blindly(client: &mut Client, frames: Vec<u8>) -> std::thread::JoinHandle<()> {
@@ -19,8 +25,8 @@ fn blindly(client: &mut Client, frames: Vec<u8>) -> std::thread::JoinHandle<()> 
 
 #[test]
 fn a_thousand_requests_of_all_kinds_are_answered_in_order() {
-    let server = Server::start();
-    let mut client = server.client();
+    let house = Bounded::start(&[]);
+    let mut client = house.client();
     client.create("t", 1);
     let (mut frames, mut sent) = (Vec::new(), Vec::new());
     for n in 0..REQUESTS {
@@ -54,20 +60,46 @@ fn a_thousand_requests_of_all_kinds_are_answered_in_order() {
     let expected: Vec<String> =
         (0..REQUESTS).filter(|n| n % 4 < 2).map(|n| n.to_string()).collect();
     assert_eq!(values, expected);
+    house.has_grown_less_than(GROWN_MIB_MAX, "a thousand requests");
 }
 
-#[test]
-fn answers_that_nobody_reads_do_not_pile_up() {
-    let server = Server::start();
-    let mut client = server.client();
+/// A thousand Fetches of one record.
+fn fetches(client: &mut Client) -> (Vec<u8>, Vec<Sent>) {
     client.create("t", 1);
-    client.put("t", 0, &[Rec::new(&"x".repeat(200 << 10))]);
+    client.put("t", 0, &[Rec::new(&"x".repeat(ANSWER_BYTES))]);
     let (mut frames, mut sent) = (Vec::new(), Vec::new());
     for _ in 0..REQUESTS {
         let (bytes, one) = client.prepared(12, &fetch_request("t", 0, 0, 0));
         frames.extend_from_slice(&bytes);
         sent.push(one);
     }
+    (frames, sent)
+}
+
+/// The first ones are under way; then nothing more can be, whatever the client has asked.
+fn until_no_more_is_answered(count: impl Fn() -> f64) {
+    let mut seen = 0.0;
+    until("no more is answered", || {
+        let before = std::mem::replace(&mut seen, count());
+        seen > 0.0 && seen.total_cmp(&before).is_eq()
+    });
+    assert!(seen < 200.0, "{seen} answers of 200 KiB wait somewhere");
+}
+
+fn all_come(client: &mut Client, sent: Vec<Sent>) {
+    for (n, sent) in sent.into_iter().enumerate() {
+        let answer = client.receive::<FetchRequest>(sent);
+        assert_eq!(answer.responses[0].partitions[0].error_code, 0, "answer {n}");
+        let records = answer.responses[0].partitions[0].records.as_ref().unwrap();
+        assert_eq!(unpack(records).len(), 1, "answer {n}");
+    }
+}
+
+#[test]
+fn answers_that_nobody_reads_do_not_pile_up() {
+    let server = Server::with("topics: {retention: unlimited}");
+    let mut client = server.client();
+    let (frames, sent) = fetches(&mut client);
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watching = scope.spawn(|| {
@@ -79,22 +111,23 @@ fn answers_that_nobody_reads_do_not_pile_up() {
             most
         });
         let writing = blindly(&mut client, frames);
-        // The first ones are under way; then nothing more can be, whatever the client has asked.
-        let fetches = "reprise_requests_total{api=\"Fetch\"}";
-        let mut seen = 0.0;
-        crate::support::until("no more is answered", || {
-            let before = std::mem::replace(&mut seen, server.metric(fetches));
-            seen > 0.0 && seen.total_cmp(&before).is_eq()
-        });
-        assert!(seen < 200.0, "{seen} answers of 200 KiB wait somewhere");
-        for (n, sent) in sent.into_iter().enumerate() {
-            let answer = client.receive::<FetchRequest>(sent);
-            let records = answer.responses[0].partitions[0].records.as_ref().unwrap();
-            assert_eq!(unpack(records).len(), 1, "answer {n}");
-        }
+        until_no_more_is_answered(|| server.metric(FETCHES));
+        all_come(&mut client, sent);
         writing.join().unwrap();
         ended.store(true, Ordering::Relaxed);
         let most = watching.join().unwrap();
         assert!((100 << 10..2 << 20).contains(&most), "{most} bytes");
     });
+}
+
+#[test]
+fn answers_that_nobody_reads_take_no_memory_of_the_process() {
+    let house = Bounded::start(&[]);
+    let mut client = house.client();
+    let (frames, sent) = fetches(&mut client);
+    let writing = blindly(&mut client, frames);
+    until_no_more_is_answered(|| house.metric(FETCHES));
+    all_come(&mut client, sent);
+    writing.join().unwrap();
+    house.has_grown_less_than(GROWN_MIB_MAX, "answers that nobody reads");
 }

@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{PATIENCE, Rec, Server, until};
+use crate::bounded::Bounded;
+use crate::crowd::Room;
+use crate::support::{PATIENCE, Rec, until};
 
-/// As many as the system allows files, two for each here.
-const CONNECTIONS: u64 = 5000;
-const OTHERS: u64 = 500;
+const CONNECTIONS: u32 = 5000;
 /// A tenth of a second where an attacker waits a second; `limits.handshake` is scaled alike.
 const TRICKLE: Duration = Duration::from_millis(100);
+/// A connection with the beginning of a request: its task, and a buffer for what has come, not for
+/// the half MiB that is announced.
+const KIB_EACH: f64 = 16.0;
+/// Besides, for the good client and the log.
+const BESIDES_MIB: f64 = 24.0;
 
 /// The beginning of a Metadata of 512 KiB, in single bytes, then zeros; whether it is closed.
 async fn trickle(mut stream: TcpStream) -> bool {
@@ -32,15 +36,15 @@ async fn trickle(mut stream: TcpStream) -> bool {
 }
 
 /// So many connections, a few at a time: what the system queues has a bound, too.
-fn connect(server: &Server, count: u32) -> Vec<std::net::TcpStream> {
+fn connect(house: &Bounded, count: u32) -> Vec<std::net::TcpStream> {
     let mut streams = Vec::new();
     for done in 1..=count {
-        let stream = std::net::TcpStream::connect(server.addr()).unwrap();
+        let stream = std::net::TcpStream::connect(house.sidecar.addr).unwrap();
         stream.set_nonblocking(true).unwrap();
         streams.push(stream);
         if done % 100 == 0 {
             let name = "reprise_client_connections_total";
-            until("they are accepted", || server.metric(name) >= f64::from(done));
+            until("they are accepted", || house.metric(name) >= f64::from(done));
         }
     }
     streams
@@ -48,13 +52,12 @@ fn connect(server: &Server, count: u32) -> Vec<std::net::TcpStream> {
 
 #[test]
 fn thousands_that_send_a_byte_now_and_then_are_gone_in_time_and_a_good_client_is_served() {
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
-    let count = u32::try_from(CONNECTIONS.min((maximum.unwrap_or(u64::MAX) - OTHERS) / 2)).unwrap();
-    let server = Server::with("limits: {handshake: 3s}");
-    let mut good = server.client();
+    let room = Room::of(CONNECTIONS);
+    let count = room.sockets;
+    let house = Bounded::start(&["limits.handshake=3s"]);
+    let mut good = house.client();
     good.create("t", 1);
-    let connected = connect(&server, count);
+    let connected = connect(&house, count);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let attack = std::thread::spawn(move || {
         runtime.block_on(async {
@@ -73,6 +76,8 @@ fn thousands_that_send_a_byte_now_and_then_are_gone_in_time_and_a_good_client_is
     assert!(attack.join().unwrap().into_iter().all(|closed| closed), "none got an answer");
     assert!(puts > 0);
     let slow = "reprise_client_disconnects_total{cause=\"slow\"}";
-    until("each is counted", || server.metric(slow) >= f64::from(count));
+    until("each is counted", || house.metric(slow) >= f64::from(count));
     println!("{count} slow connections gone; {puts} requests of a good client answered meanwhile");
+    let most_mib = f64::from(count) * KIB_EACH / 1024.0 + BESIDES_MIB;
+    house.has_grown_less_than(most_mib, "slow connections");
 }

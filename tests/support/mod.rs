@@ -8,6 +8,7 @@ pub mod batch;
 pub mod client;
 pub mod consumer;
 pub mod member;
+pub mod reading;
 pub mod secure;
 pub mod told;
 

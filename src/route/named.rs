@@ -1,0 +1,42 @@
+//! What a request names again is answered once. An answer may be thousands of times as large as the
+//! name it is for: a name is three bytes, and its topic may have ten thousand partitions.
+
+use std::collections::BTreeSet;
+
+/// What a request has named so far.
+#[derive(Debug)]
+pub(super) struct Named<K>(BTreeSet<K>);
+
+impl<K> Default for Named<K> {
+    fn default() -> Self {
+        Self(BTreeSet::new())
+    }
+}
+
+impl<K: Ord> Named<K> {
+    /// Whether it is named for the first time.
+    pub(super) fn first(&mut self, name: K) -> bool {
+        self.0.insert(name)
+    }
+}
+
+/// Of `asked` what is named for the first time, in their order.
+pub(super) fn once<T, K: Ord>(
+    asked: impl IntoIterator<Item = T>,
+    name: impl Fn(&T) -> K,
+) -> impl Iterator<Item = T> {
+    let mut named = Named::default();
+    asked.into_iter().filter(move |one| named.first(name(one)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_again_is_left_out_and_the_rest_keeps_its_order() {
+        let asked = [("b", 1), ("a", 2), ("b", 3), ("a", 4), ("c", 5)];
+        let kept: Vec<_> = once(asked, |(name, _)| *name).collect();
+        assert_eq!(kept, [("b", 1), ("a", 2), ("c", 5)]);
+    }
+}

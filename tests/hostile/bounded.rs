@@ -1,0 +1,71 @@
+//! The real process, and what it may grow by: the most memory it ever had is looked at, whatever
+//! it has given back since.
+
+use std::path::PathBuf;
+
+use kafka_protocol::messages::MetadataRequest;
+use tempfile::TempDir;
+
+use crate::sidecar::Sidecar;
+use crate::support::Client;
+
+/// A sidecar, and the memory it had when it had answered one request.
+pub(crate) struct Bounded {
+    pub(crate) sidecar: Sidecar,
+    before_mib: f64,
+    log: PathBuf,
+    _dir: TempDir,
+}
+
+impl Bounded {
+    /// With these settings. The records of tests are years old, and stay.
+    pub(crate) fn start(settings: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let settings =
+            [&["journal.ephemeral=accept", "topics.retention=unlimited"], settings].concat();
+        let sidecar = Sidecar::start(&dir.path().join("data"), &settings);
+        Client::connect(sidecar.addr).metadata(9, &[]);
+        let before_mib = sidecar.resident_mib();
+        Self { sidecar, before_mib, log: dir.path().join("data.log"), _dir: dir }
+    }
+
+    /// In front of `cluster`, whose retries are of other names.
+    pub(crate) fn in_front_of(cluster: &Self, settings: &[&str]) -> Self {
+        let bootstrap = format!("upstream.bootstrap={}", cluster.sidecar.addr);
+        Self::start(&[&[bootstrap.as_str()], settings].concat())
+    }
+
+    /// To stand behind another.
+    pub(crate) fn cluster() -> Self {
+        Self::start(&["names.retry=not-here.{group}", "names.dead_letters=nor-here.{group}"])
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.sidecar.addr)
+    }
+
+    /// The value of a series as written in `/metrics`; 0 when there is none.
+    pub(crate) fn metric(&self, series: &str) -> f64 {
+        let text = self.sidecar.get("/metrics");
+        let of = |line: &str| line.strip_prefix(series)?.strip_prefix(' ')?.trim().parse().ok();
+        text.lines().find_map(of).unwrap_or(0.0)
+    }
+
+    /// The same of what is counted one by one.
+    pub(crate) fn count(&self, series: &str) -> u32 {
+        format!("{}", self.metric(series)).parse().unwrap()
+    }
+
+    /// It is there and serves, nothing in it has panicked, and it never had more than so much
+    /// above what it had at first.
+    #[expect(clippy::print_stdout, reason = "the figure of a run")]
+    pub(crate) fn has_grown_less_than(&self, most_mib: f64, what: &str) {
+        let answer = self.client().try_call(9, &MetadataRequest::default());
+        assert!(answer.is_some(), "{what}: it serves nobody any more");
+        let log = std::fs::read_to_string(&self.log).unwrap();
+        assert!(!log.contains("panicked"), "{what}: {log}");
+        let grown = self.sidecar.resident_most_mib() - self.before_mib;
+        println!("{what}: {grown:.1} MiB, less than {most_mib} allowed");
+        assert!(grown < most_mib, "{what}: {grown:.1} MiB, {most_mib} allowed");
+    }
+}

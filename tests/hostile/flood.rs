@@ -1,0 +1,167 @@
+//! Twenty thousand connections at once, to a process that may have fewer files, and to one that
+//! lets half of them in.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::bounded::Bounded;
+use crate::crowd::Room;
+use crate::files::{PAUSE, allow, asks};
+use crate::support::{Client, PATIENCE, Rec, instant, until};
+
+const CONNECTIONS: u32 = 20_000;
+/// Of the sidecar, where they are few.
+const FILES: u32 = 4096;
+/// `limits.connections`, as it comes.
+const SEATS: u32 = 10_000;
+/// What of one core the sidecar may take while nobody new is let in and all others press, its good
+/// client included.
+const CPU_SHARE_MAX: f64 = 0.25;
+const FAILURES: &str = "reprise_client_accept_failures_total";
+/// A connection that has said nothing: its task, its place in the runtime and in the counts.
+/// Without optimisation it is near to this.
+const KIB_EACH: f64 = 16.0;
+/// Besides, for the good client and for whatever comes and goes.
+const BESIDES_MIB: f64 = 24.0;
+
+/// Connects when it is its turn, says nothing, and stays until `over`; who is let go comes again if
+/// that is its way. How often it was let go.
+async fn press(
+    addr: SocketAddr,
+    turns: Arc<Semaphore>,
+    again: bool,
+    mut over: watch::Receiver<bool>,
+) -> usize {
+    let mut let_go = 0;
+    let held = async {
+        turns.acquire().await.unwrap().forget();
+        loop {
+            if let Ok(mut stream) = TcpStream::connect(addr).await {
+                // An end, or a reset.
+                drop(stream.read(&mut [0]).await);
+            }
+            let_go += 1;
+            if !again {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = held => {}
+        _ = over.wait_for(|over| *over) => {}
+    }
+    let_go
+}
+
+/// A client that goes on whatever others do.
+struct Good {
+    client: Client,
+    puts: i64,
+}
+
+impl Good {
+    /// A record, and a look for the next one, which does not come: that takes so long.
+    fn goes_on(&mut self, wait_ms: i32) {
+        assert_eq!(self.client.put("t", 0, &[Rec::new("good")]), self.puts);
+        self.puts += 1;
+        assert_eq!(self.client.fetch("t", 0, self.puts, wait_ms).error_code, 0);
+    }
+}
+
+/// So many connections, and how they come.
+#[derive(Clone, Copy)]
+struct Wave {
+    count: u32,
+    /// As many as may be on their way: of more than the system queues, the rest tries again later
+    /// and later.
+    at_once: u32,
+    /// As many as come as far as the sidecar.
+    come: u32,
+    /// Whether who is let go comes again at once.
+    again: bool,
+}
+
+/// All of them against `house`, and a while in which they press. How many were let go, and how many
+/// the sidecar had open.
+#[expect(clippy::print_stdout, reason = "the figure of a run")]
+fn flood(house: &Bounded, wave: Wave) -> (usize, u32) {
+    let mut good = Good { client: house.client(), puts: 0 };
+    good.client.create("t", 1);
+    let addr = house.sidecar.addr;
+    let (told, over) = watch::channel(false);
+    let turns = Arc::new(Semaphore::new(0));
+    let taken = Arc::clone(&turns);
+    let pressing = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let all =
+                (0..wave.count).map(|_| press(addr, Arc::clone(&taken), wave.again, over.clone()));
+            all.collect::<JoinSet<usize>>().join_all().await
+        })
+    });
+    let (began, mut came, mut given) = (instant(), 0, 0);
+    while came < wave.come {
+        turns.add_permits(usize::try_from(came + wave.at_once - given).unwrap());
+        given = came + wave.at_once;
+        good.goes_on(1);
+        came = house.count("reprise_client_connections_total");
+        assert!(began.elapsed() < 3 * PATIENCE, "{came} came, not {}", wave.come);
+    }
+    let open = house.count(&format!("reprise_client_connections{{listener=\"{addr}\"}}"));
+    let (cpu, puts) = (house.sidecar.cpu_s(), good.puts);
+    let turned_away = house.count(FAILURES);
+    let began = instant();
+    (0..10).for_each(|_| good.goes_on(100));
+    let turned_away = house.count(FAILURES) - turned_away;
+    let took = began.elapsed();
+    let share = (house.sidecar.cpu_s() - cpu) / took.as_secs_f64();
+    told.send(true).unwrap();
+    let let_go: usize = pressing.join().unwrap().into_iter().sum();
+    println!(
+        "{} connections: {came} came, {open} were open, {let_go} let go; {puts} records of a good \
+         client while they came; then {turned_away} turned away in {took:?}, {share:.3} of a core",
+        wave.count
+    );
+    assert!(share < CPU_SHARE_MAX, "{share} of a core");
+    let most = took.as_secs_f64() / PAUSE.as_secs_f64() + 2.0;
+    assert!(f64::from(turned_away) < most, "{turned_away} turned away in {took:?}");
+    until("there is room again", || asks(&mut house.client()));
+    good.goes_on(0);
+    (let_go, open)
+}
+
+fn mib(connections: u32) -> f64 {
+    f64::from(connections) * KIB_EACH / 1024.0 + BESIDES_MIB
+}
+
+#[test]
+fn twenty_thousand_connections_to_a_process_of_few_files_wait_or_are_let_go() {
+    let room = Room::of(CONNECTIONS);
+    let house = Bounded::start(&[]);
+    allow(&house.sidecar, FILES.into());
+    let come = FILES - 100;
+    let (_, open) =
+        flood(&house, Wave { count: room.sockets, at_once: room.sockets, come, again: true });
+    assert!(open < FILES && open > FILES - 200, "{open} of {FILES} files");
+    assert!(house.count(FAILURES) >= 1);
+    house.has_grown_less_than(mib(FILES), "few files");
+}
+
+#[test]
+fn of_twenty_thousand_connections_so_many_are_let_in_as_there_are_seats() {
+    let room = Room::of(CONNECTIONS);
+    let house = Bounded::start(&[]);
+    let all = room.sockets;
+    let (let_go, open) =
+        flood(&house, Wave { count: all, at_once: 120, come: all + 2, again: false });
+    // The good client has one; another was there before it.
+    let seats = SEATS.min(all + 1);
+    assert_eq!(let_go, usize::try_from(all + 1 - seats).unwrap());
+    assert_eq!(open, seats);
+    house.has_grown_less_than(mib(seats), "many seats");
+}
