@@ -30,6 +30,13 @@ fn view(router: &Router, happened: &Happened) -> PastView {
             seen_by(&mut view, cause);
             format!("{}: not remembered any more", evidence(cause.evidence))
         }
+        Happening::FormerForgotten(cause) => {
+            seen_by(&mut view, cause);
+            format!(
+                "{}: what was superseded of it is not remembered any more",
+                evidence(cause.evidence)
+            )
+        }
         Happening::Lost(n) => {
             format!("a hand-out it was part of was lost with its member, {n} in a row")
         }

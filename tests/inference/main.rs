@@ -22,6 +22,7 @@ mod random;
 mod resets;
 mod retries;
 mod spoken;
+mod story;
 mod voice;
 mod world;
 
