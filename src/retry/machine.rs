@@ -192,6 +192,16 @@ impl<S: Entries> Machine<S> {
         self.policies.of(group)
     }
 
+    /// Which rules of `groups` those are; `None`: no group's own.
+    pub fn rule_of(&self, group: &GroupId) -> Option<&str> {
+        self.policies.rule_of(group)
+    }
+
+    /// Whether there are rules with this pattern.
+    pub fn has_rule(&self, pattern: &str) -> bool {
+        self.policies.has_rule(pattern)
+    }
+
     /// The rules in force for one record.
     pub fn ladder(&self, entry: &Entry) -> Ladder {
         self.policies.ladder(entry)
