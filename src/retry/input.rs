@@ -127,6 +127,13 @@ pub enum Input {
         /// Which.
         origin: Origin,
     },
+    /// A record was taken for a member, and stays: its transaction is open. Not answered.
+    Undecided {
+        /// Whose queue it is in.
+        group: GroupId,
+        /// Which.
+        origin: Origin,
+    },
     /// The group was reset below these originals, and has been handed them again. Not answered.
     Replayed {
         /// Whose.

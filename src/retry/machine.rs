@@ -89,6 +89,7 @@ impl<S: Entries> Machine<S> {
             Input::Aborted { group, up_to } => self.on_aborted(&group, up_to),
             Input::Withdrawn { group, origin } => self.on_withdrawn(&group, &origin),
             Input::TakenBack { group, origin } => self.on_taken_back(&group, &origin),
+            Input::Undecided { group, origin } => self.on_undecided(&group, &origin),
             Input::Replayed { group, topic, partition, offsets } => {
                 self.on_replayed(&group, &topic, partition, &offsets);
             }

@@ -99,6 +99,7 @@ fn evidence(evidence: Evidence) -> &'static str {
         Evidence::Behind => "an earlier record of its key is not settled",
         Evidence::Released => "the record of its key before it is settled",
         Evidence::Joined => "something else was given to its member",
+        Evidence::Undecided => "it was not given: its transaction is open",
     }
 }
 
