@@ -1,6 +1,7 @@
 //! Transactions of a cluster of this node alone, over TCP.
 
 mod keyed;
+mod ordered;
 mod retries;
 mod seen;
 
