@@ -1,5 +1,6 @@
 //! Transactions of a cluster of this node alone, over TCP.
 
+mod fenced;
 mod keyed;
 mod ordered;
 mod retries;
