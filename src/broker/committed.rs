@@ -76,6 +76,12 @@ impl Broker {
         !aborted.is_empty() && matches!(self.at(partition, offset), Ok(At::Nobodys))
     }
 
+    /// Whether what lies at `offset` is a record that a transaction may take back yet.
+    pub fn is_undecided(&self, partition: &Partition, offset: i64) -> bool {
+        let is_open = self.stable_end(partition) <= offset;
+        is_open && matches!(self.at(partition, offset), Ok(At::Open))
+    }
+
     /// Of batches that were read from `offset` on, those that are decided, and how. All in one
     /// view of the partition, not older than they are: what retention has passed is forgotten.
     pub(super) fn judged(

@@ -113,6 +113,11 @@ impl Transactions {
         self.lock().get(id).is_some_and(|known| known.is_open() && known.check(by).is_ok())
     }
 
+    /// Whether this incarnation speaks for its transactional id now.
+    pub fn speaks(&self, id: &str, by: Incarnation) -> Result<(), TransactionError> {
+        self.lock().known(id)?.check(by)
+    }
+
     /// How many are open.
     pub fn open(&self) -> usize {
         self.lock().open()

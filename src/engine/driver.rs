@@ -166,8 +166,9 @@ impl Driver {
                 self.send(reply, gone);
             }
             Command::Policies(policies) => {
+                let before = reloaded::ruled(&self.machine);
                 self.hear(Input::Policies(policies), "new rules");
-                reloaded::tell(&self.machine);
+                reloaded::tell(&self.machine, before);
             }
             command @ (Command::Delay(..) | Command::Cancel(..) | Command::DelayedTotals(_)) => {
                 self.put_off(command);

@@ -123,6 +123,13 @@ impl Engine {
         self.tell(Command::News(Box::new(taken_back)));
     }
 
+    /// A record that was put behind another one was taken, and must not leave before its
+    /// transaction ends: it was not handed out.
+    pub fn undecided(&self, group: &GroupId, origin: Origin) {
+        let undecided = Input::Undecided { group: group.clone(), origin };
+        self.tell(Command::News(Box::new(undecided)));
+    }
+
     /// The group was reset below these originals, and has been handed them again: retries of them
     /// that wait may be given up.
     pub fn replayed(&self, group: &GroupId, of: TopicPartition, offsets: Range<i64>) {

@@ -51,7 +51,7 @@ pub use handle::{Engine, Taken};
 pub use nacks::{Goes, InPlace};
 pub use ordered::Followers;
 pub use outbox::{Forwarded, Letters, REFUSED_MAX};
-pub use past::{Happened, Happening, Sought};
+pub use past::{Happened, Happening, Sought, Teller};
 pub use recover::{NotPassed, Parts, Replay};
 pub use store::Flusher;
 

@@ -41,6 +41,8 @@ pub enum Happening {
     Entry(Box<Entry>, Cause),
     /// It is not remembered any more.
     Forgotten(Cause),
+    /// What was superseded of it is not remembered any more; another entry may have begun since.
+    FormerForgotten(Cause),
     /// A hand-out in which it may have been was lost with its member, the n-th in a row.
     Lost(u32),
     /// It is suspected; held until then, where it is held.
@@ -70,7 +72,7 @@ impl Engine {
             self.journal.past(&FACTS, &mut |entry| {
                 let Ok(Fact::Entry { entry, .. }) = decode_fact(&entry.head) else { return };
                 if entry.group == *group && entry.lanes.contains(lane) {
-                    teller.ids.insert(entry.id, group.clone());
+                    teller.ids.insert(entry.id, (group.clone(), entry.superseded));
                     if let Some(origin) = entry.origin.clone() {
                         teller.sought = Sought::Origin(Some(group.clone()), origin);
                     }
@@ -81,43 +83,53 @@ impl Engine {
         self.journal.past(&kinds, &mut |entry| {
             if entry.kind == kind::WINDOW {
                 if let Some((group, of, window)) = windows::read(entry) {
-                    teller.window(&group, &of, window.unwrap_or_default().window);
+                    teller.window(&group, &of, &window.unwrap_or_default().window);
                 }
             } else if let Ok(fact) = decode_fact(&entry.head) {
-                teller.fact(fact);
+                teller.fact(&fact);
             }
         })?;
-        Ok(teller.told.into())
+        Ok(teller.told())
     }
 }
 
+/// Tells what has happened to one record, of what is journalled in that order.
 #[derive(Debug)]
-struct Teller {
+pub struct Teller {
     sought: Sought,
-    /// Its entries: one at a time, but another may follow when one is forgotten.
-    ids: BTreeMap<EntryId, GroupId>,
+    /// Its entries: one at a time, but another may follow when one is forgotten or superseded;
+    /// whether it is that.
+    ids: BTreeMap<EntryId, (GroupId, bool)>,
     windows: BTreeMap<GroupId, WindowRecord>,
     told: VecDeque<Happened>,
 }
 
 impl Teller {
-    fn new(sought: Sought) -> Self {
+    /// Of this record, of which nothing is told yet.
+    pub fn new(sought: Sought) -> Self {
         Self { sought, ids: BTreeMap::new(), windows: BTreeMap::new(), told: VecDeque::new() }
     }
 
-    fn fact(&mut self, fact: Fact) {
+    /// What the machine of retries has journalled.
+    pub fn fact(&mut self, fact: &Fact) {
         match fact {
             Fact::Entry { entry, cause, .. } => {
-                if self.is_of(&entry) {
+                if self.is_of(entry) {
                     let (group, at) = (entry.group.clone(), Some(cause.at));
-                    self.ids.insert(entry.id, group.clone());
-                    self.tell(Happened { group, at, what: Happening::Entry(entry, cause) });
+                    self.ids.insert(entry.id, (group.clone(), entry.superseded));
+                    let what = Happening::Entry(entry.clone(), cause.clone());
+                    self.tell(Happened { group, at, what });
                 }
             }
             Fact::Forgotten { id, cause } => {
-                if let Some(group) = self.ids.get(&id).cloned() {
-                    let at = Some(cause.at);
-                    self.tell(Happened { group, at, what: Happening::Forgotten(cause) });
+                if let Some((group, is_former)) = self.ids.remove(id) {
+                    let (at, cause) = (Some(cause.at), cause.clone());
+                    let what = if is_former {
+                        Happening::FormerForgotten(cause)
+                    } else {
+                        Happening::Forgotten(cause)
+                    };
+                    self.tell(Happened { group, at, what });
                 }
             }
             Fact::Slot { .. } | Fact::Tables { .. } => {}
@@ -136,7 +148,8 @@ impl Teller {
         by_origin || self.ids.contains_key(&entry.id)
     }
 
-    fn window(&mut self, group: &GroupId, of: &TopicPartition, window: WindowRecord) {
+    /// What the watch of a group has: the latest window of a partition.
+    pub fn window(&mut self, group: &GroupId, of: &TopicPartition, window: &WindowRecord) {
         let Sought::Origin(wanted, origin) = &self.sought else { return };
         let is_there = (&of.topic, of.partition) == (&origin.topic, origin.partition);
         if !is_there || wanted.as_ref().is_some_and(|wanted| wanted != group) {
@@ -144,11 +157,16 @@ impl Teller {
         }
         let offset = origin.offset;
         let before = self.windows.remove(group).unwrap_or_default();
-        let changes = changes(offset, &before, &window);
-        self.windows.insert(group.clone(), window);
+        let changes = changes(offset, &before, window);
+        self.windows.insert(group.clone(), window.clone());
         for (at, what) in changes {
             self.tell(Happened { group: group.clone(), at, what });
         }
+    }
+
+    /// What there is to tell since the last call, oldest first.
+    pub fn told(&mut self) -> Vec<Happened> {
+        std::mem::take(&mut self.told).into()
     }
 
     fn tell(&mut self, happened: Happened) {

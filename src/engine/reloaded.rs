@@ -1,21 +1,149 @@
 //! What other rules mean for those that wait already, told in the log.
 
-use crate::engine::store::Store;
-use crate::model::GroupId;
-use crate::retry::{DELAYED, Machine, StateKind};
+use std::collections::BTreeMap;
 
-/// Says of which groups nothing comes back any more, though something waits.
-pub(super) fn tell(machine: &Machine<Store>) {
-    let groups = machine.groups();
-    let without = |group: &&GroupId| group.as_str() != DELAYED && !machine.policy(group).lane;
-    for group in groups.iter().filter(without) {
-        let waiting = machine.counts(group).of(StateKind::Waiting);
-        if waiting > 0 {
-            tracing::warn!(
+use crate::model::GroupId;
+use crate::retry::{DELAYED, Entries, Machine, StateKind};
+
+/// What is not settled and not out.
+const WAITING: [StateKind; 3] = [StateKind::Waiting, StateKind::Behind, StateKind::Held];
+
+/// The rules of a group of which something waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ruled {
+    waiting: u64,
+    /// The `match` of its rule in `groups`; `None`: it has none.
+    rule: Option<String>,
+    /// It has a retry topic.
+    lane: bool,
+}
+
+/// A group whose rules have changed under what waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Change {
+    /// It has no retry topic any more.
+    NoLane,
+    /// Its rule is in `groups` no more; the one it has now.
+    NoRule(String, Option<String>),
+}
+
+/// All groups of which something waits.
+pub(super) fn ruled<S: Entries>(machine: &Machine<S>) -> BTreeMap<GroupId, Ruled> {
+    let groups = machine.groups().into_iter().filter(|group| group.as_str() != DELAYED);
+    let all = groups.map(|group| {
+        let counts = machine.counts(&group);
+        let waiting = WAITING.iter().map(|kind| counts.of(*kind)).sum();
+        let rule = machine.rule_of(&group).map(str::to_owned);
+        let lane = machine.policy(&group).lane;
+        (group, Ruled { waiting, rule, lane })
+    });
+    all.filter(|(_, ruled)| ruled.waiting > 0).collect()
+}
+
+/// Says once of each group what its new rules mean for what waits; `before`: its old ones.
+pub(super) fn tell<S: Entries>(machine: &Machine<S>, before: BTreeMap<GroupId, Ruled>) {
+    for (group, waiting, change) in changes(machine, before) {
+        match change {
+            Change::NoLane => tracing::warn!(
                 %group, waiting,
                 "the group has no retry topic any more (lane: off) and retries of it wait: they \
                  stay as they are, and come back when it has one again"
-            );
+            ),
+            Change::NoRule(was, now) => tracing::warn!(
+                %group, waiting, was, now = now.as_deref().unwrap_or("retry"),
+                "the rule of the group is in groups no more and retries of it wait: none is lost, \
+                 they go on by the rule it has now"
+            ),
         }
+    }
+}
+
+fn changes<S: Entries>(
+    machine: &Machine<S>,
+    before: BTreeMap<GroupId, Ruled>,
+) -> Vec<(GroupId, u64, Change)> {
+    let mut all = Vec::new();
+    for (group, Ruled { waiting, rule, lane }) in before {
+        if lane && !machine.policy(&group).lane {
+            all.push((group.clone(), waiting, Change::NoLane));
+        }
+        let gone = rule.filter(|rule| !machine.has_rule(rule));
+        if let Some(was) = gone {
+            let now = machine.rule_of(&group).map(str::to_owned);
+            all.push((group, waiting, Change::NoRule(was, now)));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{MonoMs, Now, Origin, WallMs};
+    use crate::retry::{
+        BTreeEntries, Bytes, Carried, Input, Nack, Named, Policies, Policy, Reporter, Token, Want,
+    };
+
+    const NOW: Now = Now { wall: WallMs(1_000), mono: MonoMs(1_000) };
+
+    fn rules(patterns: &[&str], fallback: &Policy) -> Policies {
+        let of = |pattern: &&str| ((*pattern).to_owned(), Policy::default());
+        Policies::new(fallback.clone(), patterns.iter().map(of).collect())
+    }
+
+    /// A record of `shop` has failed, none of `idle`.
+    fn machine(patterns: &[&str]) -> Machine<BTreeEntries> {
+        let policies = rules(patterns, &Policy::default());
+        let mut machine = Machine::new(BTreeEntries::default(), policies);
+        let origin = Origin { topic: "orders".into(), partition: 0, offset: 7 };
+        let nack = Nack {
+            named: Named::Origin(origin),
+            want: Want::default(),
+            max_reconsume_times: None,
+            reason: None,
+            committed: None,
+            carried: Carried::default(),
+            bytes: Bytes::Value,
+            record_bytes: 1,
+            key: None,
+        };
+        let by = Reporter { member: None, client: "app".into() };
+        let (token, group, nacks) = (Token(0), "shop".into(), vec![nack]);
+        machine.handle(NOW, Input::Nacks { token, group, by, nacks });
+        let (token, group) = (Token(1), "idle".into());
+        machine.handle(NOW, Input::Join { token, group, member: "m".into() });
+        machine
+    }
+
+    /// What a reload says of `shop`.
+    fn says(machine: &mut Machine<BTreeEntries>, policies: Policies) -> Vec<Change> {
+        let before = ruled(machine);
+        machine.handle(NOW, Input::Policies(Box::new(policies)));
+        let all = changes(machine, before);
+        assert!(all.iter().all(|(group, waiting, _)| group.as_str() == "shop" && *waiting == 1));
+        all.into_iter().map(|(.., change)| change).collect()
+    }
+
+    #[test]
+    fn a_rule_that_goes_under_a_backlog_is_said_once_with_the_one_that_follows() {
+        let retry = Policy::default();
+        let mut machine = machine(&["idle", "shop", "sh*"]);
+        assert_eq!(says(&mut machine, rules(&["new", "shop", "sh*"], &retry)), []);
+        let gone =
+            |was: &str, now: Option<&str>| [Change::NoRule(was.to_owned(), now.map(str::to_owned))];
+        assert_eq!(says(&mut machine, rules(&["sh*"], &retry)), gone("shop", Some("sh*")));
+        assert_eq!(says(&mut machine, rules(&["sh*"], &retry)), [], "once");
+        assert_eq!(says(&mut machine, rules(&[], &retry)), gone("sh*", None));
+        assert_eq!(says(&mut machine, rules(&[], &retry)), []);
+    }
+
+    #[test]
+    fn a_lane_that_goes_under_a_backlog_is_said_once() {
+        let off = Policy { lane: false, ..Policy::default() };
+        let mut machine = machine(&[]);
+        assert_eq!(says(&mut machine, rules(&[], &off)), [Change::NoLane]);
+        assert_eq!(says(&mut machine, rules(&[], &off)), []);
+        assert_eq!(says(&mut machine, rules(&[], &Policy::default())), []);
+        assert_eq!(says(&mut machine, rules(&[], &off)), [Change::NoLane], "again");
     }
 }

@@ -193,6 +193,8 @@ mod tests {
             (forgotten(Evidence::Delivered), "0101051580a0abfef9620101036d2d3103617070"),
             (forgotten(Evidence::Cancelled), "0101051680a0abfef9620101036d2d3103617070"),
             (forgotten(Evidence::AdminNack), "0101051780a0abfef9620101036d2d3103617070"),
+            (forgotten(Evidence::Undecided), "0101051b80a0abfef9620101036d2d3103617070"),
+            (forgotten(Evidence::Damaged), "0101051c80a0abfef9620101036d2d3103617070"),
         ]
     }
 

@@ -334,6 +334,12 @@ impl Entry {
         push_bounded(&mut self.lanes, lane, LANES_KEPT);
     }
 
+    /// Its last hand-out was none: it has not left.
+    pub(super) fn stayed(&mut self) {
+        self.handouts = self.handouts.saturating_sub(1);
+        self.lanes.pop();
+    }
+
     /// Keeps the latest of a list of failures that comes from elsewhere.
     pub(super) fn remember(&mut self, history: Vec<(WallMs, Disposition)>) {
         let surplus = history.len().saturating_sub(HISTORY_KEPT);

@@ -116,6 +116,8 @@ pub enum Evidence {
     Released,
     /// Something else was given to its member.
     Joined,
+    /// The transaction it is a record of may still take it back.
+    Undecided,
     /// The log cannot give its bytes back.
     Damaged,
 }
@@ -167,6 +169,7 @@ impl Evidence {
             Self::Behind => "behind",
             Self::Released => "released",
             Self::Joined => "joined",
+            Self::Undecided => "undecided",
             Self::Damaged => "damaged",
         }
     }

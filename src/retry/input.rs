@@ -134,6 +134,13 @@ pub enum Input {
         /// What is wrong with them, for people.
         why: String,
     },
+    /// A record was taken for a member, and stays: its transaction is open. Not answered.
+    Undecided {
+        /// Whose queue it is in.
+        group: GroupId,
+        /// Which.
+        origin: Origin,
+    },
     /// The group was reset below these originals, and has been handed them again. Not answered.
     Replayed {
         /// Whose.

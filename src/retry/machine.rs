@@ -90,6 +90,7 @@ impl<S: Entries> Machine<S> {
             Input::Withdrawn { group, origin } => self.on_withdrawn(&group, &origin),
             Input::Damaged { id, why } => self.on_damaged(id, &why),
             Input::TakenBack { group, origin } => self.on_taken_back(&group, &origin),
+            Input::Undecided { group, origin } => self.on_undecided(&group, &origin),
             Input::Replayed { group, topic, partition, offsets } => {
                 self.on_replayed(&group, &topic, partition, &offsets);
             }
@@ -191,6 +192,16 @@ impl<S: Entries> Machine<S> {
     /// The rules in force.
     pub fn policy(&self, group: &GroupId) -> &Policy {
         self.policies.of(group)
+    }
+
+    /// Which rules of `groups` those are; `None`: no group's own.
+    pub fn rule_of(&self, group: &GroupId) -> Option<&str> {
+        self.policies.rule_of(group)
+    }
+
+    /// Whether there are rules with this pattern.
+    pub fn has_rule(&self, pattern: &str) -> bool {
+        self.policies.has_rule(pattern)
     }
 
     /// The rules in force for one record.

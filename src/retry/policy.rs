@@ -199,6 +199,17 @@ impl Policies {
         matching.map_or(&self.fallback, |(_, policy)| policy)
     }
 
+    /// The pattern of the group's rules; `None`: it has the fallback.
+    pub fn rule_of(&self, group: &GroupId) -> Option<&str> {
+        let mut patterns = self.groups.iter().map(|(pattern, _)| pattern.as_str());
+        patterns.find(|pattern| glob(pattern, group.as_str()))
+    }
+
+    /// Whether there are rules with this pattern.
+    pub fn has_rule(&self, pattern: &str) -> bool {
+        self.groups.iter().any(|(known, _)| known == pattern)
+    }
+
     /// How a record is retried.
     pub fn ladder(&self, entry: &Entry) -> Ladder {
         match entry.origin.as_ref() {

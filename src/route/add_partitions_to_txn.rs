@@ -8,6 +8,7 @@ use kafka_protocol::messages::add_partitions_to_txn_response::{
 use kafka_protocol::messages::{AddPartitionsToTxnRequest, AddPartitionsToTxnResponse};
 
 use crate::broker::transactions::{Joining, Part, part, part_without_log};
+use crate::model::TopicName;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::place::Place;
@@ -25,8 +26,8 @@ pub(super) async fn answer(
     head: &RequestHead,
     request: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse {
-    let topics = &request.v3_and_below_topics;
-    let found: Vec<Vec<_>> = topics.iter().map(|topic| parts(router, conn, topic)).collect();
+    let (id, topics) = (&request.v3_and_below_transactional_id, &request.v3_and_below_topics);
+    let found: Vec<Vec<_>> = topics.iter().map(|topic| parts(router, conn, id, topic)).collect();
     let all: Result<Vec<Part>, _> = found.iter().flatten().cloned().collect();
     let error = match all {
         Ok(parts) => join(router, head, &request, parts).await.err().map_or(0, |e| e.code()),
@@ -51,6 +52,7 @@ pub(super) async fn answer(
 fn parts(
     router: &Router,
     conn: &Conn,
+    id: &str,
     asked: &AddPartitionsToTxnTopic,
 ) -> Vec<Result<Part, ResponseError>> {
     let name = router.names.canonical(&topic_of(&asked.name));
@@ -64,12 +66,29 @@ fn parts(
         Ok(Place::Retry(_)) if *index == 0 => Ok(part_without_log(&name)),
         Ok(Place::Retry(_)) => Err(ResponseError::UnknownTopicOrPartition),
         Ok(Place::DeadLetters(_)) => {
-            tracing::warn!(topic = %name, "a transaction is refused: {NO_DEAD_LETTERS}");
+            warn(router, conn, (id, &name), ("dead_letters", NO_DEAD_LETTERS));
             Err(ResponseError::InvalidTxnState)
         }
         Err(error) => Err(*error),
     };
     asked.partitions.iter().map(one).collect()
+}
+
+/// A transaction is refused. Said once for each transactional id and reason.
+fn warn(
+    router: &Router,
+    conn: &Conn,
+    (id, topic): (&str, &TopicName),
+    (word, why): (&'static str, &'static str),
+) {
+    if router.markers.warns(id, "a transaction", word) {
+        let (peer, client) = (conn.peer, conn.client());
+        tracing::warn!(
+            transactional_id = id, %topic, %peer, %client,
+            "a transaction is refused: {why}; more of this kind are only counted \
+             (reprise_request_errors_total)"
+        );
+    }
 }
 
 async fn join(
@@ -101,11 +120,8 @@ pub(super) async fn relayed(
     let Some(ours) = topics.iter().find(|topic| is_own(topic)) else {
         return link.call(head, &request).await;
     };
-    let (peer, client) = (conn.peer, conn.client());
-    tracing::warn!(
-        topic = %ours.name.as_str(), %peer, %client,
-        "a transaction is refused: {NOT_TRANSACTIONAL}"
-    );
+    let (id, name) = (&request.v3_and_below_transactional_id, topic_of(&ours.name));
+    warn(router, conn, (id, &name), ("ours", NOT_TRANSACTIONAL));
     // As in Kafka, one that is refused keeps all the others out.
     let mut response = AddPartitionsToTxnResponse::default();
     for topic in topics {

@@ -10,6 +10,7 @@ use crate::broker::transactions::{Ended, HeldBatches, Incarnation};
 use crate::engine::{self, EngineError, More};
 use crate::observe::Metrics;
 use crate::route::conn::Conn;
+use crate::route::nacks::word_of;
 use crate::route::offset_commit::{Patience, noted};
 use crate::route::transactions::Transactions;
 use crate::route::{Router, code, produce};
@@ -110,6 +111,7 @@ impl Ending {
                 (telling, (batch, in_place))
             })
             .unzip();
+        let id = self.id.clone();
         let (told, ended) = oneshot::channel();
         let (broker, metrics) = (Arc::clone(&router.broker), router.metrics.clone());
         let transactions = Arc::clone(&router.transactions);
@@ -124,7 +126,13 @@ impl Ending {
             refs
         });
         let replies = router.engine.ends(engine::Ending { nacks, end }).await.map_err(|error| {
-            tracing::warn!(%error, "nacks were refused, and their transaction with them");
+            if router.markers.warns(&id, "a transaction", word_of(&error)) {
+                tracing::warn!(
+                    transactional_id = %id, %error,
+                    "nacks were refused, and their transaction with them; more of this kind are \
+                     only counted (reprise_request_errors_total)"
+                );
+            }
             match error {
                 EngineError::BadNacks(_) | EngineError::BatchTooLarge { .. } => {
                     ResponseError::InvalidTxnState

@@ -14,7 +14,7 @@ use crate::model::{GroupId, LaneOffset, MonoMs, TopicName};
 
 /// Partitions remembered at most; a marker of one that is forgotten is judged anew.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
-/// Reasons of groups that were warned of, at most.
+/// Reasons of groups and transactional ids that were warned of, at most.
 const WARNED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 type Key = (GroupId, TopicName, i32);
@@ -23,7 +23,7 @@ type Key = (GroupId, TopicName, i32);
 #[derive(Debug)]
 pub struct Markers {
     taken: Mutex<LruCache<Key, Taken>>,
-    warned: Mutex<LruCache<(GroupId, &'static str, &'static str), ()>>,
+    warned: Mutex<LruCache<(String, &'static str, &'static str), ()>>,
 }
 
 /// The last marker of a partition.
@@ -93,9 +93,10 @@ impl Markers {
         lock(&self.taken).put(key, Taken { commit, at: now });
     }
 
-    /// Whether a group is to be warned that this was refused, and why: once.
-    pub(super) fn warns(&self, group: &GroupId, what: &'static str, why: &'static str) -> bool {
-        lock(&self.warned).put((group.clone(), what, why), ()).is_none()
+    /// Whether a group, or a transactional id, is to be warned that this was refused, and why:
+    /// once.
+    pub(super) fn warns(&self, who: &str, what: &'static str, why: &'static str) -> bool {
+        lock(&self.warned).put((who.to_owned(), what, why), ()).is_none()
     }
 }
 
@@ -152,11 +153,11 @@ mod tests {
     #[test]
     fn a_group_is_warned_of_a_reason_once() {
         let markers = Markers::default();
-        let warns = |group: &str, reason| markers.warns(&group.into(), "a commit", reason);
+        let warns = |group: &str, reason| markers.warns(group, "a commit", reason);
         assert!(
             warns("shop", "malformed") && warns("shop", "too_large") && warns("b", "too_large")
         );
         assert!(!warns("shop", "malformed") && !warns("b", "too_large"));
-        assert!(markers.warns(&"shop".into(), "a nack", "malformed"), "and of another thing");
+        assert!(markers.warns("shop", "a nack", "malformed"), "and of another thing");
     }
 }

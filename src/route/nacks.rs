@@ -75,7 +75,7 @@ impl Router {
         why: &dyn Display,
     ) {
         self.metrics.nack_refused(group.as_str(), word);
-        if self.markers.warns(group, "a nack", word) {
+        if self.markers.warns(group.as_str(), "a nack", word) {
             tracing::warn!(
                 %group, %why,
                 "a nack was refused; more of this kind are only counted \

@@ -292,7 +292,7 @@ impl Held {
             patience.bounds(noted).await?;
             let ours: Vec<Part> = commits.ours.values().cloned().collect();
             patience.bounds(lane_part(router, group, ours.iter())).await?;
-            patience.bounds(store(router, group, ours.iter())).await?;
+            patience.bounds(store(router, group, ours.iter(), || Ok(()))).await?;
             router.commit_stored(group, commits.theirs.iter().cloned());
         }
         Ok(())

@@ -36,23 +36,31 @@ pub(super) async fn answer(
     request: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse {
     let group = group_of(&request.group_id);
+    let refused = |error: ResponseError| {
+        router.metrics.commit_failed(group.as_str(), &code::name(error));
+        respond(&request, |_| error.code())
+    };
+    if let Err(error) = may(router, &group, &request) {
+        return refused(error);
+    }
     let patience = Patience::begins(&router.clock);
     // Behind every nack that came before: a commit that passes one is not let through earlier.
     let nacks = router.engine.origin_commits(&group, Vec::new());
-    if let Err(error) = patience.bounds(noted(nacks)).await {
-        return respond(&request, |_| error.code());
+    let waited = patience.bounds(noted(nacks)).await;
+    // Whoever has lost its place meanwhile is told that, whatever the wait has come to.
+    if let Err(error) = may(router, &group, &request) {
+        return refused(error);
+    }
+    if let Err(late) = waited {
+        return respond(&request, |_| late.code());
     }
     let plain = as_commit(&request);
     if is_marked(&plain) {
-        refuse_marked(conn, &group);
+        refuse_marked(router, conn, &group);
         return respond(&request, |_| ResponseError::InvalidTxnState.code());
     }
     if passes_awaited(router, &group, &plain) {
         return respond(&request, |_| ResponseError::IllegalGeneration.code());
-    }
-    if let Err(error) = check_member(router, &group, &request) {
-        router.metrics.commit_failed(group.as_str(), &code::name(error));
-        return respond(&request, |_| error.code());
     }
     let mut parts = BTreeMap::new();
     for topic in &plain.topics {
@@ -98,6 +106,18 @@ async fn keep(
     hold(router, id, by, Commit { group, ours, theirs: Vec::new() }).await
 }
 
+/// Whether this producer speaks for its transaction, and the group lets the member commit.
+fn may(
+    router: &Router,
+    group: &GroupId,
+    request: &TxnOffsetCommitRequest,
+) -> Result<(), ResponseError> {
+    let by = (request.producer_id.0, request.producer_epoch);
+    let speaks = router.broker.transactions.speaks(request.transactional_id.as_str(), by);
+    speaks.map_err(|error| code::of_coordinator(&error.into(), false))?;
+    check_member(router, group, request)
+}
+
 /// Whether the group lets this member commit; who names none is not asked (before KIP-447).
 fn check_member(
     router: &Router,
@@ -116,12 +136,16 @@ fn check_member(
     router.broker.groups.commit_check(group, check).map_err(code::of_group)
 }
 
-fn refuse_marked(conn: &Conn, group: &GroupId) {
-    tracing::warn!(
-        %group, client = %conn.client(),
-        "offsets of a transaction cannot say in their metadata what failed: commit them outside, \
-         or produce to the group's retry topic"
-    );
+/// Said once for each group.
+fn refuse_marked(router: &Router, conn: &Conn, group: &GroupId) {
+    if router.markers.warns(group.as_str(), "a commit", "transactional") {
+        tracing::warn!(
+            %group, client = %conn.client(),
+            "offsets of a transaction cannot say in their metadata what failed: commit them \
+             outside, or produce to the group's retry topic; more of this kind are only counted \
+             (reprise_request_errors_total)"
+        );
+    }
 }
 
 /// What a partition waits for is not passed: the transaction is to be aborted, and its consumer
@@ -142,12 +166,14 @@ pub(super) async fn relayed(
     let patience = Patience::begins(&router.clock);
     // Behind every nack that came before: a commit that passes one is not let through earlier.
     let nacks = router.engine.origin_commits(&group, Vec::new());
-    if let Err(error) = patience.bounds(noted(nacks)).await {
+    let plain = as_commit(&request);
+    if let Err(late) = patience.bounds(noted(nacks)).await {
+        // Who may not commit at all is told that, not to try again.
+        let error = may_commit(router, conn, link, head, &plain).await?.unwrap_or(late);
         return Ok(respond(&request, |_| error.code()));
     }
-    let plain = as_commit(&request);
     if is_marked(&plain) {
-        refuse_marked(conn, &group);
+        refuse_marked(router, conn, &group);
         return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
     }
     if passes_awaited(router, &group, &plain) {

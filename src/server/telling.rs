@@ -30,6 +30,13 @@ fn view(router: &Router, happened: &Happened) -> PastView {
             seen_by(&mut view, cause);
             format!("{}: not remembered any more", evidence(cause.evidence))
         }
+        Happening::FormerForgotten(cause) => {
+            seen_by(&mut view, cause);
+            format!(
+                "{}: what was superseded of it is not remembered any more",
+                evidence(cause.evidence)
+            )
+        }
         Happening::Lost(n) => {
             format!("a hand-out it was part of was lost with its member, {n} in a row")
         }
@@ -92,6 +99,7 @@ fn evidence(evidence: Evidence) -> &'static str {
         Evidence::Behind => "an earlier record of its key is not settled",
         Evidence::Released => "the record of its key before it is settled",
         Evidence::Joined => "something else was given to its member",
+        Evidence::Undecided => "it was not given: its transaction is open",
         Evidence::Damaged => "its bytes cannot be read back from the log",
     }
 }

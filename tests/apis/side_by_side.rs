@@ -1,6 +1,6 @@
 //! Fresh records and retries, of both more than one answer holds: neither keeps the other waiting.
 
-use crate::support::batch::unpack;
+use crate::support::batch::{plain, unpack};
 use crate::support::client::fetch_request;
 use crate::support::{Member, Rec, Server};
 
@@ -31,5 +31,49 @@ fn overdue_retries_and_fresh_records_leave_side_by_side_with_a_rate_and_without(
             unpack(found.partitions[0].records.as_ref().unwrap()).len()
         };
         assert_eq!((count("orders"), count("retry.shop")), (FRESH, retries), "{rate}");
+    }
+}
+
+/// Retries that are due.
+const BACKLOG: usize = 10_000;
+
+/// A member of which so many records have failed, and are due.
+fn behind() -> (Server, Member) {
+    let server = Server::told("retry: {levels: 1s}");
+    server.client().create("orders", 1);
+    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    member.join(&[("orders", 1), ("retry.shop", 1)]);
+    member.client.put("orders", 0, &vec![Rec::new("failed"); BACKLOG]);
+    let nack = |n: usize| Rec::new("failed").header("x-retry-origin", format!("orders-0@{n}"));
+    for first in (0..BACKLOG).step_by(1_000) {
+        let nacks: Vec<Rec> = (first..first + 1_000).map(nack).collect();
+        assert_eq!(member.client.produce("retry.shop", 0, plain(&nacks)).error_code, 0);
+    }
+    server.pass(1_000);
+    (server, member)
+}
+
+#[test]
+fn each_fetch_brings_of_ten_thousand_overdue_retries_and_of_fresh_records_whichever_comes_first() {
+    let (_server, mut member) = behind();
+    let (mut next, mut lane) = (i64::try_from(BACKLOG).unwrap(), member.position());
+    for round in 0..40 {
+        member.client.put("orders", 0, &[Rec::new("fresh")]);
+        let (fresh, retries) =
+            (fetch_request("orders", 0, next, 0), fetch_request("retry.shop", 0, lane, 0));
+        let retries_first = round % 2 == 0;
+        let (mut request, other) = if retries_first { (retries, fresh) } else { (fresh, retries) };
+        request.topics.extend(other.topics);
+        // Less than the retries of one answer take.
+        request.max_bytes = 300;
+        let answer = member.client.call(12, &request);
+        let given = |topic: &str| {
+            let found = answer.responses.iter().find(|found| &*found.topic.0 == topic).unwrap();
+            unpack(found.partitions[0].records.as_ref().unwrap())
+        };
+        let (fresh, retries) = (given("orders"), given("retry.shop"));
+        assert_eq!((fresh.len(), retries.len()), (1, 16), "round {round}");
+        (next, lane) = (next + 1, retries[15].offset + 1);
+        member.done(lane);
     }
 }

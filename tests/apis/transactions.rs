@@ -1,6 +1,8 @@
 //! Transactions of a cluster of this node alone, over TCP.
 
+mod fenced;
 mod keyed;
+mod ordered;
 mod retries;
 mod seen;
 

@@ -150,6 +150,7 @@ impl World {
             let read = Seen::Read { partition, offset: *offset, done: Vec::new() };
             self.watch.handle(now, read);
         }
+        self.drain();
         let by = Fetching {
             member,
             came: now.mono,
@@ -286,6 +287,7 @@ impl World {
             }
             for offset in offsets {
                 *self.deliveries.entry((ask.partition.clone(), offset)).or_default() += 1;
+                self.gave((ask.partition.clone(), offset));
                 brought.records.push((ask.partition.clone(), offset));
             }
         }
@@ -297,9 +299,11 @@ impl World {
         while let Some(output) = self.watch.poll_output() {
             match output {
                 Output::Window { partition, window: Some(window) } => {
+                    self.told(&partition, Some(&window));
                     self.kept.insert(partition, window);
                 }
                 Output::Window { partition, window: None } => {
+                    self.told(&partition, None);
                     self.kept.remove(&partition);
                 }
                 Output::Withdraw { partition, offset } => self.withdraw(partition, offset),

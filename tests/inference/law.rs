@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use reprise::model::{EntryId, Now, TopicPartition, WallMs};
-use reprise::retry::watch::Settling;
-use reprise::retry::{Carried, Disposition, Entry, Evidence, Fact, Policy, State};
+use reprise::retry::watch::{Settling, SuspectRecord};
+use reprise::retry::{Carried, Disposition, Entry, Evidence, Fact, Named, Policy, State};
 
 use crate::retries::{Place, place};
 
@@ -21,6 +21,10 @@ pub(crate) struct Law {
     /// What is known of the failure that is told next, beside its entry.
     said: (Evidence, Carried),
     settling: Option<Settling>,
+    /// Failures of records in their own places.
+    in_place: BTreeMap<Place, u32>,
+    /// What was to come of the last failure that was said: where it stands, and its count.
+    came: Option<(State, u32)>,
     /// Records that ended, and with how many failures.
     pub(crate) dead: BTreeMap<Place, u32>,
     /// Failures that charged nothing since the group was held.
@@ -40,6 +44,8 @@ impl Law {
             by_place: BTreeMap::new(),
             said: (Evidence::Nack, Carried::default()),
             settling: None,
+            in_place: BTreeMap::new(),
+            came: None,
             dead: BTreeMap::new(),
             spared: 0,
             left: 0,
@@ -63,8 +69,27 @@ impl Law {
         self.settling = Some(settling.clone());
     }
 
+    /// Whether what was to be settled was not: it had an entry.
+    pub(crate) fn is_unsettled(&mut self) -> bool {
+        self.settling.take().is_some()
+    }
+
+    /// What came of the failure that was said last, if it was news.
+    pub(crate) fn came(&mut self) -> Option<(State, u32)> {
+        self.came.take()
+    }
+
     pub(crate) fn of(&self, place: &Place) -> Option<&Entry> {
         self.known.get(self.by_place.get(place)?).filter(|entry| !entry.superseded)
+    }
+
+    /// What a nack has named.
+    pub(crate) fn named(&self, named: &Named) -> Option<&Entry> {
+        match named {
+            Named::Origin(origin) => self.of(&place(origin)),
+            Named::Lane(lane) => self.all().find(|entry| entry.lanes.last() == Some(lane)),
+            _ => None,
+        }
     }
 
     /// Of records from there on.
@@ -110,6 +135,25 @@ impl Law {
     /// When the next one can.
     pub(crate) fn next_due(&self, now: Now) -> Option<WallMs> {
         self.waiting().map(|(_, due)| due).filter(|due| *due > now.wall).min()
+    }
+
+    /// In its own place a record has fewer tries than an application makes before it gives up,
+    /// unless that says itself that it fails.
+    fn limit(&self, history: &[(WallMs, Disposition)]) -> u32 {
+        let was_said = history.last().is_some_and(|(_, why)| *why == Disposition::Rejected);
+        if was_said { self.max } else { self.max.min(IN_PLACE) }
+    }
+
+    /// What is charged in a partition now: each of it has a try left.
+    pub(crate) fn charged(&mut self, of: &TopicPartition, suspects: &[SuspectRecord]) {
+        let is_there = |offset: i64| suspects.iter().any(|suspect| suspect.offset == offset);
+        self.in_place.retain(|(other, offset), _| other != of || is_there(*offset));
+        for suspect in suspects {
+            let (count, limit) = (suspect.reconsume_times, self.limit(&suspect.history));
+            let known = self.in_place.insert((of.clone(), suspect.offset), count);
+            let is_news = known.unwrap_or_default() < count;
+            assert!(!is_news || count <= limit, "a limit of {limit}, and it goes on: {suspect:?}");
+        }
     }
 
     /// The delay before the next try of a record that has failed so often before, and its level.
@@ -225,6 +269,7 @@ impl Law {
         };
         let found = (entry.state, entry.reconsume_times);
         assert_eq!(found, expected, "a limit of {}, from {before:?}", self.max);
+        self.came = Some(expected);
     }
 
     /// Inference has charged it: it leaves its place.
@@ -236,10 +281,12 @@ impl Law {
         let expected = if settling.is_retried && failed < self.max {
             waits
         } else {
-            // In its own place it has fewer tries than an application makes before it gives up.
-            let limit = if settling.is_retried { self.max } else { self.max.min(IN_PLACE) };
-            assert!(failed >= limit, "ended after {failed} of {limit} retries");
-            self.dead.insert(place(entry.origin.as_ref().unwrap()), failed + 1);
+            let place = place(entry.origin.as_ref().unwrap());
+            let known = self.in_place.remove(&place).unwrap_or_default();
+            let limit = if settling.is_retried { self.max } else { self.limit(&settling.history) };
+            // A limit that was lowered since it failed last counts now.
+            assert_eq!(failed, limit.max(known), "a limit of {limit}: {settling:?}");
+            self.dead.insert(place, failed + 1);
             State::Dead { at: now.wall }
         };
         let found = (entry.state, entry.reconsume_times);

@@ -23,6 +23,7 @@ mod resets;
 mod retries;
 mod spoken;
 mod stalls;
+mod story;
 mod voice;
 mod world;
 

@@ -14,6 +14,7 @@ use reprise::retry::{
 
 use crate::app::{App, World};
 use crate::law::Law;
+use crate::story::Story;
 use crate::voice::Voices;
 
 /// A record: where it was produced.
@@ -50,6 +51,7 @@ pub(crate) struct Retries {
     /// It could have left with it.
     gave_nothing: bool,
     pub(crate) voices: Voices,
+    pub(crate) story: Story,
     /// The application's commits of its lane are parts of transactions, some of which are aborted.
     pub(crate) in_transactions: bool,
     /// Of those, so many were.
@@ -75,6 +77,7 @@ impl Retries {
             is_lent: false,
             gave_nothing: false,
             voices: Voices::default(),
+            story: Story::default(),
             in_transactions: false,
             unsettled: 0,
         };
@@ -91,6 +94,7 @@ impl Retries {
         }
         assert_eq!(machine.fingerprint(), self.machine.fingerprint(), "what is read is what was");
         self.machine = machine;
+        self.story.restarted();
         self.machine.recovered(now);
         self.drain(now);
         self.law.is_kept(now, "after a restart");
@@ -122,6 +126,7 @@ impl Retries {
             match output {
                 Output::Fact(fact) => {
                     self.law.judge(now, &fact);
+                    self.story.fact(&fact);
                     self.journal.push(fact);
                 }
                 Output::Answer { answer, .. } => last = Some(answer),
@@ -288,6 +293,9 @@ impl World {
         };
         retries.law.settles(settling);
         retries.ask(now, settle);
+        if !retries.law.is_unsettled() {
+            retries.story.settled(settling);
+        }
     }
 
     fn keeps_keys(&self) -> bool {
@@ -397,6 +405,7 @@ impl World {
         if let Some((lane, _)) = entries.last() {
             app.lane = Some(LaneOffset { sequence: lane.sequence + 1, ..*lane });
         }
+        retries.story.out(&entries);
         let is_given = !entries.is_empty();
         app.given.extend(entries);
         is_given

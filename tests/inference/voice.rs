@@ -60,7 +60,14 @@ impl Retries {
             }
         }
         self.law.said(way, &nack.carried);
-        self.say(now, way, nack)
+        let named = nack.named.clone();
+        let is_heard = self.say(now, way, nack);
+        let came = self.law.came();
+        if is_heard && let Some(entry) = self.law.named(&named) {
+            let place = place(entry.origin.as_ref().unwrap());
+            self.story.said(place, way, came.unwrap());
+        }
+        is_heard
     }
 
     fn say(&mut self, now: Now, way: Evidence, nack: Nack) -> bool {
@@ -126,6 +133,7 @@ impl World {
         else {
             return false;
         };
+        let max = retries.policy.max_reconsume_times;
         let policies = Policies::new(retries.policy.clone(), Vec::new());
         let ladder = policies.ladder_of(&shop(), &of.topic);
         let before = self.watch.charged(of, *offset).reconsume_times;
@@ -133,7 +141,11 @@ impl World {
         self.watch.said(now, of);
         match waits {
             InOrder::Waits => {
-                let is_last = before >= retries.policy.max_reconsume_times;
+                let after = self.watch.charged(of, *offset).reconsume_times;
+                if let Some(retries) = self.retries.as_mut().filter(|_| after > before) {
+                    retries.story.waits((of.clone(), *offset), after);
+                }
+                let is_last = before >= max;
                 assert!(!is_last || self.rules.breaker.is_some(), "it had its last retry");
                 self.drain();
                 true

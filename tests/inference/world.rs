@@ -167,6 +167,7 @@ impl Script {
             }
         }
         self.check();
+        self.explains();
     }
 
     fn produce(&mut self) {
@@ -351,6 +352,8 @@ impl Script {
             }
         }
         self.in_order();
+        let told = self.handler.truths.iter().filter(|(_, truth)| truth.may_count() > 0);
+        told.for_each(|(place, truth)| retries.is_told(place, truth, law));
         self.ran.failed = self.handler.truths.values().map(|truth| truth.failed).sum();
         (self.ran.left, self.ran.spared) = (law.left, law.spared);
         self.ran.repeated = retries.voices.repeated;

@@ -7,6 +7,7 @@
 pub mod batch;
 pub mod client;
 pub mod consumer;
+pub mod held_up;
 pub mod member;
 pub mod reading;
 pub mod secure;

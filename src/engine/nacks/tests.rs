@@ -8,8 +8,9 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::clock::Clock;
+use crate::engine::delayed::AppendBatch;
 use crate::engine::windows::{KeptWindow, Latest};
-use crate::engine::{Destinations, EntryView, Parts, Replay, Windows};
+use crate::engine::{Destinations, Ending, EntryView, Parts, Replay, Windows};
 use crate::journal::{Config, Journal, MemDisk, Writer};
 use crate::model::{ClientId, Origin, TopicPartition, WallMs};
 use crate::observe::Metrics;
@@ -104,6 +105,40 @@ impl House {
         None
     }
 
+    /// Ends a transaction with these nacks, and says so in the log; `None`: no answer.
+    fn try_end(
+        &mut self,
+        batch: NackBatch,
+        goes: &[Goes],
+        ended: &Arc<AtomicU32>,
+    ) -> Option<Result<Vec<NackReply>, EngineError>> {
+        let nacks = vec![(batch, Some(self.in_place(goes, 1)))];
+        let mut ends = pin!(self.engine.ends(Ending { nacks, end: self.end(ended) }));
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..4 {
+            self.driver.step();
+            self.writer.step();
+            if let Poll::Ready(answer) = ends.as_mut().poll(&mut context) {
+                return Some(answer);
+            }
+        }
+        None
+    }
+
+    /// Whoever ends it: once, with all that comes with it behind its own entry.
+    fn end(&self, ended: &Arc<AtomicU32>) -> AppendBatch {
+        let (journal, ended) = (self.driver.journal.clone(), Arc::clone(ended));
+        Box::new(move |more| {
+            if ended.load(Ordering::Relaxed) > 0 {
+                return None;
+            }
+            let own = stored_all(&shop(), &window(the_end(), 9));
+            let appended = journal.append([own, more()?].concat()).ok()?;
+            ended.fetch_add(1, Ordering::Relaxed);
+            Some(appended.refs.into_iter().skip(1).collect())
+        })
+    }
+
     fn say(&mut self, batch: NackBatch, goes: &[Goes]) -> Result<NackReply, EngineError> {
         let in_place = self.in_place(goes, 1);
         self.try_say(batch, in_place).unwrap()
@@ -131,8 +166,17 @@ impl House {
 }
 
 fn with_losses(losses: u32) -> Latest {
+    window(orders(), losses)
+}
+
+fn window(of: TopicPartition, losses: u32) -> Latest {
     let window = WindowRecord { losses, ..WindowRecord::default() };
-    Latest::from([(orders(), Some(KeptWindow { window, ..KeptWindow::default() }))])
+    Latest::from([(of, Some(KeptWindow { window, ..KeptWindow::default() }))])
+}
+
+/// Stands for the end of a transaction in the log.
+fn the_end() -> TopicPartition {
+    TopicPartition { topic: "ended".into(), partition: 0 }
 }
 
 fn origin(offset: i64) -> Origin {
@@ -265,4 +309,46 @@ fn a_power_cut_parts_no_charge_from_its_batch() {
         (before, after) = (before + u32::from(!is_charged), after + u32::from(is_charged));
     }
     assert!(before > 0 && after > 0, "{before} before it was written, {after} after");
+}
+
+#[test]
+fn a_power_cut_parts_no_charge_of_a_transaction_from_its_end() {
+    let (mut before, mut after) = (0, 0);
+    let goes = [Goes::Waits, Goes::Leaves(None)];
+    for cut in (0..20).flat_map(|seed| [1, 2, 3, 4].map(|at| (seed, at))) {
+        let (disk, ended) = (MemDisk::new(cut.0), Arc::default());
+        let (mut house, _) = House::open(&disk).unwrap();
+        disk.power_cut_at(cut.1);
+        let answer = house.try_end(batch(0, &[1, 2]), &goes, &ended);
+        drop(house);
+        disk.power_cut_at(u64::MAX >> 1);
+        disk.power_cut();
+        let (mut house, windows) = House::open(&disk).unwrap();
+        let has_ended = windows.contains_key(&(shop(), the_end()));
+        assert_eq!(windows.contains_key(&(shop(), orders())), has_ended, "{cut:?}: the window");
+        assert_eq!(house.knows(2), has_ended, "{cut:?}: the entry of the other");
+        assert!(has_ended || !matches!(answer, Some(Ok(_))), "{cut:?}: it was answered");
+        (before, after) = (before + u32::from(!has_ended), after + u32::from(has_ended));
+        // Whoever asks again is told; what has ended asks nobody any more.
+        ended.store(u32::from(has_ended), Ordering::Relaxed);
+        let told = house.try_end(batch(0, &[1, 2]), &goes, &ended).unwrap().unwrap();
+        assert_eq!((told.len(), house.asked()), (usize::from(!has_ended), u32::from(!has_ended)));
+        assert!(house.knows(2));
+    }
+    assert!(before > 0 && after > 0, "{before} before it was written, {after} after");
+}
+
+#[test]
+fn one_bad_nack_of_a_transaction_asks_nobody_and_it_goes_on() {
+    let (mut house, disk) = House::new();
+    let mut bad = batch(0, &[1, 2]);
+    bad.nacks[1] = nack(Named::Unreadable);
+    let ended = Arc::default();
+    let waits = [Goes::Waits, Goes::Waits];
+    let refused = house.try_end(bad, &waits, &ended).unwrap();
+    assert!(matches!(refused, Err(EngineError::BadNacks(_))), "{refused:?}");
+    assert_eq!((house.asked(), ended.load(Ordering::Relaxed)), (0, 0));
+    let (mut house, windows) = house.killed(&disk);
+    assert_eq!(windows, Windows::new());
+    assert!(house.try_end(batch(0, &[1, 2]), &waits, &ended).unwrap().is_ok(), "it went on");
 }

@@ -1,8 +1,12 @@
 //! A transaction was aborted: nothing of it happened, nothing failed. The offsets of the lane in it
-//! are given back; a record in it that waited behind another one of its key is nobody's.
+//! are given back; a record in it that waited behind another one of its key is nobody's. While it
+//! is open that record is given to nobody.
 
 use crate::model::{GroupId, LaneOffset, Origin};
 use crate::retry::{Entries, Evidence, INFLIGHT_MAX, Machine, PayloadChange, State};
+
+/// How long an open transaction is left before it is looked at again.
+const LOOK_AGAIN_MS: u64 = 1_000;
 
 impl<S: Entries> Machine<S> {
     /// What is open below `up_to` is due at once, for whichever member asks first.
@@ -32,5 +36,19 @@ impl<S: Entries> Machine<S> {
         entry.passed = entry.passed.or(Some(at));
         entry.expires = self.memory_ends(&entry);
         self.record(entry, Evidence::Aborted, None, PayloadChange::Keeps);
+    }
+    /// It was taken for a member, and did not leave: no hand-out. What was said to have failed is
+    /// given all the same.
+    pub(in crate::retry) fn on_undecided(&mut self, group: &GroupId, origin: &Origin) {
+        let id = self.store.by_origin(group, origin);
+        let Some(mut entry) = id.and_then(|id| self.store.get(id)) else { return };
+        if entry.inflight().is_none() || entry.disposition.is_some() {
+            return;
+        }
+        entry.stayed();
+        let (delay_ms, level) = (LOOK_AGAIN_MS, None);
+        entry.state = State::Waiting { due: self.wall().plus(delay_ms), delay_ms, level };
+        entry.expires = None;
+        self.record(entry, Evidence::Undecided, None, PayloadChange::Keeps);
     }
 }

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::fetch_response::PartitionData;
 
 use crate::engine::LaneRecord;
-use crate::model::{GroupId, LaneOffset};
+use crate::model::{GroupId, LaneOffset, Origin};
 use crate::retry::TAKE_MAX;
 use crate::route::conn::Conn;
 use crate::route::fetch::{empty, refused};
@@ -26,7 +26,7 @@ pub(super) async fn take(
     let room = room.map(|room| if is_lent { 0 } else { room });
     match router.engine.take(group, from, (room.unwrap_or(TAKE_MAX), company)).await {
         Ok(mut taken) => {
-            taken.records.retain(|one| !is_taken_back(router, group, one));
+            taken.records.retain(|one| leaves(router, group, one));
             router.lane_taken((group, conn.id), from, room, &taken);
             let mut data = empty(taken.position.to_kafka(), taken.next.to_kafka());
             data.records = Some(join(&taken.records));
@@ -39,23 +39,49 @@ pub(super) async fn take(
     }
 }
 
-/// Whether that is a record no more: put behind another one, its transaction open, now aborted.
-fn is_taken_back(router: &Router, group: &GroupId, given: &LaneRecord) -> bool {
-    let Some(origin) = &given.unfailed else { return false };
-    let Some(Place::Local(topic)) = router.place(&origin.topic) else { return false };
-    let partition = topic.partition(origin.partition);
-    let is_it = partition.is_some_and(|of| router.broker.is_taken_back(of, origin.offset));
-    if is_it {
-        router.engine.taken_back(group, origin.clone());
+/// Whether that may leave: not what was put behind another one while its transaction was open, and
+/// still is, or was aborted, which makes it a record no more.
+fn leaves(router: &Router, group: &GroupId, taken: &LaneRecord) -> bool {
+    let Some(origin) = &taken.unfailed else { return true };
+    let fate = fate(router, origin);
+    match fate {
+        Fate::Stands => {}
+        Fate::Open => router.engine.undecided(group, origin.clone()),
+        Fate::TakenBack => router.engine.taken_back(group, origin.clone()),
     }
-    is_it
+    fate == Fate::Stands
+}
+
+/// What its transaction has made of a record, if it is one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Stands,
+    Open,
+    TakenBack,
+}
+
+fn fate(router: &Router, origin: &Origin) -> Fate {
+    // Those of a cluster are not known here.
+    let Some(Place::Local(topic)) = router.place(&origin.topic) else { return Fate::Stands };
+    let Some(of) = topic.partition(origin.partition) else { return Fate::Stands };
+    if router.broker.is_undecided(of, origin.offset) {
+        Fate::Open
+    } else if router.broker.is_taken_back(of, origin.offset) {
+        Fate::TakenBack
+    } else {
+        Fate::Stands
+    }
 }
 
 /// What waits, oldest due first, at offsets from 0; nothing is handed out.
 pub(super) async fn snapshot(router: &Router, group: &GroupId, from: i64) -> PartitionData {
     let first = usize::try_from(from).unwrap_or(0);
     match router.engine.snapshot(group, first, SNAPSHOT_MAX).await {
-        Ok((total, records)) => {
+        Ok((total, mut records)) => {
+            let is_one = |one: &LaneRecord| {
+                one.unfailed.as_ref().is_none_or(|of| fate(router, of) == Fate::Stands)
+            };
+            records.retain(is_one);
             let end = i64::try_from(total).unwrap_or(i64::MAX).max(from);
             let mut data = empty(0, end);
             data.records = Some(join(&records));

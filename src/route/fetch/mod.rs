@@ -42,8 +42,9 @@ const LOOK_AGAIN_MS: u64 = 500;
 /// One round over all partitions.
 struct Gathered {
     topics: Vec<FetchableTopicResponse>,
+    /// Of all but retries.
     bytes: usize,
-    /// Of those, what the client may wait for.
+    /// Of all, what the client may wait for.
     news: usize,
     /// Errors, records of a lane and records given alone are answered at once.
     at_once: bool,
@@ -182,9 +183,10 @@ async fn gather(
             };
             data.partition_index = asked.index;
             let bytes = data.records.as_ref().map_or(0, bytes::Bytes::len);
-            gathered.bytes += bytes;
             gathered.news += if given::only_skips(&data) { 0 } else { bytes };
             let of_lane = matches!(asked.source, Source::Lane { .. } | Source::Snapshot { .. });
+            // Retries, of which there are few, take nothing of what fresh records may take.
+            gathered.bytes += if of_lane { 0 } else { bytes };
             gathered.at_once |= data.error_code != 0 || (of_lane && bytes > 0);
             answer.partitions.push(data);
         }

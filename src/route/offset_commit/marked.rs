@@ -351,7 +351,7 @@ impl<'a> Taking<'a> {
     fn refuse(&mut self, named: Named, committed: i64, why: &Refusal) {
         let (group, word) = (self.group, why.word());
         self.router.metrics.commit_marker_refused(group.as_str(), word);
-        if self.router.markers.warns(group, "a commit", word) {
+        if self.router.markers.warns(group.as_str(), "a commit", word) {
             let ((topic, partition), client) = (&named, self.conn.client());
             tracing::warn!(
                 %group, %topic, partition, offset = committed, %client, %why,

@@ -56,24 +56,13 @@ pub(super) async fn answer(
     conn: &Conn,
     mut request: OffsetCommitRequest,
 ) -> OffsetCommitResponse {
-    let group = group_of(&request.group_id);
-    let member_id = MemberId::new(&request.member_id);
-    let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
-    let key = member_key(&member_id, instance_id.as_deref());
-    let generation = request.generation_id_or_member_epoch;
-    let check = CommitCheck { member_id: member_id.clone(), instance_id, generation };
-    if let Err(error) = router.broker.groups.commit_check(&group, check) {
-        let error = code::of_group(error);
-        router.metrics.commit_failed(group.as_str(), &code::name(error));
-        router.commit_refused(
-            &group,
-            (&key, &member_id),
-            offsets(&request).map(|offset| (offset, error)),
-        );
-        return respond(&request, |_, _| error.code());
+    let committer = Committer::of(router, &request);
+    let group = committer.group.clone();
+    if let Err(error) = committer.may() {
+        return committer.refused(&request, error);
     }
-    if !key.as_str().is_empty() {
-        router.speaks_for(conn, &group, key.clone());
+    if !committer.key.as_str().is_empty() {
+        router.speaks_for(conn, &group, committer.key.clone());
     }
     let patience = Patience::begins(&router.clock);
     let marked = marked::taken_off(&mut request);
@@ -81,15 +70,22 @@ pub(super) async fn answer(
     if router.is_in_order(&group) {
         // Behind every nack that came before: what it charges holds this commit back.
         let nacks = router.engine.origin_commits(&group, Vec::new());
-        if let Err(error) = patience.bounds(noted(nacks)).await {
-            return respond(&request, |_, _| error.code());
+        if let Err(late) = patience.bounds(noted(nacks)).await {
+            return match committer.may() {
+                Err(error) => committer.refused(&request, error),
+                Ok(()) => respond(&request, |_, _| late.code()),
+            };
         }
+    }
+    if let Err(error) = committer.may() {
+        return committer.refused(&request, error);
     }
     router.hold_back(&group, &mut request);
     let parts = parts(router, &group, &request, &refused);
     let resets = resets(router, &group, &request, stored_in(&parts));
     let lane = patience.bounds(lane_part(router, &group, parts.iter().flatten())).await;
-    let stored = patience.bounds(store(router, &group, parts.iter().flatten())).await;
+    let storing = store(router, &group, parts.iter().flatten(), || committer.may());
+    let stored = patience.bounds(storing).await;
     if stored.is_ok() {
         if resets.is_empty() {
             router.commit_stored(&group, stored_in(&parts));
@@ -98,6 +94,8 @@ pub(super) async fn answer(
             router.was_reset(&group, resets);
         }
         router.commit_explained(&group, parts.iter().flatten().filter_map(Part::explained));
+    } else if let Err(error) = committer.may() {
+        return committer.refused(&request, error);
     }
     respond(&request, |topic, partition| {
         match parts.get(topic).and_then(|parts| parts.get(partition)) {
@@ -105,6 +103,41 @@ pub(super) async fn answer(
             None => ResponseError::UnknownServerError.code(),
         }
     })
+}
+
+/// Who commits. Whether it may is asked when the commit comes and again when it has waited: what
+/// its group says of it goes before whatever the wait has come to, and nothing is stored of who has
+/// lost its place meanwhile.
+struct Committer<'a> {
+    router: &'a Router,
+    group: GroupId,
+    key: MemberId,
+    check: CommitCheck,
+}
+
+impl<'a> Committer<'a> {
+    fn of(router: &'a Router, request: &OffsetCommitRequest) -> Self {
+        let member_id = MemberId::new(&request.member_id);
+        let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
+        let key = member_key(&member_id, instance_id.as_deref());
+        let generation = request.generation_id_or_member_epoch;
+        let check = CommitCheck { member_id, instance_id, generation };
+        Self { router, group: group_of(&request.group_id), key, check }
+    }
+
+    fn may(&self) -> Done {
+        let checked = self.router.broker.groups.commit_check(&self.group, self.check.clone());
+        checked.map_err(code::of_group)
+    }
+
+    /// It may not: whoever watches hears of it.
+    fn refused(&self, request: &OffsetCommitRequest, error: ResponseError) -> OffsetCommitResponse {
+        let Self { router, group, key, check } = self;
+        router.metrics.commit_failed(group.as_str(), &code::name(error));
+        let refused = offsets(request).map(|offset| (offset, error));
+        router.commit_refused(group, (key, &check.member_id), refused);
+        respond(request, |_, _| error.code())
+    }
 }
 
 /// Every partition of a request, by topic.
@@ -249,11 +282,13 @@ pub(super) async fn lane_part(
     Ok(())
 }
 
-/// Stores ordinary offsets, behind every nack that came before.
+/// Stores ordinary offsets, behind every nack that came before; `may`: whether who commits still
+/// may then.
 pub(super) async fn store(
     router: &Router,
     group: &GroupId,
     parts: impl Iterator<Item = &Part>,
+    may: impl FnOnce() -> Done,
 ) -> Result<(), ResponseError> {
     let items: Vec<CommitItem> = parts
         .filter_map(|part| if let Part::Store(item) = part { Some(item.clone()) } else { None })
@@ -261,13 +296,15 @@ pub(super) async fn store(
     if items.is_empty() {
         return Ok(());
     }
+    noted(router.engine.origin_commits(group, Vec::new())).await?;
+    may()?;
     let offsets = items.iter().map(|i| (i.topic.clone(), i.partition, i.offset)).collect();
-    let told = router.engine.origin_commits(group, offsets).await;
-    told.map_err(|error| code::of_commit(&error))?;
     let now = router.clock.now().wall;
     let kept = router.broker.offsets.commit(group, now, items);
     let kept = kept.map_err(|_| ResponseError::CoordinatorNotAvailable)?;
-    let durable = router.broker.offsets.durable(kept.seq).await;
+    let told = router.engine.origin_commits(group, offsets);
+    let (told, durable) = tokio::join!(told, router.broker.offsets.durable(kept.seq));
+    told.map_err(|error| code::of_commit(&error))?;
     durable.map_err(|_| ResponseError::CoordinatorNotAvailable)
 }
 

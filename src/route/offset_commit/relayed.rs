@@ -41,7 +41,9 @@ pub(in crate::route) async fn relayed(
     let patience = Patience::begins(&router.clock);
     // Behind every nack that came before: a commit that passes one is not let through earlier.
     let nacks = router.engine.origin_commits(&group, Vec::new());
-    if let Err(error) = patience.bounds(noted(nacks)).await {
+    if let Err(late) = patience.bounds(noted(nacks)).await {
+        // Who may not commit at all is told that, not to try again.
+        let error = may_commit(router, conn, link, head, &request).await?.unwrap_or(late);
         return Ok(respond(&request, |_, _| error.code()));
     }
     let marked = marked::taken_off(&mut request);
@@ -88,11 +90,11 @@ pub(in crate::route) async fn relayed(
         // Nobody but a member is ever handed anything there.
         None if request.member_id.is_empty() => (
             Err(ResponseError::UnknownMemberId),
-            patience.bounds(store(router, &group, ours.values())).await,
+            patience.bounds(store(router, &group, ours.values(), || Ok(()))).await,
         ),
         None => (
             patience.bounds(lane_part(router, &group, ours.values())).await,
-            patience.bounds(store(router, &group, ours.values())).await,
+            patience.bounds(store(router, &group, ours.values(), || Ok(()))).await,
         ),
     };
     Ok(merge(&request, &response, |named| ours.get(named).map(|part| part.code(lane, kept))))

@@ -3,8 +3,12 @@
 
 use bytes::Bytes;
 
-use crate::support::{Member, Rec, Server};
+use crate::support::batch::unpack;
+use crate::support::client::fetch_request;
+use crate::support::{Got, Member, Rec, Server};
 use crate::transactions::Producer;
+
+const RULES: &str = "retry: {levels: 20ms, order: {mode: key}}";
 
 fn rec(key: &str, value: &str) -> Rec {
     Rec { key: Some(Bytes::copy_from_slice(key.as_bytes())), ..Rec::new(value) }
@@ -12,8 +16,7 @@ fn rec(key: &str, value: &str) -> Rec {
 
 /// A member that has in hand all there is: a record of an open transaction in front, one of the
 /// key `k` in that transaction last.
-fn with_open() -> (Server, Member, Producer) {
-    let server = Server::with("retry: {levels: 20ms, order: {mode: key}}");
+fn with_open(server: Server) -> (Server, Member, Producer) {
     server.client().create("t", 1);
     let mut producer = Producer::begin(&server, "other");
     assert_eq!(producer.add(3, &[("t", 0)]), [0]);
@@ -36,7 +39,7 @@ fn retried(member: &mut Member) -> String {
 #[test]
 fn what_is_in_hand_behind_an_open_transaction_goes_behind_a_failed_record_of_its_key() {
     for committed in [true, false] {
-        let (server, mut member, mut producer) = with_open();
+        let (server, mut member, mut producer) = with_open(Server::with(RULES));
         assert_eq!(member.client.nack("shop", "t-0@1", rec("k", "k1")).error_code, 0);
         assert_eq!(member.commit("t", 0, 5), 0);
         assert_eq!(producer.end(3, committed), 0);
@@ -48,4 +51,60 @@ fn what_is_in_hand_behind_an_open_transaction_goes_behind_a_failed_record_of_its
             assert_eq!(retried(&mut member), *value, "{committed}");
         }
     }
+}
+
+/// What one Fetch of its lane brings, of all records or of committed ones.
+fn given(member: &mut Member, isolation: i8) -> Vec<Got> {
+    let from = member.position();
+    let request = fetch_request("retry.shop", 0, from, 0).with_isolation_level(isolation);
+    let data = member.client.fetch_by(11, &request);
+    assert_eq!(data.error_code, 0);
+    unpack(&data.records.unwrap())
+}
+
+#[test]
+fn what_is_put_behind_is_given_to_nobody_while_its_own_transaction_is_open() {
+    for committed in [true, false] {
+        let (server, mut member, mut producer) = with_open(Server::told(RULES));
+        assert_eq!(member.client.nack("shop", "t-0@1", rec("k", "k1")).error_code, 0);
+        assert_eq!(member.commit("t", 0, 5), 0);
+        server.pass(20);
+        assert_eq!([retried(&mut member), retried(&mut member)], ["k1", "k3"]);
+        for _ in 0..3 {
+            assert_eq!([0, 1].map(|isolation| given(&mut member, isolation)), [vec![], vec![]]);
+            server.pass(1_000);
+        }
+        let killed = server.json("/api/v1/explain?record=t-0@4").to_string();
+        assert!(killed.contains("its transaction is open"), "{killed}");
+        assert_eq!(producer.end(3, committed), 0);
+        server.client().put("t", 0, &[rec("k", "k6")]);
+        assert_eq!(member.client.fetch("t", 0, 6, 0).error_code, 0);
+        server.pass(1_000);
+        if committed {
+            let got = given(&mut member, 1).remove(0);
+            assert_eq!((got.text().as_str(), got.reconsume_times()), ("k4", 0));
+            let place = format!("retry.shop-0@{}", got.offset);
+            assert_eq!(member.client.nack("shop", &place, rec("k", "k4")).error_code, 0);
+            server.pass(20);
+            let got = given(&mut member, 1).remove(0);
+            assert_eq!((got.text().as_str(), got.reconsume_times()), ("k4", 1), "once");
+            member.done(got.offset + 1);
+        }
+        assert_eq!(retried(&mut member), "k6");
+    }
+}
+
+#[test]
+fn what_is_put_behind_and_said_to_have_failed_meanwhile_is_charged_once() {
+    let (server, mut member, mut producer) = with_open(Server::told(RULES));
+    assert_eq!(member.client.nack("shop", "t-0@1", rec("k", "k1")).error_code, 0);
+    server.pass(20);
+    assert_eq!([retried(&mut member), retried(&mut member)], ["k1", "k3"]);
+    assert_eq!(given(&mut member, 0), []);
+    // Its first hand-out, out of its partition, has failed; the one that did not leave was none.
+    assert_eq!(member.client.nack("shop", "t-0@4", rec("k", "k4")).error_code, 0);
+    assert_eq!(producer.end(3, true), 0);
+    server.pass(1_000);
+    let got = given(&mut member, 1).remove(0);
+    assert_eq!((got.text().as_str(), got.reconsume_times()), ("k4", 1));
 }

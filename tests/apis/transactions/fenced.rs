@@ -1,0 +1,100 @@
+//! A commit that waits for the nacks it passes, and a member that has no say any more: it is told
+//! that, at once, or when it has lost its place meanwhile; and nothing of it is stored.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use kafka_protocol::messages::leave_group_request::MemberIdentity;
+use kafka_protocol::messages::{
+    LeaveGroupRequest, OffsetCommitRequest, OffsetCommitResponse, ProduceRequest,
+};
+use kafka_protocol::protocol::{Decodable, Encodable};
+use reprise::route::Reply;
+use reprise::route::conn::Conn;
+use reprise::wire::{Api, RequestHead, ResponseError};
+
+use crate::support::batch::plain;
+use crate::support::client::{produce_request, s};
+use crate::support::held_up::{RULES, STUCK, hold_up, wait_for_it};
+use crate::support::member::offset_fetch;
+use crate::support::{Client, Member, Rec, Server, instant};
+use crate::transactions::Producer;
+
+/// A commit's patience.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Of OffsetCommit.
+const VERSION: i16 = 8;
+
+fn head(commit: &OffsetCommitRequest) -> RequestHead {
+    let mut body = BytesMut::new();
+    commit.encode(&mut body, VERSION).unwrap();
+    let (api, api_key, body) = (Api::OffsetCommit, Api::OffsetCommit.key(), body.freeze());
+    RequestHead { api, api_key, version: VERSION, correlation_id: 1, client_id: None, body }
+}
+
+fn error_in(reply: &Reply) -> i16 {
+    let Reply::Frame(frame) = reply else { panic!("{reply:?}") };
+    // Behind its length, the correlation id and no tags.
+    let mut body = frame.slice(9..);
+    let answer = OffsetCommitResponse::decode(&mut body, VERSION).unwrap();
+    answer.topics[0].partitions[0].error_code
+}
+
+fn leave(client: &mut Client, member: &Member) {
+    let mut request = LeaveGroupRequest::default();
+    let mut identity = MemberIdentity::default();
+    identity.member_id = s(&member.id);
+    (request.group_id, request.members) = (s(STUCK), vec![identity]);
+    let answer = client.call(4, &request);
+    assert_eq!((answer.error_code, answer.members[0].error_code), (0, 0));
+}
+
+/// What a commit of an earlier generation is told, and in a transaction; and who speaks for one no
+/// more.
+fn told_at_once(server: &Server, member: &Member, producers: [Producer; 2]) -> [i16; 3] {
+    let mut past = member.commit_request("orders", 0, 1, "");
+    past.generation_id_or_member_epoch -= 1;
+    let plain = server.client().call(8, &past).topics[0].partitions[0].error_code;
+    let [mut old, mut new] = producers;
+    let mut request = new.offsets_request(STUCK, &[("orders", 1)]);
+    (request.member_id, request.generation_id) = (s(&member.id), member.generation - 1);
+    let within = new.client.call(3, &request).topics[0].partitions[0].error_code;
+    [plain, within, old.offsets(3, STUCK, &[("orders", 1)])[0]]
+}
+
+#[test]
+fn who_may_not_commit_is_told_that_whatever_a_commit_waits_for() {
+    let server = Server::with(RULES);
+    let held = hold_up();
+    server.client().create("orders", 1);
+    let mut member = Member::new(&server, STUCK, &["orders", "retry.stuck"]);
+    member.join(&[("orders", 1), ("retry.stuck", 1)]);
+    member.client.put("orders", 0, &[Rec::new("x")]);
+    let old = Producer::begin(&server, "pay");
+    let mut new = Producer::begin(&server, "pay");
+    assert_eq!(new.add_group(3, STUCK), 0);
+    let mut producer = server.client();
+    let nack = plain(&[Rec::new("x").header("x-retry-origin", "orders-0@0")]);
+    let nacked = producer.send(9, &produce_request("retry.stuck", 0, nack, -1));
+    wait_for_it();
+
+    let began = instant();
+    let at_once = told_at_once(&server, &member, [old, new]);
+    let over = ResponseError::IllegalGeneration.code();
+    assert_eq!(at_once, [over, over, ResponseError::InvalidProducerEpoch.code()]);
+    let conn = Conn::new(0, server.addr(), ("here".to_owned(), 1), None, None);
+    let commit = member.commit_request("orders", 0, 1, "");
+    let mut waits = server.router().answer(&conn, head(&commit));
+    assert!(server.run(poll_fn(|by| Poll::Ready(waits.as_mut().poll(by).is_pending()))));
+    leave(&mut server.client(), &member);
+    assert!(began.elapsed() < PATIENCE, "nobody has waited so long");
+
+    drop(held);
+    let told = producer.receive::<ProduceRequest>(nacked);
+    assert_eq!(told.responses[0].partition_responses[0].error_code, 0);
+    let told = error_in(&server.run(waits));
+    assert_eq!(told, ResponseError::UnknownMemberId.code(), "it has lost its place");
+    assert_eq!(offset_fetch(&mut server.client(), 7, STUCK, "orders", 0).0, -1, "not stored");
+}

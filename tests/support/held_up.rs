@@ -1,0 +1,71 @@
+//! An engine that is held up where it writes a line of the log: nothing that waits for it ends
+//! until it is let go.
+
+use std::io;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use super::until;
+
+/// The group whose first failure holds it up.
+pub const STUCK: &str = "stuck";
+/// The rules of that group.
+pub const RULES: &str =
+    "groups: [{match: stuck, max_reconsume_times: 0, dead_letters: {keep: false}}]";
+
+/// What a line about this group has come to.
+#[derive(Clone, Copy, PartialEq)]
+enum Line {
+    Awaited,
+    Held,
+    LetGo,
+}
+
+static LINE: Mutex<Line> = Mutex::new(Line::Awaited);
+static MOVED: Condvar = Condvar::new();
+
+fn is_now(line: Line) {
+    *LINE.lock().unwrap_or_else(PoisonError::into_inner) = line;
+    MOVED.notify_all();
+}
+
+/// Lets the engine go on, also when the test fails: the sidecar could not stop otherwise.
+#[derive(Debug)]
+pub struct HeldUp;
+
+impl Drop for HeldUp {
+    fn drop(&mut self) {
+        is_now(Line::LetGo);
+    }
+}
+
+/// From the next failure of its group on, once in a test binary.
+pub fn hold_up() -> HeldUp {
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(|| Pen);
+    log.with_max_level(tracing::Level::WARN).init();
+    HeldUp
+}
+
+/// Until it is.
+pub fn wait_for_it() {
+    until("the engine is held up", || {
+        *LINE.lock().unwrap_or_else(PoisonError::into_inner) == Line::Held
+    });
+}
+
+struct Pen;
+
+impl io::Write for Pen {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        if text.contains("a record was discarded") && text.contains("\"stuck\"") {
+            is_now(Line::Held);
+            let line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(MOVED.wait_while(line, |line| *line != Line::LetGo));
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
