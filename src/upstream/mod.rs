@@ -14,6 +14,7 @@ mod backoff;
 mod error;
 mod health;
 mod link;
+mod numbers;
 mod outcome;
 mod own;
 mod reading;
