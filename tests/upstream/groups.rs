@@ -254,3 +254,23 @@ fn a_reset_made_at_the_cluster_is_seen() {
     member.client.nack("shop", "orders-0@3", Rec::new("x"));
     assert_eq!(member.retry_once().reconsume_times(), 1);
 }
+
+#[test]
+fn what_a_group_of_the_cluster_has_committed_of_ours_stays_as_long_as_it_has_members() {
+    let cluster = Server::alone();
+    let server = Server::told_in_front_of(cluster.addr(), "");
+    let mut member = Member::new(&server, "audit", &["dlq.shop"]);
+    member.client.nack("shop", "orders-0@1", Rec::new("x").header("x-retry-level", "-1"));
+    member.join(&[("dlq.shop", 1)]);
+    assert_eq!(member.commit("dlq.shop", 0, 1), 0);
+    let mut nobody = Member::new(&server, "nobody", &[]);
+    nobody.generation = -1;
+    assert_eq!(nobody.commit("dlq.shop", 0, 1), 0);
+    // Its last commit is as old, and a day passes at each look.
+    until("what a group without members has committed is forgotten", || {
+        server.pass(24 * 3_600_000);
+        assert_eq!(member.heartbeat(), 0);
+        nobody.position_of("dlq.shop", 0) == -1
+    });
+    assert_eq!(member.position_of("dlq.shop", 0), 1);
+}
