@@ -14,8 +14,10 @@ use crate::socket::ServerTls;
 
 /// Token ports of a loopback listener where 127/8 is not available.
 const TOKEN_PORTS: u16 = 64;
-/// Ports tried for a broker of the cluster behind.
+/// Ports tried first for a broker of the cluster behind.
 const DOORS: u16 = 100;
+/// Ports tried for it in all: a cluster that replaces brokers names ever new ids.
+const DOORS_MAX: u16 = 1_000;
 /// Where every address in 127/8 belongs to this host without any set-up.
 const HAS_LOOPBACK_NET: bool = cfg!(target_os = "linux");
 
@@ -132,10 +134,11 @@ impl Listener {
     ) -> Option<(TcpListener, u16)> {
         let ip = if self.loopback_only { Ipv4Addr::UNSPECIFIED.into() } else { self.address.ip() };
         let own = self.address.port();
-        let of_id = u16::try_from(node.rem_euclid(i32::from(DOORS))).unwrap_or(0);
-        let wish = before.and_then(|distance| distance.checked_sub(1)).unwrap_or(of_id) % DOORS;
-        for step in 0..DOORS {
-            let distance = 1 + (wish + step) % DOORS;
+        let of_id = 1 + u16::try_from(node.rem_euclid(i32::from(DOORS))).unwrap_or(0);
+        let wish = before.filter(|distance| (1..=DOORS_MAX).contains(distance)).unwrap_or(of_id);
+        let near = (0..DOORS).map(|step| 1 + (wish - 1 + step) % DOORS);
+        let far = DOORS + 1..=DOORS_MAX;
+        for distance in std::iter::once(wish).chain(near).chain(far) {
             let Some(port) = own.checked_add(distance) else { continue };
             match TcpListener::bind((ip, port)).await {
                 Ok(socket) => return Some((socket, distance)),
@@ -211,6 +214,21 @@ mod tests {
         assert_eq!(listener.scheme, TokenScheme::None);
         assert!(!listener.loopback_only);
         assert_eq!(listener.advertise(None), ("kafka.local".to_owned(), 19092));
+    }
+
+    #[tokio::test]
+    async fn the_hundred_and_first_broker_has_a_port_too_and_finds_it_again() {
+        let listener = bound("127.0.0.1", None).await;
+        let mut open = std::collections::BTreeMap::new();
+        for node in 0..=100 {
+            let (socket, distance) = listener.open_door(node, None).await.unwrap();
+            assert!(open.insert(distance, socket).is_none(), "{node} has one of its own");
+        }
+        let last = *open.last_key_value().unwrap().0;
+        assert!(last > DOORS);
+        drop(open.remove(&last));
+        let (_socket, again) = listener.open_door(7, Some(last)).await.unwrap();
+        assert_eq!(again, last, "as before");
     }
 
     #[tokio::test]

@@ -32,6 +32,8 @@ struct Known {
     ours: Vec<TopicName>,
     /// It is a member by KIP-848: it has an epoch, not a generation.
     has_epoch: bool,
+    /// It has joined here by KIP-848, or was told to.
+    has_joined: bool,
     /// What it calls itself, and where it is.
     client: (ClientId, String),
     /// It was not heard of for its session timeout, and this was said.
@@ -98,6 +100,7 @@ impl Known {
             held: None,
             ours: Vec::new(),
             has_epoch: false,
+            has_joined: false,
             client: (ClientId::new(""), String::new()),
             is_silent: false,
         }
@@ -248,6 +251,12 @@ impl Members {
             let known = Known::new(None, self.session_ms, now);
             groups.entry(group.clone()).or_default().members.insert(key.clone(), known);
         }
+    }
+
+    /// A member by KIP-848 joins here, or is told to; whether it does for the first time.
+    pub(super) fn joins(&self, group: &GroupId, key: &MemberId) -> bool {
+        let joined = |known: &mut Known| std::mem::replace(&mut known.has_joined, true);
+        self.with(group, key, joined) == Some(false)
     }
 
     /// A member by KIP-848 says what it subscribes to; one that is heard of.

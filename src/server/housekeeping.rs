@@ -8,6 +8,7 @@ use crate::journal::{Housekeeper, Housekept, Journal, JournalError};
 use crate::route::Router;
 use crate::server::pace::Pace;
 use crate::server::readiness::is_full;
+use crate::server::vacancy::Vacancies;
 
 /// Rounds between two looks at retention: as often as Kafka's own default is rare (5 min), topics
 /// with a short retention need it sooner.
@@ -35,23 +36,25 @@ enum Trouble {
 pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
     let mut housekeeper = journal.housekeeper();
     let mut rounds: u32 = 0;
+    let mut vacancies = Vacancies::default();
     let mut quiet = false;
     let mut clash_told = false;
     loop {
         rounds = rounds.wrapping_add(1);
-        let (back, kept) = match round(housekeeper, &journal, &router, rounds).await {
-            Ok((back, kept)) => {
-                quiet = false;
-                (back, kept)
-            }
-            Err(trouble) => {
-                if !quiet {
-                    tracing::error!(%trouble, "housekeeping failed; it is tried again");
+        let (back, kept) =
+            match round(housekeeper, &journal, &router, (rounds, &mut vacancies)).await {
+                Ok((back, kept)) => {
+                    quiet = false;
+                    (back, kept)
                 }
-                quiet = true;
-                (journal.housekeeper(), Housekept::default())
-            }
-        };
+                Err(trouble) => {
+                    if !quiet {
+                        tracing::error!(%trouble, "housekeeping failed; it is tried again");
+                    }
+                    quiet = true;
+                    (journal.housekeeper(), Housekept::default())
+                }
+            };
         housekeeper = back;
         let stats = journal.stats();
         let segments = u64::try_from(stats.segments).unwrap_or(u64::MAX);
@@ -73,11 +76,25 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
     }
 }
 
+/// What groups have committed that are empty for long, and groups that keep nothing.
+fn forget_offsets(router: &Router, vacancies: &mut Vacancies) -> Result<(), BrokerError> {
+    let now = router.clock.now().wall;
+    let (groups, offsets) = (&router.broker.groups, &router.broker.offsets);
+    if router.upstream.is_some() {
+        vacancies.look(now, offsets.groups(), &router.members.groups().into_iter().collect());
+        offsets.expire(now, |group| vacancies.occupancy(group))?;
+    } else {
+        offsets.expire(now, |group| groups.occupancy(group))?;
+    }
+    groups.expire(|group| offsets.has(group));
+    Ok(())
+}
+
 async fn round(
     mut housekeeper: Housekeeper,
     journal: &Journal,
     router: &Arc<Router>,
-    rounds: u32,
+    (rounds, vacancies): (u32, &mut Vacancies),
 ) -> Result<(Housekeeper, Housekept), Trouble> {
     if rounds.is_multiple_of(RETENTION_ROUNDS) {
         let broker = Arc::clone(&router.broker);
@@ -86,11 +103,7 @@ async fn round(
             let (partitions, records) = (expired.partitions, expired.records);
             tracing::info!(partitions, records, "retention removed records");
         }
-        let now = router.clock.now().wall;
-        let groups = &router.broker.groups;
-        let offsets = &router.broker.offsets;
-        offsets.expire(now, |group| groups.occupancy(group)).map_err(BrokerError::from)?;
-        groups.expire(|group| router.broker.offsets.has(group));
+        forget_offsets(router, vacancies)?;
     }
     if rounds.is_multiple_of(KEEP_ROUNDS) {
         let departure_ms = router.clock.departure_ms();

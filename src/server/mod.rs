@@ -23,6 +23,7 @@ mod seen;
 mod source;
 mod start;
 mod telling;
+mod vacancy;
 
 use std::net::SocketAddr;
 use std::pin::Pin;

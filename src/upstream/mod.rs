@@ -14,6 +14,7 @@ mod backoff;
 mod error;
 mod health;
 mod link;
+mod numbers;
 mod outcome;
 mod own;
 mod reading;
@@ -168,11 +169,7 @@ impl Upstream {
     }
 
     async fn dial_any(&self, own: bool) -> Result<Dialled, UpstreamError> {
-        let mut candidates = self.view.addresses();
-        if !candidates.is_empty() {
-            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % candidates.len();
-            candidates.rotate_left(turn);
-        }
+        let candidates = self.in_turn(self.view.addresses());
         let known: Vec<&Address> =
             self.bootstrap.iter().filter(|address| !candidates.contains(address)).collect();
         let mut last = UpstreamError::NoBootstrap;
@@ -194,6 +191,19 @@ impl Upstream {
             self.health.nobody();
         }
         Err(last)
+    }
+
+    /// The brokers the cluster has named, each first in its turn.
+    fn nodes_in_turn(&self) -> Vec<i32> {
+        self.in_turn(self.view.nodes())
+    }
+
+    fn in_turn<T>(&self, mut all: Vec<T>) -> Vec<T> {
+        if !all.is_empty() {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % all.len();
+            all.rotate_left(turn);
+        }
+        all
     }
 
     async fn dial_address(&self, address: &Address) -> Result<Halves, UpstreamError> {

@@ -6,11 +6,15 @@ use std::time::Duration;
 
 use crate::model::{Origin, TopicName};
 use crate::upstream::record::{FETCH_ANYWHERE, Found, fetch, found};
+use crate::upstream::topic::Placed;
 use crate::upstream::{OwnLinks, Upstream, UpstreamError};
 use crate::wire::Api;
 
 /// A leader that has moved is asked for again, this often in all.
 const ASKED_MAX: usize = 3;
+
+/// Brokers that know of no such partition, until it is taken for gone; all of a smaller cluster.
+const WITNESSES: usize = 2;
 
 /// Leaders remembered at most; one that is forgotten is asked for again.
 const LEADERS_MAX: usize = 10_000;
@@ -63,10 +67,11 @@ impl Upstream {
         let known = self.reading.state().leaders.remove(&partition);
         let leader = match known {
             Some(leader) => leader,
-            None => match self.leader(origin).await? {
-                Some(Some(leader)) => leader,
-                Some(None) => return Ok(Found::Elsewhere),
-                None => return Ok(Found::Gone),
+            None => match self.placed(origin).await? {
+                Placed::LedBy(leader) => leader,
+                Placed::Unled | Placed::Unknown => return Ok(Found::Elsewhere),
+                Placed::Denied => return Ok(Found::Denied),
+                Placed::Nowhere => return Ok(Found::Gone),
             },
         };
         let answer = in_time(async {
@@ -82,11 +87,33 @@ impl Upstream {
         Ok(found)
     }
 
-    /// `None`: there is no such partition. `Some(None)`: nobody leads it now.
-    async fn leader(&self, origin: &Origin) -> Result<Option<Option<i32>>, UpstreamError> {
-        let links = self.reading.links(None);
+    /// Who leads the partition. Where the first who is asked knows of none, others are: one that
+    /// lags behind the cluster knows as little of it.
+    async fn placed(&self, origin: &Origin) -> Result<Placed, UpstreamError> {
+        let told = self.placed_by(None, origin).await?;
+        if told != Placed::Unknown {
+            return Ok(told);
+        }
+        let nodes = self.nodes_in_turn();
+        let enough = nodes.len().min(WITNESSES);
+        let mut agree = 0;
+        for node in nodes.into_iter().take(ASKED_MAX) {
+            match in_time(self.placed_by(Some(node), origin)).await {
+                Ok(Placed::Unknown) => agree += 1,
+                Ok(told) => return Ok(told),
+                Err(error) => tracing::debug!(%origin, node, %error, "nothing is said of it"),
+            }
+            if agree == enough {
+                return Ok(Placed::Nowhere);
+            }
+        }
+        Ok(Placed::Unknown)
+    }
+
+    async fn placed_by(&self, node: Option<i32>, origin: &Origin) -> Result<Placed, UpstreamError> {
+        let links = self.reading.links(node);
         let mut links = links.lock().await;
-        Ok(self.see_topic(&mut links, &origin.topic).await?.partition(origin.partition))
+        Ok(self.see_topic_at(&mut links, node, &origin.topic).await?.placed(origin.partition))
     }
 }
 

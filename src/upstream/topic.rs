@@ -27,6 +27,21 @@ pub struct TopicSeen {
     pub leaders: Vec<Option<i32>>,
 }
 
+/// What is said of who leads a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placed {
+    /// This broker.
+    LedBy(i32),
+    /// Nobody now, or nothing is said of it.
+    Unled,
+    /// Who was asked knows of no such partition; it may lag behind the cluster.
+    Unknown,
+    /// Not for who asked.
+    Denied,
+    /// There is no such partition.
+    Nowhere,
+}
+
 impl Upstream {
     /// Asks for a topic; brokers named in the answer can be dialled afterwards. It is not created.
     pub async fn see_topic(
@@ -34,9 +49,19 @@ impl Upstream {
         links: &mut OwnLinks,
         topic: &TopicName,
     ) -> Result<TopicSeen, UpstreamError> {
+        self.see_topic_at(links, None, topic).await
+    }
+
+    /// The same, asked of that broker; `None`: of any.
+    pub(super) async fn see_topic_at(
+        &self,
+        links: &mut OwnLinks,
+        node: Option<i32>,
+        topic: &TopicName,
+    ) -> Result<TopicSeen, UpstreamError> {
         let request = request(topic);
         let answer: MetadataResponse =
-            links.call(self, None, (Api::Metadata, METADATA), &request).await?;
+            links.call(self, node, (Api::Metadata, METADATA), &request).await?;
         self.learn_from(&answer);
         Ok(seen(&answer))
     }
@@ -76,13 +101,23 @@ impl Upstream {
 impl TopicSeen {
     /// The leader of a partition; `None`: it has none now, or there is no such partition.
     pub fn leader(&self, partition: i32) -> Option<i32> {
-        self.partition(partition).flatten()
+        let index = usize::try_from(partition).ok()?;
+        self.leaders.get(index).copied().flatten()
     }
 
-    /// The same, told apart. `None`: there is no such partition. `Some(None)`: nobody leads it now.
-    pub fn partition(&self, partition: i32) -> Option<Option<i32>> {
-        let index = usize::try_from(partition).ok()?;
-        self.leaders.get(index).copied()
+    /// The same, told apart.
+    pub(super) fn placed(&self, partition: i32) -> Placed {
+        if let Some(leader) = self.leader(partition) {
+            return Placed::LedBy(leader);
+        }
+        let count = self.leaders.len();
+        match self.error {
+            None if usize::try_from(partition).is_ok_and(|index| index < count) => Placed::Unled,
+            None | Some(ResponseError::UnknownTopicOrPartition) => Placed::Unknown,
+            Some(ResponseError::TopicAuthorizationFailed) => Placed::Denied,
+            Some(ResponseError::InvalidTopicException) => Placed::Nowhere,
+            Some(_) => Placed::Unled,
+        }
     }
 }
 
@@ -123,4 +158,27 @@ fn seen(answer: &MetadataResponse) -> TopicSeen {
         }
     }
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Placed::{LedBy, Unknown, Unled};
+    use super::*;
+    use crate::wire::ResponseError as E;
+
+    #[test]
+    fn only_a_name_that_no_topic_can_have_is_nowhere_by_one_word() {
+        let placed = |error| TopicSeen { error, ..TopicSeen::default() }.placed(0);
+        assert_eq!(placed(Some(E::InvalidTopicException)), Placed::Nowhere);
+        assert_eq!(placed(Some(E::TopicAuthorizationFailed)), Placed::Denied);
+        for error in [None, Some(E::UnknownTopicOrPartition)] {
+            assert_eq!(placed(error), Unknown, "{error:?}");
+        }
+        for error in [E::UnknownServerError, E::LeaderNotAvailable, E::RequestTimedOut] {
+            assert_eq!(placed(Some(error)), Unled, "{error}");
+        }
+        let seen = TopicSeen { leaders: vec![Some(7), None], ..TopicSeen::default() };
+        let placed = [0, 1, 2, -1].map(|partition| seen.placed(partition));
+        assert_eq!(placed, [LedBy(7), Unled, Unknown, Unknown]);
+    }
 }

@@ -63,7 +63,6 @@ impl View {
         self.read().told.values().cloned().collect()
     }
 
-    #[cfg(test)]
     pub(super) fn nodes(&self) -> Vec<i32> {
         self.read().told.keys().copied().collect()
     }

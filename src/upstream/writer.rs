@@ -1,11 +1,13 @@
 //! Writes records of our own into topics of the cluster: acks=all, idempotent where we may be.
 //!
 //! A write whose answer is lost is to be repeated with the same records: the broker then knows it
-//! by its sequence numbers. After a restart it does not, and the records are there twice.
+//! by its sequence numbers. After a restart, or when other records come first, it does not, and the
+//! records are there twice.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
@@ -15,6 +17,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 
 use crate::model::TopicName;
+use crate::upstream::numbers::{Numbers, Place, Sent};
 use crate::upstream::outcome::{Kind, WriteError, kind_of};
 use crate::upstream::{OwnLinks, TopicSeen, Upstream, UpstreamError};
 use crate::wire::batch::{ProducerStamp, RawRecord, produce_batch};
@@ -37,8 +40,6 @@ const PARTITIONS: i32 = 1;
 const REPLICAS: i16 = -1;
 /// Dead letters wait for people, however long it takes.
 const CONFIGS: [(&str, &str); 2] = [("cleanup.policy", "delete"), ("retention.ms", "-1")];
-/// Sequence numbers of a producer go round here.
-const SEQUENCES: i64 = 1 << 31;
 
 /// Writes for one task, one thing at a time.
 #[derive(Debug)]
@@ -48,8 +49,8 @@ pub struct TopicWriter {
     links: OwnLinks,
     topics: BTreeMap<TopicName, TopicSeen>,
     producer: Producer,
-    /// The next sequence number of each partition.
-    sequences: BTreeMap<(TopicName, i32), i32>,
+    /// For each partition, as this producer.
+    numbers: Numbers,
 }
 
 /// What the cluster knows us by as a producer.
@@ -79,7 +80,7 @@ impl TopicWriter {
             links: OwnLinks::default(),
             topics: BTreeMap::new(),
             producer: Producer::default(),
-            sequences: BTreeMap::new(),
+            numbers: Numbers::default(),
         }
     }
 
@@ -113,8 +114,7 @@ impl TopicWriter {
             self.topics.remove(topic);
         }
         if written.as_ref().is_err_and(|error| error.kind() == Kind::Forgotten) {
-            self.producer = Producer::Unasked;
-            self.sequences.clear();
+            self.begin_anew();
         }
         written
     }
@@ -133,19 +133,10 @@ impl TopicWriter {
         let leader = index.and_then(|index| seen.leaders.get(index).copied().flatten());
         let leader = leader.ok_or_else(no_leader)?;
         let place = (topic.clone(), partition);
-        let stamp = self.stamp(upstream, &place).await?;
-        let Some(batch) = produce_batch(records, stamp) else { return Ok(()) };
-        let mut data = PartitionProduceData::default();
-        data.index = partition;
-        data.records = Some(batch);
-        let mut part = TopicProduceData::default();
-        part.name = wire_text(topic.as_str()).into();
-        part.partition_data = vec![data];
-        let mut request = ProduceRequest::default();
-        request.transactional_id = None;
-        request.acks = ACKS_ALL;
-        request.timeout_ms = BROKER_WAIT_MS;
-        request.topic_data = vec![part];
+        let Some((batch, sent)) = self.batch(upstream, &place, records).await? else {
+            return Ok(());
+        };
+        let request = produce_request(topic, partition, batch);
         let answer: ProduceResponse =
             self.links.call(upstream, Some(leader), (Api::Produce, PRODUCE), &request).await?;
         let told = answer.responses.first().and_then(|topic| topic.partition_responses.first());
@@ -153,11 +144,43 @@ impl TopicWriter {
         match ResponseError::try_from_code(told.error_code) {
             // The broker has them from an attempt whose answer was lost.
             None | Some(ResponseError::DuplicateSequenceNumber) => {
-                self.count(place, stamp, records.len());
+                self.numbers.taken(&place, records.len());
                 Ok(())
             }
-            Some(error) => Err(WriteError::Topic { topic: topic.clone(), error }),
+            Some(error) => {
+                if kind_of(error) == Kind::Refused {
+                    self.numbers.refused(&place, sent);
+                }
+                Err(WriteError::Topic { topic: topic.clone(), error })
+            }
         }
+    }
+
+    /// The records as they are sent, as a new producer where others may have been written with the
+    /// numbers of this one; `None`: there are none.
+    async fn batch(
+        &mut self,
+        upstream: &Upstream,
+        place: &Place,
+        records: &[RawRecord],
+    ) -> Result<Option<(Bytes, Sent)>, WriteError> {
+        loop {
+            let stamp = self.stamp(upstream, place).await?;
+            let Some(batch) = produce_batch(records, stamp) else { return Ok(None) };
+            if stamp.is_none() {
+                return Ok(Some((batch, Sent::default())));
+            }
+            if let Some(sent) = self.numbers.send(place, &batch) {
+                return Ok(Some((batch, sent)));
+            }
+            self.begin_anew();
+        }
+    }
+
+    /// The next batch is sent as a new producer.
+    fn begin_anew(&mut self) {
+        self.producer = Producer::Unasked;
+        self.numbers = Numbers::default();
     }
 
     /// What the cluster says of a topic, made now if it is not there.
@@ -229,7 +252,7 @@ impl TopicWriter {
     async fn stamp(
         &mut self,
         upstream: &Upstream,
-        place: &(TopicName, i32),
+        place: &Place,
     ) -> Result<Option<ProducerStamp>, WriteError> {
         if self.producer == Producer::Unasked {
             let mut request = InitProducerIdRequest::default();
@@ -251,37 +274,29 @@ impl TopicWriter {
                 Some(error) => return Err(WriteError::ProducerId(error)),
             };
         }
-        let sequence = self.sequences.get(place).copied().unwrap_or(0);
+        let sequence = self.numbers.next(place);
         Ok(match self.producer {
             Producer::Known { id, epoch } => Some(ProducerStamp { id, epoch, sequence }),
             Producer::Unasked | Producer::Nobody => None,
         })
     }
-
-    fn count(&mut self, place: (TopicName, i32), stamp: Option<ProducerStamp>, records: usize) {
-        if let Some(stamp) = stamp {
-            self.sequences.insert(place, sequence_after(stamp.sequence, records));
-        }
-    }
 }
 
-fn sequence_after(sequence: i32, records: usize) -> i32 {
-    let next = i64::from(sequence).saturating_add(i64::try_from(records).unwrap_or(0));
-    i32::try_from(next % SEQUENCES).unwrap_or(0)
+fn produce_request(topic: &TopicName, partition: i32, batch: Bytes) -> ProduceRequest {
+    let mut data = PartitionProduceData::default();
+    data.index = partition;
+    data.records = Some(batch);
+    let mut part = TopicProduceData::default();
+    part.name = wire_text(topic.as_str()).into();
+    part.partition_data = vec![data];
+    let mut request = ProduceRequest::default();
+    request.transactional_id = None;
+    request.acks = ACKS_ALL;
+    request.timeout_ms = BROKER_WAIT_MS;
+    request.topic_data = vec![part];
+    request
 }
 
 fn wire_text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sequence_numbers_go_round_as_in_kafka() {
-        assert_eq!(sequence_after(0, 3), 3);
-        assert_eq!(sequence_after(i32::MAX, 1), 0);
-        assert_eq!(sequence_after(i32::MAX - 1, 3), 1);
-    }
 }

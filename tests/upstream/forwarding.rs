@@ -1,5 +1,6 @@
 //! `dead_letters.upstream_topic`: dead letters reach the cluster, whatever it does meanwhile.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kafka_protocol::messages::ProduceRequest;
@@ -276,23 +277,52 @@ fn our_own_credentials_open_the_way() {
 }
 
 #[test]
-fn a_write_without_an_answer_ends_and_its_repetition_is_known() {
+fn two_groups_with_one_topic_lose_nothing_when_an_answer_is_lost() {
     let kafka = Kafka::start(State::default());
-    kafka.state().faults = [Fault::Silence].into();
+    let mut server = Server::in_front_of(kafka.addr, &YAML.replace("failed.{group}", "failed"));
+    let mut client = server.client();
+    kafka.state().no_topics = true;
+    for group in ["a", "b"] {
+        send(&mut client, group, &[letter(group)]);
+    }
+    // Both are tried in the first round of the next start.
+    server.stop();
+    kafka.state().no_topics = false;
+    // The second one for the connection made after the first.
+    kafka.state().faults = [Fault::Lost, Fault::Lost].into();
+    server.start_again();
+    let forwarded = |group| format!("reprise_dlq_forwarded_total{{group=\"{group}\"}}");
+    until("both are counted", || ["a", "b"].iter().all(|g| value(&server, &forwarded(g)) == 1));
+    let values: BTreeSet<String> = kafka.values("failed").into_iter().collect();
+    assert_eq!(values, ["a", "b"].map(str::to_owned).into());
+}
+
+/// A writer with little patience, and the way to the cluster.
+fn writer(kafka: &Kafka) -> (Upstream, TopicWriter) {
     let bootstrap = Address { host: kafka.addr.ip().to_string(), port: kafka.addr.port() };
     let metrics = Metrics::new(10).unwrap();
     let (budget, wait) = (reprise::socket::Budget::new(1 << 26), Duration::from_secs(10));
     let upstream = Upstream::new(vec![bootstrap], wait, 1 << 20, budget, metrics);
-    let mut writer = TopicWriter::patient(Duration::from_millis(500));
-    let topic = TopicName::new("failed");
-    let record = RawRecord {
+    (upstream, TopicWriter::patient(Duration::from_millis(500)))
+}
+
+fn record(value: &'static str) -> RawRecord {
+    RawRecord {
         timestamp_ms: 1,
         timestamp_type: TimestampType::LogAppendTime,
         key: None,
-        value: Some("v".into()),
+        value: Some(value.into()),
         headers: Headers::default(),
-    };
-    let records = [record];
+    }
+}
+
+#[test]
+fn a_write_without_an_answer_ends_and_its_repetition_is_known() {
+    let kafka = Kafka::start(State::default());
+    kafka.state().faults = [Fault::Silence].into();
+    let (upstream, mut writer) = writer(&kafka);
+    let topic = TopicName::new("failed");
+    let records = [record("v")];
     Runtime::new().unwrap().block_on(async {
         let late = writer.write(&upstream, &topic, 0, &records).await.unwrap_err();
         assert_eq!((late.kind(), late.word().as_str()), (Kind::Later, "TooSlow"));
@@ -300,4 +330,29 @@ fn a_write_without_an_answer_ends_and_its_repetition_is_known() {
         writer.write(&upstream, &topic, 0, &records).await.unwrap();
     });
     assert_eq!((kafka.values("failed").len(), kafka.state().known_again), (2, 1));
+}
+
+#[test]
+fn other_records_after_a_write_without_an_answer_are_not_taken_for_its_repetition() {
+    let kafka = Kafka::start(State::default());
+    let (upstream, mut writer) = writer(&kafka);
+    let topic = TopicName::new("failed");
+    Runtime::new().unwrap().block_on(async {
+        // Taken without an answer; not taken, for all the broker says: in time that is the same.
+        for fault in [Fault::Silence, Fault::Error(7)] {
+            kafka.state().faults = [fault].into();
+            writer.write(&upstream, &topic, 0, &[record("a")]).await.unwrap_err();
+            writer.write(&upstream, &topic, 0, &[record("b")]).await.unwrap();
+            writer.write(&upstream, &topic, 0, &[record("a")]).await.unwrap();
+        }
+    });
+    assert_eq!(kafka.values("failed"), ["a", "b", "a", "b", "a"], "twice, and never not at all");
+    assert_eq!((kafka.asked(22), kafka.state().known_again), (3, 0));
+    // What was refused was never taken: its number is free.
+    Runtime::new().unwrap().block_on(async {
+        kafka.state().faults = [Fault::Error(10)].into();
+        writer.write(&upstream, &topic, 0, &[record("c")]).await.unwrap_err();
+        writer.write(&upstream, &topic, 0, &[record("d")]).await.unwrap();
+    });
+    assert_eq!((kafka.values("failed").pop().unwrap().as_str(), kafka.asked(22)), ("d", 3));
 }

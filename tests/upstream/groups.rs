@@ -5,7 +5,7 @@ use reprise::wire::ResponseError;
 
 use crate::support::client::s;
 use crate::support::member::assigned;
-use crate::support::{Client, Member, Rec, Server, rebalance, until};
+use crate::support::{Client, Consumer, Member, Rec, Server, rebalance, settle, until};
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 4), ("retry.shop", 1)];
 const TOPICS: &[&str] = &["orders", "retry.shop"];
@@ -253,4 +253,53 @@ fn a_reset_made_at_the_cluster_is_seen() {
     // The replayed original begins at 0 again: a second entry, not a known failure.
     member.client.nack("shop", "orders-0@3", Rec::new("x"));
     assert_eq!(member.retry_once().reconsume_times(), 1);
+}
+
+#[test]
+fn what_a_group_of_the_cluster_has_committed_of_ours_stays_as_long_as_it_has_members() {
+    let cluster = Server::alone();
+    let server = Server::told_in_front_of(cluster.addr(), "");
+    let mut member = Member::new(&server, "audit", &["dlq.shop"]);
+    member.client.nack("shop", "orders-0@1", Rec::new("x").header("x-retry-level", "-1"));
+    member.join(&[("dlq.shop", 1)]);
+    assert_eq!(member.commit("dlq.shop", 0, 1), 0);
+    let mut nobody = Member::new(&server, "nobody", &[]);
+    nobody.generation = -1;
+    assert_eq!(nobody.commit("dlq.shop", 0, 1), 0);
+    // Its last commit is as old, and a day passes at each look.
+    until("what a group without members has committed is forgotten", || {
+        server.pass(24 * 3_600_000);
+        assert_eq!(member.heartbeat(), 0);
+        nobody.position_of("dlq.shop", 0) == -1
+    });
+    assert_eq!(member.position_of("dlq.shop", 0), 1);
+}
+
+#[test]
+fn a_member_by_kip_848_keeps_its_dead_letters_when_the_sidecar_forgets_that_it_wanted_them() {
+    let mut server = house();
+    let held = |member: &mut Consumer| member.holds().contains(&("dlq.shop".to_owned(), vec![0]));
+    let mut a = Consumer::new(&server, "audit", &["orders", "dlq.shop"]);
+    a.enter();
+    settle(&mut [&mut a]);
+    assert!(held(&mut a));
+    assert_eq!(a.commit("dlq.shop", 0, 0), 0);
+    server.restart();
+    a.client = server.client();
+    assert_eq!(a.beat().assignment, None, "while nothing changes nothing is asked of it");
+    // Its partitions of the cluster's topic change, and it does not repeat its subscription.
+    let mut b = Consumer::new(server.cluster(), "audit", &["orders"]);
+    b.enter();
+    let quiet = a.quiet_request();
+    let fenced = ResponseError::FencedMemberEpoch.code();
+    until("it is told to join anew", || a.client.call(1, &quiet).error_code == fenced);
+    a.enter();
+    settle(&mut [&mut a, &mut b]);
+    assert!(held(&mut a) && a.orders().len() == 2);
+    b.go(-1);
+    until("it has all of them, and is not fenced again", || {
+        a.acknowledge();
+        a.orders().len() == 4
+    });
+    assert!(held(&mut a));
 }

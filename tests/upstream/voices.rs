@@ -2,6 +2,7 @@
 //! connection of the group's own member. The cluster is a sidecar by itself behind two programs
 //! that play its brokers: the first coordinates, the second leads.
 
+use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -35,6 +36,8 @@ struct Cluster {
     behind: SocketAddr,
     /// What is said to whoever else fetches.
     refusal: Mutex<ResponseError>,
+    /// What reprise itself is told instead of who leads a topic, the next times; `None`: nothing.
+    unplaced: Mutex<VecDeque<Option<ResponseError>>>,
     /// Whether the second one answers reprise itself.
     knows_reprise: bool,
     /// Who fetched from the second one.
@@ -88,6 +91,7 @@ impl House {
             in_vain,
             behind: behind.addr(),
             refusal: Mutex::new(refusal),
+            unplaced: Mutex::default(),
             knows_reprise,
             fetched: Mutex::default(),
         });
@@ -157,7 +161,8 @@ fn serve(mut stream: TcpStream, leads: bool, cluster: &Cluster) {
                 }
             }
             MetadataRequest::KEY => pass(&asked, &mut behind)
-                .map(|told| changed::<MetadataRequest>(&asked, &told, |all| brokers(cluster, all))),
+                .map(|told| changed::<MetadataRequest>(&asked, &told, |all| brokers(cluster, all)))
+                .map(|told| unplaced(cluster, &asked, told)),
             _ => pass(&asked, &mut behind),
         };
         let Some(told) = told else { return };
@@ -197,6 +202,17 @@ fn brokers(cluster: &Cluster, answer: &mut MetadataResponse) {
     if cluster.has_third.load(Ordering::SeqCst) {
         answer.brokers.push(third);
     }
+}
+
+fn unplaced(cluster: &Cluster, asked: &Request, told: Vec<u8>) -> Vec<u8> {
+    let is_ours = header(asked).0.client_id.is_some_and(|client| client.as_str() == "reprise");
+    let said = || cluster.unplaced.lock().unwrap().pop_front();
+    let Some(said) = is_ours.then(said).flatten() else { return told };
+    changed::<MetadataRequest>(asked, &told, |answer| {
+        let topic = &mut answer.topics[0];
+        topic.error_code = said.map_or(0, |error| error.code());
+        topic.partitions.clear();
+    })
 }
 
 /// The header of a request, and its version.
@@ -306,6 +322,28 @@ fn a_replica_that_lags_and_a_broker_that_begins_do_not_say_that_a_record_is_gone
         assert_eq!(house.nack(1), 0, "{refusal}: its leader has it");
         assert_eq!(house.nack(7), ResponseError::InvalidRecord.code(), "{refusal}: nobody has it");
     }
+}
+
+#[test]
+fn one_broker_that_does_not_know_a_topic_does_not_say_that_its_records_are_gone() {
+    use ResponseError::{UnknownServerError, UnknownTopicOrPartition};
+    let house = House::new(NOT_LEADER, true);
+    let records: Vec<Rec> = (2..7).map(|n: i32| Rec::new(&n.to_string())).collect();
+    Client::connect(house.cluster.behind).put("orders", 0, &records);
+    let nack = |offset, told: &[Option<ResponseError>]| {
+        // Who leads is asked anew after what is not found there.
+        assert_eq!(house.nack(99), ResponseError::InvalidRecord.code());
+        *house.cluster.unplaced.lock().unwrap() = told.iter().copied().collect();
+        let code = house.nack(offset);
+        assert!(house.cluster.unplaced.lock().unwrap().is_empty(), "{told:?}");
+        code
+    };
+    let unknown = Some(UnknownTopicOrPartition);
+    for (offset, told) in (0..).zip([None, unknown, Some(UnknownServerError)]) {
+        assert_eq!(nack(offset, &[told]), 0, "{told:?}");
+    }
+    assert_eq!(nack(3, &[unknown, unknown, Some(UnknownServerError)]), 0, "they do not agree");
+    assert_eq!(nack(4, &[unknown; 3]), ResponseError::InvalidRecord.code(), "they do");
 }
 
 /// What the admin port says of a failure of `orders-0@1`.

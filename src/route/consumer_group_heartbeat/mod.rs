@@ -84,6 +84,11 @@ fn called_back() -> ConsumerGroupHeartbeatResponse {
     refused(ResponseError::FencedMemberEpoch, &"go on from the committed offsets (order.rewind)")
 }
 
+/// The same, for one whose subscription a restart of this sidecar has forgotten.
+fn asked_again() -> ConsumerGroupHeartbeatResponse {
+    refused(ResponseError::FencedMemberEpoch, &"say again what you subscribe to")
+}
+
 fn refused(error: ResponseError, why: &impl ToString) -> ConsumerGroupHeartbeatResponse {
     let mut response = ConsumerGroupHeartbeatResponse::default();
     response.error_code = error.code();

@@ -61,7 +61,13 @@ pub(in crate::route) async fn relayed(
             let epoch = response.member_epoch;
             router.assigned(conn, &group, (&key, &member), epoch, Step::Assigned);
             if request.member_epoch == JOINS {
+                router.members.joins(&group, &key);
                 router.look_for_clash(link, head, &group).await?;
+            } else if topics.is_none()
+                && response.assignment.is_some()
+                && is_unheard_of(router, &group, &key)
+            {
+                return Ok(super::asked_again());
             }
             if let Some(topics) = topics {
                 let names = topics.iter().map(|name| router.names.canonical(name));
@@ -81,6 +87,15 @@ pub(in crate::route) async fn relayed(
         Some(_) => {}
     }
     Ok(response)
+}
+
+/// Whether it is not known what a member holds of ours besides its retries: it has not said since
+/// the last start of this sidecar what it subscribes to, which a client does not repeat, and its
+/// group reads dead letters. So for each member once: who subscribes to a pattern never says more.
+fn is_unheard_of(router: &Router, group: &GroupId, key: &MemberId) -> bool {
+    router.broker.offsets.has(group)
+        && router.members.wants(group, key).is_none()
+        && router.members.joins(group, key)
 }
 
 /// Ids of our topics are made from the cluster's, and a client may heartbeat before it asks for

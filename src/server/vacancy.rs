@@ -1,0 +1,46 @@
+//! Since when groups of the cluster have had no member here: their coordinator knows them, this
+//! broker only what they have committed of topics of ours.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::broker::groups::Occupancy;
+use crate::model::{GroupId, WallMs};
+
+/// As seen at every look since.
+#[derive(Debug, Default)]
+pub(super) struct Vacancies(BTreeMap<GroupId, WallMs>);
+
+impl Vacancies {
+    /// These keep something, and `here` have members now.
+    pub(super) fn look(&mut self, now: WallMs, keeping: Vec<GroupId>, here: &BTreeSet<GroupId>) {
+        let empty = keeping.into_iter().filter(|group| !here.contains(group));
+        let seen = |group| self.0.get(&group).copied().map(|since| (group, since));
+        self.0 = empty.map(|group| seen(group.clone()).unwrap_or((group, now))).collect();
+    }
+
+    /// One that was not looked at is not empty.
+    pub(super) fn occupancy(&self, group: &GroupId) -> Occupancy {
+        self.0.get(group).map_or(Occupancy::Occupied, |since| Occupancy::VacantSince(*since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Occupancy::{Occupied, VacantSince};
+    use super::*;
+
+    #[test]
+    fn a_group_is_empty_since_the_first_look_that_found_nobody_and_all_did_since() {
+        let mut vacancies = Vacancies::default();
+        let (shop, audit) = (GroupId::from("shop"), GroupId::from("audit"));
+        let mut look = |at, here: &[&GroupId]| {
+            let here = here.iter().copied().cloned().collect();
+            vacancies.look(WallMs(at), vec![shop.clone(), audit.clone()], &here);
+            [&shop, &audit, &"new".into()].map(|group| vacancies.occupancy(group))
+        };
+        assert_eq!(look(1, &[&shop]), [Occupied, VacantSince(WallMs(1)), Occupied]);
+        assert_eq!(look(2, &[]), [VacantSince(WallMs(2)), VacantSince(WallMs(1)), Occupied]);
+        assert_eq!(look(3, &[&audit]), [VacantSince(WallMs(2)), Occupied, Occupied]);
+        assert_eq!(look(4, &[])[1], VacantSince(WallMs(4)));
+    }
+}

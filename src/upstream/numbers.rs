@@ -1,0 +1,94 @@
+//! The sequence numbers of our own batches. A broker takes whatever comes under numbers it has seen
+//! for what came under them first, and answers that it has it: so numbers under which something may
+//! lie in the cluster are for the same batch only.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+
+use crate::model::TopicName;
+
+/// They go round here.
+const SEQUENCES: i64 = 1 << 31;
+
+/// A partition.
+pub(super) type Place = (TopicName, i32);
+
+/// The numbers of one producer.
+#[derive(Debug, Default)]
+pub(super) struct Numbers(BTreeMap<Place, Next>);
+
+#[derive(Debug, Default)]
+struct Next {
+    sequence: i32,
+    /// The batch that was sent with it, if nobody has said that it is not there.
+    sent: Option<[u8; 32]>,
+}
+
+/// A batch is on its way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    is_first: bool,
+}
+
+impl Numbers {
+    /// Of the next batch for a partition.
+    pub(super) fn next(&self, place: &Place) -> i32 {
+        self.0.get(place).map_or(0, |next| next.sequence)
+    }
+
+    /// This batch is sent with it. `None`: another one may lie there under that number.
+    pub(super) fn send(&mut self, place: &Place, batch: &[u8]) -> Option<Sent> {
+        let digest = Sha256::digest(batch).into();
+        let next = self.0.entry(place.clone()).or_default();
+        let is_first = next.sent.is_none();
+        (*next.sent.get_or_insert(digest) == digest).then_some(Sent { is_first })
+    }
+
+    /// The cluster has it.
+    pub(super) fn taken(&mut self, place: &Place, records: usize) {
+        let sequence = after(self.next(place), records);
+        self.0.insert(place.clone(), Next { sequence, sent: None });
+    }
+
+    /// The cluster does not take it. An earlier attempt may have been taken all the same.
+    pub(super) fn refused(&mut self, place: &Place, sent: Sent) {
+        if let Some(next) = self.0.get_mut(place).filter(|_| sent.is_first) {
+            next.sent = None;
+        }
+    }
+}
+
+fn after(sequence: i32, records: usize) -> i32 {
+    let next = i64::from(sequence).saturating_add(i64::try_from(records).unwrap_or(0));
+    i32::try_from(next % SEQUENCES).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequence_numbers_go_round_as_in_kafka() {
+        assert_eq!(after(0, 3), 3);
+        assert_eq!(after(i32::MAX, 1), 0);
+        assert_eq!(after(i32::MAX - 1, 3), 1);
+    }
+
+    #[test]
+    fn a_number_is_for_one_batch_until_that_has_come_to_an_end() {
+        let place = ("failed".into(), 0);
+        let mut numbers = Numbers::default();
+        let first = numbers.send(&place, b"a").unwrap();
+        assert!(numbers.send(&place, b"b").is_none());
+        assert!(numbers.send(&("failed".into(), 1), b"b").is_some());
+        let again = numbers.send(&place, b"a").unwrap();
+        numbers.refused(&place, again);
+        assert!(numbers.send(&place, b"b").is_none(), "the first attempt may have been taken");
+        numbers.refused(&place, first);
+        assert!(numbers.send(&place, b"b").is_some(), "nothing lies there");
+        numbers.taken(&place, 2);
+        assert_eq!(numbers.next(&place), 2);
+        assert!(numbers.send(&place, b"a").is_some());
+    }
+}
