@@ -68,15 +68,12 @@ pub enum BrokerError {
     /// Before the log start or after its end.
     #[error("the offset is outside the log")]
     OffsetOutOfRange,
-    /// A gap in an idempotent producer's sequence numbers.
+    /// A gap in an idempotent producer's sequence numbers, or a batch behind those remembered.
     #[error("the producer's sequence number is out of order")]
     OutOfOrderSequence,
     /// An older incarnation of the producer.
     #[error("a newer epoch of this producer has written already")]
     InvalidProducerEpoch,
-    /// A repeated batch older than the five remembered.
-    #[error("the batch repeats one too old to be remembered")]
-    DuplicateSequence,
     /// Of a transactional producer.
     #[error(transparent)]
     Transaction(#[from] TransactionError),
