@@ -11,6 +11,7 @@ use crate::broker::producers::Judged;
 use crate::broker::topic::{Partition, Topic};
 use crate::broker::versioned;
 use crate::journal::{Bounds, Entry, EntryRef, NewEntry, StreamAppend, StreamBatch, StreamId};
+use crate::model::AHEAD_MS_MAX;
 use crate::wire::batch::{Batch, LEADER_EPOCH, commits, rebase};
 
 /// A record asked for by reference unpacks to at most this.
@@ -52,7 +53,7 @@ impl Broker {
         partition: &Partition,
         batch: &Batch,
     ) -> Result<Produced, BrokerError> {
-        check_size(topic, batch)?;
+        self.check(topic, batch)?;
         let produced = self.produce_with(partition, batch, &mut || Some(Vec::new()));
         produced.map(|(produced, _)| produced)
     }
@@ -179,6 +180,37 @@ impl Broker {
         }
     }
 
+    /// Whether a topic takes a batch of this size and of this time. Times of dead letters are those
+    /// of the records they were.
+    pub(super) fn check(&self, topic: &Topic, batch: &Batch) -> Result<(), BrokerError> {
+        let max = topic.settings.max_message_bytes;
+        if batch.bytes.len() > max {
+            return Err(BrokerError::MessageTooLarge { bytes: batch.bytes.len(), max });
+        }
+        let timestamp_ms = batch.header.max_timestamp_ms;
+        if !topic.dead_letters && timestamp_ms > self.latest_taken(timestamp_ms) {
+            return Err(BrokerError::TimestampAhead { timestamp_ms });
+        }
+        Ok(())
+    }
+
+    /// What retention takes for the time of a batch: one that says none is of now.
+    fn kept_as_of(&self, timestamp_ms: i64) -> i64 {
+        if timestamp_ms < 0 {
+            return self.clock.now().wall.0;
+        }
+        timestamp_ms.min(self.latest_taken(timestamp_ms))
+    }
+
+    /// The latest time a record may have. The system's clock may have been set since the start:
+    /// what is right by either is.
+    fn latest_taken(&self, timestamp_ms: i64) -> i64 {
+        let latest = self.clock.now().wall.plus(AHEAD_MS_MAX);
+        let is_right = timestamp_ms <= latest.0;
+        let departed_ms = if is_right { 0 } else { self.clock.departure_ms() };
+        latest.plus(u64::try_from(departed_ms).unwrap_or(0)).0
+    }
+
     /// Base offset, the sequence to wait for, and where `more` lies.
     pub(super) fn append(
         &self,
@@ -190,7 +222,7 @@ impl Broker {
         let append = StreamAppend {
             stream,
             records: u32::try_from(header.last_offset_delta).unwrap_or(0).saturating_add(1),
-            max_timestamp_ms: header.max_timestamp_ms,
+            max_timestamp_ms: self.kept_as_of(header.max_timestamp_ms),
         };
         let batch = NewEntry::batch(kind::BATCH, append, Bytes::new(), batch.bytes.clone());
         // Before anybody decides on more: what they have decided cannot be taken back.
@@ -285,15 +317,6 @@ impl Broker {
         self.journal.hold_from(OWNER, kept.min(checkpointed));
         Ok(kept.min(checkpointed))
     }
-}
-
-/// Whether a topic takes a batch of this size.
-pub(super) fn check_size(topic: &Topic, batch: &Batch) -> Result<(), BrokerError> {
-    let max = topic.settings.max_message_bytes;
-    if batch.bytes.len() > max {
-        return Err(BrokerError::MessageTooLarge { bytes: batch.bytes.len(), max });
-    }
-    Ok(())
 }
 
 /// Offset and time of each record; none of a batch that cannot be unpacked.
