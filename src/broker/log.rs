@@ -91,6 +91,11 @@ impl Broker {
         self.journal.stream_bounds(partition.stream).unwrap_or(NOTHING)
     }
 
+    /// Whether it is there: its topic may have been deleted since it was looked up.
+    pub fn is_there(&self, partition: &Partition) -> bool {
+        self.journal.stream_bounds(partition.stream).is_some()
+    }
+
     /// Whole batches from the one that holds `offset` on: at least one when there is one, more
     /// while they fit in `bytes_max`.
     pub fn read(
@@ -271,7 +276,8 @@ impl Broker {
     }
 
     /// Journals what changed in the producers' past since the last call, so that recovery need not
-    /// read the batches behind it.
+    /// read the batches behind it, and nothing keeps those on the disk: it may use the room kept in
+    /// reserve, as all that frees some.
     pub fn keep_producers(&self) -> Result<(), BrokerError> {
         let now = self.clock.now().wall;
         // Whatever is durable by now is in the snapshots below: a batch is recorded under the
@@ -293,13 +299,13 @@ impl Broker {
             if let Some(bytes) = producers.snapshot(now, self.expiration.producer_id_ms) {
                 let head = Bytes::from(bytes);
                 let entry = NewEntry::keyed(kind::PRODUCERS, key, head, Bytes::new());
-                self.journal.append(vec![entry])?;
+                self.journal.append_reserved(vec![entry])?;
                 producers.kept();
             }
         }
         let head = versioned::write(MARK_VERSION, &all_before);
         let mark = NewEntry::keyed(kind::PRODUCERS_MARK, MARK_KEY, head, Bytes::new());
-        let seq = self.journal.append(vec![mark])?.seq();
+        let seq = self.journal.append_reserved(vec![mark])?.seq();
         self.journal.durable_blocking(seq)?;
         self.journal.hold_from(OWNER, all_before);
         Ok(())
@@ -342,3 +348,6 @@ pub(super) fn join(batches: &[StreamBatch]) -> Bytes {
     }
     out.freeze()
 }
+
+#[cfg(test)]
+mod tests;
