@@ -61,7 +61,8 @@ pub(super) async fn answer(
     let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
     let key = member_key(&member_id, instance_id.as_deref());
     let generation = request.generation_id_or_member_epoch;
-    let check = CommitCheck { member_id: member_id.clone(), instance_id, generation };
+    let check =
+        CommitCheck { member_id: member_id.clone(), instance_id, generation, transactional: false };
     if let Err(error) = router.broker.groups.commit_check(&group, check) {
         let error = code::of_group(error);
         router.metrics.commit_failed(group.as_str(), &code::name(error));
