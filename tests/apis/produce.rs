@@ -197,6 +197,37 @@ fn good_and_half(good: &Bytes) -> Bytes {
 }
 
 #[test]
+fn a_batch_that_no_consumer_could_read_is_refused() {
+    let (_server, mut client) = with_topic();
+    let three = [Rec::new("a"), Rec::new("b"), Rec::new("c")];
+    let changed = |codec, at: usize, change: &[u8]| {
+        let mut bytes = batch(&three, Around::codec(codec)).to_vec();
+        bytes[at..at + change.len()].copy_from_slice(change);
+        bytes
+    };
+    let counting_five = |codec| {
+        let mut bytes = changed(codec, 57, &5_i32.to_be_bytes());
+        bytes[23..27].copy_from_slice(&4_i32.to_be_bytes());
+        bytes
+    };
+    let corrupt = ResponseError::CorruptMessage;
+    let cases = [
+        ("five of three", counting_five(Codec::None), ResponseError::InvalidRecord),
+        ("five of three, zstd", counting_five(Codec::Zstd), ResponseError::InvalidRecord),
+        ("a length", changed(Codec::None, 61, &[0x7e]), ResponseError::InvalidRecord),
+        ("zstd garbage", changed(Codec::Zstd, 61, &[7; 12]), corrupt),
+        ("gzip garbage", changed(Codec::Gzip, 61, &[7; 12]), corrupt),
+    ];
+    for (what, mut bytes, error) in cases {
+        let crc = reprise::wire::batch::crc_of(&bytes).unwrap();
+        bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+        let answer = client.produce("t", 0, bytes.into());
+        assert_eq!(answer.error_code, error.code(), "{what}: {:?}", answer.error_message);
+    }
+    assert!(values(&mut client).is_empty());
+}
+
+#[test]
 fn topics_nobody_made_are_unknown_by_name_and_by_id() {
     let (_server, mut client) = with_topic();
     let good = plain(&[Rec::new("x")]);
