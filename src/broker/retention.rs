@@ -35,7 +35,8 @@ impl Default for Expiration {
 }
 
 impl Broker {
-    /// One round over all topics; an error of one partition is told when all others are done. Dead letters are kept by the retry engine's rules instead.
+    /// One round over all topics; an error of one partition is told when all others are done. Dead
+    /// letters are kept by the retry engine's rules instead.
     pub fn expire(&self) -> Result<Expired, BrokerError> {
         let now = self.clock.now().wall;
         let mut expired = Expired::default();

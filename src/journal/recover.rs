@@ -320,8 +320,8 @@ impl Opening<'_> {
     }
 }
 
-/// Writes what may be in memory only once more. After a failed fdatasync it may be read, and yet the
-/// system takes it for written: another fdatasync would put nothing of it on the disk.
+/// Writes what may be in memory only once more. After a failed fdatasync it may be read, and yet
+/// the system takes it for written: another fdatasync would put nothing of it on the disk.
 fn write_again(file: &dyn DiskFile, examined: &Examined) -> io::Result<()> {
     let mut buffer = Vec::new();
     let mut at = examined.synced_to;
