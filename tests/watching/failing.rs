@@ -37,7 +37,7 @@ fn a_batch_no_consumer_can_read_is_a_dead_letter_as_it_is_and_its_neighbours_are
     let packed = Around { attributes: 1, ..Around::default() };
     let bad = batch(&[rec(4), rec(5), rec(6)], packed);
     // It says that it is gzip.
-    server.stored("orders", bad.clone());
+    server.stored("orders", &bad);
     let mut tool = server.client();
     tool.put("orders", 0, &[rec(7), rec(8)]);
     let mut app = App::new(&server, 4);
