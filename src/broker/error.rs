@@ -3,6 +3,7 @@
 use crate::broker::settings::SettingError;
 use crate::broker::transactions::TransactionError;
 use crate::journal::{AppendError, JournalError, ReadError};
+use crate::model::AHEAD_MS_MAX;
 
 /// One refusal.
 #[derive(Debug, thiserror::Error)]
@@ -68,15 +69,18 @@ pub enum BrokerError {
     /// Before the log start or after its end.
     #[error("the offset is outside the log")]
     OffsetOutOfRange,
-    /// A gap in an idempotent producer's sequence numbers.
+    /// A record of a time that is still to come.
+    #[error("a record is of {timestamp_ms} ms, more than {} ms ahead of the clock", AHEAD_MS_MAX)]
+    TimestampAhead {
+        /// Its time, Unix ms.
+        timestamp_ms: i64,
+    },
+    /// A gap in an idempotent producer's sequence numbers, or a batch behind those remembered.
     #[error("the producer's sequence number is out of order")]
     OutOfOrderSequence,
     /// An older incarnation of the producer.
     #[error("a newer epoch of this producer has written already")]
     InvalidProducerEpoch,
-    /// A repeated batch older than the five remembered.
-    #[error("the batch repeats one too old to be remembered")]
-    DuplicateSequence,
     /// Of a transactional producer.
     #[error(transparent)]
     Transaction(#[from] TransactionError),

@@ -11,6 +11,7 @@ use crate::broker::producers::Judged;
 use crate::broker::topic::{Partition, Topic};
 use crate::broker::versioned;
 use crate::journal::{Bounds, Entry, EntryRef, NewEntry, StreamAppend, StreamBatch, StreamId};
+use crate::model::AHEAD_MS_MAX;
 use crate::wire::batch::{Batch, LEADER_EPOCH, commits, rebase};
 
 /// A record asked for by reference unpacks to at most this.
@@ -52,7 +53,7 @@ impl Broker {
         partition: &Partition,
         batch: &Batch,
     ) -> Result<Produced, BrokerError> {
-        check_size(topic, batch)?;
+        self.check(topic, batch)?;
         let produced = self.produce_with(partition, batch, &mut || Some(Vec::new()));
         produced.map(|(produced, _)| produced)
     }
@@ -88,6 +89,11 @@ impl Broker {
     /// The partition's offsets; a stream dropped meanwhile is empty.
     pub fn bounds(&self, partition: &Partition) -> Bounds {
         self.journal.stream_bounds(partition.stream).unwrap_or(NOTHING)
+    }
+
+    /// Whether it is there: its topic may have been deleted since it was looked up.
+    pub fn is_there(&self, partition: &Partition) -> bool {
+        self.journal.stream_bounds(partition.stream).is_some()
     }
 
     /// Whole batches from the one that holds `offset` on: at least one when there is one, more
@@ -179,6 +185,37 @@ impl Broker {
         }
     }
 
+    /// Whether a topic takes a batch of this size and of this time. Times of dead letters are those
+    /// of the records they were.
+    pub(super) fn check(&self, topic: &Topic, batch: &Batch) -> Result<(), BrokerError> {
+        let max = topic.settings.max_message_bytes;
+        if batch.bytes.len() > max {
+            return Err(BrokerError::MessageTooLarge { bytes: batch.bytes.len(), max });
+        }
+        let timestamp_ms = batch.header.max_timestamp_ms;
+        if !topic.dead_letters && timestamp_ms > self.latest_taken(timestamp_ms) {
+            return Err(BrokerError::TimestampAhead { timestamp_ms });
+        }
+        Ok(())
+    }
+
+    /// What retention takes for the time of a batch: one that says none is of now.
+    fn kept_as_of(&self, timestamp_ms: i64) -> i64 {
+        if timestamp_ms < 0 {
+            return self.clock.now().wall.0;
+        }
+        timestamp_ms.min(self.latest_taken(timestamp_ms))
+    }
+
+    /// The latest time a record may have. The system's clock may have been set since the start:
+    /// what is right by either is.
+    fn latest_taken(&self, timestamp_ms: i64) -> i64 {
+        let latest = self.clock.now().wall.plus(AHEAD_MS_MAX);
+        let is_right = timestamp_ms <= latest.0;
+        let departed_ms = if is_right { 0 } else { self.clock.departure_ms() };
+        latest.plus(u64::try_from(departed_ms).unwrap_or(0)).0
+    }
+
     /// Base offset, the sequence to wait for, and where `more` lies.
     pub(super) fn append(
         &self,
@@ -190,7 +227,7 @@ impl Broker {
         let append = StreamAppend {
             stream,
             records: u32::try_from(header.last_offset_delta).unwrap_or(0).saturating_add(1),
-            max_timestamp_ms: header.max_timestamp_ms,
+            max_timestamp_ms: self.kept_as_of(header.max_timestamp_ms),
         };
         let batch = NewEntry::batch(kind::BATCH, append, Bytes::new(), batch.bytes.clone());
         // Before anybody decides on more: what they have decided cannot be taken back.
@@ -239,7 +276,8 @@ impl Broker {
     }
 
     /// Journals what changed in the producers' past since the last call, so that recovery need not
-    /// read the batches behind it.
+    /// read the batches behind it, and nothing keeps those on the disk: it may use the room kept in
+    /// reserve, as all that frees some.
     pub fn keep_producers(&self) -> Result<(), BrokerError> {
         let now = self.clock.now().wall;
         // Whatever is durable by now is in the snapshots below: a batch is recorded under the
@@ -261,13 +299,13 @@ impl Broker {
             if let Some(bytes) = producers.snapshot(now, self.expiration.producer_id_ms) {
                 let head = Bytes::from(bytes);
                 let entry = NewEntry::keyed(kind::PRODUCERS, key, head, Bytes::new());
-                self.journal.append(vec![entry])?;
+                self.journal.append_reserved(vec![entry])?;
                 producers.kept();
             }
         }
         let head = versioned::write(MARK_VERSION, &all_before);
         let mark = NewEntry::keyed(kind::PRODUCERS_MARK, MARK_KEY, head, Bytes::new());
-        let seq = self.journal.append(vec![mark])?.seq();
+        let seq = self.journal.append_reserved(vec![mark])?.seq();
         self.journal.durable_blocking(seq)?;
         self.journal.hold_from(OWNER, all_before);
         Ok(())
@@ -285,15 +323,6 @@ impl Broker {
         self.journal.hold_from(OWNER, kept.min(checkpointed));
         Ok(kept.min(checkpointed))
     }
-}
-
-/// Whether a topic takes a batch of this size.
-pub(super) fn check_size(topic: &Topic, batch: &Batch) -> Result<(), BrokerError> {
-    let max = topic.settings.max_message_bytes;
-    if batch.bytes.len() > max {
-        return Err(BrokerError::MessageTooLarge { bytes: batch.bytes.len(), max });
-    }
-    Ok(())
 }
 
 /// Offset and time of each record; none of a batch that cannot be unpacked.
@@ -319,3 +348,6 @@ pub(super) fn join(batches: &[StreamBatch]) -> Bytes {
     }
     out.freeze()
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,7 +85,6 @@ impl Producers {
             Sequenced::Duplicate { base_offset } => {
                 Ok(Judged::Repeated { base_offset, seq: known.seq })
             }
-            Sequenced::DuplicateTooOld => Err(BrokerError::DuplicateSequence),
             Sequenced::OutOfOrder => Err(BrokerError::OutOfOrderSequence),
             Sequenced::FencedEpoch => Err(BrokerError::InvalidProducerEpoch),
         }

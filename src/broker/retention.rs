@@ -35,10 +35,12 @@ impl Default for Expiration {
 }
 
 impl Broker {
-    /// One round over all topics. Dead letters are kept by the retry engine's rules instead.
+    /// One round over all topics; an error of one partition is told when all others are done. Dead
+    /// letters are kept by the retry engine's rules instead.
     pub fn expire(&self) -> Result<Expired, BrokerError> {
         let now = self.clock.now().wall;
         let mut expired = Expired::default();
+        let mut failed = None;
         for topic in self.topics.list() {
             if topic.dead_letters {
                 continue;
@@ -48,21 +50,37 @@ impl Broker {
                 WallMs(now.0.saturating_sub(i64::try_from(keep).unwrap_or(i64::MAX))).0
             });
             for partition in &topic.partitions {
-                let to = self.journal.stream_expired(
-                    partition.stream,
-                    settings.retention_bytes,
-                    oldest,
-                )?;
-                let before = self.bounds(partition).start;
-                if to > before {
-                    self.journal.stream_trim(partition.stream, to)?;
-                    expired.partitions += 1;
-                    expired.records += u64::try_from(to - before).unwrap_or(0);
+                match self.expire_partition(partition, settings.retention_bytes, oldest) {
+                    Ok(0) => {}
+                    Ok(records) => {
+                        expired.partitions += 1;
+                        expired.records += records;
+                    }
+                    // One is in nobody else's way.
+                    Err(error) if self.is_there(partition) => failed = failed.or(Some(error)),
+                    // Its topic was deleted meanwhile.
+                    Err(_) => {}
                 }
             }
         }
-        self.expire_transactions()?;
+        let transactions = self.expire_transactions();
+        failed.map_or(Ok(()), Err).and(transactions)?;
         Ok(expired)
+    }
+
+    /// How many records went.
+    fn expire_partition(
+        &self,
+        partition: &Partition,
+        bytes_max: Option<u64>,
+        oldest: Option<i64>,
+    ) -> Result<u64, BrokerError> {
+        let to = self.journal.stream_expired(partition.stream, bytes_max, oldest)?;
+        let before = self.bounds(partition).start;
+        if to > before {
+            self.journal.stream_trim(partition.stream, to)?;
+        }
+        Ok(u64::try_from(to - before).unwrap_or(0))
     }
 
     /// Moves the start of a partition to `offset`, or to its end for −1; never back. Returns the

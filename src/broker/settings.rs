@@ -1,6 +1,10 @@
 //! Settings of a topic, under Kafka's own names (`TopicConfig`).
 
+mod idle;
+
 use crate::model::TopicName;
+
+pub use idle::idle;
 
 /// How long and how much a topic keeps. `None` = for ever, without bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +23,7 @@ pub enum SettingError {
     /// Not one of ours.
     #[error(
         "topic setting {0} is not known here; known: retention.ms, retention.bytes, \
-         max.message.bytes, cleanup.policy=delete"
+         max.message.bytes, cleanup.policy=delete, and such as change nothing on one node"
     )]
     Unknown(String),
     /// Named without a value.
@@ -72,6 +76,11 @@ impl TopicSettings {
             "cleanup.policy" => return Err(invalid("delete (compaction is not served)")),
             "message.timestamp.type" if value == "CreateTime" => {}
             "message.timestamp.type" => return Err(invalid("CreateTime")),
+            _ if idle(name).is_some() => {
+                if let Some(expected) = idle::expected(name, value) {
+                    return Err(invalid(expected));
+                }
+            }
             _ => return Err(SettingError::Unknown(name.to_owned())),
         }
         Ok(())
@@ -134,6 +143,21 @@ mod tests {
         for (name, value) in [("retention.ms", "x"), ("cleanup.policy", "compact"), ("a.b", "1")] {
             let error = settings.set(name, value).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");
+        }
+        assert_eq!(settings, DEFAULT);
+    }
+
+    #[test]
+    fn what_changes_nothing_here_is_taken_unless_it_promises_something() {
+        let mut settings = DEFAULT;
+        for (name, value) in [("segment.bytes", "52428800"), ("min.insync.replicas", "1")] {
+            settings.set(name, value).unwrap();
+        }
+        for (name, value) in
+            [("segment.bytes", "x"), ("min.insync.replicas", "2"), ("flush.messages", "1")]
+        {
+            let error = settings.set(name, value).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("expected"), "{error}");
         }
         assert_eq!(settings, DEFAULT);
     }

@@ -109,12 +109,12 @@ impl Topics {
         let topic = state.by_name.get(name).cloned();
         let topic = topic.ok_or(BrokerError::UnknownTopicOrPartition)?;
         let seq = append(NewEntry::tombstone(kind::TOPIC, key(name)))?;
-        // What is known of their producers goes when that is next written down.
-        for partition in &topic.partitions {
-            self.journal.stream_drop(partition.stream)?;
-        }
+        // It is written: whatever becomes of its streams, nobody finds it any more.
         state.by_name.remove(name);
         state.by_id.remove(&topic.id);
+        // What is known of their producers goes when that is next written down.
+        let dropped = topic.partitions.iter().map(|p| self.journal.stream_drop(p.stream));
+        dropped.fold(Ok(()), Result::and)?;
         Ok(seq)
     }
 

@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::kind;
-use crate::broker::log::{Produced, check_size};
+use crate::broker::log::Produced;
 use crate::broker::producers::Judged;
 use crate::broker::topic::{Partition, Topic};
 use crate::broker::versioned::FactError;
@@ -226,7 +226,7 @@ impl Broker {
         (topic, partition): (&Topic, &Partition),
         batch: &Batch,
     ) -> Result<Produced, BrokerError> {
-        check_size(topic, batch)?;
+        self.check(topic, batch)?;
         let header = &batch.header;
         let by = (header.producer_id, header.producer_epoch);
         let log_start = self.bounds(partition).start;

@@ -149,7 +149,10 @@ impl Config {
         let defaults = journal::Config::default();
         let segment_bytes = u32::try_from(self.journal.segment_bytes);
         let segment_bytes = segment_bytes.unwrap_or(defaults.segment_bytes);
-        journal::Config { segment_bytes, ..defaults }
+        // What waits for the disk is held in memory; all of a request has to have room.
+        let queued_bytes = self.limits.memory_bytes.max(self.limits.frame_bytes.saturating_mul(2));
+        let max_queued_bytes = defaults.max_queued_bytes.min(queued_bytes);
+        journal::Config { segment_bytes, max_queued_bytes, ..defaults }
     }
 }
 
@@ -230,6 +233,18 @@ mod tests {
         assert_eq!(config.classic(), ClassicConfig::default());
         let segment_bytes = journal::Config::default().segment_bytes;
         assert_eq!(config.journal_config().segment_bytes, segment_bytes);
+    }
+
+    #[test]
+    fn what_waits_for_the_disk_takes_no_more_memory_than_all_connections_may() {
+        let mut config = Config::default();
+        (config.limits.memory_bytes, config.limits.frame_bytes) = (64 << 20, 1 << 20);
+        assert_eq!(config.journal_config().max_queued_bytes, 64 << 20);
+        config.limits.frame_bytes = 50 << 20;
+        assert_eq!(config.journal_config().max_queued_bytes, 100 << 20, "a request has room");
+        config.limits.memory_bytes = 1 << 40;
+        let most = journal::Config::default().max_queued_bytes;
+        assert_eq!(config.journal_config().max_queued_bytes, most);
     }
 
     #[test]

@@ -22,15 +22,12 @@ pub enum EngineError {
         /// The most.
         most: u64,
     },
-    /// A gap in an idempotent producer's sequence numbers.
+    /// A gap in an idempotent producer's sequence numbers, or a batch behind those remembered.
     #[error("the producer's sequence number is out of order")]
     OutOfOrderSequence,
     /// An older incarnation of the producer.
     #[error("a newer epoch of this producer has written already")]
     InvalidProducerEpoch,
-    /// A repeated batch older than the five remembered.
-    #[error("the batch repeats one too old to be remembered")]
-    DuplicateSequence,
     /// The commit lies beyond the last hand-out of its slot.
     #[error("the committed offset lies beyond the last record handed out")]
     CommitBeyondHandOut,

@@ -192,7 +192,6 @@ impl Driver {
         match self.stamps.check(group, producer) {
             Verdict::New => Ok(false),
             Verdict::Repeated => Ok(true),
-            Verdict::TooOld => Err(EngineError::DuplicateSequence),
             Verdict::OutOfOrder => Err(EngineError::OutOfOrderSequence),
             Verdict::Fenced => Err(EngineError::InvalidProducerEpoch),
         }

@@ -21,7 +21,6 @@ const VERSION: u8 = 1;
 pub(super) enum Verdict {
     New,
     Repeated,
-    TooOld,
     OutOfOrder,
     Fenced,
 }
@@ -47,7 +46,6 @@ impl Stamps {
         match window.check(producer.epoch, producer.first, producer.last) {
             Sequenced::InOrder => Verdict::New,
             Sequenced::Duplicate { .. } => Verdict::Repeated,
-            Sequenced::DuplicateTooOld => Verdict::TooOld,
             Sequenced::OutOfOrder => Verdict::OutOfOrder,
             Sequenced::FencedEpoch => Verdict::Fenced,
         }

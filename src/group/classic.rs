@@ -230,7 +230,7 @@ impl Classic {
         if check.generation != self.generation {
             return Err(GroupError::IllegalGeneration);
         }
-        if self.phase == Phase::CompletingRebalance {
+        if self.phase == Phase::CompletingRebalance && !check.transactional {
             return Err(GroupError::RebalanceInProgress);
         }
         if let Some(member) = self.members.get_mut(&check.member_id) {

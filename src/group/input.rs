@@ -130,6 +130,8 @@ pub struct CommitCheck {
     /// Or the member's epoch. −1 for a client outside group management: granted while the group is
     /// empty.
     pub generation: i32,
+    /// In a transaction: a rebalance that goes on holds up none.
+    pub transactional: bool,
 }
 
 /// A member of a consumer group (KIP-848) speaks. What is absent has not changed.

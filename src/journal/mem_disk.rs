@@ -100,7 +100,8 @@ impl MemDisk {
         platter.cut_at = Some(platter.operations + n);
     }
 
-    /// The n-th next fdatasync fails.
+    /// The n-th next fdatasync fails. What it should have made durable can be read, and is not
+    /// tried again by the next one, as on Linux.
     pub fn fail_nth_sync(&self, n: u64) {
         let mut platter = self.platter();
         platter.fail_sync_at = Some(platter.syncs + n);
@@ -378,10 +379,13 @@ impl DiskFile for MemFile {
         let mut platter = self.disk.mounted(self.boot)?;
         platter.count()?;
         platter.syncs += 1;
-        if platter.fail_sync_at == Some(platter.syncs) {
+        let fails = platter.fail_sync_at == Some(platter.syncs);
+        let state = platter.files.get_mut(&self.file).ok_or_else(|| not_found("open"))?;
+        if fails {
+            // A length is the file system's own, and does not get lost.
+            state.unsynced.retain(|change| matches!(change, Change::SetLen(_)));
             return Err(io::Error::other("simulated fdatasync failure"));
         }
-        let state = platter.files.get_mut(&self.file).ok_or_else(|| not_found("open"))?;
         for change in std::mem::take(&mut state.unsynced) {
             match change {
                 Change::Write(at, bytes) => write_into(&mut state.durable, at, &bytes),

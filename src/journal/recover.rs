@@ -23,12 +23,15 @@ use super::real_disk::open_error;
 use super::scan::{Scanned, Scanner};
 use super::segment::{INDEX_NAME, SEGMENT_START, SegmentId};
 use super::writer::{ActiveFile, begin};
-use super::{Config, Disk, OpenError, Tables, stream_index};
+use super::{Config, Disk, DiskFile, OpenError, Tables, stream_index};
 
 /// Smallest segment that makes sense.
 const SEGMENT_LEAST: u64 = 4 << 10;
 /// Largest segment: with the largest group after its last byte, offsets still fit u32.
 const SEGMENT_MOST: u64 = 1 << 30;
+
+/// Written again at once.
+const WRITE_BYTES: u64 = 1 << 20;
 
 /// What opening found.
 #[derive(Debug)]
@@ -46,6 +49,8 @@ struct Examined {
     pairs: Vec<(u64, u32)>,
     /// Where the sound entries end.
     end: u64,
+    /// As far as it was on the disk for sure when the last of them was written.
+    synced_to: u64,
     torn_bytes: u64,
 }
 
@@ -189,6 +194,7 @@ impl Opening<'_> {
             Scanner::new(Arc::clone(&found.file), header.epoch, header.id.base).map_err(io)?;
         let mut pairs = Vec::new();
         let (mut group_from, mut group_len) = (SEGMENT_START, 0);
+        let mut synced_to = SEGMENT_START;
         let mut expected = header.id.base;
         let cut = loop {
             let at = scanner.offset();
@@ -200,6 +206,7 @@ impl Opening<'_> {
                     expected = raw.header.seq + 1;
                     pairs.push((raw.header.seq, u32::try_from(raw.offset).unwrap_or(u32::MAX)));
                     group_len += 1;
+                    synced_to = synced_to.max(u64::from(raw.header.synced_to));
                     if !raw.header.continues() {
                         (group_from, group_len) = (scanner.offset(), 0);
                     }
@@ -230,7 +237,7 @@ impl Opening<'_> {
             return Err(self.corrupt(header.id, end));
         }
         let len = found.file.len().map_err(io)?;
-        Ok(Examined { pairs, end, torn_bytes: len.saturating_sub(end) })
+        Ok(Examined { pairs, end, synced_to, torn_bytes: len.saturating_sub(end) })
     }
 
     /// Cuts what was torn and goes on after the last sound entry.
@@ -240,6 +247,7 @@ impl Opening<'_> {
             found.file.set_len(examined.end).map_err(io)?;
             self.torn_bytes += examined.torn_bytes;
         }
+        write_again(&*found.file, examined).map_err(io)?;
         found.file.sync_data().map_err(io)?;
         Ok(ActiveFile {
             id: found.header.id,
@@ -310,6 +318,21 @@ impl Opening<'_> {
     fn io(&self, doing: &'static str, error: io::Error) -> OpenError {
         open_error(self.disk.describe(), doing, error)
     }
+}
+
+/// Writes what may be in memory only once more. After a failed fdatasync it may be read, and yet
+/// the system takes it for written: another fdatasync would put nothing of it on the disk.
+fn write_again(file: &dyn DiskFile, examined: &Examined) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    let mut at = examined.synced_to;
+    while at < examined.end {
+        let len = (examined.end - at).min(WRITE_BYTES);
+        buffer.resize(usize::try_from(len).unwrap_or(0), 0);
+        file.read_at(at, &mut buffer)?;
+        file.write_at(at, &buffer)?;
+        at += len;
+    }
+    Ok(())
 }
 
 /// True when an entry after the damage was written knowing the damaged bytes to be durable.

@@ -8,6 +8,6 @@ mod runs;
 
 pub use ids::{ClientId, EntryId, GroupId, MemberId, OrderKey, TopicId, TopicName, TopicPartition};
 pub use lane::{LANE_BASE, LANE_SEQUENCE_MAX, LaneOffset, Slot};
-pub use moment::{Deadline, MonoMs, Now, WallMs};
+pub use moment::{AHEAD_MS_MAX, Deadline, MonoMs, Now, WallMs};
 pub use origin::{Origin, OriginError};
 pub use runs::{Runs, Sparse};

@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 )]
 pub struct WallMs(pub i64);
 
+/// How far ahead of the clock the time in a record may be (Kafka's default of
+/// `message.timestamp.after.max.ms`, KIP-937). What is later would never be old enough to go, and
+/// keep all that lies behind it.
+pub const AHEAD_MS_MAX: u64 = 3_600_000;
+
 impl WallMs {
     /// This moment plus `ms`, saturating.
     pub fn plus(self, ms: u64) -> Self {

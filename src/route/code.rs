@@ -37,9 +37,9 @@ pub fn of_broker(error: &BrokerError) -> ResponseError {
         BrokerError::Setting(_) => ResponseError::InvalidConfig,
         BrokerError::MessageTooLarge { .. } => ResponseError::MessageTooLarge,
         BrokerError::OffsetOutOfRange => ResponseError::OffsetOutOfRange,
+        BrokerError::TimestampAhead { .. } => ResponseError::InvalidTimestamp,
         BrokerError::OutOfOrderSequence => ResponseError::OutOfOrderSequenceNumber,
         BrokerError::InvalidProducerEpoch => ResponseError::InvalidProducerEpoch,
-        BrokerError::DuplicateSequence => ResponseError::DuplicateSequenceNumber,
         BrokerError::Transaction(error) => of_transaction(*error),
         BrokerError::Append(error) => of_append(error),
         BrokerError::Journal(error) => of_journal(error),
@@ -79,7 +79,6 @@ pub fn of_engine(error: &EngineError) -> ResponseError {
         EngineError::BatchTooLarge { .. } => ResponseError::MessageTooLarge,
         EngineError::OutOfOrderSequence => ResponseError::OutOfOrderSequenceNumber,
         EngineError::InvalidProducerEpoch => ResponseError::InvalidProducerEpoch,
-        EngineError::DuplicateSequence => ResponseError::DuplicateSequenceNumber,
         EngineError::CommitBeyondHandOut => ResponseError::OffsetOutOfRange,
         EngineError::NoSlot => ResponseError::GroupMaxSizeReached,
         EngineError::Append(error) => of_append(error),
@@ -107,7 +106,6 @@ pub fn of_commit(error: &EngineError) -> ResponseError {
         | EngineError::BatchTooLarge { .. }
         | EngineError::OutOfOrderSequence
         | EngineError::InvalidProducerEpoch
-        | EngineError::DuplicateSequence
         | EngineError::Append(_)
         | EngineError::Journal(_)
         | EngineError::DelayedFull { .. }

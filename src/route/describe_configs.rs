@@ -6,7 +6,7 @@ use kafka_protocol::messages::describe_configs_response::{
 };
 use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 
-use crate::broker::settings::TopicSettings;
+use crate::broker::settings::{TopicSettings, idle};
 use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::convert::{some_text, text};
@@ -160,7 +160,7 @@ impl Setting {
         config.value = some_text(&self.value);
         config.config_source = self.source;
         config.config_type = about.map_or(TYPE_STRING, |about| about.kind);
-        config.read_only = about.is_none_or(|about| about.fixed);
+        config.read_only = about.map_or(self.source == SOURCE_STATIC, |about| about.fixed);
         if more.documentation {
             config.documentation = about.map(|about| text(about.words));
         }
@@ -208,6 +208,10 @@ fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, Refusal> 
         }
         Some(Place::Retry(_) | Place::DeadLetters(None)) => (kept(), Vec::new()),
     };
+    let others = overrides.iter().filter_map(|(name, value)| {
+        let (name, value) = (idle(name)?, value.clone());
+        Some(Setting { name, value, source: SOURCE_TOPIC, default: None })
+    });
     Ok(settings
         .list()
         .into_iter()
@@ -217,6 +221,7 @@ fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, Refusal> 
             let source = if is_set { SOURCE_TOPIC } else { SOURCE_DEFAULT };
             Setting { name, value, source, default: Some(default) }
         })
+        .chain(others)
         .collect())
 }
 

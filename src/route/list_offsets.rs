@@ -1,4 +1,5 @@
-//! ListOffsets 1–10: −1 latest, −2 earliest, −3 of the greatest time, −4 earliest local, a time.
+//! ListOffsets 1–10: −1 latest, −2 earliest, −3 of the greatest time, −4 earliest local, −5 latest
+//! that lies elsewhere (nothing does), a time.
 //!
 //! For a retry topic the answer is the caller's own lane: −2 its position, −1 its next offset;
 //! whoever has no slot sees the snapshot of what waits, from 0.
@@ -24,6 +25,7 @@ const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 const MAX_TIMESTAMP: i64 = -3;
 const EARLIEST_LOCAL: i64 = -4;
+const LATEST_TIERED: i64 = -5;
 /// `ListOffsetsRequest.isolation_level`.
 const READ_COMMITTED: i8 = 1;
 /// KIP-320.
@@ -47,7 +49,12 @@ pub(super) async fn answer(
         topic.name = asked.name;
         for partition in &asked.partitions {
             let committed = request.isolation_level == READ_COMMITTED;
-            let mut answer = one(router, conn, &place, partition, committed).await;
+            let place = if is_known(partition.timestamp, head.version) {
+                &place
+            } else {
+                &Err(ResponseError::UnsupportedVersion)
+            };
+            let mut answer = one(router, conn, place, partition, committed).await;
             if head.version < LEADER_EPOCH_SINCE {
                 answer.leader_epoch = -1;
             }
@@ -56,6 +63,18 @@ pub(super) async fn answer(
         response.topics.push(topic);
     }
     response
+}
+
+/// Whether that is a time, or a word for one in this version, as Kafka tells them.
+fn is_known(timestamp: i64, version: i16) -> bool {
+    let since = match timestamp {
+        0.. | LATEST | EARLIEST => 1,
+        MAX_TIMESTAMP => 7,
+        EARLIEST_LOCAL => 8,
+        LATEST_TIERED => 9,
+        _ => return false,
+    };
+    since <= version
 }
 
 async fn one(
@@ -109,6 +128,7 @@ fn of_log(
         LATEST => return Ok((end, -1)),
         EARLIEST | EARLIEST_LOCAL => return Ok((bounds.start, -1)),
         MAX_TIMESTAMP => router.broker.latest_time(partition)?,
+        LATEST_TIERED => None,
         time => router.broker.offset_at_time(partition, time)?,
     };
     // What may still be taken back is not there for a reader of committed records.

@@ -132,8 +132,19 @@ fn check_member(
         return Ok(());
     }
     let member_id = MemberId::new(&request.member_id);
-    let check = CommitCheck { member_id, instance_id, generation: request.generation_id };
-    router.broker.groups.commit_check(group, check).map_err(code::of_group)
+    let generation = request.generation_id;
+    let check = CommitCheck { member_id, instance_id, generation, transactional: true };
+    let checked = router.broker.groups.commit_check(group, check);
+    checked.map_err(|error| known_to_producers(code::of_group(error)))
+}
+
+/// Producers know no epochs of members: to them one that is over is a generation that is (as in
+/// Kafka), after which they abort; anything they do not know ends them.
+fn known_to_producers(error: ResponseError) -> ResponseError {
+    match error {
+        ResponseError::StaleMemberEpoch => ResponseError::IllegalGeneration,
+        error => error,
+    }
 }
 
 /// Said once for each group.
@@ -185,7 +196,7 @@ pub(super) async fn relayed(
     let asks_nothing = theirs.topics.iter().all(|topic| topic.partitions.is_empty());
     let response = if asks_nothing && !ours.is_empty() {
         if let Some(error) = may_commit(router, conn, link, head, &plain).await? {
-            return Ok(respond(&request, |_| error.code()));
+            return Ok(respond(&request, |_| known_to_producers(error).code()));
         }
         TxnOffsetCommitResponse::default()
     } else {

@@ -25,8 +25,19 @@ pub struct UserName(Arc<str>);
 #[derive(Clone, Debug)]
 pub struct Users {
     by_name: BTreeMap<UserName, BTreeMap<Hash, Verifier>>,
+    usual: Usual,
     /// What strangers are answered depends on it, so that nobody learns who exists.
     decoy: [u8; 32],
+}
+
+/// What most verifiers are made with. A stranger's is like those: how long a login takes, and the
+/// iterations that SCRAM tells, are the same for him.
+#[derive(Clone, Debug)]
+struct Usual {
+    /// Where no mechanism says it.
+    hash: Hash,
+    /// With each hash.
+    iterations: BTreeMap<Hash, u32>,
 }
 
 /// Lines of a users file that cannot be read: numbers and reasons.
@@ -73,7 +84,8 @@ impl Users {
                 Err(why) => wrong.push((number, why)),
             }
         }
-        if wrong.is_empty() { Ok(Self { by_name, decoy }) } else { Err(UsersError(wrong)) }
+        let usual = Usual::of(&by_name);
+        if wrong.is_empty() { Ok(Self { by_name, usual, decoy }) } else { Err(UsersError(wrong)) }
     }
 
     /// How many there are.
@@ -96,7 +108,7 @@ impl Users {
     pub(super) fn any_verifier(&self, name: &str) -> (Option<UserName>, Verifier) {
         let known = self.by_name.get(&UserName(Arc::from(name)));
         let hash = known.and_then(|of| of.keys().next_back()).copied();
-        self.verifier(name, hash.unwrap_or(Hash::Sha512))
+        self.verifier(name, hash.unwrap_or(self.usual.hash))
     }
 
     /// The same for the same name, as a user's would be.
@@ -108,8 +120,31 @@ impl Users {
         let mut salt = derived("salt");
         salt.truncate(SALT_BYTES);
         let (stored_key, server_key) = (derived("stored"), derived("server"));
-        Verifier { hash, iterations: ITERATIONS, salt, stored_key, server_key }
+        let iterations = self.usual.iterations.get(&hash).copied().unwrap_or(ITERATIONS);
+        Verifier { hash, iterations, salt, stored_key, server_key }
     }
+}
+
+impl Usual {
+    fn of(by_name: &BTreeMap<UserName, BTreeMap<Hash, Verifier>>) -> Self {
+        let all = by_name.values().flat_map(BTreeMap::values);
+        let with = |hash| {
+            let of = all.clone().filter(move |verifier| verifier.hash == hash);
+            Some((hash, most(of.map(|verifier| verifier.iterations))?))
+        };
+        let iterations = [Hash::Sha256, Hash::Sha512].into_iter().filter_map(with).collect();
+        let strongest = by_name.values().filter_map(|of| of.keys().next_back().copied());
+        Self { hash: most(strongest).unwrap_or(Hash::Sha512), iterations }
+    }
+}
+
+/// Which of them there is most often.
+fn most<T: Ord + Copy>(all: impl Iterator<Item = T>) -> Option<T> {
+    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
+    for one in all {
+        *counts.entry(one).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(one, _)| one)
 }
 
 /// Bytes of a salt as `reprise user` makes it.
@@ -170,6 +205,24 @@ mod tests {
         assert_ne!(first.salt, users.verifier("trudy", Hash::Sha256).1.salt);
         let others = Users::read("", [2; 32]).unwrap();
         assert_ne!(first.salt, others.verifier("mallory", Hash::Sha256).1.salt);
+    }
+
+    #[test]
+    fn a_stranger_costs_what_most_users_cost() {
+        let made = |name: &str, hash, iterations| {
+            format!("{name}:{}\n", Verifier::of(hash, b"x", vec![7; 16], iterations))
+        };
+        let text = [
+            made("a", Hash::Sha256, 8_192),
+            made("b", Hash::Sha256, 8_192),
+            made("c", Hash::Sha256, 4_096),
+            made("d", Hash::Sha512, 16_384),
+        ];
+        let users = Users::read(&text.concat(), [0; 32]).unwrap();
+        let cost = |verifier: Verifier| (verifier.hash, verifier.iterations);
+        assert_eq!(cost(users.verifier("x", Hash::Sha256).1), (Hash::Sha256, 8_192));
+        assert_eq!(cost(users.verifier("x", Hash::Sha512).1), (Hash::Sha512, 16_384));
+        assert_eq!(cost(users.any_verifier("x").1), (Hash::Sha256, 8_192));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::broker::error::BrokerError;
 use crate::engine::EngineError;
 use crate::journal::{Housekeeper, Housekept, Journal, JournalError};
+use crate::model::MonoMs;
 use crate::route::Router;
 use crate::server::pace::Pace;
 use crate::server::readiness::is_full;
@@ -13,6 +14,9 @@ use crate::server::vacancy::Vacancies;
 /// Rounds between two looks at retention: as often as Kafka's own default is rare (5 min), topics
 /// with a short retention need it sooner.
 const RETENTION_ROUNDS: u32 = 5;
+/// Between two looks at offsets that nobody needs, as in Kafka
+/// (`offsets.retention.check.interval.ms`).
+const OFFSETS_MS: u64 = 600_000;
 /// Rounds after which a checkpoint of the retry tables is due even if the log hardly grew.
 const KEEP_ROUNDS: u32 = 60;
 
@@ -32,29 +36,75 @@ enum Trouble {
     Thread(#[from] tokio::task::JoinError),
 }
 
+/// Which round it is.
+#[derive(Debug)]
+struct Rounds {
+    count: u32,
+    /// When old offsets were last looked for, or this began.
+    offsets_at: MonoMs,
+    /// What keeps old segments has been let go of since the disk filled up.
+    let_go: bool,
+}
+
+/// What one round does besides compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each piece of work has its own turn")]
+struct Due {
+    retention: bool,
+    /// Offsets nobody commits and groups without members go.
+    offsets: bool,
+    /// Checkpoints, whether or not the log has grown.
+    keep: bool,
+    /// The past of producers is journalled: segments wait for that before they go.
+    producers: bool,
+}
+
+impl Rounds {
+    /// Whoever was connected to the process before this one has as long to come back.
+    fn new(now: MonoMs) -> Self {
+        Self { count: 0, offsets_at: now, let_go: false }
+    }
+
+    /// The next one. `is_full`: the disk takes no new records; `is_stuck`: nothing at all, so that
+    /// whoever waits for it to be durable waits for ever.
+    fn next(&mut self, now: MonoMs, is_full: bool, is_stuck: bool) -> Due {
+        self.count = self.count.wrapping_add(1);
+        let keep = self.count.is_multiple_of(KEEP_ROUNDS);
+        let producers = !is_stuck && (keep || is_full && !self.let_go);
+        self.let_go = is_full && (self.let_go || producers);
+        let offsets = OFFSETS_MS <= now.since(self.offsets_at);
+        if offsets {
+            self.offsets_at = now;
+        }
+        let retention = self.count.is_multiple_of(RETENTION_ROUNDS);
+        Due { retention, offsets, keep, producers }
+    }
+}
+
 /// Runs for as long as the server does.
 pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
     let mut housekeeper = journal.housekeeper();
-    let mut rounds: u32 = 0;
+    let mut rounds = Rounds::new(router.clock.now().mono);
     let mut vacancies = Vacancies::default();
     let mut quiet = false;
     let mut clash_told = false;
     loop {
-        rounds = rounds.wrapping_add(1);
-        let (back, kept) =
-            match round(housekeeper, &journal, &router, (rounds, &mut vacancies)).await {
-                Ok((back, kept)) => {
-                    quiet = false;
-                    (back, kept)
+        let now = router.clock.now().mono;
+        let due = rounds.next(now, is_full(&journal), journal.stats().disk_full);
+        let (back, kept) = match round(housekeeper, &journal, &router, (due, &mut vacancies)).await
+        {
+            Ok((back, kept)) => {
+                quiet = false;
+                (back, kept)
+            }
+            Err(trouble) => {
+                if !quiet {
+                    tracing::error!(%trouble, "housekeeping failed; it is tried again");
                 }
-                Err(trouble) => {
-                    if !quiet {
-                        tracing::error!(%trouble, "housekeeping failed; it is tried again");
-                    }
-                    quiet = true;
-                    (journal.housekeeper(), Housekept::default())
-                }
-            };
+                quiet = true;
+                (journal.housekeeper(), Housekept::default())
+            }
+        };
         housekeeper = back;
         let stats = journal.stats();
         let segments = u64::try_from(stats.segments).unwrap_or(u64::MAX);
@@ -76,36 +126,16 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
     }
 }
 
-/// What groups have committed that are empty for long, and groups that keep nothing.
-fn forget_offsets(router: &Router, vacancies: &mut Vacancies) -> Result<(), BrokerError> {
-    let now = router.clock.now().wall;
-    let (groups, offsets) = (&router.broker.groups, &router.broker.offsets);
-    if router.upstream.is_some() {
-        vacancies.look(now, offsets.groups(), &router.members.groups().into_iter().collect());
-        offsets.expire(now, |group| vacancies.occupancy(group))?;
-    } else {
-        offsets.expire(now, |group| groups.occupancy(group))?;
-    }
-    groups.expire(|group| offsets.has(group));
-    Ok(())
-}
-
 async fn round(
     mut housekeeper: Housekeeper,
     journal: &Journal,
     router: &Arc<Router>,
-    (rounds, vacancies): (u32, &mut Vacancies),
+    (due, vacancies): (Due, &mut Vacancies),
 ) -> Result<(Housekeeper, Housekept), Trouble> {
-    if rounds.is_multiple_of(RETENTION_ROUNDS) {
-        let broker = Arc::clone(&router.broker);
-        let expired = tokio::task::spawn_blocking(move || broker.expire()).await??;
-        if expired.records > 0 {
-            let (partitions, records) = (expired.partitions, expired.records);
-            tracing::info!(partitions, records, "retention removed records");
-        }
-        forget_offsets(router, vacancies)?;
-    }
-    if rounds.is_multiple_of(KEEP_ROUNDS) {
+    // What fails keeps nothing else from being done.
+    let trimmed = if due.retention { trim(router).await } else { Ok(()) };
+    let forgotten = if due.offsets { forget(router, vacancies) } else { Ok(()) };
+    if due.keep {
         let departure_ms = router.clock.departure_ms();
         if departure_ms.unsigned_abs() > DEPARTURE_MS_MAX {
             tracing::warn!(
@@ -114,21 +144,84 @@ async fn round(
                  latter until a restart"
             );
         }
-        let broker = Arc::clone(&router.broker);
-        tokio::task::spawn_blocking(move || broker.keep_producers()).await??;
     }
+    let let_go = if due.producers { keep_producers(router).await } else { Ok(()) };
     let (back, kept) = tokio::task::spawn_blocking(move || {
         let kept = housekeeper.step();
         (housekeeper, kept)
     })
     .await?;
     let kept = kept?;
-    if kept.checkpoint.is_some() || rounds.is_multiple_of(KEEP_ROUNDS) {
+    if kept.checkpoint.is_some() || due.keep {
         if kept.checkpoint.is_none() {
             let journal = journal.clone();
             tokio::task::spawn_blocking(move || journal.checkpoint()).await??;
         }
         router.engine.keep().await?;
     }
+    trimmed.and(forgotten).and(let_go)?;
     Ok((back, kept))
+}
+
+/// What topics do not keep any longer goes.
+async fn trim(router: &Arc<Router>) -> Result<(), Trouble> {
+    let broker = Arc::clone(&router.broker);
+    let expired = tokio::task::spawn_blocking(move || broker.expire()).await??;
+    if expired.records > 0 {
+        let (partitions, records) = (expired.partitions, expired.records);
+        tracing::info!(partitions, records, "retention removed records");
+    }
+    Ok(())
+}
+
+/// What groups have committed that are empty for long, and groups that keep nothing.
+fn forget(router: &Router, vacancies: &mut Vacancies) -> Result<(), Trouble> {
+    let now = router.clock.now().wall;
+    let (groups, offsets) = (&router.broker.groups, &router.broker.offsets);
+    let expired = if router.upstream.is_some() {
+        vacancies.look(now, offsets.groups(), &router.members.groups().into_iter().collect());
+        offsets.expire(now, |group| vacancies.occupancy(group))
+    } else {
+        offsets.expire(now, |group| groups.occupancy(group))
+    };
+    expired.map_err(BrokerError::from)?;
+    groups.expire(|group| offsets.has(group));
+    Ok(())
+}
+
+/// Segments wait for the past of producers that only they have.
+async fn keep_producers(router: &Arc<Router>) -> Result<(), Trouble> {
+    let broker = Arc::clone(&router.broker);
+    tokio::task::spawn_blocking(move || broker.keep_producers()).await??;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_past_of_producers_is_kept_each_time_the_disk_fills_up_and_now_and_then() {
+        let mut rounds = Rounds::new(MonoMs(0));
+        let mut kept_at = Vec::new();
+        for round in 1..=125 {
+            // Stuck at first; there is room once in between.
+            let is_full = (3..=90).contains(&round) && round != 50;
+            if rounds.next(MonoMs(round), is_full, round == 3).producers {
+                kept_at.push(round);
+            }
+        }
+        assert_eq!(kept_at, [4, 51, 60, 120]);
+    }
+
+    #[test]
+    fn old_offsets_go_every_ten_minutes_and_not_at_once_after_a_start() {
+        let mut rounds = Rounds::new(MonoMs(5));
+        let minutes = (0..=40).map(|minute| (minute, MonoMs(5 + minute * 60_000)));
+        let due: Vec<u64> = minutes
+            .filter(|(_, now)| rounds.next(*now, false, false).offsets)
+            .map(|(m, _)| m)
+            .collect();
+        assert_eq!(due, [10, 20, 30, 40]);
+    }
 }

@@ -30,9 +30,9 @@ pub enum Sequenced {
         /// The offset it got when it came first.
         base_offset: i64,
     },
-    /// Older than the last five: `DUPLICATE_SEQUENCE_NUMBER`, which clients take as success.
-    DuplicateTooOld,
-    /// A batch before it is missing: `OUT_OF_ORDER_SEQUENCE_NUMBER`.
+    /// A batch before it is missing, or it is behind the last five: `OUT_OF_ORDER_SEQUENCE_NUMBER`.
+    /// What lies behind may never have been stored: a producer may begin anywhere, with the second
+    /// batch of its first two when the first was refused.
     OutOfOrder,
     /// Of an epoch that has ended: `INVALID_PRODUCER_EPOCH`.
     FencedEpoch,
@@ -69,13 +69,8 @@ impl ProducerWindow {
         if let Some(seen) = self.batches.iter().find(same) {
             return Sequenced::Duplicate { base_offset: seen.base_offset };
         }
-        if first_sequence == after(newest.last_sequence) {
-            Sequenced::InOrder
-        } else if self.batches.first().is_some_and(|s| is_behind(last_sequence, s.first_sequence)) {
-            Sequenced::DuplicateTooOld
-        } else {
-            Sequenced::OutOfOrder
-        }
+        let follows = first_sequence == after(newest.last_sequence);
+        if follows { Sequenced::InOrder } else { Sequenced::OutOfOrder }
     }
 
     /// Remembers a batch that was appended.
@@ -114,12 +109,6 @@ fn after(sequence: i32) -> i32 {
     sequence.checked_add(1).unwrap_or(0)
 }
 
-/// Whether `sequence` comes before `other` on the circle of 2^31 sequences, by less than half.
-fn is_behind(sequence: i32, other: i32) -> bool {
-    let distance = other.wrapping_sub(sequence) & i32::MAX;
-    distance != 0 && distance < 1 << 30
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn each_of_the_last_five_is_a_duplicate_with_its_own_offset_and_older_ones_are_too_old() {
+    fn each_of_the_last_five_is_a_duplicate_with_its_own_offset_and_older_ones_are_not() {
         let w = window(&[(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6)]);
         for sequence in 2..=6 {
             let base_offset = 100 + i64::from(sequence);
             assert_eq!(w.check(3, sequence, sequence), Sequenced::Duplicate { base_offset });
         }
-        assert_eq!(w.check(3, 1, 1), Sequenced::DuplicateTooOld);
-        assert_eq!(w.check(3, 0, 0), Sequenced::DuplicateTooOld);
+        assert_eq!(w.check(3, 1, 1), Sequenced::OutOfOrder);
+        assert_eq!(w.check(3, 0, 0), Sequenced::OutOfOrder);
     }
 
     #[test]
@@ -160,7 +149,7 @@ mod tests {
         assert_eq!(across.check(3, 3, 3), Sequenced::InOrder);
         let base_offset = 100;
         assert_eq!(across.check(3, i32::MAX - 1, 1), Sequenced::Duplicate { base_offset });
-        assert_eq!(across.check(3, i32::MAX - 3, i32::MAX - 2), Sequenced::DuplicateTooOld);
+        assert_eq!(across.check(3, i32::MAX - 3, i32::MAX - 2), Sequenced::OutOfOrder);
     }
 
     #[test]
@@ -189,8 +178,9 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_producer_may_begin_anywhere() {
+    fn an_unknown_producer_may_begin_anywhere_and_what_lies_before_is_not_called_stored() {
         assert_eq!(ProducerWindow::default().check(0, 812, 900), Sequenced::InOrder);
+        assert_eq!(window(&[(812, 900)]).check(3, 800, 811), Sequenced::OutOfOrder);
     }
 
     #[test]

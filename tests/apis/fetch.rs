@@ -94,6 +94,33 @@ fn a_waiting_fetch_is_answered_by_the_append_it_waits_for() {
 }
 
 #[test]
+fn a_fetch_that_waits_is_told_that_its_topic_is_deleted() {
+    let server = Server::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    let unknown = ResponseError::UnknownTopicOrPartition.code();
+    let unknown_id = ResponseError::UnknownTopicId.code();
+    for (version, records, expected) in
+        [(12, 0, unknown), (12, 5, unknown), (13, 0, unknown_id), (13, 5, unknown_id)]
+    {
+        other.create("t", 1);
+        for _ in 0..records {
+            other.put("t", 0, &[Rec::new("x")]);
+        }
+        let mut request = fetch_request("t", 0, records, 30_000);
+        if version > 12 {
+            request.topics[0].topic_id = other.metadata(12, &["t"]).topics[0].topic_id;
+        }
+        let began = instant();
+        let sent = client.send(version, &request);
+        assert!(client.is_silent(), "it waits");
+        other.delete("t");
+        let answer = client.receive::<FetchRequest>(sent);
+        assert_eq!(answer.responses[0].partitions[0].error_code, expected, "v{version}, {records}");
+        assert!(began.elapsed() < Duration::from_secs(10), "not by the end of the topic");
+    }
+}
+
+#[test]
 fn min_bytes_is_waited_for() {
     let (server, mut client) = with_batches();
     let mut producer = server.client();

@@ -23,6 +23,7 @@ mod offsets;
 mod produce;
 mod settings;
 mod side_by_side;
+mod times;
 mod transactions;
 mod versions;
 mod whole;

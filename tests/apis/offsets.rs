@@ -28,7 +28,6 @@ fn offsets_are_found_by_name_and_by_time() {
         (-1, 5, -1),
         (-2, 0, -1),
         (-3, 4, TIME_MS + 40),
-        (-4, 0, -1),
         (0, 0, TIME_MS + 10),
         (TIME_MS + 10, 0, TIME_MS + 10),
         (TIME_MS + 11, 1, TIME_MS + 30),

@@ -48,14 +48,14 @@ fn a_repeated_batch_is_acknowledged_with_its_first_offset_and_stored_once() {
 }
 
 #[test]
-fn a_gap_a_repeat_too_old_and_an_old_epoch_are_told_apart() {
+fn a_gap_a_repeat_too_old_and_an_old_epoch_are_refused() {
     let (_server, mut client) = with_topic();
     for sequence in 0..7 {
         assert_eq!(client.produce("t", 0, numbered(5, 1, sequence, &["x"])).error_code, 0);
     }
     for (epoch, sequence, error) in [
         (1, 9, ResponseError::OutOfOrderSequenceNumber),
-        (1, 0, ResponseError::DuplicateSequenceNumber),
+        (1, 0, ResponseError::OutOfOrderSequenceNumber),
         (0, 7, ResponseError::InvalidProducerEpoch),
     ] {
         let answer = client.produce("t", 0, numbered(5, epoch, sequence, &["x"]));
@@ -63,6 +63,34 @@ fn a_gap_a_repeat_too_old_and_an_old_epoch_are_told_apart() {
     }
     assert_eq!(client.produce("t", 0, numbered(5, 2, 0, &["y"])).error_code, 0, "a new epoch");
     assert_eq!(values(&mut client).len(), 8);
+}
+
+#[test]
+fn what_was_never_stored_is_not_called_a_duplicate() {
+    let (_server, mut client) = with_topic();
+    assert_eq!(client.produce("t", 0, numbered(5, 0, 3, &["three"])).error_code, 0);
+    let before = client.produce("t", 0, numbered(5, 0, 0, &["zero"])).error_code;
+    assert_eq!(before, ResponseError::OutOfOrderSequenceNumber.code());
+    assert_eq!(values(&mut client), ["three"]);
+}
+
+#[test]
+fn a_batch_that_found_no_room_is_not_called_stored_when_the_one_behind_it_was() {
+    let server = Server::told("");
+    let mut client = server.client();
+    client.create("t", 1);
+    let large = "x".repeat(900 << 10);
+    // A segment is kept in reserve; of what is left the second batch takes little.
+    server.disk().set_capacity(Some(server.disk().used_bytes() + (3 << 19)));
+    let free = || server.metric("reprise_journal_disk_free_bytes");
+    until("it knows how little is free", || free() < f64::from(2 << 20));
+    let refused = client.produce("t", 0, numbered(5, 0, 0, &[&large])).error_code;
+    assert_eq!(refused, ResponseError::KafkaStorageError.code());
+    assert_eq!(client.produce("t", 0, numbered(5, 0, 1, &["next"])).error_code, 0);
+    server.disk().set_capacity(None);
+    let again = client.produce("t", 0, numbered(5, 0, 0, &[&large])).error_code;
+    assert_eq!(again, ResponseError::OutOfOrderSequenceNumber.code());
+    assert_eq!(values(&mut client), ["next"]);
 }
 
 #[test]
@@ -166,6 +194,37 @@ fn what_cannot_be_stored_is_refused_by_name_and_leaves_nothing() {
 
 fn good_and_half(good: &Bytes) -> Bytes {
     [&good[..], &good[..30]].concat().into()
+}
+
+#[test]
+fn a_batch_that_no_consumer_could_read_is_refused() {
+    let (_server, mut client) = with_topic();
+    let three = [Rec::new("a"), Rec::new("b"), Rec::new("c")];
+    let changed = |codec, at: usize, change: &[u8]| {
+        let mut bytes = batch(&three, Around::codec(codec)).to_vec();
+        bytes[at..at + change.len()].copy_from_slice(change);
+        bytes
+    };
+    let counting_five = |codec| {
+        let mut bytes = changed(codec, 57, &5_i32.to_be_bytes());
+        bytes[23..27].copy_from_slice(&4_i32.to_be_bytes());
+        bytes
+    };
+    let corrupt = ResponseError::CorruptMessage;
+    let cases = [
+        ("five of three", counting_five(Codec::None), ResponseError::InvalidRecord),
+        ("five of three, zstd", counting_five(Codec::Zstd), ResponseError::InvalidRecord),
+        ("a length", changed(Codec::None, 61, &[0x7e]), ResponseError::InvalidRecord),
+        ("zstd garbage", changed(Codec::Zstd, 61, &[7; 12]), corrupt),
+        ("gzip garbage", changed(Codec::Gzip, 61, &[7; 12]), corrupt),
+    ];
+    for (what, mut bytes, error) in cases {
+        let crc = reprise::wire::batch::crc_of(&bytes).unwrap();
+        bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+        let answer = client.produce("t", 0, bytes.into());
+        assert_eq!(answer.error_code, error.code(), "{what}: {:?}", answer.error_message);
+    }
+    assert!(values(&mut client).is_empty());
 }
 
 #[test]

@@ -99,6 +99,25 @@ fn settings_are_changed_one_by_one_in_every_version() {
 }
 
 #[test]
+fn what_changes_nothing_on_one_node_is_kept_and_listed() {
+    let mut server = Server::start();
+    let mut client = server.client();
+    client.create("orders", 1);
+    let set = change("segment.bytes", SET, Some("52428800"));
+    assert_eq!(alter(&mut client, 1, of_topic("orders", vec![set])).0, 0);
+    server.restart();
+    client = server.client();
+    assert_eq!(setting(&mut client, "orders", "segment.bytes"), ("52428800".to_owned(), 1));
+    let back = change("segment.bytes", DELETE, None);
+    assert_eq!(alter(&mut client, 1, of_topic("orders", vec![back])).0, 0);
+    let mut asked = DescribeConfigsResource::default();
+    (asked.resource_type, asked.resource_name) = (2, s("orders"));
+    let request = DescribeConfigsRequest::default().with_resources(vec![asked]);
+    let listed = &client.call(4, &request).results[0].configs;
+    assert!(listed.iter().all(|config| config.name.as_str() != "segment.bytes"));
+}
+
+#[test]
 fn a_setting_that_is_refused_says_why_and_changes_nothing() {
     let server = Server::start();
     let mut client = server.client();
@@ -119,14 +138,14 @@ fn a_setting_that_is_refused_says_why_and_changes_nothing() {
             "retention.ms=soon",
         ),
         (
-            orders(vec![good.clone(), change("segment.bytes", SET, Some("1"))]),
+            orders(vec![good.clone(), change("segment.weight", SET, Some("1"))]),
             config,
-            "segment.bytes",
+            "known: retention.ms",
         ),
         (
-            orders(vec![good.clone(), change("min.insync.replicas", SET, Some("1"))]),
+            orders(vec![good.clone(), change("min.insync.replicas", SET, Some("2"))]),
             config,
-            "known:",
+            "min.insync.replicas=2: expected 1",
         ),
         (orders(vec![change("cleanup.policy", SET, Some("compact"))]), config, "compaction"),
         (orders(vec![change("cleanup.policy", APPEND, Some("compact"))]), config, "delete,compact"),

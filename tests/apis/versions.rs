@@ -219,6 +219,12 @@ fn list_offsets_is_answered_in_every_version() {
         assert_eq!((none.offset, none.timestamp, none.leader_epoch), (-1, -1, -1));
         let lane = client.list_offset_at(version, "retry.shop", 0, -2);
         assert_eq!((lane.error_code, lane.offset), (0, 0), "no member here: the snapshot");
+        let unknown = ResponseError::UnsupportedVersion.code();
+        for (word, since, offset) in [(-3, 7, 0), (-4, 8, 0), (-5, 9, -1), (-6, i16::MAX, -1)] {
+            let told = client.list_offset_at(version, "orders", 0, word);
+            let expected = if since <= version { (0, offset) } else { (unknown, -1) };
+            assert_eq!((told.error_code, told.offset), expected, "v{version}: {word}");
+        }
     });
 }
 

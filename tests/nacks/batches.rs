@@ -74,6 +74,17 @@ fn a_repeated_batch_of_an_idempotent_producer_is_taken_once_across_a_restart() {
 }
 
 #[test]
+fn nacks_that_were_never_taken_are_not_called_a_duplicate() {
+    let server = Server::with("retry: {levels: 1h}");
+    let mut client = server.client();
+    for (sequence, error) in [(3, 0), (0, ResponseError::OutOfOrderSequenceNumber.code())] {
+        let sent = batch(&nacks(sequence.into(), 1), Around::producer(70, 0, sequence));
+        assert_eq!(client.produce("retry.shop", 0, sent).error_code, error, "{sequence}");
+    }
+    assert_eq!(client.read_all("retry.shop").len(), 1);
+}
+
+#[test]
 fn a_refused_batch_leaves_no_trace_in_the_producers_sequence() {
     let server = Server::with("retry: {levels: 1h}");
     let mut client = server.client();

@@ -13,8 +13,9 @@ use kafka_protocol::messages::metadata_response::MetadataResponseBroker;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
 use kafka_protocol::messages::{
-    CreateTopicsRequest, FetchRequest, ListOffsetsRequest, MetadataRequest, MetadataResponse,
-    ProduceRequest, RequestHeader, ResponseHeader, create_topics_request::CreatableTopic,
+    CreateTopicsRequest, DeleteTopicsRequest, FetchRequest, ListOffsetsRequest, MetadataRequest,
+    MetadataResponse, ProduceRequest, RequestHeader, ResponseHeader,
+    create_topics_request::CreatableTopic,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
@@ -224,6 +225,11 @@ impl Client {
         (asked.name, asked.num_partitions, asked.replication_factor) = (s(topic), partitions, 1);
         let answer = self.call(5, &CreateTopicsRequest::default().with_topics(vec![asked]));
         assert_eq!(answer.topics[0].error_code, 0, "{topic}");
+    }
+
+    pub fn delete(&mut self, topic: &str) {
+        let request = DeleteTopicsRequest::default().with_topic_names(vec![s(topic)]);
+        assert_eq!(self.call(3, &request).responses[0].error_code, 0, "{topic}");
     }
 
     /// Metadata of these topics.

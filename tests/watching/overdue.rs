@@ -69,7 +69,7 @@ fn what_nobody_can_read_when_it_times_out_is_kept_for_the_next_fetch_of_it() {
     // It says that it is gzip.
     let bad =
         batch(&[Rec::new("bad").at(wall_ms())], Around { attributes: 1, ..Around::default() });
-    assert_eq!(tool.produce("orders", 0, bad.clone()).error_code, 0);
+    server.stored("orders", &bad);
     assert!(!member.client.fetch("orders", 0, 1, 5_000).records.unwrap().is_empty());
     member.client.fetch("orders", 0, 2, 0);
     let story = || server.json("/api/v1/explain?record=orders-0@1&group=shop");

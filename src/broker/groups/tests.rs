@@ -118,7 +118,7 @@ fn assign(joined: &Joined) -> Sync {
 }
 
 fn check(member: &str, generation: i32) -> CommitCheck {
-    CommitCheck { member_id: member.into(), instance_id: None, generation }
+    CommitCheck { member_id: member.into(), instance_id: None, generation, transactional: false }
 }
 
 #[tokio::test]

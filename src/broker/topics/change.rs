@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::broker::error::BrokerError;
-use crate::broker::settings::SettingError;
+use crate::broker::settings::{SettingError, idle};
 use crate::broker::topic::Topic;
 use crate::broker::topics::{PARTITIONS_MAX, State, Topics, record};
 use crate::journal::StreamId;
@@ -90,7 +90,8 @@ impl Topics {
         for change in changes {
             let name = change.name();
             let default = known.iter().find(|(known, _)| *known == name);
-            let Some((_, default)) = default else {
+            let default = default.map(|(_, default)| default.as_str());
+            let Some(default) = default.or_else(|| idle(name).map(|_| "")) else {
                 if matches!(change, Change::Reset(_)) {
                     continue;
                 }

@@ -9,7 +9,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::kind;
 use crate::journal::{AppendError, NewEntry, StreamAppend, StreamId};
-use crate::model::{EntryId, MonoMs, Now, Origin, TopicName};
+use crate::model::{AHEAD_MS_MAX, EntryId, MonoMs, Now, Origin, TopicName};
 use crate::retry::{DELAYED, Entries, Input, delayed};
 use crate::wire::batch::build_batch;
 
@@ -92,7 +92,8 @@ impl Driver {
         };
         let arrival = self.destination(stream, &origin).map(|stream| {
             // Kept for as long as one that is produced now, whatever its own clock says.
-            let max_timestamp_ms = record.timestamp_ms.max(now.wall.0);
+            let latest = now.wall.plus(AHEAD_MS_MAX);
+            let max_timestamp_ms = record.timestamp_ms.max(now.wall.0).min(latest.0);
             let append = StreamAppend { stream, records: 1, max_timestamp_ms };
             NewEntry::batch(kind::DELIVERED, append, Bytes::new(), build_batch(0, &record, &[]))
         });

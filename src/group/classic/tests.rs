@@ -180,7 +180,18 @@ impl Script {
     }
 
     fn may_commit(&mut self, member: &str, generation: i32) -> Result<(), GroupError> {
-        let check = CommitCheck { member_id: member.into(), instance_id: None, generation };
+        self.may_commit_in(false, member, generation)
+    }
+
+    /// `transactional`: in a transaction.
+    fn may_commit_in(
+        &mut self,
+        transactional: bool,
+        member: &str,
+        generation: i32,
+    ) -> Result<(), GroupError> {
+        let member_id = member.into();
+        let check = CommitCheck { member_id, instance_id: None, generation, transactional };
         let token = self.send(|token| Input::CommitCheck(token, check));
         match self.answers.get(&token) {
             Some(Answer::CommitCheck(result)) => *result,

@@ -128,7 +128,8 @@ impl Script {
     }
 
     fn may_commit(&mut self, member: &str, generation: i32) -> Result<(), GroupError> {
-        let check = CommitCheck { member_id: member.into(), instance_id: None, generation };
+        let member_id = member.into();
+        let check = CommitCheck { member_id, instance_id: None, generation, transactional: false };
         match self.ask(|token| Input::CommitCheck(token, check)) {
             Answer::CommitCheck(result) => result,
             other => panic!("no commit answer: {other:?}"),

@@ -30,6 +30,26 @@ async fn after_a_failed_fsync_nothing_is_acknowledged_until_a_restart() {
 }
 
 #[test]
+fn what_a_failed_fsync_left_in_memory_is_on_the_disk_after_a_restart() {
+    let disk = MemDisk::new(22);
+    let (journal, mut writer, _) = open(&disk);
+    journal.append(vec![plain("good")]).unwrap();
+    writer.step();
+    journal.append(vec![plain("read back")]).unwrap();
+    disk.fail_nth_sync(1);
+    assert_eq!(writer.step(), Stepped::Poisoned);
+    drop((journal, writer));
+    disk.process_crash();
+    let (journal, writer, recovery) = open(&disk);
+    assert_eq!(bodies(&recovery, 0), ["good", "read back"]);
+    assert_eq!(journal.durable_seq(), 2, "and so it may be acknowledged");
+    drop((journal, writer, recovery));
+    disk.power_cut();
+    let (_, _, recovery) = open(&disk);
+    assert_eq!(bodies(&recovery, 0), ["good", "read back"]);
+}
+
+#[test]
 fn a_failed_write_poisons() {
     let disk = MemDisk::new(21);
     let (journal, mut writer, _) = open(&disk);

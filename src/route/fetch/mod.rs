@@ -20,12 +20,13 @@ use kafka_protocol::messages::fetch_response::{
 };
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 use crate::broker::Committed;
 use crate::broker::transactions::Aborted;
 use crate::retry::watch::{Handed, Serve};
 use crate::route::conn::Conn;
-use crate::route::fetch::given::Member;
+use crate::route::fetch::given::{Given, Member};
 use crate::route::fetch::plan::{Log, Planned, Source};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -167,6 +168,7 @@ async fn gather(
                         Some((_, serve)) => member.give(log, serve, bytes_max, first).await,
                         None => member.give(log, &Serve::Open, bytes_max, first).await,
                     };
+                    let given = deleted(router, log, topic.id).unwrap_or(given);
                     gathered.at_once |= given.at_once;
                     if let Some(handed) = given.handed {
                         gathered.handed.push(handed);
@@ -196,6 +198,18 @@ async fn gather(
         member.gave_nothing(serve);
     }
     gathered
+}
+
+/// What is told of a partition whose topic was deleted while the Fetch waited; `id`: of the topic,
+/// if it was asked for by that.
+fn deleted(router: &Router, log: &Log, id: Uuid) -> Option<Given> {
+    let is_there = log.topic.partition(log.index).is_some_and(|p| router.broker.is_there(p));
+    let error = match id {
+        _ if is_there => return None,
+        id if id.is_nil() => ResponseError::UnknownTopicOrPartition,
+        _ => ResponseError::UnknownTopicId,
+    };
+    Some(Given { data: refused(error), handed: None, stops: 0, at_once: true })
 }
 
 fn from_log(router: &Router, log: &Log, bytes_max: usize) -> PartitionData {

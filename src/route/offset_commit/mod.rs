@@ -121,7 +121,7 @@ impl<'a> Committer<'a> {
         let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
         let key = member_key(&member_id, instance_id.as_deref());
         let generation = request.generation_id_or_member_epoch;
-        let check = CommitCheck { member_id, instance_id, generation };
+        let check = CommitCheck { member_id, instance_id, generation, transactional: false };
         Self { router, group: group_of(&request.group_id), key, check }
     }
 

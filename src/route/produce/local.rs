@@ -10,6 +10,10 @@ use crate::route::Router;
 use crate::route::produce::{
     Outcome, Waiting, Within, delayed, done, one_batch, refused_inside, refused_outside,
 };
+use crate::wire::ResponseError;
+use crate::wire::batch::{Batch, RecordError, check_records};
+
+use super::nack::UNPACKED_BYTES_MAX;
 
 pub(super) fn begin<'a>(
     router: &'a Router,
@@ -21,7 +25,8 @@ pub(super) fn begin<'a>(
     let Some(partition) = topic.partition(index) else {
         return done(Outcome::of_broker(&BrokerError::UnknownTopicOrPartition));
     };
-    let batch = match one_batch(records, topic.settings.max_message_bytes) {
+    let batch = one_batch(records, topic.settings.max_message_bytes);
+    let batch = match batch.and_then(readable) {
         Ok(batch) => batch,
         Err(outcome) => return done(outcome),
     };
@@ -48,4 +53,19 @@ pub(super) fn begin<'a>(
             Err(error) => Outcome::of_broker(&error),
         }
     })
+}
+
+/// The batch, if consumers can read it.
+fn readable(batch: Batch) -> Result<Batch, Outcome> {
+    let Err(error) = check_records(&batch, UNPACKED_BYTES_MAX) else { return Ok(batch) };
+    let code = match error {
+        RecordError::Batch | RecordError::Decompress(_) => ResponseError::CorruptMessage,
+        // Producers split a batch that is refused so (Java).
+        RecordError::TooLarge { .. } => ResponseError::MessageTooLarge,
+        RecordError::Count { .. }
+        | RecordError::Read(_)
+        | RecordError::Offset
+        | RecordError::Length => ResponseError::InvalidRecord,
+    };
+    Err(Outcome::refused(code, error.to_string()))
 }

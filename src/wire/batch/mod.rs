@@ -2,6 +2,7 @@
 //! duplicate header keys, header keys that are not UTF-8, `LogAppendTime` and wide time deltas.
 
 mod build;
+mod check;
 mod compress;
 pub mod cut;
 mod header;
@@ -19,6 +20,7 @@ pub use build::{
     LEADER_EPOCH, ProducerStamp, build_batch, empty_batch, produce_batch, rebase,
     set_log_append_time,
 };
+pub use check::check_records;
 pub(super) use compress::decompress;
 pub use cut::{Cut, CutError, Whole, whole_at};
 pub use header::{BatchHeader, Codec, HEADER_BYTES, TimestampType, crc_of};

@@ -50,6 +50,9 @@ pub enum RecordError {
     /// A record is broken.
     #[error("a record is broken: {0}")]
     Read(#[from] ReadError),
+    /// A record lies elsewhere than its batch has it.
+    #[error("a record has another offset than its place in the batch")]
+    Offset,
     /// A record's fields end before or behind the length it claims.
     #[error("a record does not have the length it claims")]
     Length,

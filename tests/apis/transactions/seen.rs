@@ -1,8 +1,10 @@
 //! What tells of transactions: metrics, and what clients are told of how they are done.
 
 use kafka_protocol::messages::ApiVersionsRequest;
+use reprise::wire::ResponseError;
 
-use crate::support::Server;
+use crate::support::client::s;
+use crate::support::{Consumer, Server};
 use crate::transactions::{Producer, with_topic};
 
 /// So many ended like that.
@@ -43,5 +45,21 @@ fn clients_are_told_that_transactions_are_those_of_kip_890() {
             supported.map(|one| (one.name.as_str(), one.min_version, one.max_version)).collect();
         let all = [("transaction.version", 0, 2)];
         assert_eq!(supported, if version >= 4 { &all[..] } else { &[] }, "v{version}");
+    }
+}
+
+#[test]
+fn a_member_s_epoch_that_is_over_is_a_generation_that_is_to_a_producer() {
+    let (server, _client) = with_topic();
+    let mut consumer = Consumer::new(&server, "g", &["t"]);
+    consumer.enter();
+    let mut producer = Producer::begin(&server, "copy");
+    assert_eq!(producer.add_group(3, "g"), 0);
+    let over = ResponseError::IllegalGeneration.code();
+    for (epoch, error) in [(consumer.generation, 0), (consumer.generation - 1, over)] {
+        let mut request = producer.offsets_request("g", &[("t", 1)]);
+        (request.member_id, request.generation_id) = (s(&consumer.id), epoch);
+        let answer = producer.client.call(3, &request);
+        assert_eq!(answer.topics[0].partitions[0].error_code, error, "epoch {epoch}");
     }
 }

@@ -208,6 +208,8 @@ fn commits_are_granted_to_the_current_generation_only() {
     s.join(again("b"));
     assert_eq!(s.joined(a).generation, 3);
     assert_eq!(s.may_commit("b", 3), Err(GroupError::RebalanceInProgress));
+    assert_eq!(s.may_commit_in(true, "b", 3), Ok(()), "what is done in a transaction is done");
+    assert_eq!(s.may_commit_in(true, "b", 2), Err(GroupError::IllegalGeneration));
 }
 
 #[test]

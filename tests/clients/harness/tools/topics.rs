@@ -48,7 +48,7 @@ fn settings_of_a_topic_are_set_shown_and_taken_back() {
     let done = house.told(CONFIGS, &of(&["--alter", "--add-config", set]));
     assert!(done.contains("Completed updating config for topic orders"), "{done}");
     for (bad, says) in [
-        ("segment.bytes=1", "known: retention.ms, retention.bytes"),
+        ("segment.weight=1", "known: retention.ms, retention.bytes"),
         ("cleanup.policy=compact", "compaction is not served"),
         ("retention.ms=soon", "milliseconds, or -1 for ever"),
     ] {

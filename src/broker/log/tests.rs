@@ -1,0 +1,164 @@
+//! Partitions on a disk that is full, and while one of them goes.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::*;
+use crate::broker::groups::Groups;
+use crate::broker::offsets::Offsets;
+use crate::broker::settings::{TopicSettings, TopicSpec};
+use crate::broker::topics::Topics;
+use crate::clock::Clock;
+use crate::group::{ClassicConfig, ConsumerConfig};
+use crate::journal::{AppendError, Config, Durability, Journal, MemDisk, Writer};
+use crate::model::WallMs;
+use crate::wire::batch::{
+    Headers, ProducerStamp, RawRecord, TimestampType, batches, produce_batch,
+};
+
+const SEGMENT_BYTES: u32 = 8 << 20;
+const VALUE_BYTES: usize = 900 << 10;
+/// Of `DeleteRecords`: everything there is.
+const TO_THE_END: i64 = -1;
+
+struct House {
+    disk: MemDisk,
+    writer: Writer,
+    broker: Broker,
+    next: i32,
+}
+
+impl House {
+    fn on(disk: MemDisk, next: i32) -> Self {
+        let config = Config { segment_bytes: SEGMENT_BYTES, ..Config::default() };
+        let (journal, writer, recovery) = Journal::open(disk.disk(), config).unwrap();
+        let (clock, _) = Clock::told(WallMs(1_000));
+        let max_message_bytes = 1 << 20;
+        let defaults =
+            TopicSettings { retention_ms: None, retention_bytes: None, max_message_bytes };
+        let topics = Topics::new(journal.clone(), defaults, max_message_bytes);
+        let (classic, consumer) = (ClassicConfig::default(), ConsumerConfig::default());
+        let (groups, _events) =
+            Groups::new(journal.clone(), classic, consumer, move || clock.now());
+        let offsets = Offsets::new(journal.clone());
+        let broker = Broker::new(topics, groups, offsets, journal, Durability::Fsync, clock);
+        let from = broker.replay_from(recovery.checkpointed()).unwrap();
+        recovery.replay(from, &mut |entry, _| broker.replay(entry)).unwrap();
+        Self { disk, writer, broker, next }
+    }
+
+    /// With topic `t` of two partitions.
+    fn new(settings: &[(&str, &str)]) -> Self {
+        let mut house = Self::on(MemDisk::new(7), 0);
+        let settings = settings.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        let spec = TopicSpec { name: "t".into(), partitions: 2, settings: settings.collect() };
+        house.broker.topics.create(&spec, Uuid::from_u128(1)).unwrap();
+        house.writer.step();
+        house
+    }
+
+    fn restarted(self) -> Self {
+        let Self { disk, writer, broker, next } = self;
+        disk.process_crash();
+        drop((writer, broker));
+        Self::on(disk, next)
+    }
+
+    fn topic(&self) -> Arc<Topic> {
+        self.broker.topics.find(&"t".into()).unwrap()
+    }
+
+    fn put(&mut self) -> Result<(), BrokerError> {
+        self.put_in(0)
+    }
+
+    fn put_in(&mut self, index: i32) -> Result<(), BrokerError> {
+        let record = RawRecord {
+            timestamp_ms: 5,
+            timestamp_type: TimestampType::CreateTime,
+            key: None,
+            value: Some(vec![b'x'; VALUE_BYTES].into()),
+            headers: Headers::default(),
+        };
+        let stamp = ProducerStamp { id: 7, epoch: 0, sequence: self.next };
+        let bytes = produce_batch(&[record], Some(stamp)).unwrap();
+        let batch = batches(bytes, 1 << 20).next().unwrap().unwrap();
+        let topic = self.topic();
+        self.broker.produce(&topic, topic.partition(index).unwrap(), &batch)?;
+        self.next += 1;
+        self.writer.step();
+        Ok(())
+    }
+
+    fn keep(&mut self) -> Result<(), BrokerError> {
+        let (broker, writer) = (&self.broker, &mut self.writer);
+        std::thread::scope(|scope| {
+            let kept = scope.spawn(|| broker.keep_producers());
+            while !kept.is_finished() {
+                writer.step();
+            }
+            kept.join().unwrap()
+        })
+    }
+
+    /// All that housekeeping can do now.
+    fn tidy(&mut self) {
+        let mut housekeeper = self.broker.journal.housekeeper();
+        for _ in 0..100 {
+            housekeeper.step().unwrap();
+            self.writer.step();
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_takes_records_again_once_those_on_it_are_deleted_also_across_a_restart() {
+    let mut house = House::new(&[]);
+    house.put().unwrap();
+    // From here on the log is kept for what it says of producers.
+    house.keep().unwrap();
+    let room = u64::from(SEGMENT_BYTES) * 5;
+    house.disk.set_capacity(Some(house.disk.used_bytes() + room));
+    for restarts in [false, true] {
+        let full = std::iter::repeat_with(|| house.put()).find_map(Result::err).unwrap();
+        assert!(matches!(full, BrokerError::Append(AppendError::DiskFull { .. })), "{full}");
+        // Not even the smallest record has room.
+        house.disk.set_capacity(Some(house.disk.used_bytes() + u64::from(SEGMENT_BYTES)));
+        house.broker.journal.housekeeper().step().unwrap();
+        let topic = house.topic();
+        house.broker.delete_records(topic.partition(0).unwrap(), TO_THE_END).unwrap();
+        house.writer.step();
+        if restarts {
+            house = house.restarted();
+        }
+        house.keep().unwrap();
+        house.tidy();
+        house.put().unwrap();
+    }
+}
+
+#[test]
+fn a_partition_that_is_deleted_meanwhile_keeps_no_other_from_losing_what_it_need_not_keep() {
+    let mut house = House::new(&[("retention.bytes", "0")]);
+    for index in [0, 1] {
+        house.put_in(index).unwrap();
+    }
+    let topic = house.topic();
+    house.broker.journal.stream_drop(topic.partition(0).unwrap().stream).unwrap();
+    let expired = house.broker.expire().unwrap();
+    assert_eq!((expired.partitions, expired.records), (1, 1));
+}
+
+#[test]
+fn a_topic_whose_end_is_written_is_gone_even_if_its_records_cannot_be_dropped() {
+    let house = House::new(&[]);
+    let journal = house.broker.journal.clone();
+    let deleted = house.broker.topics.delete(&"t".into(), |end| {
+        let seq = journal.append_reserved(vec![end])?.seq();
+        journal.close();
+        Ok(seq)
+    });
+    deleted.unwrap_err();
+    assert!(house.broker.topics.find(&"t".into()).is_none());
+}
