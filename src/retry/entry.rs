@@ -294,11 +294,16 @@ impl Entry {
     }
 
     /// From when on the consume timeout ends the memory of an entry that was settled then: the
-    /// commit that passes its origin. Where none is seen, because its partition has gone to another
-    /// sidecar or the group is no more, after the time that Kafka keeps committed offsets for.
+    /// commit that passes its origin.
     pub fn memory_begins(&self, settled: WallMs) -> WallMs {
-        let unseen_ms = self.remembered_origin().map_or(0, |_| UNPASSED_MS);
-        self.passed.unwrap_or(settled.plus(unseen_ms)).max(settled)
+        self.passed.unwrap_or(settled).max(settled).plus(self.unseen_ms())
+    }
+
+    /// How long that commit is waited for. Where none is seen, because its partition has gone to
+    /// another sidecar or the group is no more, that is as long as Kafka keeps committed offsets.
+    pub fn unseen_ms(&self) -> u64 {
+        let is_owed = self.is_settled() && self.passed.is_none();
+        if is_owed && self.remembered_origin().is_some() { UNPASSED_MS } else { 0 }
     }
 
     /// Acknowledged, dead or discarded: nothing is owed for it any more.

@@ -212,13 +212,15 @@ impl Server {
         self.server().router()
     }
 
-    /// What lies in the log already, such as no Produce would be let in with; partition 0.
+    /// What lies in the log of the topic already, such as no Produce would be let in with;
+    /// partition 0.
     pub fn stored(&self, topic: &str, batch: &bytes::Bytes) {
-        let broker = &self.router().broker;
+        let has_it = self.cluster.as_deref().unwrap_or(self);
+        let broker = &has_it.router().broker;
         let topic = broker.topics.find(&topic.into()).unwrap();
         let batch = reprise::wire::batch::Batch::parse(batch).unwrap();
         let produced = broker.produce(&topic, topic.partition(0).unwrap(), &batch).unwrap();
-        self.runtime.block_on(broker.acknowledged(produced.seq)).unwrap();
+        has_it.runtime.block_on(broker.acknowledged(produced.seq)).unwrap();
     }
 
     /// Where everything durable lies.
