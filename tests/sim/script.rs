@@ -15,6 +15,8 @@ const GROUPS: [&str; 3] = ["shop", "bound-shop", "drops-shop"];
 const TOPICS: [&str; 2] = ["orders", "bills"];
 const OFFSETS: i64 = 6;
 const MEMBERS: u8 = 3;
+/// Time passes by no more than that in one go.
+const HOUR_MS: i64 = 3_600_000;
 
 /// When the power goes.
 #[derive(Clone, Copy, Debug)]
@@ -316,7 +318,9 @@ impl Script {
 
     /// Mostly to the next moment at which something is due; sometimes to just before it.
     fn pass(&mut self) {
-        let next = self.world.model.next_deadline();
+        // A week ahead all producers are forgotten, which the model knows nothing of.
+        let soon = self.world.model.now + HOUR_MS;
+        let next = self.world.model.next_deadline().filter(|at| *at <= soon);
         let to_next = next.map_or(0, |at| u64::try_from(at - self.world.model.now).unwrap());
         let ms = match self.rng.u8(..8) {
             0 => self.rng.u64(..3),
