@@ -14,12 +14,12 @@ use kafka_protocol::messages::{
 };
 
 use crate::bounded::Bounded;
-use crate::support::client::s;
-use crate::support::{Client, Member};
+use crate::support::client::{fetch_request, s};
+use crate::support::{Client, Member, Rec};
 
 /// Kept low, so that a build that answers each does not take the machine with it.
 const TIMES: usize = 2000;
-/// One answer of each kind, and what an allocator keeps of it.
+/// One answer of each kind, the largest of half a MiB, and what an allocator keeps of it.
 const GROWN_MIB_MAX: f64 = 24.0;
 
 fn often<T: Clone>(one: T) -> Vec<T> {
@@ -75,11 +75,28 @@ fn of_groups(house: &Bounded) {
     assert_eq!(member.client.call(8, &request).groups.len(), 1);
 }
 
+fn of_retries(client: &mut Client) {
+    let record = Rec::new(&"x".repeat(500 << 10));
+    assert_eq!(client.nack("other", "wide-0@0", record).error_code, 0);
+    let mut request = fetch_request("retry.other", 0, 0, 0);
+    let partition = request.topics[0].partitions[0].clone();
+    request.topics[0].partitions = often(partition)[..400].to_vec();
+    let told = client.call(12, &request);
+    let bytes = |of: &kafka_protocol::messages::fetch_response::PartitionData| {
+        of.records.as_ref().map_or(0, bytes::Bytes::len)
+    };
+    let bytes: Vec<usize> = told.responses[0].partitions.iter().map(bytes).collect();
+    assert!(bytes.len() == 1 && bytes[0] > 500 << 10, "told {} times", bytes.len());
+}
+
 #[test]
 fn what_is_named_a_thousand_times_is_told_once() {
-    let house = Bounded::start(&[]);
-    of_topics(&mut house.client());
+    let house = Bounded::start(&["retry.levels=20ms"]);
+    let mut client = house.client();
+    of_topics(&mut client);
     house.has_grown_less_than(GROWN_MIB_MAX, "topics again and again");
     of_groups(&house);
     house.has_grown_less_than(GROWN_MIB_MAX, "groups again and again");
+    of_retries(&mut client);
+    house.has_grown_less_than(GROWN_MIB_MAX, "retries again and again");
 }

@@ -10,6 +10,7 @@ use crate::broker::topic::Topic;
 use crate::model::{GroupId, LaneOffset, TopicPartition};
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
+use crate::route::named::Named;
 use crate::route::place::Place;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -71,10 +72,18 @@ impl Log {
 
 pub(super) fn plan(router: &Router, conn: &Conn, request: &FetchRequest) -> Vec<Planned> {
     let committed = request.isolation_level == READ_COMMITTED;
-    request.topics.iter().map(|topic| plan_topic(router, conn, topic, committed)).collect()
+    let mut named = Named::default();
+    let of = |topic| plan_topic(router, conn, topic, committed, &mut named);
+    request.topics.iter().map(of).collect()
 }
 
-fn plan_topic(router: &Router, conn: &Conn, asked: &FetchTopic, committed: bool) -> Planned {
+fn plan_topic<'a>(
+    router: &Router,
+    conn: &Conn,
+    asked: &'a FetchTopic,
+    committed: bool,
+    named: &mut Named<(&'a str, Uuid, i32)>,
+) -> Planned {
     let place = match router.named(&topic_of(&asked.topic), asked.topic_id) {
         Ok(name) => router.place_for(conn, &name).map_err(|error| match error {
             ResponseError::UnknownTopicOrPartition if !asked.topic_id.is_nil() => {
@@ -87,6 +96,7 @@ fn plan_topic(router: &Router, conn: &Conn, asked: &FetchTopic, committed: bool)
     let partitions = asked
         .partitions
         .iter()
+        .filter(|of| named.first((asked.topic.as_str(), asked.topic_id, of.partition)))
         .map(|partition| Asked {
             index: partition.partition,
             bytes_max: usize::try_from(partition.partition_max_bytes).unwrap_or(0),
