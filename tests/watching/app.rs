@@ -9,6 +9,8 @@ use crate::support::{Got, Member, Rec, Server, wall_ms};
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
 /// `fetch.max.wait.ms`
 const WAIT_MS: i32 = 100;
+/// Polls until whatever is to happen has happened: a minute.
+const POLLS_MAX: usize = 600;
 
 pub(crate) struct App<'a> {
     server: &'a Server,
@@ -79,22 +81,25 @@ impl<'a> App<'a> {
 
     /// Reads and commits until `until` is committed, failing where it cannot do better.
     pub(crate) fn run(&mut self, failing: Failing, until: i64) {
-        let mut rounds = 0;
+        let mut polls = 0;
         while self.poll(failing) < until {
-            rounds += 1;
-            assert!(rounds < 150, "done {:?}, delivered {:?}", self.done, self.deliveries);
+            self.goes_on(&mut polls);
         }
     }
 
     /// Lives until it has died so often.
     pub(crate) fn dies(&mut self, times: usize) {
         for _ in 0..times {
-            let mut rounds = 0;
+            let mut polls = 0;
             while self.poll(Failing::Crash) >= 0 {
-                rounds += 1;
-                assert!(rounds < 100, "done {:?}, delivered {:?}", self.done, self.deliveries);
+                self.goes_on(&mut polls);
             }
         }
+    }
+
+    fn goes_on(&self, polls: &mut usize) {
+        *polls += 1;
+        assert!(*polls < POLLS_MAX, "done {:?}, delivered {:?}", self.done, self.deliveries);
     }
 
     /// One poll. The next Fetch is on its way before its records are handled, as clients do. Where
