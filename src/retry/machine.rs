@@ -326,6 +326,9 @@ impl<S: Entries> Machine<S> {
         let (State::Committed { at } | State::Discarded { at }) = entry.state else {
             return None;
         };
+        if entry.unseen_ms() > 0 {
+            return None;
+        }
         let timeout_ms = self.policy(&entry.group).consume_timeout_ms;
         Some(entry.memory_begins(at).plus(timeout_ms))
     }

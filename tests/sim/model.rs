@@ -410,7 +410,7 @@ impl Model {
                     record.stands = Stands::Waiting { due, delay_ms: shorter, level };
                 }
             }
-            let furthest = self.now + unseen_ms(record) + CONSUME_TIMEOUT_MS;
+            let furthest = self.now + CONSUME_TIMEOUT_MS;
             record.expires = record.expires.map(|at| at.min(furthest));
         }
     }
@@ -486,12 +486,6 @@ fn is_pending(stands: Stands) -> bool {
 
 pub fn memory_ends(record: &Record) -> Option<i64> {
     let (Stands::Committed(at) | Stands::Discarded(at)) = record.stands else { return None };
-    let passed = record.passed.unwrap_or(at);
-    Some(at.max(passed) + unseen_ms(record) + CONSUME_TIMEOUT_MS)
-}
-
-/// As long as Kafka keeps offsets: no commit that passes it was seen.
-fn unseen_ms(record: &Record) -> i64 {
-    let is_owed = !is_pending(record.stands) && record.passed.is_none();
-    if is_owed && record.origin.is_some() && !record.superseded { 7 * 86_400_000 } else { 0 }
+    let passed = if record.origin.is_some() { record.passed? } else { at };
+    Some(at.max(passed) + CONSUME_TIMEOUT_MS)
 }

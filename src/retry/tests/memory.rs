@@ -24,20 +24,6 @@ fn a_settled_entry_is_forgotten_the_consume_timeout_after_end_and_commit() {
 }
 
 #[test]
-fn what_no_commit_here_ever_passes_is_forgotten_after_the_time_kafka_keeps_offsets() {
-    const DAYS_7: u64 = 7 * 24 * 3_600_000;
-    let mut rig = Rig::new(Policy::default());
-    let (lane, _) = rig.inflight(1);
-    rig.acknowledge(lane);
-    rig.advance(60_000);
-    rig.machine.handle(rig.now, Input::Policies(Box::default()));
-    rig.advance(DAYS_7 + TIMEOUT_MS - 60_001);
-    assert_eq!(rig.count(StateKind::Committed), 1);
-    rig.advance(1);
-    assert_eq!(rig.count(StateKind::Committed), 0);
-}
-
-#[test]
 fn a_commit_that_came_first_starts_the_memory_with_the_acknowledgement() {
     let mut rig = Rig::new(Policy::default());
     let (lane, _) = rig.inflight(1);
