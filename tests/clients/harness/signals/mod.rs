@@ -31,6 +31,7 @@ macro_rules! cases {
 
 mod aiokafka;
 mod clients;
+mod confluent_kafka;
 mod franz_go;
 mod kafka_clients;
 mod kafkajs;
@@ -43,6 +44,7 @@ fn cases() -> Vec<Case> {
     [
         kafka_clients::cases(),
         clients::cases(),
+        confluent_kafka::cases(),
         spring_kafka::cases(),
         parallel_consumer::cases(),
         kafkajs::cases(),
