@@ -53,6 +53,30 @@ pub struct Broker {
     expiration: Expiration,
 }
 
+#[cfg(test)]
+impl Broker {
+    /// One on this log as it is after a start, with groups as they come.
+    fn recovered(
+        journal: Journal,
+        recovery: &crate::journal::Recovery,
+        topics: Topics,
+        clock: Clock,
+    ) -> Self {
+        let now = clock;
+        let (groups, _events) = Groups::new(
+            journal.clone(),
+            crate::group::ClassicConfig::default(),
+            crate::group::ConsumerConfig::default(),
+            move || now.now(),
+        );
+        let offsets = Offsets::new(journal.clone());
+        let broker = Self::new(topics, groups, offsets, journal, Durability::Fsync, clock);
+        let from = broker.replay_from(recovery.checkpointed()).unwrap();
+        recovery.replay(from, &mut |entry, _| broker.replay(entry)).unwrap();
+        broker
+    }
+}
+
 impl Broker {
     /// A cluster without topics; [`Broker::replay`] fills it, [`Broker::started`] ends that.
     /// `durability` is what an acknowledged Produce with acks ≥ 1 promises.

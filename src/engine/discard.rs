@@ -9,6 +9,8 @@ use crate::wire::names::dead_letter_stream;
 
 /// Bytes of dead letters looked at in one go: others get their turn.
 const LOOK_BYTES_MAX: usize = 1 << 20;
+/// `offsets.retention.minutes` of Kafka, 7 days.
+const UNPASSED_MS: u64 = 7 * 24 * 3_600_000;
 
 impl Driver {
     /// Lets dead letters before `up_to` go, from the front to the first whose record is still to
@@ -46,6 +48,8 @@ impl Driver {
     }
 
     /// As any settled record: the consume timeout after its end and the commit that passed it.
+    /// Where none is seen, because the partition has gone to another sidecar or the group is no
+    /// more, that is waited for as long as Kafka keeps committed offsets.
     fn may_go(&self, batch: &StreamBatch, up_to: i64, now: Now) -> bool {
         if end_of(batch) > up_to {
             return false;
@@ -55,7 +59,11 @@ impl Driver {
         };
         let State::Dead { at } = entry.state else { return false };
         let timeout_ms = self.machine.policy(&entry.group).consume_timeout_ms;
-        entry.memory_begins(at).plus(timeout_ms) <= now.wall
+        let passed = match entry.passed {
+            None if entry.remembered_origin().is_some() => at.plus(UNPASSED_MS),
+            passed => passed.map_or(at, |passed| passed.max(at)),
+        };
+        passed.plus(timeout_ms) <= now.wall
     }
 }
 

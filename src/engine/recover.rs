@@ -42,6 +42,22 @@ pub struct Parts {
     pub producers_expire_ms: u64,
 }
 
+#[cfg(test)]
+impl Parts {
+    /// With everything else as it comes.
+    pub(super) fn plain(journal: &Journal, clock: Clock) -> Self {
+        Self {
+            journal: journal.clone(),
+            templates: Templates::default(),
+            policies: Policies::default(),
+            clock,
+            metrics: Metrics::new(8).unwrap(),
+            destinations: Destinations::default(),
+            producers_expire_ms: 86_400_000,
+        }
+    }
+}
+
 /// By group and partition, ascending.
 pub type NotPassed = BTreeMap<(GroupId, TopicPartition), Vec<i64>>;
 

@@ -80,9 +80,7 @@ fn changes<S: Entries>(
 mod tests {
     use super::*;
     use crate::model::{MonoMs, Now, Origin, WallMs};
-    use crate::retry::{
-        BTreeEntries, Bytes, Carried, Input, Nack, Named, Policies, Policy, Reporter, Token, Want,
-    };
+    use crate::retry::{BTreeEntries, Input, Nack, Named, Policies, Policy, Reporter, Token};
 
     const NOW: Now = Now { wall: WallMs(1_000), mono: MonoMs(1_000) };
 
@@ -96,17 +94,7 @@ mod tests {
         let policies = rules(patterns, &Policy::default());
         let mut machine = Machine::new(BTreeEntries::default(), policies);
         let origin = Origin { topic: "orders".into(), partition: 0, offset: 7 };
-        let nack = Nack {
-            named: Named::Origin(origin),
-            want: Want::default(),
-            max_reconsume_times: None,
-            reason: None,
-            committed: None,
-            carried: Carried::default(),
-            bytes: Bytes::Value,
-            record_bytes: 1,
-            key: None,
-        };
+        let nack = Nack { record_bytes: 1, ..Nack::of(Named::Origin(origin)) };
         let by = Reporter { member: None, client: "app".into() };
         let (token, group, nacks) = (Token(0), "shop".into(), vec![nack]);
         machine.handle(NOW, Input::Nacks { token, group, by, nacks });

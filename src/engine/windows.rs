@@ -257,14 +257,13 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::engine::{Destinations, NackBatch, Parts, Replay};
+    use crate::engine::{NackBatch, Parts, Replay};
     use crate::journal::{self, Journal, MemDisk, Writer};
     use crate::model::{ClientId, WallMs};
-    use crate::observe::Metrics;
+
     use crate::retry::watch::{OutRecord, SuspectRecord};
-    use crate::retry::{Disposition, Evidence, Policies, Reporter};
+    use crate::retry::{Disposition, Evidence, Reporter};
     use crate::wire::batch::{Headers, TimestampType};
-    use crate::wire::names::Templates;
 
     fn window() -> WindowRecord {
         let suspect = SuspectRecord {
@@ -336,15 +335,7 @@ mod tests {
     fn open(disk: &MemDisk) -> (Engine, Driver, Writer, Windows) {
         let (journal, writer, recovery) =
             Journal::open(disk.disk(), journal::Config::default()).unwrap();
-        let parts = Parts {
-            journal: journal.clone(),
-            templates: Templates::default(),
-            policies: Policies::default(),
-            clock: Clock::told(WallMs(1)).0,
-            metrics: Metrics::new(8).unwrap(),
-            destinations: Destinations::default(),
-            producers_expire_ms: 86_400_000,
-        };
+        let parts = Parts::plain(&journal, Clock::told(WallMs(1)).0);
         let mut replay = Replay::new(Some(Replay::tables(&journal).unwrap()), &parts);
         let from = replay.from();
         recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).unwrap();

@@ -10,8 +10,6 @@ use crate::retry::Carried;
 const LANES_KEPT: usize = 64;
 /// Failures an entry lists in its history; the header budget of 4 KiB holds about that many.
 const HISTORY_KEPT: usize = 64;
-/// `offsets.retention.minutes` of Kafka, 7 days.
-const UNPASSED_MS: u64 = 7 * 24 * 3_600_000;
 /// Bytes of the reason text that are kept (`x-retry-reason`).
 const REASON_BYTES_MAX: usize = 1024;
 
@@ -291,19 +289,6 @@ impl Entry {
     /// The origin that leads to this entry; `None` once a reset has ended that.
     pub fn remembered_origin(&self) -> Option<&Origin> {
         if self.superseded { None } else { self.origin.as_ref() }
-    }
-
-    /// From when on the consume timeout ends the memory of an entry that was settled then: the
-    /// commit that passes its origin.
-    pub fn memory_begins(&self, settled: WallMs) -> WallMs {
-        self.passed.unwrap_or(settled).max(settled).plus(self.unseen_ms())
-    }
-
-    /// How long that commit is waited for. Where none is seen, because its partition has gone to
-    /// another sidecar or the group is no more, that is as long as Kafka keeps committed offsets.
-    pub fn unseen_ms(&self) -> u64 {
-        let is_owed = self.is_settled() && self.passed.is_none();
-        if is_owed && self.remembered_origin().is_some() { UNPASSED_MS } else { 0 }
     }
 
     /// Acknowledged, dead or discarded: nothing is owed for it any more.

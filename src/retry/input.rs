@@ -299,6 +299,23 @@ pub struct Nack {
     pub key: Option<OrderKey>,
 }
 
+impl Nack {
+    /// Of no bytes, and nothing else is said.
+    pub fn of(named: Named) -> Self {
+        Self {
+            named,
+            want: Want::default(),
+            max_reconsume_times: None,
+            reason: None,
+            committed: None,
+            carried: Carried::default(),
+            bytes: Bytes::Value,
+            record_bytes: 0,
+            key: None,
+        }
+    }
+}
+
 /// Failures of a record before any entry of it began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Carried {

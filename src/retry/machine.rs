@@ -326,11 +326,8 @@ impl<S: Entries> Machine<S> {
         let (State::Committed { at } | State::Discarded { at }) = entry.state else {
             return None;
         };
-        if entry.unseen_ms() > 0 {
-            return None;
-        }
-        let timeout_ms = self.policy(&entry.group).consume_timeout_ms;
-        Some(entry.memory_begins(at).plus(timeout_ms))
+        let passed = if entry.origin.is_some() { entry.passed? } else { at };
+        Some(at.max(passed).plus(self.policy(&entry.group).consume_timeout_ms))
     }
 
     fn cause(&self, evidence: Evidence, by: Option<&Reporter>) -> Cause {

@@ -9,8 +9,8 @@ use fastrand::Rng;
 use reprise::model::{EntryId, GroupId, LaneOffset, Origin};
 use reprise::retry::watch::{LaneGiven, Seen};
 use reprise::retry::{
-    Answer, BTreeEntries, Bytes, Carried, Disposition, Entry, Fact, Input, Machine, Nack, Named,
-    Output, Policies, Policy, Reporter, StateKind, TAKE_MAX, Token, Want,
+    Answer, BTreeEntries, Disposition, Entry, Fact, Input, Machine, Nack, Named, Output, Policies,
+    Policy, Reporter, StateKind, TAKE_MAX, Token,
 };
 
 use crate::RULES;
@@ -92,17 +92,7 @@ impl Both {
 
     fn nack(&mut self, offset: i64) {
         let by = Reporter { member: None, client: "app".into() };
-        let nack = Nack {
-            named: Named::Origin(Origin { topic: "past".into(), partition: 0, offset }),
-            want: Want::default(),
-            max_reconsume_times: None,
-            reason: None,
-            committed: None,
-            carried: Carried::default(),
-            bytes: Bytes::Value,
-            record_bytes: 0,
-            key: None,
-        };
+        let nack = Nack::of(Named::Origin(Origin { topic: "past".into(), partition: 0, offset }));
         self.ask(Input::Nacks { token: T, group: shop(), by, nacks: vec![nack] });
     }
 

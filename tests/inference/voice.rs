@@ -8,8 +8,8 @@ use fastrand::Rng;
 use reprise::model::{LaneOffset, Now, TopicPartition};
 use reprise::retry::watch::{InOrder, Seen};
 use reprise::retry::{
-    Answer, Bytes, Carried, Disposition, Evidence, Input, Nack, NackOutcome, Named, OrderMode,
-    Policies, Reporter, Token, Want,
+    Answer, Carried, Disposition, Evidence, Input, Nack, NackOutcome, Named, OrderMode, Policies,
+    Reporter, Token,
 };
 
 use crate::app::World;
@@ -32,17 +32,7 @@ impl Default for Voices {
 }
 
 fn nack(named: Named, committed: Option<i64>, carried: Carried) -> Nack {
-    Nack {
-        named,
-        want: Want::default(),
-        max_reconsume_times: None,
-        reason: None,
-        committed,
-        carried,
-        bytes: Bytes::Value,
-        record_bytes: 0,
-        key: None,
-    }
+    Nack { committed, carried, ..Nack::of(named) }
 }
 
 impl Retries {

@@ -6,8 +6,8 @@ use std::fmt;
 use reprise::model::{GroupId, LaneOffset, MonoMs, Now, TopicPartition, WallMs};
 use reprise::retry::watch::{Handed, Output as Told, Rules, Seen, Settling, Watch};
 use reprise::retry::{
-    Answer, BTreeEntries, BreakerRules, Bytes, Carried, Company, Entry, Input, Machine, Nack,
-    NackOutcome, Named, Output, Policies, Policy, Reporter, StateKind, Token, Want,
+    Answer, BTreeEntries, BreakerRules, Carried, Company, Entry, Input, Machine, Nack, NackOutcome,
+    Named, Output, Policies, Policy, Reporter, StateKind, Token,
 };
 
 use crate::member::Member;
@@ -307,17 +307,7 @@ impl World {
             Named::Lane(lane) => Seen::LaneFailed { lane },
             _ => Seen::Nacked { partition: of.clone(), offset },
         };
-        let nack = Nack {
-            named,
-            want: Want::default(),
-            max_reconsume_times: None,
-            reason: None,
-            committed: Some(self.committed[of]),
-            carried,
-            bytes: Bytes::Value,
-            record_bytes: 0,
-            key: None,
-        };
+        let nack = Nack { committed: Some(self.committed[of]), carried, ..Nack::of(named) };
         let by = Reporter { member: None, client: "app".into() };
         let nacks = vec![nack];
         match self.ask(Input::Nacks { token: Token(0), group: shop(), by, nacks }) {

@@ -11,9 +11,7 @@ use reprise::engine::{
 use reprise::journal::{Config, Disk, Journal, MemDisk, Writer};
 use reprise::model::{GroupId, LaneOffset, Origin, WallMs};
 use reprise::observe::Metrics;
-use reprise::retry::{
-    Bytes, Carried, Company, LevelTable, Nack, Named, Policies, Policy, Reporter, Want,
-};
+use reprise::retry::{Company, LevelTable, Nack, Named, Policies, Policy, Reporter, Want};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 use reprise::wire::names::Templates;
 
@@ -98,15 +96,9 @@ impl House {
         };
         let record = record.to_bytes();
         let nack = Nack {
-            named: Named::Origin(origin),
             want: Want { level: Some(level), delay_ms: None },
-            max_reconsume_times: None,
-            reason: None,
-            committed: None,
-            carried: Carried::default(),
-            bytes: Bytes::Value,
             record_bytes: u64::try_from(record.len()).unwrap(),
-            key: None,
+            ..Nack::of(Named::Origin(origin))
         };
         let batch = NackBatch {
             group: shop(),

@@ -347,15 +347,10 @@ fn request(nack: &Nack) -> NackRequest {
     };
     NackRequest {
         nack: retry::Nack {
-            named,
             want: nack.want,
-            max_reconsume_times: None,
-            reason: None,
             committed: nack.committed,
-            carried: retry::Carried::default(),
-            bytes: retry::Bytes::Value,
             record_bytes: u64::try_from(record.to_bytes().len()).unwrap(),
-            key: None,
+            ..retry::Nack::of(named)
         },
         record: record.to_bytes(),
     }

@@ -189,20 +189,22 @@ fn but_not_one_that_goes_on_where_it_was() {
     assert_eq!(known["partitions"][0]["lost"], 0, "{known}");
 }
 
+/// It holds the partition.
+fn entered(mut member: Consumer) -> Consumer {
+    member.enter();
+    until("it holds the partition", || {
+        member.acknowledge();
+        member.orders() == [0]
+    });
+    member
+}
+
 #[test]
 fn members_by_kip_848() {
     for leaves in [false, true] {
         let given = [2, 3].map(|losses| {
             let server = shop();
-            let enter = || {
-                let mut member = Consumer::new(&server, "shop", &["orders"]);
-                member.enter();
-                until("it holds the partition", || {
-                    member.acknowledge();
-                    member.orders() == [0]
-                });
-                member
-            };
+            let enter = || entered(Consumer::new(&server, "shop", &["orders"]));
             for _ in 0..losses {
                 let mut member = enter();
                 assert_eq!(given(&mut member.client), RECORDS);
@@ -220,15 +222,7 @@ fn members_by_kip_848() {
 fn a_static_member_by_kip_848_that_goes_on_in_a_new_process() {
     let given = [2, 3].map(|losses| {
         let server = shop();
-        let enter = || {
-            let mut member = Consumer::new(&server, "shop", &["orders"]).fixed("one");
-            member.enter();
-            until("it holds the partition", || {
-                member.acknowledge();
-                member.orders() == [0]
-            });
-            member
-        };
+        let enter = || entered(Consumer::new(&server, "shop", &["orders"]).fixed("one"));
         for _ in 0..losses {
             let mut member = enter();
             assert_eq!(given(&mut member.client), RECORDS);

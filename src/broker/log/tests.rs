@@ -5,13 +5,10 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::*;
-use crate::broker::groups::Groups;
-use crate::broker::offsets::Offsets;
 use crate::broker::settings::{TopicSettings, TopicSpec};
 use crate::broker::topics::Topics;
 use crate::clock::Clock;
-use crate::group::{ClassicConfig, ConsumerConfig};
-use crate::journal::{AppendError, Config, Durability, Journal, MemDisk, Writer};
+use crate::journal::{AppendError, Config, Journal, MemDisk, Writer};
 use crate::model::WallMs;
 use crate::wire::batch::{
     Headers, ProducerStamp, RawRecord, TimestampType, batches, produce_batch,
@@ -38,13 +35,7 @@ impl House {
         let defaults =
             TopicSettings { retention_ms: None, retention_bytes: None, max_message_bytes };
         let topics = Topics::new(journal.clone(), defaults, max_message_bytes);
-        let (classic, consumer) = (ClassicConfig::default(), ConsumerConfig::default());
-        let (groups, _events) =
-            Groups::new(journal.clone(), classic, consumer, move || clock.now());
-        let offsets = Offsets::new(journal.clone());
-        let broker = Broker::new(topics, groups, offsets, journal, Durability::Fsync, clock);
-        let from = broker.replay_from(recovery.checkpointed()).unwrap();
-        recovery.replay(from, &mut |entry, _| broker.replay(entry)).unwrap();
+        let broker = Broker::recovered(journal, &recovery, topics, clock);
         Self { disk, writer, broker, next }
     }
 

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::*;
-use crate::broker::groups::Groups;
-use crate::broker::offsets::{CommitItem, Offsets};
+use crate::broker::offsets::CommitItem;
 use crate::broker::settings::{TopicSettings, TopicSpec};
 use crate::broker::topics::Topics;
 use crate::broker::{At, Committed};
 use crate::clock::{Clock, Hand};
-use crate::group::{ClassicConfig, ConsumerConfig};
-use crate::journal::{Config, Durability, Journal, MemDisk, Writer};
+use crate::journal::{Config, Journal, MemDisk, Writer};
 use crate::wire::batch::marker_batch;
 use crate::wire::batch::{
     Headers, ProducerStamp, RawRecord, TimestampType, batches, produce_batch,
@@ -78,13 +76,7 @@ impl House {
         let defaults =
             TopicSettings { retention_ms: None, retention_bytes: None, max_message_bytes: 9_999 };
         let topics = Topics::new(journal.clone(), defaults, 99_999);
-        let (classic, consumer) = (ClassicConfig::default(), ConsumerConfig::default());
-        let (groups, _events) =
-            Groups::new(journal.clone(), classic, consumer, move || clock.now());
-        let offsets = Offsets::new(journal.clone());
-        let broker = Broker::new(topics, groups, offsets, journal, Durability::Fsync, clock);
-        let from = broker.replay_from(recovery.checkpointed()).unwrap();
-        recovery.replay(from, &mut |entry, _| broker.replay(entry)).unwrap();
+        let broker = Broker::recovered(journal, &recovery, topics, clock);
         Self { disk, writer, broker, hand }
     }
 

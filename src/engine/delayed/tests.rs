@@ -9,9 +9,8 @@ use crate::clock::{Clock, Hand};
 use crate::engine::{Parts, Replay};
 use crate::journal::{Config, Journal, Kind, MemDisk, StreamAppend, Writer};
 use crate::observe::Metrics;
-use crate::retry::{Policies, Until};
+use crate::retry::Until;
 use crate::wire::batch::{Batch, Headers, TimestampType, records};
-use crate::wire::names::Templates;
 
 /// What a producer's batch is to the log.
 const PRODUCED: Kind = Kind(19);
@@ -48,16 +47,9 @@ impl House {
         let (clock, hand) = Clock::told(self.now);
         let config = Config { segment_bytes: 8 << 20, ..Config::default() };
         let (journal, writer, recovery) = Journal::open(self.disk.disk(), config).unwrap();
-        let metrics = Metrics::new(8).unwrap();
-        let parts = Parts {
-            journal: journal.clone(),
-            templates: Templates::default(),
-            policies: Policies::default(),
-            clock,
-            metrics: metrics.clone(),
-            destinations: Destinations::default().with_bytes_max(self.bytes_max),
-            producers_expire_ms: 86_400_000,
-        };
+        let mut parts = Parts::plain(&journal, clock);
+        parts.destinations = Destinations::default().with_bytes_max(self.bytes_max);
+        let metrics = parts.metrics.clone();
         let mut replay = Replay::new(Some(Replay::tables(&journal).unwrap()), &parts);
         let from = replay.from();
         recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).unwrap();

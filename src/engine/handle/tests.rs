@@ -5,15 +5,11 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::clock::{Clock, Hand};
-use crate::engine::{
-    Destinations, Driver, NackBatch, NackReply, NackRequest, Parts, Producer, Replay,
-};
+use crate::engine::{Driver, NackBatch, NackReply, NackRequest, Parts, Producer, Replay};
 use crate::journal::{Config, MemDisk, Writer};
 use crate::model::{ClientId, WallMs};
-use crate::observe::Metrics;
-use crate::retry::{Carried, Nack, Named, Policies, Reporter, StateKind, Want};
+use crate::retry::{Nack, Named, Reporter, StateKind, Want};
 use crate::wire::batch::{Headers, TimestampType};
-use crate::wire::names::Templates;
 
 /// The log's first file.
 const LOG: &str = "00000000000000000001.0000.log";
@@ -42,15 +38,7 @@ impl House {
         let disk = MemDisk::new(5);
         let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).unwrap();
         let (clock, hand) = Clock::told(WallMs(1_000));
-        let parts = Parts {
-            journal: journal.clone(),
-            templates: Templates::default(),
-            policies: Policies::default(),
-            clock,
-            metrics: Metrics::new(8).unwrap(),
-            destinations: Destinations::default(),
-            producers_expire_ms: 86_400_000,
-        };
+        let parts = Parts::plain(&journal, clock);
         let mut replay = Replay::new(Some(Replay::tables(&journal).unwrap()), &parts);
         let from = replay.from();
         recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).unwrap();
@@ -128,15 +116,10 @@ fn nack((named, want, value): (Named, Want, String)) -> NackRequest {
         headers: Headers::NONE,
     };
     let nack = Nack {
-        named,
         want,
-        max_reconsume_times: None,
         reason: Some("no such account".to_owned()),
-        committed: None,
-        carried: Carried::default(),
-        bytes: crate::retry::Bytes::Value,
         record_bytes: 40,
-        key: None,
+        ..Nack::of(named)
     };
     NackRequest { nack, record: record.to_bytes() }
 }

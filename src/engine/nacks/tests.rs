@@ -10,14 +10,13 @@ use super::*;
 use crate::clock::Clock;
 use crate::engine::delayed::AppendBatch;
 use crate::engine::windows::{KeptWindow, Latest};
-use crate::engine::{Destinations, Ending, EntryView, Parts, Replay, Windows};
+use crate::engine::{Ending, EntryView, Parts, Replay, Windows};
 use crate::journal::{Config, Journal, MemDisk, Writer};
 use crate::model::{ClientId, Origin, TopicPartition, WallMs};
 use crate::observe::Metrics;
 use crate::retry::watch::WindowRecord;
-use crate::retry::{BadNack, NackOutcome, Policies, Reporter, Want};
+use crate::retry::{BadNack, NackOutcome, Reporter};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
-use crate::wire::names::Templates;
 
 struct House {
     engine: Engine,
@@ -40,16 +39,8 @@ impl House {
     /// And what the log remembers of windows. `None`: the power went meanwhile.
     fn open(disk: &MemDisk) -> Option<(Self, Windows)> {
         let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).ok()?;
-        let metrics = Metrics::new(8).unwrap();
-        let parts = Parts {
-            journal: journal.clone(),
-            templates: Templates::default(),
-            policies: Policies::default(),
-            clock: Clock::told(WallMs(1_000)).0,
-            metrics: metrics.clone(),
-            destinations: Destinations::default(),
-            producers_expire_ms: 86_400_000,
-        };
+        let parts = Parts::plain(&journal, Clock::told(WallMs(1_000)).0);
+        let metrics = parts.metrics.clone();
         let mut replay = Replay::new(Some(Replay::tables(&journal).ok()?), &parts);
         let from = replay.from();
         recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).ok()?;
@@ -191,17 +182,7 @@ fn nack(named: Named) -> NackRequest {
         value: Some("as it was produced".into()),
         headers: Headers::NONE,
     };
-    let nack = Nack {
-        named,
-        want: Want::default(),
-        max_reconsume_times: None,
-        reason: None,
-        committed: None,
-        carried: Carried::default(),
-        bytes: crate::retry::Bytes::Value,
-        record_bytes: 30,
-        key: None,
-    };
+    let nack = Nack { record_bytes: 30, ..Nack::of(named) };
     NackRequest { nack, record: record.to_bytes() }
 }
 

@@ -37,6 +37,7 @@ impl<S: Entries> Machine<S> {
         entry.expires = self.memory_ends(&entry);
         self.record(entry, Evidence::Aborted, None, PayloadChange::Keeps);
     }
+
     /// It was taken for a member, and did not leave: no hand-out. What was said to have failed is
     /// given all the same.
     pub(in crate::retry) fn on_undecided(&mut self, group: &GroupId, origin: &Origin) {
@@ -46,9 +47,7 @@ impl<S: Entries> Machine<S> {
             return;
         }
         entry.stayed();
-        let (delay_ms, level) = (LOOK_AGAIN_MS, None);
-        entry.state = State::Waiting { due: self.wall().plus(delay_ms), delay_ms, level };
-        entry.expires = None;
+        let entry = self.wait(entry, LOOK_AGAIN_MS, None);
         self.record(entry, Evidence::Undecided, None, PayloadChange::Keeps);
     }
 }

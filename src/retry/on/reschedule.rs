@@ -40,8 +40,7 @@ impl<S: Entries> Machine<S> {
             entry.state = self.closer(&entry, due, delay_ms, level);
         }
         let timeout_ms = self.policy(&entry.group).consume_timeout_ms;
-        let furthest = self.wall().plus(timeout_ms);
-        entry.expires = entry.expires.map(|at| at.min(furthest));
+        entry.expires = entry.expires.map(|at| at.min(self.wall().plus(timeout_ms)));
         if entry != before {
             self.record(entry, Evidence::Rescheduled, None, PayloadChange::Keeps);
         }

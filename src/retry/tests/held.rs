@@ -150,7 +150,7 @@ fn what_is_held_is_held_after_a_restart_and_looked_at_then() {
 #[test]
 fn a_delayed_record_sent_to_the_dead_letters_has_not_failed_held_or_not() {
     let mut rig = Rig::new(bounded(1));
-    rig.nack(sized(level(named(Named::Nothing), -1))).unwrap();
+    rig.nack(sized(level(Nack::of(Named::Nothing), -1))).unwrap();
     assert_eq!((rig.held(), rig.only().reconsume_times), (1, 0));
     rig.reload(bounded(TWO));
     let entry = rig.only();

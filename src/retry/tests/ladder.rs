@@ -160,7 +160,7 @@ fn a_limit_that_a_failure_says_goes_before_those_of_topic_and_group_and_no_furth
 fn a_nack_that_names_nothing_is_a_delayed_record_and_no_failure() {
     let mut rig = Rig::new(max(0));
     let slot = rig.join("a").slot;
-    rig.nack(level(named(Named::Nothing), 1)).unwrap();
+    rig.nack(level(Nack::of(Named::Nothing), 1)).unwrap();
     let entry = rig.only();
     assert_eq!((entry.reconsume_times, entry.attempt(), &entry.origin), (0, 1, &None));
     assert_eq!((entry.disposition, entry.first_failed), (None, None));

@@ -174,26 +174,12 @@ fn order(offset: i64) -> Origin {
     Origin { topic: "orders".into(), partition: 0, offset }
 }
 
-fn named(named: Named) -> Nack {
-    Nack {
-        named,
-        want: Want::default(),
-        max_reconsume_times: None,
-        reason: None,
-        committed: None,
-        carried: Carried::default(),
-        bytes: Bytes::Value,
-        record_bytes: 0,
-        key: None,
-    }
-}
-
 fn fail(offset: i64) -> Nack {
-    named(Named::Origin(order(offset)))
+    Nack::of(Named::Origin(order(offset)))
 }
 
 fn fail_lane(lane: LaneOffset) -> Nack {
-    named(Named::Lane(lane))
+    Nack::of(Named::Lane(lane))
 }
 
 fn level(nack: Nack, level: i32) -> Nack {

@@ -43,7 +43,7 @@ impl Script {
         let mut nack = match self.rng.u8(0..10) {
             0..5 => fail(self.rng.i64(0..12)),
             5..9 => fail_lane(self.lane()),
-            _ => named(Named::Nothing),
+            _ => Nack::of(Named::Nothing),
         };
         nack.want.level = self.rng.choice([None, None, None, Some(1), Some(9), Some(-1)]).unwrap();
         nack.committed = self.rng.choice([None, Some(0), Some(20)]).unwrap();

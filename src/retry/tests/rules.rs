@@ -13,7 +13,7 @@ fn backoff(jitter_milli: u32) -> Policy {
 }
 
 fn of(topic: &str, offset: i64) -> Nack {
-    named(Named::Origin(Origin { topic: topic.into(), partition: 0, offset }))
+    Nack::of(Named::Origin(Origin { topic: topic.into(), partition: 0, offset }))
 }
 
 fn delay_ms(entry: &Entry) -> u64 {

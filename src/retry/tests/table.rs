@@ -131,8 +131,8 @@ fn a_hand_out_never_made_and_one_of_another_group_are_refused() {
     assert_eq!(rig.nack(fail_lane(after(lane))), Err(BadNack::NotRemembered));
     let answer = rig.nacks("other", vec![fail_lane(lane)]);
     assert_eq!(answer, Answer::BadNacks(vec![(0, BadNack::NotRemembered)]));
-    assert_eq!(rig.nack(named(Named::OtherGroup)), Err(BadNack::OtherGroup));
-    assert_eq!(rig.nack(named(Named::Unreadable)), Err(BadNack::Unreadable));
+    assert_eq!(rig.nack(Nack::of(Named::OtherGroup)), Err(BadNack::OtherGroup));
+    assert_eq!(rig.nack(Nack::of(Named::Unreadable)), Err(BadNack::Unreadable));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn bytes_gone_matter_only_where_an_entry_would_begin_with_them() {
     let mut rig = Rig::new(Policy::default());
     let gone = |nack| Nack { bytes: Bytes::ReferenceGone, ..nack };
     assert_eq!(rig.nack(gone(fail(1))), Err(BadNack::BytesGone));
-    let nothing = Nack { bytes: Bytes::ReferenceOk, ..named(Named::Nothing) };
+    let nothing = Nack { bytes: Bytes::ReferenceOk, ..Nack::of(Named::Nothing) };
     assert_eq!(rig.nack(nothing), Err(BadNack::ReferenceWithoutOrigin));
     let (lane, _) = rig.inflight(1);
     assert_charged(&mut rig, gone(fail_lane(lane)));
@@ -152,7 +152,7 @@ fn one_bad_nack_and_nothing_of_its_batch_is_taken() {
     let mut rig = Rig::new(Policy::default());
     let facts = rig.journal.len();
     let gone = Nack { bytes: Bytes::ReferenceGone, ..fail(3) };
-    let answer = rig.nacks("shop", vec![fail(1), named(Named::Unreadable), fail(2), gone]);
+    let answer = rig.nacks("shop", vec![fail(1), Nack::of(Named::Unreadable), fail(2), gone]);
     let bad = vec![(1, BadNack::Unreadable), (3, BadNack::BytesGone)];
     assert_eq!(answer, Answer::BadNacks(bad));
     assert_eq!(rig.journal.len(), facts);

@@ -11,9 +11,8 @@ use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::journal::{EntryRef, MemDisk, Tables};
 use crate::model::{EntryId, GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
 use crate::retry::{
-    BTreeEntries, Bytes, Carried, Company, Entries, Evidence, Fact, Fingerprint, Input, LevelTable,
-    Machine, Nack, Named, Output, PayloadChange, Policies, Policy, Reporter, State, StateKind,
-    Token, Want,
+    BTreeEntries, Company, Entries, Evidence, Fact, Fingerprint, Input, LevelTable, Machine, Nack,
+    Named, Output, PayloadChange, Policies, Policy, Reporter, State, StateKind, Token, Want,
 };
 
 /// A log whose released entries leave the disk when the test says so.
@@ -107,17 +106,7 @@ impl World {
                     _ => Named::Origin(Origin { topic: "t".into(), partition: 0, offset }),
                 };
                 let want = Want { level: (offset == 7).then_some(-1), delay_ms: None };
-                let nack = Nack {
-                    named,
-                    want,
-                    max_reconsume_times: None,
-                    reason: None,
-                    committed: None,
-                    carried: Carried::default(),
-                    bytes: Bytes::Value,
-                    record_bytes: 10,
-                    key: None,
-                };
+                let nack = Nack { want, record_bytes: 10, ..Nack::of(named) };
                 let by = Reporter { member: None, client: "c".into() };
                 Input::Nacks { token, group, by, nacks: vec![nack] }
             }
