@@ -26,6 +26,11 @@ pub(crate) fn bootstrap() -> Option<String> {
     variable("CLIENTS_UPSTREAM")
 }
 
+/// What this run is kept apart by: the kind of the cluster.
+pub(crate) fn place() -> String {
+    variable("CLIENTS_PLACE").unwrap_or_else(|| "alone".to_owned())
+}
+
 /// Where who knows no password finds it.
 pub(crate) fn back_door() -> String {
     variable("CLIENTS_BACK_DOOR").expect("tests/clients/run --upstream sets it")

@@ -23,5 +23,5 @@ pub(crate) fn play(program: Program, group: &str, scenario: &str, act: fn(Progra
 /// Where is noted that it passed.
 pub(crate) fn note(program: Program, group: &str, scenario: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("matrix");
-    dir.join(program.name).join(format!("{group}-{scenario}"))
+    dir.join(cluster::place()).join(program.name).join(format!("{group}-{scenario}"))
 }

@@ -111,6 +111,9 @@ fn maven(project: &str) -> PathBuf {
             text.push(path);
             text
         };
+        // It keeps what it fetches in one folder, and knows of no other that does so as well.
+        let alone = File::create(cache().join("maven.lock")).unwrap();
+        alone.lock().unwrap();
         let mut mvn = Command::new("mvn");
         mvn.args(["--quiet", "--batch-mode", "--file"])
             .arg(project.join("pom.xml"))

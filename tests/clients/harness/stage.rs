@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::client::Client;
-use crate::cluster::Admin;
+use crate::cluster::{self, Admin};
 use crate::login::Login;
 use crate::program::Program;
 use crate::scene::Scene;
@@ -131,7 +131,7 @@ impl Stage {
 /// Of one scenario, kept afterwards for its logs.
 pub(crate) fn empty_dir(program: &str, name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
-    let dir = root.join(format!("{program}-{name}"));
+    let dir = root.join(cluster::place()).join(format!("{program}-{name}"));
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).unwrap();
     dir

@@ -226,6 +226,8 @@ impl<'a> Script<'a> {
         self.tell(&format!("the group is set back to {to:?}"));
         // The coordinator may not have heard yet that everybody has left.
         self.until("an administrator is heard", |script| script.resets(&to));
+        // What was seen of it is of before.
+        self.seen.committed.clear();
         for _ in 0..many {
             self.join(None);
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{Case, Ends, Seen, Tries};
+use crate::cluster;
 
 /// As it is written down until all are there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,5 +97,5 @@ fn words(seen: &Seen) -> String {
 
 fn path(case: &Case) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("signals");
-    dir.join(format!("{}-{}.json", case.app.name, case.way))
+    dir.join(cluster::place()).join(format!("{}-{}.json", case.app.name, case.way))
 }
