@@ -69,12 +69,7 @@ impl Topics {
     /// Checks that `spec` could be created, without creating it.
     pub fn check(&self, spec: &TopicSpec) -> Result<TopicSettings, BrokerError> {
         let name = spec.name.as_str();
-        if !is_legal_topic(name) {
-            return Err(BrokerError::InvalidTopic {
-                name: name.to_owned(),
-                why: "1 to 249 of a-z A-Z 0-9 . _ - and neither . nor ..",
-            });
-        }
+        legal(&spec.name)?;
         if !(1..=PARTITIONS_MAX).contains(&spec.partitions) {
             return Err(BrokerError::InvalidPartitions(spec.partitions));
         }
@@ -270,4 +265,15 @@ impl State {
         self.by_id.insert(id, name.clone());
         topic
     }
+}
+
+/// Whether a topic may be called so.
+pub fn legal(name: &TopicName) -> Result<(), BrokerError> {
+    if is_legal_topic(name.as_str()) {
+        return Ok(());
+    }
+    Err(BrokerError::InvalidTopic {
+        name: name.as_str().to_owned(),
+        why: "1 to 249 of a-z A-Z 0-9 . _ - and neither . nor ..",
+    })
 }

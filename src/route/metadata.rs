@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::broker::error::BrokerError;
 use crate::broker::settings::TopicSpec;
+use crate::broker::topics::legal;
 use crate::model::TopicName;
 use crate::route::addresses::Real;
 use crate::route::conn::Conn;
@@ -204,7 +205,10 @@ async fn one(
     let may_create =
         create && router.config.auto_create && !router.names.is_ours(resolved.as_str());
     if !may_create {
-        return missing(name, id, &BrokerError::UnknownTopicOrPartition);
+        // Ours may be spelled as RocketMQ does, which no topic of Kafka can be.
+        let is_ours = router.names.is_ours(resolved.as_str());
+        let illegal = legal(&resolved).err().filter(|_| !is_ours);
+        return missing(name, id, &illegal.unwrap_or(BrokerError::UnknownTopicOrPartition));
     }
     match create_now(router, &resolved).await {
         Ok(topic) => found(router, &resolved, &Place::Local(topic)),

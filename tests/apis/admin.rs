@@ -6,9 +6,10 @@ use kafka_protocol::messages::create_topics_request::{
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicRequest};
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
     CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeConfigsRequest,
-    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequest, MetadataRequest,
 };
 use reprise::wire::ResponseError;
 use uuid::Uuid;
@@ -221,6 +222,25 @@ fn the_cluster_is_described_in_every_version() {
         assert_eq!(answer.controller_id, server.node_id());
         let told = client.metadata(9, &[]).cluster_id.unwrap();
         assert_eq!(answer.cluster_id, told);
+    }
+}
+
+/// A client that is told 3 asks again, since the topic may yet come.
+#[test]
+fn a_name_that_no_topic_can_have_is_told_as_that() {
+    let server = Server::start();
+    let mut client = server.client();
+    let long = "x".repeat(250);
+    let names = [("a b", 17), ("..", 17), (long.as_str(), 17), ("none", 3)];
+    for version in 4..=13 {
+        let of = |(name, _): (&str, i16)| MetadataRequestTopic::default().with_name(Some(s(name)));
+        let request = MetadataRequest::default()
+            .with_topics(Some(names.map(of).to_vec()))
+            .with_allow_auto_topic_creation(false);
+        let answer = client.call(version, &request);
+        let told = answer.topics.iter().map(|topic| topic.error_code);
+        let expected = names.map(|(_, code)| code);
+        assert_eq!(told.collect::<Vec<_>>(), expected, "version {version}");
     }
 }
 
