@@ -15,6 +15,7 @@ use crate::model::MemberId;
 use crate::route::Router;
 use crate::route::convert::{group_of, some_text, text, wire_topic};
 use crate::route::named::once;
+use crate::route::operations::{self, OF_GROUP};
 use crate::wire::{RequestHead, ResponseError};
 
 /// KIP-1099: whether a member speaks this protocol or the classic one.
@@ -35,6 +36,10 @@ pub(super) fn answer(
             None => unknown(),
         };
         group.group_id = group_id;
+        if group.error_code == 0 {
+            let is_asked = request.include_authorized_operations;
+            group.authorized_operations = operations::told(is_asked, OF_GROUP);
+        }
         response.groups.push(group);
     }
     response

@@ -7,6 +7,7 @@ use crate::route::Router;
 use crate::route::addresses::{self, Real};
 use crate::route::conn::Conn;
 use crate::route::convert::text;
+use crate::route::operations::{self, OF_CLUSTER};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
 
@@ -23,6 +24,8 @@ pub(super) fn answer(
     response.cluster_id = text(router.broker.cluster_id());
     response.controller_id = BrokerId(router.config.node_id);
     response.brokers = vec![node(router, conn)];
+    let is_asked = request.include_cluster_authorized_operations;
+    response.cluster_authorized_operations = operations::told(is_asked, OF_CLUSTER);
     response
 }
 

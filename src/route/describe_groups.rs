@@ -7,6 +7,7 @@ use crate::group::{Description, MemberDescription, Phase};
 use crate::route::Router;
 use crate::route::convert::{group_of, some_text, text};
 use crate::route::named::once;
+use crate::route::operations::{self, OF_GROUP};
 use crate::wire::{RequestHead, ResponseError};
 
 /// KIP-1043: an unknown group is an error; before, it was shown as dead.
@@ -29,6 +30,10 @@ pub(super) fn answer(
             None => unknown(head.version),
         };
         group.group_id = group_id;
+        if group.error_code == 0 {
+            let is_asked = request.include_authorized_operations;
+            group.authorized_operations = operations::told(is_asked, OF_GROUP);
+        }
         response.groups.push(group);
     }
     response

@@ -12,6 +12,7 @@ use kafka_protocol::messages::{
 use crate::model::TopicName;
 use crate::route::Router;
 use crate::route::convert::{topic_of, wire_topic};
+use crate::route::operations::OF_TOPIC;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::batch::LEADER_EPOCH;
 use crate::wire::{RequestHead, ResponseError};
@@ -109,6 +110,7 @@ fn describe(
         return (topic, None);
     };
     topic.topic_id = router.id_of(&canonical, &place);
+    topic.topic_authorized_operations = OF_TOPIC;
     let end = place.partitions().min(first.saturating_add(limit));
     let node = BrokerId(router.config.node_id);
     topic.partitions = (first..end)

@@ -17,6 +17,7 @@ use crate::route::addresses::Real;
 use crate::route::conn::Conn;
 use crate::route::convert::{text, topic_of, wire_topic};
 use crate::route::named::once;
+use crate::route::operations::{self, OF_CLUSTER, OF_TOPIC};
 use crate::route::place::Place;
 use crate::route::{Router, code};
 use crate::upstream::{Brokers, Link, UpstreamError};
@@ -35,6 +36,7 @@ pub(super) async fn answer(
     request: MetadataRequest,
 ) -> MetadataResponse {
     let mut topics = Vec::new();
+    let asks_rights = request.include_topic_authorized_operations;
     match request.topics {
         None => topics.extend(all(router)),
         Some(asked) if asked.is_empty() && head.version < NONE_IS_ALL_SINCE => {
@@ -48,8 +50,11 @@ pub(super) async fn answer(
             }
         }
     }
-    if head.version < NAMELESS_SINCE {
-        for topic in &mut topics {
+    for topic in &mut topics {
+        if topic.error_code == 0 {
+            topic.topic_authorized_operations = operations::told(asks_rights, OF_TOPIC);
+        }
+        if head.version < NAMELESS_SINCE {
             topic.name.get_or_insert_default();
         }
     }
@@ -58,6 +63,8 @@ pub(super) async fn answer(
     response.cluster_id = Some(text(router.broker.cluster_id()));
     response.controller_id = BrokerId(router.config.node_id);
     response.topics = topics;
+    let is_asked = request.include_cluster_authorized_operations;
+    response.cluster_authorized_operations = operations::told(is_asked, OF_CLUSTER);
     response
 }
 
@@ -103,6 +110,8 @@ pub(super) async fn relayed(
             let mut topic = found(router, &name, &place);
             // A client that asked by the RocketMQ spelling looks for its own words in the answer.
             topic.name = asked.as_ref().map(wire_topic).or(topic.name);
+            let is_asked = request.include_topic_authorized_operations;
+            topic.topic_authorized_operations = operations::told(is_asked, OF_TOPIC);
             if router.node_clash() {
                 topic.partitions.iter_mut().for_each(leaderless);
             }

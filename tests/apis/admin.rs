@@ -284,3 +284,35 @@ fn partitions_are_listed_page_by_page_without_a_gap() {
     let error = answer.topics[0].error_code;
     assert_eq!(error, ResponseError::UnknownTopicOrPartition.code());
 }
+
+/// As a Kafka without an authorizer tells it.
+#[test]
+fn who_asks_is_told_which_operations_there_are() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.create("t", 1);
+    let untold = i32::MIN;
+    for is_asked in [false, true] {
+        let told = |operations: i32| if is_asked { operations } else { untold };
+        for version in 8..=13 {
+            let asks_cluster = is_asked && version <= 10;
+            let of = |name| MetadataRequestTopic::default().with_name(Some(s(name)));
+            let request = MetadataRequest::default()
+                .with_topics(Some(vec![of("t"), of("a b")]))
+                .with_include_cluster_authorized_operations(asks_cluster)
+                .with_include_topic_authorized_operations(is_asked);
+            let answer = client.call(version, &request);
+            assert_eq!(answer.topics[0].topic_authorized_operations, told(3_576));
+            assert_eq!(answer.topics[1].topic_authorized_operations, untold);
+            let of_cluster = if asks_cluster { 8_096 } else { untold };
+            assert_eq!(answer.cluster_authorized_operations, of_cluster);
+        }
+        let request =
+            DescribeClusterRequest::default().with_include_cluster_authorized_operations(is_asked);
+        assert_eq!(client.call(2, &request).cluster_authorized_operations, told(8_096));
+    }
+    let request = DescribeTopicPartitionsRequest::default()
+        .with_topics(vec![TopicRequest::default().with_name(s("t"))]);
+    let answer = client.call(0, &request);
+    assert_eq!(answer.topics[0].topic_authorized_operations, 3_576);
+}

@@ -304,9 +304,13 @@ fn groups_are_described_and_listed_in_every_version() {
     Member::new(&server, "old", &["orders"]).join(PARTITIONS);
     for version in 0..=1 {
         let groups = vec![s("shop"), s("old"), s("nobody")];
-        let request = ConsumerGroupDescribeRequest::default().with_group_ids(groups);
+        let request = ConsumerGroupDescribeRequest::default()
+            .with_group_ids(groups)
+            .with_include_authorized_operations(version > 0);
         let answer = client.call(version, &request);
         let group = &answer.groups[0];
+        let operations = if version > 0 { 3_400 } else { i32::MIN };
+        assert_eq!(group.authorized_operations, operations);
         assert_eq!((group.error_code, group.group_state.as_str()), (0, "Reconciling"));
         assert_eq!((group.group_epoch, group.assignment_epoch), (2, 2));
         assert_eq!(group.assignor_name.as_str(), "uniform");

@@ -143,8 +143,13 @@ fn groups_are_listed_and_described_in_every_version() {
     }
     for version in 0..=6 {
         let groups: Vec<GroupId> = vec![s("shop"), s("nobody")];
-        let answer = client.call(version, &DescribeGroupsRequest::default().with_groups(groups));
+        let asks = version >= 4;
+        let request = DescribeGroupsRequest::default()
+            .with_groups(groups)
+            .with_include_authorized_operations(asks);
+        let answer = client.call(version, &request);
         let group = &answer.groups[0];
+        assert_eq!(group.authorized_operations, if asks { 3_400 } else { i32::MIN });
         assert_eq!((group.error_code, group.group_state.as_str()), (0, "Stable"), "v{version}");
         assert_eq!(group.protocol_data.as_str(), "range");
         assert_eq!(group.members[0].member_id.as_str(), shop.id);

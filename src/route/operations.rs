@@ -1,0 +1,41 @@
+//! What whoever asks may do with a resource, as answers tell it: a bit for each `AclOperation`.
+//!
+//! A node by itself knows users and no ACLs, so that is what a resource of the kind has at all, as
+//! of a Kafka without an authorizer (its `AclEntry.supportedOperations`).
+
+/// Operations a topic has: `READ` 3, `WRITE` 4, `CREATE` 5, `DELETE` 6, `ALTER` 7, `DESCRIBE` 8,
+/// `DESCRIBE_CONFIGS` 10, `ALTER_CONFIGS` 11.
+pub(super) const OF_TOPIC: i32 = bits(&[3, 4, 5, 6, 7, 8, 10, 11]);
+/// Those of a group: `READ`, `DELETE`, `DESCRIBE`, `DESCRIBE_CONFIGS`, `ALTER_CONFIGS`.
+pub(super) const OF_GROUP: i32 = bits(&[3, 6, 8, 10, 11]);
+/// Those of the cluster: `CREATE`, `ALTER`, `DESCRIBE`, `CLUSTER_ACTION` 9, `DESCRIBE_CONFIGS`,
+/// `ALTER_CONFIGS`, `IDEMPOTENT_WRITE` 12.
+pub(super) const OF_CLUSTER: i32 = bits(&[5, 7, 8, 9, 10, 11, 12]);
+
+/// What an answer says where nobody has asked.
+const UNTOLD: i32 = i32::MIN;
+
+/// To who has asked for it.
+pub(super) fn told(is_asked: bool, operations: i32) -> i32 {
+    if is_asked { operations } else { UNTOLD }
+}
+
+const fn bits(mut operations: &[u8]) -> i32 {
+    let mut bits = 0;
+    while let [first, rest @ ..] = operations {
+        bits |= 1 << *first;
+        operations = rest;
+    }
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_what_kafka_without_an_authorizer_tells() {
+        assert_eq!((OF_TOPIC, OF_GROUP, OF_CLUSTER), (3_576, 3_400, 8_096));
+        assert_eq!(told(false, OF_TOPIC), i32::MIN);
+    }
+}
