@@ -8,6 +8,7 @@
 mod support;
 
 mod addresses;
+mod anew;
 mod broker;
 mod damaged;
 mod door;
@@ -16,6 +17,7 @@ mod forwarding;
 mod groups;
 mod kafka;
 mod marked;
+mod older;
 mod outage;
 mod passing;
 mod patience;
