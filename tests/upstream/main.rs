@@ -17,6 +17,7 @@ mod forwarding;
 mod groups;
 mod kafka;
 mod marked;
+mod moved;
 mod older;
 mod outage;
 mod passing;
