@@ -4,6 +4,7 @@ mod brokers;
 mod cluster;
 mod login;
 mod moving;
+mod rights;
 mod sharing;
 mod streams;
 
