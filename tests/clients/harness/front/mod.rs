@@ -1,5 +1,6 @@
 //! What happens in a cluster while retries wait.
 
+mod anew;
 mod brokers;
 mod cluster;
 mod login;
