@@ -204,6 +204,35 @@ fn leads(mut stream: TcpStream, away: u16) {
     }
 }
 
+/// Answers ApiVersions, then Metadata with itself and more brokers of these ids at its place.
+fn many(mut stream: TcpStream, ids: &[i32]) {
+    let own = stream.local_addr().unwrap().port();
+    let brokers: Vec<_> = ids.iter().map(|id| (*id, own)).collect();
+    while let Some(asked) = request(&mut stream) {
+        let is_first = is(&asked, Api::ApiVersions.key());
+        let body = if is_first { versions(Api::ALL) } else { metadata(&brokers) };
+        answer(&mut stream, asked.correlation_id, &body);
+    }
+}
+
+#[test]
+fn the_ports_of_brokers_are_told_where_the_listener_s_own_is_fixed() {
+    let home = Home::new();
+    let check = |addr: SocketAddr, port: u16| {
+        let yaml = format!(
+            "listen: [{{address: '127.0.0.1:{port}'}}]\nadmin: {{address: off}}\n{}",
+            upstream(addr)
+        );
+        let told = home.run(&yaml, "json").stdout;
+        Found { code: 0, findings: serde_json::from_slice(&told).unwrap() }
+    };
+    let three = broker(|stream| many(stream, &[100, 0, 7]));
+    assert!(check(three, 0).of("broker_ports").is_empty(), "nobody knows them before");
+    check(three, 18_000).is("broker_ports", "ok", "brokers 3, of up to 1000");
+    check(three, 18_000).is("broker_ports", "ok", " 18001 (100), 18002 (0), 18008 (7)");
+    check(three, 65_533).is("broker_ports", "fail", "3 brokers want a port each behind it, of 2");
+}
+
 #[test]
 fn a_broker_the_cluster_names_and_nobody_reaches_is_a_failure() {
     let away = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

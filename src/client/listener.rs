@@ -17,7 +17,7 @@ const TOKEN_PORTS: u16 = 64;
 /// Ports tried first for a broker of the cluster behind.
 const DOORS: u16 = 100;
 /// Ports tried for it in all: a cluster that replaces brokers names ever new ids.
-const DOORS_MAX: u16 = 1_000;
+pub const DOORS_MAX: u16 = 1_000;
 /// Where every address in 127/8 belongs to this host without any set-up.
 const HAS_LOOPBACK_NET: bool = cfg!(target_os = "linux");
 
@@ -127,11 +127,7 @@ impl Listener {
 
     /// Opens a port for a broker: as far behind the listener's own as it was before, or as its id
     /// says; the next free one if that is taken. The socket and its distance.
-    pub(super) async fn open_door(
-        &self,
-        node: i32,
-        before: Option<u16>,
-    ) -> Option<(TcpListener, u16)> {
+    pub async fn open_door(&self, node: i32, before: Option<u16>) -> Option<(TcpListener, u16)> {
         let ip = if self.loopback_only { Ipv4Addr::UNSPECIFIED.into() } else { self.address.ip() };
         let own = self.address.port();
         let of_id = 1 + u16::try_from(node.rem_euclid(i32::from(DOORS))).unwrap_or(0);

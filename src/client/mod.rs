@@ -21,7 +21,7 @@ mod seats;
 use std::time::Duration;
 
 pub use accept::{Acceptor, accept};
-pub use listener::{BindError, Listener, ListenerSpec};
+pub use listener::{BindError, DOORS_MAX, Listener, ListenerSpec};
 
 /// Limits of the client side.
 #[derive(Clone, Copy, Debug)]

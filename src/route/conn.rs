@@ -42,6 +42,8 @@ pub struct Conn {
     doors_from: u16,
     /// The Fetch in which its broker can be asked for a record.
     fetch_version: AtomicI16,
+    /// The last Metadata its broker serves; below 0: it has not said so here.
+    metadata_max: AtomicI16,
     client: Mutex<ClientId>,
     members: Mutex<BTreeMap<GroupId, MemberId>>,
     /// Whether the cluster lets this connection READ a group, where it was asked.
@@ -74,6 +76,7 @@ impl Conn {
             doors: None,
             doors_from: 0,
             fetch_version: AtomicI16::new(FETCH_ANYWHERE),
+            metadata_max: AtomicI16::new(-1),
             client: Mutex::new(ClientId::new("")),
             members: Mutex::default(),
             rights: Mutex::default(),
@@ -111,6 +114,14 @@ impl Conn {
         if fetch.is_some_and(|fetch| fetch.max_version >= FETCH_ANY_REPLICA) {
             self.fetch_version.store(FETCH_ANY_REPLICA, Ordering::Relaxed);
         }
+        let metadata = keys.iter().find(|key| key.api_key == Api::Metadata.key());
+        let max = metadata.map_or(0, |metadata| metadata.max_version.max(0));
+        self.metadata_max.store(max, Ordering::Relaxed);
+    }
+
+    /// The last Metadata its broker serves; `None`: it was not asked.
+    pub(super) fn metadata_max(&self) -> Option<i16> {
+        Some(self.metadata_max.load(Ordering::Relaxed)).filter(|max| *max >= 0)
     }
 
     /// The version of a Fetch for a single record.

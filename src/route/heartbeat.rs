@@ -7,6 +7,7 @@ use crate::group::{Heartbeat, member_key};
 use crate::model::MemberId;
 use crate::route::conn::Conn;
 use crate::route::convert::group_of;
+use crate::route::topic_ids::WHILE_CONSUMED_MS;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
@@ -57,6 +58,8 @@ pub(super) async fn relayed(
         Some(_) => {}
     }
     if response.error_code == 0 {
+        let topics = router.members.wants(&group, &key).unwrap_or_default();
+        router.look_at_ids(conn, link, head, topics, WHILE_CONSUMED_MS).await?;
         response.error_code = router.calls_back(&group, &key).map_or(0, |error| error.code());
     }
     Ok(response)

@@ -11,6 +11,7 @@ use crate::route::consumer_group_heartbeat::image;
 use crate::route::convert::{group_of, text};
 use crate::route::lane::STREAMS;
 use crate::route::place::Place;
+use crate::route::topic_ids::AT_JOIN_MS;
 use crate::route::watching::Step;
 use crate::route::{Router, code, lane, members};
 use crate::upstream::{Link, UpstreamError};
@@ -121,6 +122,8 @@ pub(super) async fn relayed(
     router.assigned(conn, &group, (&key, &member_id), response.generation_id, Step::Joined);
     router.heard_of(conn, &group, &key);
     router.look_for_clash(link, head, &group).await?;
+    let topics = router.members.wants(&group, &key).unwrap_or_default();
+    router.look_at_ids(conn, link, head, topics, AT_JOIN_MS).await?;
     Ok(response)
 }
 

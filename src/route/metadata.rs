@@ -19,15 +19,18 @@ use crate::route::convert::{text, topic_of, wire_topic};
 use crate::route::named::once;
 use crate::route::operations::{self, OF_CLUSTER, OF_TOPIC};
 use crate::route::place::Place;
+use crate::route::topic_ids::{IDS_SINCE, tells_ids};
 use crate::route::{Router, code};
 use crate::upstream::{Brokers, Link, UpstreamError};
 use crate::wire::batch::LEADER_EPOCH;
-use crate::wire::{RequestHead, ResponseError};
+use crate::wire::{Api, RequestHead, ResponseError};
 
 /// Before, an empty list asked for all topics; since, no list does.
 const NONE_IS_ALL_SINCE: i16 = 1;
 /// A topic asked for by id may be answered without a name.
 const NAMELESS_SINCE: i16 = 12;
+/// A leader that does not listen where it is asked for is told apart.
+const DEAF_LEADERS_SINCE: i16 = 6;
 
 pub(super) async fn answer(
     router: &Router,
@@ -90,7 +93,7 @@ pub(super) async fn relayed(
             None => true,
         });
     }
-    let mut response: MetadataResponse = link.call(head, &request).await?;
+    let mut response = ask(conn, link, head, &request).await?;
     // Before an empty list meant "none", asking for nothing but ours has asked for everything.
     if !all && request.topics.as_ref().is_some_and(Vec::is_empty) {
         response.topics.clear();
@@ -116,6 +119,30 @@ pub(super) async fn relayed(
                 topic.partitions.iter_mut().for_each(leaderless);
             }
             response.topics.push(topic);
+        }
+    }
+    Ok(response)
+}
+
+/// The cluster's answer, with the ids of topics where its broker knows any: they are left out again
+/// for an older client, but a topic that was made anew is seen. (In the oldest version the same
+/// words mean something else.)
+async fn ask(
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+    request: &MetadataRequest,
+) -> Result<MetadataResponse, UpstreamError> {
+    let is_older = (NONE_IS_ALL_SINCE..IDS_SINCE).contains(&head.version);
+    if !is_older || !tells_ids(conn, link, head).await? {
+        return link.call(head, request).await;
+    }
+    let mut response = link.call_at(Api::Metadata, IDS_SINCE, head, request).await?;
+    if head.version < DEAF_LEADERS_SINCE {
+        let partitions = response.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+        let deaf = ResponseError::ListenerNotFound.code();
+        for partition in partitions.filter(|partition| partition.error_code == deaf) {
+            partition.error_code = ResponseError::LeaderNotAvailable.code();
         }
     }
     Ok(response)

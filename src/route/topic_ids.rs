@@ -1,16 +1,32 @@
 //! Topics that were deleted and made again by the same name: their origins are other records now.
+//!
+//! The cluster tells a topic's id in Metadata. Clients that ask for it in an older version are not
+//! told, and some ask seldom: so it is asked for here as well, in a member's name.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kafka_protocol::messages::MetadataResponse;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{ApiVersionsRequest, MetadataRequest, MetadataResponse};
 use lru::LruCache;
 use uuid::Uuid;
 
 use crate::engine::Windows;
-use crate::model::TopicName;
+use crate::model::{MonoMs, TopicName};
 use crate::route::Router;
-use crate::route::convert::topic_of;
+use crate::route::conn::Conn;
+use crate::route::convert::{topic_of, wire_topic};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::{Api, RequestHead};
+
+/// The first Metadata that tells ids.
+pub(super) const IDS_SINCE: i16 = 10;
+/// Topics asked for at once.
+const ASKED_MAX: usize = 1_000;
+/// A topic is asked for this often while its consumers go on, at most.
+pub(super) const WHILE_CONSUMED_MS: u64 = 30_000;
+/// The same when they join: they all do at once.
+pub(super) const AT_JOIN_MS: u64 = 1_000;
 
 /// Topics remembered at most; one that is forgotten is taken for what it was.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
@@ -23,6 +39,8 @@ pub struct TopicIds(Arc<Mutex<Told>>);
 struct Told {
     topics: LruCache<TopicName, Known>,
     names: LruCache<Uuid, TopicName>,
+    /// When the cluster was last asked for each, whatever it said.
+    asked: LruCache<TopicName, MonoMs>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +53,8 @@ struct Known {
 impl Default for TopicIds {
     fn default() -> Self {
         let (topics, names) = (LruCache::new(REMEMBERED), LruCache::new(REMEMBERED));
-        Self(Arc::new(Mutex::new(Told { topics, names })))
+        let asked = LruCache::new(REMEMBERED);
+        Self(Arc::new(Mutex::new(Told { topics, names, asked })))
     }
 }
 
@@ -52,13 +71,13 @@ impl TopicIds {
 
     /// The id a topic was last told by; nil: none.
     pub(super) fn id_of(&self, topic: &TopicName) -> Uuid {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.lock();
         told.topics.get(topic).map(|known| known.id).unwrap_or_default()
     }
 
     /// Remembers an id; whether the topic had another one.
     fn is_another(&self, topic: &TopicName, id: Uuid) -> bool {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.lock();
         let before = told.topics.get(topic).copied();
         if before.is_some_and(|known| known.id == id || known.before == Some(id)) {
             return false;
@@ -74,23 +93,89 @@ impl TopicIds {
 
     /// The topics behind these ids, as the cluster last told them.
     pub(super) fn names(&self, ids: impl Iterator<Item = Uuid>) -> Vec<Option<TopicName>> {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.lock();
         ids.map(|id| told.names.get(&id).cloned()).collect()
     }
+
+    /// The cluster has just been asked for this topic.
+    fn is_asked(&self, topic: &TopicName, now: MonoMs) {
+        self.lock().asked.put(topic.clone(), now);
+    }
+
+    /// Those of these topics that nobody has asked for lately; they count as asked for now.
+    fn due(&self, mut topics: Vec<TopicName>, now: MonoMs, every_ms: u64) -> Vec<TopicName> {
+        let mut told = self.lock();
+        let is_due = |at: &MonoMs| now.since(*at) >= every_ms;
+        topics.retain(|topic| told.asked.get(topic).is_none_or(is_due));
+        topics.truncate(ASKED_MAX);
+        for topic in &topics {
+            told.asked.put(topic.clone(), now);
+        }
+        topics
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the broker of a client's connection tells ids. Clients ask on their first connection
+/// what it serves, not all of them on the others.
+pub(super) async fn tells_ids(
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+) -> Result<bool, UpstreamError> {
+    if conn.metadata_max().is_none() {
+        let asked = ApiVersionsRequest::default();
+        let told = link.call_at(Api::ApiVersions, 0, head, &asked).await?;
+        conn.learn_versions(&told.api_keys);
+    }
+    Ok(conn.metadata_max() >= Some(IDS_SINCE))
 }
 
 impl Router {
     /// The cluster has told of these topics. On return the engine knows which are other ones than
     /// before, so that nobody fails in one of them first.
     pub(super) async fn told(&self, response: &MetadataResponse) {
+        let now = self.clock.now().mono;
         for topic in response.topics.iter().filter(|topic| topic.error_code == 0) {
             let Some(name) = topic.name.as_ref().map(topic_of) else { continue };
-            if topic.topic_id.is_nil() || !self.topic_ids.is_another(&name, topic.topic_id) {
+            if topic.topic_id.is_nil() {
+                continue;
+            }
+            self.topic_ids.is_asked(&name, now);
+            if !self.topic_ids.is_another(&name, topic.topic_id) {
                 continue;
             }
             tracing::info!(topic = %name, "the cluster has made this topic anew");
             self.is_gone(&name).await;
         }
+    }
+
+    /// Asks for the ids of those of a member's topics that nobody has asked for in that time, on
+    /// the member's connection: none is made, and only what it may DESCRIBE is told.
+    pub(super) async fn look_at_ids(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        head: &RequestHead,
+        mut topics: Vec<TopicName>,
+        every_ms: u64,
+    ) -> Result<(), UpstreamError> {
+        topics.retain(|topic| !self.is_own(&self.names.canonical(topic)));
+        let due = self.topic_ids.due(topics, self.clock.now().mono, every_ms);
+        if due.is_empty() || !tells_ids(conn, link, head).await? {
+            return Ok(());
+        }
+        let asked = due
+            .iter()
+            .map(|name| MetadataRequestTopic::default().with_name(Some(wire_topic(name))));
+        let mut request = MetadataRequest::default().with_topics(Some(asked.collect()));
+        request.allow_auto_topic_creation = false;
+        let told = link.call_at(Api::Metadata, IDS_SINCE, head, &request).await?;
+        self.told(&told).await;
+        Ok(())
     }
 
     /// A topic is no more; one by its name is another one.
@@ -150,6 +235,21 @@ mod tests {
         assert_eq!(ids.id_of(&"orders".into()), Uuid::from_u128(1));
         let is_another = |topic: &str, id| ids.is_another(&topic.into(), Uuid::from_u128(id));
         assert_eq!([is_another("orders", 2), is_another("others", 2)], [true, false]);
+    }
+
+    #[test]
+    fn a_topic_is_asked_for_now_and_then_whoever_wants_to_know() {
+        let (ids, topics) = (TopicIds::default(), ["orders", "others"].map(TopicName::new));
+        let due = |at| ids.due(topics.to_vec(), MonoMs(at), 1_000);
+        assert_eq!(due(5), topics);
+        assert_eq!(due(1_004), []);
+        ids.is_asked(&topics[0], MonoMs(900));
+        assert_eq!(due(1_005), topics[1..]);
+        assert_eq!(due(1_900), topics[..1]);
+        let many: Vec<_> = (0..2_000).map(|n: i32| TopicName::from(n.to_string())).collect();
+        for half in [&many[..1_000], &many[1_000..], &[]] {
+            assert_eq!(ids.due(many.clone(), MonoMs(7_000), 1_000), half, "the rest comes next");
+        }
     }
 
     #[test]

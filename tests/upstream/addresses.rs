@@ -185,7 +185,9 @@ fn a_topic_by_a_name_of_ours_is_found_when_somebody_joins() {
 fn moved(mut stream: std::net::TcpStream) {
     let own = stream.local_addr().unwrap();
     while let Some(asked) = request(&mut stream) {
-        let body = if asked.frame[..2] == [0, 3] {
+        let body = if asked.frame[..2] == [0, 18] {
+            vec![0; 6]
+        } else if asked.frame[..2] == [0, 3] {
             let mut broker = MetadataResponseBroker::default();
             (broker.node_id, broker.host) = (1.into(), s(&own.ip().to_string()));
             broker.port = i32::from(own.port());

@@ -76,6 +76,27 @@ fn a_member_beside_us_and_one_without_us_share_a_group_with_ours() {
     assert_eq!(ours.retry_once().text(), "ours");
 }
 
+/// Each client object knows one sidecar, and no broker has that number.
+#[test]
+fn two_sidecars_of_the_same_node_id_share_a_group_all_the_same() {
+    let cluster = Server::alone();
+    let sidecar = || Server::in_front_of(cluster.addr(), "node_id: 7\nretry: {levels: 20ms}");
+    let both = [sidecar(), sidecar()];
+    both[0].client().create("orders", 4);
+    let [mut a, mut b] = both.each_ref().map(|server| Member::new(server, "shop", TOPICS));
+    rebalance(&mut [&mut a, &mut b], PARTITIONS);
+    for (n, member) in [&mut a, &mut b].into_iter().enumerate() {
+        assert!(has_lane(member) && orders(member) == 2, "{:?}", member.assigned);
+        let origin = format!("orders-0@{n}");
+        assert_eq!(member.client.nack("shop", &origin, Rec::new(&origin)).error_code, 0);
+        assert_eq!(member.retry_once().text(), origin, "it comes back where it was told");
+    }
+    for server in &both {
+        assert!(!server.router().node_clash());
+        assert_eq!(server.json("/api/v1/overview")["node_id"], 7);
+    }
+}
+
 #[test]
 fn a_leader_without_us_hands_out_no_lane_and_each_member_here_has_one_all_the_same() {
     let server = house();

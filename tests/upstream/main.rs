@@ -8,6 +8,7 @@
 mod support;
 
 mod addresses;
+mod anew;
 mod broker;
 mod damaged;
 mod door;
@@ -16,6 +17,8 @@ mod forwarding;
 mod groups;
 mod kafka;
 mod marked;
+mod moved;
+mod older;
 mod outage;
 mod passing;
 mod patience;

@@ -38,6 +38,8 @@ struct Told {
     ended: Vec<bool>,
     /// Errors of the next ones; then none.
     end_errors: VecDeque<ResponseError>,
+    /// The next one is done, and the connection ends instead of an answer.
+    loses_end: bool,
     commit_error: Option<ResponseError>,
 }
 
@@ -93,6 +95,7 @@ fn coordinate(mut stream: TcpStream, cluster: SocketAddr, told: &Mutex<Told>) {
     while let Some(asked) = request(&mut stream) {
         match i16::from_be_bytes([asked.frame[0], asked.frame[1]]) {
             TxnOffsetCommitRequest::KEY => reply(&mut stream, &asked, |r| committed(told, &r)),
+            EndTxnRequest::KEY if std::mem::take(&mut told.lock().unwrap().loses_end) => return,
             EndTxnRequest::KEY => reply(&mut stream, &asked, |r| ended(told, &r)),
             InitProducerIdRequest::KEY => {
                 reply(&mut stream, &asked, |_: InitProducerIdRequest| {
@@ -237,6 +240,35 @@ fn an_end_that_is_not_known_yet_is_asked_again_and_one_that_is_fenced_aborts() {
     house.told().end_errors.push_back(ResponseError::ProducerFenced);
     assert_eq!(end(&mut member, 3, true).error_code, ResponseError::ProducerFenced.code());
     assert_eq!(member.retry_once().offset, retry.offset + 1, "handed out anew");
+}
+
+/// The cluster has committed, and the producer asks again: it is told so, whoever answers.
+#[test]
+fn an_end_whose_answer_is_lost_counts_and_after_a_restart_the_retry_comes_once_more_uncharged() {
+    for is_restarted in [false, true] {
+        let mut house = House::new();
+        let (mut member, retry) = house.with_retry();
+        assert_eq!(commit(&mut member, 3, &[("retry.shop", retry.offset + 1)]), [0]);
+        house.told().loses_end = true;
+        let mut request = EndTxnRequest::default();
+        (request.transactional_id, request.committed) = (s("pay"), true);
+        (request.producer_id, request.producer_epoch) = (7.into(), 0);
+        assert!(member.client.try_call(3, &request).is_none());
+        if is_restarted {
+            house.sidecar.restart();
+        }
+        member.client = house.sidecar.client();
+        assert_eq!(end(&mut member, 3, true).error_code, 0);
+        if is_restarted {
+            let again = member.retry_once();
+            assert_eq!(again.reconsume_times(), retry.reconsume_times());
+            member.done(again.offset + 1);
+        } else {
+            assert_eq!(member.position(), retry.offset + 1);
+        }
+        let shop = house.sidecar.json("/api/v1/groups/shop");
+        assert_eq!((&shop["inflight"], &shop["waiting"]), (&0.into(), &serde_json::json!([])));
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use kafka_protocol::messages::{DeleteTopicsRequest, TopicName};
 
 use crate::app::{dead_letters, orders};
+use crate::older::older;
 use crate::ordered::offsets;
 use crate::support::client::{fetch_request, s};
 use crate::support::{Member, Server, until};
@@ -27,54 +28,61 @@ fn given(member: &mut Member, from: i64, wait_ms: i32) -> Vec<i64> {
     offsets(data.records.unwrap()).into_iter().filter(|offset| *offset >= from).collect()
 }
 
-/// Its id has passed here if `asks`.
-fn one_dead(asks: bool) -> Server {
+fn one_dead() -> Server {
     let server = Server::with(RULES);
-    orders(&server, DEAD + 1);
-    let mut member = joined(&server);
-    if asks {
-        member.client.metadata(12, &["orders"]);
-    }
+    dies(&server);
+    server
+}
+
+fn dies(server: &Server) {
+    orders(server, DEAD + 1);
+    let mut member = joined(server);
     assert_eq!(member.commit("orders", 0, DEAD), 0);
     until("it goes back often enough", || {
         if !given(&mut member, DEAD, 300).is_empty() {
             given(&mut member, DEAD + 1, 300);
         }
-        dead_letters(&server).len() == 1
+        dead_letters(server).len() == 1
     });
     assert!(given(&mut member, DEAD, 100).is_empty());
     assert_eq!(member.leave(), 0);
-    server
 }
 
 /// Nothing of it passes here.
-fn made_anew(server: &Server) {
+fn made_anew(cluster: &Server) {
     let mut request = DeleteTopicsRequest::default();
     request.topic_names = vec![s("orders")];
-    let cluster = server.cluster();
     assert_eq!(cluster.client().call(4, &request).responses[0].error_code, 0);
     orders(cluster, DEAD + 1);
 }
 
 #[test]
-fn while_the_sidecar_was_stopped_it_is_seen_by_its_id() {
-    let mut server = one_dead(true);
-    server.stop();
-    made_anew(&server);
-    server.start_again();
-    let mut member = joined(&server);
-    member.client.metadata(12, &["orders"]);
-    assert_eq!(given(&mut member, DEAD, 2_000), [DEAD]);
-}
-
-#[test]
-fn without_ids_it_is_seen_by_the_offsets_that_went_with_it() {
+fn it_is_seen_by_its_id_also_while_the_sidecar_was_stopped() {
     for is_stopped in [false, true] {
-        let mut server = one_dead(false);
+        let mut server = one_dead();
         if is_stopped {
             server.stop();
         }
-        made_anew(&server);
+        made_anew(server.cluster());
+        if is_stopped {
+            server.start_again();
+        }
+        let mut member = joined(&server);
+        member.client.metadata(9, &["orders"]);
+        assert_eq!(given(&mut member, DEAD, 2_000), [DEAD], "stopped: {is_stopped}");
+    }
+}
+
+#[test]
+fn where_the_cluster_knows_no_ids_it_is_seen_by_the_offsets_that_went_with_it() {
+    for is_stopped in [false, true] {
+        let (cluster, addr) = older();
+        let mut server = Server::in_front_of(addr, RULES);
+        dies(&server);
+        if is_stopped {
+            server.stop();
+        }
+        made_anew(&cluster);
         if is_stopped {
             server.start_again();
         }
@@ -86,7 +94,7 @@ fn without_ids_it_is_seen_by_the_offsets_that_went_with_it() {
 
 #[test]
 fn what_is_skipped_stays_so_where_the_first_fetch_after_a_restart_asks_by_an_id() {
-    let mut server = one_dead(true);
+    let mut server = one_dead();
     let id = server.cluster().client().metadata(12, &["orders"]).topics[0].topic_id;
     server.restart();
     let mut member = joined(&server);

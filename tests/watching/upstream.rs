@@ -2,6 +2,13 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../upstream/broker.rs"]
+mod broker;
+#[path = "../upstream/older.rs"]
+mod older;
+#[path = "../upstream/relay.rs"]
+#[expect(dead_code, reason = "others ask who is greeted")]
+mod relay;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -3,6 +3,7 @@
 use tokio::sync::watch;
 
 use super::Finding;
+use crate::client::{DOORS_MAX, Listener};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::observe::Metrics;
@@ -13,6 +14,8 @@ use crate::upstream::{BrokerSeen, ClusterSeen, Login, Reached, Served, Survey, U
 const CHECK_BYTES: usize = 64 << 20;
 /// Names of clashing topics told at most.
 const CLASHES_MAX: usize = 20;
+/// Ports of brokers told at most.
+const DOORS_TOLD_MAX: usize = 20;
 
 pub(super) async fn look(config: &Config, clock: Clock, metrics: &Metrics) -> Vec<Finding> {
     // Files that cannot be read are told with the certificates.
@@ -22,7 +25,11 @@ pub(super) async fn look(config: &Config, clock: Clock, metrics: &Metrics) -> Ve
         return Vec::new();
     };
     let survey = upstream.survey(clock).await;
-    findings(config, clock, &survey)
+    let mut findings = findings(config, clock, &survey);
+    if let Some(cluster) = &survey.cluster {
+        findings.extend(doors(config, cluster).await);
+    }
+    findings
 }
 
 fn findings(config: &Config, clock: Clock, survey: &Survey) -> Vec<Finding> {
@@ -150,6 +157,47 @@ fn node_id(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
         return Finding::fail("node_id", on, found, "a number no broker has, or auto");
     }
     Finding::ok("node_id", on, format!("{ours} is no broker's"))
+}
+
+/// The ports that a first start opens behind each listener, one for each broker: firewalls and
+/// services in front of this host must let them through.
+async fn doors(config: &Config, cluster: &ClusterSeen) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, listener) in config.listen.iter().enumerate() {
+        let port = listener.address.port;
+        let Some(spec) = config.listener(index, None, None).filter(|_| port != 0) else { continue };
+        // One that is taken is told as such.
+        let Ok(bound) = Listener::bind(&spec).await else { continue };
+        let (mut open, mut shut) = (Vec::new(), 0);
+        for (node, _) in &cluster.nodes {
+            match bound.open_door(*node, None).await {
+                Some((socket, distance)) => {
+                    open.push((*node, port.saturating_add(distance), socket));
+                }
+                None => shut += 1,
+            }
+        }
+        let on = listener.address.to_string();
+        let (brokers, room) = (cluster.nodes.len(), DOORS_MAX.min(u16::MAX - port));
+        if shut > 0 {
+            let found = format!(
+                "{brokers} brokers want a port each behind it, of {room} there; {shut} find none \
+                 that is free: clients would not reach them"
+            );
+            let way_out = "another listen address, with free ports behind it";
+            findings.push(Finding::fail("broker_ports", &on, found, way_out));
+            continue;
+        }
+        let told = open.iter().take(DOORS_TOLD_MAX);
+        let told: Vec<_> = told.map(|(node, port, _)| format!("{port} ({node})")).collect();
+        let more = if brokers > told.len() { " …" } else { "" };
+        let found = format!(
+            "brokers {brokers}, of up to {room}; at a first start their ports are {}{more}",
+            told.join(", ")
+        );
+        findings.push(Finding::ok("broker_ports", &on, found));
+    }
+    findings
 }
 
 fn names(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {

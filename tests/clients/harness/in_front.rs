@@ -28,6 +28,8 @@ mod runtimes;
 mod scene;
 mod sidecar;
 mod stage;
+#[path = "../../support/mod.rs"]
+mod support;
 mod transacting;
 mod turn;
 mod wait;

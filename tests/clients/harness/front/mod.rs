@@ -1,9 +1,11 @@
 //! What happens in a cluster while retries wait.
 
+mod anew;
 mod brokers;
 mod cluster;
 mod login;
 mod moving;
+mod rights;
 mod sharing;
 mod streams;
 

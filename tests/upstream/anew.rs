@@ -1,0 +1,117 @@
+//! A topic is deleted and made anew while a retry of it waits, under clients whose versions know no
+//! ids of topics: what fails at the same place in the new one fails for the first time.
+
+use kafka_protocol::messages::MetadataRequest;
+
+use crate::older::older;
+use crate::support::{Member, Rec, Server, rebalance};
+
+const TOPICS: &[&str] = &["orders", "retry.shop"];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+/// Nothing comes back meanwhile.
+const SETTINGS: &str = "retry: {levels: 1h}";
+
+fn filled(cluster: &Server) {
+    let mut client = cluster.client();
+    client.create("orders", 1);
+    let batch = crate::support::batch::plain(&[Rec::new("x")]);
+    cluster.stored("orders", &batch);
+}
+
+/// Nothing of it passes here.
+fn made_anew(cluster: &Server) {
+    cluster.client().delete("orders");
+    filled(cluster);
+}
+
+fn joined(server: &Server) -> Member {
+    let mut member = Member::new(server, "shop", TOPICS);
+    // Real time, which these tests do not wait for.
+    member.session_ms = 60_000;
+    member.join(PARTITIONS);
+    member
+}
+
+/// How many retries wait once the first record has failed (again).
+fn failed(server: &Server, member: &mut Member) -> u64 {
+    assert_eq!(member.client.nack("shop", "orders-0@0", Rec::new("x")).error_code, 0);
+    server.json("/api/v1/overview")["waiting"].as_u64().unwrap()
+}
+
+#[test]
+fn it_is_seen_when_a_client_asks_in_a_version_without_ids() {
+    let server = Server::with(SETTINGS);
+    filled(server.cluster());
+    let mut member = joined(&server);
+    let mut waiting = failed(&server, &mut member);
+    assert_eq!(waiting, 1);
+    for version in 1..=9 {
+        made_anew(server.cluster());
+        let told = member.client.metadata(version, &["orders"]);
+        assert!(told.topics[0].topic_id.is_nil() && told.topics[0].partitions.len() == 1);
+        waiting += 1;
+        assert_eq!(failed(&server, &mut member), waiting, "v{version}");
+        assert_eq!(failed(&server, &mut member), waiting, "v{version}: it is known");
+    }
+}
+
+#[test]
+fn what_an_older_client_is_told_is_the_same_as_without_us() {
+    let server = Server::with(SETTINGS);
+    filled(server.cluster());
+    let (mut here, mut direct) = (server.client(), server.cluster().client());
+    for version in 0..=9 {
+        let lists = [None, Some(&[][..]), Some(&["orders"][..]), Some(&["missing", "orders"])];
+        for list in lists.into_iter().filter(|list| version > 0 || list.is_some()) {
+            let told = |client: &mut crate::support::Client| match list {
+                Some(topics) => client.metadata(version, topics).topics,
+                None => client.call(version, &MetadataRequest::default().with_topics(None)).topics,
+            };
+            assert_eq!(told(&mut here), told(&mut direct), "v{version}: {list:?}");
+        }
+    }
+}
+
+/// A sidecar and the cluster behind; time passes for the sidecar only when it is told to.
+fn told() -> (Server, Server) {
+    let cluster = Server::alone();
+    filled(&cluster);
+    let server = Server::told_in_front_of(cluster.addr(), SETTINGS);
+    (server, cluster)
+}
+
+#[test]
+fn it_is_seen_within_half_a_minute_by_the_heartbeats_of_who_never_asks() {
+    let (server, cluster) = told();
+    let mut member = joined(&server);
+    assert_eq!(failed(&server, &mut member), 1);
+    for round in 1..=3 {
+        made_anew(&cluster);
+        for _ in 0..10 {
+            server.pass(3_000);
+            assert_eq!(member.heartbeat(), 0);
+        }
+        assert_eq!(failed(&server, &mut member), 1 + round);
+    }
+}
+
+#[test]
+fn it_is_seen_when_a_member_joins() {
+    let (server, cluster) = told();
+    let mut member = joined(&server);
+    assert_eq!(failed(&server, &mut member), 1);
+    made_anew(&cluster);
+    server.pass(1_000);
+    rebalance(&mut [&mut member, &mut Member::new(&server, "shop", TOPICS)], PARTITIONS);
+    assert_eq!(failed(&server, &mut member), 2);
+}
+
+#[test]
+fn a_cluster_that_knows_no_ids_is_not_asked_for_them() {
+    let (cluster, addr) = older();
+    filled(&cluster);
+    let server = Server::in_front_of(addr, SETTINGS);
+    let mut member = joined(&server);
+    assert_eq!(member.client.metadata(9, &["orders"]).topics[0].partitions.len(), 1);
+    assert_eq!((member.heartbeat(), failed(&server, &mut member)), (0, 1));
+}

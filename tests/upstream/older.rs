@@ -1,0 +1,44 @@
+//! A cluster of before Kafka 2.8: it knows no ids of topics, and closes where it is asked for them.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, OnceLock};
+
+use crate::broker::{answer, broker, request};
+use crate::relay::pass;
+use crate::support::Server;
+
+const METADATA: i16 = 3;
+const API_VERSIONS: i16 = 18;
+/// The last Metadata without ids.
+const LAST: i16 = 9;
+
+/// The cluster, and where it is found.
+pub(crate) fn older() -> (Server, SocketAddr) {
+    let behind: Arc<OnceLock<SocketAddr>> = Arc::default();
+    let addr = {
+        let behind = Arc::clone(&behind);
+        broker(move |stream| serve(stream, *behind.wait()))
+    };
+    let cluster = Server::alone_as(addr);
+    behind.set(cluster.addr()).unwrap();
+    (cluster, addr)
+}
+
+fn serve(mut stream: TcpStream, behind: SocketAddr) {
+    let mut behind = TcpStream::connect(behind).unwrap();
+    while let Some(asked) = request(&mut stream) {
+        let word = |at: usize| i16::from_be_bytes([asked.frame[at], asked.frame[at + 1]]);
+        let told = match (word(0), word(2)) {
+            (METADATA, version) if version > LAST => return,
+            (API_VERSIONS, _) => {
+                let list = [0, 1, METADATA, 0, LAST].map(i16::to_be_bytes);
+                [&[0, 0][..], list.as_flattened()].concat()
+            }
+            _ => match pass(&asked, &mut behind) {
+                Some(told) => told,
+                None => return,
+            },
+        };
+        answer(&mut stream, asked.correlation_id, &told);
+    }
+}
