@@ -9,6 +9,7 @@ use reprise::retry::watch::{Asked, Fetching, Handed, Output, Plan, Seen, Serve, 
 use reprise::retry::watch::{Rules, WindowRecord};
 
 use crate::retries::Retries;
+use crate::turn::by_turn;
 
 /// What a client lets a broker wait.
 pub(crate) const WAIT_MS: u64 = 500;
@@ -258,7 +259,7 @@ impl World {
             let hidden = self.hidden.get(&ask.partition).cloned().unwrap_or_default();
             let behind = self.behind(&ask.partition, all.clone(), &serve);
             let is_shown = |o: &i64| hidden.at(*o).is_none() && !behind.contains(o);
-            let mut by_turn = by_turn;
+            let (mut by_turn, below) = (by_turn, serve.below());
             let (offsets, end): (Vec<i64>, i64) = match serve {
                 Serve::Open => (all.clone().filter(is_shown).collect(), all.end),
                 Serve::Without(cut) => {
@@ -267,11 +268,16 @@ impl World {
                 }
                 Serve::Turn { .. } if !by_turn => (Vec::new(), ask.offset),
                 Serve::Nothing | Serve::Again => (Vec::new(), ask.offset),
-                Serve::Alone { without } | Serve::Turn { without, .. } => {
+                Serve::Alone { without, .. } | Serve::Turn { without, .. } => {
                     let is_left = |o: &i64| !without.contains(o) && is_shown(o);
                     let first = all.clone().find(is_left);
                     by_turn &= first.is_some();
-                    (first.into_iter().collect(), first.map_or(all.end, |offset| offset + 1))
+                    let end = first.map_or(all.end, |offset| offset + 1);
+                    if end <= below {
+                        (first.into_iter().collect(), end)
+                    } else {
+                        (vec![], all.start)
+                    }
                 }
                 Serve::Settle(_) => unreachable!("settled before"),
             };
@@ -338,20 +344,6 @@ impl World {
         });
         suspects.filter(|(_, _, times)| *times > 0).collect()
     }
-}
-
-/// Of which partition one record is given, where partitions wait in line.
-pub(crate) fn by_turn<'a>(
-    asked: &'a [Asked],
-    serve: &[Serve],
-    end: impl Fn(&Asked) -> i64,
-) -> Option<&'a TopicPartition> {
-    let line = asked.iter().zip(serve).filter_map(|(ask, serve)| match serve {
-        Serve::Turn { place, .. } => Some((place, ask)),
-        _ => None,
-    });
-    let with_records = line.filter(|(_, ask)| ask.offset < end(ask));
-    with_records.min_by_key(|(place, _)| *place).map(|(_, ask)| &ask.partition)
 }
 
 pub(crate) struct Brought {
