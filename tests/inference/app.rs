@@ -85,6 +85,8 @@ pub(crate) struct App {
     /// Where it goes on in its lane, if it has one, and what it was given of it.
     pub(crate) lane: Option<LaneOffset>,
     pub(crate) given: Vec<(LaneOffset, Entry)>,
+    /// The record it was given last.
+    pub(crate) last: Option<(TopicPartition, i64)>,
     /// It commits behind records only, not behind what it is told of without any.
     pub(crate) only_records: bool,
     /// The next Fetch is on its way before its records are handled.
@@ -165,6 +167,7 @@ impl World {
             positions: partitions.iter().map(|p| (of(*p), self.goes_on(&of(*p)))).collect(),
             lane,
             given: Vec::new(),
+            last: None,
             fetched: Vec::new(),
             commits,
             committed_at: self.at,
@@ -364,6 +367,7 @@ impl App {
             done: BTreeMap::new(),
             lane: self.lane,
             given: Vec::new(),
+            last: self.last.clone(),
             only_records: self.only_records,
             fetches_ahead: self.fetches_ahead,
         }
@@ -396,6 +400,7 @@ impl App {
         for (partition, end) in brought.ends {
             self.positions.insert(partition, end);
         }
+        self.last = brought.records.last().cloned().or(self.last.take());
         self.fetched.extend(brought.records);
     }
 
