@@ -25,5 +25,6 @@ mod rights;
 mod sasl;
 mod tools;
 mod transactions;
+mod undecided;
 mod voices;
 mod watched;

@@ -15,12 +15,12 @@ use reprise::route::Reply;
 use reprise::route::conn::Conn;
 use reprise::wire::{Api, RequestHead, ResponseError};
 
+use crate::support::Producer;
 use crate::support::batch::plain;
 use crate::support::client::{produce_request, s};
 use crate::support::held_up::{RULES, STUCK, hold_up, wait_for_it};
 use crate::support::member::offset_fetch;
 use crate::support::{Client, Member, Rec, Server, instant};
-use crate::transactions::Producer;
 
 /// A commit's patience.
 const PATIENCE: Duration = Duration::from_secs(5);
