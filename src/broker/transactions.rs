@@ -118,6 +118,17 @@ impl Transactions {
         self.lock().known(id)?.check(by)
     }
 
+    /// Whether this incarnation may end its transaction so, or has.
+    pub fn may_end(
+        &self,
+        id: &str,
+        by: Incarnation,
+        commits: bool,
+        raises: bool,
+    ) -> Result<(), TransactionError> {
+        self.lock().known(id)?.may_end(by, commits, raises).map(drop)
+    }
+
     /// How many are open.
     pub fn open(&self) -> usize {
         self.lock().open()

@@ -52,6 +52,10 @@ pub struct Driver {
     pub(super) put_off: PutOff,
     /// Windows that could not be journalled yet.
     pub(super) unkept: Unkept,
+    /// What was staged, to be journalled as it is without.
+    pub(super) unstaged: Vec<NewEntry>,
+    /// Bytes of windows in one group of the log, unless a single one has more.
+    pub(super) group_bytes: usize,
     /// Why the machine's state is ahead of the log, if it is.
     pub(super) ahead: Option<String>,
     /// The same for who asks how it is.
@@ -107,7 +111,7 @@ impl Driver {
     /// Journals what the start itself decided (clock, delay tables) and tells what is committed.
     pub(super) fn settle(&mut self, seeds: Vec<Input>) {
         let (_, facts) = self.drain();
-        let mut settled = self.persist(&facts, &[], Vec::new());
+        let mut settled = self.persist(&facts, &[], Vec::new()).and_then(|()| self.keep_windows());
         for seed in seeds {
             settled = settled.and(self.ask(seed).map(|_| ()));
         }

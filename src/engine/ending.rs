@@ -71,6 +71,7 @@ impl Driver {
             Some(refs) if was_asked => {
                 let bodies = entries.into_iter().map(|entry| entry.body).collect();
                 self.placed(&facts, &refs, bodies);
+                self.unstage();
             }
             // It has ended before, or cannot.
             _ if !was_asked => return Ok(Vec::new()),
@@ -98,7 +99,7 @@ impl Driver {
                 return None;
             }
         }
-        match self.keep_surplus(std::mem::take(&mut decided.windows)) {
+        match self.stage(std::mem::take(&mut decided.windows)) {
             Ok(last) => Some([decided.entries.clone(), last].concat()),
             Err(error) => {
                 decided.failed = Some(error);

@@ -21,6 +21,9 @@ pub(super) const FORWARDED: Kind = Kind(70);
 pub(super) const BROUGHT: Kind = Kind(71);
 /// What a group was handed of a partition and who is suspected in it; key: partition, group, topic.
 pub(super) const WINDOW: Kind = Kind(72);
+/// A window that comes with a group of the log which it does not fit into, before that group; key
+/// as of [`WINDOW`]. It counts when that says so.
+pub(super) const STAGED: Kind = Kind(74);
 /// A record that has waited, as it enters its topic: a batch of that topic.
 pub(super) const DELIVERED: Kind = Kind(73);
 /// A record begins to wait before it enters its topic: head = fact, body = its partition's stream

@@ -33,6 +33,7 @@ mod recover;
 mod reloaded;
 mod render;
 mod room;
+mod staged;
 mod stamps;
 mod store;
 mod view;

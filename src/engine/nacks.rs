@@ -15,7 +15,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::stamps::Verdict;
-use crate::engine::windows::{WindowNews, in_groups, stored_all};
+use crate::engine::windows::{WindowNews, stored_all};
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Now, TopicName};
 use crate::retry::{
@@ -156,27 +156,13 @@ impl Driver {
             _ => return Err(EngineError::Stopped),
         };
         let stamp = producer.map(|producer| self.stamps.record(&group, producer, now.wall));
-        let mut last = self.keep_surplus(windows)?;
+        let mut last = self.stage(windows)?;
         last.extend(stamp);
         self.persist(&facts, &records, last)?;
+        self.unstage();
         self.count_charged(&group, &charged);
         self.see_room(&group);
         Ok(of_each(leaves, outcomes))
-    }
-
-    /// Those of the windows that lie in one group of the log with what they come with. More of them
-    /// than a group takes are journalled before: should a crash come between, what is charged by
-    /// then is known as such when the batch comes again.
-    pub(super) fn keep_surplus(
-        &mut self,
-        windows: Vec<NewEntry>,
-    ) -> Result<Vec<NewEntry>, EngineError> {
-        let mut groups = in_groups(windows);
-        let last = groups.pop().unwrap_or_default();
-        for windows in groups {
-            self.persist(&[], &[], windows)?;
-        }
-        Ok(last)
     }
 
     /// Records of these topics were charged in their own place.

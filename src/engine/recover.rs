@@ -12,10 +12,11 @@ use crate::engine::handle::Engine;
 use crate::engine::kind;
 use crate::engine::render::Render;
 use crate::engine::room::Fill;
+use crate::engine::staged::Told;
 use crate::engine::stamps::Stamps;
 use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::engine::wakes::Wakes;
-use crate::engine::windows::{self, Windows};
+use crate::engine::windows::{GROUP_BYTES, Unkept, Windows};
 use crate::journal::{Entry, EntryRef, Journal, Tables, TablesError};
 use crate::model::{EntryId, GroupId, TopicName, TopicPartition};
 use crate::observe::Metrics;
@@ -68,7 +69,7 @@ pub struct Replay {
     machine: Machine<Store>,
     stamps: Stamps,
     seeds: Vec<Input>,
-    windows: Windows,
+    windows: Told,
     /// The last sequence the store stands for: that of its rows, then of every entry seen.
     last_seq: u64,
 }
@@ -84,7 +85,7 @@ impl Replay {
             machine: Machine::new(store, parts.policies.clone()),
             stamps: Stamps::new(parts.producers_expire_ms),
             seeds: Vec::new(),
-            windows: Windows::new(),
+            windows: Told::default(),
             last_seq,
         }
     }
@@ -99,7 +100,7 @@ impl Replay {
         self.last_seq = self.last_seq.max(entry.seq);
         match entry.kind {
             kind::STAMP => self.stamps.replay(entry),
-            kind::WINDOW => windows::replay(&mut self.windows, entry),
+            kind::WINDOW | kind::STAGED => self.windows.entry(entry),
             kind::BEGINS
             | kind::FACT
             | kind::DEAD_LETTER
@@ -127,7 +128,7 @@ impl Replay {
 
     /// What is remembered of groups' partitions, once everything is replayed.
     pub fn windows(&mut self) -> Windows {
-        std::mem::take(&mut self.windows)
+        self.windows.take()
     }
 
     /// Offsets that have an entry and that their group's commit has not passed, once everything is
@@ -183,7 +184,9 @@ impl Replay {
             // Not what the rows were saved with: they hold what was replayed since.
             last_seq: self.last_seq,
             put_off,
-            unkept: windows::Unkept::new(),
+            unkept: Unkept::new(),
+            unstaged: self.windows.unstaged(),
+            group_bytes: GROUP_BYTES,
             ahead: None,
             trouble: Arc::clone(&engine.trouble),
         };

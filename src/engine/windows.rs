@@ -36,7 +36,7 @@ pub struct KeptWindow {
 }
 
 /// Bytes of windows in one group of the log, unless a single one has more: a group is bounded.
-const GROUP_BYTES: usize = 16 << 20;
+pub(super) const GROUP_BYTES: usize = 16 << 20;
 
 /// Windows by partition; `None`: it need not be remembered.
 pub(super) type Latest = BTreeMap<TopicPartition, Option<KeptWindow>>;
@@ -113,17 +113,20 @@ impl Driver {
         }
     }
 
-    /// Journals the windows that are not yet; an error: they still are not.
+    /// Journals the windows that are not yet, behind those that were staged before; an error: they
+    /// still are not.
     pub(super) fn keep_windows(&mut self) -> Result<(), EngineError> {
-        if self.unkept.is_empty() {
+        if self.unkept.is_empty() && self.unstaged.is_empty() {
             return Ok(());
         }
         self.usable()?;
-        let entries =
+        let unkept =
             self.unkept.iter().map(|((group, of), window)| entry(group, of, window.as_ref()));
-        for entries in in_groups(entries.collect()) {
+        let entries = self.unstaged.iter().cloned().chain(unkept).collect();
+        for entries in in_groups(entries, self.group_bytes) {
             self.last_seq = self.journal.append_reserved(entries)?.seq();
         }
+        self.unstaged.clear();
         self.unkept.clear();
         Ok(())
     }
@@ -159,12 +162,12 @@ pub(super) fn stored_all(group: &GroupId, windows: &Latest) -> Vec<NewEntry> {
     windows.iter().map(|(of, window)| entry(group, of, window.as_ref())).collect()
 }
 
-/// The same entries in groups of bounded size.
-pub(super) fn in_groups(entries: Vec<NewEntry>) -> Vec<Vec<NewEntry>> {
+/// The same entries in groups of so many bytes, unless a single one has more.
+pub(super) fn in_groups(entries: Vec<NewEntry>, most: usize) -> Vec<Vec<NewEntry>> {
     let (mut groups, mut bytes) = (Vec::<Vec<NewEntry>>::new(), 0_usize);
     for entry in entries {
         bytes = bytes.saturating_add(entry.head.len());
-        if let Some(group) = groups.last_mut().filter(|_| bytes <= GROUP_BYTES) {
+        if let Some(group) = groups.last_mut().filter(|_| bytes <= most) {
             group.push(entry);
         } else {
             bytes = entry.head.len();
@@ -203,7 +206,7 @@ fn entry(group: &GroupId, of: &TopicPartition, window: Option<&KeptWindow>) -> N
     }
 }
 
-fn stored(group: &GroupId, of: &TopicPartition, kept: &KeptWindow) -> NewEntry {
+pub(super) fn stored(group: &GroupId, of: &TopicPartition, kept: &KeptWindow) -> NewEntry {
     let KeptWindow { window, topic_id } = kept;
     let whole = (topic_id.as_bytes(), window.has_committed, window);
     // Writing plain data to a growing buffer cannot fail.
@@ -240,7 +243,7 @@ fn key(group: &GroupId, of: &TopicPartition) -> Bytes {
     key.into()
 }
 
-fn read_key(key: &[u8]) -> Option<(GroupId, TopicPartition)> {
+pub(super) fn read_key(key: &[u8]) -> Option<(GroupId, TopicPartition)> {
     let (partition, rest) = key.split_first_chunk::<4>()?;
     let (len, rest) = rest.split_first_chunk::<4>()?;
     let len = usize::try_from(u32::from_be_bytes(*len)).ok()?;
@@ -439,10 +442,10 @@ mod tests {
             ..stored(&"shop".into(), &of, &kept())
         };
         let sizes = [5 << 20, 11 << 20, 1, 40 << 20, 2];
-        let groups = in_groups(sizes.map(large).to_vec());
+        let groups = in_groups(sizes.map(large).to_vec(), GROUP_BYTES);
         let counts: Vec<usize> = groups.iter().map(Vec::len).collect();
         assert_eq!(counts, [2, 1, 1, 1]);
-        assert!(in_groups(Vec::new()).is_empty());
+        assert!(in_groups(Vec::new(), GROUP_BYTES).is_empty());
     }
 
     #[test]

@@ -49,12 +49,20 @@ async fn end(
     let by = (request.producer_id.0, request.producer_epoch);
     let of = |error| code::of_coordinator(&error, head.version >= FENCED_SINCE);
     let raises = head.version >= RAISES_SINCE;
+    let may = || {
+        let may = router.broker.transactions.may_end(id, by, request.committed, raises);
+        may.map_err(|error| of(error.into()))
+    };
+    may()?;
+    // Whoever was fenced meanwhile is told that, not to try again.
+    let late = |late| may().err().unwrap_or(late);
     let patience = Patience::begins(&router.clock);
     let mut nacks = HeldBatches::default();
     if request.committed {
         // Its offsets go behind every nack that came before.
         for group in router.broker.transactions.groups(id) {
-            patience.bounds(noted(router.engine.origin_commits(&group, Vec::new()))).await?;
+            let nacks = router.engine.origin_commits(&group, Vec::new());
+            patience.bounds(noted(nacks)).await.map_err(late)?;
         }
         nacks = router.broker.held_in_transaction(id, by).map_err(of)?;
     }
@@ -63,7 +71,7 @@ async fn end(
         let ended = router.broker.end_transaction(id, by, request.committed, raises);
         end.told((&router.metrics, &router.transactions), ended)
     } else {
-        patience.bounds(end.with(router, conn, nacks)).await?
+        patience.bounds(end.with(router, conn, nacks)).await.map_err(late)?
     };
     let Ended { producer, seq, .. } = ended.map_err(of)?;
     router.broker.durable(seq).await.map_err(of)?;

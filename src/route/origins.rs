@@ -154,7 +154,9 @@ impl Router {
         let Some(upstream) = &self.upstream else { return Ok(Told::Here(None)) };
         let may = match link.read_record(conn.fetch_version(), head, origin).await? {
             Found::Record(record) => return Ok(Told::Here(Some(record))),
-            Found::Gone | Found::Unreadable(_) => return Ok(Told::Here(None)),
+            Found::Gone | Found::TakenBack | Found::Unreadable(_) => {
+                return Ok(Told::Here(None));
+            }
             Found::Denied => false,
             Found::Elsewhere | Found::Damaged => true,
         };
@@ -175,7 +177,7 @@ impl Router {
             for voice in self.voices_of(group, KnownBy::Address, leader) {
                 match ask(&voice, origin).await {
                     Some(Found::Record(record)) => return Ok(Some(record)),
-                    Some(Found::Gone | Found::Unreadable(_)) => return Ok(None),
+                    Some(Found::Gone | Found::TakenBack | Found::Unreadable(_)) => return Ok(None),
                     Some(Found::Denied | Found::Elsewhere | Found::Damaged) | None => {}
                 }
             }
@@ -186,6 +188,7 @@ impl Router {
         Ok(match upstream.read_record(origin).await? {
             Found::Record(record) => Some(record),
             Found::Gone
+            | Found::TakenBack
             | Found::Denied
             | Found::Unreadable(_)
             | Found::Damaged

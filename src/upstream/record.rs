@@ -21,7 +21,7 @@ pub const FETCH_ANY_REPLICA: i16 = 11;
 const RECORD_BYTES_MAX: usize = 64 << 20;
 /// Asked of one partition.
 const FETCH_BYTES: i32 = 1 << 20;
-const FETCH_WAIT_MS: i32 = 500;
+pub(super) const FETCH_WAIT_MS: i32 = 500;
 /// Its answer ends before the first open transaction, and says which were aborted.
 const READ_COMMITTED: i8 = 1;
 
@@ -36,6 +36,8 @@ pub enum Found {
     Damaged,
     /// It is not there any more, or never was: the broker has said so.
     Gone,
+    /// Its transaction was aborted.
+    TakenBack,
     /// Not for who asked.
     Denied,
     /// Nothing is said of it: another broker has the partition, or this one answers another time.
@@ -54,7 +56,7 @@ pub struct Question {
 impl Question {
     /// The request to the partition's leader, as a frame.
     pub fn frame(&self, correlation_id: i32, client_id: &str) -> Result<Bytes, UpstreamError> {
-        let (client, request) = (Some(client_id), fetch(&self.origin));
+        let (client, request) = (Some(client_id), fetch(&self.origin, FETCH_WAIT_MS));
         Ok(encode_request(Api::Fetch, FETCH_ANYWHERE, correlation_id, client, &request)?)
     }
 
@@ -89,12 +91,12 @@ impl Link {
         head: &RequestHead,
         origin: &Origin,
     ) -> Result<Found, UpstreamError> {
-        let answer = self.call_at(Api::Fetch, version, head, &fetch(origin)).await?;
+        let answer = self.call_at(Api::Fetch, version, head, &fetch(origin, FETCH_WAIT_MS)).await?;
         Ok(found(&answer, origin))
     }
 }
 
-pub(super) fn fetch(origin: &Origin) -> FetchRequest {
+pub(super) fn fetch(origin: &Origin, wait_ms: i32) -> FetchRequest {
     let mut partition = FetchPartition::default();
     partition.partition = origin.partition;
     partition.fetch_offset = origin.offset;
@@ -103,7 +105,7 @@ pub(super) fn fetch(origin: &Origin) -> FetchRequest {
     topic.topic = StrBytes::from_string(origin.topic.as_str().to_owned()).into();
     topic.partitions = vec![partition];
     let mut request = FetchRequest::default();
-    request.max_wait_ms = FETCH_WAIT_MS;
+    request.max_wait_ms = wait_ms;
     request.min_bytes = 1;
     request.max_bytes = FETCH_BYTES;
     // What a transaction has taken back is nobody's record.
@@ -156,7 +158,7 @@ fn record_in(partition: &PartitionData, origin: &Origin) -> Option<Found> {
         hidden.show(&batch.header);
         if batch.header.last_offset() >= origin.offset {
             if hidden.into_parts().0.at(origin.offset).is_some() {
-                return Some(Found::Gone);
+                return Some(Found::TakenBack);
             }
             let end = partition.high_watermark;
             let whole = || whole_at(&all, origin.offset, end, RECORD_BYTES_MAX);

@@ -9,6 +9,7 @@ use reprise::retry::watch::{Asked, Fetching, Handed, Output, Plan, Seen, Serve, 
 use reprise::retry::watch::{Rules, WindowRecord};
 
 use crate::retries::Retries;
+use crate::turn::by_turn;
 
 /// What a client lets a broker wait.
 pub(crate) const WAIT_MS: u64 = 500;
@@ -84,6 +85,8 @@ pub(crate) struct App {
     /// Where it goes on in its lane, if it has one, and what it was given of it.
     pub(crate) lane: Option<LaneOffset>,
     pub(crate) given: Vec<(LaneOffset, Entry)>,
+    /// The record it was given last.
+    pub(crate) last: Option<(TopicPartition, i64)>,
     /// It commits behind records only, not behind what it is told of without any.
     pub(crate) only_records: bool,
     /// The next Fetch is on its way before its records are handled.
@@ -164,6 +167,7 @@ impl World {
             positions: partitions.iter().map(|p| (of(*p), self.goes_on(&of(*p)))).collect(),
             lane,
             given: Vec::new(),
+            last: None,
             fetched: Vec::new(),
             commits,
             committed_at: self.at,
@@ -258,7 +262,7 @@ impl World {
             let hidden = self.hidden.get(&ask.partition).cloned().unwrap_or_default();
             let behind = self.behind(&ask.partition, all.clone(), &serve);
             let is_shown = |o: &i64| hidden.at(*o).is_none() && !behind.contains(o);
-            let mut by_turn = by_turn;
+            let (mut by_turn, below) = (by_turn, serve.below());
             let (offsets, end): (Vec<i64>, i64) = match serve {
                 Serve::Open => (all.clone().filter(is_shown).collect(), all.end),
                 Serve::Without(cut) => {
@@ -267,11 +271,16 @@ impl World {
                 }
                 Serve::Turn { .. } if !by_turn => (Vec::new(), ask.offset),
                 Serve::Nothing | Serve::Again => (Vec::new(), ask.offset),
-                Serve::Alone { without } | Serve::Turn { without, .. } => {
+                Serve::Alone { without, .. } | Serve::Turn { without, .. } => {
                     let is_left = |o: &i64| !without.contains(o) && is_shown(o);
                     let first = all.clone().find(is_left);
                     by_turn &= first.is_some();
-                    (first.into_iter().collect(), first.map_or(all.end, |offset| offset + 1))
+                    let end = first.map_or(all.end, |offset| offset + 1);
+                    if end <= below {
+                        (first.into_iter().collect(), end)
+                    } else {
+                        (vec![], all.start)
+                    }
                 }
                 Serve::Settle(_) => unreachable!("settled before"),
             };
@@ -340,20 +349,6 @@ impl World {
     }
 }
 
-/// Of which partition one record is given, where partitions wait in line.
-pub(crate) fn by_turn<'a>(
-    asked: &'a [Asked],
-    serve: &[Serve],
-    end: impl Fn(&Asked) -> i64,
-) -> Option<&'a TopicPartition> {
-    let line = asked.iter().zip(serve).filter_map(|(ask, serve)| match serve {
-        Serve::Turn { place, .. } => Some((place, ask)),
-        _ => None,
-    });
-    let with_records = line.filter(|(_, ask)| ask.offset < end(ask));
-    with_records.min_by_key(|(place, _)| *place).map(|(_, ask)| &ask.partition)
-}
-
 pub(crate) struct Brought {
     pub(crate) records: Vec<(TopicPartition, i64)>,
     ends: Vec<(TopicPartition, i64)>,
@@ -372,6 +367,7 @@ impl App {
             done: BTreeMap::new(),
             lane: self.lane,
             given: Vec::new(),
+            last: self.last.clone(),
             only_records: self.only_records,
             fetches_ahead: self.fetches_ahead,
         }
@@ -404,6 +400,7 @@ impl App {
         for (partition, end) in brought.ends {
             self.positions.insert(partition, end);
         }
+        self.last = brought.records.last().cloned().or(self.last.take());
         self.fetched.extend(brought.records);
     }
 

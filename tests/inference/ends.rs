@@ -112,6 +112,8 @@ impl Script {
             let truth = self.handler.truths.get_mut(place).unwrap();
             truth.lost += 1;
             truth.lost_alone += u32::from(is_alone);
+            let was_last = self.apps[n].0.last.as_ref() == Some(place);
+            truth.lost_last += u32::from(was_last || is_alone);
         }
     }
 

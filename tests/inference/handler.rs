@@ -37,6 +37,8 @@ pub(crate) struct Truth {
     pub(crate) lost: u32,
     /// How often that was all its process had in hand.
     pub(crate) lost_alone: u32,
+    /// How often it was the last that its process was given.
+    pub(crate) lost_last: u32,
     /// It may be given once more though it was done, and what is said of it counts anew.
     pub(crate) is_replayed: bool,
     /// The group was told to go on behind it.
@@ -46,10 +48,10 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
-    /// It may be a dead letter: what has never failed, if it was alone in single file when its
-    /// member was lost, and when that was lost again.
+    /// It may be a dead letter: what has never failed, if it was the last one given when its member
+    /// was lost, and when that was lost again, and was alone in hand by then.
     pub(crate) fn may_end(&self) -> bool {
-        self.failed > 0 || self.lost_alone > 1
+        self.failed > 0 || (self.lost_alone > 0 && self.lost_last > 1)
     }
 
     /// The most failures that anybody may charge.

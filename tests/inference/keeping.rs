@@ -122,3 +122,26 @@ fn what_has_an_entry_or_is_done_is_no_suspect_after_a_restart_either() {
     assert!(!is_suspected(reads(1..2)), "one that is done");
     assert!(is_suspected(reads(2..4)), "and one that is not");
 }
+
+#[test]
+fn what_is_held_is_given_to_nobody_since_what_lies_before_it_is_cut() {
+    let mut world = World::new(RULES, 1, 10);
+    world.commit(&of(0), 3);
+    let mut app = world.start(Commits::Never);
+    while world.dead.is_empty() {
+        app.poll(&mut world, |_, offset| if offset == 3 { Did::Throw } else { Did::Well(1) });
+    }
+    let is_held = |world: &World| world.kept[&of(0)].suspects.iter().any(|one| one.due.is_some());
+    while !is_held(&world) {
+        app.poll(&mut world, |_, offset| if offset == 4 { Did::Throw } else { Did::Well(1) });
+    }
+    world.lose(&app);
+    let mut app = world.start(Commits::Never);
+    let mut given = |world: &mut World| {
+        app.by.came = world.now().mono;
+        world.fetch(&app, None).records
+    };
+    assert_eq!(given(&mut world), [], "3 is a dead letter, 4 is held");
+    world.pass(RULES.interval_ms);
+    assert_eq!(given(&mut world), [(of(0), 4)]);
+}

@@ -24,6 +24,7 @@ mod retries;
 mod spoken;
 mod stalls;
 mod story;
+mod turn;
 mod voice;
 mod world;
 

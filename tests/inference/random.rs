@@ -10,7 +10,8 @@ use reprise::model::{MemberId, Runs, TopicPartition};
 use reprise::retry::watch::{Asked, Fetching, Handed, Rules, Seen, Serve};
 
 use crate::WITH_BREAKER as DEFAULTS;
-use crate::app::{WAIT_MS, World, by_turn};
+use crate::app::{WAIT_MS, World};
+use crate::turn::by_turn;
 
 /// Longer than any of them takes to commit what it was given, and shorter than a script.
 const RULES: Rules = Rules { consume_timeout_ms: 30_000, ..DEFAULTS };
@@ -300,7 +301,9 @@ impl Script {
                 Serve::Open => all,
                 Serve::Turn { .. } if !by_turn => ask.offset..ask.offset,
                 Serve::Nothing | Serve::Again => ask.offset..ask.offset,
-                Serve::Alone { without } | Serve::Turn { without, .. } if without.is_empty() => {
+                Serve::Alone { without, .. } | Serve::Turn { without, .. }
+                    if without.is_empty() =>
+                {
                     ask.offset..all.end.min(ask.offset + 1)
                 }
                 other => {

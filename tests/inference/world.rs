@@ -25,6 +25,9 @@ use crate::retries::Place;
 const TABLES: [&str; 5] =
     ["1s 5s 10s 30s 1m", "10ms", "20ms 20ms 700ms 9s", "3s 2s 1s 900ms 800ms", "1s 5s 2m 3m 20m"];
 
+/// Up to where inference ends before the application does, and beyond.
+const LIMITS: [u32; 6] = [0, 1, 2, 3, 4, 8];
+
 /// Polls of an hour in which there is nothing to do; a process that throws for ever polls as often
 /// in a moment.
 const ROUNDS: u32 = 7_000;
@@ -82,7 +85,7 @@ fn policy(rng: &mut Rng) -> Policy {
 /// The same with another table and another limit.
 fn ruled(rng: &mut Rng, policy: &Policy) -> Policy {
     let (levels, _) = LevelTable::parse(TABLES[rng.usize(..TABLES.len())]).unwrap();
-    let max_reconsume_times = rng.u32(..6);
+    let max_reconsume_times = LIMITS[rng.usize(..LIMITS.len())];
     Policy { levels: Arc::new(levels), max_reconsume_times, ..policy.clone() }
 }
 

@@ -141,7 +141,9 @@ impl Member {
                 Serve::Turn { without, .. } if by_turn => {
                     self.bring_one(world, ask, end, without, true);
                 }
-                Serve::Alone { without } => self.bring_one(world, ask, end, without, false),
+                Serve::Alone { without, below } => {
+                    self.bring_one(world, ask, end.min(*below), without, false);
+                }
                 _ => {}
             }
         }

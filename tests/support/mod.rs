@@ -9,6 +9,7 @@ pub mod client;
 pub mod consumer;
 pub mod held_up;
 pub mod member;
+pub mod producer;
 pub mod reading;
 pub mod secure;
 pub mod told;
@@ -27,6 +28,7 @@ pub use batch::{Got, Rec};
 pub use client::Client;
 pub use consumer::{Consumer, settle};
 pub use member::{Member, rebalance};
+pub use producer::Producer;
 pub use secure::{Stream, Trust};
 pub use told::Told;
 

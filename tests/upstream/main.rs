@@ -28,5 +28,6 @@ mod rights;
 mod sasl;
 mod tools;
 mod transactions;
+mod undecided;
 mod voices;
 mod watched;

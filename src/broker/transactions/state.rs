@@ -191,6 +191,26 @@ impl Transaction {
         Ok(Some(next))
     }
 
+    /// Whether this incarnation may end it so; true: it is ended so already.
+    pub fn may_end(
+        &self,
+        by: Incarnation,
+        commits: bool,
+        raises: bool,
+    ) -> Result<bool, TransactionError> {
+        let to = if commits { Phase::Committed } else { Phase::Aborted };
+        if raises && self.previous == Some(by) && self.phase == to {
+            return Ok(true);
+        }
+        self.check(by)?;
+        match self.phase {
+            Phase::Ongoing => Ok(false),
+            _ if raises && !commits => Ok(false),
+            phase if !raises && phase == to => Ok(true),
+            Phase::Empty | Phase::Committed | Phase::Aborted => Err(TransactionError::InvalidState),
+        }
+    }
+
     /// Ends it. `raises`: the producer goes on in the next epoch (KIP-890), and may abort what
     /// has never begun to get there.
     pub fn ended(
@@ -201,19 +221,10 @@ impl Transaction {
         now: WallMs,
         fresh: impl FnOnce() -> Option<i64>,
     ) -> Result<End, TransactionError> {
-        let to = if commits { Phase::Committed } else { Phase::Aborted };
-        if raises && self.previous == Some(by) && self.phase == to {
+        if self.may_end(by, commits, raises)? {
             return Ok(End::Already);
         }
-        self.check(by)?;
-        match self.phase {
-            Phase::Ongoing => {}
-            _ if raises && !commits => {}
-            phase if !raises && phase == to => return Ok(End::Already),
-            Phase::Empty | Phase::Committed | Phase::Aborted => {
-                return Err(TransactionError::InvalidState);
-            }
-        }
+        let to = if commits { Phase::Committed } else { Phase::Aborted };
         let mut next = self.over(to, now);
         if raises {
             next.raise(fresh).ok_or(TransactionError::TooMany)?;

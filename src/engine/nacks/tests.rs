@@ -32,7 +32,11 @@ fn shop() -> GroupId {
 }
 
 fn orders() -> TopicPartition {
-    TopicPartition { topic: "orders".into(), partition: 0 }
+    orders_at(0)
+}
+
+fn orders_at(partition: i32) -> TopicPartition {
+    TopicPartition { topic: "orders".into(), partition }
 }
 
 impl House {
@@ -116,6 +120,33 @@ impl House {
         None
     }
 
+    /// The same of what changes so many windows, each of which fills a group of the log.
+    fn try_end_many(
+        &mut self,
+        count: i32,
+        ended: &Arc<AtomicU32>,
+    ) -> Option<Result<Vec<NackReply>, EngineError>> {
+        self.driver.group_bytes = 1;
+        let (engine, news, mut all) = (self.engine.clone(), self.news.clone(), Latest::new());
+        (0..count).for_each(|partition| all.extend(window(orders_at(partition), 2)));
+        let charge = move || {
+            engine.windows(&shop(), &news, all);
+            vec![Goes::Waits]
+        };
+        let in_place = InPlace { charge: Box::new(charge), windows: self.news.clone() };
+        let nacks = vec![(batch(0, &[1]), Some(in_place))];
+        let mut ends = pin!(self.engine.ends(Ending { nacks, end: self.end(ended) }));
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..4 {
+            self.driver.step();
+            self.writer.step();
+            if let Poll::Ready(answer) = ends.as_mut().poll(&mut context) {
+                return Some(answer);
+            }
+        }
+        None
+    }
+
     /// Whoever ends it: once, with all that comes with it behind its own entry.
     fn end(&self, ended: &Arc<AtomicU32>) -> AppendBatch {
         let (journal, ended) = (self.driver.journal.clone(), Arc::clone(ended));
@@ -133,6 +164,13 @@ impl House {
     fn say(&mut self, batch: NackBatch, goes: &[Goes]) -> Result<NackReply, EngineError> {
         let in_place = self.in_place(goes, 1);
         self.try_say(batch, in_place).unwrap()
+    }
+
+    /// Something was staged, whatever has become of it.
+    fn has_staged(&self) -> bool {
+        let mut has = false;
+        self.driver.journal.past(&[crate::engine::kind::STAGED], &mut |_| has = true).unwrap();
+        has
     }
 
     fn knows(&self, offset: i64) -> bool {
@@ -317,6 +355,47 @@ fn a_power_cut_parts_no_charge_of_a_transaction_from_its_end() {
         assert!(house.knows(2));
     }
     assert!(before > 0 && after > 0, "{before} before it was written, {after} after");
+}
+
+/// Losses in each of these windows; 0: it is not remembered.
+fn losses(windows: &Windows, count: i32) -> Vec<u32> {
+    let of = |partition| windows.get(&(shop(), orders_at(partition)));
+    (0..count).map(|partition| of(partition).map_or(0, |kept| kept.window.losses)).collect()
+}
+
+#[test]
+fn a_power_cut_parts_no_window_from_the_end_it_comes_with_however_many_there_are() {
+    let (mut before, mut after, mut staged) = (0, 0, 0);
+    for cut in (0..60).flat_map(|seed| [1, 2, 3, 4].map(|at| (seed, at))) {
+        let (disk, ended) = (MemDisk::new(cut.0), Arc::default());
+        let (mut house, _) = House::open(&disk).unwrap();
+        // Of the first there is one already.
+        house.engine.windows(&shop(), &house.news, with_losses(1));
+        house.driver.step();
+        house.writer.step();
+        disk.power_cut_at(cut.1);
+        let answer = house.try_end_many(9, &ended);
+        drop(house);
+        disk.power_cut_at(u64::MAX >> 1);
+        disk.power_cut();
+        let (house, windows) = House::open(&disk).unwrap();
+        let has_ended = windows.contains_key(&(shop(), the_end()));
+        let known = losses(&windows, 9);
+        let old = [vec![known[0].min(1)], vec![0; 8]].concat();
+        assert_eq!(known, if has_ended { vec![2; 9] } else { old }, "{cut:?}");
+        assert!(has_ended || !matches!(answer, Some(Ok(_))), "{cut:?}: it was answered");
+        (before, after) = (before + u32::from(!has_ended), after + u32::from(has_ended));
+        staged += u32::from(!has_ended && house.has_staged());
+        // What was left of it is in nobody's way, nor is a second start.
+        let (mut house, again) =
+            if cut.0 % 2 == 0 { (house, windows) } else { house.killed(&disk) };
+        assert_eq!(losses(&again, 9), known);
+        ended.store(u32::from(has_ended), Ordering::Relaxed);
+        assert!(house.try_end_many(9, &ended).unwrap().is_ok());
+        assert!(house.driver.unstaged.is_empty());
+        assert_eq!(losses(&house.killed(&disk).1, 9), vec![2; 9]);
+    }
+    assert!(before > 0 && after > 0 && staged > 0, "{before}, {after}, {staged} in between");
 }
 
 #[test]

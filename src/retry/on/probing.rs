@@ -44,8 +44,8 @@ impl Watch {
         if self.rules.in_order && window.waits_before(ask.offset) {
             return Some(MonoMs(u64::MAX));
         }
-        let first = window.hidden.past(ask.offset);
-        let held = window.held_until(ask.offset).filter(|(offset, _)| *offset == first);
+        let first = window.first_given(ask.offset);
+        let held = window.held_until(ask.offset).filter(|(offset, _)| *offset <= first);
         held.filter(|(_, until)| *until > now.mono).map(|(_, until)| until)
     }
 

@@ -27,13 +27,16 @@ pub enum Serve {
     /// Nothing in this answer, which leaves at once: the record goes to the next Fetch. A client
     /// that pauses or resumes while its Fetch waits drops what that brings.
     Again,
-    /// Only the first record at or above the offset asked for that is none of these.
+    /// Only the first record at or above the offset asked for that is none of these, if it lies in
+    /// front of one that is held.
     Alone {
         /// Settled here, ascending.
         without: Vec<i64>,
+        /// That one.
+        below: i64,
     },
-    /// One record goes at a time: the first one, as with `Alone`, of the partition with the lowest
-    /// `place` that has any, and nothing of the others. Places are not the same in one plan.
+    /// One record goes at a time: the first one that is none of these, of the partition with the
+    /// lowest `place` that has any, and nothing of the others. Places are not the same in one plan.
     Turn {
         /// Settled here, ascending.
         without: Vec<i64>,
@@ -42,6 +45,16 @@ pub enum Serve {
     },
     /// One record is at its end: it is settled with its bytes (`Watch::settled`), then asked anew.
     Settle(Box<Settling>),
+}
+
+impl Serve {
+    /// Nothing is given from there on, since it is held.
+    pub fn below(&self) -> i64 {
+        match self {
+            Self::Alone { below, .. } => *below,
+            _ => i64::MAX,
+        }
+    }
 }
 
 /// A record that inference has charged for the last time in place.

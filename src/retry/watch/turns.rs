@@ -36,7 +36,7 @@ impl Watch {
                 continue;
             }
             let held = window.held_until(ask.offset);
-            let first = window.hidden.past(ask.offset);
+            let first = window.first_given(ask.offset);
             untils.extend(held.map(|(_, until)| until));
             let without: Vec<i64> = window.skipped.range(ask.offset..).copied().collect();
             serve.push(if is_single {
@@ -48,8 +48,8 @@ impl Watch {
                 }
             } else {
                 match held {
-                    Some((offset, _)) if offset == first => Serve::Nothing,
-                    Some(_) => Serve::Alone { without },
+                    Some((below, _)) if below <= first => Serve::Nothing,
+                    Some((below, _)) => Serve::Alone { without, below },
                     None if without.is_empty() => Serve::Open,
                     None => Serve::Without(without),
                 }

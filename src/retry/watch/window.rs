@@ -252,6 +252,15 @@ impl Window {
         self.hidden.past(self.committed.map_or(self.from, |committed| committed.max(self.from)))
     }
 
+    /// The first record that may be given of those from there on, as far as is known.
+    pub(in crate::retry) fn first_given(&self, from: i64) -> i64 {
+        let mut first = self.hidden.past(from);
+        while self.skipped.contains(&first) {
+            first = self.hidden.past(first.saturating_add(1));
+        }
+        first
+    }
+
     /// Where the records end that were handed out: an application commits no further.
     pub(in crate::retry) fn data_end(&self) -> i64 {
         self.hidden.before(self.end)

@@ -167,7 +167,7 @@ impl Asking<'_> {
             Found::Record(record) => return Ok(Ok(Remains::Record(record))),
             Found::Unreadable(whole) => return Ok(Ok(Remains::Batch(whole))),
             // Nothing is lost: whatever is there goes to the client once more.
-            Found::Gone => Give::Open,
+            Found::Gone | Found::TakenBack => Give::Open,
             // It is held: who is given it would fail for ever, and what lies in it is not known.
             Found::Damaged => Give::Nothing,
             Found::Denied => Give::Refused(ResponseError::TopicAuthorizationFailed),

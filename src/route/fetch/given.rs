@@ -152,7 +152,8 @@ impl<'a> Member<'a> {
         let Some(records) = data.records.as_ref().filter(|read| !read.is_empty()) else {
             return Some(give);
         };
-        let batches = Batches { records, aborted: aborted(data).collect() };
+        let aborted = aborted(data).collect();
+        let batches = Batches { records, aborted, undecided: false };
         let of = log.partition();
         match self.router.passing(by, (&of, log.offset), batches).await {
             Passing::Without(entries) => Some(give.without(entries)),

@@ -5,6 +5,7 @@
 //! When memory is short, answers are smaller than asked for.
 
 mod conditioned;
+mod fate;
 mod given;
 mod lane;
 mod narrow;

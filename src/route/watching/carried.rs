@@ -25,6 +25,8 @@ pub(in crate::route) struct Lot {
     pub(in crate::route) records: Bytes,
     /// Producer and first offset of each aborted transaction.
     pub(in crate::route) aborted: Vec<(i64, i64)>,
+    /// As of [`Batches`](super::Batches).
+    pub(in crate::route) undecided: bool,
 }
 
 /// Of one group.
@@ -115,7 +117,8 @@ mod tests {
 
     fn lot(partition: i32, offsets: Range<i64>, bytes: usize) -> Lot {
         let records = Bytes::from(vec![0; bytes]);
-        Lot { partition: at(partition), offsets, records, aborted: Vec::new() }
+        let aborted = Vec::new();
+        Lot { partition: at(partition), offsets, records, aborted, undecided: false }
     }
 
     fn starts(lots: &[Lot]) -> Vec<i64> {

@@ -17,7 +17,7 @@ use crate::retry::{OrderMode, Ordered};
 use crate::route::Router;
 use crate::route::place::Place;
 use crate::route::watching::{GroupWatch, Lot, State, Watched, place_of};
-use crate::wire::batch::{Batch, Hidden, RecordView, end_of, order_key, records};
+use crate::wire::batch::{Batch, Hidden, RawRecord, RecordView, end_of, order_key, records};
 
 /// Records of one partition that wait behind others; with so many its members get none of it until
 /// there are fewer.
@@ -47,6 +47,8 @@ pub(in crate::route) struct Batches<'a> {
     pub(in crate::route) records: &'a Bytes,
     /// Producer and first offset of each aborted transaction; a client drops its records.
     pub(in crate::route) aborted: Vec<(i64, i64)>,
+    /// A transaction may take some of it back yet, or has, and that cannot be looked up here.
+    pub(in crate::route) undecided: bool,
 }
 
 impl Router {
@@ -165,7 +167,8 @@ impl Router {
             };
             let Some(end) = end_of(&read.records).filter(|end| *end > next) else { return };
             let aborted = aborted.iter().map(|one| (one.producer_id, one.first)).collect();
-            let found = Batches { records: &read.records, aborted }.find(|offset, key| {
+            let batches = Batches { records: &read.records, aborted, undecided: false };
+            let found = batches.find(|offset, key| {
                 (next..open.end).contains(&offset)
                     && firsts.get(&key).is_some_and(|first| *first < offset)
             });
@@ -190,8 +193,8 @@ impl Router {
             let lots = state.carried.of(of, &open);
             (open, lots)
         };
-        for Lot { records, aborted, .. } in lots {
-            let found = Batches { records: &records, aborted }.find(|offset, key| {
+        for Lot { records, aborted, undecided, .. } in lots {
+            let found = Batches { records: &records, aborted, undecided }.find(|offset, key| {
                 open.contains(&offset) && firsts.get(&key).is_some_and(|first| *first < offset)
             });
             if self.follow(group, of, found).await.is_none() {
@@ -255,9 +258,11 @@ impl Batches<'_> {
                 let key = order_key(record.key.as_ref()?);
                 wanted(record.offset, key).then_some((record, key))
             });
-            found.extend(
-                keyed.map(|(record, key)| (record.offset, key, record.into_raw().to_bytes())),
-            );
+            let undecided = self.undecided && batch.header.is_transactional();
+            found.extend(keyed.map(|(record, key)| {
+                let (offset, stored) = (record.offset, record.into_raw().to_bytes());
+                (offset, key, if undecided { RawRecord::undecided(&stored) } else { stored })
+            }));
         }
         found
     }
@@ -267,8 +272,7 @@ impl Batches<'_> {
 mod tests {
     use super::*;
     use crate::wire::batch::{
-        Headers, ProducerStamp, RawRecord, TimestampType, crc_of, marker_batch, produce_batch,
-        rebase,
+        Headers, ProducerStamp, TimestampType, crc_of, marker_batch, produce_batch, rebase,
     };
 
     /// A batch at an offset: a record with a key in a transaction of that producer.
@@ -309,7 +313,8 @@ mod tests {
         let others = (100..20_100).map(|producer| (producer, producer - 100));
         let aborted = others.chain([(7, 20_000)]).collect();
         let key = order_key(b"a");
-        let found = Batches { records: &records, aborted }.find(|_, of| of == key);
+        let batches = Batches { records: &records, aborted, undecided: false };
+        let found = batches.find(|_, of| of == key);
         let offsets: Vec<i64> = found.iter().map(|(offset, ..)| *offset).collect();
         assert_eq!(offsets, [20_001, 20_003]);
     }

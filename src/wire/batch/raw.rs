@@ -1,8 +1,8 @@
 //! One record as the retry journal keeps it: whole, exact, in a format of its own.
 //!
 //! ```text
-//! 0 version = 1        u8
-//! 1 flags              u8    1 `LogAppendTime`, 2 has a key, 4 has a value
+//! 0 version            u8    2 where flag 8 is set, 1 otherwise
+//! 1 flags              u8    1 `LogAppendTime`, 2 has a key, 4 has a value, 8 undecided
 //! 2 timestamp, Unix ms i64   little-endian, full width
 //!   key                u32 length, bytes     only when flagged
 //!   value              u32 length, bytes     only when flagged
@@ -17,9 +17,11 @@ use super::headers::Headers;
 use crate::wire::reader::ReadError;
 
 const VERSION: u8 = 1;
+const UNDECIDED_VERSION: u8 = 2;
 const LOG_APPEND_TIME: u8 = 1;
 const HAS_KEY: u8 = 2;
 const HAS_VALUE: u8 = 4;
+const UNDECIDED: u8 = 8;
 
 /// A record without its place in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +42,7 @@ pub struct RawRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RawRecordError {
     /// Written by a later build.
-    #[error("a stored record has format {version}; this build reads 1")]
+    #[error("a stored record has format {version}; this build reads 1 and 2")]
     Version {
         /// The format's number.
         version: u8,
@@ -88,14 +90,32 @@ impl RawRecord {
         out.freeze()
     }
 
+    /// The same stored form of a record that its transaction might take back yet, as far as who has
+    /// read it knows.
+    pub fn undecided(stored: &Bytes) -> Bytes {
+        let mut stored = stored.to_vec();
+        if let [version, flags, ..] = &mut stored[..] {
+            (*version, *flags) = (UNDECIDED_VERSION, *flags | UNDECIDED);
+        }
+        stored.into()
+    }
+
+    /// Whether a stored form is such a one.
+    pub fn is_undecided(stored: &[u8]) -> bool {
+        stored.first() == Some(&UNDECIDED_VERSION)
+    }
+
     /// Reads the stored form; key, value and headers share `bytes`.
     pub fn parse(bytes: &Bytes) -> Result<Self, RawRecordError> {
         let mut rest = bytes.clone();
         let [version, flags] = chunk(&mut rest)?;
-        if version != VERSION {
-            return Err(RawRecordError::Version { version });
-        }
-        if flags & !(LOG_APPEND_TIME | HAS_KEY | HAS_VALUE) != 0 {
+        let known = LOG_APPEND_TIME | HAS_KEY | HAS_VALUE;
+        let (known, needed) = match version {
+            VERSION => (known, 0),
+            UNDECIDED_VERSION => (known | UNDECIDED, UNDECIDED),
+            version => return Err(RawRecordError::Version { version }),
+        };
+        if flags & !known != 0 || flags & needed != needed {
             return Err(RawRecordError::Flags { flags });
         }
         let timestamp_ms = i64::from_le_bytes(chunk(&mut rest)?);
@@ -170,14 +190,28 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_undecided_is_of_version_2_and_the_same_record() {
+        let stored = sample().to_bytes();
+        let undecided = RawRecord::undecided(&stored);
+        assert_eq!(undecided[..], [&[2, 0x0f], &stored[2..]].concat());
+        let is_one = |stored: &Bytes| RawRecord::is_undecided(stored);
+        assert_eq!((is_one(&undecided), is_one(&stored)), (true, false));
+        assert_eq!(RawRecord::parse(&undecided), Ok(sample()));
+        for (version, flags) in [(1, 0x0f), (2, 0x07)] {
+            let wrong: Bytes = [&[version, flags], &stored[2..]].concat().into();
+            assert_eq!(RawRecord::parse(&wrong), Err(RawRecordError::Flags { flags }));
+        }
+    }
+
+    #[test]
     fn every_cut_and_every_later_version_is_refused() {
         let whole = sample().to_bytes();
         for len in 0..whole.len() {
             assert!(RawRecord::parse(&whole.slice(..len)).is_err(), "{len} bytes");
         }
         let mut later = whole.to_vec();
-        later[0] = 2;
+        later[0] = 3;
         let answer = RawRecord::parse(&later.into());
-        assert_eq!(answer, Err(RawRecordError::Version { version: 2 }));
+        assert_eq!(answer, Err(RawRecordError::Version { version: 3 }));
     }
 }

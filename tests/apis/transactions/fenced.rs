@@ -15,12 +15,12 @@ use reprise::route::Reply;
 use reprise::route::conn::Conn;
 use reprise::wire::{Api, RequestHead, ResponseError};
 
+use crate::support::Producer;
 use crate::support::batch::plain;
 use crate::support::client::{produce_request, s};
 use crate::support::held_up::{RULES, STUCK, hold_up, wait_for_it};
 use crate::support::member::offset_fetch;
 use crate::support::{Client, Member, Rec, Server, instant};
-use crate::transactions::Producer;
 
 /// A commit's patience.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -52,16 +52,16 @@ fn leave(client: &mut Client, member: &Member) {
 }
 
 /// What a commit of an earlier generation is told, and in a transaction; and who speaks for one no
-/// more.
-fn told_at_once(server: &Server, member: &Member, producers: [Producer; 2]) -> [i16; 3] {
+/// more, of its offsets and of its end.
+fn told_at_once(server: &Server, member: &Member, producers: [&mut Producer; 2]) -> [i16; 5] {
     let mut past = member.commit_request("orders", 0, 1, "");
     past.generation_id_or_member_epoch -= 1;
     let plain = server.client().call(8, &past).topics[0].partitions[0].error_code;
-    let [mut old, mut new] = producers;
+    let [old, new] = producers;
     let mut request = new.offsets_request(STUCK, &[("orders", 1)]);
     (request.member_id, request.generation_id) = (s(&member.id), member.generation - 1);
     let within = new.client.call(3, &request).topics[0].partitions[0].error_code;
-    [plain, within, old.offsets(3, STUCK, &[("orders", 1)])[0]]
+    [plain, within, old.offsets(3, STUCK, &[("orders", 1)])[0], old.end(1, true), old.end(3, true)]
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn who_may_not_commit_is_told_that_whatever_a_commit_waits_for() {
     let mut member = Member::new(&server, STUCK, &["orders", "retry.stuck"]);
     member.join(&[("orders", 1), ("retry.stuck", 1)]);
     member.client.put("orders", 0, &[Rec::new("x")]);
-    let old = Producer::begin(&server, "pay");
+    let mut old = Producer::begin(&server, "pay");
     let mut new = Producer::begin(&server, "pay");
     assert_eq!(new.add_group(3, STUCK), 0);
     let mut producer = server.client();
@@ -81,9 +81,11 @@ fn who_may_not_commit_is_told_that_whatever_a_commit_waits_for() {
     wait_for_it();
 
     let began = instant();
-    let at_once = told_at_once(&server, &member, [old, new]);
+    let at_once = told_at_once(&server, &member, [&mut old, &mut new]);
     let over = ResponseError::IllegalGeneration.code();
-    assert_eq!(at_once, [over, over, ResponseError::InvalidProducerEpoch.code()]);
+    let old_epoch = ResponseError::InvalidProducerEpoch.code();
+    let fenced = ResponseError::ProducerFenced.code();
+    assert_eq!(at_once, [over, over, old_epoch, old_epoch, fenced]);
     let conn = Conn::new(0, server.addr(), ("here".to_owned(), 1), None, None);
     let commit = member.commit_request("orders", 0, 1, "");
     let mut waits = server.router().answer(&conn, head(&commit));

@@ -3,10 +3,10 @@
 
 use bytes::Bytes;
 
+use crate::support::Producer;
 use crate::support::batch::unpack;
 use crate::support::client::fetch_request;
 use crate::support::{Got, Member, Rec, Server};
-use crate::transactions::Producer;
 
 const RULES: &str = "retry: {levels: 20ms, order: {mode: key}}";
 

@@ -5,8 +5,8 @@
 use reprise::wire::ResponseError;
 use serde_json::Value;
 
+use crate::support::Producer;
 use crate::support::{Member, Rec, Server};
-use crate::transactions::Producer;
 
 const RULES: &str = "retry: {levels: 1h, order: {mode: partition, interval: 30s}}";
 

@@ -3,10 +3,10 @@
 use kafka_protocol::messages::EndTxnRequest;
 use reprise::wire::ResponseError;
 
+use crate::support::Producer;
 use crate::support::batch::{Around, TRANSACTIONAL, batch};
 use crate::support::client::{produce_request, s};
 use crate::support::{Got, Member, Rec, Server};
-use crate::transactions::Producer;
 
 /// A member that was handed one retry.
 fn with_retry(server: &Server) -> (Member, Got) {

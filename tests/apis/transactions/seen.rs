@@ -3,9 +3,10 @@
 use kafka_protocol::messages::ApiVersionsRequest;
 use reprise::wire::ResponseError;
 
+use crate::support::Producer;
 use crate::support::client::s;
 use crate::support::{Consumer, Server};
-use crate::transactions::{Producer, with_topic};
+use crate::transactions::with_topic;
 
 /// So many ended like that.
 pub(super) fn ended(server: &Server, outcome: &str) -> String {

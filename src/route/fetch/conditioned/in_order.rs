@@ -11,6 +11,9 @@ use crate::route::fetch::conditioned::{Guard, Polling};
 use crate::route::fetch::narrow::{Give, aborted};
 use crate::route::watching::{Batches, Lot, Passing};
 
+/// Of a Fetch: also what a transaction may take back, and nobody is told what was.
+const READ_UNCOMMITTED: i8 = 0;
+
 impl<G: Guard> Polling<'_, G> {
     /// What has to wait behind another record of its key is not given.
     pub(super) async fn in_order(&mut self, response: &mut FetchResponse, gives: &mut [Give]) {
@@ -22,7 +25,8 @@ impl<G: Guard> Polling<'_, G> {
             let Some(records) = data.records.as_ref().filter(|read| !read.is_empty()) else {
                 continue;
             };
-            let batches = Batches { records, aborted: aborted(data).collect() };
+            let undecided = self.reads_undecided();
+            let batches = Batches { records, aborted: aborted(data).collect(), undecided };
             match self.guard.passing(asked, batches).await {
                 Passing::Without(entries) => *give = give.clone().without(entries),
                 Passing::Nothing => {
@@ -43,9 +47,15 @@ impl<G: Guard> Polling<'_, G> {
             // A slice would keep the whole answer.
             let records = Bytes::copy_from_slice(data.records.as_ref()?);
             let (partition, offsets) = (asked.partition.clone(), left.from..left.end);
-            Some(Lot { partition, offsets, records, aborted: aborted(data).collect() })
+            let (aborted, undecided) = (aborted(data).collect(), self.reads_undecided());
+            Some(Lot { partition, offsets, records, aborted, undecided })
         };
         partitions.zip(places).filter_map(lot).collect()
+    }
+
+    /// The client asks for records of transactions that are open as well.
+    fn reads_undecided(&self) -> bool {
+        self.request.isolation_level == READ_UNCOMMITTED
     }
 
     /// How often keys of what leaves had been stopped.

@@ -72,7 +72,8 @@ impl<G: Guard> Polling<'_, G> {
             let TopicPartition { topic, partition } = of.clone();
             let origin = Origin { topic, partition, offset };
             let Asking { link, head, record_version } = &mut self.asking;
-            if matches!(link.read_record(*record_version, head, &origin).await?, Found::Gone) {
+            let found = link.read_record(*record_version, head, &origin).await?;
+            if matches!(found, Found::Gone | Found::TakenBack) {
                 self.guard.begins(&of, offset.saturating_add(1));
             }
         }
