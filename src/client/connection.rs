@@ -102,9 +102,8 @@ impl Connection {
     ) -> Result<(ReadHalf, WriteHalf), Cause> {
         stream.set_nodelay(true).map_err(|_| Cause::Io)?;
         let Some(tls) = tls else { return Ok(plain(stream)) };
-        match tokio::time::timeout(self.limits.handshake, tls.accept(stream, &self.router.budget))
-            .await
-        {
+        let accepting = Box::pin(tls.accept(stream, &self.router.budget));
+        match tokio::time::timeout(self.limits.handshake, accepting).await {
             Ok(Ok(halves)) => Ok(halves),
             Ok(Err(AcceptError::Closed)) => Err(Cause::Client),
             Ok(Err(error)) => {
@@ -138,7 +137,8 @@ impl Connection {
             Ok(head) => {
                 conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
                 if router.asks(conn, head.api) {
-                    return Ok(router.answer_with(conn, self.linked(link).await?, head).await);
+                    let link = self.linked(link).await?;
+                    return Ok(Box::pin(router.answer_with(conn, link, head)).await);
                 }
                 self.prepare(link, &head).await?;
                 Ok(router.answer(conn, head).await)
@@ -156,16 +156,16 @@ impl Connection {
         let Self { router, conn, .. } = self;
         let unasked = router.unasked(conn, head);
         if !unasked.is_empty() {
-            let asked = router.ask_rights(conn, self.linked(link).await?, head, unasked).await;
-            asked.map_err(|error| self.upstream_lost(&error))?;
+            let asked = router.ask_rights(conn, self.linked(link).await?, head, unasked);
+            Box::pin(asked).await.map_err(|error| self.upstream_lost(&error))?;
         }
         let wanted = router.origins_ahead(conn, head);
         if wanted.is_empty() {
             return Ok(());
         }
         // A nack that cannot be taken now is not refused: the producer tries again.
-        let read = router.read_back(conn, self.linked(link).await?, head, wanted).await;
-        read.map_err(|error| self.upstream_lost(&error))
+        let read = router.read_back(conn, self.linked(link).await?, head, wanted);
+        Box::pin(read).await.map_err(|error| self.upstream_lost(&error))
     }
 
     /// The connection to the broker, made now if there is none.
@@ -174,7 +174,7 @@ impl Connection {
             known
         } else {
             let Some(upstream) = &self.router.upstream else { return Err(Cause::Io) };
-            let dialled = upstream.dial(self.conn.node).await;
+            let dialled = Box::pin(upstream.dial(self.conn.node)).await;
             dialled.map_err(|error| self.upstream_lost(&error))?
         };
         Ok(link.insert(known))
@@ -363,8 +363,9 @@ impl Serving<'_> {
                 };
                 passing.answered(router);
                 let Some(naming) = passing.looked_at else { return Err(Cause::Io) };
-                let rewritten = router.without_brokers(&connection.conn, naming, &frame).await;
-                let frame = rewritten.map_err(|error| connection.upstream_lost(&error))?;
+                let rewritten = router.without_brokers(&connection.conn, naming, &frame);
+                let frame = Box::pin(rewritten).await;
+                let frame = frame.map_err(|error| connection.upstream_lost(&error))?;
                 connection.send(write, Reply::Frame(frame)).await?;
                 Ok(true)
             }
