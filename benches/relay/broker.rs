@@ -6,15 +6,19 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::metadata_response::MetadataResponseBroker;
-use kafka_protocol::messages::{FetchResponse, MetadataResponse, ProduceResponse};
+use kafka_protocol::messages::{
+    ApiVersionsResponse, FetchResponse, MetadataResponse, ProduceResponse,
+};
 use kafka_protocol::protocol::{Encodable, StrBytes};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const PRODUCE: i16 = 0;
 const FETCH: i16 = 1;
 const METADATA: i16 = 3;
+const API_VERSIONS: i16 = 18;
 /// Bytes of records in one answer to a Fetch.
 pub(crate) const FETCHED_BYTES: usize = 1 << 20;
 
@@ -49,6 +53,7 @@ fn serve(stream: impl Read + Write, addr: SocketAddr) {
             PRODUCE => produced(),
             FETCH => fetched(),
             METADATA => &metadata(addr),
+            API_VERSIONS => versions(),
             other => unreachable!("nobody asks for API {other}"),
         };
         let len = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
@@ -83,6 +88,15 @@ fn fetched() -> &'static [u8] {
         let partition = PartitionData::default().with_records(Some(records));
         let topic = FetchableTopicResponse::default().with_partitions(vec![partition]);
         encoded(&FetchResponse::default().with_responses(vec![topic]), 12, true)
+    })
+}
+
+/// Only what is asked before it is known: Metadata is answered as of version 1.
+fn versions() -> &'static [u8] {
+    static ANSWER: OnceLock<Vec<u8>> = OnceLock::new();
+    ANSWER.get_or_init(|| {
+        let metadata = ApiVersion::default().with_api_key(METADATA).with_max_version(1);
+        encoded(&ApiVersionsResponse::default().with_api_keys(vec![metadata]), 0, false)
     })
 }
 
