@@ -20,7 +20,7 @@ use crate::sidecar::{CONSUMER_SESSION, Sidecar};
 use crate::stage::empty_dir;
 
 /// Longer than anything here may take.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// Between two looks at what the sidecar knows.
 const LOOK: Duration = Duration::from_millis(20);
 /// Orders of each batch in each partition.
