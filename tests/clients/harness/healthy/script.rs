@@ -17,7 +17,7 @@ use super::seen::Seen;
 use crate::scene::Scene;
 
 /// Longer than anything here may take.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// Between two looks at what the sidecar knows: much shorter than any hold.
 const LOOK: Duration = Duration::from_millis(150);
 const MEMBERS_MAX: usize = 3;
