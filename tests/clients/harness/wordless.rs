@@ -15,7 +15,7 @@ use crate::stage::{LONG_SESSION, Stage};
 use crate::wait::until;
 
 /// Longer than anything here may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 /// Orders of each batch, over all partitions.
 const ORDERS: usize = 24;
 /// The one that cannot be handled: one with others behind it in its partition, or the last one.
