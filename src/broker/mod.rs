@@ -62,12 +62,11 @@ impl Broker {
         topics: Topics,
         clock: Clock,
     ) -> Self {
-        let now = clock;
         let (groups, _events) = Groups::new(
             journal.clone(),
             crate::group::ClassicConfig::default(),
             crate::group::ConsumerConfig::default(),
-            move || now.now(),
+            move || clock.now(),
         );
         let offsets = Offsets::new(journal.clone());
         let broker = Self::new(topics, groups, offsets, journal, Durability::Fsync, clock);

@@ -129,3 +129,34 @@ impl Told {
         each.flatten().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Kind;
+
+    fn read_back(new: NewEntry) -> Entry {
+        let NewEntry { kind, key, head, body, .. } = new;
+        Entry { seq: 1, kind, key, stream: None, head, body }
+    }
+
+    /// The window's own bytes have a test beside them.
+    #[test]
+    fn what_is_staged_is_a_window_and_counts_by_another_of_version_3() {
+        let of = TopicPartition { topic: "orders".into(), partition: 3 };
+        let window = windows::stored(&"shop".into(), &of, &KeptWindow::default());
+        let (staged, counts) = (staged(&window), as_staged(&window));
+        assert_eq!((staged.kind, counts.kind), (Kind(74), Kind(72)), "the format has changed");
+        assert_eq!((&staged.key, &staged.head), (&window.key, &window.head));
+        assert_eq!((&counts.key, &counts.head[..]), (&window.key, &[3][..]), "it has changed");
+
+        let mut told = Told::default();
+        told.entry(&read_back(staged));
+        assert_eq!(told.windows, Windows::new(), "nothing says that it counts");
+        told.entry(&read_back(counts));
+        let known = Windows::from([(("shop".into(), of), KeptWindow::default())]);
+        assert_eq!(told.take(), known);
+        let after: Vec<_> = told.unstaged().into_iter().map(|one| (one.kind, one.head)).collect();
+        assert_eq!(after, [(Kind(72), window.head), (Kind(74), Bytes::new())]);
+    }
+}

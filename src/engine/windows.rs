@@ -263,7 +263,6 @@ mod tests {
     use crate::engine::{NackBatch, Parts, Replay};
     use crate::journal::{self, Journal, MemDisk, Writer};
     use crate::model::{ClientId, WallMs};
-
     use crate::retry::watch::{OutRecord, SuspectRecord};
     use crate::retry::{Disposition, Evidence, Reporter};
     use crate::wire::batch::{Headers, TimestampType};

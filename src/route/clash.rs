@@ -4,12 +4,10 @@
 //! real one, where brokers create topics by themselves. Nobody here would ever see it: a client's
 //! own questions about our names are answered here.
 
-use kafka_protocol::messages::MetadataRequest;
-use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-
 use crate::model::GroupId;
 use crate::route::Router;
-use crate::route::convert::{topic_of, wire_topic};
+use crate::route::convert::topic_of;
+use crate::route::metadata::question;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead};
 
@@ -28,12 +26,7 @@ impl Router {
             return Ok(());
         }
         let ours = [self.names.retry_topic(group), self.names.dead_letter_topic(group)];
-        let asked = ours
-            .iter()
-            .map(|name| MetadataRequestTopic::default().with_name(Some(wire_topic(name))));
-        let mut request = MetadataRequest::default().with_topics(Some(asked.collect()));
-        request.allow_auto_topic_creation = false;
-        let told = link.call_at(Api::Metadata, METADATA, head, &request).await?;
+        let told = link.call_at(Api::Metadata, METADATA, head, &question(&ours)).await?;
         for topic in told.topics.iter().filter(|topic| topic.error_code == 0) {
             if let Some(name) = topic.name.as_ref().map(topic_of).filter(|name| ours.contains(name))
             {

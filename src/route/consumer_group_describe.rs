@@ -36,10 +36,8 @@ pub(super) fn answer(
             None => unknown(),
         };
         group.group_id = group_id;
-        if group.error_code == 0 {
-            let is_asked = request.include_authorized_operations;
-            group.authorized_operations = operations::told(is_asked, OF_GROUP);
-        }
+        let is_told = request.include_authorized_operations && group.error_code == 0;
+        group.authorized_operations = operations::told(is_told, OF_GROUP);
         response.groups.push(group);
     }
     response

@@ -54,9 +54,8 @@ pub(super) async fn answer(
         }
     }
     for topic in &mut topics {
-        if topic.error_code == 0 {
-            topic.topic_authorized_operations = operations::told(asks_rights, OF_TOPIC);
-        }
+        let is_told = asks_rights && topic.error_code == 0;
+        topic.topic_authorized_operations = operations::told(is_told, OF_TOPIC);
         if head.version < NAMELESS_SINCE {
             topic.name.get_or_insert_default();
         }
@@ -146,6 +145,15 @@ async fn ask(
         }
     }
     Ok(response)
+}
+
+/// What asks for topics by their names, in a version that can say so: none is made.
+pub(super) fn question(names: &[TopicName]) -> MetadataRequest {
+    let topic = |name| MetadataRequestTopic::default().with_name(Some(wire_topic(name)));
+    let mut request = MetadataRequest::default();
+    request.topics = Some(names.iter().map(topic).collect());
+    request.allow_auto_topic_creation = false;
+    request
 }
 
 /// A requested topic of ours: the name asked for, if it was by name, and the topic's own.

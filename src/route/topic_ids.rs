@@ -6,8 +6,7 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::messages::{ApiVersionsRequest, MetadataRequest, MetadataResponse};
+use kafka_protocol::messages::{ApiVersionsRequest, MetadataResponse};
 use lru::LruCache;
 use uuid::Uuid;
 
@@ -15,7 +14,8 @@ use crate::engine::Windows;
 use crate::model::{MonoMs, TopicName};
 use crate::route::Router;
 use crate::route::conn::Conn;
-use crate::route::convert::{topic_of, wire_topic};
+use crate::route::convert::topic_of;
+use crate::route::metadata::question;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead};
 
@@ -168,12 +168,7 @@ impl Router {
         if due.is_empty() || !tells_ids(conn, link, head).await? {
             return Ok(());
         }
-        let asked = due
-            .iter()
-            .map(|name| MetadataRequestTopic::default().with_name(Some(wire_topic(name))));
-        let mut request = MetadataRequest::default().with_topics(Some(asked.collect()));
-        request.allow_auto_topic_creation = false;
-        let told = link.call_at(Api::Metadata, IDS_SINCE, head, &request).await?;
+        let told = link.call_at(Api::Metadata, IDS_SINCE, head, &question(&due)).await?;
         self.told(&told).await;
         Ok(())
     }

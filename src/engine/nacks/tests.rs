@@ -82,22 +82,28 @@ impl House {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// `None`: no answer, as after a power cut.
+    /// `None`: there is none, as after a power cut.
+    fn answer_of<T>(&mut self, asked: impl Future<Output = T>) -> Option<T> {
+        let mut asked = pin!(asked);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..4 {
+            self.driver.step();
+            self.writer.step();
+            if let Poll::Ready(answer) = asked.as_mut().poll(&mut context) {
+                return Some(answer);
+            }
+        }
+        None
+    }
+
+    /// `None`: no answer.
     fn try_say(
         &mut self,
         batch: NackBatch,
         in_place: InPlace,
     ) -> Option<Result<NackReply, EngineError>> {
-        let mut said = pin!(self.engine.said(batch, Evidence::Nack, Some(in_place)));
-        let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..4 {
-            self.driver.step();
-            self.writer.step();
-            if let Poll::Ready(answer) = said.as_mut().poll(&mut context) {
-                return Some(answer);
-            }
-        }
-        None
+        let said = self.engine.said(batch, Evidence::Nack, Some(in_place));
+        self.answer_of(said)
     }
 
     /// Ends a transaction with these nacks, and says so in the log; `None`: no answer.
@@ -108,16 +114,8 @@ impl House {
         ended: &Arc<AtomicU32>,
     ) -> Option<Result<Vec<NackReply>, EngineError>> {
         let nacks = vec![(batch, Some(self.in_place(goes, 1)))];
-        let mut ends = pin!(self.engine.ends(Ending { nacks, end: self.end(ended) }));
-        let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..4 {
-            self.driver.step();
-            self.writer.step();
-            if let Poll::Ready(answer) = ends.as_mut().poll(&mut context) {
-                return Some(answer);
-            }
-        }
-        None
+        let ends = self.engine.ends(Ending { nacks, end: self.end(ended) });
+        self.answer_of(ends)
     }
 
     /// The same of what changes so many windows, each of which fills a group of the log.
@@ -135,16 +133,8 @@ impl House {
         };
         let in_place = InPlace { charge: Box::new(charge), windows: self.news.clone() };
         let nacks = vec![(batch(0, &[1]), Some(in_place))];
-        let mut ends = pin!(self.engine.ends(Ending { nacks, end: self.end(ended) }));
-        let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..4 {
-            self.driver.step();
-            self.writer.step();
-            if let Poll::Ready(answer) = ends.as_mut().poll(&mut context) {
-                return Some(answer);
-            }
-        }
-        None
+        let ends = self.engine.ends(Ending { nacks, end: self.end(ended) });
+        self.answer_of(ends)
     }
 
     /// Whoever ends it: once, with all that comes with it behind its own entry.

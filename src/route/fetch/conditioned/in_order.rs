@@ -9,10 +9,8 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use crate::retry::watch::Handed;
 use crate::route::fetch::conditioned::{Guard, Polling};
 use crate::route::fetch::narrow::{Give, aborted};
+use crate::route::fetch::plan::READ_COMMITTED;
 use crate::route::watching::{Batches, Lot, Passing};
-
-/// Of a Fetch: also what a transaction may take back, and nobody is told what was.
-const READ_UNCOMMITTED: i8 = 0;
 
 impl<G: Guard> Polling<'_, G> {
     /// What has to wait behind another record of its key is not given.
@@ -53,9 +51,10 @@ impl<G: Guard> Polling<'_, G> {
         partitions.zip(places).filter_map(lot).collect()
     }
 
-    /// The client asks for records of transactions that are open as well.
+    /// The client asks for records of transactions that are open as well, and is not told which
+    /// were aborted.
     fn reads_undecided(&self) -> bool {
-        self.request.isolation_level == READ_UNCOMMITTED
+        self.request.isolation_level != READ_COMMITTED
     }
 
     /// How often keys of what leaves had been stopped.

@@ -54,7 +54,7 @@ fn log_in(client: &mut Client) {
     assert_eq!(client.call(1, &password).error_code, 0);
 }
 
-/// The same client object at the broker.
+/// The same user at the broker's own port.
 fn at_broker(client: &mut Client) -> Client {
     let told = client.call(9, &MetadataRequest::default());
     let mut broker = client.connect_to(&told.brokers[0]);
@@ -62,7 +62,7 @@ fn at_broker(client: &mut Client) -> Client {
     broker
 }
 
-/// Any request of a user who may do everything with this topic and group.
+/// From now on the guest may do everything with this topic and group.
 fn allow(topic: &str, group: &str) {
     let to = ["--add", "--force", "--allow-principal", "User:guest", "--operation", "All"];
     asked("AclCommand", &[&to[..], &["--topic", topic, "--group", group]].concat());
