@@ -205,6 +205,8 @@ fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     eprintln!("measured: {}: {name}: at work after {:.1} s", program.name, back.as_secs_f64());
     // What a client that joins anew was before is waited for as long as its session.
     let joins_anew = program.library.has(Trait::JoinsAnew);
+    // What that one was given waits a second for the next, once more.
+    judge.somebody_left = joins_anew;
     let back_max = if joins_anew { LONG_SESSION + BACK_MAX } else { BACK_MAX };
     assert!(back < back_max, "nobody looks for a coordinator for long: {back:?}");
     judge.finish(&mut [&mut a, &mut b], &stage.sidecar);
