@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -78,24 +78,46 @@ fn class_path(out: &Path) -> OsString {
     std::env::join_paths(jars).unwrap()
 }
 
-/// What the Java client loads when it starts, and does the first things, with nobody there.
+/// Main classes, what each is given, and what it is told on stdin, for a look around with nobody
+/// there: what it loads meanwhile, it loads whenever it starts.
+const LOOKS: [(&str, &[&str], &[u8]); 3] = [
+    (
+        "Client",
+        &[NOBODY, "nobody", "6000", "classic", "producer.max.block.ms=100"],
+        b"subscribe t\npoll 200\nproduce a none t 0 61 61\nclose\n",
+    ),
+    ("Application", &[NOBODY, "nobody", "t", "default"], b""),
+    ("Counts", &[NOBODY, "nobody", "t", "u", "/nonexistent"], b""),
+];
+
+const NOBODY: &str = "127.0.0.1:1";
+
+/// What a client says when it is at work, and found nobody.
+const FOUND_NOBODY: &str = "could not be established";
+
+/// The archive of a project, by its main class.
 fn archive(out: &Path) {
+    let is_there = |class: &str| out.join(format!("classes/reprise/{class}.class")).exists();
+    let Some((class, args, told)) = LOOKS.into_iter().find(|(class, ..)| is_there(class)) else {
+        return;
+    };
     let mut to = OsString::from("-XX:ArchiveClassesAtExit=");
     to.push(out.join(ARCHIVE));
     let mut java = Command::new(JVM[0]);
-    java.args(&JVM[1..]).arg(to).arg("-cp").arg(class_path(out)).args([
-        "reprise.Client",
-        "127.0.0.1:1",
-        "nobody",
-        "6000",
-        "classic",
-        "producer.max.block.ms=100",
-    ]);
-    java.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    java.args(&JVM[1..]).arg(to).arg("-cp").arg(class_path(out));
+    java.arg(format!("reprise.{class}")).args(args);
+    java.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = java.spawn().unwrap();
-    let does = b"subscribe t\npoll 200\nproduce a none t 0 61 61\nclose\n";
-    // A client that ends before it has read all of that has left what it can.
-    let _ = child.stdin.take().unwrap().write_all(does);
+    // One that ends before it has read all of that has left what it can.
+    let _ = child.stdin.take().unwrap().write_all(told);
+    let said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut goes_on = told.is_empty();
+    for line in said {
+        if goes_on && line.contains(FOUND_NOBODY) {
+            goes_on = false;
+            run(Command::new("kill").arg(child.id().to_string()));
+        }
+    }
     child.wait().unwrap();
 }
 
@@ -125,9 +147,7 @@ fn maven(project: &str) -> PathBuf {
         jar.arg("--create").arg(option("--file=", &out.join("classes.jar")));
         run(jar.arg("-C").arg(out.join("classes")).arg("."));
         let _ = fs::remove_file(out.join(ARCHIVE));
-        if out.join("classes/reprise/Client.class").exists() {
-            archive(out);
-        }
+        archive(out);
     })
 }
 
@@ -196,7 +216,7 @@ pub(crate) fn go_tool(project: &str, package: &str) -> Command {
 }
 
 /// Goes up with a change of how programs are built from their files.
-const WAY: u32 = 3;
+const WAY: u32 = 4;
 
 /// What is built of a project below `tests/clients` goes to the cache, to a folder of its own; the
 /// repository stays clean. What was built from the same files is not built again.

@@ -21,7 +21,9 @@ use crate::sidecar::{CONSUMER_SESSION, Sidecar};
 use crate::stage::empty_dir;
 
 /// Tools live for a second: what a better compiler would gain they never earn.
-const QUICK: [&str; 4] = [
+const QUICK: [&str; 6] = [
+    "-Xlog:disable",
+    "-Xlog:all=error:stderr",
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-Xmx256m",
@@ -160,7 +162,9 @@ pub(crate) fn tool(class: &str) -> Command {
     let in_full = class.starts_with("kafka.");
     let package = if in_full { "" } else { "org.apache.kafka.tools." };
     let mut command = Command::new("java");
-    command.args(QUICK).args(["-cp", &CLASS_PATH]).arg(format!("{package}{class}"));
+    let archive = CLASS_PATH.replace("libs/*", "tools.jsa");
+    command.args(QUICK).arg(format!("-XX:SharedArchiveFile={archive}"));
+    command.args(["-cp", &CLASS_PATH]).arg(format!("{package}{class}"));
     command
 }
 
