@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use kafka_protocol::messages::{
     FindCoordinatorRequest, HeartbeatRequest, MetadataRequest, OffsetFetchRequest,
@@ -54,12 +55,41 @@ fn log_in(client: &mut Client) {
     assert_eq!(client.call(1, &password).error_code, 0);
 }
 
-/// The same user at the broker's own port.
-fn at_broker(client: &mut Client) -> Client {
-    let told = client.call(9, &MetadataRequest::default());
-    let mut broker = client.connect_to(&told.brokers[0]);
+/// The same user at one of the brokers.
+fn at_broker(client: &mut Client, node: i32) -> Client {
+    let mut broker = broker(client, node);
     log_in(&mut broker);
     broker
+}
+
+fn broker(client: &mut Client, node: i32) -> Client {
+    let told = client.call(9, &MetadataRequest::default());
+    let broker = told.brokers.iter().find(|broker| broker.node_id == node);
+    client.connect_to(broker.expect("a broker of the cluster"))
+}
+
+/// Of the topic's first partition, as the cluster itself says.
+fn leader(topic: &str) -> i32 {
+    let topic = MetadataRequestTopic::default().with_name(Some(s(topic)));
+    let told = within().call(9, &MetadataRequest::default().with_topics(Some(vec![topic])));
+    told.topics[0].partitions[0].leader_id.0
+}
+
+/// Of the group, likewise; it has one afterwards.
+fn coordinator(group: &str) -> i32 {
+    let find = FindCoordinatorRequest::default().with_key(s(group));
+    let mut node = None;
+    until(PATIENCE, "the group has a coordinator", || {
+        let told = within().call(3, &find);
+        node = (told.error_code == 0).then_some(told.node_id.0);
+        node.is_some()
+    });
+    node.unwrap()
+}
+
+/// One who may do everything, connected to the cluster itself.
+fn within() -> Client {
+    Client::connect(back_door().parse().unwrap())
 }
 
 /// From now on the guest may do everything with this topic and group.
@@ -75,19 +105,17 @@ fn stage(name: &str) -> Stage {
     stage
 }
 
-/// What the cluster itself has of the group, which has a coordinator afterwards.
+/// What the cluster itself has of the group.
 fn committed(group: &str, topic: &str) -> i64 {
-    let mut client = Client::connect(back_door().parse().unwrap());
-    let find = FindCoordinatorRequest::default().with_key(s(group));
+    let mut client = broker(&mut within(), coordinator(group));
     let mut asked = OffsetFetchRequestTopic::default();
     (asked.name, asked.partition_indexes) = (s(topic), vec![0]);
     let asked =
         OffsetFetchRequest::default().with_group_id(s(group)).with_topics(Some(vec![asked]));
     let mut offset = None;
-    until(PATIENCE, "the group has a coordinator", || {
-        let told = (client.call(3, &find).error_code == 0).then(|| client.call(7, &asked));
-        let told = told.filter(|told| told.error_code == 0);
-        offset = told.map(|told| told.topics[0].partitions[0].committed_offset);
+    until(PATIENCE, "the coordinator knows the group's offsets", || {
+        let told = client.call(7, &asked);
+        offset = (told.error_code == 0).then(|| told.topics[0].partitions[0].committed_offset);
         offset.is_some()
     });
     offset.unwrap()
@@ -111,8 +139,9 @@ fn without_read_on_the_group_no_failure_is_taken_and_nothing_kept() {
     let (shut, open) = (stage.scene.group.as_str(), stage.scene.other_group("open"));
     let addr = stage.sidecar.address();
     let direct = bootstrap().expect("in front of a cluster");
+    let direct = direct.split(',').next().expect("a broker of it");
     let put = produce_request(topic, 0, plain(&[Rec::new("x")]), -1);
-    let put = at_broker(&mut guest(&addr)).call(9, &put);
+    let put = at_broker(&mut guest(&addr), leader(topic)).call(9, &put);
     assert_eq!(put.responses[0].partition_responses[0].error_code, 0);
     let origin = format!("{topic}-0@0");
 
@@ -124,10 +153,11 @@ fn without_read_on_the_group_no_failure_is_taken_and_nothing_kept() {
     assert_eq!(retries, ResponseError::TopicAuthorizationFailed.code());
     assert_eq!(committed(shut, topic), -1);
     // What the cluster says itself to such a commit.
-    let denied = commit(&mut guest(&direct), (topic, shut), "");
+    let denied = commit(&mut at_broker(&mut guest(direct), coordinator(shut)), (topic, shut), "");
     assert_eq!(denied, ResponseError::GroupAuthorizationFailed.code());
     for metadata in ["", "!retry:0"] {
-        let told = commit(&mut at_broker(&mut guest(&addr)), (topic, shut), metadata);
+        let mut guest = at_broker(&mut guest(&addr), coordinator(shut));
+        let told = commit(&mut guest, (topic, shut), metadata);
         assert_eq!(told, denied, "{metadata:?}");
     }
     assert_eq!(committed(shut, topic), -1);
@@ -136,7 +166,8 @@ fn without_read_on_the_group_no_failure_is_taken_and_nothing_kept() {
     assert_eq!(guest(&addr).nack(&open, &origin, Rec::new("x")).error_code, 0);
     assert_eq!(waiting(&stage), 1);
     assert_eq!(committed(&open, topic), -1);
-    let said = commit(&mut at_broker(&mut guest(&addr)), (topic, &open), "!retry:0");
+    let mut guest = at_broker(&mut guest(&addr), coordinator(&open));
+    let said = commit(&mut guest, (topic, &open), "!retry:0");
     assert_eq!((said, waiting(&stage)), (0, Value::from(1)), "it is the same record");
     assert_eq!(committed(&open, topic), 1);
 }
@@ -155,12 +186,13 @@ fn a_client_that_is_slowed_down_is_told_for_how_long() {
     };
     let records = plain(&[Rec::new(&"x".repeat(100_000))]);
     let put = produce_request(topic, 0, records, -1);
+    let node = leader(topic);
     // Each on a connection of its own: the broker reads nothing more of one that it slows down.
     let throttled = |told: &dyn Fn() -> i32| (0..20).map(|_| told()).find(|ms| *ms > 0);
-    let produced = || at_broker(&mut slow()).call(9, &put).throttle_time_ms;
+    let produced = || at_broker(&mut slow(), node).call(9, &put).throttle_time_ms;
     assert!(throttled(&produced).is_some(), "its bytes pass");
     let fetched =
-        || at_broker(&mut slow()).call(12, &fetch_request(topic, 0, 0, 0)).throttle_time_ms;
+        || at_broker(&mut slow(), node).call(12, &fetch_request(topic, 0, 0, 0)).throttle_time_ms;
     assert!(throttled(&fetched).is_some());
     let described = || slow().call(9, &MetadataRequest::default()).throttle_time_ms;
     assert!(throttled(&described).is_some(), "read and written anew here");
