@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 
 use crate::engine::command::{
@@ -19,7 +20,6 @@ use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName, To
 use crate::retry::{
     Company, Entry, ExportOutcome, ExportStep, ImportOutcome, Input, Policies, Single,
 };
-use crate::wire::batch::RawRecord;
 
 #[cfg(test)]
 mod tests;
@@ -234,15 +234,15 @@ impl Engine {
         self.ask(|reply| Command::Groups { reply }).await
     }
 
-    /// Entries of a group that wait or are set aside, by id, with their records: at most `limit`,
-    /// and no more than one beyond `bytes_max`.
+    /// Entries of a group that wait or are set aside, by id, with their records' stored forms: at
+    /// most `limit`, and no more than one beyond `bytes_max`.
     pub async fn portable(
         &self,
         group: &GroupId,
         after: Option<EntryId>,
         limit: usize,
         bytes_max: u64,
-    ) -> Result<Vec<(Entry, RawRecord)>, EngineError> {
+    ) -> Result<Vec<(Entry, Bytes)>, EngineError> {
         let group = group.clone();
         let located =
             self.ask_durably(|reply| Command::Portable { group, after, limit, reply }).await?;
@@ -253,7 +253,7 @@ impl Engine {
             if bytes > bytes_max && !found.is_empty() {
                 break;
             }
-            found.push((entry, RawRecord::parse(&self.journal.read(at)?.body)?));
+            found.push((entry, self.journal.read(at)?.body));
         }
         Ok(found)
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::admin::{
     Base64, Brought, Drain, DrainGroup, ExportCounts, Portable, PortableRecord, Unavailable,
 };
-use crate::engine::{GroupView, ImportBatch, ImportRequest};
+use crate::engine::{EngineError, GroupView, ImportBatch, ImportRequest};
 use crate::model::{EntryId, GroupId, OriginError, WallMs};
 use crate::retry::{Entry, ExportOutcome, ExportStep, Import, ImportOutcome, State, StateKind};
 use crate::server::source::{AdminSource, number};
@@ -63,7 +63,12 @@ impl AdminSource {
             return Ok(Vec::new());
         }
         let found = engine.portable(group, after.map(EntryId), limit, PIECE_BYTES_MAX).await?;
-        Ok(found.into_iter().filter_map(|(entry, record)| portable(entry, record)).collect())
+        let mut carried = Vec::with_capacity(found.len());
+        for (entry, stored) in found {
+            let record = RawRecord::parse(&stored).map_err(EngineError::from)?;
+            carried.extend(portable(entry, record, RawRecord::is_undecided(&stored)));
+        }
+        Ok(carried)
     }
 
     pub(super) async fn step(
@@ -140,7 +145,7 @@ fn brought(outcome: ImportOutcome) -> Brought {
 }
 
 /// `None` for an entry that neither waits nor is set aside.
-fn portable(entry: Entry, record: RawRecord) -> Option<Portable> {
+fn portable(entry: Entry, record: RawRecord, undecided: bool) -> Option<Portable> {
     let (state, due, delay_ms, level) = match entry.state {
         // In the other sidecar it is behind the same ones.
         State::Waiting { due, delay_ms, level } | State::Behind { due, delay_ms, level, .. } => {
@@ -174,6 +179,7 @@ fn portable(entry: Entry, record: RawRecord) -> Option<Portable> {
             headers: headers.map(|h| (base64(h.key), h.value.map(base64))).collect(),
             key: record.key.map(base64),
             value: record.value.map(base64),
+            undecided,
         },
     })
 }
@@ -185,6 +191,7 @@ fn request(entry: Portable) -> Result<ImportRequest, OriginError> {
         key: bytes(key),
         value: value.map(bytes),
     };
+    let undecided = entry.record.undecided;
     let record = RawRecord {
         timestamp_ms: entry.record.timestamp_ms,
         timestamp_type: if entry.record.log_append_time {
@@ -196,6 +203,7 @@ fn request(entry: Portable) -> Result<ImportRequest, OriginError> {
         value: entry.record.value.map(bytes),
         headers: entry.record.headers.into_iter().map(header).collect(),
     };
+    let stored = record.to_bytes();
     Ok(ImportRequest {
         id: entry.id,
         import: Import {
@@ -214,6 +222,6 @@ fn request(entry: Portable) -> Result<ImportRequest, OriginError> {
             history: entry.history.into_iter().map(|(at, why)| (WallMs(at), why)).collect(),
             key: None,
         },
-        record: record.to_bytes(),
+        record: if undecided { RawRecord::undecided(&stored) } else { stored },
     })
 }

@@ -1,6 +1,8 @@
 //! Keys kept in order where transactions of the cluster are open: a member that reads uncommitted
 //! records has in hand what may be taken back yet.
 
+use std::process::Command;
+
 use crate::support::batch::unpack;
 use crate::support::client::fetch_request;
 use crate::support::{Got, Member, Producer, Rec, Server, until};
@@ -99,4 +101,47 @@ fn what_the_cluster_has_taken_back_is_nobody_s_after_a_restart_either() {
         assert_eq!(given(&mut member, 1), []);
         story(&server).contains("aborted")
     });
+}
+
+/// `reprise retry …` against one sidecar.
+fn retry(server: &Server, args: &[&str]) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
+    let admin = server.admin().to_string();
+    command.arg("retry").args(args).args(["--execute", "--admin", &admin]);
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{args:?}: {done:?}");
+}
+
+#[test]
+fn what_moves_to_another_sidecar_is_given_to_nobody_there_either() {
+    for committed in [true, false] {
+        let (server, mut member, mut producer) = with_open();
+        assert_eq!([retried(&mut member), retried(&mut member)], ["k1", "k3"]);
+        until("its turn comes", || {
+            assert_eq!(given(&mut member, 0), []);
+            looks(&server) > 0
+        });
+        member.leave();
+        let files = tempfile::tempdir().unwrap();
+        let file = files.path().join("pending.jsonl").display().to_string();
+        retry(&server, &["export", "--take", "--out", &file]);
+        let other = Server::in_front_of(server.cluster().addr(), RULES);
+        retry(&other, &["import", &file]);
+
+        let mut member = Member::new(&other, "shop", &["t", "retry.shop"]);
+        member.join(TOPICS);
+        until("its turn comes there", || {
+            assert_eq!(given(&mut member, 1), []);
+            looks(&other) > 0
+        });
+        assert_eq!(producer.end(3, committed), 0);
+        if committed {
+            assert_eq!(retried(&mut member), "k4");
+        } else {
+            until("it is settled", || {
+                assert_eq!(given(&mut member, 1), []);
+                story(&other).contains("aborted")
+            });
+        }
+    }
 }

@@ -9,7 +9,7 @@ use crate::engine::{Driver, NackBatch, NackReply, NackRequest, Parts, Producer, 
 use crate::journal::{Config, MemDisk, Writer};
 use crate::model::{ClientId, WallMs};
 use crate::retry::{Nack, Named, Reporter, StateKind, Want};
-use crate::wire::batch::{Headers, TimestampType};
+use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 /// The log's first file.
 const LOG: &str = "00000000000000000001.0000.log";
