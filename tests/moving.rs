@@ -6,7 +6,7 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 use support::{Member, Rec, Server, until};
@@ -15,16 +15,9 @@ use tempfile::TempDir;
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
 const HOURS: &str = "retry: {levels: 1h 2h 3h 4h}";
 
-/// `reprise retry …` against one sidecar.
-fn retry(server: &Server, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
-    let admin = server.admin().to_string();
-    command.arg("retry").args(args).args(["--admin", &admin]).output().unwrap()
-}
-
 /// One that must do what is asked; what it says on stderr.
 fn did(server: &Server, args: &[&str]) -> String {
-    let output = retry(server, args);
+    let output = server.retry(args);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{args:?}: {said}");
     said
@@ -54,7 +47,7 @@ impl Files {
 
     /// Brings the file; what is said, and the receipt.
     fn bring(&self, to: &Server) -> (String, String) {
-        let output = retry(to, &["import", &self.pending(), "--execute"]);
+        let output = to.retry(&["import", &self.pending(), "--execute"]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{said}");
         let receipt = self.at("receipt.jsonl").display().to_string();
@@ -240,7 +233,7 @@ fn a_killed_sidecar_still_has_set_aside_what_was_and_gives_it_back() {
     assert_eq!(state(&again, "shop", "exported"), 1);
     did(&again, &["export", "--undo", "--group", "shop", "--execute"]);
     assert_eq!(member.retry_once().reconsume_times(), 1);
-    assert_eq!(retry(&again, &["export", "--undo", "--execute"]).status.code(), Some(3));
+    assert_eq!(again.retry(&["export", "--undo", "--execute"]).status.code(), Some(3));
 }
 
 #[test]
@@ -253,25 +246,25 @@ fn what_would_lose_or_double_a_record_is_refused() {
     did(&source, &["export", "--out", &path]);
     let code = |output: &Output| output.status.code().unwrap();
     let said = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
-    let own = retry(&source, &["import", &path, "--execute"]);
+    let own = source.retry(&["import", &path, "--execute"]);
     assert_eq!((code(&own), own.stdout.len()), (4, 0), "{}", said(&own));
     assert!(said(&own).contains("this very sidecar"), "{}", said(&own));
     // Brought although never set aside: the end says that both have it.
     let (_, receipt) = files.bring(&target);
-    let both = retry(&source, &["export", "--end", &receipt, "--execute"]);
+    let both = source.retry(&["export", "--end", &receipt, "--execute"]);
     assert_eq!(code(&both), 4);
     assert!(said(&both).contains("2 are not set aside here"), "{}", said(&both));
     assert_eq!(pending(&source), 2);
-    let other = retry(&target, &["export", "--end", &receipt, "--execute"]);
+    let other = target.retry(&["export", "--end", &receipt, "--execute"]);
     assert_eq!(code(&other), 4, "{}", said(&other));
     assert!(said(&other).contains("its numbers mean other records"), "{}", said(&other));
-    let no_receipt = retry(&source, &["export", "--end", &path, "--execute"]);
+    let no_receipt = source.retry(&["export", "--end", &path, "--execute"]);
     assert_eq!(code(&no_receipt), 1);
     assert!(said(&no_receipt).contains("is no receipt"), "{}", said(&no_receipt));
-    let again = retry(&source, &["export", "--take", "--execute", "--out", &path]);
+    let again = source.retry(&["export", "--take", "--execute", "--out", &path]);
     assert_eq!(code(&again), 1, "no file is replaced");
     assert_eq!(state(&source, "shop", "exported"), 0, "and nothing is set aside for it");
-    assert_eq!(code(&retry(&source, &["export", "--take", "--undo"])), 2);
+    assert_eq!(code(&source.retry(&["export", "--take", "--undo"])), 2);
 }
 
 #[test]
@@ -281,7 +274,7 @@ fn what_the_other_sidecar_does_not_take_is_not_ended() {
     source.client().nack("off", "orders-0@1", Rec::new("x"));
     source.client().nack("shop", "orders-0@2", Rec::new("x"));
     files.take(&source);
-    let output = retry(&target, &["import", &files.pending(), "--execute"]);
+    let output = target.retry(&["import", &files.pending(), "--execute"]);
     assert_eq!(output.status.code(), Some(4));
     let receipt = files.at("receipt").display().to_string();
     std::fs::write(&receipt, &output.stdout).unwrap();
@@ -305,7 +298,7 @@ fn files_of_other_versions_and_torn_ones_are_refused_by_line() {
         (format!("{head}\n"), "nothing in the file"),
     ] {
         std::fs::write(files.pending(), &text).unwrap();
-        let output = retry(&target, &["import", &files.pending(), "--execute"]);
+        let output = target.retry(&["import", &files.pending(), "--execute"]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_ne!(output.status.code(), Some(0), "{text}");
         assert!(said.contains(words), "{text}: {said}");

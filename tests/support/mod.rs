@@ -17,6 +17,7 @@ pub mod told;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -242,6 +243,13 @@ impl Server {
     /// Where the admin port is.
     pub fn admin(&self) -> SocketAddr {
         self.server().admin_addr().unwrap()
+    }
+
+    /// `reprise retry …` against this sidecar.
+    pub fn retry(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
+        let admin = self.admin().to_string();
+        command.arg("retry").args(args).args(["--admin", &admin]).output().unwrap()
     }
 
     /// Runs what has to be asked inside.

@@ -1,8 +1,6 @@
 //! Keys kept in order where transactions of the cluster are open: a member that reads uncommitted
 //! records has in hand what may be taken back yet.
 
-use std::process::Command;
-
 use crate::support::batch::unpack;
 use crate::support::client::fetch_request;
 use crate::support::{Got, Member, Producer, Rec, Server, until};
@@ -103,12 +101,9 @@ fn what_the_cluster_has_taken_back_is_nobody_s_after_a_restart_either() {
     });
 }
 
-/// `reprise retry …` against one sidecar.
-fn retry(server: &Server, args: &[&str]) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
-    let admin = server.admin().to_string();
-    command.arg("retry").args(args).args(["--execute", "--admin", &admin]);
-    let done = command.output().unwrap();
+/// One that must do what is asked.
+fn did(server: &Server, args: &[&str]) {
+    let done = server.retry(args);
     assert!(done.status.success(), "{args:?}: {done:?}");
 }
 
@@ -124,9 +119,9 @@ fn what_moves_to_another_sidecar_is_given_to_nobody_there_either() {
         member.leave();
         let files = tempfile::tempdir().unwrap();
         let file = files.path().join("pending.jsonl").display().to_string();
-        retry(&server, &["export", "--take", "--out", &file]);
+        did(&server, &["export", "--take", "--execute", "--out", &file]);
         let other = Server::in_front_of(server.cluster().addr(), RULES);
-        retry(&other, &["import", &file]);
+        did(&other, &["import", &file, "--execute"]);
 
         let mut member = Member::new(&other, "shop", &["t", "retry.shop"]);
         member.join(TOPICS);
