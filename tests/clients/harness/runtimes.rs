@@ -37,15 +37,20 @@ pub(crate) fn java(project: &str, library: &str, class: &str) -> Built {
         version.starts_with(|first: char| first.is_ascii_digit()).then(|| version.to_owned())
     };
     let version = names.find_map(version);
-    let mut archive = OsString::from("-XX:SharedArchiveFile=");
-    archive.push(out.join(ARCHIVE));
-    let mut command: Vec<OsString> =
-        JVM.iter().chain(LOGS).map(OsString::from).chain([archive]).collect();
+    let mut command = jvm(&out.join(ARCHIVE));
+    command.extend(LOGS.iter().map(OsString::from));
     command.extend(["-cp".into(), class_path(&out), format!("reprise.{class}").into()]);
     Built {
         command,
         version: version.unwrap_or_else(|| panic!("no {library} in {}", out.display())),
     }
+}
+
+/// A JVM that starts from an archive of classes.
+pub(crate) fn jvm(archive: &Path) -> Vec<OsString> {
+    let mut shared = OsString::from("-XX:SharedArchiveFile=");
+    shared.push(archive);
+    JVM.iter().map(OsString::from).chain([shared]).collect()
 }
 
 /// JVMs live for seconds: what a compiler would gain they never earn. What they say of themselves
@@ -87,7 +92,7 @@ const LOOKS: [(&str, &[&str], &[u8]); 3] = [
         b"subscribe t\npoll 200\nproduce a none t 0 61 61\nclose\n",
     ),
     ("Application", &[NOBODY, "nobody", "t", "default"], b""),
-    ("Counts", &[NOBODY, "nobody", "t", "u", "/nonexistent"], b""),
+    ("Counts", &[NOBODY, "nobody", "t", "u", "state"], b""),
 ];
 
 const NOBODY: &str = "127.0.0.1:1";
@@ -105,7 +110,7 @@ fn archive(out: &Path) {
     to.push(out.join(ARCHIVE));
     let mut java = Command::new(JVM[0]);
     java.args(&JVM[1..]).arg(to).arg("-cp").arg(class_path(out));
-    java.arg(format!("reprise.{class}")).args(args);
+    java.arg(format!("reprise.{class}")).args(args).current_dir(out);
     java.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = java.spawn().unwrap();
     // One that ends before it has read all of that has left what it can.

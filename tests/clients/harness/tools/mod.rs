@@ -17,18 +17,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::LazyLock;
 
+use crate::runtimes::jvm;
 use crate::sidecar::{CONSUMER_SESSION, Sidecar};
 use crate::stage::empty_dir;
 
-/// Tools live for a second: what a better compiler would gain they never earn.
-const QUICK: [&str; 6] = [
-    "-Xlog:disable",
-    "-Xlog:all=error:stderr",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    "-Xmx256m",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-];
+/// Tools need more memory than a client, and log less.
+const TOOLS: [&str; 2] = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"];
 
 pub(crate) const TOPICS: &str = "TopicCommand";
 pub(crate) const CONFIGS: &str = "kafka.admin.ConfigCommand";
@@ -161,10 +155,9 @@ pub(crate) fn tool(class: &str) -> Command {
     });
     let in_full = class.starts_with("kafka.");
     let package = if in_full { "" } else { "org.apache.kafka.tools." };
-    let mut command = Command::new("java");
-    let archive = CLASS_PATH.replace("libs/*", "tools.jsa");
-    command.args(QUICK).arg(format!("-XX:SharedArchiveFile={archive}"));
-    command.args(["-cp", &CLASS_PATH]).arg(format!("{package}{class}"));
+    let jvm = jvm(Path::new(&CLASS_PATH.replace("libs/*", "tools.jsa")));
+    let mut command = Command::new(&jvm[0]);
+    command.args(&jvm[1..]).args(TOOLS).args(["-cp", &CLASS_PATH]).arg(format!("{package}{class}"));
     command
 }
 
