@@ -13,7 +13,6 @@
 mod ends;
 mod fetches;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ use tokio::sync::watch;
 
 use crate::client::Limits;
 use crate::client::cause::Cause;
-use crate::client::due::{Aside, Due, Passing, first_of_here, with_room};
+use crate::client::due::{Aside, Due, Dues, Here, Passing};
 use crate::client::inbox::{Frame, Inbox, Sent};
 use crate::client::notice::Notices;
 use crate::client::outgoing;
@@ -36,9 +35,6 @@ use crate::wire::endpoints::Naming;
 use crate::wire::relay::RequestStart;
 use crate::wire::{Api, HeadError, RequestHead};
 
-/// Requests of one connection that may wait for their answer at once
-/// (librdkafka's largest `max.in.flight` that keeps order is 5; Go clients send more).
-const OVERLAP_MAX: usize = 64;
 /// How long a client that reads nothing more may hold up the goodbye of TLS.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -76,7 +72,7 @@ impl Connection {
                 self.conn.session.is_known(),
             ),
             write,
-            due: VecDeque::new(),
+            due: Dues::new(),
             held: None,
             link: None,
             voice: None,
@@ -203,7 +199,7 @@ struct Serving<'a> {
     connection: &'a Connection,
     inbox: Inbox,
     write: WriteHalf,
-    due: VecDeque<Due<'a>>,
+    due: Dues<'a>,
     /// A request that waits until nothing else is due.
     held: Option<Frame>,
     /// The connection to the broker, from the first request that needs it.
@@ -236,7 +232,8 @@ impl Serving<'_> {
         if let Some(frame) = self.held.take_if(|_| alone) {
             return self.take_alone(frame).await;
         }
-        let room = self.held.is_none() && flushed && self.due.len() < OVERLAP_MAX;
+        let full = self.due.is_full(&self.connection.router.budget);
+        let room = self.held.is_none() && flushed && !full;
         if room && self.inbox.may_be_asked_aside() && self.ask_aside()? {
             return Ok(());
         }
@@ -263,7 +260,7 @@ impl Serving<'_> {
         let frame = question.frame(correlation_id, client.as_str());
         let frame = frame.map_err(|error| connection.upstream_lost(&error))?;
         link.writer.push(frame.into());
-        self.due.push_back(Due::Aside(Aside { correlation_id, question }));
+        self.due.push(Due::Aside(Aside { correlation_id, question }));
         Ok(true)
     }
 
@@ -284,8 +281,8 @@ impl Serving<'_> {
         let from_here = between && matches!(due.front(), Some(Due::Here(_)));
         tokio::select! {
             biased;
-            reply = first_of_here(due), if from_here => {
-                due.pop_front();
+            reply = due.first_of_here(), if from_here => {
+                due.pop();
                 connection.send(write, reply).await
             }
             sent = flush(writer) => sent.map_err(|error| connection.upstream_lost(&error)),
@@ -330,7 +327,7 @@ impl Serving<'_> {
                 if passing.api == Api::Fetch.name() && voice.is_none() {
                     *voice = router.voice(&connection.conn);
                 }
-                due.pop_front();
+                due.pop();
                 Turn::Now
             }
             Some(Due::Aside(aside)) if aside.correlation_id == id => {
@@ -352,7 +349,7 @@ impl Serving<'_> {
             }
             Arrived::Apart { bytes, begins } => self.pass_apart(&bytes, begins).await,
             Arrived::Whole(frame) => {
-                let passing = match due.pop_front() {
+                let passing = match due.pop() {
                     Some(Due::There(passing)) => passing,
                     Some(Due::Aside(Aside { correlation_id, question })) => {
                         let told = question.answered(correlation_id, &frame);
@@ -393,7 +390,7 @@ impl Serving<'_> {
             }
             if answered {
                 let began = router.clock.elapsed();
-                due.push_back(Due::There(Passing {
+                due.push(Due::There(Passing {
                     correlation_id: start.correlation_id,
                     api,
                     began,
@@ -434,8 +431,9 @@ impl Serving<'_> {
                     && router.origins_ahead(conn, &head).is_empty() =>
             {
                 conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
+                let bytes = frame.bytes.len();
                 let answering = router.answer(conn, head);
-                self.due.push_back(Due::Here(with_room(answering, frame.room)));
+                self.due.push(Due::Here(Here::new(answering, bytes, frame.room)));
             }
             _ => self.held = Some(frame),
         }

@@ -5,18 +5,36 @@ use std::time::Duration;
 
 use crate::route::fetch::Tracked;
 use crate::route::{Answering, Reply, Router};
-use crate::socket::Admission;
+use crate::socket::{Admission, Budget};
 use crate::upstream::Question;
 use crate::wire::endpoints::Naming;
 
-/// An answer that is due, in the order of the requests.
+/// Requests of one connection that may wait for their answer at once
+/// (librdkafka's largest `max.in.flight` that keeps order is 5; Go clients send more).
+const OVERLAP_MAX: usize = 64;
+
+/// All answers that are due, in the order of the requests.
+pub(super) struct Dues<'a> {
+    queue: VecDeque<Due<'a>>,
+    /// Of the requests that are answered here.
+    bytes: usize,
+}
+
+/// An answer that is due.
 pub(super) enum Due<'a> {
     /// From here.
-    Here(Answering<'a>),
+    Here(Here<'a>),
     /// From the broker.
     There(Passing),
     /// From the broker, and not for this client.
     Aside(Aside),
+}
+
+/// A request that is being answered here.
+pub(super) struct Here<'a> {
+    answering: Answering<'a>,
+    /// Of the request, which is kept as long.
+    bytes: usize,
 }
 
 /// A request whose answer only passes.
@@ -43,20 +61,95 @@ impl Passing {
     }
 }
 
-/// The room a large request takes is free again when it is answered.
-pub(super) fn with_room(answering: Answering<'_>, room: Option<Admission>) -> Answering<'_> {
-    let Some(room) = room else { return answering };
-    Box::pin(async move {
-        let reply = answering.await;
-        drop(room);
-        reply
-    })
+impl<'a> Here<'a> {
+    /// The room a large request takes is free again when it is answered.
+    pub(super) fn new(answering: Answering<'a>, bytes: usize, room: Option<Admission>) -> Self {
+        let Some(room) = room else { return Self { answering, bytes } };
+        let answering = Box::pin(async move {
+            let reply = answering.await;
+            drop(room);
+            reply
+        });
+        Self { answering, bytes }
+    }
 }
 
-/// The answer of the first request, which is answered here.
-pub(super) async fn first_of_here(due: &mut VecDeque<Due<'_>>) -> Reply {
-    match due.front_mut() {
-        Some(Due::Here(answering)) => answering.await,
-        _ => std::future::pending().await,
+impl<'a> Dues<'a> {
+    pub(super) fn new() -> Self {
+        Self { queue: VecDeque::new(), bytes: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether the next request has to wait for an answer: a client that never waits for the disk
+    /// would fill the memory of all others.
+    pub(super) fn is_full(&self, budget: &Budget) -> bool {
+        self.queue.len() >= OVERLAP_MAX || self.bytes >= budget.overlap_bytes()
+    }
+
+    pub(super) fn push(&mut self, due: Due<'a>) {
+        if let Due::Here(here) = &due {
+            self.bytes = self.bytes.saturating_add(here.bytes);
+        }
+        self.queue.push_back(due);
+    }
+
+    pub(super) fn front(&self) -> Option<&Due<'a>> {
+        self.queue.front()
+    }
+
+    pub(super) fn front_mut(&mut self) -> Option<&mut Due<'a>> {
+        self.queue.front_mut()
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Due<'a>> {
+        let due = self.queue.pop_front()?;
+        if let Due::Here(here) = &due {
+            self.bytes = self.bytes.saturating_sub(here.bytes);
+        }
+        Some(due)
+    }
+
+    /// The answer of the first request, which is answered here.
+    pub(super) async fn first_of_here(&mut self) -> Reply {
+        match self.queue.front_mut() {
+            Some(Due::Here(here)) => (&mut here.answering).await,
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+
+    fn of(bytes: usize) -> Due<'static> {
+        Due::Here(Here::new(Box::pin(ready(Reply::Nothing)), bytes, None))
+    }
+
+    #[tokio::test]
+    async fn the_next_request_waits_when_many_or_large_ones_are_not_answered() {
+        let budget = Budget::new(64 << 20);
+        let mut dues = Dues::new();
+        for _ in 0..7 {
+            dues.push(of(1 << 20));
+        }
+        assert!(!dues.is_full(&budget));
+        dues.push(of(50 << 20));
+        assert!(dues.is_full(&budget), "8 MiB and more");
+        dues.first_of_here().await;
+        while dues.pop().is_some() {}
+        for _ in 0..63 {
+            dues.push(of(1));
+        }
+        assert!(!dues.is_full(&budget));
+        dues.push(of(1));
+        assert!(dues.is_full(&budget), "64");
+        dues.pop();
+        assert!(!dues.is_full(&budget));
     }
 }

@@ -251,6 +251,7 @@ impl Inbox {
         if self.room.is_none() && self.awaited > free && self.intake.buffer.len() >= free / 2 {
             self.pace.pause(self.clock.elapsed());
             self.room = budget.admit(self.awaited).await;
+            self.intake.expect(self.awaited);
         }
     }
 

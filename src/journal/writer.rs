@@ -22,10 +22,10 @@ use super::{Disk, DiskFile, Flushed, Poisoned, Stepped};
 
 /// Pause between tries while the disk is full.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
-/// Bytes gathered into one write.
-const WRITE_BYTES: usize = 8 << 20;
-/// A buffer grown by a rare large flush is given back.
-const BUFFER_KEPT: usize = 16 << 20;
+/// Bytes gathered into one write; a flush may be of many.
+const WRITE_BYTES: usize = 1 << 20;
+/// A buffer grown by a rare large group is given back.
+const BUFFER_KEPT: usize = 4 << 20;
 /// Bytes written before the disk is asked again how much room it has.
 const FREE_ASKED_BYTES: u64 = 16 << 20;
 

@@ -15,6 +15,8 @@ pub const READ_BYTES_MIN: usize = 4 << 10;
 const READ_PART: usize = 512;
 /// An answer made here takes this part of what is left.
 const ANSWER_PART: usize = 16;
+/// Requests of one connection that wait for their answers take this part of all.
+const OVERLAP_PART: usize = 8;
 /// Permits are counted in so many bytes.
 const PERMIT_BYTES: usize = 1 << 10;
 
@@ -85,6 +87,12 @@ impl Budget {
     /// How large an answer of at most `wanted` bytes may be.
     pub fn answer_bytes(&self, wanted: usize) -> usize {
         wanted.min((self.left() / ANSWER_PART).max(READ_BYTES_MIN))
+    }
+
+    /// How much of the requests of one connection may wait for their answers: a quarter of what all
+    /// large ones have.
+    pub fn overlap_bytes(&self) -> usize {
+        self.0.bytes.load(Ordering::Relaxed) / OVERLAP_PART
     }
 
     /// Takes bytes, whether or not they are left.

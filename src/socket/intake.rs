@@ -8,6 +8,8 @@ use super::{Budget, Charge, READ_BYTES, READ_BYTES_MIN, ReadHalf};
 
 /// A buffer that was filled grows to so many times its size.
 const GROWS: usize = 4;
+/// Of a request that was announced, and nothing came of yet.
+const BELIEVED_BYTES: usize = 1 << 20;
 /// After so many reads in a row that used less than an eighth, it halves.
 const QUIET_READS: u32 = 64;
 
@@ -22,6 +24,8 @@ pub struct Intake {
     /// How much the peer has lately sent at once, roughly.
     wants: usize,
     quiet: u32,
+    /// Bytes of a request that has a buffer of its own; 0: none has.
+    expected: usize,
 }
 
 impl Intake {
@@ -34,12 +38,30 @@ impl Intake {
             charge: budget.charge(0),
             wants: READ_BYTES_MIN,
             quiet: 0,
+            expected: 0,
         }
     }
 
     /// Whose memory it is.
     pub fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// A request of so many bytes, whose turn has come, has a buffer of its size, and nothing else
+    /// is in it: one that is shared with the next request keeps the memory of this one for as long.
+    /// What was only announced is believed a little at a time.
+    pub fn expect(&mut self, bytes: usize) {
+        self.expected = bytes;
+        self.grow_as_expected();
+    }
+
+    fn grow_as_expected(&mut self) {
+        let here = self.buffer.len();
+        let bytes = self.expected.min(here.saturating_mul(2).max(BELIEVED_BYTES)).max(here);
+        let mut grown = BytesMut::with_capacity(bytes);
+        grown.extend_from_slice(&self.buffer);
+        self.buffer = grown;
+        self.charge.set(self.buffer.capacity());
     }
 
     /// Reads once; 0 = the end. Cancel-safe: what was read is in the buffer.
@@ -62,6 +84,19 @@ impl Intake {
     }
 
     fn make_room(&mut self) {
+        if self.expected > 0 {
+            if !self.buffer.is_empty() && self.buffer.len() < self.expected {
+                if self.buffer.len() == self.buffer.capacity() {
+                    self.grow_as_expected();
+                }
+                return;
+            }
+            self.expected = 0;
+            if self.buffer.is_empty() {
+                // It was taken, and may be kept for long.
+                self.buffer = BytesMut::new();
+            }
+        }
         let bytes = self.wants.min(self.budget.read_bytes());
         if self.buffer.is_empty() && self.charge.bytes() / 2 > bytes {
             // The old one goes with the last piece of it that is still on its way.
@@ -72,5 +107,50 @@ impl Intake {
             return;
         }
         self.charge.set(self.buffer.capacity());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::socket::plain;
+
+    /// Longer than anything here takes; only a broken build comes near it.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    async fn pair(budget: &Budget) -> (TcpStream, Intake) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (near, _) = listener.accept().await.unwrap();
+        (far, Intake::new(plain(near).0, budget))
+    }
+
+    #[tokio::test]
+    async fn a_request_whose_turn_has_come_has_a_buffer_of_its_size_and_no_byte_of_the_next() {
+        let budget = Budget::new(64 << 20);
+        let (mut far, mut intake) = pair(&budget).await;
+        let size = 3 << 20;
+        let sent = vec![7; size + 3];
+        let reading = async {
+            intake.fill().await.unwrap();
+            intake.expect(size);
+            assert_eq!(intake.buffer.capacity(), 1 << 20, "the rest was only announced");
+            while intake.buffer.len() < size {
+                intake.fill().await.unwrap();
+            }
+            assert_eq!((intake.buffer.len(), intake.buffer.capacity()), (size, size));
+            assert_eq!(intake.buffer.split_to(size), &sent[..size]);
+            assert_eq!(intake.fill().await.unwrap(), 3);
+            assert!(intake.buffer.capacity() <= READ_BYTES, "{}", intake.buffer.capacity());
+            assert!(budget.used() <= READ_BYTES, "{}", budget.used());
+        };
+        let both = async { tokio::join!(far.write_all(&sent), reading) };
+        timeout(PATIENCE, both).await.unwrap().0.unwrap();
     }
 }

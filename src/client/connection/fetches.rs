@@ -4,7 +4,7 @@ use std::future::ready;
 
 use crate::client::cause::Cause;
 use crate::client::connection::{Connection, Serving, bytes_of};
-use crate::client::due::{Due, Passing};
+use crate::client::due::{Due, Here, Passing};
 use crate::client::inbox::Gathered;
 use crate::client::outgoing;
 use crate::route::fetch::Onward;
@@ -17,7 +17,7 @@ impl Serving<'_> {
         self.in_sasl = false;
         match router.onward(conn, &mut gathered.bytes) {
             Onward::Pass(tracked) => {
-                self.due.push_back(Due::There(Passing {
+                self.due.push(Due::There(Passing {
                     correlation_id: gathered.start.correlation_id,
                     api: Api::Fetch.name(),
                     began: router.clock.elapsed(),
@@ -27,7 +27,9 @@ impl Serving<'_> {
                 self.send_on(gathered.bytes).await?;
             }
             Onward::Answer => self.held = Some(gathered.into_frame()),
-            Onward::Reply(reply) => self.due.push_back(Due::Here(Box::pin(ready(reply)))),
+            Onward::Reply(reply) => {
+                self.due.push(Due::Here(Here::new(Box::pin(ready(reply)), 0, None)));
+            }
         }
         Ok(())
     }
@@ -46,7 +48,7 @@ impl Serving<'_> {
             }
         }
         if link.as_ref().is_none_or(|link| link.reader.is_between_answers()) {
-            due.pop_front();
+            due.pop();
         }
         router.metrics.request_bytes(0, bytes_of(bytes));
         outgoing::send(write, bytes, connection.limits.idle).await?;
