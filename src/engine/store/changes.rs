@@ -41,9 +41,9 @@ impl<'a> Merged<'a> {
     /// Of these layers, the latest first.
     pub(super) fn of(
         layers: impl Iterator<Item = &'a Changes>,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        bounds: (Bound<&Short>, Bound<&Short>),
     ) -> Self {
-        Self { layers: layers.map(|layer| layer.range::<[u8], _>(bounds).peekable()).collect() }
+        Self { layers: layers.map(|layer| layer.range::<Short, _>(bounds).peekable()).collect() }
     }
 }
 

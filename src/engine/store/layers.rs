@@ -134,7 +134,7 @@ impl Layers {
         self.tables.as_ref().map_or(0, Tables::applied)
     }
 
-    pub(super) fn get(&self, key: &[u8]) -> Option<Row<'_>> {
+    pub(super) fn get(&self, key: &Short) -> Option<Row<'_>> {
         if self.failed().is_some() {
             return None;
         }
@@ -149,12 +149,12 @@ impl Layers {
         if seen.len() >= SEEN_MAX {
             seen.clear();
         }
-        seen.insert(Short::from(key), found.clone());
+        seen.insert(key.clone(), found.clone());
         found.map(Row::Seen)
     }
 
     /// Calls `f` for each key in `from..to`, in order, until it breaks.
-    pub(super) fn each(&self, from: &[u8], to: &[u8], f: &mut Visit<'_>) {
+    pub(super) fn each(&self, from: &Short, to: &Short, f: &mut Visit<'_>) {
         if self.failed().is_some() || from >= to {
             return;
         }
@@ -285,18 +285,18 @@ mod tests {
         layers.delete(short(1));
         layers.put_new(short(1), short(7));
         layers.delete(short(1));
-        assert_eq!(layers.get(&[1]), None);
+        assert_eq!(layers.get(&short(1)), None);
         layers.flush();
-        assert_eq!(layers.get(&[1]), None);
+        assert_eq!(layers.get(&short(1)), None);
     }
 
     #[test]
     fn the_disk_never_hears_of_a_row_that_comes_and_goes_between_two_flushes() {
         let mut layers = layers();
         layers.put_new(short(1), short(7));
-        assert_eq!(layers.get(&[1]).as_deref(), Some(&[7][..]));
+        assert_eq!(layers.get(&short(1)).as_deref(), Some(&[7][..]));
         layers.put_new(short(1), short(8));
         layers.delete(short(1));
-        assert_eq!((layers.get(&[1]), layers.unflushed()), (None, 0));
+        assert_eq!((layers.get(&short(1)), layers.unflushed()), (None, 0));
     }
 }

@@ -1,6 +1,5 @@
 //! Bytes of a row: nearly all are short, and those lie in the map itself.
 
-use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
@@ -11,7 +10,7 @@ const HERE: usize = 38;
 /// A few bytes, without an allocation while they are at most 38. Ordered as bytes.
 #[derive(Clone, Debug)]
 pub(super) enum Short {
-    /// The first so many of these.
+    /// The first so many of these; the others are 0.
     Here(u8, [u8; HERE]),
     /// Too long for that.
     There(Vec<u8>),
@@ -42,7 +41,12 @@ impl Short {
     pub(super) fn pop(&mut self) -> Option<u8> {
         let last = *self.last()?;
         match self {
-            Self::Here(len, _) => *len -= 1,
+            Self::Here(len, bytes) => {
+                *len -= 1;
+                if let Some(free) = bytes.get_mut(usize::from(*len)) {
+                    *free = 0;
+                }
+            }
             Self::There(bytes) => bytes.truncate(bytes.len() - 1),
         }
         Some(last)
@@ -77,12 +81,6 @@ impl From<&[u8]> for Short {
     }
 }
 
-impl Borrow<[u8]> for Short {
-    fn borrow(&self) -> &[u8] {
-        self
-    }
-}
-
 impl Hash for Short {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self[..].hash(state);
@@ -105,8 +103,27 @@ impl PartialOrd for Short {
 
 impl Ord for Short {
     fn cmp(&self, other: &Self) -> Ordering {
-        self[..].cmp(&other[..])
+        match (self, other) {
+            // With zeros behind them the longer of two that begin alike is the greater.
+            (Self::Here(len, bytes), Self::Here(than, other)) => {
+                by_words(bytes, other).then_with(|| len.cmp(than))
+            }
+            _ => self[..].cmp(&other[..]),
+        }
     }
+}
+
+/// As bytes, eight at a time: searching a map does little else.
+fn by_words(bytes: &[u8; HERE], other: &[u8; HERE]) -> Ordering {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let (others, other) = other.as_chunks::<8>();
+    for (word, other) in words.iter().zip(others) {
+        let order = u64::from_be_bytes(*word).cmp(&u64::from_be_bytes(*other));
+        if order.is_ne() {
+            return order;
+        }
+    }
+    rest.cmp(other)
 }
 
 #[cfg(test)]
@@ -133,10 +150,26 @@ mod tests {
     #[test]
     fn they_are_ordered_as_bytes_wherever_they_lie() {
         let long = [3; 60];
-        let mut some: Vec<Short> =
-            [&[9][..], &long, &[], &long[..38], &long[..39], &[3, 2], &[3, 4]]
-                .map(Short::from)
-                .into();
+        let mut some: Vec<Short> = [
+            &[9][..],
+            &long,
+            &[],
+            &long[..38],
+            &long[..39],
+            &[3, 2],
+            &[3, 4],
+            &[3, 2, 0, 0],
+            &[3, 2, 0],
+            &[3, 2, 0, 0, 0, 0, 0, 0, 0, 1],
+            &[0],
+            &[0; 38],
+            &[0; 39],
+        ]
+        .map(Short::from)
+        .into();
+        let mut popped = Short::from(&[3, 2, 0, 9][..]);
+        popped.pop();
+        some.push(popped);
         let mut bytes: Vec<Vec<u8>> = some.iter().map(|short| short.to_vec()).collect();
         some.sort();
         bytes.sort();

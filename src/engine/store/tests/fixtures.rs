@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::engine::store::short::Short;
 use crate::engine::store::{ROWS_FILE, ROWS_VERSION, Store, key, value};
 use crate::journal::{EntryRef, MemDisk, Tables};
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, Slot, WallMs};
@@ -114,7 +115,7 @@ fn rows_are_written_as_they_always_were() {
     let mut store = Store::in_memory();
     fill(&mut store);
     let mut rows = String::new();
-    store.rows.each(&[0], &[255], &mut |key, value| {
+    store.rows.each(&Short::from(&[0][..]), &Short::from(&[255][..]), &mut |key, value| {
         let value = if value.is_empty() { "-".into() } else { hex(value) };
         writeln!(rows, "{} {value}", hex(key)).unwrap();
         std::ops::ControlFlow::Continue(())
