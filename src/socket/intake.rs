@@ -92,10 +92,6 @@ impl Intake {
                 return;
             }
             self.expected = 0;
-            if self.buffer.is_empty() {
-                // It was taken, and may be kept for long.
-                self.buffer = BytesMut::new();
-            }
         }
         let bytes = self.wants.min(self.budget.read_bytes());
         if self.buffer.is_empty() && self.charge.bytes() / 2 > bytes {
