@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const DELIVERIES: usize = 3;
 /// What lies behind follows the record's commit or `narrow_patience`, which a busy machine takes
 /// longer than.
-const RULES: &str = "retry: {max_reconsume_times: 2, breaker: off, narrow_patience: 30s, \
+const RULES: &str = "retry: {max_reconsume_times: 2, breaker: off, narrow_patience: 3s, \
     order: {mode: partition, interval: 100ms, rewind: rebalance}}\n";
 /// Orders of each batch, over all partitions.
 const ORDERS: usize = 12;
