@@ -13,6 +13,7 @@
 
 mod client;
 mod cluster;
+mod host;
 mod library;
 mod login;
 mod order;

@@ -12,6 +12,7 @@
 
 mod client;
 mod cluster;
+mod host;
 mod library;
 mod login;
 mod program;

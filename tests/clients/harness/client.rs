@@ -1,4 +1,4 @@
-//! A client program as a process: commands go in, JSON lines come out.
+//! A client program: commands go in, JSON lines come out. A process, or one of many in a JVM.
 //!
 //! Arguments: bootstrap, group, session timeout in ms, `group.protocol`, then settings of the
 //! client library as `KEY=VALUE`; `consumer.KEY` and `producer.KEY` are for one side only.
@@ -21,14 +21,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::host;
 use crate::program::Program;
 use crate::wait::until;
 
@@ -68,13 +70,19 @@ pub(crate) struct Record {
 /// Where a record came to lie, or why not.
 pub(crate) type Fate = Result<(i32, i64, i64), String>;
 
-/// One process.
+/// How it is spoken to.
+#[derive(Debug)]
+enum Link {
+    Process(Child, ChildStdin),
+    Hosted(TcpStream),
+}
+
+/// One that lives; dropped, it goes without a word.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) name: String,
     pub(crate) program: Program,
-    child: Child,
-    stdin: ChildStdin,
+    link: Link,
     lines: Receiver<String>,
     /// Partitions held.
     pub(crate) owned: BTreeSet<String>,
@@ -87,41 +95,57 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts a member-to-be of `group`; its stderr goes to a file below `dir`.
+    /// A member-to-be of `group`, which shares a process with others where that can be.
     pub(crate) fn start(
         program: Program,
         bootstrap: &str,
         dir: &Path,
-        (name, group, session): (&str, &str, Duration),
+        who: (&str, &str, Duration),
         settings: &[String],
     ) -> Self {
-        let log = File::create(dir.join(format!("{name}.log"))).unwrap();
+        if !program.library.is_java() {
+            return Self::process(program, bootstrap, dir, who, settings);
+        }
+        let link = host::connect(program, &arguments(program, bootstrap, who, settings));
+        let said = link.try_clone().unwrap();
+        Self::ready(who.0, program, Link::Hosted(link), said)
+    }
+
+    /// In a process of its own, which can be killed; its stderr goes to a file below `dir`.
+    pub(crate) fn process(
+        program: Program,
+        bootstrap: &str,
+        dir: &Path,
+        who: (&str, &str, Duration),
+        settings: &[String],
+    ) -> Self {
+        let log = File::create(dir.join(format!("{}.log", who.0))).unwrap();
         let mut child = program
             .command()
-            .args([bootstrap, group, &session.as_millis().to_string(), program.protocol])
-            .args(program.settings)
-            .args(settings)
+            .args(arguments(program, bootstrap, who, settings))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
             .unwrap_or_else(|error| panic!("{} cannot be started: {error}", program.name));
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (line, lines) = channel();
+        let (commands, lines) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Self::ready(who.0, program, Link::Process(child, commands), lines)
+    }
+
+    fn ready(name: &str, program: Program, link: Link, said: impl Read + Send + 'static) -> Self {
+        let (teller, heard) = channel();
         std::thread::spawn(move || {
-            for text in stdout.lines().map_while(Result::ok) {
-                if line.send(text).is_err() {
+            for text in BufReader::new(said).lines().map_while(Result::ok) {
+                if teller.send(text).is_err() {
                     return;
                 }
             }
         });
-        let stdin = child.stdin.take().unwrap();
         let mut client = Self {
             name: name.to_owned(),
             program,
-            child,
-            stdin,
-            lines,
+            link,
+            lines: heard,
             owned: BTreeSet::new(),
             taken: BTreeMap::new(),
             rebalances: 0,
@@ -138,7 +162,12 @@ impl Client {
 
     /// Writes one command; [`Client::answer`] reads what it led to.
     pub(crate) fn send(&mut self, command: &str) {
-        writeln!(self.stdin, "{command}").unwrap_or_else(|e| panic!("{}: {e}", self.name));
+        let words = format!("{command}\n");
+        let sent = match &mut self.link {
+            Link::Process(_, stdin) => stdin.write_all(words.as_bytes()),
+            Link::Hosted(link) => link.write_all(words.as_bytes()),
+        };
+        sent.unwrap_or_else(|e| panic!("{}: {e}", self.name));
     }
 
     /// Every line up to the end of the command.
@@ -176,13 +205,19 @@ impl Client {
     /// Leaves the group.
     pub(crate) fn close(mut self) {
         self.run("close");
-        until(EXIT_MAX, "the client ends", || self.child.try_wait().unwrap().is_some());
+        until(EXIT_MAX, "the client ends", || match &mut self.link {
+            Link::Process(child, _) => child.try_wait().unwrap().is_some(),
+            Link::Hosted(_) => self.lines.try_recv() == Err(TryRecvError::Disconnected),
+        });
     }
 
     /// SIGKILL.
     pub(crate) fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        let Link::Process(child, _) = &mut self.link else {
+            panic!("{} shares its process with others", self.name);
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     fn line(&mut self) -> Event {
@@ -208,9 +243,29 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        match &mut self.link {
+            Link::Process(child, _) => {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Link::Hosted(link) => {
+                let _ = link.shutdown(Shutdown::Both);
+            }
+        }
     }
+}
+
+/// What it is started with.
+fn arguments(
+    program: Program,
+    bootstrap: &str,
+    (_, group, session): (&str, &str, Duration),
+    settings: &[String],
+) -> Vec<String> {
+    let session = session.as_millis().to_string();
+    let first = [bootstrap, group, &session, program.protocol];
+    let first = first.iter().chain(program.settings).map(|&word| word.to_owned());
+    first.chain(settings.iter().cloned()).collect()
 }
 
 /// The records among the lines.

@@ -17,6 +17,7 @@ mod client;
 mod cluster;
 mod expect;
 mod front;
+mod host;
 mod judge;
 mod library;
 mod logging_in;

@@ -17,6 +17,7 @@ mod list;
 mod client;
 mod cluster;
 mod expect;
+mod host;
 mod judge;
 mod library;
 mod login;

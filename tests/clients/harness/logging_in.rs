@@ -42,7 +42,7 @@ pub(crate) fn hears_that_its_password_is_wrong(mut stage: Stage) {
         a.troubles.iter().any(|trouble| trouble.contains("uthentication"))
     });
     assert!(a.owned.is_empty());
-    a.kill();
+    drop(a);
     // Another one is let in by the same sidecar.
     stage.login = good;
     let mut b: Client = stage.member("b", LONG_SESSION);

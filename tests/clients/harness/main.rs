@@ -19,6 +19,7 @@ mod changing;
 mod client;
 mod cluster;
 mod expect;
+mod host;
 mod judge;
 mod library;
 mod login;

@@ -57,7 +57,7 @@ pub(crate) fn jvm(archive: &Path) -> Vec<OsString> {
 /// is not what a program says.
 const JVM: &[&str] = &[
     "java",
-    "-Xmx128m",
+    "-Xmx256m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xlog:disable",

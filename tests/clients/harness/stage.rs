@@ -119,6 +119,17 @@ impl Stage {
         client
     }
 
+    /// One that can be killed, and is missed soon.
+    pub(crate) fn mortal(&self, name: &str) -> Client {
+        let login = self.login.as_ref().map(|login| login.settings(self.program));
+        let (settings, who) =
+            (login.unwrap_or_default(), (name, &*self.scene.group, SHORT_SESSION));
+        let at = self.sidecar.address();
+        let mut client = Client::process(self.program, &at, &self.dir, who, &settings);
+        client.run(&self.scene.subscription());
+        client
+    }
+
     /// The same with settings of its own, for a scenario in which nobody is missed.
     pub(crate) fn member_with(&self, name: &str, settings: &[String]) -> Client {
         let who = (name, self.scene.group.as_str(), LONG_SESSION);

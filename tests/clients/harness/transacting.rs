@@ -106,7 +106,7 @@ pub(crate) fn a_producer_that_comes_back_fences_the_one_before(program: Program)
     let seen = read_committed(&stage, &topic, 1);
     assert_eq!(seen.len(), 1, "what it left open was aborted");
     new.close();
-    old.kill();
+    drop(old);
 }
 
 pub(crate) fn a_killed_sidecar_leaves_transactions_whole(program: Program) {

@@ -14,6 +14,7 @@
 mod client;
 mod cluster;
 mod expect;
+mod host;
 mod judge;
 mod library;
 mod logging_in;

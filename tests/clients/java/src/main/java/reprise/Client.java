@@ -1,7 +1,15 @@
 package reprise;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+import static org.apache.kafka.clients.consumer.CloseOptions.GroupMembershipOperation.REMAIN_IN_GROUP;
+
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -12,6 +20,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.Future;
 import java.util.regex.Pattern;
+import org.apache.kafka.clients.consumer.CloseOptions;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -29,6 +38,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Arguments, commands and lines: tests/clients/harness/client.rs. Bytes are hex in both directions.
  */
 public final class Client {
+    private final PrintStream out;
     private final String bootstrap;
     private final String group;
     /** Settings KEY=VALUE, those of one side behind "consumer." or "producer.". */
@@ -43,13 +53,57 @@ public final class Client {
     private record Sent(String tag, Future<RecordMetadata> future) {}
 
     public static void main(String[] args) throws Exception {
-        Client client = new Client(args[0], args[1], args[2], args[3], List.of(args).subList(4, args.length));
+        if (args.length == 0) {
+            host();
+        } else {
+            new Client(System.out, List.of(args)).serve(new BufferedReader(new InputStreamReader(System.in)));
+        }
+    }
+
+    /**
+     * Many clients in one process: its port is printed, and each connection is a client, whose arguments come
+     * first, a line each, and an empty line behind them. It ends with stdin.
+     */
+    private static void host() throws IOException {
+        ServerSocket door = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        System.out.println(door.getLocalPort());
+        Thread doorman = new Thread(() -> {
+            while (true) {
+                try {
+                    Socket one = door.accept();
+                    new Thread(() -> hosted(one)).start();
+                } catch (IOException e) {
+                    e.printStackTrace();
+                }
+            }
+        });
+        doorman.start();
+        while (System.in.read() >= 0) {
+            // Nothing is said there.
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static void hosted(Socket one) {
+        try (one) {
+            one.setTcpNoDelay(true);
+            BufferedReader in = new BufferedReader(new InputStreamReader(one.getInputStream(), UTF_8));
+            List<String> args = new ArrayList<>();
+            for (String line = in.readLine(); !line.isEmpty(); line = in.readLine()) {
+                args.add(line);
+            }
+            new Client(new PrintStream(one.getOutputStream(), false, UTF_8), args).serve(in);
+        } catch (Exception e) {
+            e.printStackTrace();
+        }
+    }
+
+    private void serve(BufferedReader in) throws IOException {
         say("ready", "");
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split(" ");
             try {
-                client.run(words);
+                run(words);
             } catch (Exception e) {
                 say("failed", ",\"command\":\"" + words[0] + "\",\"error\":" + quote(e));
                 if (words[0].equals("poll")) {
@@ -60,12 +114,18 @@ public final class Client {
                 return;
             }
         }
+        // Whoever spoke to it is gone: so is it, as far as that can be done without ending the process.
+        consumer.close(CloseOptions.timeout(Duration.ZERO).withGroupMembershipOperation(REMAIN_IN_GROUP));
+        producers.values().forEach(producer -> producer.close(Duration.ZERO));
     }
 
-    private Client(String bootstrap, String group, String sessionMs, String protocol, List<String> settings) {
-        this.bootstrap = bootstrap;
-        this.group = group;
-        this.settings = settings;
+    private Client(PrintStream out, List<String> args) {
+        this.out = out;
+        bootstrap = args.get(0);
+        group = args.get(1);
+        settings = args.subList(4, args.size());
+        String sessionMs = args.get(2);
+        String protocol = args.get(3);
         Properties config = new Properties();
         config.put("bootstrap.servers", bootstrap);
         config.put("group.id", group);
@@ -235,9 +295,9 @@ public final class Client {
             + ",\"at\":" + at + ",\"headers\":[" + String.join(",", headers) + "]");
     }
 
-    private static void say(String event, String rest) {
-        System.out.println("{\"event\":\"" + event + "\"" + rest + "}");
-        System.out.flush();
+    private void say(String event, String rest) {
+        out.println("{\"event\":\"" + event + "\"" + rest + "}");
+        out.flush();
     }
 
     private static String hex(byte[] bytes) {
@@ -253,7 +313,7 @@ public final class Client {
         return "\"" + text.replaceAll("[\\p{Cntrl}\"\\\\]", " ") + "\"";
     }
 
-    private static final class Listener implements ConsumerRebalanceListener {
+    private final class Listener implements ConsumerRebalanceListener {
         @Override
         public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
             tell("assigned", partitions);
@@ -269,7 +329,7 @@ public final class Client {
             tell("lost", partitions);
         }
 
-        private static void tell(String event, Collection<TopicPartition> partitions) {
+        private void tell(String event, Collection<TopicPartition> partitions) {
             var names = partitions.stream().map(p -> "\"" + p + "\"").sorted().toList();
             say(event, ",\"partitions\":[" + String.join(",", names) + "]");
         }
