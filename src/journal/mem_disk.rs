@@ -225,7 +225,7 @@ impl Platter {
                         }
                         write_into(&mut state.durable, at, &bytes);
                     }
-                    Change::SetLen(len) => state.durable.resize(len, 0),
+                    Change::SetLen(len) => set_len(&mut state.durable, len),
                 }
             }
             state.data.clone_from(&state.durable);
@@ -250,13 +250,22 @@ fn apply_name(names: &mut BTreeMap<String, u64>, change: NameChange) {
     }
 }
 
+/// What is new is zero. Unlike `resize`, quick where nothing is optimized: simulations grow files all
+/// the time.
+fn set_len(data: &mut Vec<u8>, len: usize) {
+    match len.checked_sub(data.len()) {
+        Some(more) => data.append(&mut vec![0; more]),
+        None => data.truncate(len),
+    }
+}
+
 fn write_into(data: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     if bytes.is_empty() {
         return;
     }
     let end = at + bytes.len();
     if data.len() < end {
-        data.resize(end, 0);
+        set_len(data, end);
     }
     if let Some(slot) = data.get_mut(at..end) {
         slot.copy_from_slice(bytes);
@@ -389,7 +398,7 @@ impl DiskFile for MemFile {
         for change in std::mem::take(&mut state.unsynced) {
             match change {
                 Change::Write(at, bytes) => write_into(&mut state.durable, at, &bytes),
-                Change::SetLen(len) => state.durable.resize(len, 0),
+                Change::SetLen(len) => set_len(&mut state.durable, len),
             }
         }
         platter.after()
@@ -411,7 +420,7 @@ impl DiskFile for MemFile {
         if capacity.is_some_and(|most| growth > most.saturating_sub(used)) {
             return Err(io::Error::new(ErrorKind::StorageFull, "simulated full disk"));
         }
-        state.data.resize(place(len), 0);
+        set_len(&mut state.data, place(len));
         state.unsynced.push(Change::SetLen(place(len)));
         platter.after()
     }
