@@ -22,7 +22,7 @@ use crate::stage::empty_dir;
 /// Longer than anything here may take.
 const PATIENCE: Duration = Duration::from_mins(5);
 /// Between two looks at what the sidecar knows.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(50);
 /// Orders of each batch in each partition.
 const ORDERS: usize = 3;
 /// The one of its partition that cannot be handled.
