@@ -125,7 +125,8 @@ pub(crate) fn a_killed_client_loses_nothing_and_changes_no_count(program: Progra
     let stage = Stage::new(program, "killed");
     let retry_topic = stage.scene.retry_topic();
     let mut judge = Judge::new(&stage.scene);
-    let mut a = stage.mortal("a");
+    let mut a = stage.mortal("a", &stage.scene.group);
+    a.run(&stage.scene.subscription());
     judge.produce(&mut a, "early", &failing(16));
     judge.rounds_until(&mut [&mut a], "some wait", |judge, _| judge.waiting() > 4);
     judge.produce(&mut a, "late", &failing(16));

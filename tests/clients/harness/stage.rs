@@ -82,6 +82,13 @@ impl Stage {
         self.client_at(&self.sidecar.address(), (name, group, session), &[])
     }
 
+    /// One that can be killed, and is missed soon.
+    pub(crate) fn mortal(&self, name: &str, group: &str) -> Client {
+        let login = self.login.as_ref().map(|login| login.settings(self.program));
+        let (who, at) = ((name, group, SHORT_SESSION), self.sidecar.address());
+        Client::process(self.program, &at, &self.dir, who, &login.unwrap_or_default())
+    }
+
     /// A client of any address, with settings of its own.
     pub(crate) fn client_at(
         &self,
@@ -115,17 +122,6 @@ impl Stage {
     /// A member of the application's group.
     pub(crate) fn member(&self, name: &str, session: Duration) -> Client {
         let mut client = self.client(name, &self.scene.group, session);
-        client.run(&self.scene.subscription());
-        client
-    }
-
-    /// One that can be killed, and is missed soon.
-    pub(crate) fn mortal(&self, name: &str) -> Client {
-        let login = self.login.as_ref().map(|login| login.settings(self.program));
-        let (settings, who) =
-            (login.unwrap_or_default(), (name, &*self.scene.group, SHORT_SESSION));
-        let at = self.sidecar.address();
-        let mut client = Client::process(self.program, &at, &self.dir, who, &settings);
         client.run(&self.scene.subscription());
         client
     }

@@ -10,7 +10,7 @@ use crate::order::{Plan, failing, tag_of};
 use crate::program::Program;
 use crate::scene::Scene;
 use crate::sidecar::CONSUMER_SESSION;
-use crate::stage::{LONG_SESSION, SHORT_SESSION, Stage};
+use crate::stage::{LONG_SESSION, Stage};
 use crate::wait::until;
 
 #[test]
@@ -27,7 +27,9 @@ fn tools_show_the_same(program: Program) {
     let _beside_others = crate::turn::beside_others();
     let stage = Stage::new(program, "tools");
     let mut judge = Judge::new(&stage.scene);
-    let mut a = stage.member("a", LONG_SESSION);
+    // Else it is numbered as one of those in its process.
+    let id = ["consumer.client.id=a".to_owned()];
+    let mut a = stage.member_with("a", &id);
     judge.produce(&mut a, "order", &failing(24));
     judge.finish(&mut [&mut a], &stage.sidecar);
     let with = shown(&stage.scene);
@@ -36,7 +38,7 @@ fn tools_show_the_same(program: Program) {
     let direct = Scene::new();
     crate::cluster::Admin::direct().make_topic(&direct.topic, crate::sidecar::PARTITIONS);
     let mut judge = Judge::new(&direct);
-    let mut b = stage.client_at(&back_door(), ("b", &direct.group, LONG_SESSION), &[]);
+    let mut b = stage.client_at(&back_door(), ("b", &direct.group, LONG_SESSION), &id);
     b.run(&format!("subscribe {}", direct.topic));
     judge.produce(&mut b, "order", &[Plan::GOOD; 24]);
     judge.rounds_until(&mut [&mut b], "all are done", |judge, _| judge.is_complete());
@@ -68,7 +70,7 @@ fn tools_show_no_dead_letters(program: Program) {
     let group = stage.scene.other_group("audit");
     // One dies with the dead letters in its hands; the next one has them.
     for end in [Client::kill, Client::close] {
-        let mut audit = stage.client("audit", &group, SHORT_SESSION);
+        let mut audit = stage.mortal("audit", &group);
         audit.run(&format!("subscribe {topic},{dlq}"));
         let mut read = BTreeSet::new();
         until(PATIENCE, "the dead letters are read", || {
