@@ -250,8 +250,8 @@ fn apply_name(names: &mut BTreeMap<String, u64>, change: NameChange) {
     }
 }
 
-/// What is new is zero. Unlike `resize`, quick where nothing is optimized: simulations grow files all
-/// the time.
+/// What is new is zero. Unlike `resize`, quick where nothing is optimized: simulations grow files
+/// all the time.
 fn set_len(data: &mut Vec<u8>, len: usize) {
     match len.checked_sub(data.len()) {
         Some(more) => data.append(&mut vec![0; more]),
