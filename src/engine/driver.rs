@@ -13,7 +13,7 @@ use crate::engine::facts::{Unwritten, new_entry};
 use crate::engine::render::Render;
 use crate::engine::room::{Fill, telling};
 use crate::engine::stamps::Stamps;
-use crate::engine::store::{Flusher, Store};
+use crate::engine::store::Store;
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
 use crate::engine::windows::Unkept;
@@ -302,11 +302,6 @@ impl Driver {
             }
             _ => Err(EngineError::Stopped),
         }
-    }
-
-    /// From now on the tables are written by whoever runs this, not by the engine's thread.
-    pub fn flusher(&mut self) -> Flusher {
-        self.machine.store_mut().flusher()
     }
 
     /// Whether what the machine decides may be believed.

@@ -14,7 +14,7 @@ use crate::engine::render::Render;
 use crate::engine::room::Fill;
 use crate::engine::staged::Told;
 use crate::engine::stamps::Stamps;
-use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
+use crate::engine::store::{Flusher, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::engine::wakes::Wakes;
 use crate::engine::windows::{GROUP_BYTES, Unkept, Windows};
 use crate::journal::{Entry, EntryRef, Journal, Tables, TablesError};
@@ -93,6 +93,11 @@ impl Replay {
     /// The last sequence the store has applied: replay what follows.
     pub fn from(&self) -> u64 {
         self.machine.store().applied()
+    }
+
+    /// From now on the tables are written by whoever runs this, not by who replays or decides.
+    pub fn flusher(&mut self) -> Flusher {
+        self.machine.store_mut().flusher()
     }
 
     /// One entry of the log; kinds of other owners are passed over.

@@ -101,7 +101,8 @@ struct Core {
     broker: Arc<Broker>,
     engine: Engine,
     driver: Driver,
-    writer: thread::JoinHandle<()>,
+    /// They write: the retry tables, then the log.
+    writers: Vec<thread::JoinHandle<()>>,
     groups_of_retries: Vec<GroupId>,
     windows: Windows,
     not_passed: NotPassed,
@@ -131,9 +132,7 @@ pub(super) async fn start_on(
     make_topics(&core.broker, &config).await?;
     let router = Arc::new(router(&config, templates, &core, &credentials, &metrics, clock));
     router.remember_brokers();
-    let mut driver = core.driver;
-    let flusher = driver.flusher();
-    let flusher = spawn("retry-tables", move || flusher.run())?;
+    let driver = core.driver;
     let driver = spawn("retry-engine", move || driver.run())?;
     let (limits, limits_seen) = watch::channel(limits(&config));
     let (stop, stopped) = watch::channel(false);
@@ -179,7 +178,7 @@ pub(super) async fn start_on(
         stop,
         draining,
         tasks,
-        threads: vec![driver, flusher, core.writer],
+        threads: std::iter::once(driver).chain(core.writers).collect(),
         listening,
         admin,
     })
@@ -221,6 +220,9 @@ fn core(
         producers_expire_ms: expiration(config).producer_id_ms,
     };
     let mut replay = Replay::new(Some(Replay::tables(&journal)?), &parts);
+    // What is read back is written beside that.
+    let flusher = replay.flusher();
+    let flusher = spawn("retry-tables", move || flusher.run())?;
     read_back(&recovery, &broker, &mut replay)?;
     let groups_of_retries = replay.groups();
     let (windows, not_passed) = (replay.windows(), replay.not_passed());
@@ -232,7 +234,7 @@ fn core(
         broker,
         engine,
         driver,
-        writer,
+        writers: vec![flusher, writer],
         groups_of_retries,
         windows,
         not_passed,
