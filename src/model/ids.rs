@@ -3,7 +3,22 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de};
+
+/// Reads a name into the place it stays at, without another one on the way.
+struct Shared;
+
+impl de::Visitor<'_> for Shared {
+    type Value = Arc<str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Arc<str>, E> {
+        Ok(Arc::from(text))
+    }
+}
 
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {
@@ -55,7 +70,7 @@ macro_rules! name {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-                String::deserialize(d).map(Self::from)
+                d.deserialize_str(Shared).map(Self)
             }
         }
     };
