@@ -5,6 +5,7 @@ use std::collections::btree_map::Range;
 use std::iter::Peekable;
 use std::ops::Bound;
 
+use crate::engine::store::row::Row;
 use crate::engine::store::short::Short;
 
 /// By key.
@@ -14,16 +15,16 @@ pub(super) type Changes = BTreeMap<Short, Change>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// It is put down, perhaps in place of one on the disk.
-    Put(Short),
+    Put(Row),
     /// It is put down, and older layers and the disk have none of its key.
-    New(Short),
+    New(Row),
     /// It goes; hides a row of the disk.
     Gone,
 }
 
 impl Change {
     /// The row after it.
-    pub(super) fn row(&self) -> Option<&[u8]> {
+    pub(super) fn row(&self) -> Option<&Row> {
         match self {
             Self::Put(row) | Self::New(row) => Some(row),
             Self::Gone => None,

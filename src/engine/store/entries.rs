@@ -1,11 +1,14 @@
 //! The machine's reads and writes as rows.
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use crate::engine::store::Store;
+use crate::engine::store::front::{self, Due, Front, Seen};
+use crate::engine::store::group::Group;
 use crate::engine::store::key::{self, GroupNumber, Key};
+use crate::engine::store::row::Row;
 use crate::engine::store::short::Short;
-use crate::engine::store::{Store, value};
 use crate::model::{
     EntryId, GroupId, LaneOffset, OrderKey, Origin, Slot, TopicName, TopicPartition, WallMs,
 };
@@ -17,54 +20,52 @@ const COUNT_MAX: u64 = 10_000;
 
 impl Entries for Store {
     fn get(&self, id: EntryId) -> Option<Entry> {
-        if id.0 >= self.unknown_from {
-            return None;
-        }
-        let bytes = self.rows.get(&Key::of_entry(key::ENTRY, id).0)?;
-        let entry = value::decode_entry(&bytes);
-        if entry.is_none() {
-            self.damaged();
-        }
-        entry
+        self.entry(id).map(Arc::unwrap_or_clone)
     }
 
     fn by_origin(&self, group: &GroupId, origin: &Origin) -> Option<EntryId> {
         let number = self.number(group)?;
         let id = |passed| {
             let origins = origins_key(number, &origin.topic, origin.partition, passed);
-            key::read_id(&self.rows.get(&origins.signed(origin.offset).0)?)
+            key::read_id(&self.rows.get(&origins.signed(origin.offset).0)?.bytes())
         };
         id(false).or_else(|| id(true))
     }
 
     fn by_lane(&self, group: &GroupId, lane: LaneOffset) -> Option<EntryId> {
         let number = self.number(group)?;
-        key::read_id(&self.rows.get(&Key::of_group(key::LANE, number).lane(lane).0)?)
+        key::read_id(&self.rows.get(&Key::of_group(key::LANE, number).lane(lane).0)?.bytes())
     }
 
     fn due(&self, group: &GroupId, now: WallMs, limit: usize) -> Vec<EntryId> {
         let Some(group) = self.groups.get(group).filter(|_| limit > 0) else { return Vec::new() };
-        let end = Key::of_group(key::WAITING, group.number).wall(now).end();
-        let mut found = Vec::new();
-        self.rows.each(&group.front().0, &end.0, &mut |key, _| {
-            let id = key::read_id(key);
-            if let (true, Some(due), Some(id)) = (found.is_empty(), key::read_wall(key), id) {
-                group.saw_first(due, id);
+        let waiting = Key::of_group(key::WAITING, group.number);
+        if !Front::holds(limit) {
+            return self.ids(&waiting, &waiting.clone().wall(now).end(), limit);
+        }
+        loop {
+            let known = group.front.borrow().due(now, limit);
+            match known {
+                Seen::Known(due) => return due,
+                Seen::Ask(from) => self.read_front(group, from),
             }
-            found.extend(id);
-            if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        found
+        }
     }
 
-    fn next_due(&self, group: &GroupId, after: Option<WallMs>) -> Option<WallMs> {
-        let group = self.groups.get(group)?;
-        let waiting = Key::of_group(key::WAITING, group.number);
-        let from = match after {
-            Some(after) => waiting.clone().wall(after).end(),
-            None => group.front(),
-        };
-        self.first_wall(&from, &waiting.end())
+    fn next_due(&self, name: &GroupId, after: Option<WallMs>) -> Option<WallMs> {
+        let group = self.groups.get(name)?;
+        let known = group.front.borrow().next(after);
+        match (known, after) {
+            (Seen::Known(due), _) => due,
+            (Seen::Ask(from), None) => {
+                self.read_front(group, from);
+                self.next_due(name, None)
+            }
+            (Seen::Ask((at, id)), Some(_)) => {
+                let waiting = Key::of_group(key::WAITING, group.number);
+                self.first_wall(&waiting.clone().wall(at).id(id), &waiting.end())
+            }
+        }
     }
 
     /// Exact while at most [`COUNT_MAX`] are due or at most that many are not; else that bound.
@@ -93,21 +94,18 @@ impl Entries for Store {
     }
 
     fn inflight(&self, group: &GroupId, from: LaneOffset, limit: usize) -> Vec<EntryId> {
-        // Not from the first ever on: the disk may have rows of hand-outs that are settled.
-        let first = self.first_open(group, from.slot);
-        let (Some(first), Some(number)) = (first, self.number(group)) else { return Vec::new() };
-        let open = Key::of_group(key::INFLIGHT, number);
-        let end = open.clone().slot(from.slot).end();
-        self.ids(&open.lane(from.max(first)), &end, limit)
+        let group = self.groups.get(group).into_iter();
+        let open = group.flat_map(|group| group.open_from(from));
+        open.map(|(_, id)| id).take(limit).collect()
     }
 
     fn open(&self, group: &GroupId, slot: Slot) -> usize {
-        let open = self.groups.get(group).and_then(|group| group.open.get(&slot));
-        open.map_or(0, BTreeSet::len)
+        self.groups.get(group).map_or(0, |group| group.open_count(slot))
     }
 
     fn first_open(&self, group: &GroupId, slot: Slot) -> Option<LaneOffset> {
-        let sequence = *self.groups.get(group)?.open.get(&slot)?.first()?;
+        let (sequence, _) =
+            self.groups.get(group)?.open_from(LaneOffset { slot, sequence: 0 }).next()?;
         Some(LaneOffset { slot, sequence })
     }
 
@@ -194,14 +192,14 @@ impl Entries for Store {
     }
 
     fn put(&mut self, entry: &Entry) {
-        let old = self.get(entry.id);
+        let old = self.entry(entry.id);
         if let Some(old) = &old {
             self.group_mut(&old.group).uncount(old);
         }
         let group = self.group_mut(&entry.group);
         group.count(entry);
         let number = group.number;
-        let (before, after) = (old.as_ref().map(indexes).unwrap_or_default(), indexes(entry));
+        let (before, after) = (old.as_deref().map(indexes).unwrap_or_default(), indexes(entry));
         for index in before.iter().filter(|index| !after.contains(index)) {
             self.rows.delete(index.key(number, entry.id).0);
         }
@@ -214,14 +212,15 @@ impl Entries for Store {
                 self.rows.put_new(key.0, value);
             }
         }
-        self.rows.put(Key::of_entry(key::ENTRY, entry.id).0, value::encode_entry(entry));
-        self.gates.change(old.as_ref(), Some(entry));
+        let row = Row::Entry(Arc::new(entry.clone()));
+        self.rows.put(Key::of_entry(key::ENTRY, entry.id).0, row);
+        self.gates.change(old.as_deref(), Some(entry));
         self.unknown_from = self.unknown_from.max(entry.id.0.saturating_add(1));
         self.changed();
     }
 
     fn remove(&mut self, id: EntryId) {
-        let Some(old) = self.get(id) else { return };
+        let Some(old) = self.entry(id) else { return };
         let group = self.group_mut(&old.group);
         group.uncount(&old);
         let number = group.number;
@@ -234,10 +233,7 @@ impl Entries for Store {
     }
 
     fn put_slot(&mut self, name: &GroupId, slot: &SlotRecord) {
-        let group = self.group_mut(name);
-        group.slots.insert(slot.slot, slot.clone());
-        let key = Key::of_group(key::SLOT, group.number).slot(slot.slot);
-        self.rows.put(key.0, value::encode(&value::slot_row(slot)));
+        self.group_mut(name).put_slot(slot);
         self.changed();
     }
 
@@ -247,6 +243,28 @@ impl Entries for Store {
 }
 
 impl Store {
+    /// The entry of that id, where it lies.
+    fn entry(&self, id: EntryId) -> Option<Arc<Entry>> {
+        if id.0 >= self.unknown_from {
+            return None;
+        }
+        self.kept(&Key::of_entry(key::ENTRY, id))
+    }
+
+    /// Reads more of what waits in a group.
+    fn read_front(&self, group: &Group, (at, id): Due) {
+        let waiting = Key::of_group(key::WAITING, group.number);
+        let mut rows = Vec::with_capacity(front::READ);
+        let from = waiting.clone().wall(at).id(id);
+        self.rows.each(&from.0, &waiting.end().0, &mut |key, _| {
+            rows.extend(key::read_wall(key).zip(key::read_id(key)));
+            let goes_on = rows.len() < front::READ;
+            if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        let whole = rows.len() < front::READ;
+        group.front.borrow_mut().read(rows, whole);
+    }
+
     /// Ids above `after` in an index of a group by id.
     fn members(
         &self,
@@ -340,7 +358,6 @@ enum Index<'a> {
     /// Whether the group's commit has passed it.
     Origin(&'a Origin, bool),
     Lane(LaneOffset),
-    Inflight(LaneOffset),
     Waiting(WallMs),
     Expiry(WallMs),
     Line(&'a Origin, OrderKey, Rank),
@@ -357,7 +374,6 @@ fn indexes(entry: &Entry) -> Vec<Index<'_>> {
     found.extend(origin.map(|origin| Index::Origin(origin, entry.passed.is_some())));
     found.extend(entry.lined().map(|(origin, key, rank)| Index::Line(origin, key, rank)));
     found.extend(entry.lanes.iter().copied().map(Index::Lane));
-    found.extend(entry.inflight().map(Index::Inflight));
     found.extend(entry.due().map(Index::Waiting));
     found.extend(entry.expires.map(Index::Expiry));
     found
@@ -374,7 +390,6 @@ impl Index<'_> {
                 origins.signed(origin.offset)
             }
             Self::Lane(lane) => of(key::LANE).lane(*lane),
-            Self::Inflight(lane) => of(key::INFLIGHT).lane(*lane),
             Self::Waiting(due) => of(key::WAITING).wall(*due).id(id),
             Self::Expiry(at) => Key::new(key::EXPIRY).wall(*at).id(id),
             Self::Line(origin, key, rank) => {
@@ -387,7 +402,7 @@ impl Index<'_> {
     /// The id, where it is not at the end of the key.
     fn value(&self, id: EntryId) -> Short {
         match self {
-            Self::Origin(..) | Self::Lane(_) | Self::Inflight(_) | Self::Line(..) => {
+            Self::Origin(..) | Self::Lane(_) | Self::Line(..) => {
                 Short::from(&id.0.to_be_bytes()[..])
             }
             Self::Member | Self::Held | Self::Waiting(_) | Self::Expiry(_) => Short::new(),

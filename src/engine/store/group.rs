@@ -1,12 +1,13 @@
 //! What memory holds of a group: its number, counts and slots.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::store::Store;
+use crate::engine::store::front::Front;
 use crate::engine::store::key::{self, GroupNumber, Key};
-use crate::engine::store::value::{self, GroupRow, SlotRow};
-use crate::model::{EntryId, GroupId, Slot, WallMs};
+use crate::engine::store::value::{self, GroupRow, OpenRow, SlotRow};
+use crate::model::{EntryId, GroupId, LaneOffset, Slot};
 use crate::retry::{Counts, Entry, SlotRecord, State};
 
 /// One group with an entry, a slot or a reference into the log.
@@ -16,38 +17,59 @@ pub(super) struct Group {
     pub(super) number: GroupNumber,
     pub(super) counts: Counts,
     pub(super) slots: BTreeMap<Slot, SlotRecord>,
-    /// Sequences of the hand-outs each slot has open, 500 at most; none is no key.
-    pub(super) open: BTreeMap<Slot, BTreeSet<u64>>,
-    /// Nothing waits before this due time and id. The disk has the rows of what went from there
-    /// until the next flush, and every Fetch would pass over them.
-    front: Cell<(WallMs, EntryId)>,
+    /// The hand-outs each slot has open, by sequence, 500 at most; none is no key.
+    open: BTreeMap<Slot, BTreeMap<u64, EntryId>>,
+    /// Slots whose rows are out of date: they change with every hand-out.
+    stale: BTreeSet<Slot>,
+    pub(super) front: RefCell<Front>,
 }
 
 impl Group {
     fn new(number: GroupNumber) -> Self {
         let (counts, slots, open) = (Counts::default(), BTreeMap::new(), BTreeMap::new());
-        let front = Cell::new((WallMs(i64::MIN), EntryId(0)));
-        Self { number, counts, slots, open, front }
+        let front = RefCell::new(Front::empty());
+        Self { number, counts, slots, open, stale: BTreeSet::new(), front }
     }
 
     pub(super) fn of_row(row: GroupRow) -> Self {
         let mut group = Self::new(GroupNumber(row.0));
         group.counts = value::read_counts(row);
+        group.front = RefCell::new(Front::unread());
         group
     }
 
     /// Puts down a slot as its row tells it; false when that is no slot's row.
     pub(super) fn load_slot(&mut self, key: &[u8], row: Option<SlotRow>) -> bool {
-        let slot = key.last_chunk::<2>().map(|slot| Slot(u16::from_be_bytes(*slot)));
-        let (Some(slot), Some((member, next_sequence))) = (slot, row) else { return false };
+        let (Some(slot), Some((member, next_sequence))) = (key::read_slot(key), row) else {
+            return false;
+        };
         self.slots.insert(slot, SlotRecord { slot, member, next_sequence });
         true
     }
 
-    /// Counts a hand-out as its row tells it; false when that is no row of one.
-    pub(super) fn load_open(&mut self, key: &[u8]) -> bool {
-        let Some(lane) = key::read_lane(key) else { return false };
-        self.open.entry(lane.slot).or_default().insert(lane.sequence)
+    /// Puts down what a slot has open as its row tells it; false when that is no row of it.
+    pub(super) fn load_open(&mut self, key: &[u8], row: Option<OpenRow>) -> bool {
+        let (Some(slot), Some(open)) = (key::read_slot(key), row) else { return false };
+        let open = open.into_iter().map(|(sequence, id)| (sequence, EntryId(id)));
+        self.open.insert(slot, open.collect());
+        true
+    }
+
+    /// Puts a slot down.
+    pub(super) fn put_slot(&mut self, record: &SlotRecord) {
+        self.slots.insert(record.slot, record.clone());
+        self.stale.insert(record.slot);
+    }
+
+    /// What a slot has open from a sequence on.
+    pub(super) fn open_from(&self, from: LaneOffset) -> impl Iterator<Item = (u64, EntryId)> {
+        let open = self.open.get(&from.slot).map(|open| open.range(from.sequence..));
+        open.into_iter().flatten().map(|(sequence, id)| (*sequence, *id))
+    }
+
+    /// How much a slot has open.
+    pub(super) fn open_count(&self, slot: Slot) -> usize {
+        self.open.get(&slot).map_or(0, BTreeMap::len)
     }
 
     /// Nothing the machine knows of.
@@ -61,10 +83,11 @@ impl Group {
         }
         *self.counts.by_state.entry(entry.state.kind()).or_default() += 1;
         if let Some(lane) = entry.inflight() {
-            self.open.entry(lane.slot).or_default().insert(lane.sequence);
+            self.open.entry(lane.slot).or_default().insert(lane.sequence, entry.id);
+            self.stale.insert(lane.slot);
         }
         if let Some(due) = entry.due() {
-            self.front.set(self.front.get().min((due, entry.id)));
+            self.front.get_mut().comes((due, entry.id));
         }
     }
 
@@ -81,21 +104,11 @@ impl Group {
             if !left {
                 self.open.remove(&lane.slot);
             }
+            self.stale.insert(lane.slot);
         }
-    }
-}
-
-/// The queue of what waits.
-impl Group {
-    /// Where to begin to look for what waits.
-    pub(super) fn front(&self) -> Key {
-        let (due, id) = self.front.get();
-        Key::of_group(key::WAITING, self.number).wall(due).id(id)
-    }
-
-    /// The first that waits, as somebody saw who began to look there.
-    pub(super) fn saw_first(&self, due: WallMs, id: EntryId) {
-        self.front.set((due, id));
+        if let Some(due) = entry.due() {
+            self.front.get_mut().goes((due, entry.id));
+        }
     }
 }
 
@@ -117,9 +130,20 @@ impl Store {
         })
     }
 
-    /// Brings the group's row up to date; a group of which nothing is left loses it.
+    /// Brings the rows of the group and its slots up to date; a group of which nothing is left loses
+    /// its own.
     pub(super) fn write_group(&mut self, name: &GroupId) {
-        let Some(group) = self.groups.get(name) else { return };
+        let Some(group) = self.groups.get_mut(name) else { return };
+        for slot in std::mem::take(&mut group.stale) {
+            let of = |kind| Key::of_group(kind, group.number).slot(slot).0;
+            if let Some(record) = group.slots.get(&slot) {
+                self.rows.put(of(key::SLOT), value::encode(&value::slot_row(record)));
+            }
+            match group.open.get(&slot) {
+                Some(open) => self.rows.put(of(key::OPEN), value::encode(&value::open_row(open))),
+                None => self.rows.delete(of(key::OPEN)),
+            }
+        }
         let row = Key::new(key::GROUP).bytes(name.as_str().as_bytes());
         if group.is_empty() {
             self.groups.remove(name);

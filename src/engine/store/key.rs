@@ -6,7 +6,7 @@
 //! S group slot                                    → slot
 //! M                                               → marks
 //! l group slot sequence                           → id     remembered hand-outs
-//! i group slot sequence                           → id     the hand-out it is in
+//! O group slot                                    →        its hand-outs that are open
 //! w group due id                                  →        waiting
 //! x expires id                                    →        any state
 //! o group topic partition passed? offset          → id     remembered origin
@@ -26,7 +26,7 @@ pub(super) const GROUP: u8 = b'G';
 pub(super) const SLOT: u8 = b'S';
 pub(super) const MARKS: u8 = b'M';
 pub(super) const LANE: u8 = b'l';
-pub(super) const INFLIGHT: u8 = b'i';
+pub(super) const OPEN: u8 = b'O';
 pub(super) const WAITING: u8 = b'w';
 pub(super) const EXPIRY: u8 = b'x';
 pub(super) const ORIGIN: u8 = b'o';
@@ -118,18 +118,15 @@ pub(super) fn read_id(bytes: &[u8]) -> Option<EntryId> {
     bytes.last_chunk::<8>().map(|id| EntryId(u64::from_be_bytes(*id)))
 }
 
+/// The slot at the end of a key of [`SLOT`], [`OPEN`] or [`HOLD`].
+pub(super) fn read_slot(key: &[u8]) -> Option<Slot> {
+    key.last_chunk::<2>().map(|slot| Slot(u16::from_be_bytes(*slot)))
+}
+
 /// The offset at the end of a key of [`LINE`].
 pub(super) fn read_offset(key: &[u8]) -> Option<i64> {
     let turned = key.last_chunk::<8>()?;
     Some((u64::from_be_bytes(*turned) ^ (1 << 63)).cast_signed())
-}
-
-/// The lane offset at the end of a key of [`INFLIGHT`].
-pub(super) fn read_lane(key: &[u8]) -> Option<LaneOffset> {
-    let (before, sequence) = key.split_last_chunk::<8>()?;
-    let slot = before.last_chunk::<2>()?;
-    let sequence = u64::from_be_bytes(*sequence);
-    Some(LaneOffset { slot: Slot(u16::from_be_bytes(*slot)), sequence })
 }
 
 /// The due time in a key of [`WAITING`] or the expiry in one of [`EXPIRY`]: the number before the

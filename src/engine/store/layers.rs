@@ -8,12 +8,13 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::ops::{Bound, ControlFlow, Deref};
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use crate::engine::store::changes::{Change, Changes, Merged};
 use crate::engine::store::flusher::{Checkpoint, Failure, Flusher, Job, ROWS};
+use crate::engine::store::row::Row;
 use crate::engine::store::short::Short;
 use crate::journal::Tables;
 
@@ -36,33 +37,13 @@ pub(super) struct Layers {
     leaving: VecDeque<Leaving>,
     /// Rows looked up on the disk since the last flush, also those that are not there: before
     /// anything is decided the same few are asked for more than once.
-    seen: RefCell<HashMap<Short, Option<Short>>>,
+    seen: RefCell<HashMap<Short, Option<Row>>>,
     /// `None`: everything stays in `changes`.
     tables: Option<Tables>,
     /// Who writes; nobody: it is done at once.
     flusher: Option<Sender<Job>>,
     /// From the first failure on every read is empty and every change is dropped.
     failure: Failure,
-}
-
-/// A row as it was found.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Row<'a> {
-    /// Among the changes.
-    Changed(&'a [u8]),
-    /// On the disk.
-    Seen(Short),
-}
-
-impl Deref for Row<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Changed(row) => row,
-            Self::Seen(row) => row,
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -134,23 +115,31 @@ impl Layers {
         self.tables.as_ref().map_or(0, Tables::applied)
     }
 
-    pub(super) fn get(&self, key: &Short) -> Option<Row<'_>> {
+    pub(super) fn get(&self, key: &Short) -> Option<Row> {
         if self.failed().is_some() {
             return None;
         }
         if let Some(change) = self.layers().find_map(|layer| layer.get(key)) {
-            return change.row().map(Row::Changed);
+            return change.row().cloned();
         }
         if let Some(seen) = self.seen.borrow().get(key) {
-            return seen.clone().map(Row::Seen);
+            return seen.clone();
         }
-        let found = self.failure.latch(self.tables.as_ref()?.get(ROWS, key))?.map(Short::from);
+        let found = self.failure.latch(self.tables.as_ref()?.get(ROWS, key))?;
+        let found = found.map(|bytes| Row::Bytes(Short::from(bytes)));
         let mut seen = self.seen.borrow_mut();
         if seen.len() >= SEEN_MAX {
             seen.clear();
         }
         seen.insert(key.clone(), found.clone());
-        found.map(Row::Seen)
+        found
+    }
+
+    /// What a row of the disk means: whoever asks for it next need not read its bytes again.
+    pub(super) fn understood(&self, key: &Short, row: Row) {
+        if let Some(seen) = self.seen.borrow_mut().get_mut(key) {
+            *seen = Some(row);
+        }
     }
 
     /// Calls `f` for each key in `from..to`, in order, until it breaks.
@@ -166,7 +155,7 @@ impl Layers {
                 let mut replaced = false;
                 while let Some((at, change)) = changes.next_if(|(at, _)| at[..] <= *key) {
                     replaced = at[..] == *key;
-                    flow = change.row().map_or(flow, |new| f(at, new));
+                    flow = change.row().map_or(flow, |new| f(at, &new.bytes()));
                     if flow.is_break() {
                         return flow;
                     }
@@ -182,7 +171,7 @@ impl Layers {
             if flow.is_break() {
                 return;
             }
-            flow = change.row().map_or(flow, |new| f(at, new));
+            flow = change.row().map_or(flow, |new| f(at, &new.bytes()));
         }
     }
 
@@ -192,9 +181,9 @@ impl Layers {
         self.failure.latch(found).flatten().map(|(key, _)| key)
     }
 
-    pub(super) fn put(&mut self, key: Short, value: Short) {
+    pub(super) fn put(&mut self, key: Short, row: impl Into<Row>) {
         if self.failed().is_none() {
-            self.changes.insert(key, Change::Put(value));
+            self.changes.insert(key, Change::Put(row.into()));
         }
     }
 
@@ -203,7 +192,7 @@ impl Layers {
     pub(super) fn put_new(&mut self, key: Short, value: Short) {
         match self.changes.get(&key) {
             None | Some(Change::New(_)) if self.failed().is_none() => {
-                self.changes.insert(key, Change::New(value));
+                self.changes.insert(key, Change::New(value.into()));
             }
             _ => self.put(key, value),
         }
@@ -294,7 +283,7 @@ mod tests {
     fn the_disk_never_hears_of_a_row_that_comes_and_goes_between_two_flushes() {
         let mut layers = layers();
         layers.put_new(short(1), short(7));
-        assert_eq!(layers.get(&short(1)).as_deref(), Some(&[7][..]));
+        assert_eq!(layers.get(&short(1)), Some(Row::Bytes(short(7))));
         layers.put_new(short(1), short(8));
         layers.delete(short(1));
         assert_eq!((layers.get(&short(1)), layers.unflushed()), (None, 0));

@@ -13,12 +13,15 @@
 mod changes;
 mod entries;
 mod flusher;
+mod front;
 mod group;
+mod holds;
 mod key;
 mod layers;
 mod log;
 mod pages;
 mod refs;
+mod row;
 mod short;
 #[cfg(test)]
 mod tests;
@@ -36,8 +39,10 @@ use crate::retry::{Entries, Marks};
 pub(super) use flusher::Checkpoint;
 pub use flusher::Flusher;
 use group::Group;
+use holds::Holds;
 use key::Key;
 use layers::Layers;
+use row::Kept;
 use value::MarksRow;
 
 /// Changes held in memory before they are flushed: about 8 MiB. A hand-out and its commit often lie
@@ -47,7 +52,7 @@ const CHANGES_MAX: usize = 32 << 10;
 /// checkpoint of the tables may take as long as these take to come together.
 const HELD_MAX: usize = 3 * CHANGES_MAX;
 /// The layout of the rows; a file of another layout is rebuilt from the log.
-pub(super) const ROWS_VERSION: u32 = 1;
+pub(super) const ROWS_VERSION: u32 = 2;
 /// The name of the file of rows.
 pub(super) const ROWS_FILE: &str = "retries.redb";
 /// Pages of the file kept in memory, in bytes.
@@ -60,6 +65,7 @@ pub(super) struct Store {
     groups: BTreeMap<GroupId, Group>,
     /// Groups whose row is out of date; written with the next flush.
     stale: BTreeSet<GroupId>,
+    holds: Holds,
     marks: Marks,
     /// No entry with this id or a higher one was ever put down.
     unknown_from: u64,
@@ -103,6 +109,9 @@ impl Store {
         for name in std::mem::take(&mut self.stale) {
             self.write_group(&name);
         }
+        for (key, row) in self.holds.take_stale() {
+            self.rows.put(key.0, row);
+        }
         let marks = value::encode(&value::marks_row(self.marks, self.next_group));
         self.rows.put(Key::new(key::MARKS).0, marks);
         self.rows.flush();
@@ -131,6 +140,7 @@ impl Store {
             rows,
             groups: BTreeMap::new(),
             stale: BTreeSet::new(),
+            holds: Holds::default(),
             marks: Marks::default(),
             unknown_from: 0,
             untold_from: 0,
@@ -161,15 +171,20 @@ impl Store {
                 damaged |= !group.load_slot(key, value::decode(value));
                 ControlFlow::Continue(())
             });
-            self.scan(&Key::of_group(key::INFLIGHT, group.number), |key, _| {
-                damaged |= !group.load_open(key);
+            self.scan(&Key::of_group(key::OPEN, group.number), |key, value| {
+                damaged |= !group.load_open(key, value::decode(value));
                 ControlFlow::Continue(())
             });
         }
+        let mut holds = Holds::default();
+        self.scan(&Key::new(key::HOLD), |key, value| {
+            damaged |= !holds.load(key, value);
+            ControlFlow::Continue(())
+        });
         if damaged {
             self.damaged();
         }
-        self.groups = groups;
+        (self.groups, self.holds) = (groups, holds);
         self.load_lines();
     }
 
@@ -213,12 +228,26 @@ impl Store {
 
     /// The decoded value of a row; damage ends the use of this store.
     fn row<T: serde::de::DeserializeOwned>(&self, key: &Key) -> Option<T> {
-        let bytes = self.rows.get(&key.0)?;
-        let value = value::decode(&bytes);
+        let row = self.rows.get(&key.0)?;
+        let value = value::decode(&row.bytes());
         if value.is_none() {
             self.damaged();
         }
         value
+    }
+
+    /// What a row holds that is kept as it is; damage ends the use of this store.
+    fn kept<T: Kept>(&self, key: &Key) -> Option<Arc<T>> {
+        let row = self.rows.get(&key.0)?;
+        if let Some(kept) = T::of(&row) {
+            return Some(kept);
+        }
+        let Some(kept) = T::read(&row.bytes()).map(Arc::new) else {
+            self.damaged();
+            return None;
+        };
+        self.rows.understood(&key.0, T::row(Arc::clone(&kept)));
+        Some(kept)
     }
 
     fn damaged(&self) {

@@ -13,10 +13,14 @@
 //! no other fact of that entry is physically there, so that a replay of the log alone never brings
 //! the entry back.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
+use crate::engine::store::holds::{Handout, Hold};
 use crate::engine::store::key::{self, GroupNumber, Key};
 use crate::engine::store::log::Log;
+use crate::engine::store::row::Row;
 use crate::engine::store::{Store, value};
 use crate::journal::EntryRef;
 use crate::model::{EntryId, GroupId, Slot};
@@ -26,11 +30,11 @@ use crate::retry::{Entry, Fact, PayloadChange, State};
 const SPENT_STEP: usize = 64;
 
 /// An [`EntryRef`] as it is stored: sequence number, length.
-type At = (u64, u32);
+pub(super) type At = (u64, u32);
 
 /// The references of one entry.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Refs {
+pub(super) struct Refs {
     /// Its latest fact.
     latest: Option<At>,
     /// The slot whose hand-out the latest fact is: group number, slot.
@@ -41,26 +45,6 @@ struct Refs {
     dead: Option<At>,
     /// Not needed any more, but perhaps still on the disk.
     spent: Vec<At>,
-}
-
-/// The references of one slot.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Hold {
-    /// The latest fact of the slot.
-    slot: Option<At>,
-    /// The latest hand-out after that.
-    handout: Option<Handout>,
-}
-
-/// The fact of a hand-out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Handout {
-    /// The entry handed out.
-    id: u64,
-    /// The hand-out's number in its slot.
-    sequence: u64,
-    /// The fact.
-    at: At,
 }
 
 /// A forgotten entry.
@@ -161,7 +145,7 @@ impl Store {
 
     fn entry_journalled(&mut self, log: &impl Log, entry: &Entry, payload: PayloadChange, at: At) {
         let group = self.group_mut(&entry.group).number;
-        let old = self.refs(entry.id).unwrap_or_default();
+        let old = self.refs_or_none(entry.id);
         let mut new = old.after(entry, payload, at, group.0);
         let mut freed = Vec::new();
         let former = [old.latest, old.payload, old.dead].into_iter().flatten();
@@ -179,7 +163,7 @@ impl Store {
         if new.spent.len() > old.spent.len() && new.spent.len().is_multiple_of(SPENT_STEP) {
             new.spent.retain(|spent| !is_gone(log, *spent));
         }
-        self.rows.put(Key::of_entry(key::REFS, entry.id).0, value::encode(&new));
+        self.rows.put(Key::of_entry(key::REFS, entry.id).0, Row::Refs(Arc::new(new)));
         self.untold_from = self.untold_from.max(entry.id.0.saturating_add(1));
         for freed in freed {
             log.release(place(freed));
@@ -192,9 +176,9 @@ impl Store {
 
     fn forgotten(&mut self, log: &impl Log, id: EntryId, tombstone: At) {
         let key = Key::of_entry(key::REFS, id);
-        let refs = self.refs(id).unwrap_or_default();
+        let refs = self.refs_or_none(id);
         self.rows.delete(key.0);
-        let mut rest = refs.spent;
+        let mut rest = refs.spent.clone();
         for at in [refs.latest, refs.payload].into_iter().flatten() {
             if refs.dead == Some(at) || rest.contains(&at) {
                 continue;
@@ -211,13 +195,12 @@ impl Store {
     /// The highest hand-out tells where its slot goes on: the one before does not have to any
     /// more. A later fact of an older hand-out changes nothing.
     fn handed_out(&mut self, log: &impl Log, group: GroupNumber, slot: Slot, new: Handout) {
-        let key = Key::of_group(key::HOLD, group).slot(slot);
-        let mut hold: Hold = self.row(&key).unwrap_or_default();
+        let mut hold = self.holds.get(group, slot);
         if hold.handout.is_some_and(|held| held.sequence > new.sequence) {
             return;
         }
         let before = hold.handout.replace(new);
-        self.rows.put(key.0, value::encode(&hold));
+        self.holds.put(group, slot, hold);
         self.free_handout(log, before.filter(|before| before.at != new.at));
     }
 
@@ -225,14 +208,12 @@ impl Store {
     /// came after it: then nothing changes.
     fn slot_journalled(&mut self, log: &impl Log, group: &GroupId, slot: Slot, at: At) {
         let number = self.group_mut(group).number;
-        let key = Key::of_group(key::HOLD, number).slot(slot);
-        let before: Hold = self.row(&key).unwrap_or_default();
+        let before = self.holds.get(number, slot);
         if before.slot.is_some_and(|known| known >= at) {
             return;
         }
         let handout = before.handout.filter(|handout| handout.at > at);
-        let hold = Hold { slot: Some(at), handout };
-        self.rows.put(key.0, value::encode(&hold));
+        self.holds.put(number, slot, Hold { slot: Some(at), handout });
         if let Some(old) = before.slot {
             log.release(place(old));
         }
@@ -252,16 +233,19 @@ impl Store {
     /// The slot of that hand-out needs this fact.
     fn is_held(&self, handout: Option<(u32, u16)>, at: At) -> bool {
         let Some((group, slot)) = handout else { return false };
-        let key = Key::of_group(key::HOLD, GroupNumber(group)).slot(Slot(slot));
-        let hold: Option<Hold> = self.row(&key);
-        hold.and_then(|hold| hold.handout).is_some_and(|held| held.at == at)
+        let hold = self.holds.get(GroupNumber(group), Slot(slot));
+        hold.handout.is_some_and(|held| held.at == at)
     }
 
-    fn refs(&self, id: EntryId) -> Option<Refs> {
+    fn refs(&self, id: EntryId) -> Option<Arc<Refs>> {
         if id.0 >= self.untold_from {
             return None;
         }
-        self.row(&Key::of_entry(key::REFS, id))
+        self.kept(&Key::of_entry(key::REFS, id))
+    }
+
+    fn refs_or_none(&self, id: EntryId) -> Arc<Refs> {
+        self.refs(id).unwrap_or_default()
     }
 
     fn graves(&self, limit: usize) -> Vec<(EntryId, Grave)> {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::engine::store::short::Short;
-use crate::model::{MemberId, OrderKey, WallMs};
+use crate::model::{EntryId, MemberId, OrderKey, WallMs};
 use crate::retry::{Counts, Entry, Marks, SlotRecord, StateKind};
 
 /// The version this build writes and reads. The rows are rebuilt from the log when their file is
@@ -17,11 +17,16 @@ pub(super) const ROW_VERSION: u8 = 1;
 const USUAL_BYTES: usize = 160;
 
 /// The bytes of a value.
-pub(super) fn encode<T: Serialize>(value: &T) -> Short {
+pub(super) fn bytes<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     bytes.push(ROW_VERSION);
     // Into a growing vector postcard cannot fail on these types: no maps of unknown length.
-    Short::from(postcard::to_extend(value, bytes).unwrap_or_default())
+    postcard::to_extend(value, bytes).unwrap_or_default()
+}
+
+/// The same for a row.
+pub(super) fn encode<T: Serialize>(value: &T) -> Short {
+    Short::from(bytes(value))
 }
 
 /// Reads what [`encode`] wrote; `None` for anything else.
@@ -34,15 +39,15 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 }
 
 /// The bytes of an entry; its key, where it has one, lies behind the rest.
-pub(super) fn encode_entry(entry: &Entry) -> Short {
-    let mut row = encode(entry);
+pub(super) fn entry_bytes(entry: &Entry) -> Vec<u8> {
+    let mut row = bytes(entry);
     if let Some(OrderKey(key)) = entry.key {
-        row.extend(&key);
+        row.extend(key);
     }
     row
 }
 
-/// Reads what [`encode_entry`] wrote; `None` for anything else.
+/// Reads what [`entry_bytes`] wrote; `None` for anything else.
 pub(super) fn decode_entry(bytes: &[u8]) -> Option<Entry> {
     let (&ROW_VERSION, body) = bytes.split_first()? else { return None };
     let (mut entry, rest) = postcard::take_from_bytes::<Entry>(body).ok()?;
@@ -71,6 +76,13 @@ pub(super) type SlotRow = (Option<MemberId>, u64);
 
 pub(super) fn slot_row(record: &SlotRecord) -> SlotRow {
     (record.member.clone(), record.next_sequence)
+}
+
+/// What a slot has open: sequences of its hand-outs and the ids of what is out.
+pub(super) type OpenRow = Vec<(u64, u64)>;
+
+pub(super) fn open_row(open: &BTreeMap<u64, EntryId>) -> OpenRow {
+    open.iter().map(|(sequence, id)| (*sequence, id.0)).collect()
 }
 
 /// The marks' row: next entry id, latest time, delay tables, next group number.

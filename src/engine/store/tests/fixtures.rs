@@ -20,11 +20,11 @@ const ROWS: &str = "\
 4773686f70 0100010103010200010101
 48000000000003 010101c80101050906c801
 4d 010701d00f010701
+4f000000000003 01010905
 520000000000000005 010106c8010100030106c8010000
 520000000000000006 010105c801000103c801000104c801
 53000000000003 0101016d0a
 54 0102c801
-690000000000030000000000000009 0000000000000005
 6c0000000000030000000000000009 0000000000000005
 6e000000000000000000000005 -
 6e000000000000000000000006 -
@@ -129,7 +129,7 @@ fn rows_written_by_the_first_build_are_read_for_ever() {
     let tables = Tables::open(&disk, ROWS_FILE, ROWS_VERSION, 1 << 20).unwrap();
     let mut rows = crate::engine::store::layers::Layers::new(Some(tables.clone()));
     for (key, value) in ROWS.lines().filter_map(|line| line.split_once(' ')) {
-        rows.put(unhex(key).into(), unhex(value.trim_matches('-')).into());
+        rows.put(unhex(key).into(), Short::from(unhex(value.trim_matches('-'))));
     }
     rows.flush();
     let (mut reference, read) = (Store::in_memory(), Store::open(tables));
@@ -150,7 +150,7 @@ fn bytes_that_are_no_row_end_the_use_of_the_store_instead_of_being_believed() {
     for damage in [&[][..], &[2, 0], &[1], &[1, 255, 255]] {
         let mut store = Store::in_memory();
         fill(&mut store);
-        store.rows.put(key::Key::of_entry(key::ENTRY, EntryId(5)).0, damage.into());
+        store.rows.put(key::Key::of_entry(key::ENTRY, EntryId(5)).0, Short::from(damage));
         assert_eq!(store.failed(), None);
         assert_eq!(store.get(EntryId(5)), None);
         assert!(store.failed().unwrap().contains("damaged row"));

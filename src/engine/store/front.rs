@@ -1,0 +1,139 @@
+//! The first of what waits in a group, so that a Fetch need not look for it among the rows: the disk
+//! has those of what went until the next flush, and every Fetch would pass over them.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use crate::model::{EntryId, WallMs};
+
+/// When something is due, and what.
+pub(super) type Due = (WallMs, EntryId);
+
+/// As many are kept at most.
+const KEPT_MAX: usize = 256;
+/// As many are read at once: half, so that those who come meanwhile push nobody out.
+pub(super) const READ: usize = KEPT_MAX / 2;
+
+/// **Invariant:** everything that waits before `end` is in `first`.
+#[derive(Debug)]
+pub(super) struct Front {
+    first: BTreeSet<Due>,
+    /// `None`: nothing else waits.
+    end: Option<Due>,
+}
+
+/// What is known here of a question.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Seen<T> {
+    /// All there is to say.
+    Known(T),
+    /// Rows from there on have to be read first.
+    Ask(Due),
+}
+
+impl Front {
+    /// Nothing waits.
+    pub(super) fn empty() -> Self {
+        Self { first: BTreeSet::new(), end: None }
+    }
+
+    /// Nothing is known.
+    pub(super) fn unread() -> Self {
+        Self { first: BTreeSet::new(), end: Some((WallMs(i64::MIN), EntryId(0))) }
+    }
+
+    pub(super) fn comes(&mut self, due: Due) {
+        if self.end.is_some_and(|end| end <= due) {
+            return;
+        }
+        self.first.insert(due);
+        if self.first.len() > KEPT_MAX {
+            self.end = self.first.pop_last();
+        }
+    }
+
+    pub(super) fn goes(&mut self, due: Due) {
+        self.first.remove(&due);
+    }
+
+    /// Rows from [`Seen::Ask`] on, in order; `whole`: there are no more behind them.
+    pub(super) fn read(&mut self, rows: Vec<Due>, whole: bool) {
+        let last = rows.last().copied();
+        self.first.extend(rows);
+        match last {
+            _ if whole => self.end = None,
+            // One past it: ids go on beyond all there are.
+            Some((at, EntryId(id))) => self.end = Some((at, EntryId(id.saturating_add(1)))),
+            None => {}
+        }
+    }
+
+    /// Those that are due, at most `limit`.
+    pub(super) fn due(&self, now: WallMs, limit: usize) -> Seen<Vec<EntryId>> {
+        let due = self.first.iter().take_while(|(at, _)| *at <= now).take(limit);
+        let due: Vec<EntryId> = due.map(|(_, id)| *id).collect();
+        match self.end {
+            Some(end) if due.len() < limit && end.0 <= now => Seen::Ask(end),
+            _ => Seen::Known(due),
+        }
+    }
+
+    /// The first due time after `after`, of all where that is `None`.
+    pub(super) fn next(&self, after: Option<WallMs>) -> Seen<Option<WallMs>> {
+        let after = after.map(|after| (after, EntryId(u64::MAX)));
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        match (self.first.range((from, Bound::Unbounded)).next(), self.end) {
+            (Some((at, _)), _) => Seen::Known(Some(*at)),
+            (None, None) => Seen::Known(None),
+            (None, Some(end)) => Seen::Ask(end.max(after.unwrap_or(end))),
+        }
+    }
+
+    /// So many at most are told by [`Front::due`] at once.
+    pub(super) fn holds(limit: usize) -> bool {
+        limit <= READ
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due(at: i64, id: u64) -> Due {
+        (WallMs(at), EntryId(id))
+    }
+
+    #[test]
+    fn the_first_of_what_waits_are_known_however_they_come_and_go() {
+        let mut front = Front::unread();
+        assert_eq!(front.due(WallMs(9), 1), Seen::Ask(due(i64::MIN, 0)));
+        front.read(vec![due(5, 1), due(7, 2)], false);
+        assert_eq!(front.due(WallMs(6), 9), Seen::Known(vec![EntryId(1)]));
+        assert_eq!(front.due(WallMs(7), 9), Seen::Ask(due(7, 3)), "more may be due then");
+        assert_eq!(front.due(WallMs(7), 2), Seen::Known(vec![EntryId(1), EntryId(2)]));
+        front.comes(due(6, 9));
+        front.comes(due(8, 9));
+        front.goes(due(5, 1));
+        assert_eq!(front.next(None), Seen::Known(Some(WallMs(6))));
+        assert_eq!(front.next(Some(WallMs(6))), Seen::Known(Some(WallMs(7))));
+        assert_eq!(front.next(Some(WallMs(7))), Seen::Ask(due(7, u64::MAX)));
+        front.read(vec![due(8, 9)], true);
+        assert_eq!(front.next(Some(WallMs(7))), Seen::Known(Some(WallMs(8))));
+        assert_eq!(front.next(Some(WallMs(8))), Seen::Known(None));
+    }
+
+    #[test]
+    fn it_keeps_no_more_than_the_first_few() {
+        let mut front = Front::empty();
+        for id in (0..2_000).rev() {
+            front.comes(due(0, id));
+        }
+        assert_eq!(front.first.len(), KEPT_MAX);
+        let known: Vec<EntryId> = (0..10).map(EntryId).collect();
+        assert_eq!(front.due(WallMs(0), 10), Seen::Known(known));
+        for id in 0..256 {
+            front.goes(due(0, id));
+        }
+        assert_eq!(front.due(WallMs(0), 1), Seen::Ask(due(0, 256)));
+    }
+}
