@@ -216,15 +216,8 @@ impl Driver {
     }
 
     fn lane_commit(&mut self, group: GroupId, up_to: LaneOffset) -> Result<usize, EngineError> {
-        let (token, of) = (Token(0), group.clone());
-        match self.ask(Input::LaneCommit { token, group, up_to })? {
-            Some(Answer::Committed { acknowledged, .. }) => {
-                if !acknowledged.is_empty() {
-                    // There may be room for more hand-outs now.
-                    self.wakes.wake(&of);
-                }
-                Ok(acknowledged.len())
-            }
+        match self.ask(Input::LaneCommit { token: Token(0), group, up_to })? {
+            Some(Answer::Committed { acknowledged, .. }) => Ok(acknowledged.len()),
             _ => Err(EngineError::CommitBeyondHandOut),
         }
     }

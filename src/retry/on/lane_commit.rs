@@ -18,7 +18,6 @@ impl<S: Entries> Machine<S> {
         let first = LaneOffset { slot: up_to.slot, sequence: 0 };
         let at = self.wall();
         let mut acknowledged = Vec::new();
-        let was_full = self.store.open(group, up_to.slot) >= INFLIGHT_MAX;
         for id in self.store.inflight(group, first, INFLIGHT_MAX) {
             let Some(mut entry) = self.store.get(id) else { continue };
             if entry.inflight().is_none_or(|lane| lane >= up_to) {
@@ -33,7 +32,8 @@ impl<S: Entries> Machine<S> {
             acknowledged.extend(self.done_late(lane, id));
         }
         let position = self.view(group, &record).position;
-        if was_full && !acknowledged.is_empty() {
+        // There may be room for more hand-outs now.
+        if !acknowledged.is_empty() {
             self.wake_if_due(group);
         }
         self.answer(token, Answer::Committed { acknowledged, position });
