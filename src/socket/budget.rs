@@ -16,7 +16,7 @@ const READ_PART: usize = 512;
 /// An answer made here takes this part of what is left.
 const ANSWER_PART: usize = 16;
 /// Requests of one connection that wait for their answers take this part of all.
-const OVERLAP_PART: usize = 8;
+const OVERLAP_PART: usize = 16;
 /// Permits are counted in so many bytes.
 const PERMIT_BYTES: usize = 1 << 10;
 
@@ -81,7 +81,7 @@ impl Budget {
 
     /// How large the next buffer to read into may be.
     pub fn read_bytes(&self) -> usize {
-        (self.left() / READ_PART).clamp(READ_BYTES_MIN, READ_BYTES)
+        whole((self.left() / READ_PART).clamp(READ_BYTES_MIN, READ_BYTES))
     }
 
     /// How large an answer of at most `wanted` bytes may be.
@@ -89,7 +89,7 @@ impl Budget {
         wanted.min((self.left() / ANSWER_PART).max(READ_BYTES_MIN))
     }
 
-    /// How much of the requests of one connection may wait for their answers: a quarter of what all
+    /// How much of the requests of one connection may wait for their answers: an eighth of what all
     /// large ones have.
     pub fn overlap_bytes(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed) / OVERLAP_PART
@@ -120,6 +120,13 @@ impl Budget {
     fn left(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed).saturating_sub(self.used())
     }
+}
+
+/// The next smaller size that allocators have: a quarter more each, up to twice as much. What is
+/// larger takes as much memory as the next one.
+fn whole(bytes: usize) -> usize {
+    let step = bytes.checked_ilog2().unwrap_or(0).saturating_sub(2);
+    bytes >> step << step
 }
 
 /// Somebody who waits for a turn, until this is dropped.
@@ -184,6 +191,15 @@ mod tests {
         assert!(budget.read_bytes() >= 16 << 10, "{}", budget.read_bytes());
         drop(charges);
         assert_eq!((budget.used(), budget.read_bytes()), (0, READ_BYTES));
+    }
+
+    #[test]
+    fn buffers_are_as_large_as_what_an_allocator_makes_of_them() {
+        let sizes = [4096, 5119, 5120, 100_000, 131_071, 131_072, 0, 1].map(whole);
+        assert_eq!(sizes, [4096, 4096, 5120, 98_304, 114_688, 131_072, 0, 1]);
+        let budget = Budget::new(64 * MIB);
+        let charges: Vec<Charge> = (0..1000).map(|_| budget.charge(budget.read_bytes())).collect();
+        assert!(charges.iter().all(|charge| whole(charge.bytes()) == charge.bytes()));
     }
 
     #[test]
