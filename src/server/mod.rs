@@ -23,6 +23,7 @@ mod seen;
 mod source;
 mod start;
 mod telling;
+mod threads;
 mod vacancy;
 
 use std::net::SocketAddr;

@@ -45,6 +45,7 @@ use crate::server::forwarding::Board;
 use crate::server::pace::Pace;
 use crate::server::probe::JournalProbe;
 use crate::server::source::AdminSource;
+use crate::server::threads::{spawn, spawn_nice};
 use crate::server::{Server, data_dir, forwarding, greeting, housekeeping};
 use crate::socket::Budget;
 use crate::wire::names::{TemplateError, Templates};
@@ -222,7 +223,7 @@ fn core(
     let mut replay = Replay::new(Some(Replay::tables(&journal)?), &parts);
     // What is read back is written beside that.
     let flusher = replay.flusher();
-    let flusher = spawn("retry-tables", move || flusher.run())?;
+    let flusher = spawn_nice("retry-tables", move || flusher.run())?;
     read_back(&recovery, &broker, &mut replay)?;
     let groups_of_retries = replay.groups();
     let (windows, not_passed) = (replay.windows(), replay.not_passed());
@@ -277,13 +278,6 @@ fn report(recovery: &Recovery, metrics: &Metrics, seconds: f64) {
     for name in recovery.foreign() {
         tracing::warn!(file = %name, "a file in the data directory is not ours; it is left alone");
     }
-}
-
-fn spawn(
-    name: &str,
-    body: impl FnOnce() + Send + 'static,
-) -> Result<thread::JoinHandle<()>, StartError> {
-    thread::Builder::new().name(name.to_owned()).spawn(body).map_err(StartError::Thread)
 }
 
 async fn until(mut stop: watch::Receiver<bool>, task: impl Future<Output = ()>) {
