@@ -36,7 +36,8 @@ use crate::wait::until;
 
 /// Longest wait for one line.
 const LINE_MAX: Duration = Duration::from_mins(1);
-const EXIT_MAX: Duration = Duration::from_secs(30);
+/// librdkafka waits for requests that nobody answers any more (`socket.timeout.ms`: a minute).
+const EXIT_MAX: Duration = Duration::from_secs(90);
 
 /// A line of a client program.
 #[derive(Clone, Debug, Deserialize)]

@@ -10,8 +10,9 @@ use crate::order::failing;
 use crate::stage::{LONG_SESSION, Stage};
 use crate::wait::until;
 
-/// How long a login lasts.
-const SESSION: Duration = Duration::from_secs(3);
+/// How long a login lasts: a client begins anew after 85 to 95 % of it, and must be on time also on
+/// a busy machine.
+const SESSION: Duration = Duration::from_secs(5);
 
 /// A login ends after a few seconds (KIP-368), and with it the connection of a client that has not
 /// said again who it is.
@@ -23,7 +24,7 @@ pub(crate) fn logs_in_again_and_again_on_one_connection(stage: &Stage) {
     let connections = || stage.sidecar.metric("reprise_client_connections_total");
     let (opened, rebalances, clock) = (connections(), a.rebalances, Clock::start());
     judge.rounds_until(&mut [&mut a], "each login has ended twice", |_, _| {
-        clock.elapsed() > 3 * SESSION
+        clock.elapsed() > 2 * SESSION + SESSION / 5
     });
     judge.produce(&mut a, "late", &failing(24));
     judge.finish(&mut [&mut a], &stage.sidecar);
