@@ -135,12 +135,12 @@ mod tests {
     async fn the_next_request_waits_when_many_or_large_ones_are_not_answered() {
         let budget = Budget::new(64 << 20);
         let mut dues = Dues::new();
-        for _ in 0..7 {
+        for _ in 0..3 {
             dues.push(of(1 << 20));
         }
         assert!(!dues.is_full(&budget));
         dues.push(of(50 << 20));
-        assert!(dues.is_full(&budget), "8 MiB and more");
+        assert!(dues.is_full(&budget), "4 MiB and more");
         dues.first_of_here().await;
         while dues.pop().is_some() {}
         for _ in 0..63 {
