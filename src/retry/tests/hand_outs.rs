@@ -238,6 +238,23 @@ fn a_take_is_small_and_a_slot_holds_no_more_than_a_poll() {
 }
 
 #[test]
+fn a_commit_wakes_nobody_while_nothing_is_due() {
+    let mut rig = Rig::new(Policy::default());
+    let (first, _) = rig.inflight(1);
+    rig.nack(fail(2)).unwrap();
+    let wakes = rig.wakes;
+    assert_eq!(commit_position(&mut rig, after(first)).0, 1);
+    assert_eq!(rig.wakes, wakes, "a Fetch that waits would ask in vain");
+    rig.advance(10_000);
+    assert_eq!(rig.wakes, wakes + 1);
+    let (second, _) = rig.take(after(first))[0];
+    rig.nack(fail(3)).unwrap();
+    rig.advance(10_000);
+    assert_eq!(commit_position(&mut rig, after(second)).0, 1);
+    assert_eq!(rig.wakes, wakes + 3, "once when it became due, and once more for this");
+}
+
+#[test]
 fn a_fetch_beyond_the_log_end_is_given_nothing_it_would_skip() {
     let mut rig = Rig::new(Policy::default());
     rig.join("a");
