@@ -201,16 +201,18 @@ impl Engine {
     }
 
     /// What waits in a group, for a reader that is no member: how many, and a page of records at
-    /// offsets `from`… of that list, oldest due first. Nothing is handed out.
+    /// offsets `from`… of that list, oldest due first: at most `limit`, and bytes beyond `bytes_max`
+    /// only for the first. Nothing is handed out.
     pub async fn snapshot(
         &self,
         group: &GroupId,
         from: usize,
-        limit: usize,
+        (limit, bytes_max): (usize, usize),
     ) -> Result<(usize, Vec<LaneRecord>), EngineError> {
         let group = group.clone();
-        let Snapshot { total, entries } =
+        let Snapshot { total, mut entries } =
             self.ask_durably(|reply| Command::Waiting { group, from, limit, reply }).await?;
+        entries.truncate(fitting(&entries, bytes_max));
         let mut records = self.read(entries)?;
         for (record, offset) in records.iter_mut().zip(from..) {
             record.move_to(i64::try_from(offset).unwrap_or(i64::MAX));
@@ -361,4 +363,15 @@ impl Engine {
             tracing::debug!("the retry engine has stopped already");
         }
     }
+}
+
+/// How many of these take no more than `bytes_max` in the log, the first whatever it takes.
+fn fitting(entries: &[TakenEntry], bytes_max: usize) -> usize {
+    let bytes_max = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    let mut bytes = 0_u64;
+    let fit = entries.iter().enumerate().take_while(|(place, entry)| {
+        bytes = bytes.saturating_add(entry.payload.map_or(0, |at| u64::from(at.len)));
+        *place == 0 || bytes <= bytes_max
+    });
+    fit.count()
 }

@@ -5,7 +5,7 @@ use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use reprise::wire::ResponseError;
 
 use crate::support::batch::unpack;
-use crate::support::client::s;
+use crate::support::client::{fetch_request, s};
 use crate::support::member::offset_fetch;
 use crate::support::{Member, Rec, Server, in_front, until};
 
@@ -109,6 +109,24 @@ fn who_is_no_member_reads_a_snapshot_and_nothing_is_handed_out() {
     }
     let group = server.json("/api/v1/groups/shop");
     assert_eq!((&group["inflight"], &group["waiting"][0]["records"]), (&0.into(), &3.into()));
+}
+
+#[test]
+fn a_snapshot_is_no_larger_than_asked_for_but_for_its_first_record() {
+    let server = Server::with("retry: {levels: 1h}");
+    let mut reader = server.client();
+    for n in 0..8 {
+        let record = Rec::new(&"x".repeat(100_000));
+        assert_eq!(reader.nack("shop", &format!("orders-0@{n}"), record).error_code, 0);
+    }
+    for (bytes_max, wanted) in [(350_000, 3), (150_000, 1), (1, 1), (10 << 20, 8)] {
+        let mut request = fetch_request("retry.shop", 0, 0, 0);
+        request.topics[0].partitions[0].partition_max_bytes = bytes_max;
+        let data = reader.fetch_by(12, &request);
+        assert_eq!((data.error_code, data.high_watermark), (0, 8));
+        let got = unpack(&data.records.unwrap());
+        assert_eq!(got.len(), wanted, "of {bytes_max} bytes");
+    }
 }
 
 #[test]

@@ -155,7 +155,8 @@ impl House {
         let live = 8 << 10;
         assert!(stats.bytes <= 2 * live + 2 * SEGMENT_BYTES, "{what}: {stats:?}");
         let engine = self.engine.clone();
-        let (total, records) = self.ask(engine.snapshot(&shop(), 0, usize::MAX)).unwrap();
+        let (total, records) =
+            self.ask(engine.snapshot(&shop(), 0, (usize::MAX, usize::MAX))).unwrap();
         assert_eq!((total, records.len()), (WAITING, WAITING), "{what}");
     }
 }

@@ -40,9 +40,13 @@ pub(super) async fn take(
 }
 
 /// What waits, oldest due first, at offsets from 0; nothing is handed out.
-pub(super) async fn snapshot(router: &Router, group: &GroupId, from: i64) -> PartitionData {
+pub(super) async fn snapshot(
+    router: &Router,
+    (group, from): (&GroupId, i64),
+    bytes_max: usize,
+) -> PartitionData {
     let first = usize::try_from(from).unwrap_or(0);
-    match router.engine.snapshot(group, first, SNAPSHOT_MAX).await {
+    match router.engine.snapshot(group, first, (SNAPSHOT_MAX, bytes_max)).await {
         Ok((total, mut records)) => {
             records.retain(|one| known(router, one) == Some(Fate::Stands));
             let end = i64::try_from(total).unwrap_or(i64::MAX).max(from);

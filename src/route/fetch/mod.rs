@@ -180,7 +180,9 @@ async fn gather(
                 Source::Lane { group, from } => {
                     lane::take(router, member.conn(), (group, *from), is_lent).await
                 }
-                Source::Snapshot { group, from } => lane::snapshot(router, group, *from).await,
+                Source::Snapshot { group, from } => {
+                    lane::snapshot(router, (group, *from), bytes_max).await
+                }
                 Source::Nothing => empty(0, 0),
                 Source::Refused(error) => refused(*error),
             };
