@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::store::key::{self, GroupNumber, Key};
-use crate::engine::store::refs::At;
+use crate::engine::store::log::At;
 use crate::engine::store::short::Short;
 use crate::engine::store::value;
 use crate::model::Slot;

@@ -2,6 +2,9 @@
 
 use crate::journal::{EntryRef, Journal, ReadError};
 
+/// An [`EntryRef`] as it is stored: sequence number, length.
+pub(super) type At = (u64, u32);
+
 /// The log, as far as references to it go.
 pub(in crate::engine) trait Log {
     /// Nobody needs this entry any more.

@@ -19,6 +19,7 @@ mod holds;
 mod key;
 mod layers;
 mod log;
+mod needed;
 mod pages;
 mod refs;
 mod row;

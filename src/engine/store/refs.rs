@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::store::holds::{Handout, Hold};
 use crate::engine::store::key::{self, GroupNumber, Key};
-use crate::engine::store::log::Log;
+use crate::engine::store::log::{At, Log};
+use crate::engine::store::needed::Refs;
 use crate::engine::store::row::Row;
 use crate::engine::store::{Store, value};
 use crate::journal::EntryRef;
@@ -29,24 +30,6 @@ use crate::retry::{Entry, Fact, PayloadChange, State};
 /// Released facts of one entry that are kept in mind before those gone from the disk are dropped.
 const SPENT_STEP: usize = 64;
 
-/// An [`EntryRef`] as it is stored: sequence number, length.
-pub(super) type At = (u64, u32);
-
-/// The references of one entry.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Refs {
-    /// Its latest fact.
-    latest: Option<At>,
-    /// The slot whose hand-out the latest fact is: group number, slot.
-    handout: Option<(u32, u16)>,
-    /// The fact its bytes lie in.
-    payload: Option<At>,
-    /// The fact that is its dead letter: the stream's, not ours.
-    dead: Option<At>,
-    /// Not needed any more, but perhaps still on the disk.
-    spent: Vec<At>,
-}
-
 /// A forgotten entry.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Grave {
@@ -55,28 +38,6 @@ struct Grave {
     dead: Option<At>,
     /// Its facts that may still be on the disk.
     rest: Vec<At>,
-}
-
-impl Refs {
-    fn needs(&self, at: At) -> bool {
-        [self.latest, self.payload, self.dead].contains(&Some(at))
-    }
-
-    /// The references after this fact.
-    fn after(&self, entry: &Entry, payload: PayloadChange, at: At, group: u32) -> Self {
-        let payload = match payload {
-            PayloadChange::Begins(_) => Some(at),
-            PayloadChange::Keeps => self.payload,
-        };
-        let is_dead = matches!(entry.state, State::Dead { .. });
-        Self {
-            latest: Some(at),
-            handout: entry.inflight().map(|lane| (group, lane.slot.0)),
-            payload: payload.filter(|_| !is_dead),
-            dead: if is_dead { self.dead.or(Some(at)) } else { None },
-            spent: self.spent.clone(),
-        }
-    }
 }
 
 impl Store {

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::engine::store::refs::Refs;
+use crate::engine::store::needed::Refs;
 use crate::engine::store::short::Short;
 use crate::engine::store::value;
 use crate::retry::Entry;
