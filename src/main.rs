@@ -6,8 +6,8 @@ use reprise::cli::{self, Exit, Next, ServeArgs};
 use reprise::config::{ConfigError, Loaded};
 use reprise::server::{self, Load};
 
-/// Threads take memory and others give it back all the time; and what a burst has taken is to go back
-/// to the system.
+/// Threads take memory and others give it back all the time; and what a burst has taken is to go
+/// back to the system.
 #[cfg(target_os = "linux")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

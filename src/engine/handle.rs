@@ -201,8 +201,8 @@ impl Engine {
     }
 
     /// What waits in a group, for a reader that is no member: how many, and a page of records at
-    /// offsets `from`… of that list, oldest due first: at most `limit`, and bytes beyond `bytes_max`
-    /// only for the first. Nothing is handed out.
+    /// offsets `from`… of that list, oldest due first: at most `limit`, and bytes beyond
+    /// `bytes_max` only for the first. Nothing is handed out.
     pub async fn snapshot(
         &self,
         group: &GroupId,

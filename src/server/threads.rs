@@ -4,8 +4,8 @@ use std::thread::{self, JoinHandle};
 
 use crate::server::start::StartError;
 
-/// How nice a thread is that works for later: next to those who answer somebody it gets a tenth of a
-/// core, without them all of it.
+/// How nice a thread is that works for later: next to those who answer somebody it gets a tenth of
+/// a core, without them all of it.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 

@@ -1,5 +1,5 @@
-//! The first of what waits in a group, so that a Fetch need not look for it among the rows: the disk
-//! has those of what went until the next flush, and every Fetch would pass over them.
+//! The first of what waits in a group, so that a Fetch need not look for it among the rows: the
+//! disk has those of what went until the next flush, and every Fetch would pass over them.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

@@ -130,8 +130,8 @@ impl Store {
         })
     }
 
-    /// Brings the rows of the group and its slots up to date; a group of which nothing is left loses
-    /// its own.
+    /// Brings the rows of the group and its slots up to date; a group of which nothing is left
+    /// loses its own.
     pub(super) fn write_group(&mut self, name: &GroupId) {
         let Some(group) = self.groups.get_mut(name) else { return };
         for slot in std::mem::take(&mut group.stale) {

@@ -30,7 +30,7 @@ pub(super) struct Handout {
     pub(super) at: At,
 }
 
-/// Those of all slots, which change with every hand-out: their rows are written with the next flush.
+/// Those of all slots, which change with every hand-out: rows are written with the next flush.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     known: BTreeMap<(u32, u16), Hold>,

@@ -1,7 +1,7 @@
 //! What a row holds: bytes, or what they mean until they go to the disk.
 //!
-//! An entry changes a few times in a second and is written once: while it is in memory it is kept as
-//! it is, and its bytes are made by whoever writes them.
+//! An entry changes a few times in a second and is written once: while it is in memory it is kept
+//! as it is, and its bytes are made by whoever writes them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
