@@ -207,7 +207,7 @@ impl Engine {
         &self,
         group: &GroupId,
         from: usize,
-        (limit, bytes_max): (usize, usize),
+        (limit, bytes_max): (usize, u64),
     ) -> Result<(usize, Vec<LaneRecord>), EngineError> {
         let group = group.clone();
         let Snapshot { total, mut entries } =
@@ -237,7 +237,7 @@ impl Engine {
     }
 
     /// Entries of a group that wait or are set aside, by id, with their records' stored forms: at
-    /// most `limit`, and no more than one beyond `bytes_max`.
+    /// most `limit`, and bytes beyond `bytes_max` only for the first.
     pub async fn portable(
         &self,
         group: &GroupId,
@@ -246,15 +246,12 @@ impl Engine {
         bytes_max: u64,
     ) -> Result<Vec<(Entry, Bytes)>, EngineError> {
         let group = group.clone();
-        let located =
+        let mut located =
             self.ask_durably(|reply| Command::Portable { group, after, limit, reply }).await?;
-        let (mut found, mut bytes) = (Vec::new(), 0_u64);
+        located.truncate(fitting(&located, bytes_max));
+        let mut found = Vec::with_capacity(located.len());
         for TakenEntry { entry, payload, .. } in located {
             let Some(at) = payload else { return Err(EngineError::PayloadLost(entry.id)) };
-            bytes = bytes.saturating_add(u64::from(at.len));
-            if bytes > bytes_max && !found.is_empty() {
-                break;
-            }
             found.push((entry, self.journal.read(at)?.body));
         }
         Ok(found)
@@ -366,8 +363,7 @@ impl Engine {
 }
 
 /// How many of these take no more than `bytes_max` in the log, the first whatever it takes.
-fn fitting(entries: &[TakenEntry], bytes_max: usize) -> usize {
-    let bytes_max = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+fn fitting(entries: &[TakenEntry], bytes_max: u64) -> usize {
     let mut bytes = 0_u64;
     let fit = entries.iter().enumerate().take_while(|(place, entry)| {
         bytes = bytes.saturating_add(entry.payload.map_or(0, |at| u64::from(at.len)));

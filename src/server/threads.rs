@@ -4,10 +4,10 @@ use std::thread::{self, JoinHandle};
 
 use crate::server::start::StartError;
 
-/// How nice a thread is that works for later: next to those who answer somebody it gets a tenth of
-/// a core, without them all of it.
+/// By how much a thread is nicer that works for later: next to those who answer somebody it gets a
+/// tenth of a core, without them all of it.
 #[cfg(target_os = "linux")]
-const NICE: i32 = 10;
+const NICER: i32 = 10;
 
 pub(super) fn spawn(
     name: &str,
@@ -25,7 +25,7 @@ pub(super) fn spawn_nice(
         // On Linux this is the thread's own, whatever POSIX says. Where it is not allowed the
         // thread takes its turn with the others.
         #[cfg(target_os = "linux")]
-        if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        if let Err(error) = rustix::process::nice(NICER) {
             tracing::debug!(%error, "a thread keeps its priority");
         }
         body();
@@ -44,7 +44,7 @@ mod tests {
         let (before, (sender, told)) = (nice(), channel());
         let thread = spawn_nice("nice", move || sender.send(nice()).unwrap()).unwrap();
         thread.join().unwrap();
-        assert_eq!(told.recv(), Ok(NICE.max(before)));
+        assert_eq!(told.recv(), Ok((before + NICER).min(19)));
         assert_eq!(nice(), before);
     }
 }

@@ -156,7 +156,7 @@ impl House {
         assert!(stats.bytes <= 2 * live + 2 * SEGMENT_BYTES, "{what}: {stats:?}");
         let engine = self.engine.clone();
         let (total, records) =
-            self.ask(engine.snapshot(&shop(), 0, (usize::MAX, usize::MAX))).unwrap();
+            self.ask(engine.snapshot(&shop(), 0, (usize::MAX, u64::MAX))).unwrap();
         assert_eq!((total, records.len()), (WAITING, WAITING), "{what}");
     }
 }

@@ -316,7 +316,7 @@ impl World {
                 NOWHERE,
             );
             let (engine, of) = (engine.clone(), group.clone());
-            let asked = async move { engine.snapshot(&of, 0, (usize::MAX, usize::MAX)).await };
+            let asked = async move { engine.snapshot(&of, 0, (usize::MAX, u64::MAX)).await };
             self.ask(asked, snapshot, expected)?;
             self.flush()?;
         }

@@ -33,36 +33,32 @@ pub(super) struct Handout {
 /// Those of all slots, which change with every hand-out: rows are written with the next flush.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
-    known: BTreeMap<(u32, u16), Hold>,
-    stale: BTreeSet<(u32, u16)>,
+    known: BTreeMap<(GroupNumber, Slot), Hold>,
+    stale: BTreeSet<(GroupNumber, Slot)>,
 }
 
 impl Holds {
     /// Puts one down as its row tells it; false when that is no row of one.
     pub(super) fn load(&mut self, key: &[u8], row: &[u8]) -> bool {
-        let read = key.split_last_chunk::<2>().and_then(|(before, slot)| {
-            let group = before.last_chunk::<4>()?;
-            Some((u32::from_be_bytes(*group), u16::from_be_bytes(*slot)))
-        });
-        let (Some(of), Some(hold)) = (read, value::decode(row)) else { return false };
+        let of = key::read_group(key).zip(key::read_slot(key));
+        let (Some(of), Some(hold)) = (of, value::decode(row)) else { return false };
         self.known.insert(of, hold);
         true
     }
 
     pub(super) fn get(&self, group: GroupNumber, slot: Slot) -> Hold {
-        self.known.get(&(group.0, slot.0)).copied().unwrap_or_default()
+        self.known.get(&(group, slot)).copied().unwrap_or_default()
     }
 
     pub(super) fn put(&mut self, group: GroupNumber, slot: Slot, hold: Hold) {
-        self.known.insert((group.0, slot.0), hold);
-        self.stale.insert((group.0, slot.0));
+        self.known.insert((group, slot), hold);
+        self.stale.insert((group, slot));
     }
 
     /// Rows that are out of date.
     pub(super) fn take_stale(&mut self) -> Vec<(Key, Short)> {
         let stale = std::mem::take(&mut self.stale);
-        let row = |(group, slot): (u32, u16)| {
-            let (group, slot) = (GroupNumber(group), Slot(slot));
+        let row = |(group, slot)| {
             let key = Key::of_group(key::HOLD, group).slot(slot);
             (key, value::encode(&self.get(group, slot)))
         };

@@ -43,7 +43,7 @@ pub(super) const TABLES: u8 = b'T';
 pub(super) const GRAVE: u8 = b'D';
 
 /// The number of a group inside keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GroupNumber(pub(super) u32);
 
 /// A key being built.
@@ -121,6 +121,12 @@ pub(super) fn read_id(bytes: &[u8]) -> Option<EntryId> {
 /// The slot at the end of a key of [`SLOT`], [`OPEN`] or [`HOLD`].
 pub(super) fn read_slot(key: &[u8]) -> Option<Slot> {
     key.last_chunk::<2>().map(|slot| Slot(u16::from_be_bytes(*slot)))
+}
+
+/// The group in a key of [`HOLD`].
+pub(super) fn read_group(key: &[u8]) -> Option<GroupNumber> {
+    let (before, _) = key.split_last_chunk::<2>()?;
+    before.last_chunk::<4>().map(|group| GroupNumber(u32::from_be_bytes(*group)))
 }
 
 /// The offset at the end of a key of [`LINE`].

@@ -46,6 +46,7 @@ pub(super) async fn snapshot(
     bytes_max: usize,
 ) -> PartitionData {
     let first = usize::try_from(from).unwrap_or(0);
+    let bytes_max = u64::try_from(bytes_max).unwrap_or(u64::MAX);
     match router.engine.snapshot(group, first, (SNAPSHOT_MAX, bytes_max)).await {
         Ok((total, mut records)) => {
             records.retain(|one| known(router, one) == Some(Fate::Stands));
