@@ -79,6 +79,7 @@ impl Admin {
 
     pub(crate) fn make_topic(&self, topic: &str, partitions: i32) {
         assert!(self.makes(topic, partitions), "{topic} is there already");
+        wait_for_leaders(topic);
     }
 
     pub(crate) fn add_partitions(&self, topic: &str, partitions: usize) {
@@ -103,6 +104,29 @@ impl Admin {
         let deleted = self.client.delete_topics(&[topic], &AdminOptions::new());
         self.runtime.block_on(deleted).unwrap().remove(0).unwrap();
         until(PATIENCE, "the topic is made again", || self.makes(topic, partitions));
+    }
+}
+
+/// Returns when every broker of the cluster knows a leader of each partition: the controller says
+/// that a topic is made before the brokers have heard of it, and a client that asks one of those
+/// joins its group without that topic.
+fn wait_for_leaders(topic: &str) {
+    if bootstrap().is_none() {
+        return;
+    }
+    let (host, port) =
+        back_door().rsplit_once(':').map(|(h, p)| (h.to_owned(), p.parse())).unwrap();
+    let first: usize = port.unwrap();
+    for door in first..first + nodes() {
+        // Not connected to anybody else: it asks this one.
+        let asking = Admin::at(&format!("{host}:{door}"));
+        until(PATIENCE, "a broker knows the topic", || {
+            let told = asking.client.inner().fetch_metadata(Some(topic), ANSWER_MAX);
+            told.is_ok_and(|told| {
+                let mut known = told.topics().iter().map(MetadataTopic::partitions);
+                known.all(|all| !all.is_empty() && all.iter().all(|p| p.leader() >= 0))
+            })
+        });
     }
 }
 
