@@ -1,6 +1,7 @@
 //! The real cluster behind the sidecar: what an administrator does there, and what is done to its
 //! brokers.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::metadata::MetadataTopic;
+use rdkafka::metadata::MetadataPartition;
 use rdkafka::types::RDKafkaErrorCode;
 
 use crate::wait::until;
@@ -90,12 +91,16 @@ impl Admin {
 
     /// Returns when every replica of every partition is in sync.
     pub(crate) fn wait_for_replicas(&self) {
-        until(PATIENCE, "every replica is in sync", || {
-            let told = self.client.inner().fetch_metadata(None, ANSWER_MAX);
-            told.is_ok_and(|told| {
-                let mut partitions = told.topics().iter().flat_map(MetadataTopic::partitions);
-                partitions.all(|p| p.leader() >= 0 && p.isr().len() == p.replicas().len())
-            })
+        self.wait_for(None, "every replica is in sync", |partitions| {
+            partitions.iter().all(|p| p.leader() >= 0 && p.isr().len() == p.replicas().len())
+        });
+    }
+
+    /// Returns when what it is told of this topic, or of each, holds.
+    fn wait_for(&self, topic: Option<&str>, what: &str, holds: fn(&[MetadataPartition]) -> bool) {
+        until(PATIENCE, what, || {
+            let told = self.client.inner().fetch_metadata(topic, ANSWER_MAX);
+            told.is_ok_and(|told| told.topics().iter().all(|topic| holds(topic.partitions())))
         });
     }
 
@@ -114,18 +119,12 @@ fn wait_for_leaders(topic: &str) {
     if bootstrap().is_none() {
         return;
     }
-    let (host, port) =
-        back_door().rsplit_once(':').map(|(h, p)| (h.to_owned(), p.parse())).unwrap();
-    let first: usize = port.unwrap();
-    for door in first..first + nodes() {
+    let first: SocketAddr = back_door().parse().unwrap();
+    for port in (first.port()..).take(nodes()) {
         // Not connected to anybody else: it asks this one.
-        let asking = Admin::at(&format!("{host}:{door}"));
-        until(PATIENCE, "a broker knows the topic", || {
-            let told = asking.client.inner().fetch_metadata(Some(topic), ANSWER_MAX);
-            told.is_ok_and(|told| {
-                let mut known = told.topics().iter().map(MetadataTopic::partitions);
-                known.all(|all| !all.is_empty() && all.iter().all(|p| p.leader() >= 0))
-            })
+        let asking = Admin::at(&SocketAddr::new(first.ip(), port).to_string());
+        asking.wait_for(Some(topic), "a broker knows the topic", |partitions| {
+            !partitions.is_empty() && partitions.iter().all(|p| p.leader() >= 0)
         });
     }
 }
