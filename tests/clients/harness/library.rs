@@ -14,6 +14,8 @@ pub(crate) struct Library {
     /// What people call it.
     pub(crate) title: &'static str,
     pub(crate) source: Source,
+    /// Settings of each of its clients: waits in the measure of the scenarios.
+    pub(crate) paced: &'static [&'static str],
     /// Settings with which it looks for new partitions and topics all the time.
     pub(crate) curious: &'static [&'static str],
     pub(crate) traits: &'static [Trait],
@@ -53,11 +55,14 @@ pub(crate) static JAVA: Library = Library {
 };
 
 pub(crate) static LIBRDKAFKA: Library = Library {
+    // Of itself it waits up to 10 s, twice as long after each try, for a broker to be there again.
+    paced: &["reconnect.backoff.max.ms=1000"],
     curious: &["topic.metadata.refresh.interval.ms=300", "metadata.max.age.ms=900"],
     ..Library::of("librdkafka", Source::Example)
 };
 
 pub(crate) static CONFLUENT_KAFKA: Library = Library {
+    paced: LIBRDKAFKA.paced,
     curious: LIBRDKAFKA.curious,
     ..Library::of(
         "confluent-kafka (librdkafka)",
@@ -66,6 +71,7 @@ pub(crate) static CONFLUENT_KAFKA: Library = Library {
 };
 
 pub(crate) static CONFLUENT_JAVASCRIPT: Library = Library {
+    paced: LIBRDKAFKA.paced,
     curious: LIBRDKAFKA.curious,
     ..Library::of(
         "@confluentinc/kafka-javascript (librdkafka)",
@@ -126,7 +132,7 @@ pub(crate) static AIOKAFKA: Library =
 impl Library {
     /// One that can do everything.
     const fn of(title: &'static str, source: Source) -> Self {
-        Self { title, source, curious: &[], traits: &[], cannot: &[] }
+        Self { title, source, paced: &[], curious: &[], traits: &[], cannot: &[] }
     }
 
     /// Built on first use.

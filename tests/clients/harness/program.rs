@@ -160,6 +160,11 @@ impl Program {
         self.library.cannot.iter().chain(self.cannot)
     }
 
+    /// Settings of each of its clients.
+    pub(crate) fn paced(self) -> Vec<String> {
+        self.library.paced.iter().map(|setting| (*setting).to_owned()).collect()
+    }
+
     /// Settings of a client that looks for new partitions and topics all the time.
     pub(crate) fn curious(self) -> Vec<String> {
         self.library.curious.iter().map(|setting| (*setting).to_owned()).collect()

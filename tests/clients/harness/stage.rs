@@ -84,9 +84,8 @@ impl Stage {
 
     /// One that can be killed, and is missed soon.
     pub(crate) fn mortal(&self, name: &str, group: &str) -> Client {
-        let login = self.login.as_ref().map(|login| login.settings(self.program));
         let (who, at) = ((name, group, SHORT_SESSION), self.sidecar.address());
-        Client::process(self.program, &at, &self.dir, who, &login.unwrap_or_default())
+        Client::process(self.program, &at, &self.dir, who, &self.settings(self.program, &[]))
     }
 
     /// A client of any address, with settings of its own.
@@ -106,9 +105,13 @@ impl Stage {
         who: (&str, &str, Duration),
         more: &[String],
     ) -> Client {
+        Client::start(program, bootstrap, &self.dir, who, &self.settings(program, more))
+    }
+
+    /// What a client of this program is told: its waits, its login, and this.
+    fn settings(&self, program: Program, more: &[String]) -> Vec<String> {
         let login = self.login.as_ref().map(|login| login.settings(program));
-        let settings = [login.unwrap_or_default(), more.to_vec()].concat();
-        Client::start(program, bootstrap, &self.dir, who, &settings)
+        [program.paced(), login.unwrap_or_default(), more.to_vec()].concat()
     }
 
     /// A member of the application's group with another program.
