@@ -16,15 +16,18 @@ mod cluster;
 mod expect;
 mod host;
 mod judge;
+mod kcat;
 mod library;
 mod logging_in;
 mod login;
 mod order;
+mod printing;
 mod program;
 mod runtimes;
 mod scene;
 mod sidecar;
 mod stage;
+mod turn;
 mod wait;
 
 mod tools;

@@ -1,17 +1,12 @@
 //! kcat, which is librdkafka on a command line.
 
-use std::process::Command;
-
 use serde_json::Value;
 
-use super::{House, TOPICS, said};
+use super::{House, TOPICS};
 
 /// What kcat prints that is content with the answer.
 fn kcat(house: &House, args: &[&str], input: &str) -> String {
-    let mut command = Command::new("kcat");
-    let told = said(command.args(["-b", &house.sidecar.address()]).args(args), input);
-    assert!(told.good, "{args:?}: {told:?}");
-    told.out
+    crate::kcat::kcat(&house.sidecar.address(), args, input)
 }
 
 #[test]

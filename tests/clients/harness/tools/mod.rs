@@ -12,11 +12,11 @@ mod records;
 mod topics;
 mod traffic;
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::LazyLock;
 
+pub(crate) use crate::printing::{Running, Said, said};
 use crate::runtimes::jvm;
 use crate::sidecar::{CONSUMER_SESSION, Sidecar};
 use crate::stage::empty_dir;
@@ -35,20 +35,6 @@ pub(crate) const CONSOLE_CONSUMER: &str = "consumer.ConsoleConsumer";
 pub(crate) struct House {
     pub(crate) sidecar: Sidecar,
     pub(crate) dir: PathBuf,
-}
-
-/// What a tool has said.
-#[derive(Debug)]
-pub(crate) struct Said {
-    pub(crate) out: String,
-    pub(crate) err: String,
-    pub(crate) good: bool,
-}
-
-/// A tool that goes on until it is told to stop.
-pub(crate) struct Running {
-    child: Child,
-    lines: BufReader<ChildStdout>,
 }
 
 impl House {
@@ -99,52 +85,6 @@ impl House {
     }
 }
 
-impl Said {
-    /// Everything, whatever it was printed on.
-    pub(crate) fn all(&self) -> String {
-        format!("{}\n{}", self.out, self.err)
-    }
-}
-
-impl Running {
-    pub(crate) fn of(tool: &mut Command) -> Self {
-        let mut child = tool.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        Self { child, lines }
-    }
-
-    /// Reads on until it prints a line with this in it.
-    pub(crate) fn until(&mut self, text: &str) -> String {
-        let mut seen = String::new();
-        loop {
-            let mut line = String::new();
-            let read = self.lines.read_line(&mut line).unwrap();
-            assert!(read > 0, "it ended without {text}: {seen}");
-            if line.contains(text) {
-                return line;
-            }
-            seen += &line;
-        }
-    }
-
-    /// SIGTERM, and until it has ended.
-    pub(crate) fn stop(mut self) {
-        let asked = Command::new("kill").arg(self.child.id().to_string()).status();
-        assert!(asked.unwrap().success());
-        // Nobody else reads what it still says.
-        std::io::copy(&mut self.lines, &mut std::io::sink()).unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Only of one that a failed test has left is anything left to end.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
 /// One of Kafka's tools: those of its package `tools` by their short name.
 pub(crate) fn tool(class: &str) -> Command {
     static CLASS_PATH: LazyLock<String> = LazyLock::new(|| {
@@ -159,17 +99,6 @@ pub(crate) fn tool(class: &str) -> Command {
     let mut command = Command::new(&jvm[0]);
     command.args(&jvm[1..]).args(TOOLS).args(["-cp", &CLASS_PATH]).arg(format!("{package}{class}"));
     command
-}
-
-/// What a command says that is given this to read.
-pub(crate) fn said(command: &mut Command, input: &str) -> Said {
-    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = pipes.spawn().unwrap();
-    // One that has read enough may be gone before it has read all.
-    drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
-    let told = child.wait_with_output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Said { out: text(&told.stdout), err: text(&told.stderr), good: told.status.success() }
 }
 
 /// The lines of a table, in words; without the empty ones.
