@@ -18,7 +18,7 @@ use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
 use crate::engine::windows::Unkept;
 use crate::engine::{LaneSlot, reloaded};
-use crate::journal::{EntryRef, Journal, NewEntry};
+use crate::journal::{EntryRef, Journal, NewEntry, Turn};
 use crate::model::{GroupId, LaneOffset, MemberId, Now, TopicName};
 use crate::observe::Metrics;
 use crate::retry::{
@@ -27,6 +27,8 @@ use crate::retry::{
 
 /// A thread that waits this long looks at the clock again, whatever the machine says.
 const SLEEP_MAX: Duration = Duration::from_mins(1);
+/// Of the core: those wait for it who have not failed.
+pub(super) const TURN_MAX: Duration = Duration::from_millis(1);
 /// What the journal calls this owner of tables.
 pub(super) const OWNER: &str = "retries";
 /// Facts in one group of the log, where nothing binds them together: a reload may move millions
@@ -60,6 +62,7 @@ pub struct Driver {
     pub(super) ahead: Option<String>,
     /// The same for who asks how it is.
     pub(super) trouble: Arc<OnceLock<String>>,
+    pub(super) turn: Turn,
 }
 
 impl Driver {
@@ -99,6 +102,7 @@ impl Driver {
                 Err(TryRecvError::Empty) => break,
             }
             self.tick();
+            self.turn.give_way();
         }
         true
     }

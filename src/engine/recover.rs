@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::clock::Clock;
 use crate::engine::delayed::{Destinations, PutOff};
-use crate::engine::driver::{Driver, OWNER};
+use crate::engine::driver::{Driver, OWNER, TURN_MAX};
 use crate::engine::facts::Unwritten;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
@@ -17,7 +17,7 @@ use crate::engine::stamps::Stamps;
 use crate::engine::store::{Flusher, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::engine::wakes::Wakes;
 use crate::engine::windows::{GROUP_BYTES, Unkept, Windows};
-use crate::journal::{Entry, EntryRef, Journal, Tables, TablesError};
+use crate::journal::{Entry, EntryRef, Journal, Tables, TablesError, Turn};
 use crate::model::{EntryId, GroupId, TopicName, TopicPartition};
 use crate::observe::Metrics;
 use crate::retry::watch::NACKED_MAX;
@@ -194,6 +194,7 @@ impl Replay {
             group_bytes: GROUP_BYTES,
             ahead: None,
             trouble: Arc::clone(&engine.trouble),
+            turn: Turn::of(TURN_MAX),
         };
         driver.settle(self.seeds);
         (engine, driver)

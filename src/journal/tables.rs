@@ -2,13 +2,14 @@
 
 use std::fmt::Display;
 use std::ops::{Bound, ControlFlow};
+use std::panic;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
-use std::{io, panic};
 
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 
+use super::table_file::Backend;
 use super::{Disk, DiskFile, TablesError};
 
 /// Holds what [`Tables`] itself must remember.
@@ -348,7 +349,7 @@ impl Tables {
 
     fn install(&self, file: Arc<dyn DiskFile>) -> Result<(), TablesError> {
         let frozen = Arc::new(AtomicBool::new(false));
-        let backend = Backend { file, frozen: Arc::clone(&frozen) };
+        let backend = Backend::new(file, Arc::clone(&frozen));
         let mut builder = Database::builder();
         builder.set_cache_size(self.0.cache_bytes);
         let database = builder.create_with_backend(backend).map_err(self.fail("opening"))?;
@@ -454,44 +455,4 @@ fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static 
 
 fn failed(name: &str, cause: &dyn Display) -> TablesError {
     TablesError { file: name.to_owned(), doing: "writing", cause: cause.to_string() }
-}
-
-#[derive(Debug)]
-struct Backend {
-    file: Arc<dyn DiskFile>,
-    frozen: Arc<AtomicBool>,
-}
-
-impl Backend {
-    fn check(&self) -> io::Result<()> {
-        if self.frozen.load(Ordering::Acquire) {
-            return Err(io::Error::other("closed"));
-        }
-        Ok(())
-    }
-}
-
-impl redb::StorageBackend for Backend {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read_at(offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.check()?;
-        self.file.set_len(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.check()?;
-        self.file.sync_data()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.check()?;
-        self.file.write_at(offset, data)
-    }
 }
