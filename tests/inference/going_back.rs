@@ -143,11 +143,11 @@ fn a_restart_of_the_sidecar_keeps_the_count() {
     let mut app = world.start(Commits::PerRecord);
     for _ in 0..200 {
         app.poll(&mut world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
-        if world.charged() == [(0, 1, 5)] {
+        if world.charged() == [(0, 1, 6)] {
             break;
         }
     }
-    assert_eq!(world.charged(), [(0, 1, 5)]);
+    assert_eq!(world.charged(), [(0, 1, 6)]);
     world.restart();
     let mut app = world.start(Commits::PerRecord);
     while world.dead.is_empty() {

@@ -67,12 +67,12 @@ fn what_speaks_of_records_that_nobody_was_given_is_not_believed() {
     assert!(charges(Some(3)) > 0);
 }
 
-/// A consumer that has sought back to record 1 so often that it was charged five times.
+/// A consumer that has sought back to record 1 so often that it was charged six times.
 fn suspected(world: &mut World) -> App {
     let mut app = world.start(Commits::PerRecord);
     for _ in 0..200 {
         app.poll(world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
-        if world.charged() == [(0, 1, 5)] {
+        if world.charged() == [(0, 1, 6)] {
             return app;
         }
     }
@@ -96,7 +96,7 @@ fn suspicion_ends_with_a_nack_that_takes_the_count_with_it() {
     let mut world = World::new(RULES, 1, 3);
     let mut app = suspected(&mut world);
     let carried = world.watch.charged(&of(0), 1);
-    assert_eq!((carried.reconsume_times, carried.history.len()), (5, 5));
+    assert_eq!((carried.reconsume_times, carried.history.len()), (6, 6));
     assert!(carried.history.iter().all(|(_, word)| *word == Disposition::SeekBack));
     assert_eq!(world.watch.charged(&of(0), 2).reconsume_times, 0);
 
