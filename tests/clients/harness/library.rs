@@ -16,6 +16,8 @@ pub(crate) struct Library {
     pub(crate) source: Source,
     /// Settings of each of its clients: waits in the measure of the scenarios.
     pub(crate) paced: &'static [&'static str],
+    /// Settings with which it forgets nothing while nobody is there.
+    pub(crate) steadfast: &'static [&'static str],
     /// Settings with which it looks for new partitions and topics all the time.
     pub(crate) curious: &'static [&'static str],
     pub(crate) traits: &'static [Trait],
@@ -50,6 +52,9 @@ pub(crate) enum Source {
 }
 
 pub(crate) static JAVA: Library = Library {
+    // Else it begins anew with its bootstrap addresses once all others have failed (KIP-899), knows
+    // of no topic then, and the leader of a group calls for a rebalance: whatever answers again.
+    steadfast: &["metadata.recovery.strategy=none"],
     curious: &["metadata.max.age.ms=300"],
     ..Library::of("Java client", Source::Java("java", "kafka-clients", "Client"))
 };
@@ -132,7 +137,7 @@ pub(crate) static AIOKAFKA: Library =
 impl Library {
     /// One that can do everything.
     const fn of(title: &'static str, source: Source) -> Self {
-        Self { title, source, paced: &[], curious: &[], traits: &[], cannot: &[] }
+        Self { title, source, paced: &[], steadfast: &[], curious: &[], traits: &[], cannot: &[] }
     }
 
     /// Built on first use.

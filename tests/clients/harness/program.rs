@@ -165,6 +165,11 @@ impl Program {
         self.library.paced.iter().map(|setting| (*setting).to_owned()).collect()
     }
 
+    /// Settings of a client that forgets nothing while nobody is there.
+    pub(crate) fn steadfast(self) -> Vec<String> {
+        self.library.steadfast.iter().map(|setting| (*setting).to_owned()).collect()
+    }
+
     /// Settings of a client that looks for new partitions and topics all the time.
     pub(crate) fn curious(self) -> Vec<String> {
         self.library.curious.iter().map(|setting| (*setting).to_owned()).collect()

@@ -162,8 +162,8 @@ pub(crate) fn a_stopped_sidecar_comes_back_as_it_was(program: Program) {
 fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     let mut stage = Stage::new(program, name);
     let mut judge = Judge::new(&stage.scene);
-    let mut a = stage.member("a", LONG_SESSION);
-    let mut b = stage.member("b", LONG_SESSION);
+    let mut a = stage.member_with("a", &program.steadfast());
+    let mut b = stage.member_with("b", &program.steadfast());
     judge.rounds_until(&mut [&mut a, &mut b], "both have their share", |_, clients| {
         share(&stage, clients)
     });
