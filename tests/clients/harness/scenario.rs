@@ -179,7 +179,11 @@ fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
         failed.len() > 2
     });
     let rebalances = (a.rebalances, b.rebalances);
+    let joins_anew = program.library.has(Trait::JoinsAnew);
     stop(&mut stage.sidecar);
+    // What one that joins anew was given before waits a second for the next, once more; that may be
+    // what comes first.
+    judge.somebody_left = joins_anew;
     // Java's producer forgets all topics when no broker is left, and then blocks: no answer is
     // waited for while the sidecar is away.
     for failed in &failed {
@@ -204,10 +208,7 @@ fn restart(program: Program, name: &str, stop: fn(&mut Sidecar)) {
     });
     let back = clock.elapsed();
     eprintln!("measured: {}: {name}: at work after {:.1} s", program.name, back.as_secs_f64());
-    // What a client that joins anew was before is waited for as long as its session.
-    let joins_anew = program.library.has(Trait::JoinsAnew);
-    // What that one was given waits a second for the next, once more.
-    judge.somebody_left = joins_anew;
+    // What it was before is waited for as long as its session.
     let back_max = if joins_anew { LONG_SESSION + BACK_MAX } else { BACK_MAX };
     assert!(back < back_max, "nobody looks for a coordinator for long: {back:?}");
     judge.finish(&mut [&mut a, &mut b], &stage.sidecar);
