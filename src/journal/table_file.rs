@@ -3,12 +3,9 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use super::{DiskFile, Turn};
 
-/// Of the core: a commit writes thousands of pages without a pause.
-const TURN_MAX: Duration = Duration::from_micros(500);
 /// Of the disk. What a checkpoint has to wait for, the log waits for as well, because a disk tells
 /// that everything is durable, not whose: less than a millisecond at a time.
 const UNSYNCED_BYTES_MAX: usize = 1 << 20;
@@ -19,14 +16,14 @@ pub(super) struct Backend {
     file: Arc<dyn DiskFile>,
     /// Nothing is written any more.
     frozen: Arc<AtomicBool>,
-    turn: Turn,
+    /// A commit writes thousands of pages without a pause.
+    turn: Arc<Turn>,
     unsynced_bytes: AtomicUsize,
 }
 
 impl Backend {
-    pub(super) fn new(file: Arc<dyn DiskFile>, frozen: Arc<AtomicBool>) -> Self {
-        let unsynced_bytes = AtomicUsize::new(0);
-        Self { file, frozen, turn: Turn::of(TURN_MAX), unsynced_bytes }
+    pub(super) fn new(file: Arc<dyn DiskFile>, frozen: Arc<AtomicBool>, turn: Arc<Turn>) -> Self {
+        Self { file, frozen, turn, unsynced_bytes: AtomicUsize::new(0) }
     }
 
     fn check(&self) -> io::Result<()> {
@@ -71,6 +68,8 @@ impl redb::StorageBackend for Backend {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use redb::StorageBackend;
 
     use super::*;
@@ -111,7 +110,8 @@ mod tests {
     fn a_checkpoint_never_waits_for_more_than_a_piece_and_a_closed_file_stays_as_it_is() {
         let (file, frozen) = (Arc::new(Counting::default()), Arc::new(AtomicBool::new(false)));
         let disk: Arc<dyn DiskFile> = Arc::<Counting>::clone(&file);
-        let backend = Backend::new(disk, Arc::clone(&frozen));
+        let turn = Arc::new(Turn::of(Duration::ZERO));
+        let backend = Backend::new(disk, Arc::clone(&frozen), turn);
         for page in 0..2000 {
             backend.write(page << 12, &[0; 4096]).unwrap();
         }

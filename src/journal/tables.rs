@@ -6,11 +6,15 @@ use std::panic;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 
 use super::table_file::Backend;
-use super::{Disk, DiskFile, TablesError};
+use super::{Disk, DiskFile, TablesError, Turn};
+
+/// Of the core, for whoever writes.
+const TURN_MAX: Duration = Duration::from_micros(500);
 
 /// Holds what [`Tables`] itself must remember.
 const META: Table = Table("meta");
@@ -57,6 +61,7 @@ struct Open {
     reading: Mutex<Option<(Table, Arc<Readable>)>>,
     database: Database,
     frozen: Arc<AtomicBool>,
+    turn: Arc<Turn>,
 }
 
 impl std::fmt::Debug for Open {
@@ -81,6 +86,7 @@ impl Drop for Open {
 /// Changes made together; see [`Tables::write`].
 pub struct Batch<'t> {
     name: &'t str,
+    turn: &'t Turn,
     txn: &'t redb::WriteTransaction,
     open: Vec<(&'static str, Writable<'t>)>,
 }
@@ -270,7 +276,7 @@ impl Tables {
         // saves the allocator's state too, so that opening after a crash need not walk the file
         txn.set_quick_repair(matches!(durability, Durability::Immediate));
         txn.set_durability(durability).map_err(self.fail("writing"))?;
-        let mut batch = Batch { name: &self.0.name, txn: &txn, open: Vec::new() };
+        let mut batch = Batch { name: &self.0.name, turn: &open.turn, txn: &txn, open: Vec::new() };
         let changed = change(&mut batch);
         drop(batch);
         match changed {
@@ -349,12 +355,13 @@ impl Tables {
 
     fn install(&self, file: Arc<dyn DiskFile>) -> Result<(), TablesError> {
         let frozen = Arc::new(AtomicBool::new(false));
-        let backend = Backend::new(file, Arc::clone(&frozen));
+        let turn = Arc::new(Turn::of(TURN_MAX));
+        let backend = Backend::new(file, Arc::clone(&frozen), Arc::clone(&turn));
         let mut builder = Database::builder();
         builder.set_cache_size(self.0.cache_bytes);
         let database = builder.create_with_backend(backend).map_err(self.fail("opening"))?;
         *self.0.open.write().unwrap_or_else(PoisonError::into_inner) =
-            Some(Open { reading: Mutex::default(), database, frozen });
+            Some(Open { reading: Mutex::default(), database, frozen, turn });
         Ok(())
     }
 
@@ -378,6 +385,7 @@ impl Tables {
 impl<'t> Batch<'t> {
     /// Sets a key.
     pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), TablesError> {
+        self.turn.give_way();
         let name = self.name;
         self.table(table)?.insert(key, value).map_err(|cause| failed(name, &cause))?;
         Ok(())
@@ -385,6 +393,7 @@ impl<'t> Batch<'t> {
 
     /// Removes a key; says whether it was there.
     pub fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool, TablesError> {
+        self.turn.give_way();
         let name = self.name;
         let old = self.table(table)?.remove(key).map_err(|cause| failed(name, &cause))?;
         Ok(old.is_some())

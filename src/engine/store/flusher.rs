@@ -2,17 +2,13 @@
 
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use crate::engine::error::EngineError;
 use crate::engine::store::changes::{Change, Changes};
-use crate::journal::{Table, Tables, TablesError, Turn};
+use crate::journal::{Table, Tables, TablesError};
 
 /// All rows lie in one table; the first byte of a key says what it is.
 pub(super) const ROWS: Table = Table("rows");
-
-/// Of the core: a group may be many rows.
-const TURN_MAX: Duration = Duration::from_micros(500);
 
 /// The first failure; shared by all who can fail.
 #[derive(Clone, Debug, Default)]
@@ -104,10 +100,8 @@ impl Job {
 }
 
 fn write(tables: &Tables, changes: &Changes) -> Result<(), TablesError> {
-    let turn = Turn::of(TURN_MAX);
     tables.write(|batch| {
         for (key, change) in changes {
-            turn.give_way();
             match change {
                 Change::Put(row) | Change::New(row) => batch.put(ROWS, key, &row.bytes())?,
                 Change::Gone => batch.delete(ROWS, key).map(drop)?,

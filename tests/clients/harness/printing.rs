@@ -33,10 +33,7 @@ impl Running {
 
     /// The next line it prints.
     pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        let read = self.lines.read_line(&mut line).unwrap();
-        assert!(read > 0, "it ended");
-        line
+        self.until("")
     }
 
     /// Reads on until it prints a line with this in it.

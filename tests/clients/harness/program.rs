@@ -162,17 +162,17 @@ impl Program {
 
     /// Settings of each of its clients.
     pub(crate) fn paced(self) -> Vec<String> {
-        self.library.paced.iter().map(|setting| (*setting).to_owned()).collect()
+        owned(self.library.paced)
     }
 
     /// Settings of a client that forgets nothing while nobody is there.
     pub(crate) fn steadfast(self) -> Vec<String> {
-        self.library.steadfast.iter().map(|setting| (*setting).to_owned()).collect()
+        owned(self.library.steadfast)
     }
 
     /// Settings of a client that looks for new partitions and topics all the time.
     pub(crate) fn curious(self) -> Vec<String> {
-        self.library.curious.iter().map(|setting| (*setting).to_owned()).collect()
+        owned(self.library.curious)
     }
 
     /// The command that starts it, built on first use.
@@ -193,4 +193,8 @@ impl Program {
 pub(crate) fn streams() -> Command {
     static STREAMS: std::sync::OnceLock<Built> = std::sync::OnceLock::new();
     STREAMS.get_or_init(|| runtimes::java("streams", "kafka-streams", "Counts")).command()
+}
+
+fn owned(settings: &[&str]) -> Vec<String> {
+    settings.iter().map(|setting| (*setting).to_owned()).collect()
 }
