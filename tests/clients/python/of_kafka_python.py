@@ -13,6 +13,8 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 import line
 
 IS_2 = kafka.__version__.startswith("2.0.")
+# Longest wait for a poll that waits for the other members.
+JOIN_MAX_S = 5
 
 
 class Listener(kafka.ConsumerRebalanceListener):
@@ -73,7 +75,7 @@ class Client:
         if self.polling is None:
             self.polling = asyncio.create_task(asyncio.to_thread(self.polled, wait_ms))
         # 2.0.2 polls until it has joined, however long the other members take.
-        await asyncio.wait([self.polling], timeout=wait_ms / 1000 + 0.2)
+        await asyncio.wait([self.polling], timeout=wait_ms / 1000 + 0.2 if IS_2 else None)
         if not self.polling.done():
             return []
         polling, self.polling = self.polling, None
@@ -87,10 +89,12 @@ class Client:
         batches = self.consumer.poll(timeout_ms=wait_ms)
         return [line.received(record) for batch in batches.values() for record in batch]
 
-    def is_idle(self):
-        """A consumer is no thread's but that of its poll."""
+    async def idle(self):
+        """A consumer is no thread's but that of its poll; what that brings is for the next one."""
         if self.polling is not None:
-            raise RuntimeError("it still polls")
+            await asyncio.wait([self.polling], timeout=JOIN_MAX_S)
+            if not self.polling.done():
+                raise RuntimeError("it still polls")
 
     async def send(self, records):
         futures = [self.queue(codec, record) for codec, record in records]
@@ -125,11 +129,13 @@ class Client:
         return self.producers[codec]
 
     async def commit(self):
-        self.is_idle()
+        await self.idle()
+        if self.polling is not None and self.polling.result():
+            raise RuntimeError("nobody has seen all that was polled")
         self.consumer.commit()
 
     async def commit_at(self, offsets, metadata):
-        self.is_idle()
+        await self.idle()
         rest = [-1] * (len(OffsetAndMetadata._fields) - 2)
         self.consumer.commit(
             {
@@ -139,7 +145,7 @@ class Client:
         )
 
     async def seek(self, topic, partition, offset):
-        self.is_idle()
+        await self.idle()
         self.consumer.seek(TopicPartition(topic, partition), offset)
 
     async def close(self):
