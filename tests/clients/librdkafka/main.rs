@@ -146,7 +146,7 @@ impl Client {
             }
             "end" if words[1] == "commit" => self.producer("none").commit_transaction(FLUSH_MAX)?,
             "end" => self.producer("none").abort_transaction(FLUSH_MAX)?,
-            "close" => self.consumer.unsubscribe(),
+            "close" => self.leave()?,
             other => panic!("no such command: {other}"),
         }
         Ok(())
@@ -200,6 +200,22 @@ impl Client {
         }
         let delivery = self.producer(words[2]).send_result(record).map_err(|(e, _)| e).unwrap();
         self.sent.push((words[1].to_owned(), delivery));
+    }
+
+    /// Leaves the group before it closes: who is told of a change of what it has while it closes
+    /// may wait for ever for what has ended already (confluentinc/librdkafka#4884). A static member
+    /// just closes, which is no leaving; nothing of what it has changes.
+    fn leave(&self) -> Result<(), KafkaError> {
+        if self.settings.iter().any(|setting| setting.starts_with("consumer.group.instance.id=")) {
+            return Ok(());
+        }
+        self.consumer.unsubscribe();
+        let clock = Clock::start();
+        while self.consumer.assignment()?.count() > 0 {
+            assert!(clock.elapsed() < FLUSH_MAX, "what it has is not taken back");
+            let _ = self.consumer.poll(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     async fn flush(&mut self) {
