@@ -139,7 +139,7 @@ impl Core {
         let mut rows = Vec::new();
         for segment in self.segments().map.values().filter(|segment| segment.unsaved) {
             rows.push((segment.id, encode_row(segment)));
-            if segment.active.is_none() {
+            if segment.is_sealed() {
                 sealed.push(segment.id);
             }
         }
@@ -212,7 +212,7 @@ fn encode_row(segment: &Segment) -> Vec<u8> {
     put(&mut row, 16, &segment.bytes.to_le_bytes());
     put(&mut row, 24, &segment.live_bytes.to_le_bytes());
     put(&mut row, 32, &segment.entries.to_le_bytes());
-    put(&mut row, 36, &u32::from(segment.active.is_none()).to_le_bytes());
+    put(&mut row, 36, &u32::from(segment.is_sealed()).to_le_bytes());
     row.extend_from_slice(segment.dead.as_bytes());
     // a wrong dead bit would lose data: the row proves itself
     let crc = crc32c::crc32c(row.get(..40).unwrap_or_default());

@@ -49,7 +49,7 @@ impl Core {
             let sealed: Vec<&Segment> = segments
                 .map
                 .values()
-                .filter(|s| s.active.is_none() && !s.damaged && s.end <= floor.saturating_add(1))
+                .filter(|s| s.is_sealed() && !s.damaged && s.end <= floor.saturating_add(1))
                 .collect();
             let known = |segment: &Segment| match &segment.logged {
                 Some(logged) if logged.seq > durable => segment.bytes,

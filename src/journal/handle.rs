@@ -268,12 +268,14 @@ impl Journal {
 }
 
 impl Housekeeper {
-    /// Does the next piece of work: makes a checkpoint when one is due and the log is durable that
-    /// far, deletes or copies forward at most one run of segments. Never waits for the writer.
+    /// Does the next piece of work: writes the offset tables of what was sealed since, makes a
+    /// checkpoint when one is due and the log is durable that far, deletes or copies forward at
+    /// most one run of segments. Never waits for the writer.
     pub fn step(&mut self) -> Result<Housekept, JournalError> {
         let mut kept = Housekept::default();
         self.core.refresh_free_bytes();
         let mut maintenance = self.core.maintenance();
+        self.core.write_offset_tables();
         if maintenance.pending.is_some() || self.checkpoint_due() {
             let seq = self.core.pending_seq(&mut maintenance);
             self.core.request_sync(seq);

@@ -27,16 +27,19 @@ pub(super) struct Segment {
     pub(super) unsaved: bool,
     /// A copy failed on damage: left alone until repaired.
     pub(super) damaged: bool,
-    /// Only the segment the writer fills has these.
-    pub(super) active: Option<Active>,
+    /// Only one whose offset table is not written yet has these: the newest, and those sealed since
+    /// housekeeping last came by.
+    pub(super) fresh: Option<Fresh>,
 }
 
-/// The part of a segment that only the newest has.
+/// What the offset table of a segment will have, kept in memory until then.
 #[derive(Debug)]
-pub(super) struct Active {
+pub(super) struct Fresh {
     pub(super) file: Arc<dyn DiskFile>,
     /// Where each entry begins, from `base` on without a gap.
     pub(super) offsets: Vec<u32>,
+    /// The writer has gone on to the next segment.
+    pub(super) sealed: bool,
 }
 
 /// Dead bits written to the log.
@@ -51,7 +54,7 @@ pub(super) struct Logged {
 /// Where to look for an entry.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
-    Active { id: SegmentId, epoch: u64, file: Arc<dyn DiskFile>, offset: u64 },
+    Fresh { id: SegmentId, epoch: u64, file: Arc<dyn DiskFile>, offset: u64 },
     Sealed { id: SegmentId, epoch: u64 },
     NotWritten,
     Gone,
@@ -77,8 +80,13 @@ impl Segment {
             unlogged: false,
             unsaved: true,
             damaged: false,
-            active: None,
+            fresh: None,
         }
+    }
+
+    /// False of the one the writer fills.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.fresh.as_ref().is_none_or(|fresh| fresh.sealed)
     }
 
     /// Bytes of entries the log does not yet know to be dead.
@@ -103,21 +111,21 @@ impl Segments {
     /// The segment that stands for a sequence number.
     pub(super) fn holding(&self, seq: u64) -> Option<&Segment> {
         let (_, segment) = self.map.range(..=seq).next_back()?;
-        (segment.active.is_some() || seq < segment.end).then_some(segment)
+        (!segment.is_sealed() || seq < segment.end).then_some(segment)
     }
 
     /// Where to look for an entry.
     pub(super) fn place(&self, seq: u64) -> Place {
         let Some(segment) = self.holding(seq) else { return Place::Gone };
-        let Some(active) = &segment.active else {
+        let Some(fresh) = &segment.fresh else {
             return Place::Sealed { id: segment.id, epoch: segment.epoch };
         };
         let at = usize::try_from(seq - segment.id.base).unwrap_or(usize::MAX);
-        match active.offsets.get(at) {
-            Some(offset) => Place::Active {
+        match fresh.offsets.get(at) {
+            Some(offset) => Place::Fresh {
                 id: segment.id,
                 epoch: segment.epoch,
-                file: Arc::clone(&active.file),
+                file: Arc::clone(&fresh.file),
                 offset: u64::from(*offset),
             },
             None => Place::NotWritten,

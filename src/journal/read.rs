@@ -113,7 +113,7 @@ impl Core {
         for _ in 0..TRIES {
             let place = self.segments().place(seq);
             match place {
-                Place::Active { id, epoch, file, offset } => {
+                Place::Fresh { id, epoch, file, offset } => {
                     return Ok(Spot { id, seed: crc_seed(epoch), file, offset, sealed: false });
                 }
                 Place::NotWritten => return Err(ReadError::NotWritten { seq }),
@@ -147,7 +147,7 @@ impl Core {
             if let Some(ordinal) = segment.dense_ordinal(seq) {
                 return Ok(Some(ordinal));
             }
-            if segment.active.is_some() {
+            if segment.fresh.is_some() {
                 return Ok(None);
             }
             (segment.id, segment.epoch)
@@ -170,6 +170,31 @@ impl Core {
         handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         handles.put(id, Arc::clone(&handle));
         Ok(handle)
+    }
+
+    /// Writes the offset tables of sealed segments that have none yet. The caller holds
+    /// `maintenance`.
+    pub(super) fn write_offset_tables(&self) {
+        let wanted: Vec<u64> = {
+            let segments = self.segments();
+            let fresh = segments.map.iter().filter(|(_, s)| s.is_sealed() && s.fresh.is_some());
+            fresh.map(|(base, _)| *base).collect()
+        };
+        for base in wanted {
+            let found = self.segments().map.get(&base).and_then(|segment| {
+                let offsets = segment.fresh.as_ref()?.offsets.clone();
+                Some((segment.id, segment.epoch, offsets))
+            });
+            let Some((id, epoch, offsets)) = found else { continue };
+            let pairs: Vec<(u64, u32)> = (base..).zip(offsets).collect();
+            // on a full disk it stays in memory until the next time
+            if index_file::write(&*self.disk, &id.idx_name(), id, epoch, &pairs).is_err() {
+                return;
+            }
+            if let Some(segment) = self.segments_mut().map.get_mut(&base) {
+                segment.fresh = None;
+            }
+        }
     }
 
     /// Closes a segment's files.

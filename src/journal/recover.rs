@@ -18,7 +18,7 @@ use super::compact::dead_key;
 use super::core::{Core, KIND_DEAD, State};
 use super::format::{crc_seed, decode};
 use super::index_file::{self, IndexFile};
-use super::live::{Active, Segment, Segments};
+use super::live::{Fresh, Segment, Segments};
 use super::real_disk::open_error;
 use super::scan::{Scanned, Scanner};
 use super::segment::{INDEX_NAME, SEGMENT_START, SegmentId};
@@ -278,7 +278,8 @@ impl Opening<'_> {
                 segment.live_bytes = live_bytes(&examined, &segment.dead);
                 if last {
                     let offsets = examined.pairs.iter().map(|(_, offset)| *offset).collect();
-                    segment.active = Some(Active { file: Arc::clone(&found.file), offsets });
+                    let file = Arc::clone(&found.file);
+                    segment.fresh = Some(Fresh { file, offsets, sealed: false });
                 } else if IndexFile::open(&**self.disk, header.id, header.epoch).is_none() {
                     let (name, id) = (header.id.idx_name(), header.id);
                     // made again on first use when this fails

@@ -14,8 +14,7 @@ use crate::clock::Clock;
 
 use super::core::Core;
 use super::format::{Queued, crc_seed, encode};
-use super::index_file;
-use super::live::{Active, Segment};
+use super::live::{Fresh, Segment};
 use super::scan::length;
 use super::segment::{SEGMENT_START, SegmentHeader, SegmentId};
 use super::{Disk, DiskFile, Flushed, Poisoned, Stepped};
@@ -193,8 +192,8 @@ impl Writer {
             segment.live_bytes += bytes;
             segment.entries += u32::try_from(end - from).unwrap_or(0);
             segment.end += u64::try_from(end - from).unwrap_or(0);
-            if let Some(active) = &mut segment.active {
-                active.offsets.extend_from_slice(&self.offsets);
+            if let Some(fresh) = &mut segment.fresh {
+                fresh.offsets.extend_from_slice(&self.offsets);
             }
         }
         drop(segments);
@@ -225,18 +224,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Seals the segment and begins the next.
+    /// Seals the segment and begins the next; housekeeping writes its offset table.
     fn roll(&mut self) -> Result<(), Failure> {
         self.sync_active().map_err(|cause| broken("syncing", self.active.id, cause))?;
         let sealed = self.active.id;
-        let (base, epoch, pairs) = {
-            let segments = self.core.segments();
-            let segment = segments.map.get(&sealed.base);
-            let offsets = segment.and_then(|segment| segment.active.as_ref());
-            let offsets = offsets.map(|active| active.offsets.clone()).unwrap_or_default();
-            let pairs: Vec<(u64, u32)> = (sealed.base..).zip(offsets).collect();
-            segment.map_or((1, 0, Vec::new()), |segment| (segment.end, segment.epoch, pairs))
-        };
+        let base = self.core.segments().map.get(&sealed.base).map_or(1, |segment| segment.end);
         let id = SegmentId { base, generation: 0 };
         let (active, segment) = match begin(&*self.core.disk, id) {
             Ok(begun) => begun,
@@ -250,12 +242,12 @@ impl Writer {
                 return Err(broken("writing", id, cause));
             }
         };
-        // made again on first use when this fails
-        let _ = index_file::write(&*self.core.disk, &sealed.idx_name(), sealed, epoch, &pairs);
         let mut segments = self.core.segments_mut();
         if let Some(segment) = segments.map.get_mut(&sealed.base) {
             segment.unsaved = true;
-            segment.active = None;
+            if let Some(fresh) = &mut segment.fresh {
+                fresh.sealed = true;
+            }
         }
         segments.map.insert(base, segment);
         self.active = active;
@@ -316,7 +308,7 @@ pub(super) fn begin(disk: &dyn Disk, id: SegmentId) -> io::Result<(ActiveFile, S
     file.sync_data()?;
     disk.sync_dir()?;
     let mut segment = Segment::new(id, epoch);
-    segment.active = Some(Active { file: Arc::clone(&file), offsets: Vec::new() });
+    segment.fresh = Some(Fresh { file: Arc::clone(&file), offsets: Vec::new(), sealed: false });
     let seed = crc_seed(epoch);
     let active = ActiveFile { id, seed, file, len: SEGMENT_START, synced: SEGMENT_START };
     Ok((active, segment))

@@ -1,6 +1,7 @@
 //! Directories: locks, formats, foreign files, what is read back.
 
 use super::support::*;
+use crate::journal::segment::SegmentId;
 use crate::journal::{Config, Journal, MemDisk, OpenError, ReadError, RealDisk};
 
 #[test]
@@ -33,6 +34,30 @@ fn what_was_appended_is_read_back_now_and_after_a_restart() {
         assert_eq!(journal.read(placed).unwrap(), entry);
     }
     assert_eq!(journal.append(vec![plain("next")]).unwrap().seq(), 201);
+}
+
+#[test]
+fn the_offset_table_of_a_full_segment_is_written_by_housekeeping_and_not_needed_until_then() {
+    let disk = MemDisk::new(5);
+    let first = SegmentId { base: 1, generation: 0 };
+    let (journal, mut writer, _) = open(&disk);
+    let mut placed = Vec::new();
+    while journal.stats().segments < 3 {
+        placed.extend(journal.append(vec![plain(&"x".repeat(90))]).unwrap().refs);
+        writer.step();
+    }
+    let all_read = |journal: &Journal| placed.iter().all(|at| journal.read(*at).is_ok());
+    assert_eq!(disk.contents(&first.idx_name()), None);
+    assert!(all_read(&journal));
+    journal.housekeeper().step().unwrap();
+    let table = disk.contents(&first.idx_name()).unwrap();
+    assert!(all_read(&journal));
+    drop((journal, writer));
+    // One that was not written is the same, made again.
+    disk.disk().remove(&first.idx_name()).unwrap();
+    let (journal, _writer, _) = open(&disk);
+    assert!(all_read(&journal));
+    assert_eq!(disk.contents(&first.idx_name()), Some(table));
 }
 
 #[test]
