@@ -31,6 +31,7 @@ mod runtimes;
 mod scene;
 mod sidecar;
 mod stage;
+mod streams;
 #[path = "../../support/mod.rs"]
 mod support;
 mod transacting;

@@ -1,6 +1,6 @@
-//! What only a sidecar by itself can play: Kafka's own tools, kcat, kaf and kafka-python's, and
-//! clients that log in. A target of its own, left out of a plain `cargo test`, because it needs
-//! them; `tests/clients/run tools` runs it.
+//! What a sidecar by itself has beyond the scenarios: Kafka's own tools, kcat, kaf and
+//! kafka-python's, Kafka Streams, and clients that log in. A target of its own, left out of a plain
+//! `cargo test`, because it needs them; `tests/clients/run tools` runs it.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,6 +27,7 @@ mod runtimes;
 mod scene;
 mod sidecar;
 mod stage;
+mod streams;
 mod turn;
 mod wait;
 

@@ -1,99 +1,16 @@
 //! Kafka Streams with exactly-once processing through the sidecar.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-
-use serde::Deserialize;
 
 use crate::client::Client;
 use crate::judge::PATIENCE;
 use crate::order::hex;
-use crate::program::{self, Program};
+use crate::program::Program;
 use crate::sidecar::PARTITIONS;
 use crate::stage::{LONG_SESSION, Stage};
+use crate::streams::{Counts, output, produce};
 use crate::wait::until;
-
-const SAID_MAX: Duration = Duration::from_mins(1);
-
-/// A line of the application.
-#[derive(Debug, Deserialize)]
-struct Said {
-    event: String,
-    text: String,
-}
-
-/// The application `tests/clients/streams`, counting words.
-struct Counts {
-    child: Child,
-    lines: Receiver<String>,
-}
-
-impl Counts {
-    /// Of these topics; its application id is the scene's group.
-    fn start(stage: &Stage, name: &str, inputs: &str, settings: &[&str]) -> Self {
-        let log = File::create(stage.dir.join(format!("{name}.log"))).unwrap();
-        let kept = stage.dir.join(format!("{name}.state")).display().to_string();
-        let output = output(stage);
-        let mut child = program::streams()
-            .args([&stage.sidecar.address(), &stage.scene.group, inputs, &output, &kept])
-            .args(settings)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (line, lines) = channel();
-        std::thread::spawn(move || {
-            for text in stdout.lines().map_while(Result::ok) {
-                if line.send(text).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { child, lines }
-    }
-
-    /// Reads until it says this; what came before is passed over.
-    fn says(&self, event: &str, text: &str) -> String {
-        loop {
-            let line = self.lines.recv_timeout(SAID_MAX);
-            let line = line.unwrap_or_else(|_| panic!("it does not say {event} {text}"));
-            let said: Said = serde_json::from_str(&line).unwrap();
-            if said.event == event && said.text.contains(text) {
-                return said.text;
-            }
-            assert!(said.event != "died", "{}", said.text);
-        }
-    }
-
-    fn close(mut self) {
-        writeln!(self.child.stdin.as_ref().unwrap()).unwrap();
-        self.says("state", "CLOSED");
-        self.child.wait().unwrap();
-    }
-
-    /// SIGKILL.
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Counts {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn output(stage: &Stage) -> String {
-    stage.scene.other_group("counts")
-}
 
 #[test]
 fn an_application_counts_exactly_once_and_is_not_touched() {
@@ -134,15 +51,6 @@ fn counts_exactly_once(name: &str, settings: &[&str]) {
     second.close();
     reader.close();
     p.close();
-}
-
-/// Ten different words, over and over.
-fn produce(stage: &Stage, p: &mut Client, count: i32) {
-    for n in 0..count {
-        let (topic, word) = (&stage.scene.topic, hex(&format!("word-{}", n % 10)));
-        p.run(&format!("produce {n} none {topic} {} {word} {word}", n % PARTITIONS));
-    }
-    assert!(p.flush().iter().all(|(_, fate)| fate.is_ok()));
 }
 
 /// Each word's counts rise one by one; until all words together were counted `total` times.

@@ -19,7 +19,8 @@ import org.apache.kafka.streams.kstream.Produced;
 
 /**
  * Counts the words of its input topics and writes "word=count" to its output topic, exactly once: through a
- * repartition topic and a state store with a changelog. Prints a JSON line for each change of its state and for
+ * repartition topic and a state store with a changelog. With the setting stateless=true it writes each word as
+ * it comes, "word=". Prints a JSON line for each change of its state and for
  * an exception that ends it; a line on stdin closes it.
  *
  * Arguments: bootstrap, application id, input topics parted by commas, output topic, state directory, then
@@ -43,11 +44,15 @@ public final class Counts {
         StreamsBuilder builder = new StreamsBuilder();
         KStream<byte[], byte[]> input =
             builder.stream(List.of(args[2].split(",")), Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()));
-        input
-            .map((key, value) -> KeyValue.pair(text(value), ""))
-            .groupByKey(Grouped.with("words", Serdes.String(), Serdes.String()))
-            .count(Materialized.with(Serdes.String(), Serdes.Long()))
-            .toStream()
+        KStream<String, String> words = input.map((key, value) -> KeyValue.pair(text(value), ""));
+        if (!"true".equals(config.remove("stateless"))) {
+            words = words
+                .groupByKey(Grouped.with("words", Serdes.String(), Serdes.String()))
+                .count(Materialized.with(Serdes.String(), Serdes.Long()))
+                .toStream()
+                .mapValues(count -> count.toString());
+        }
+        words
             .mapValues((word, count) -> word + "=" + count)
             .to(args[3], Produced.with(Serdes.String(), Serdes.String()));
 
