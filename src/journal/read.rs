@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::core::Core;
 use super::format::{ENTRY_HEADER_LEN, PAYLOAD_MAX, crc_seed, decode, decode_header, is_whole};
 use super::index_file::{self, IndexFile};
-use super::live::Place;
+use super::live::{Place, Segment};
 use super::scan::{Scanned, Scanner};
 use super::segment::SegmentId;
 use super::{Disk, DiskFile, Entry, EntryRef, ReadError};
@@ -175,23 +175,19 @@ impl Core {
     /// Writes the offset tables of sealed segments that have none yet. The caller holds
     /// `maintenance`.
     pub(super) fn write_offset_tables(&self) {
-        let wanted: Vec<u64> = {
-            let segments = self.segments();
-            let fresh = segments.map.iter().filter(|(_, s)| s.is_sealed() && s.fresh.is_some());
-            fresh.map(|(base, _)| *base).collect()
+        let next = |segment: &Segment| {
+            let fresh = segment.fresh.as_ref().filter(|fresh| fresh.sealed)?;
+            Some((segment.id, segment.epoch, fresh.offsets.clone()))
         };
-        for base in wanted {
-            let found = self.segments().map.get(&base).and_then(|segment| {
-                let offsets = segment.fresh.as_ref()?.offsets.clone();
-                Some((segment.id, segment.epoch, offsets))
-            });
-            let Some((id, epoch, offsets)) = found else { continue };
-            let pairs: Vec<(u64, u32)> = (base..).zip(offsets).collect();
+        loop {
+            let found = self.segments().map.values().find_map(next);
+            let Some((id, epoch, offsets)) = found else { return };
+            let pairs: Vec<(u64, u32)> = (id.base..).zip(offsets).collect();
             // on a full disk it stays in memory until the next time
             if index_file::write(&*self.disk, &id.idx_name(), id, epoch, &pairs).is_err() {
                 return;
             }
-            if let Some(segment) = self.segments_mut().map.get_mut(&base) {
+            if let Some(segment) = self.segments_mut().map.get_mut(&id.base) {
                 segment.fresh = None;
             }
         }
