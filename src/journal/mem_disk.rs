@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
+use std::mem;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, DiskFile};
@@ -200,7 +202,7 @@ impl Platter {
 
     fn power_cut(&mut self) {
         self.boot += 1;
-        let changes = std::mem::take(&mut self.name_changes);
+        let changes = mem::take(&mut self.name_changes);
         let kept = self.below(changes.len() + 1);
         for change in changes.into_iter().take(kept) {
             apply_name(&mut self.durable_names, change);
@@ -212,7 +214,7 @@ impl Platter {
             if !self.names.values().any(|named| *named == id) {
                 continue;
             }
-            for change in std::mem::take(&mut state.unsynced) {
+            for change in mem::take(&mut state.unsynced) {
                 let fate = self.below(3);
                 match change {
                     _ if fate == 0 => {}
@@ -331,7 +333,7 @@ impl Disk for Mount {
     fn sync_dir(&self) -> io::Result<()> {
         let mut platter = self.disk.mounted(self.boot)?;
         platter.count()?;
-        for change in std::mem::take(&mut platter.name_changes) {
+        for change in mem::take(&mut platter.name_changes) {
             apply_name(&mut platter.durable_names, change);
         }
         let named: BTreeSet<u64> = platter.names.values().copied().collect();
@@ -355,6 +357,44 @@ impl Disk for Mount {
     }
 }
 
+impl MemFile {
+    /// Makes durable what was written to some bytes, and lengths with everything before them.
+    fn sync(&self, bytes: Range<usize>) -> io::Result<()> {
+        let mut platter = self.disk.mounted(self.boot)?;
+        platter.count()?;
+        platter.syncs += 1;
+        let fails = platter.fail_sync_at == Some(platter.syncs);
+        let state = platter.files.get_mut(&self.file).ok_or_else(|| not_found("open"))?;
+        let is_len = |change: &Change| matches!(change, Change::SetLen(_));
+        let whole = state.unsynced.iter().any(is_len);
+        let (synced, unsynced) = mem::take(&mut state.unsynced)
+            .into_iter()
+            .partition::<Vec<_>, _>(|change| whole || change.touches(&bytes));
+        state.unsynced = unsynced;
+        if fails {
+            // A length is the file system's own, and does not get lost.
+            state.unsynced.extend(synced.into_iter().filter(is_len));
+            return Err(io::Error::other("simulated fdatasync failure"));
+        }
+        for change in synced {
+            match change {
+                Change::Write(at, bytes) => write_into(&mut state.durable, at, &bytes),
+                Change::SetLen(len) => set_len(&mut state.durable, len),
+            }
+        }
+        platter.after()
+    }
+}
+
+impl Change {
+    fn touches(&self, bytes: &Range<usize>) -> bool {
+        match self {
+            Self::Write(at, data) => *at < bytes.end && bytes.start < at.saturating_add(data.len()),
+            Self::SetLen(_) => true,
+        }
+    }
+}
+
 impl DiskFile for MemFile {
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut platter = self.disk.mounted(self.boot)?;
@@ -374,6 +414,12 @@ impl DiskFile for MemFile {
         Ok(())
     }
 
+    fn write_durable_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.write_at(offset, data)?;
+        let from = place(offset);
+        self.sync(from..from.saturating_add(data.len()))
+    }
+
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let platter = self.disk.mounted(self.boot)?;
         let state = platter.files.get(&self.file).ok_or_else(|| not_found("open"))?;
@@ -385,23 +431,7 @@ impl DiskFile for MemFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut platter = self.disk.mounted(self.boot)?;
-        platter.count()?;
-        platter.syncs += 1;
-        let fails = platter.fail_sync_at == Some(platter.syncs);
-        let state = platter.files.get_mut(&self.file).ok_or_else(|| not_found("open"))?;
-        if fails {
-            // A length is the file system's own, and does not get lost.
-            state.unsynced.retain(|change| matches!(change, Change::SetLen(_)));
-            return Err(io::Error::other("simulated fdatasync failure"));
-        }
-        for change in std::mem::take(&mut state.unsynced) {
-            match change {
-                Change::Write(at, bytes) => write_into(&mut state.durable, at, &bytes),
-                Change::SetLen(len) => set_len(&mut state.durable, len),
-            }
-        }
-        platter.after()
+        self.sync(0..usize::MAX)
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -6,6 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+#[cfg(target_os = "linux")]
+use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+
 use super::segment::LOCK_NAME;
 use super::{Disk, DiskFile, OpenError};
 
@@ -104,6 +107,33 @@ impl Disk for RealDisk {
 impl DiskFile for RealFile {
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.0.write_all_at(data, offset)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn write_durable_at(&self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
+        while !data.is_empty() {
+            let parts = [io::IoSlice::new(data)];
+            let written = match pwritev2(&self.0, &parts, offset, ReadWriteFlags::DSYNC) {
+                Err(Errno::INTR) => continue,
+                // Not every file system knows the flag.
+                Err(Errno::OPNOTSUPP) => {
+                    self.0.write_all_at(data, offset)?;
+                    return self.0.sync_data();
+                }
+                Err(error) => return Err(error.into()),
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+            };
+            data = data.get(written..).unwrap_or_default();
+            offset = offset.saturating_add(u64::try_from(written).unwrap_or(u64::MAX));
+        }
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn write_durable_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(data, offset)?;
+        self.0.sync_data()
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {

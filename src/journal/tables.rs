@@ -14,7 +14,7 @@ use super::table_file::Backend;
 use super::{Disk, DiskFile, TablesError, Turn};
 
 /// Of the core, for whoever writes.
-const TURN_MAX: Duration = Duration::from_micros(500);
+const TURN_MAX: Duration = Duration::from_micros(200);
 
 /// Holds what [`Tables`] itself must remember.
 const META: Table = Table("meta");

@@ -4,6 +4,7 @@ mod bits;
 mod checkpoints;
 mod compaction;
 mod disk_full;
+mod durable;
 mod fixture;
 mod keys;
 mod poison;
