@@ -28,7 +28,7 @@ use crate::retry::{
 /// A thread that waits this long looks at the clock again, whatever the machine says.
 const SLEEP_MAX: Duration = Duration::from_mins(1);
 /// Of the core: those wait for it who have not failed.
-pub(super) const TURN_MAX: Duration = Duration::from_millis(1);
+pub(super) const TURN_MAX: Duration = Duration::from_micros(300);
 /// What the journal calls this owner of tables.
 pub(super) const OWNER: &str = "retries";
 /// Facts in one group of the log, where nothing binds them together: a reload may move millions

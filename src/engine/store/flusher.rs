@@ -3,12 +3,16 @@
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 
+use crate::engine::driver::TURN_MAX;
 use crate::engine::error::EngineError;
 use crate::engine::store::changes::{Change, Changes};
-use crate::journal::{Table, Tables, TablesError};
+use crate::journal::{Table, Tables, TablesError, Turn};
 
 /// All rows lie in one table; the first byte of a key says what it is.
 pub(super) const ROWS: Table = Table("rows");
+
+/// Changes whose memory is given back before the clock is looked at.
+const FORGOTTEN_AT_ONCE: usize = 64;
 
 /// The first failure; shared by all who can fail.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +41,8 @@ pub(super) enum Job {
     Write(Arc<Changes>, Sender<()>),
     /// Makes all that was written before durable.
     Checkpoint(Checkpoint),
+    /// Gives back the memory of changes nobody reads any more.
+    Forget(Arc<Changes>),
 }
 
 /// A checkpoint and what belongs to it.
@@ -85,6 +91,7 @@ impl Job {
                 // The store may have gone meanwhile.
                 let _ = written.send(());
             }
+            Self::Forget(changes) => forget(changes),
             Self::Checkpoint(Checkpoint { applied, first, done }) => {
                 let kept = first();
                 if let Some(tables) = tables.filter(|_| kept.is_ok())
@@ -95,6 +102,16 @@ impl Job {
                 let failed = failure.told().map(|why| EngineError::Tables(why.to_owned()));
                 done(kept.and(failed.map_or(Ok(()), Err)));
             }
+        }
+    }
+}
+
+/// Tens of thousands of small pieces of memory take milliseconds.
+fn forget(changes: Arc<Changes>) {
+    let turn = Turn::of(TURN_MAX);
+    for (forgotten, _) in Arc::into_inner(changes).into_iter().flatten().enumerate() {
+        if forgotten.is_multiple_of(FORGOTTEN_AT_ONCE) {
+            turn.give_way();
         }
     }
 }

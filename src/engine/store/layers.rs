@@ -246,7 +246,11 @@ impl Layers {
 
     /// The oldest layer is on the disk, and what was seen there before is not what is there now.
     fn arrived(&mut self) {
-        self.leaving.pop_back();
+        let arrived = self.leaving.pop_back();
+        if let (Some(flusher), Some(layer)) = (&self.flusher, arrived) {
+            // Who is gone has nothing to forget.
+            let _ = flusher.send(Job::Forget(layer.changes));
+        }
         self.seen.get_mut().clear();
     }
 }
