@@ -271,12 +271,15 @@ impl World {
                 Some(why) => reasons.push(why),
             }
         }
-        let Some((before, mut after)) = fitting.pop() else {
+        let Some((mut before, mut after)) = fitting.pop() else {
             panic!("no state in question came back: {reasons:#?}");
         };
         // A repeated batch whose stamp may or may not have survived: its producer gives up.
         for (_, other) in &fitting {
-            after.stamps.retain(|key, seen| other.stamps.get(key) == Some(seen));
+            // So it is as well should the next start end before anything is durable.
+            for model in [&mut before, &mut after] {
+                model.stamps.retain(|key, seen| other.stamps.get(key) == Some(seen));
+            }
         }
         self.since_flush = vec![before, after.clone()];
         self.model = after;
