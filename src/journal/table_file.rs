@@ -4,13 +4,18 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::{DiskFile, Turn};
+use crate::clock::Clock;
 
 /// Of the file, made durable at once. What a checkpoint has to wait for, the log waits for as well:
 /// a disk that is told to make something durable does so with all that was written. Pages lie
 /// scattered, and a disk takes as long for one as for sixteen in a row.
 const PIECE_BYTES: u64 = 64 << 10;
+/// Pieces are made durable for so long; a disk that is slower does the rest at once, or changes in
+/// memory would wait for it.
+const PIECES_MAX: Duration = Duration::from_millis(500);
 
 /// What redb reads and writes.
 #[derive(Debug)]
@@ -20,13 +25,15 @@ pub(super) struct Backend {
     frozen: Arc<AtomicBool>,
     /// A commit writes thousands of pages without a pause.
     turn: Arc<Turn>,
+    clock: Clock,
     /// Numbers of pieces that were written to since they were made durable.
     unsynced: Mutex<BTreeSet<u64>>,
 }
 
 impl Backend {
     pub(super) fn new(file: Arc<dyn DiskFile>, frozen: Arc<AtomicBool>, turn: Arc<Turn>) -> Self {
-        Self { file, frozen, turn, unsynced: Mutex::default() }
+        let clock = Clock::start();
+        Self { file, frozen, turn, clock, unsynced: Mutex::default() }
     }
 
     fn check(&self) -> io::Result<()> {
@@ -69,7 +76,11 @@ impl redb::StorageBackend for Backend {
         // The last one lets the rest of the file go with it.
         pieces.pop_last();
         let (len, mut buffer) = (self.len()?, vec![0; usize::try_from(PIECE_BYTES).unwrap_or(0)]);
+        let most = self.clock.elapsed().saturating_add(PIECES_MAX);
         for piece in pieces {
+            if self.clock.elapsed() > most {
+                break;
+            }
             self.sync_piece(piece, len, &mut buffer)?;
             self.turn.give_way();
         }
@@ -89,17 +100,20 @@ impl redb::StorageBackend for Backend {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use redb::StorageBackend;
 
     use super::*;
+    use crate::clock::Hand;
+    use crate::model::WallMs;
 
     const PAGE_BYTES: usize = 4096;
 
     /// Pages of a file that are not durable yet.
     #[derive(Debug, Default)]
-    struct Counting(Mutex<Pages>);
+    struct Counting(Mutex<Pages>, Option<Hand>);
+
+    /// What a slow disk takes for a piece.
+    const SLOW_MS: u64 = 10;
 
     #[derive(Debug, Default)]
     struct Pages {
@@ -138,6 +152,9 @@ mod tests {
         }
 
         fn write_durable_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            if let Some(hand) = self.1 {
+                hand.advance(SLOW_MS);
+            }
             self.sync(Self::pages(offset, data));
             Ok(())
         }
@@ -163,7 +180,11 @@ mod tests {
     }
 
     fn backend() -> (Arc<Counting>, Backend) {
-        let file = Arc::new(Counting::default());
+        over(Counting::default())
+    }
+
+    fn over(file: Counting) -> (Arc<Counting>, Backend) {
+        let file = Arc::new(file);
         let disk: Arc<dyn DiskFile> = Arc::<Counting>::clone(&file);
         let turn = Arc::new(Turn::of(Duration::ZERO));
         (file, Backend::new(disk, Arc::default(), turn))
@@ -187,6 +208,21 @@ mod tests {
         }
         backend.set_len(17 << 12).unwrap();
         backend.sync_data().unwrap();
+        assert_eq!(file.unsynced(), 0);
+    }
+
+    #[test]
+    fn a_slow_disk_makes_the_rest_durable_at_once() {
+        let (clock, hand) = Clock::told(WallMs(0));
+        let (file, backend) = over(Counting(Mutex::default(), Some(hand)));
+        let backend = Backend { clock, ..backend };
+        for piece in 0..400 {
+            backend.write(piece * PIECE_BYTES, &[0; PAGE_BYTES]).unwrap();
+        }
+        backend.sync_data().unwrap();
+        let took = u128::from(SLOW_MS)..=PIECES_MAX.as_millis() + u128::from(SLOW_MS);
+        assert!(took.contains(&clock.elapsed().as_millis()), "{:?}", clock.elapsed());
+        assert!(file.0.lock().unwrap().most > 300);
         assert_eq!(file.unsynced(), 0);
     }
 
