@@ -30,8 +30,12 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
 pub trait DiskFile: Send + Sync + std::fmt::Debug {
     /// Writes all of `data` at `offset`; the file grows as needed.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
-    /// Writes all of `data` at `offset` and makes these bytes durable, and none besides.
-    fn write_durable_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Writes all of `data` at `offset` and makes these bytes durable; others only where the system
+    /// cannot do less.
+    fn write_durable_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.write_at(offset, data)?;
+        self.sync_data()
+    }
     /// Fills `out` from `offset`; `UnexpectedEof` when the file ends before.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
     /// Makes contents and length durable (fdatasync).

@@ -358,7 +358,8 @@ impl Disk for Mount {
 }
 
 impl MemFile {
-    /// Makes durable what was written to some bytes, and lengths with everything before them.
+    /// Makes durable what was written to some bytes; everything where a length changed, which
+    /// orders what is before and after it.
     fn sync(&self, bytes: Range<usize>) -> io::Result<()> {
         let mut platter = self.disk.mounted(self.boot)?;
         platter.count()?;
@@ -367,9 +368,14 @@ impl MemFile {
         let state = platter.files.get_mut(&self.file).ok_or_else(|| not_found("open"))?;
         let is_len = |change: &Change| matches!(change, Change::SetLen(_));
         let whole = state.unsynced.iter().any(is_len);
-        let (synced, unsynced) = mem::take(&mut state.unsynced)
-            .into_iter()
-            .partition::<Vec<_>, _>(|change| whole || change.touches(&bytes));
+        let (synced, unsynced) = mem::take(&mut state.unsynced).into_iter().partition::<Vec<_>, _>(
+            |change| match change {
+                Change::Write(at, data) if !whole => {
+                    *at < bytes.end && bytes.start < at.saturating_add(data.len())
+                }
+                _ => true,
+            },
+        );
         state.unsynced = unsynced;
         if fails {
             // A length is the file system's own, and does not get lost.
@@ -383,15 +389,6 @@ impl MemFile {
             }
         }
         platter.after()
-    }
-}
-
-impl Change {
-    fn touches(&self, bytes: &Range<usize>) -> bool {
-        match self {
-            Self::Write(at, data) => *at < bytes.end && bytes.start < at.saturating_add(data.len()),
-            Self::SetLen(_) => true,
-        }
     }
 }
 

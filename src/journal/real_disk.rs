@@ -117,8 +117,8 @@ impl DiskFile for RealFile {
                 Err(Errno::INTR) => continue,
                 // Not every file system knows the flag.
                 Err(Errno::OPNOTSUPP) => {
-                    self.0.write_all_at(data, offset)?;
-                    return self.0.sync_data();
+                    self.write_at(offset, data)?;
+                    return self.sync_data();
                 }
                 Err(error) => return Err(error.into()),
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -128,12 +128,6 @@ impl DiskFile for RealFile {
             offset = offset.saturating_add(u64::try_from(written).unwrap_or(u64::MAX));
         }
         Ok(())
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn write_durable_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(data, offset)?;
-        self.0.sync_data()
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {

@@ -108,15 +108,16 @@ mod tests {
 
     const PAGE_BYTES: usize = 4096;
 
-    /// Pages of a file that are not durable yet.
-    #[derive(Debug, Default)]
-    struct Counting(Mutex<Pages>, Option<Hand>);
-
     /// What a slow disk takes for a piece.
     const SLOW_MS: u64 = 10;
 
+    /// A file that counts; a slow one moves the clock.
+    #[derive(Debug, Default)]
+    struct Counting(Mutex<Pages>, Option<Hand>);
+
     #[derive(Debug, Default)]
     struct Pages {
+        /// Not durable yet.
         unsynced: BTreeSet<u64>,
         /// The most that were made durable at once.
         most: usize,

@@ -6,15 +6,11 @@ use std::panic;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
-use std::time::Duration;
 
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 
 use super::table_file::Backend;
 use super::{Disk, DiskFile, TablesError, Turn};
-
-/// Of the core, for whoever writes.
-const TURN_MAX: Duration = Duration::from_micros(200);
 
 /// Holds what [`Tables`] itself must remember.
 const META: Table = Table("meta");
@@ -355,7 +351,7 @@ impl Tables {
 
     fn install(&self, file: Arc<dyn DiskFile>) -> Result<(), TablesError> {
         let frozen = Arc::new(AtomicBool::new(false));
-        let turn = Arc::new(Turn::of(TURN_MAX));
+        let turn = Arc::new(Turn::for_later());
         let backend = Backend::new(file, Arc::clone(&frozen), Arc::clone(&turn));
         let mut builder = Database::builder();
         builder.set_cache_size(self.0.cache_bytes);

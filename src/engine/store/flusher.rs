@@ -3,7 +3,6 @@
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 
-use crate::engine::driver::TURN_MAX;
 use crate::engine::error::EngineError;
 use crate::engine::store::changes::{Change, Changes};
 use crate::journal::{Table, Tables, TablesError, Turn};
@@ -108,7 +107,7 @@ impl Job {
 
 /// Tens of thousands of small pieces of memory take milliseconds.
 fn forget(changes: Arc<Changes>) {
-    let turn = Turn::of(TURN_MAX);
+    let turn = Turn::for_later();
     for (forgotten, _) in Arc::into_inner(changes).into_iter().flatten().enumerate() {
         if forgotten.is_multiple_of(FORGOTTEN_AT_ONCE) {
             turn.give_way();
