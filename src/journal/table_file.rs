@@ -180,15 +180,16 @@ mod tests {
         }
     }
 
+    /// Time stands still: on a machine that is full everything is a slow disk.
     fn backend() -> (Arc<Counting>, Backend) {
-        over(Counting::default())
+        over(Counting::default(), Clock::told(WallMs(0)).0)
     }
 
-    fn over(file: Counting) -> (Arc<Counting>, Backend) {
+    fn over(file: Counting, clock: Clock) -> (Arc<Counting>, Backend) {
         let file = Arc::new(file);
         let disk: Arc<dyn DiskFile> = Arc::<Counting>::clone(&file);
         let turn = Arc::new(Turn::of(Duration::ZERO));
-        (file, Backend::new(disk, Arc::default(), turn))
+        (file, Backend { clock, ..Backend::new(disk, Arc::default(), turn) })
     }
 
     #[test]
@@ -215,8 +216,7 @@ mod tests {
     #[test]
     fn a_slow_disk_makes_the_rest_durable_at_once() {
         let (clock, hand) = Clock::told(WallMs(0));
-        let (file, backend) = over(Counting(Mutex::default(), Some(hand)));
-        let backend = Backend { clock, ..backend };
+        let (file, backend) = over(Counting(Mutex::default(), Some(hand)), clock);
         for piece in 0..400 {
             backend.write(piece * PIECE_BYTES, &[0; PAGE_BYTES]).unwrap();
         }
