@@ -38,6 +38,8 @@ pub type Visit<'f> = &'f mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
 type Writable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
 type Readable = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
+type Held = redb::AccessGuard<'static, &'static [u8]>;
+type Read = Result<(Held, Held), redb::StorageError>;
 
 /// A file of named ordered tables, kept through crashes as of its last checkpoint.
 #[derive(Clone, Debug)]
@@ -238,14 +240,35 @@ impl Tables {
         let end = to.map_or(Bound::Unbounded, Bound::Excluded);
         self.read(table, (), |table| {
             let range = table.range::<&[u8]>((Bound::Included(from), end));
-            for item in range.map_err(self.fail("reading"))? {
-                let (key, value) = item.map_err(self.fail("reading"))?;
-                if f(key.value(), value.value()).is_break() {
-                    break;
-                }
-            }
-            Ok(())
+            self.visit(range.map_err(self.fail("reading"))?, f)
         })
+    }
+
+    /// The same from the last to the first.
+    pub fn each_back(
+        &self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+        f: Visit<'_>,
+    ) -> Result<(), TablesError> {
+        if from >= to {
+            return Ok(());
+        }
+        self.read(table, (), |table| {
+            let range = table.range::<&[u8]>(from..to);
+            self.visit(range.map_err(self.fail("reading"))?.rev(), f)
+        })
+    }
+
+    fn visit(&self, rows: impl Iterator<Item = Read>, f: Visit<'_>) -> Result<(), TablesError> {
+        for row in rows {
+            let (key, value) = row.map_err(self.fail("reading"))?;
+            if f(key.value(), value.value()).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Makes everything written so far durable, as the state after entry `applied` of the log,

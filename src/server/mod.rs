@@ -6,6 +6,7 @@
 //!           thread     its own checkpoint
 //! ```
 
+mod core;
 mod credentials;
 mod data_dir;
 mod delayed;

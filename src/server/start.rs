@@ -3,8 +3,6 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, RwLock};
-use std::thread;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -12,20 +10,15 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::admin;
+use crate::broker::Broker;
 use crate::broker::error::BrokerError;
-use crate::broker::groups::Groups;
-use crate::broker::offsets::{Committed, Offsets};
-use crate::broker::settings::{TopicSettings, TopicSpec};
-use crate::broker::topics::Topics;
-use crate::broker::{Broker, Expiration};
+use crate::broker::offsets::Committed;
+use crate::broker::settings::TopicSpec;
 use crate::client::{Acceptor, BindError, Limits, Listener, accept};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Durability as ConfigDurability, Ephemeral, Payloads};
-use crate::engine::{Destinations, Driver, Engine, NotPassed, Parts, Replay, Windows};
-use crate::journal::{
-    Disk, Durability, Journal, OpenError, ReadError, RealDisk, Recovery, TablesError, Writer,
-};
-use crate::model::{GroupId, Now, TopicName};
+use crate::config::{Config, ConfigError, Ephemeral, Payloads};
+use crate::journal::{Disk, OpenError, ReadError, RealDisk, TablesError};
+use crate::model::{Now, TopicName};
 use crate::observe::{Metrics, MetricsError};
 use crate::route::doors::Doors;
 use crate::route::markers::Markers;
@@ -39,13 +32,13 @@ use crate::route::transactions::{self, Transactions};
 use crate::route::voices::Voices;
 use crate::route::watching::{self, Watches};
 use crate::route::{self, ProduceDelay, Router, membership};
+use crate::server::core::Core;
 use crate::server::credentials::{Credentials, InUse};
 use crate::server::data_dir::EphemeralError;
 use crate::server::forwarding::Board;
 use crate::server::pace::Pace;
-use crate::server::probe::JournalProbe;
 use crate::server::source::AdminSource;
-use crate::server::threads::{spawn, spawn_nice};
+use crate::server::threads::spawn;
 use crate::server::{Server, data_dir, forwarding, greeting, housekeeping};
 use crate::socket::Budget;
 use crate::wire::names::{TemplateError, Templates};
@@ -96,20 +89,6 @@ pub enum StartError {
     Config(#[from] ConfigError),
 }
 
-/// The durable half: everything that is read back before a client is let in.
-struct Core {
-    journal: Journal,
-    broker: Arc<Broker>,
-    engine: Engine,
-    driver: Driver,
-    /// They write: the retry tables, then the log.
-    writers: Vec<thread::JoinHandle<()>>,
-    groups_of_retries: Vec<GroupId>,
-    windows: Windows,
-    not_passed: NotPassed,
-    events: tokio::sync::mpsc::UnboundedReceiver<crate::broker::groups::GroupEvent>,
-}
-
 /// On the disk and by the clock of this machine.
 pub(super) async fn start(config: Config) -> Result<Server, StartError> {
     let dir = Path::new(&config.data_dir);
@@ -128,7 +107,7 @@ pub(super) async fn start_on(
     let metrics = Metrics::new(config.metrics.max_groups)?;
     let templates = Templates::new(&config.names.retry, &config.names.dead_letters)?;
     let credentials = Credentials::read(&config)?.put_to_use();
-    let core = core(&config, &templates, disk, clock, &metrics)?;
+    let core = Core::open(&config, &templates, disk, clock, &metrics)?;
     core.broker.started().await?;
     make_topics(&core.broker, &config).await?;
     let router = Arc::new(router(&config, templates, &core, &credentials, &metrics, clock));
@@ -183,101 +162,6 @@ pub(super) async fn start_on(
         listening,
         admin,
     })
-}
-
-/// Opens the journal and reads every owner's state back, each from its own checkpoint.
-fn core(
-    config: &Config,
-    templates: &Templates,
-    disk: Arc<dyn Disk>,
-    clock: Clock,
-    metrics: &Metrics,
-) -> Result<Core, StartError> {
-    let began = clock.elapsed();
-    let mut settings = config.journal_config();
-    settings.probe = Arc::new(JournalProbe::new(metrics.clone()));
-    let (journal, writer, recovery) = Journal::open(disk, settings)?;
-    let writer = spawn("journal-writer", move || Writer::run(writer))?;
-    let (groups, events) = {
-        let now = move || clock.now();
-        Groups::new(journal.clone(), config.classic(), config.consumer(), now)
-    };
-    let broker = Broker::new(
-        Topics::new(journal.clone(), topic_settings(config), size(config.limits.frame_bytes)),
-        groups,
-        Offsets::new(journal.clone()),
-        journal.clone(),
-        durability(config),
-        clock,
-    );
-    let broker = Arc::new(broker.expiring(expiration(config)));
-    let parts = Parts {
-        journal: journal.clone(),
-        templates: templates.clone(),
-        policies: config.policies(),
-        clock,
-        metrics: metrics.clone(),
-        destinations: destinations(&broker).with_bytes_max(config.topics.produce_delay_max_bytes),
-        producers_expire_ms: expiration(config).producer_id_ms,
-    };
-    let mut replay = Replay::new(Some(Replay::tables(&journal)?), &parts);
-    // What is read back is written beside that.
-    let flusher = replay.flusher();
-    let flusher = spawn_nice("retry-tables", move || flusher.run())?;
-    read_back(&recovery, &broker, &mut replay)?;
-    let groups_of_retries = replay.groups();
-    let (windows, not_passed) = (replay.windows(), replay.not_passed());
-    let (engine, driver) = replay.finish(parts);
-    let seconds = clock.elapsed().saturating_sub(began).as_secs_f64();
-    report(&recovery, metrics, seconds);
-    Ok(Core {
-        journal,
-        broker,
-        engine,
-        driver,
-        writers: vec![flusher, writer],
-        groups_of_retries,
-        windows,
-        not_passed,
-        events,
-    })
-}
-
-/// Where records of this node's topics go.
-fn destinations(broker: &Arc<Broker>) -> Destinations {
-    let broker = Arc::clone(broker);
-    Destinations::new(move |topic, partition| {
-        let topic = broker.topics.find(topic)?;
-        topic.partition(partition).map(|partition| partition.stream)
-    })
-}
-
-fn read_back(recovery: &Recovery, broker: &Broker, replay: &mut Replay) -> Result<(), StartError> {
-    let from = broker.replay_from(recovery.checkpointed())?;
-    recovery.replay(from, &mut |entry, _| broker.replay(entry))?;
-    recovery.replay(replay.from(), &mut |entry, at| replay.entry(entry, at))?;
-    for group in broker.offsets.groups() {
-        for (topic, partition, committed) in broker.offsets.fetch(&group, None) {
-            if let Some(committed) = committed {
-                replay.committed(group.clone(), topic, partition, committed.offset);
-            }
-        }
-    }
-    Ok(())
-}
-
-fn report(recovery: &Recovery, metrics: &Metrics, seconds: f64) {
-    metrics.journal_recovered(seconds, 0, recovery.torn_bytes());
-    if recovery.torn_bytes() > 0 {
-        let bytes = recovery.torn_bytes();
-        tracing::warn!(
-            bytes,
-            "the end of the log was torn by a crash and cut; nothing acknowledged was in it"
-        );
-    }
-    for name in recovery.foreign() {
-        tracing::warn!(file = %name, "a file in the data directory is not ours; it is left alone");
-    }
 }
 
 async fn until(mut stop: watch::Receiver<bool>, task: impl Future<Output = ()>) {
@@ -359,32 +243,6 @@ async fn make_topics(broker: &Broker, config: &Config) -> Result<(), BrokerError
         }
     }
     Ok(())
-}
-
-fn topic_settings(config: &Config) -> TopicSettings {
-    let topics = &config.topics;
-    TopicSettings {
-        retention_ms: topics
-            .retention
-            .map(|keep| u64::try_from(keep.as_millis()).unwrap_or(u64::MAX)),
-        retention_bytes: topics.retention_bytes,
-        max_message_bytes: size(topics.max_message_bytes),
-    }
-}
-
-fn expiration(config: &Config) -> Expiration {
-    let ms = |after: Duration| u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-    Expiration {
-        producer_id_ms: ms(config.topics.producer_id_expiration),
-        transactional_id_ms: ms(config.topics.transactional_id_expiration),
-    }
-}
-
-fn durability(config: &Config) -> Durability {
-    match config.topics.durability {
-        ConfigDurability::Fsync => Durability::Fsync,
-        ConfigDurability::Os => Durability::Os,
-    }
 }
 
 fn router(
@@ -489,6 +347,6 @@ fn token_seed() -> u32 {
     u32::try_from(Uuid::new_v4().as_u128() & 0xffff_ffff).unwrap_or(0)
 }
 
-fn size(bytes: u64) -> usize {
+pub(super) fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Range;
-use std::iter::Peekable;
 use std::ops::Bound;
 
 use crate::engine::store::row::Row;
@@ -32,10 +31,36 @@ impl Change {
     }
 }
 
+/// In which order keys are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The least first.
+    Up,
+    /// The greatest first.
+    Down,
+}
+
+impl Way {
+    /// This key is not read after that one.
+    pub(super) fn is_by(self, key: &[u8], that: &[u8]) -> bool {
+        match self {
+            Self::Up => key <= that,
+            Self::Down => key >= that,
+        }
+    }
+}
+
 /// The changes to keys of a range, each key once.
 pub(super) struct Merged<'a> {
     /// The latest first.
-    layers: Vec<Peekable<Range<'a, Short, Change>>>,
+    layers: Vec<Layer<'a>>,
+    way: Way,
+}
+
+/// What is left of one.
+struct Layer<'a> {
+    next: Option<(&'a Short, &'a Change)>,
+    rest: Range<'a, Short, Change>,
 }
 
 impl<'a> Merged<'a> {
@@ -43,8 +68,24 @@ impl<'a> Merged<'a> {
     pub(super) fn of(
         layers: impl Iterator<Item = &'a Changes>,
         bounds: (Bound<&Short>, Bound<&Short>),
+        way: Way,
     ) -> Self {
-        Self { layers: layers.map(|layer| layer.range::<Short, _>(bounds).peekable()).collect() }
+        let layers = layers.map(|layer| {
+            let mut layer = Layer { next: None, rest: layer.range::<Short, _>(bounds) };
+            layer.step(way);
+            layer
+        });
+        Self { layers: layers.collect(), way }
+    }
+}
+
+impl<'a> Layer<'a> {
+    fn step(&mut self, way: Way) -> Option<(&'a Short, &'a Change)> {
+        let next = match way {
+            Way::Up => self.rest.next(),
+            Way::Down => self.rest.next_back(),
+        };
+        std::mem::replace(&mut self.next, next)
     }
 }
 
@@ -52,12 +93,15 @@ impl<'a> Iterator for Merged<'a> {
     type Item = (&'a Short, &'a Change);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let firsts = self.layers.iter_mut().filter_map(|layer| layer.peek().map(|(key, _)| *key));
-        let first = firsts.min()?;
+        let way = self.way;
+        let nexts = self.layers.iter().filter_map(|layer| layer.next.map(|(key, _)| key));
+        let first = nexts.reduce(|a, b| if way.is_by(a, b) { a } else { b })?;
         let mut latest = None;
         for layer in &mut self.layers {
-            let same = layer.next_if(|(key, _)| *key == first);
-            latest = latest.or(same);
+            if layer.next.is_some_and(|(key, _)| key == first) {
+                let same = layer.step(way);
+                latest = latest.or(same);
+            }
         }
         latest
     }

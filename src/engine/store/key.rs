@@ -129,7 +129,7 @@ pub(super) fn read_group(key: &[u8]) -> Option<GroupNumber> {
     before.last_chunk::<4>().map(|group| GroupNumber(u32::from_be_bytes(*group)))
 }
 
-/// The offset at the end of a key of [`LINE`].
+/// The offset at the end of a key of [`LINE`] or [`ORIGIN`].
 pub(super) fn read_offset(key: &[u8]) -> Option<i64> {
     let turned = key.last_chunk::<8>()?;
     Some((u64::from_be_bytes(*turned) ^ (1 << 63)).cast_signed())

@@ -12,7 +12,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-use crate::engine::store::changes::{Change, Changes, Merged};
+use crate::engine::store::changes::{Change, Changes, Merged, Way};
 use crate::engine::store::flusher::{Checkpoint, Failure, Flusher, Job, ROWS};
 use crate::engine::store::row::Row;
 use crate::engine::store::short::Short;
@@ -144,16 +144,25 @@ impl Layers {
 
     /// Calls `f` for each key in `from..to`, in order, until it breaks.
     pub(super) fn each(&self, from: &Short, to: &Short, f: &mut Visit<'_>) {
+        self.read(from, to, Way::Up, f);
+    }
+
+    /// The same from the last to the first.
+    pub(super) fn each_back(&self, from: &Short, to: &Short, f: &mut Visit<'_>) {
+        self.read(from, to, Way::Down, f);
+    }
+
+    fn read(&self, from: &Short, to: &Short, way: Way, f: &mut Visit<'_>) {
         if self.failed().is_some() || from >= to {
             return;
         }
         let bounds = (Bound::Included(from), Bound::Excluded(to));
-        let mut changes = Merged::of(self.layers(), bounds).peekable();
+        let mut changes = Merged::of(self.layers(), bounds, way).peekable();
         let mut flow = ControlFlow::Continue(());
         if let Some(tables) = &self.tables {
-            let read = tables.each(ROWS, from, Some(to), &mut |key, value| {
+            let mut visit = |key: &[u8], value: &[u8]| {
                 let mut replaced = false;
-                while let Some((at, change)) = changes.next_if(|(at, _)| at[..] <= *key) {
+                while let Some((at, change)) = changes.next_if(|(at, _)| way.is_by(at, key)) {
                     replaced = at[..] == *key;
                     flow = change.row().map_or(flow, |new| f(at, &new.bytes()));
                     if flow.is_break() {
@@ -164,8 +173,11 @@ impl Layers {
                     flow = f(key, value);
                 }
                 flow
+            };
+            self.failure.latch(match way {
+                Way::Up => tables.each(ROWS, from, Some(to), &mut visit),
+                Way::Down => tables.each_back(ROWS, from, to, &mut visit),
             });
-            self.failure.latch(read);
         }
         for (at, change) in changes {
             if flow.is_break() {
@@ -291,5 +303,38 @@ mod tests {
         layers.put_new(short(1), short(8));
         layers.delete(short(1));
         assert_eq!((layers.get(&short(1)), layers.unflushed()), (None, 0));
+    }
+
+    #[test]
+    fn from_the_last_to_the_first_the_same_is_read_over_every_layer() {
+        let mut layers = layers();
+        (0..40).for_each(|key| layers.put(short(key), short(0)));
+        layers.flush();
+        let _nobody_works = layers.flusher();
+        for (layer, step) in [(1, 3), (2, 5), (3, 7)] {
+            (0..60).step_by(step).for_each(|key| layers.put(short(key), short(layer)));
+            (1..60).step_by(2 * step).for_each(|key| layers.delete(short(key)));
+            if layer < 3 {
+                layers.flush();
+            }
+        }
+        let read = |back: bool, most: usize| {
+            let mut rows = Vec::new();
+            let mut some = |key: &[u8], value: &[u8]| {
+                rows.push((key.to_vec(), value.to_vec()));
+                if rows.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            if back {
+                layers.each_back(&short(3), &short(57), &mut some);
+            } else {
+                layers.each(&short(3), &short(57), &mut some);
+            }
+            rows
+        };
+        let (mut up, most) = (read(false, 100), 7);
+        assert!(up.len() > 3 * most, "{}", up.len());
+        up.reverse();
+        assert_eq!(read(true, 100), up);
+        assert_eq!(read(true, most), up[..most]);
     }
 }

@@ -19,14 +19,15 @@ impl Store {
     }
 
     /// Offsets in each partition that have an entry and are not passed by the group's commit, by
-    /// offset; of each partition the last `most`, without reading all of those before.
+    /// offset; of each partition the last `most`, without reading those before: there may be
+    /// millions.
     pub(in crate::engine) fn not_passed(
         &self,
         group: &GroupId,
         most: usize,
     ) -> Vec<(TopicPartition, Vec<i64>)> {
         let mut found = Vec::new();
-        let Some(number) = self.number(group) else { return found };
+        let Some(number) = self.number(group).filter(|_| most > 0) else { return found };
         let all = Key::of_group(key::ORIGIN, number);
         let (mut from, end) = (all.clone(), all.end());
         while let Some((_, id)) = self.pairs(&from, &end, 1).pop() {
@@ -35,48 +36,21 @@ impl Store {
                 break;
             };
             let open = origins_key(number, &topic, partition, false);
-            let last = self.last_by_offset(&open, most).into_iter();
-            let offsets = last.filter_map(|id| self.offset_of(id)).collect();
+            let mut offsets = Vec::new();
+            self.rows.each_back(&open.0, &open.clone().end().0, &mut |key, _| {
+                offsets.extend(key::read_offset(key));
+                if offsets.len() < most {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            });
+            offsets.reverse();
             from = origins_key(number, &topic, partition, true).end();
             found.push((TopicPartition { topic, partition }, offsets));
         }
         found.retain(|(_, offsets): &(_, Vec<i64>)| !offsets.is_empty());
         found
-    }
-
-    /// The last `most` entries of a partition. Rows are read forwards only, and there may be
-    /// millions of them: where the last ones begin is looked for, with ever longer steps and then
-    /// ever shorter ones.
-    fn last_by_offset(&self, open: &Key, most: usize) -> Vec<EntryId> {
-        let end = open.clone().signed(i64::MAX);
-        let some = most.saturating_add(1);
-        let from = |offset| self.ids(&open.clone().signed(offset), &end, some);
-        let mut last = self.ids(open, &end, some);
-        let first = last.first().filter(|_| last.len() > most).and_then(|id| self.offset_of(*id));
-        let Some(mut low) = first else { return last };
-        // From `low` on there are more, from `high` on there are not.
-        let mut step = i64::try_from(most).unwrap_or(i64::MAX).max(1);
-        let mut high = low.saturating_add(step);
-        last = from(high);
-        while last.len() > most {
-            (low, step) = (high, step.saturating_mul(2));
-            high = high.saturating_add(step);
-            last = from(high);
-        }
-        while high.saturating_sub(low) > 1 {
-            let middle = low.midpoint(high);
-            let found = from(middle);
-            if found.len() > most {
-                low = middle;
-            } else {
-                (high, last) = (middle, found);
-            }
-        }
-        last
-    }
-
-    fn offset_of(&self, id: EntryId) -> Option<i64> {
-        Some(self.get(id)?.origin?.offset)
     }
 
     /// Entries of a group with an id above `after`, by id, at most `limit`.

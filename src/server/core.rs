@@ -1,0 +1,164 @@
+//! The durable half: what is read back before a client is let in.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crate::broker::groups::{GroupEvent, Groups};
+use crate::broker::offsets::Offsets;
+use crate::broker::settings::TopicSettings;
+use crate::broker::topics::Topics;
+use crate::broker::{Broker, Expiration};
+use crate::clock::Clock;
+use crate::config::{Config, Durability as ConfigDurability};
+use crate::engine::{Destinations, Driver, Engine, NotPassed, Parts, Replay, Windows};
+use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
+use crate::model::GroupId;
+use crate::observe::Metrics;
+use crate::server::probe::JournalProbe;
+use crate::server::start::{StartError, size};
+use crate::server::threads::{spawn, spawn_nice};
+use crate::wire::names::Templates;
+
+/// The durable half: everything that is read back before a client is let in.
+pub(super) struct Core {
+    pub(super) journal: Journal,
+    pub(super) broker: Arc<Broker>,
+    pub(super) engine: Engine,
+    pub(super) driver: Driver,
+    /// They write: the retry tables, then the log.
+    pub(super) writers: Vec<thread::JoinHandle<()>>,
+    pub(super) groups_of_retries: Vec<GroupId>,
+    pub(super) windows: Windows,
+    pub(super) not_passed: NotPassed,
+    pub(super) events: tokio::sync::mpsc::UnboundedReceiver<GroupEvent>,
+}
+
+impl Core {
+    /// Opens the journal and reads every owner's state back, each from its own checkpoint.
+    pub(super) fn open(
+        config: &Config,
+        templates: &Templates,
+        disk: Arc<dyn Disk>,
+        clock: Clock,
+        metrics: &Metrics,
+    ) -> Result<Self, StartError> {
+        let began = clock.elapsed();
+        let mut settings = config.journal_config();
+        settings.probe = Arc::new(JournalProbe::new(metrics.clone()));
+        let (journal, writer, recovery) = Journal::open(disk, settings)?;
+        let writer = spawn("journal-writer", move || Writer::run(writer))?;
+        let (groups, events) = {
+            let now = move || clock.now();
+            Groups::new(journal.clone(), config.classic(), config.consumer(), now)
+        };
+        let broker = Broker::new(
+            Topics::new(journal.clone(), topic_settings(config), size(config.limits.frame_bytes)),
+            groups,
+            Offsets::new(journal.clone()),
+            journal.clone(),
+            durability(config),
+            clock,
+        );
+        let broker = Arc::new(broker.expiring(expiration(config)));
+        let parts = Parts {
+            journal: journal.clone(),
+            templates: templates.clone(),
+            policies: config.policies(),
+            clock,
+            metrics: metrics.clone(),
+            destinations: destinations(&broker)
+                .with_bytes_max(config.topics.produce_delay_max_bytes),
+            producers_expire_ms: expiration(config).producer_id_ms,
+        };
+        let mut replay = Replay::new(Some(Replay::tables(&journal)?), &parts);
+        // What is read back is written beside that.
+        let flusher = replay.flusher();
+        let flusher = spawn_nice("retry-tables", move || flusher.run())?;
+        read_back(&recovery, &broker, &mut replay)?;
+        let groups_of_retries = replay.groups();
+        let (windows, not_passed) = (replay.windows(), replay.not_passed());
+        let (engine, driver) = replay.finish(parts);
+        let seconds = clock.elapsed().saturating_sub(began).as_secs_f64();
+        report(&recovery, metrics, seconds);
+        Ok(Self {
+            journal,
+            broker,
+            engine,
+            driver,
+            writers: vec![flusher, writer],
+            groups_of_retries,
+            windows,
+            not_passed,
+            events,
+        })
+    }
+}
+
+/// Where records of this node's topics go.
+fn destinations(broker: &Arc<Broker>) -> Destinations {
+    let broker = Arc::clone(broker);
+    Destinations::new(move |topic, partition| {
+        let topic = broker.topics.find(topic)?;
+        topic.partition(partition).map(|partition| partition.stream)
+    })
+}
+
+/// The broker's state is read back beside that of retries, which waits for its rows to be written.
+fn read_back(recovery: &Recovery, broker: &Broker, replay: &mut Replay) -> Result<(), StartError> {
+    let from = broker.replay_from(recovery.checkpointed())?;
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| recovery.replay(from, &mut |entry, _| broker.replay(entry)));
+        recovery.replay(replay.from(), &mut |entry, at| replay.entry(entry, at))?;
+        beside.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })?;
+    for group in broker.offsets.groups() {
+        for (topic, partition, committed) in broker.offsets.fetch(&group, None) {
+            if let Some(committed) = committed {
+                replay.committed(group.clone(), topic, partition, committed.offset);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn report(recovery: &Recovery, metrics: &Metrics, seconds: f64) {
+    metrics.journal_recovered(seconds, 0, recovery.torn_bytes());
+    if recovery.torn_bytes() > 0 {
+        let bytes = recovery.torn_bytes();
+        tracing::warn!(
+            bytes,
+            "the end of the log was torn by a crash and cut; nothing acknowledged was in it"
+        );
+    }
+    for name in recovery.foreign() {
+        tracing::warn!(file = %name, "a file in the data directory is not ours; it is left alone");
+    }
+}
+
+fn topic_settings(config: &Config) -> TopicSettings {
+    let topics = &config.topics;
+    TopicSettings {
+        retention_ms: topics
+            .retention
+            .map(|keep| u64::try_from(keep.as_millis()).unwrap_or(u64::MAX)),
+        retention_bytes: topics.retention_bytes,
+        max_message_bytes: size(topics.max_message_bytes),
+    }
+}
+
+fn expiration(config: &Config) -> Expiration {
+    let ms = |after: Duration| u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+    Expiration {
+        producer_id_ms: ms(config.topics.producer_id_expiration),
+        transactional_id_ms: ms(config.topics.transactional_id_expiration),
+    }
+}
+
+fn durability(config: &Config) -> Durability {
+    match config.topics.durability {
+        ConfigDurability::Fsync => Durability::Fsync,
+        ConfigDurability::Os => Durability::Os,
+    }
+}
