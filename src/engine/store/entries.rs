@@ -7,7 +7,7 @@ use crate::engine::store::Store;
 use crate::engine::store::front::{self, Due, Front, Seen};
 use crate::engine::store::group::Group;
 use crate::engine::store::key::{self, GroupNumber, Key};
-use crate::engine::store::row::Row;
+use crate::engine::store::row::Known;
 use crate::engine::store::short::Short;
 use crate::model::{
     EntryId, GroupId, LaneOffset, OrderKey, Origin, Slot, TopicName, TopicPartition, WallMs,
@@ -20,7 +20,7 @@ const COUNT_MAX: u64 = 10_000;
 
 impl Entries for Store {
     fn get(&self, id: EntryId) -> Option<Entry> {
-        self.entry(id).map(Arc::unwrap_or_clone)
+        self.known(id).entry.map(Arc::unwrap_or_clone)
     }
 
     fn by_origin(&self, group: &GroupId, origin: &Origin) -> Option<EntryId> {
@@ -192,7 +192,7 @@ impl Entries for Store {
     }
 
     fn put(&mut self, entry: &Entry) {
-        let old = self.entry(entry.id);
+        let Known { entry: old, refs } = self.known(entry.id);
         if let Some(old) = &old {
             self.group_mut(&old.group).uncount(old);
         }
@@ -212,22 +212,20 @@ impl Entries for Store {
                 self.rows.put_new(key.0, value);
             }
         }
-        let row = Row::Entry(Arc::new(entry.clone()));
-        self.rows.put(Key::of_entry(key::ENTRY, entry.id).0, row);
+        self.put_known(entry.id, Known { entry: Some(Arc::new(entry.clone())), refs });
         self.gates.change(old.as_deref(), Some(entry));
-        self.unknown_from = self.unknown_from.max(entry.id.0.saturating_add(1));
         self.changed();
     }
 
     fn remove(&mut self, id: EntryId) {
-        let Some(old) = self.entry(id) else { return };
+        let Known { entry: Some(old), refs } = self.known(id) else { return };
         let group = self.group_mut(&old.group);
         group.uncount(&old);
         let number = group.number;
         for index in indexes(&old) {
             self.rows.delete(index.key(number, id).0);
         }
-        self.rows.delete(Key::of_entry(key::ENTRY, id).0);
+        self.put_known(id, Known { entry: None, refs });
         self.gates.change(Some(&old), None);
         self.changed();
     }
@@ -243,14 +241,6 @@ impl Entries for Store {
 }
 
 impl Store {
-    /// The entry of that id, where it lies.
-    fn entry(&self, id: EntryId) -> Option<Arc<Entry>> {
-        if id.0 >= self.unknown_from {
-            return None;
-        }
-        self.kept(&Key::of_entry(key::ENTRY, id))
-    }
-
     /// Reads more of what waits in a group.
     fn read_front(&self, group: &Group, (at, id): Due) {
         let waiting = Key::of_group(key::WAITING, group.number);

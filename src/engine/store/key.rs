@@ -1,7 +1,7 @@
 //! Keys of the rows, so that their order as bytes is the order the machine asks for.
 //!
 //! ```text
-//! E id                                            → entry
+//! E id                                            → entry, and its references into the log
 //! G name                                          → group: its number and counts
 //! S group slot                                    → slot
 //! M                                               → marks
@@ -13,7 +13,7 @@
 //! n group id                                      →        all of a group
 //! k group topic partition rank key offset         → id     the line of a key
 //! h group id                                      →        held ones
-//! R id | H group slot | T | D id                  →        references into the log
+//! H group slot | T | D id                         →        references into the log
 //! ```
 //! Numbers are big-endian, signed ones with the sign bit turned; a group is its 32-bit number; a
 //! topic is its length in 32 bits and its bytes.
@@ -33,8 +33,6 @@ pub(super) const ORIGIN: u8 = b'o';
 pub(super) const MEMBER: u8 = b'n';
 pub(super) const HELD: u8 = b'h';
 pub(super) const LINE: u8 = b'k';
-/// An entry's references into the log.
-pub(super) const REFS: u8 = b'R';
 /// A slot's references into the log.
 pub(super) const HOLD: u8 = b'H';
 /// The reference of the last `Fact::Tables`.

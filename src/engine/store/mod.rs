@@ -43,7 +43,7 @@ use group::Group;
 use holds::Holds;
 use key::Key;
 use layers::Layers;
-use row::Kept;
+use row::{Known, Row};
 use value::MarksRow;
 
 /// Changes held in memory before they are flushed: about 8 MiB. A hand-out and its commit often lie
@@ -53,7 +53,7 @@ const CHANGES_MAX: usize = 32 << 10;
 /// checkpoint of the tables may take as long as these take to come together.
 const HELD_MAX: usize = 3 * CHANGES_MAX;
 /// The layout of the rows; a file of another layout is rebuilt from the log.
-pub(super) const ROWS_VERSION: u32 = 2;
+pub(super) const ROWS_VERSION: u32 = 3;
 /// The name of the file of rows.
 pub(super) const ROWS_FILE: &str = "retries.redb";
 /// Pages of the file kept in memory, in bytes.
@@ -68,10 +68,8 @@ pub(super) struct Store {
     stale: BTreeSet<GroupId>,
     holds: Holds,
     marks: Marks,
-    /// No entry with this id or a higher one was ever put down.
+    /// Nothing was ever put down of an entry with this id or a higher one.
     unknown_from: u64,
-    /// No fact of such an entry was ever told by [`Store::journalled`].
-    untold_from: u64,
     /// The number the next new group gets; never used twice.
     next_group: u32,
     /// Where the next sweep of graves begins.
@@ -144,7 +142,6 @@ impl Store {
             holds: Holds::default(),
             marks: Marks::default(),
             unknown_from: 0,
-            untold_from: 0,
             next_group: 0,
             swept: None,
             gates: Arc::default(),
@@ -157,7 +154,6 @@ impl Store {
             self.next_group = row.3;
         }
         self.unknown_from = self.ids_end(key::ENTRY);
-        self.untold_from = self.ids_end(key::REFS);
         let mut groups = BTreeMap::new();
         let mut damaged = false;
         self.scan(&Key::new(key::GROUP), |key, value| {
@@ -237,18 +233,33 @@ impl Store {
         value
     }
 
-    /// What a row holds that is kept as it is; damage ends the use of this store.
-    fn kept<T: Kept>(&self, key: &Key) -> Option<Arc<T>> {
-        let row = self.rows.get(&key.0)?;
-        if let Some(kept) = T::of(&row) {
-            return Some(kept);
+    /// What is known of an entry; damage ends the use of this store.
+    fn known(&self, id: EntryId) -> Known {
+        if id.0 >= self.unknown_from {
+            return Known::default();
         }
-        let Some(kept) = T::read(&row.bytes()).map(Arc::new) else {
-            self.damaged();
-            return None;
+        let key = Key::of_entry(key::ENTRY, id).0;
+        let bytes = match self.rows.get(&key) {
+            Some(Row::Known(known)) => return known,
+            Some(Row::Bytes(bytes)) => bytes,
+            None => return Known::default(),
         };
-        self.rows.understood(&key.0, T::row(Arc::clone(&kept)));
-        Some(kept)
+        let Some(known) = value::decode_known(&bytes) else {
+            self.damaged();
+            return Known::default();
+        };
+        self.rows.understood(&key, known.clone().into());
+        known
+    }
+
+    fn put_known(&mut self, id: EntryId, known: Known) {
+        let key = Key::of_entry(key::ENTRY, id).0;
+        if known == Known::default() {
+            self.rows.delete(key);
+            return;
+        }
+        self.unknown_from = self.unknown_from.max(id.0.saturating_add(1));
+        self.rows.put(key, known);
     }
 
     fn damaged(&self) {

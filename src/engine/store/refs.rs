@@ -21,7 +21,7 @@ use crate::engine::store::holds::{Handout, Hold};
 use crate::engine::store::key::{self, GroupNumber, Key};
 use crate::engine::store::log::{At, Log};
 use crate::engine::store::needed::Refs;
-use crate::engine::store::row::Row;
+use crate::engine::store::row::Known;
 use crate::engine::store::{Store, value};
 use crate::journal::EntryRef;
 use crate::model::{EntryId, GroupId, Slot};
@@ -106,7 +106,8 @@ impl Store {
 
     fn entry_journalled(&mut self, log: &impl Log, entry: &Entry, payload: PayloadChange, at: At) {
         let group = self.group_mut(&entry.group).number;
-        let old = self.refs_or_none(entry.id);
+        let known = self.known(entry.id);
+        let old = known.refs.clone().unwrap_or_default();
         let mut new = old.after(entry, payload, at, group.0);
         let mut freed = Vec::new();
         let former = [old.latest, old.payload, old.dead].into_iter().flatten();
@@ -124,8 +125,7 @@ impl Store {
         if new.spent.len() > old.spent.len() && new.spent.len().is_multiple_of(SPENT_STEP) {
             new.spent.retain(|spent| !is_gone(log, *spent));
         }
-        self.rows.put(Key::of_entry(key::REFS, entry.id).0, Row::Refs(Arc::new(new)));
-        self.untold_from = self.untold_from.max(entry.id.0.saturating_add(1));
+        self.put_known(entry.id, Known { refs: Some(Arc::new(new)), ..known });
         for freed in freed {
             log.release(place(freed));
         }
@@ -136,9 +136,9 @@ impl Store {
     }
 
     fn forgotten(&mut self, log: &impl Log, id: EntryId, tombstone: At) {
-        let key = Key::of_entry(key::REFS, id);
-        let refs = self.refs_or_none(id);
-        self.rows.delete(key.0);
+        let Known { entry, refs } = self.known(id);
+        let refs = refs.unwrap_or_default();
+        self.put_known(id, Known { entry, refs: None });
         let mut rest = refs.spent.clone();
         for at in [refs.latest, refs.payload].into_iter().flatten() {
             if refs.dead == Some(at) || rest.contains(&at) {
@@ -199,14 +199,7 @@ impl Store {
     }
 
     fn refs(&self, id: EntryId) -> Option<Arc<Refs>> {
-        if id.0 >= self.untold_from {
-            return None;
-        }
-        self.kept(&Key::of_entry(key::REFS, id))
-    }
-
-    fn refs_or_none(&self, id: EntryId) -> Arc<Refs> {
-        self.refs(id).unwrap_or_default()
+        self.known(id).refs
     }
 
     fn graves(&self, limit: usize) -> Vec<(EntryId, Grave)> {

@@ -16,10 +16,17 @@ use crate::retry::Entry;
 pub(super) enum Row {
     /// As it lies on the disk.
     Bytes(Short),
-    /// An entry.
-    Entry(Arc<Entry>),
-    /// References of one into the log.
-    Refs(Arc<Refs>),
+    /// What is known of an entry.
+    Known(Known),
+}
+
+/// An entry and its references into the log. One row: a fact changes both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// `None`: it was forgotten, and the log does not know that yet.
+    pub(super) entry: Option<Arc<Entry>>,
+    /// `None`: no fact of it is in the log yet.
+    pub(super) refs: Option<Arc<Refs>>,
 }
 
 impl Row {
@@ -27,8 +34,7 @@ impl Row {
     pub(super) fn bytes(&self) -> Cow<'_, [u8]> {
         match self {
             Self::Bytes(bytes) => Cow::Borrowed(bytes),
-            Self::Entry(entry) => Cow::Owned(value::entry_bytes(entry)),
-            Self::Refs(refs) => Cow::Owned(value::bytes(&**refs)),
+            Self::Known(known) => Cow::Owned(value::known_bytes(known)),
         }
     }
 }
@@ -39,46 +45,8 @@ impl From<Short> for Row {
     }
 }
 
-/// What a row may hold as it is.
-pub(super) trait Kept: Sized {
-    /// What this row holds, if it holds that.
-    fn of(row: &Row) -> Option<Arc<Self>>;
-    /// The same from its bytes; `None` when they are damaged.
-    fn read(bytes: &[u8]) -> Option<Self>;
-    /// A row of it.
-    fn row(kept: Arc<Self>) -> Row;
-}
-
-impl Kept for Entry {
-    fn of(row: &Row) -> Option<Arc<Self>> {
-        match row {
-            Row::Entry(entry) => Some(Arc::clone(entry)),
-            Row::Bytes(_) | Row::Refs(_) => None,
-        }
-    }
-
-    fn read(bytes: &[u8]) -> Option<Self> {
-        value::decode_entry(bytes)
-    }
-
-    fn row(kept: Arc<Self>) -> Row {
-        Row::Entry(kept)
-    }
-}
-
-impl Kept for Refs {
-    fn of(row: &Row) -> Option<Arc<Self>> {
-        match row {
-            Row::Refs(refs) => Some(Arc::clone(refs)),
-            Row::Bytes(_) | Row::Entry(_) => None,
-        }
-    }
-
-    fn read(bytes: &[u8]) -> Option<Self> {
-        value::decode(bytes)
-    }
-
-    fn row(kept: Arc<Self>) -> Row {
-        Row::Refs(kept)
+impl From<Known> for Row {
+    fn from(known: Known) -> Self {
+        Self::Known(known)
     }
 }

@@ -1,10 +1,13 @@
 //! Values of the rows: one version byte, then postcard.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::engine::store::needed::Refs;
+use crate::engine::store::row::Known;
 use crate::engine::store::short::Short;
 use crate::model::{EntryId, MemberId, OrderKey, WallMs};
 use crate::retry::{Counts, Entry, Marks, SlotRecord, StateKind};
@@ -38,23 +41,24 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     }
 }
 
-/// The bytes of an entry; its key, where it has one, lies behind the rest.
-pub(super) fn entry_bytes(entry: &Entry) -> Vec<u8> {
-    let mut row = bytes(entry);
-    if let Some(OrderKey(key)) = entry.key {
+/// The bytes of what is known of an entry; its key, where it has one, lies behind the rest.
+pub(super) fn known_bytes(known: &Known) -> Vec<u8> {
+    let mut row = bytes(&(known.entry.as_deref(), known.refs.as_deref()));
+    if let Some(OrderKey(key)) = known.entry.as_ref().and_then(|entry| entry.key) {
         row.extend(key);
     }
     row
 }
 
-/// Reads what [`entry_bytes`] wrote; `None` for anything else.
-pub(super) fn decode_entry(bytes: &[u8]) -> Option<Entry> {
+/// Reads what [`known_bytes`] wrote; `None` for anything else.
+pub(super) fn decode_known(bytes: &[u8]) -> Option<Known> {
     let (&ROW_VERSION, body) = bytes.split_first()? else { return None };
-    let (mut entry, rest) = postcard::take_from_bytes::<Entry>(body).ok()?;
+    let read = postcard::take_from_bytes::<(Option<Entry>, Option<Refs>)>(body);
+    let ((mut entry, refs), rest) = read.ok()?;
     if !rest.is_empty() {
-        entry.key = Some(OrderKey(rest.try_into().ok()?));
+        entry.as_mut()?.key = Some(OrderKey(rest.try_into().ok()?));
     }
-    Some(entry)
+    Some(Known { entry: entry.map(Arc::new), refs: refs.map(Arc::new) })
 }
 
 /// A group's row: number, waiting by level, all by state.
