@@ -246,8 +246,7 @@ impl Inbox {
     /// A request that has filled a buffer and is still not whole waits for its turn. What was only
     /// announced takes nobody's.
     async fn admit(&mut self) {
-        let budget = self.intake.budget();
-        let free = budget.read_bytes();
+        let (budget, free) = (self.intake.budget(), self.intake.room());
         if self.room.is_none() && self.awaited > free && self.intake.buffer.len() >= free / 2 {
             self.pace.pause(self.clock.elapsed());
             self.room = budget.admit(self.awaited).await;

@@ -2,14 +2,15 @@
 //! or five calls of the system for each record.
 
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::{Budget, Charge, READ_BYTES};
+use super::halves::TLS_READ_BYTES;
+use super::{Budget, Charge};
 
 /// Bytes asked of the system at once, at least: a record of TLS.
 const AHEAD_BYTES_MIN: usize = 16 << 10;
@@ -40,29 +41,27 @@ impl ReadAhead {
     }
 
     fn room(&self) -> usize {
-        self.wants.min(self.budget.read_bytes()).max(AHEAD_BYTES_MIN)
+        self.wants.min(self.budget.read_bytes(TLS_READ_BYTES)).max(AHEAD_BYTES_MIN)
     }
 
-    /// Reads once into an empty buffer. Nothing is allocated before there is something to read.
+    /// Reads once into an empty buffer. Nothing is allocated before there is something to read, and
+    /// a read that was not filled took all: the system is not asked for more in vain.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.stream.poll_read_ready(cx))?;
-            let room = self.room();
-            self.ahead.reserve(room);
-            match self.stream.try_read_buf(&mut self.ahead) {
-                Ok(read) => {
-                    self.charge.set(self.ahead.capacity());
-                    if read >= room {
-                        self.wants = self.wants.saturating_mul(GROWS).min(READ_BYTES);
-                    } else if read < self.wants / GROWS {
-                        self.wants = (self.wants / 2).max(AHEAD_BYTES_MIN);
-                    }
-                    return Poll::Ready(Ok(()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
+        ready!(self.stream.poll_read_ready(cx))?;
+        let room = self.room();
+        self.ahead.reserve(room);
+        let Poll::Ready(read) = pin!(self.stream.read_buf(&mut self.ahead)).poll(cx) else {
+            self.ahead = BytesMut::new();
+            return Poll::Pending;
+        };
+        let read = read?;
+        self.charge.set(self.ahead.capacity());
+        if read >= room {
+            self.wants = self.wants.saturating_mul(GROWS).min(TLS_READ_BYTES);
+        } else if read < self.wants / GROWS {
+            self.wants = (self.wants / 2).max(AHEAD_BYTES_MIN);
         }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -121,7 +120,7 @@ impl AsyncWrite for ReadAhead {
 mod tests {
     use std::time::Duration;
 
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
 
     use super::*;
@@ -149,7 +148,7 @@ mod tests {
         let both = async { tokio::join!(far.write_all(&sent), reading) };
         tokio::time::timeout(PATIENCE, both).await.unwrap().0.unwrap();
         assert!(got == sent, "not a byte is another");
-        assert!((AHEAD_BYTES_MIN..=2 * READ_BYTES).contains(&most), "{most}");
+        assert!((AHEAD_BYTES_MIN..=2 * TLS_READ_BYTES).contains(&most), "{most}");
         assert_eq!(budget.used(), 0);
         drop(far);
         assert_eq!(near.read(&mut [0; 1]).await.unwrap(), 0, "the end is seen");

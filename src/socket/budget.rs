@@ -11,8 +11,8 @@ use super::READ_BYTES;
 /// The smallest buffer, however little is left.
 pub const READ_BYTES_MIN: usize = 4 << 10;
 /// A read takes this part of what is left. It is small so that a thousand peers that read nothing
-/// leave enough for the one that does: each takes 1/512 of what the others left.
-const READ_PART: usize = 512;
+/// leave enough for the one that does: each takes 1/500 of what the others left.
+const READ_PART: usize = 500;
 /// An answer made here takes this part of what is left.
 const ANSWER_PART: usize = 16;
 /// Requests of one connection that wait for their answers take this part of all.
@@ -79,9 +79,11 @@ impl Budget {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// How large the next buffer to read into may be.
-    pub fn read_bytes(&self) -> usize {
-        whole((self.left() / READ_PART).clamp(READ_BYTES_MIN, READ_BYTES))
+    /// How large the next buffer to read into may be, where all is well `most`: who asks for twice
+    /// [`READ_BYTES`] has twice the part of the others.
+    pub fn read_bytes(&self, most: usize) -> usize {
+        let part = (self.left() / READ_PART).saturating_mul(most) / READ_BYTES;
+        whole(part.clamp(READ_BYTES_MIN, most))
     }
 
     /// How large an answer of at most `wanted` bytes may be.
@@ -179,18 +181,34 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+    use crate::socket::halves::TLS_READ_BYTES;
 
     const MIB: usize = 1 << 20;
 
     #[test]
     fn a_thousand_that_keep_what_they_read_stay_within_it_and_leave_enough_for_more() {
         let budget = Budget::new(64 * MIB);
-        assert_eq!(budget.read_bytes(), READ_BYTES);
-        let charges: Vec<Charge> = (0..1000).map(|_| budget.charge(budget.read_bytes())).collect();
+        let next = || budget.read_bytes(READ_BYTES);
+        assert_eq!(next(), READ_BYTES);
+        let charges: Vec<Charge> = (0..1000).map(|_| budget.charge(next())).collect();
         assert!(budget.used() < 64 * MIB, "{}", budget.used());
-        assert!(budget.read_bytes() >= 16 << 10, "{}", budget.read_bytes());
+        assert!(next() >= 16 << 10, "{}", next());
         drop(charges);
-        assert_eq!((budget.used(), budget.read_bytes()), (0, READ_BYTES));
+        assert_eq!((budget.used(), next()), (0, READ_BYTES));
+    }
+
+    #[test]
+    fn who_pays_more_for_each_read_has_a_larger_part_of_what_is_left_within_the_same_bounds() {
+        let budget = Budget::new(64 * MIB);
+        let next = || budget.read_bytes(TLS_READ_BYTES);
+        assert_eq!(next(), TLS_READ_BYTES);
+        let half = budget.charge(32 * MIB);
+        assert!((TLS_READ_BYTES / 2..TLS_READ_BYTES * 5 / 8).contains(&next()), "{}", next());
+        assert!(next() > 3 * budget.read_bytes(READ_BYTES) / 2);
+        drop(half);
+        let charges: Vec<Charge> = (0..1000).map(|_| budget.charge(next())).collect();
+        assert!(budget.used() <= 64 * MIB + 1000 * READ_BYTES_MIN, "{}", budget.used());
+        drop(charges);
     }
 
     #[test]
@@ -198,7 +216,8 @@ mod tests {
         let sizes = [4096, 5119, 5120, 100_000, 131_071, 131_072, 0, 1].map(whole);
         assert_eq!(sizes, [4096, 4096, 5120, 98_304, 114_688, 131_072, 0, 1]);
         let budget = Budget::new(64 * MIB);
-        let charges: Vec<Charge> = (0..1000).map(|_| budget.charge(budget.read_bytes())).collect();
+        let charges: Vec<Charge> =
+            (0..1000).map(|_| budget.charge(budget.read_bytes(READ_BYTES))).collect();
         assert!(charges.iter().all(|charge| whole(charge.bytes()) == charge.bytes()));
     }
 
@@ -210,7 +229,7 @@ mod tests {
         charge.set(60 * MIB);
         assert_eq!(budget.answer_bytes(100 * MIB), MIB / 4);
         charge.set(100 * MIB);
-        assert_eq!((budget.answer_bytes(MIB), budget.read_bytes()), (4096, 4096));
+        assert_eq!((budget.answer_bytes(MIB), budget.read_bytes(READ_BYTES)), (4096, 4096));
         charge.set(MIB);
         assert_eq!(budget.used(), MIB);
     }
@@ -238,7 +257,7 @@ mod tests {
     fn another_size_holds_at_once() {
         let budget = Budget::new(64 * MIB);
         budget.resize(4 * MIB);
-        assert_eq!(budget.read_bytes(), 8 << 10);
+        assert_eq!(budget.read_bytes(READ_BYTES), 8 << 10);
         assert!(budget.admit(2 * MIB).now_or_never().flatten().is_some());
         let all = budget.admit(2 * MIB).now_or_never().flatten();
         assert!(all.is_some() && budget.admit(1).now_or_never().is_none());

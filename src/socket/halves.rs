@@ -16,6 +16,9 @@ use super::{Budget, Charge};
 
 /// Bytes asked for in one read at most.
 pub const READ_BYTES: usize = 128 << 10;
+/// The same under TLS, where each read and write costs the system more: what it copies is no
+/// longer in the processor's caches.
+pub(super) const TLS_READ_BYTES: usize = 256 << 10;
 
 type Deciphered = tokio::io::ReadHalf<TlsStream<ReadAhead>>;
 
@@ -62,8 +65,8 @@ pub(super) fn under_tls(
     budget: &Budget,
 ) -> (ReadHalf, WriteHalf) {
     match &mut stream {
-        TlsStream::Client(stream) => stream.get_mut().1.set_buffer_limit(Some(READ_BYTES)),
-        TlsStream::Server(stream) => stream.get_mut().1.set_buffer_limit(Some(READ_BYTES)),
+        TlsStream::Client(stream) => stream.get_mut().1.set_buffer_limit(Some(TLS_READ_BYTES)),
+        TlsStream::Server(stream) => stream.get_mut().1.set_buffer_limit(Some(TLS_READ_BYTES)),
     }
     let (read, write) = tokio::io::split(stream);
     let charge = budget.charge(0);
@@ -71,6 +74,14 @@ pub(super) fn under_tls(
 }
 
 impl ReadHalf {
+    /// Bytes asked for in one read at most.
+    pub fn read_bytes_max(&self) -> usize {
+        match self {
+            Self::Plain(_) => READ_BYTES,
+            Self::Tls(_) => TLS_READ_BYTES,
+        }
+    }
+
     /// Reads once behind what `buffer` holds; 0 = the end. Cancel-safe.
     pub async fn read_buf(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
         match self {
@@ -106,7 +117,7 @@ impl WriteHalf {
             Self::Plain(half) => half.write_all(bytes).await,
             Self::Tls { half, owes, charge } => {
                 *owes = true;
-                charge.set(bytes.len().min(READ_BYTES));
+                charge.set(bytes.len().min(TLS_READ_BYTES));
                 half.write_all(bytes).await?;
                 half.flush().await?;
                 *owes = false;
@@ -128,7 +139,7 @@ impl WriteHalf {
             Self::Tls { half, owes, charge } => {
                 if !bytes.is_empty() {
                     *owes = true;
-                    charge.set(bytes.len().min(READ_BYTES));
+                    charge.set(bytes.len().min(TLS_READ_BYTES));
                     if half.write_buf(bytes).await? == 0 {
                         return Ok(false);
                     }

@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::BytesMut;
 
-use super::{Budget, Charge, READ_BYTES, READ_BYTES_MIN, ReadHalf};
+use super::{Budget, Charge, READ_BYTES_MIN, ReadHalf};
 
 /// A buffer that was filled grows to so many times its size.
 const GROWS: usize = 4;
@@ -47,6 +47,11 @@ impl Intake {
         &self.budget
     }
 
+    /// How large its next buffer may be.
+    pub fn room(&self) -> usize {
+        self.budget.read_bytes(self.half.read_bytes_max())
+    }
+
     /// A request of so many bytes, whose turn has come, has a buffer of its size, and nothing else
     /// is in it: one that is shared with the next request keeps the memory of this one for as long.
     /// What was only announced is believed a little at a time.
@@ -70,7 +75,7 @@ impl Intake {
         let room = self.buffer.capacity() - self.buffer.len();
         let read = self.half.read_buf(&mut self.buffer).await?;
         if read >= room {
-            self.wants = self.wants.saturating_mul(GROWS).min(READ_BYTES);
+            self.wants = self.wants.saturating_mul(GROWS).min(self.half.read_bytes_max());
             self.quiet = 0;
         } else if read < self.wants / 8 {
             self.quiet += 1;
@@ -93,7 +98,7 @@ impl Intake {
             }
             self.expected = 0;
         }
-        let bytes = self.wants.min(self.budget.read_bytes());
+        let bytes = self.wants.min(self.room());
         if self.buffer.is_empty() && self.charge.bytes() / 2 > bytes {
             // The old one goes with the last piece of it that is still on its way.
             self.buffer = BytesMut::with_capacity(bytes);
@@ -115,7 +120,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::socket::plain;
+    use crate::socket::{READ_BYTES, plain};
 
     /// Longer than anything here takes; only a broken build comes near it.
     const PATIENCE: Duration = Duration::from_secs(20);
