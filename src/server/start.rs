@@ -45,6 +45,8 @@ use crate::wire::names::{TemplateError, Templates};
 
 /// Node ids made from the cluster id lie at 2^30 and above: clear of any real broker's.
 const NODE_ID_BASE: i32 = 1 << 30;
+/// A limit that is none, as Kafka's tools say it.
+const UNBOUNDED: &str = "-1";
 
 /// Why the sidecar cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -227,13 +229,12 @@ async fn open_admin(
 
 async fn make_topics(broker: &Broker, config: &Config) -> Result<(), BrokerError> {
     for topic in &config.topics.list {
-        let mut settings = Vec::new();
-        if let Some(keep) = topic.retention {
-            settings.push(("retention.ms".to_owned(), keep.as_millis().to_string()));
-        }
-        if let Some(bytes) = topic.retention_bytes {
-            settings.push(("retention.bytes".to_owned(), bytes.to_string()));
-        }
+        let for_ever = || UNBOUNDED.to_owned();
+        let keep = topic.retention.map_or_else(for_ever, |keep| keep.as_millis().to_string());
+        let bytes = topic.retention_bytes.map_or_else(for_ever, |bytes| bytes.to_string());
+        // Unlimited is said as well: what is not said is as it is for all topics.
+        let settings =
+            vec![("retention.ms".to_owned(), keep), ("retention.bytes".to_owned(), bytes)];
         let spec =
             TopicSpec { name: TopicName::new(&topic.name), partitions: topic.partitions, settings };
         match broker.topics.create(&spec, Uuid::new_v4()) {

@@ -118,6 +118,27 @@ fn what_changes_nothing_on_one_node_is_kept_and_listed() {
 }
 
 #[test]
+fn a_topic_of_the_list_that_is_kept_for_ever_is_whatever_holds_for_the_others() {
+    let mut server = Server::with(
+        "topics:
+           retention: 1d
+           retention_bytes: 1MiB
+           list:
+             - {name: kept, retention: unlimited, retention_bytes: unlimited}
+             - {name: some, retention: 2d}",
+    );
+    for _ in 0..2 {
+        let mut client = server.client();
+        let mut value = |topic: &str, name: &str| setting(&mut client, topic, name).0;
+        assert_eq!(value("kept", "retention.ms"), "-1");
+        assert_eq!(value("kept", "retention.bytes"), "-1");
+        assert_eq!(value("some", "retention.ms"), "172800000");
+        assert_eq!(value("some", "retention.bytes"), "1048576");
+        server.restart();
+    }
+}
+
+#[test]
 fn a_setting_that_is_refused_says_why_and_changes_nothing() {
     let server = Server::start();
     let mut client = server.client();
