@@ -215,15 +215,12 @@ impl Tables {
         from: &[u8],
         to: &[u8],
     ) -> Result<Option<Pair>, TablesError> {
-        if from >= to {
-            return Ok(None);
-        }
-        self.read(table, None, |table| {
-            let mut range = table.range(from..to).map_err(self.fail("reading"))?;
-            let Some(last) = range.next_back() else { return Ok(None) };
-            let (key, value) = last.map_err(self.fail("reading"))?;
-            Ok(Some((key.value().to_vec(), value.value().to_vec())))
-        })
+        let mut last = None;
+        self.each_back(table, from, to, &mut |key, value| {
+            last = Some((key.to_vec(), value.to_vec()));
+            ControlFlow::Break(())
+        })?;
+        Ok(last)
     }
 
     /// Calls `f` for each key in `from..to` in order until it breaks.

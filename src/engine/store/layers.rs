@@ -187,12 +187,6 @@ impl Layers {
         }
     }
 
-    /// The last key in `from..to` of a map of which nothing was changed yet.
-    pub(super) fn last_flushed(&self, from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
-        let found = self.tables.as_ref()?.last_before(ROWS, from, to);
-        self.failure.latch(found).flatten().map(|(key, _)| key)
-    }
-
     pub(super) fn put(&mut self, key: Short, row: impl Into<Row>) {
         if self.failed().is_none() {
             self.changes.insert(key, Change::Put(row.into()));

@@ -153,7 +153,7 @@ impl Store {
             self.marks = value::read_marks(&row);
             self.next_group = row.3;
         }
-        self.unknown_from = self.ids_end(key::ENTRY);
+        self.unknown_from = self.ids_end();
         let mut groups = BTreeMap::new();
         let mut damaged = false;
         self.scan(&Key::new(key::GROUP), |key, value| {
@@ -202,11 +202,14 @@ impl Store {
         Arc::clone(&self.gates)
     }
 
-    /// One past the highest id among the flushed rows of that kind.
-    fn ids_end(&self, kind: u8) -> u64 {
-        let rows = Key::new(kind);
-        let last = self.rows.last_flushed(&rows.0, &rows.clone().end().0);
-        last.and_then(|key| key::read_id(&key)).map_or(0, |id| id.0.saturating_add(1))
+    /// One past the highest id of which something is known.
+    fn ids_end(&self) -> u64 {
+        let (rows, mut last) = (Key::new(key::ENTRY), None);
+        self.rows.each_back(&rows.0, &rows.clone().end().0, &mut |key, _| {
+            last = key::read_id(key);
+            ControlFlow::Break(())
+        });
+        last.map_or(0, |id| id.0.saturating_add(1))
     }
 
     /// Flushes when memory holds enough changes and the last flush is done with.
