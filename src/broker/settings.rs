@@ -6,6 +6,9 @@ use crate::model::TopicName;
 
 pub use idle::idle;
 
+/// For ever, or as much as comes.
+const NO_BOUND: &str = "-1";
+
 /// How long and how much a topic keeps. `None` = for ever, without bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicSettings {
@@ -88,13 +91,12 @@ impl TopicSettings {
 
     /// What `DescribeConfigs` shows: name and value, in name order.
     pub fn list(&self) -> Vec<(&'static str, String)> {
-        let bound = |value: Option<u64>| value.map_or_else(|| "-1".to_owned(), |v| v.to_string());
         vec![
             ("cleanup.policy", "delete".to_owned()),
             ("max.message.bytes", self.max_message_bytes.to_string()),
             ("message.timestamp.type", "CreateTime".to_owned()),
-            ("retention.bytes", bound(self.retention_bytes)),
-            ("retention.ms", bound(self.retention_ms)),
+            ("retention.bytes", spelled(self.retention_bytes)),
+            ("retention.ms", spelled(self.retention_ms)),
         ]
     }
 }
@@ -110,10 +112,15 @@ pub struct TopicSpec {
     pub settings: Vec<(String, String)>,
 }
 
+/// A bound as Kafka's tools send it; −1 = none.
+pub fn spelled(bound: Option<u64>) -> String {
+    bound.map_or_else(|| NO_BOUND.to_owned(), |bound| bound.to_string())
+}
+
 /// −1 = no bound; `None` for what is no number.
 #[expect(clippy::option_option, reason = "no number, no bound and a bound are three answers")]
 fn bound(value: &str) -> Option<Option<u64>> {
-    if value == "-1" {
+    if value == NO_BOUND {
         return Some(None);
     }
     value.parse().ok().map(Some)

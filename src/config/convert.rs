@@ -1,11 +1,10 @@
 //! Settings as the parts of the house take them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::{
     Backoff, Config, ConfigError, GroupRule, HostPort, LaneChoice, Listener, ListenerTls, OnReset,
-    Retry, Rewind, UpstreamSasl, UpstreamTls,
+    Retry, Rewind, UpstreamSasl, UpstreamTls, ms,
 };
 use tokio::sync::watch;
 
@@ -215,10 +214,6 @@ fn table(levels: &str) -> LevelTable {
 /// None without a back-off: the delays of a table are what they are.
 fn jitter(backoff: &Backoff) -> u32 {
     backoff.initial.map_or(0, |_| backoff.jitter)
-}
-
-fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -29,9 +29,14 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(unit_bytes).ok_or_else(|| format!("{text:?} is larger than any disk"))
 }
 
+/// A duration in milliseconds.
+pub fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Writes a duration the way it is read, in the largest unit that divides it.
 pub fn duration_text(duration: Duration) -> String {
-    largest(&DURATION_UNITS, u64::try_from(duration.as_millis()).unwrap_or(u64::MAX), "0s")
+    largest(&DURATION_UNITS, ms(duration), "0s")
 }
 
 /// Writes a size the way it is read, in the largest unit that divides it.

@@ -3,7 +3,6 @@
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use crate::broker::groups::{GroupEvent, Groups};
 use crate::broker::offsets::Offsets;
@@ -11,7 +10,7 @@ use crate::broker::settings::TopicSettings;
 use crate::broker::topics::Topics;
 use crate::broker::{Broker, Expiration};
 use crate::clock::Clock;
-use crate::config::{Config, Durability as ConfigDurability};
+use crate::config::{Config, Durability as ConfigDurability, ms};
 use crate::engine::{Destinations, Driver, Engine, NotPassed, Parts, Replay, Windows};
 use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
 use crate::model::GroupId;
@@ -140,16 +139,13 @@ fn report(recovery: &Recovery, metrics: &Metrics, seconds: f64) {
 fn topic_settings(config: &Config) -> TopicSettings {
     let topics = &config.topics;
     TopicSettings {
-        retention_ms: topics
-            .retention
-            .map(|keep| u64::try_from(keep.as_millis()).unwrap_or(u64::MAX)),
+        retention_ms: topics.retention.map(ms),
         retention_bytes: topics.retention_bytes,
         max_message_bytes: size(topics.max_message_bytes),
     }
 }
 
 fn expiration(config: &Config) -> Expiration {
-    let ms = |after: Duration| u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
     Expiration {
         producer_id_ms: ms(config.topics.producer_id_expiration),
         transactional_id_ms: ms(config.topics.transactional_id_expiration),

@@ -13,10 +13,10 @@ use crate::admin;
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::offsets::Committed;
-use crate::broker::settings::TopicSpec;
+use crate::broker::settings::{TopicSpec, spelled};
 use crate::client::{Acceptor, BindError, Limits, Listener, accept};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Ephemeral, Payloads};
+use crate::config::{Config, ConfigError, Ephemeral, Payloads, ms};
 use crate::journal::{Disk, OpenError, ReadError, RealDisk, TablesError};
 use crate::model::{Now, TopicName};
 use crate::observe::{Metrics, MetricsError};
@@ -45,8 +45,6 @@ use crate::wire::names::{TemplateError, Templates};
 
 /// Node ids made from the cluster id lie at 2^30 and above: clear of any real broker's.
 const NODE_ID_BASE: i32 = 1 << 30;
-/// A limit that is none, as Kafka's tools say it.
-const UNBOUNDED: &str = "-1";
 
 /// Why the sidecar cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -229,12 +227,11 @@ async fn open_admin(
 
 async fn make_topics(broker: &Broker, config: &Config) -> Result<(), BrokerError> {
     for topic in &config.topics.list {
-        let for_ever = || UNBOUNDED.to_owned();
-        let keep = topic.retention.map_or_else(for_ever, |keep| keep.as_millis().to_string());
-        let bytes = topic.retention_bytes.map_or_else(for_ever, |bytes| bytes.to_string());
         // Unlimited is said as well: what is not said is as it is for all topics.
-        let settings =
-            vec![("retention.ms".to_owned(), keep), ("retention.bytes".to_owned(), bytes)];
+        let settings = vec![
+            ("retention.ms".to_owned(), spelled(topic.retention.map(ms))),
+            ("retention.bytes".to_owned(), spelled(topic.retention_bytes)),
+        ];
         let spec =
             TopicSpec { name: TopicName::new(&topic.name), partitions: topic.partitions, settings };
         match broker.topics.create(&spec, Uuid::new_v4()) {
@@ -333,7 +330,7 @@ fn produce_delay(config: &Config) -> ProduceDelay {
     ProduceDelay {
         others: topics.produce_delay,
         listed: listed.collect(),
-        ms_max: u64::try_from(topics.produce_delay_max.as_millis()).unwrap_or(u64::MAX),
+        ms_max: ms(topics.produce_delay_max),
     }
 }
 

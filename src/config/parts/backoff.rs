@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use super::{DAY, HOUR, MS};
 use crate::config::node::Value;
 use crate::config::section::{Section, duration};
-use crate::config::units::{duration_text, ser_duration};
+use crate::config::units::{duration_text, ms, ser_duration};
 use crate::retry::{LevelTable, THOUSAND};
 
 /// The longest delay there is.
@@ -65,7 +65,6 @@ impl Backoff {
 
     /// The rungs there are; `None` while it is off.
     pub(in crate::config) fn levels(&self) -> Option<LevelTable> {
-        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Some(LevelTable::backoff(ms(self.initial?), self.factor, ms(self.max)))
     }
 }
