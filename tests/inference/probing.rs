@@ -4,7 +4,7 @@ use crate::WITH_BREAKER as RULES;
 use crate::app::{App, Commits, Did, World, of};
 use reprise::model::TopicPartition;
 use reprise::retry::Disposition;
-use reprise::retry::watch::{Asked, BreakerView, Output, Rules, Seen, Serve, Watch};
+use reprise::retry::watch::{Asked, BreakerView, InOrder, Output, Rules, Seen, Serve, Watch};
 
 fn is_held(world: &World) -> bool {
     matches!(world.watch.breaker(world.now()), BreakerView::Held { .. })
@@ -334,6 +334,40 @@ fn where_order_is_kept_nothing_is_given_behind_what_has_failed() {
     app.by.conn += 1;
     world.pass(1_000);
     assert_eq!(world.fetch(&app, None).records, [(of(0), 0)]);
+}
+
+#[test]
+fn who_polls_on_is_called_back_to_what_is_waited_for_while_the_group_is_held() {
+    let rules = Rules { in_order: true, calls_back: true, ..RULES };
+    let mut world = begun(rules, 1, 100);
+    let mut app = world.start(Commits::Never);
+    let ladder = reprise::retry::Policies::default().ladder_of(&"shop".into(), &"orders".into());
+    let mut held_at = None;
+    let verdict = loop {
+        // It says that the record failed, and polls on until it is called.
+        app.by.came = world.now().mono;
+        let given = world.fetch(&app, None).records;
+        if given.contains(&(of(0), 0)) {
+            let now = world.now();
+            if world.watch.failed_in_order(now, &of(0), 0, &ladder) == InOrder::Leaves {
+                break world.watch.charged(&of(0), 0);
+            }
+            world.watch.said(now, &of(0));
+            app.positions.insert(of(0), 1);
+        }
+        let now = world.now();
+        if is_held(&world) && held_at.is_none() {
+            held_at = Some(world.at);
+        }
+        if world.watch.calls_back(now, &app.by.member).is_some() {
+            app.positions.insert(of(0), 0);
+            app.by.conn += 1;
+        }
+        world.pass(500);
+        assert!(world.at < 1_200_000, "nobody is called");
+    };
+    assert!(held_at.is_some(), "first the group was held");
+    assert!(!verdict.spared, "each probe was this record");
 }
 
 #[test]

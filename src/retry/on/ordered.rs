@@ -164,9 +164,10 @@ impl Watch {
     }
 
     /// A member has gone on beyond what its partition waits for, and is told to join anew: how
-    /// often by now. `None`: not now.
+    /// often by now. `None`: not now. While the group is held as well: nobody else asks for that,
+    /// and it may be the only record whose probe can end the hold.
     pub fn calls_back(&mut self, now: Now, member: &MemberId) -> Option<u32> {
-        if !self.rules.in_order || !self.rules.calls_back || self.breaker.is_held() {
+        if !self.rules.in_order || !self.rules.calls_back {
             return None;
         }
         let held = self.windows.values_mut().filter(|window| window.is_held_by(member));
