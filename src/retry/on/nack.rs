@@ -133,7 +133,12 @@ impl<S: Entries> Machine<S> {
         nack: &Nack,
     ) -> Option<NackOutcome> {
         let (verdict, known) = self.judge_nack(group, evidence, nack).ok()?;
-        if let Named::Lane(lane) = nack.named {
+        let failed = match nack.named {
+            Named::Lane(lane) => Some(lane),
+            // Which of its deliveries is not said: the last one.
+            _ => known.as_ref().and_then(|entry| entry.lanes.last().copied()),
+        };
+        if let Some(lane) = failed {
             self.late.failed(group, lane);
         }
         let (entry, payload, bytes) = match (verdict, known) {

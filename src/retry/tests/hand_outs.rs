@@ -158,6 +158,12 @@ fn a_late_commit_ends_nothing_that_has_left_again_or_failed_or_was_anothers() {
 
     let mut rig = Rig::new(Policy::default());
     let handed = timed_out(&mut rig);
+    rig.nack(fail(1)).unwrap();
+    assert_eq!(commit_position(&mut rig, after(handed)).0, 0, "nor if it is said by its origin");
+    assert_eq!(rig.count(StateKind::Waiting), 1);
+
+    let mut rig = Rig::new(Policy::default());
+    let handed = timed_out(&mut rig);
     rig.leave("a");
     assert_eq!(rig.join("b").slot, handed.slot);
     assert_eq!(commit_position(&mut rig, after(handed)).0, 0, "b never had it");
