@@ -145,3 +145,27 @@ fn what_is_held_is_given_to_nobody_since_what_lies_before_it_is_cut() {
     world.pass(RULES.interval_ms);
     assert_eq!(given(&mut world), [(of(0), 4)]);
 }
+
+#[test]
+fn a_clock_set_back_over_a_restart_holds_nothing_for_longer_than_its_interval() {
+    let mut world = World::new(RULES, 1, 10);
+    world.commit(&of(0), 3);
+    let mut app = world.start(Commits::Never);
+    let is_held = |world: &World| {
+        let kept = world.kept.get(&of(0));
+        kept.is_some_and(|kept| kept.suspects.iter().any(|one| one.due.is_some()))
+    };
+    while !is_held(&world) {
+        app.poll(&mut world, |_, offset| if offset == 3 { Did::Throw } else { Did::Well(1) });
+    }
+    world.ahead_ms -= 86_400_000;
+    world.restart();
+    let mut app = world.start(Commits::Never);
+    let mut given = |world: &mut World| {
+        app.by.came = world.now().mono;
+        world.fetch(&app, None).records
+    };
+    assert_eq!(given(&mut world), [], "it is held");
+    world.pass(RULES.interval_ms);
+    assert_eq!(given(&mut world), [(of(0), 3)]);
+}

@@ -157,7 +157,7 @@ impl Watch {
 
     /// What the journal remembers of a partition.
     pub fn restore(&mut self, now: Now, partition: TopicPartition, window: WindowRecord) {
-        let window = Window::restored(window, now);
+        let window = Window::restored(window, now, &self.rules);
         if window.is_troubled(&self.rules) {
             self.troubled.insert(partition.clone());
         }

@@ -207,7 +207,8 @@ impl Suspect {
 
 impl Window {
     /// As the journal remembers it; whatever was open is lost, if its first record is asked for.
-    pub(in crate::retry) fn restored(record: WindowRecord, now: Now) -> Self {
+    /// A hold lasts no longer than it would from now on, should the clock have been set back.
+    pub(in crate::retry) fn restored(record: WindowRecord, now: Now, rules: &Rules) -> Self {
         let mut window = Self {
             committed: None,
             had_committed: record.has_committed,
@@ -230,7 +231,7 @@ impl Window {
             suspect.is_awaited = suspect.was_said() && known.due.is_some();
             suspect.due = known.due.filter(|_| suspect.is_awaited);
             if let Some(due) = known.due.filter(|due| *due > now.wall) {
-                suspect.hold(now, due.since(now.wall), None);
+                suspect.hold(now, due.since(now.wall).min(rules.interval_ms), None);
             }
             window.suspects.insert(known.offset, suspect);
         }
