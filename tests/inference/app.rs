@@ -262,7 +262,7 @@ impl World {
             let hidden = self.hidden.get(&ask.partition).cloned().unwrap_or_default();
             let behind = self.behind(&ask.partition, all.clone(), &serve);
             let is_shown = |o: &i64| hidden.at(*o).is_none() && !behind.contains(o);
-            let (mut by_turn, below) = (by_turn, serve.below());
+            let (mut turn, below) = (None, serve.below());
             let (offsets, end): (Vec<i64>, i64) = match serve {
                 Serve::Open => (all.clone().filter(is_shown).collect(), all.end),
                 Serve::Without(cut) => {
@@ -274,7 +274,7 @@ impl World {
                 Serve::Alone { without, .. } | Serve::Turn { without, .. } => {
                     let is_left = |o: &i64| !without.contains(o) && is_shown(o);
                     let first = all.clone().find(is_left);
-                    by_turn &= first.is_some();
+                    turn = first.filter(|_| by_turn);
                     let end = first.map_or(all.end, |offset| offset + 1);
                     if end <= below {
                         (first.into_iter().collect(), end)
@@ -287,7 +287,7 @@ impl World {
             if end > ask.offset {
                 let (partition, from) = (ask.partition.clone(), ask.offset);
                 let now = self.now();
-                let handed = Handed { partition, from, end, by_turn, hidden, sparse: Vec::new() };
+                let handed = Handed { partition, from, end, turn, hidden, sparse: Vec::new() };
                 self.watch.handed(now, &app.by, &[handed]);
                 brought.ends.push((ask.partition.clone(), end));
             }

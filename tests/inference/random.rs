@@ -317,8 +317,8 @@ impl Script {
                     consumer.positions.insert(partition.clone(), end);
                     consumer.fetched.entry(partition.clone()).or_default().extend(all);
                 }
-                let hidden = Runs::default();
-                handed.push(Handed { partition, from, end, by_turn, hidden, sparse: Vec::new() });
+                let (turn, hidden) = (by_turn.then_some(end - 1), Runs::default());
+                handed.push(Handed { partition, from, end, turn, hidden, sparse: Vec::new() });
             }
         }
         let is_waiting = handed.is_empty() && !is_answered;

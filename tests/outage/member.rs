@@ -183,9 +183,9 @@ impl Member {
             return;
         }
         let (of, from) = (ask.partition.clone(), ask.offset);
-        let hidden = Runs::default();
+        let (turn, hidden) = (by_turn.then_some(end - 1), Runs::default());
         let partition = of.clone();
-        world.hand(&self.by, &Handed { partition, from, end, by_turn, hidden, sparse: Vec::new() });
+        world.hand(&self.by, &Handed { partition, from, end, turn, hidden, sparse: Vec::new() });
         self.positions.insert(of.clone(), end);
         let left = (from..end).filter(|offset| !without.contains(offset));
         let before = self.batch.len();

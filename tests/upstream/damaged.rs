@@ -192,6 +192,22 @@ fn a_batch_of_an_unknown_codec_or_with_a_wrong_checksum_is_one_dead_letter() {
 }
 
 #[test]
+fn who_goes_back_to_a_batch_nobody_can_read_and_stays_is_passed_over_it_as_well() {
+    let House { sidecar, _behind } = house(codec::<5>, false);
+    let mut member = joined(&sidecar);
+    assert_eq!(read(&mut member, 0, 5_000).end, BAD);
+    assert_eq!(member.commit("orders", 0, BAD), 0);
+    until("it is a dead letter", || {
+        read(&mut member, BAD, 100);
+        !dead_letters(&sidecar).is_empty()
+    });
+    let dead = dead_letters(&sidecar);
+    assert_eq!(dead.len(), 1, "{dead:?}");
+    assert_eq!(dead[0].header("x-retry-disposition").unwrap(), "undecodable");
+    until("the way is free", || !read(&mut member, BAD, 500).offsets.is_empty());
+}
+
+#[test]
 fn where_it_is_not_known_where_a_damaged_batch_ends_it_is_held_and_nothing_is_passed_over() {
     let House { sidecar, _behind } = house(without_an_end, false);
     let mut member = joined(&sidecar);

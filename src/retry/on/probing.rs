@@ -51,8 +51,8 @@ impl Watch {
 
     /// One record left while the group is held.
     pub(in crate::retry) fn on_probe_handed(&mut self, now: Now, by: &Fetching, left: &Handed) {
-        if left.by_turn && self.breaker.is_held() {
-            let probe = Probe::Record(left.partition.clone(), left.end.saturating_sub(1));
+        if let Some(offset) = left.turn.filter(|_| self.breaker.is_held()) {
+            let probe = Probe::Record(left.partition.clone(), offset);
             let asker = Asker { conn: by.conn, for_lane: false };
             self.probe_given(now, asker, probe);
         }

@@ -46,8 +46,10 @@ pub struct Handed {
     pub from: i64,
     /// The offset after the last one given: where the client goes on.
     pub end: i64,
-    /// One record, given as [`Serve::Turn`](crate::retry::watch::Serve::Turn) says.
-    pub by_turn: bool,
+    /// The one record there is, where it is given as
+    /// [`Serve::Turn`](crate::retry::watch::Serve::Turn) says; of a batch that nobody can read the
+    /// first one asked for.
+    pub turn: Option<i64>,
     /// Offsets of which no application sees a record: ends of transactions, what a log cleaner has
     /// taken out and, for who reads committed records, what was aborted.
     pub hidden: Runs,

@@ -164,10 +164,9 @@ impl Watch {
             // None of it is a record.
             return;
         }
-        let offset = left.end.saturating_sub(1);
         let Some(known) = self.members.get_mut(&by.member) else { return };
-        let is_free = |turn: &&mut Turn| left.by_turn && turn.out.is_none();
-        let Some(turn) = known.turn.as_mut().filter(is_free) else {
+        let free = known.turn.as_mut().filter(|turn| turn.out.is_none());
+        let Some((turn, offset)) = free.zip(left.turn) else {
             known.last = None;
             return;
         };

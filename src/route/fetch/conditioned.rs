@@ -382,7 +382,7 @@ impl<'a, G: Guard> Polling<'a, G> {
             let end = is_cut.then(told).flatten()?;
             let (partition, from) = (asked.partition.clone(), asked.offset);
             let (hidden, sparse) = (Runs::default(), Vec::new());
-            Some(Handed { partition, from, end, by_turn: false, hidden, sparse })
+            Some(Handed { partition, from, end, turn: None, hidden, sparse })
         });
         told.collect()
     }

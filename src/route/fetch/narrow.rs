@@ -182,15 +182,15 @@ pub(super) struct Leaving {
     pub(super) hidden: Runs,
     /// Batches with fewer records than offsets.
     pub(super) sparse: Vec<Sparse>,
-    /// The one record there was to give is in it.
-    pub(super) by_turn: bool,
+    /// The one record there was to give by turn.
+    pub(super) turn: Option<i64>,
 }
 
 impl Leaving {
     /// The same told to whoever watches.
     pub(super) fn handed(self, partition: TopicPartition, from: i64) -> Handed {
-        let Self { end, hidden, sparse, by_turn } = self;
-        Handed { partition, from, end, by_turn, hidden, sparse }
+        let Self { end, hidden, sparse, turn } = self;
+        Handed { partition, from, end, turn, hidden, sparse }
     }
 }
 
@@ -210,17 +210,17 @@ pub(super) fn cut(
             cut::alone_seen(records, from, offsets, &hidden, UNPACKED_BYTES_MAX)?
         }
         Give::Open | Give::Nothing | Give::Refused(_) => {
-            return Ok(end.map(|end| Leaving { end, hidden, sparse, by_turn: false }));
+            return Ok(end.map(|end| Leaving { end, hidden, sparse, turn: None }));
         }
     };
     if cut.first.is_some_and(|first| give.holds(first)) {
         data.records = Some(Bytes::new());
         return Ok(None);
     }
-    let by_turn = give.place().is_some() && cut.first.is_some();
+    let turn = cut.first.filter(|_| give.place().is_some());
     let end = (!cut.records.is_empty()).then_some(cut.end);
     data.records = Some(cut.records);
-    Ok(end.map(|end| Leaving { end, hidden, sparse, by_turn }))
+    Ok(end.map(|end| Leaving { end, hidden, sparse, turn }))
 }
 
 /// Where the last whole batch ends, what an application sees nothing of, and batches with fewer

@@ -149,7 +149,7 @@ fn found(
     let (partition, from) = (asked.partition.clone(), asked.offset);
     let (mut hidden, sparse) = (fetched.hidden, fetched.sparse);
     hidden.add(from..fetched.first.unwrap_or(from));
-    Some(Handed { partition, from, end, by_turn: false, hidden, sparse })
+    Some(Handed { partition, from, end, turn: None, hidden, sparse })
 }
 
 #[cfg(test)]

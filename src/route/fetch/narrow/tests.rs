@@ -224,7 +224,7 @@ fn what_was_aborted_is_never_the_one_record_that_is_given() {
     for give in [alone_below(i64::MAX), turn] {
         let mut data = with_aborted();
         let leaving = cut(&mut data, &give, 5).unwrap().unwrap();
-        assert_eq!((leaving.end, leaving.by_turn), (8, give.place().is_some()));
+        assert_eq!((leaving.end, leaving.turn), (8, give.place().map(|_| 7)));
         assert_eq!(leaving.hidden, std::iter::once(5..7).collect());
         let first = Batch::parse(data.records.as_ref().unwrap()).unwrap();
         assert!(first.header.is_control(), "the end of the transaction stays");
@@ -244,6 +244,6 @@ fn what_holds_no_record_takes_nobody_s_turn() {
     data.records = Some(records.slice(..two));
     let turn = Give::Turn { place: 0, without: Vec::new() };
     let leaving = cut(&mut data, &turn, 5).unwrap().unwrap();
-    assert_eq!((leaving.end, leaving.by_turn), (7, false));
+    assert_eq!((leaving.end, leaving.turn), (7, None));
     assert!(has_records(&data), "the client goes on behind it");
 }
