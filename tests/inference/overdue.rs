@@ -227,3 +227,17 @@ fn one_of_several_is_no_dead_letter_though_there_are_no_retries() {
         assert_eq!(dead, [2], "the only one that is out, for all of the timeout");
     }
 }
+
+#[test]
+fn a_restart_in_between_puts_nobody_else_in_the_place_of_the_one_that_hangs() {
+    let (mut world, mut app) = group(1, 1);
+    assert_eq!(fetch(&mut world, &mut app), 1);
+    world.restart();
+    world.reconnect(&mut app);
+    world.ends.insert(of(0), 2);
+    assert_eq!(fetch(&mut world, &mut app), 1, "its client asks for more, and is given it");
+    assert_eq!(fetch(&mut world, &mut app), 0);
+    hang(&mut world, 3 * T_MS);
+    let charged = world.charged();
+    assert!(charged.iter().all(|(_, offset, _)| *offset == 0), "{charged:?}");
+}

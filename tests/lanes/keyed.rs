@@ -91,6 +91,32 @@ fn records_of_a_failed_key_come_behind_it_and_all_others_flow() {
 }
 
 #[test]
+fn what_a_member_has_in_hand_since_before_a_restart_comes_behind_what_fails_too() {
+    for is_killed in [false, true] {
+        let mut server = Server::with(RULES);
+        server.client().create("orders", 1);
+        server.client().put("orders", 0, &[rec("j", "j0"), rec("k", "k1"), rec("k", "k2")]);
+        let mut member = member(&server);
+        let (got, next) = read(&mut member, 0, 1_000);
+        assert_eq!((offsets(&got), next), (vec![0, 1, 2], 3));
+        assert_eq!(member.commit("orders", 0, 1), 0);
+        if is_killed {
+            server = server.killed();
+        } else {
+            server.restart();
+        }
+        member.client = server.client();
+        assert_eq!(member.heartbeat(), 0, "it is a member still, and goes on where it was");
+        assert_eq!(read(&mut member, next, 0), (Vec::new(), next));
+        assert_eq!(member.client.nack("shop", "orders-0@1", rec("k", "k1")).error_code, 0);
+        assert_eq!(member.commit("orders", 0, next), 0);
+        let order = [("k1", 1), ("k2", 0)];
+        let order = order.map(|(value, times)| (value.to_owned(), times));
+        assert_eq!(retried(&mut member, 2), order, "killed: {is_killed}");
+    }
+}
+
+#[test]
 fn the_last_failure_is_a_dead_letter_and_the_rest_goes_on() {
     let server = Server::with("retry: {max_reconsume_times: 0, order: {mode: key}}");
     server.client().create("orders", 1);

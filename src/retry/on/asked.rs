@@ -93,10 +93,15 @@ impl Watch {
         }
         let Some(window) = self.windows.get_mut(&ask.partition) else { return };
         let same_member = window.is_held_by(&holder.member);
-        if !same_member || ask.offset < window.end {
+        if same_member {
+            // An answer may have been lost; its application works on what it had before.
+            window.from = window.from.min(ask.offset);
+            drop(window.in_hand.split_off(&ask.offset));
+        } else if !window.goes_on_since_start(ask.offset) {
             window.from = ask.offset;
             window.in_hand.clear();
         }
+        window.is_restored = false;
         window.end = ask.offset;
         window.holder = Some(holder);
         (window.asked_at, window.handed_at) = (now.mono, now.mono);

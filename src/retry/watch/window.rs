@@ -118,6 +118,8 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) backward: Option<i64>,
     /// Where its holder began.
     pub(in crate::retry) from: i64,
+    /// As the journal remembered it; nobody has held it since the start.
+    pub(in crate::retry) is_restored: bool,
     /// Where its holder goes on.
     pub(in crate::retry) end: i64,
     pub(in crate::retry) holder: Option<Holder>,
@@ -213,6 +215,7 @@ impl Window {
             committed: None,
             had_committed: record.has_committed,
             from: record.from,
+            is_restored: true,
             end: record.end,
             furthest: record.end,
             losses: record.losses,
@@ -246,6 +249,11 @@ impl Window {
         }
         window.kept = (record, now.mono);
         window
+    }
+
+    /// Who asks for that, first after a start of the sidecar, is who had what lies before it in hand.
+    pub(in crate::retry) fn goes_on_since_start(&self, offset: i64) -> bool {
+        self.is_restored && (self.from.saturating_add(1)..=self.end).contains(&offset)
     }
 
     /// The first record handed out and not acknowledged.

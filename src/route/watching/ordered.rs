@@ -142,15 +142,15 @@ impl Router {
     ) {
         let Some(seen) = self.watches.find(group) else { return };
         let open = seen.lock().watch.in_hand(of);
-        if open.is_empty() {
-            return;
-        }
         let Some(Place::Local(topic)) = self.place(&of.topic) else {
             return self.fall_in_from(group, &seen, of, firsts).await;
         };
         let Some(log) = topic.partition(of.partition) else { return };
         let first = firsts.values().min().copied().unwrap_or(i64::MAX).saturating_add(1);
-        let mut next = open.start.max(first);
+        // Handed out before a start, and not committed since, it is in hand still.
+        let committed = self.broker.offsets.committed(group, &of.topic, of.partition);
+        let from = committed.map_or(open.start, |known| known.offset.min(open.start));
+        let mut next = from.max(first);
         // Who reads committed records has nothing in hand that is open; who reads all of them has.
         while next < open.end {
             let Ok(Committed { read, aborted, .. }) =
