@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::model::{Deadline, EntryId, GroupId, LaneOffset, MemberId, Now, TopicPartition, WallMs};
 use crate::retry::late::Late;
+use crate::retry::on::Rescheduling;
 use crate::retry::pace::Pace;
 use crate::retry::room::Room;
 use crate::retry::{
@@ -16,6 +17,10 @@ pub const TAKE_MAX: usize = 16;
 /// Open hand-outs of one slot at most: the Java consumer's default `max.poll.records`.
 pub const INFLIGHT_MAX: usize = 500;
 
+/// Entries one call looks at for no other reason than that time has passed, or rules have changed:
+/// there may be millions, each with a fact of half a KiB.
+pub(super) const AT_ONCE: usize = 1024;
+
 /// All retries of all groups. See the module's documentation.
 #[derive(Debug)]
 pub struct Machine<S: Entries> {
@@ -25,6 +30,7 @@ pub struct Machine<S: Entries> {
     wakes: Wakes,
     /// A lower bound of the store's first expiry, so that asking for the deadline costs nothing.
     expiry: Option<WallMs>,
+    pub(super) rescheduling: Option<Rescheduling>,
     pub(super) room: Room,
     pub(super) pace: Pace,
     pub(super) late: Late,
@@ -41,6 +47,7 @@ impl<S: Entries> Machine<S> {
             outputs: VecDeque::new(),
             wakes: Wakes::default(),
             expiry: None,
+            rescheduling: None,
             room: Room::default(),
             pace: Pace::default(),
             late: Late::default(),
@@ -133,6 +140,7 @@ impl<S: Entries> Machine<S> {
             self.on_expiry();
             self.expiry = self.store.next_expiry();
         }
+        self.go_on_rescheduling();
         self.on_looks();
         for group in self.wakes.take_due(now.wall) {
             let later = self.store.next_due(&group, Some(now.wall));
@@ -150,7 +158,8 @@ impl<S: Entries> Machine<S> {
 
     /// When `handle_timeout` is wanted; `None`: not at all.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        let moments = [self.expiry, self.wakes.first(), self.room.first()];
+        let now = self.rescheduling.as_ref().map(|_| self.now.wall);
+        let moments = [now, self.expiry, self.wakes.first(), self.room.first()];
         let first = moments.into_iter().flatten().min()?;
         Some(self.now.deadline(first))
     }

@@ -1,21 +1,14 @@
 //! Time passes: hand-outs open for too long return to the queue, settled entries are forgotten.
 
 use crate::model::EntryId;
+use crate::retry::machine::AT_ONCE;
 use crate::retry::{Entries, Evidence, Machine, StateKind};
 
-/// Entries read from the store at once.
-const PAGE: usize = 256;
-
 impl<S: Entries> Machine<S> {
+    /// Some at a time: what is left is due still.
     pub(in crate::retry) fn on_expiry(&mut self) {
-        loop {
-            let ids = self.store.expired(self.wall(), PAGE);
-            if ids.is_empty() {
-                return;
-            }
-            for id in ids {
-                self.expire(id);
-            }
+        for id in self.store.expired(self.wall(), AT_ONCE) {
+            self.expire(id);
         }
     }
 

@@ -32,4 +32,5 @@ mod watched_progress;
 mod withdrawn;
 
 pub use ordered::InOrder;
+pub(in crate::retry) use reschedule::Rescheduling;
 pub use watched_nack::NACKED_MAX;

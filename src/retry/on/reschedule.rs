@@ -2,10 +2,21 @@
 //! the consume timeout explain, never stranded.
 
 use crate::model::{EntryId, GroupId, WallMs};
+use crate::retry::machine::AT_ONCE;
 use crate::retry::{Entries, Entry, Evidence, Machine, PayloadChange, State};
 
-/// Entries read from the store at once.
-const PAGE: usize = 256;
+/// Every entry is looked at, some at a time: there may be millions, and whoever is due or asks is
+/// not to wait for them all, nor the memory of their facts. Until the last one was, a restart begins
+/// anew.
+#[derive(Debug)]
+pub(in crate::retry) struct Rescheduling {
+    /// Groups to be looked at, the next one last.
+    groups: Vec<GroupId>,
+    /// In that one this is done.
+    after: Option<EntryId>,
+    /// By which delay tables.
+    tables: u64,
+}
 
 impl<S: Entries> Machine<S> {
     /// Looks at every entry, but only when the wall clock went back or a table changed.
@@ -13,24 +24,34 @@ impl<S: Entries> Machine<S> {
         let (marks, tables) = (self.marks(), self.policies.tables_mark());
         let clock_went_back = marks.latest > Some(self.wall());
         if !clock_went_back && marks.tables == Some(tables) {
+            self.rescheduling = None;
             return;
         }
-        for group in self.store.groups() {
-            self.reschedule_group(&group);
-        }
-        self.record_tables(tables);
+        let groups = self.store.groups();
+        self.rescheduling = Some(Rescheduling { groups, after: None, tables });
+        self.go_on_rescheduling();
     }
 
-    fn reschedule_group(&mut self, group: &GroupId) {
-        let mut after = None;
-        loop {
-            let ids = self.store.page(group, after, PAGE);
-            let Some(last) = ids.last() else { return };
-            after = Some(*last);
+    /// Looks at the next ones.
+    pub(in crate::retry) fn go_on_rescheduling(&mut self) {
+        let Some(mut left) = self.rescheduling.take() else { return };
+        let mut room = AT_ONCE;
+        while let Some(group) = left.groups.last() {
+            let ids = self.store.page(group, left.after, room);
+            left.after = ids.last().copied();
+            if ids.is_empty() {
+                left.groups.pop();
+            }
+            room = room.saturating_sub(ids.len());
             for id in ids {
                 self.reschedule_entry(id);
             }
+            if room == 0 {
+                self.rescheduling = Some(left);
+                return;
+            }
         }
+        self.record_tables(left.tables);
     }
 
     fn reschedule_entry(&mut self, id: EntryId) {

@@ -19,6 +19,7 @@ mod table;
 use std::sync::Arc;
 
 use crate::model::{GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
+use crate::retry::machine::AT_ONCE;
 use crate::retry::{
     Answer, BTreeEntries, BadNack, Bytes, Carried, Company, Entry, Fact, Input, LevelTable,
     Machine, Nack, NackOutcome, Named, Output, Policies, Policy, Reporter, Single, SlotView,
@@ -49,11 +50,18 @@ impl Rig {
 
     fn advance(&mut self, ms: u64) {
         self.now = Now { wall: self.now.wall.plus(ms), mono: self.now.mono.plus(ms) };
-        self.machine.handle_timeout(self.now);
-        self.drain();
-        if let Some(deadline) = self.machine.poll_timeout() {
-            assert!(deadline.0 > self.now.mono, "a deadline lies ahead after handle_timeout");
+        for _ in 0..100 {
+            let before = self.journal.len();
+            self.machine.handle_timeout(self.now);
+            self.drain();
+            let most = self.journal.len() - before;
+            assert!(most <= 2 * AT_ONCE, "{most} facts at once");
+            let deadline = self.machine.poll_timeout();
+            if deadline.is_none_or(|deadline| deadline.0 > self.now.mono) {
+                return;
+            }
         }
+        panic!("a deadline lies ahead when all is done that is due");
     }
 
     fn send(&mut self, input: Input) -> Option<Answer> {

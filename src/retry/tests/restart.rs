@@ -1,7 +1,7 @@
 //! What a restart and a reload do to stored times.
 
 use super::*;
-use crate::retry::State;
+use crate::retry::{Evidence, State};
 
 impl Rig {
     /// Starts a new machine over the journal, with other rules and the wall clock moved.
@@ -100,4 +100,38 @@ fn a_reload_is_journalled_with_its_time_and_not_done_again_on_replay() {
     assert_eq!((due, delay_ms), (rig.now.wall.plus(10_000), 10_000));
     rig.restart(table("1s 5s 10s"), 4_000);
     assert_eq!(rig.wait_ms(), 6_000);
+}
+
+#[test]
+fn millions_are_put_in_line_with_a_shorter_table_some_at_a_time_and_so_are_they_forgotten() {
+    const MANY: i64 = 3 * AT_ONCE as i64;
+    let mut rig = Rig::new(Policy::default());
+    let slot = rig.join("a").slot;
+    for offset in 0..MANY {
+        rig.nack(fail(offset)).unwrap();
+    }
+    let shorter = table("1s 5s 1s");
+    let rescheduled = |rig: &Rig| {
+        let is_it = |fact: &&Fact| matches!(fact, Fact::Entry { cause, .. } if cause.evidence == Evidence::Rescheduled);
+        rig.journal.iter().filter(is_it).count()
+    };
+    rig.restart(shorter.clone(), 0);
+    assert_eq!(rescheduled(&rig), AT_ONCE, "the first ones, before anything else is done");
+    rig.restart(shorter.clone(), 0);
+    rig.advance(0);
+    assert_eq!(rescheduled(&rig), 3 * AT_ONCE, "killed in between it begins anew, and ends");
+    let facts = rig.journal.len();
+    rig.restart(shorter, 0);
+    assert_eq!(rig.journal.len(), facts, "and only then it is known to have ended");
+    rig.advance(1_000);
+    let mut next = LaneOffset { slot, sequence: 0 };
+    while rig.count(StateKind::Waiting) > 0 {
+        for (lane, _) in rig.take(next) {
+            next = after(lane);
+            rig.lane_commit(next);
+        }
+    }
+    rig.origin_commit(MANY);
+    rig.advance(900_000);
+    assert_eq!(rig.count(StateKind::Committed), 0);
 }
