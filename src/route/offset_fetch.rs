@@ -13,7 +13,7 @@ use kafka_protocol::messages::offset_fetch_response::{
 use kafka_protocol::messages::{OffsetFetchRequest, OffsetFetchResponse};
 
 use crate::broker::offsets::Committed;
-use crate::model::{GroupId, MemberId, TopicName};
+use crate::model::{GroupId, MemberId, TopicName, TopicPartition};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, some_text, text, topic_of, wire_topic};
 use crate::route::named::{Named, once};
@@ -163,7 +163,29 @@ async fn find(
         found.iter().map(of).collect::<Vec<_>>()
     });
     router.offsets_read(group, read.collect::<Vec<_>>());
+    let bare = |(topic, found): &(TopicName, Vec<Found>)| {
+        let bare = found.iter().filter(|known| known.offset < 0);
+        bare.map(|known| (topic.clone(), known.partition, 0)).collect::<Vec<_>>()
+    };
+    begins_anew(router, group, topics.iter().flat_map(bare)).await;
     topics
+}
+
+/// Of these the group has nothing committed, or no more: it passes their records anew, and one that
+/// failed before may fail again.
+async fn begins_anew(
+    router: &Router,
+    group: &GroupId,
+    bare: impl Iterator<Item = (TopicName, i32, i64)>,
+) {
+    let of = |(of, offset): (TopicPartition, i64)| (of.topic, of.partition, offset);
+    let bare: Vec<_> = router.real(bare).map(of).collect();
+    if bare.is_empty() {
+        return;
+    }
+    if let Err(error) = router.engine.origin_commits(group, bare).await {
+        tracing::warn!(%group, %error, "that a group begins anew is not noted");
+    }
 }
 
 /// The same in front of a cluster: its groups' offsets are its own, ours are put in between.

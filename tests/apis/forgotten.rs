@@ -87,6 +87,28 @@ fn a_deleted_group_is_gone_after_a_kill_and_what_waits_for_it_is_not() {
     assert_eq!(member.retry_once().value.as_deref(), Some(&b"a"[..]));
 }
 
+#[test]
+fn what_failed_before_the_offsets_of_its_group_were_deleted_may_fail_anew() {
+    let server = Server::with("retry: {levels: 20ms}");
+    let mut client = server.client();
+    client.create("orders", 1);
+    client.put("orders", 0, &[Rec::new("a")]);
+    let both: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    member.join(both);
+    let last = Rec::new("a").header("x-retry-level", "-1");
+    assert_eq!(client.nack("shop", "orders-0@0", last).error_code, 0);
+    assert_eq!(client.read_all("dlq.shop").len(), 1);
+    assert_eq!(member.commit("orders", 0, 1), 0);
+    assert_eq!(member.leave(), 0);
+    assert_eq!(delete(&mut client, 2, &["shop"]), [0]);
+    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    member.join(both);
+    assert_eq!(member.position_of("orders", 0), -1, "it begins at the earliest");
+    assert_eq!(client.nack("shop", "orders-0@0", Rec::new("a")).error_code, 0);
+    assert_eq!(member.retry_once().reconsume_times(), 1);
+}
+
 /// The error of the whole, or of each partition.
 fn forget(client: &mut Client, group: &str, asked: &[(&str, &[i32])]) -> Result<Vec<i16>, i16> {
     let topic = |(name, partitions): &(&str, &[i32])| {

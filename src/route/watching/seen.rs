@@ -305,7 +305,7 @@ impl Router {
     }
 
     /// Of real topics, without −1 and −2, which are no offsets.
-    fn real(
+    pub(in crate::route) fn real(
         &self,
         offsets: impl IntoIterator<Item = (TopicName, i32, i64)>,
     ) -> impl Iterator<Item = (TopicPartition, i64)> {
