@@ -111,12 +111,9 @@ impl Connection {
     }
 
     /// What to do with a request that cannot be taken.
-    async fn refuse(&self, error: &HeadError, link: Option<&mut Link>) -> Result<Reply, Cause> {
+    fn refuse(&self, error: &HeadError) -> Result<Reply, Cause> {
         if let HeadError::UnsupportedVersion { api: Api::ApiVersions, correlation_id, .. } = error {
-            return Ok(match link {
-                Some(link) => self.router.unsupported_with(link, *correlation_id).await,
-                None => self.router.unsupported_api_versions(*correlation_id),
-            });
+            return Ok(self.router.unsupported_api_versions(*correlation_id));
         }
         self.closes(Cause::Protocol, error);
         self.router.metrics.request_error("unknown", "unsupported_version");
@@ -139,11 +136,7 @@ impl Connection {
                 self.prepare(link, &head).await?;
                 Ok(router.answer(conn, head).await)
             }
-            Err(error) if router.upstream.is_some() => {
-                let link = self.linked(link).await?;
-                self.refuse(&error, Some(link)).await
-            }
-            Err(error) => self.refuse(&error, None).await,
+            Err(error) => self.refuse(&error),
         }
     }
 

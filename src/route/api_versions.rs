@@ -1,6 +1,6 @@
 //! ApiVersions 0–4 (KIP-511): what is served, and in which versions.
 //!
-//! A version we do not know is answered in a v0 body with error 35 and the whole list, so that the
+//! A version that is not known is answered in a v0 body with error 35 and a list, so that the
 //! client can choose again; the response header is always v0.
 
 use bytes::Bytes;
@@ -13,7 +13,9 @@ use crate::route::conn::Conn;
 use crate::route::convert::text;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::endpoints;
-use crate::wire::{Api, EncodeError, RequestHead, ResponseError, decode_answer, encode, encode_at};
+use crate::wire::{
+    AnswerError, Api, EncodeError, RequestHead, ResponseError, decode_answer, encode, encode_at,
+};
 
 /// Later answers name the new leader's address (KIP-951) behind the records, where it is not
 /// rewritten; a client of this version asks for Metadata instead. (Produce must not be cut: a
@@ -48,15 +50,23 @@ fn finalized() -> Vec<FinalizedFeatureKey> {
     vec![feature]
 }
 
-/// The answer to an ApiVersions request of a version we do not know.
-pub(super) fn unsupported(correlation_id: i32) -> Result<Bytes, EncodeError> {
-    let mut response = list();
-    response.error_code = ResponseError::UnsupportedVersion.code();
+/// The answer to an ApiVersions request of a version we do not know. `fronts`: what else is served
+/// is for the broker to say, and it is not asked here: before a login a Kafka answers ApiVersions
+/// once, and that is the client's.
+pub(super) fn unsupported(correlation_id: i32, fronts: bool) -> Result<Bytes, EncodeError> {
+    let keys = if fronts { vec![advertised(Api::ApiVersions)] } else { list().api_keys };
+    choose_again(correlation_id, keys)
+}
+
+/// Says that the version is not known, and what is served.
+fn choose_again(correlation_id: i32, keys: Vec<ApiVersion>) -> Result<Bytes, EncodeError> {
+    let mut response = ApiVersionsResponse::default();
+    (response.error_code, response.api_keys) = (ResponseError::UnsupportedVersion.code(), keys);
     encode_at(Api::ApiVersions, 0, correlation_id, &response)
 }
 
 /// The same in front of a cluster: what its broker serves, and of what is read on the way only
-/// versions that can be read. A broker that is older than the client answers in version 0.
+/// versions that can be read. A broker that is older than the client says so in version 0.
 pub(super) async fn relayed(
     conn: &Conn,
     link: &mut Link,
@@ -66,33 +76,22 @@ pub(super) async fn relayed(
     let answer = link.call_unread(head, &request).await?;
     let error = answer.get(4..6).and_then(|code| code.first_chunk::<2>());
     let unsupported = ResponseError::UnsupportedVersion.code().to_be_bytes();
-    if head.version > 0 && error == Some(&unsupported) {
-        return unsupported_relayed(link, head.correlation_id).await;
-    }
-    let mut response: ApiVersionsResponse =
-        decode_answer(head.api, head.version, head.correlation_id, &answer)?;
-    conn.learn_versions(&response.api_keys);
-    clamp(&mut response.api_keys);
-    Ok(encode(head, &response)?)
-}
-
-/// The answer to a version we do not know, in front of a cluster.
-pub(super) async fn unsupported_relayed(
-    link: &mut Link,
-    correlation_id: i32,
-) -> Result<Bytes, UpstreamError> {
-    let head = RequestHead {
-        api: Api::ApiVersions,
-        api_key: Api::ApiVersions.key(),
-        version: 0,
-        correlation_id,
-        client_id: None,
-        body: Bytes::new(),
+    let is_older = head.version > 0 && error == Some(&unsupported);
+    let version = if is_older { 0 } else { head.version };
+    let read = decode_answer(head.api, version, head.correlation_id, &answer);
+    let mut response: ApiVersionsResponse = match read {
+        // Some say it in version 1; a client that is told nothing asks in version 0.
+        Err(AnswerError::Codec(_)) if is_older => ApiVersionsResponse::default(),
+        read => read?,
     };
-    let mut response = link.call(&head, &ApiVersionsRequest::default()).await?;
+    if !is_older {
+        conn.learn_versions(&response.api_keys);
+    }
     clamp(&mut response.api_keys);
-    response.error_code = ResponseError::UnsupportedVersion.code();
-    Ok(encode_at(Api::ApiVersions, 0, correlation_id, &response)?)
+    if is_older {
+        return Ok(choose_again(head.correlation_id, response.api_keys)?);
+    }
+    Ok(encode(head, &response)?)
 }
 
 /// Keys we do not know stay as they are: their frames only pass.

@@ -243,7 +243,7 @@ impl Router {
 
     /// The answer to an ApiVersions request of a version we do not know.
     pub fn unsupported_api_versions(&self, correlation_id: i32) -> Reply {
-        match api_versions::unsupported(correlation_id) {
+        match api_versions::unsupported(correlation_id, self.upstream.is_some()) {
             Ok(frame) => Reply::Frame(frame),
             Err(error) => Reply::Close(error.to_string()),
         }

@@ -23,14 +23,6 @@ impl Router {
         self.finish(api, began, reply)
     }
 
-    /// The answer to an ApiVersions request of a version we do not know.
-    pub async fn unsupported_with(&self, link: &mut Link, correlation_id: i32) -> Reply {
-        match api_versions::unsupported_relayed(link, correlation_id).await {
-            Ok(frame) => Reply::Frame(frame),
-            Err(error) => Reply::Close(error.to_string()),
-        }
-    }
-
     async fn relay(
         &self,
         conn: &Conn,

@@ -2,12 +2,13 @@
 
 use std::net::TcpStream;
 
-use bytes::{BufMut, BytesMut};
-use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use bytes::{Buf, BufMut, BytesMut};
+use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse, SaslHandshakeRequest};
+use kafka_protocol::protocol::Decodable;
 
 use crate::broker::{answer, broker, request};
 use crate::support::batch::plain;
-use crate::support::client::{fetch_request, produce_request};
+use crate::support::client::{fetch_request, produce_request, s};
 use crate::support::{Client, Rec, Server};
 
 /// An API nobody has thought of yet.
@@ -155,6 +156,69 @@ fn a_client_newer_than_the_broker_is_told_so_and_may_ask_again() {
     }
 }
 
+/// Knows version 0 only, and says so in version 1.
+fn muddled(mut stream: TcpStream) {
+    while let Some(asked) = request(&mut stream) {
+        let error = if asked.frame[3] == 0 { 0 } else { 35 };
+        let throttled = if asked.frame[3] == 0 { &[][..] } else { &[0; 4] };
+        answer(&mut stream, asked.correlation_id, &[&[0, error, 0, 0, 0, 0], throttled].concat());
+    }
+}
+
+#[test]
+fn an_unknown_version_that_is_answered_in_the_wrong_one_is_told_with_an_empty_list() {
+    let server = Server::in_front_of(broker(muddled), "");
+    let mut client = server.client();
+    let _answered = client.send(4, &ApiVersionsRequest::default());
+    assert_eq!(client.frame().unwrap()[4..], [0, 35, 0, 0, 0, 0]);
+    assert_eq!(client.call(0, &ApiVersionsRequest::default()).error_code, 0);
+}
+
+/// A Kafka of before 3.9 that wants a login, and what may come before one: ApiVersions until one of
+/// them is answered without an error, then `SaslHandshake` alone.
+fn asks_for_a_login(mut stream: TcpStream) {
+    let mut has_told = false;
+    while let Some(asked) = request(&mut stream) {
+        let body: &[u8] = match (asked.frame[1], asked.frame[3]) {
+            (18, _) if has_told => return,
+            // UNSUPPORTED_VERSION, and the versions of ApiVersions it knows (KIP-511)
+            (18, 4..) => &[0, 35, 0, 0, 0, 1, 0, 18, 0, 0, 0, 3],
+            // one key: Produce 0 to 9
+            (18, version) => {
+                has_told = true;
+                let flexible = &[0, 0, 2, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0];
+                if version == 3 { flexible } else { &[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 9] }
+            }
+            (17, _) => &[0, 0, 0, 0, 0, 1, 0, 5, b'P', b'L', b'A', b'I', b'N'],
+            _ => return,
+        };
+        answer(&mut stream, asked.correlation_id, body);
+    }
+}
+
+#[test]
+fn before_a_login_the_broker_hears_no_api_versions_but_those_of_the_client() {
+    let server = Server::in_front_of(broker(asks_for_a_login), "");
+    for newer in [4, 5] {
+        let mut client = server.client();
+        client.raw(&[0, 0, 0, 14, 0, 18, 0, newer, 0, 0, 0, 1, 255, 255, 0, 1, 1, 0]);
+        let mut told = client.frame().unwrap();
+        assert_eq!(told[..6], [0, 0, 0, 1, 0, 35], "v{newer}: UNSUPPORTED_VERSION, in version 0");
+        told.advance(4);
+        let told = ApiVersionsResponse::decode(&mut told, 0).unwrap();
+        let keys: Vec<_> = told.api_keys.iter().map(|key| (key.api_key, key.max_version)).collect();
+        let known = if newer == 4 { 3 } else { 4 };
+        assert_eq!(keys, [(18, known)], "v{newer}: which version it may be asked in");
+        let mut versions = ApiVersionsRequest::default();
+        (versions.client_software_name, versions.client_software_version) = (s("t"), s("1"));
+        let again = client.call(3, &versions);
+        assert_eq!((again.error_code, again.api_keys[0].max_version), (0, 9), "v{newer}");
+        let mut handshake = SaslHandshakeRequest::default();
+        handshake.mechanism = s("PLAIN");
+        assert_eq!(client.call(1, &handshake).error_code, 0, "v{newer}");
+    }
+}
+
 #[test]
 fn versions_are_those_of_the_broker_cut_to_what_is_read_on_the_way() {
     let server = Server::start();
@@ -172,7 +236,7 @@ fn versions_are_those_of_the_broker_cut_to_what_is_read_on_the_way() {
 }
 
 #[test]
-fn a_version_of_api_versions_nobody_knows_is_answered_with_the_broker_s_list() {
+fn a_version_of_api_versions_nobody_knows_is_answered_with_those_that_are_known() {
     let server = Server::start();
     let mut client = server.client();
     let mut frame = BytesMut::new();
@@ -184,7 +248,9 @@ fn a_version_of_api_versions_nobody_knows_is_answered_with_the_broker_s_list() {
     frame.put_slice(&[0, 0]);
     client.raw(&frame);
     let told = client.frame().unwrap();
+    let only = [0, 0, 0, 1, 0, 18, 0, 0, 0, 4];
     assert_eq!(told[..6], [0, 0, 0, 5, 0, 35], "correlation id, UNSUPPORTED_VERSION");
+    assert_eq!(told[6..], only, "what is served else the broker says");
     let again = client.call(3, &ApiVersionsRequest::default());
     assert_eq!(again.error_code, 0, "the connection goes on");
 }
