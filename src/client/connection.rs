@@ -124,7 +124,12 @@ impl Connection {
     async fn answer(&self, link: &mut Option<Link>, frame: Frame) -> Result<Reply, Cause> {
         let Self { router, conn, .. } = self;
         if conn.session.awaits_bare_token() {
-            return Ok(router.bare_token(conn, frame.bytes).await);
+            if router.upstream.is_none() {
+                return Ok(router.bare_token(conn, frame.bytes).await);
+            }
+            let link = self.linked(link).await?;
+            let passed = router.bare_token_with(conn, link, &frame.bytes).await;
+            return passed.map_err(|error| self.upstream_lost(&error));
         }
         match RequestHead::parse(&frame.bytes) {
             Ok(head) => {
@@ -242,7 +247,7 @@ impl Serving<'_> {
     /// Asks the broker what somebody else wants to know; false when there is nothing to ask.
     fn ask_aside(&mut self) -> Result<bool, Cause> {
         let connection = self.connection;
-        if self.in_sasl || self.question.is_none() {
+        if self.question.is_none() || self.in_sasl || connection.conn.session.awaits_bare_token() {
             return Ok(false);
         }
         let (Some(link), Some(question)) = (&mut self.link, self.question.take()) else {
@@ -373,7 +378,7 @@ impl Serving<'_> {
         }
         let Self { connection, inbox, due, in_sasl, .. } = self;
         let Connection { router, conn, .. } = connection;
-        let way = |start: &RequestStart| router.way(conn, start.api_key);
+        let way = |start: &RequestStart| router.way(conn, start.api_key, start.version);
         let passes = |start: &RequestStart, answered: bool| {
             *in_sasl = is_sasl(start.api_key);
             let api = Api::from_key(start.api_key).map_or("other", Api::name);

@@ -187,9 +187,9 @@ impl Inbox {
         self.start_bytes_max = self.limits.frame_bytes;
     }
 
-    /// The next bytes behind a length, whatever they are.
+    /// The next bytes behind a length, whatever they are: of who is to be known by them.
     pub(super) fn bare(&mut self) -> Result<Option<Frame>, Cause> {
-        let split = split(&mut self.intake.buffer, self.bytes_max);
+        let split = split(&mut self.intake.buffer, self.limits.first_frame_bytes);
         let bytes = split.map_err(|error| self.refuse(&StartError::Frame(error)))?;
         if bytes.is_some() {
             self.pace.end();

@@ -2,6 +2,7 @@
 
 use crate::route::Router;
 use crate::route::conn::Conn;
+use crate::route::sasl_handshake;
 use crate::wire::Api;
 
 /// What is read on every connection: addresses of brokers, what groups agree on, and what may name
@@ -56,14 +57,15 @@ pub enum Way {
 }
 
 impl Router {
-    /// The way of a request with this API key on this connection.
-    pub fn way(&self, conn: &Conn, api_key: i16) -> Way {
+    /// The way of a request with this API key and version on this connection.
+    pub fn way(&self, conn: &Conn, api_key: i16, version: i16) -> Way {
         if self.upstream.is_none() {
             return Way::Answer;
         }
         match Api::from_key(api_key) {
             Some(api) if READ.contains(&api) => Way::Answer,
             Some(api) if conn.node.is_none() && OWN.contains(&api) => Way::Answer,
+            Some(Api::SaslHandshake) if version == sasl_handshake::BARE => Way::Answer,
             Some(Api::Fetch) if self.may_be_watched(conn) => Way::Gather,
             _ => Way::Pass,
         }

@@ -9,7 +9,7 @@ use crate::route::{
     consumer_group_heartbeat, create_partitions, create_topics, delete_topics, describe_cluster,
     describe_configs, describe_topic_partitions, end_txn, fetch, find_coordinator, heartbeat,
     incremental_alter_configs, init_producer_id, join_group, leave_group, metadata, offset_commit,
-    offset_fetch, sync_group, txn_offset_commit,
+    offset_fetch, sasl_handshake, sync_group, txn_offset_commit,
 };
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::{Api, RequestHead, decode};
@@ -81,6 +81,7 @@ impl Router {
                     .await
             }
             Api::EndTxn => self.helped(h, async |r| end_txn::relayed(self, link, h, r).await).await,
+            Api::SaslHandshake => sasl_handshake::relayed(self, conn, link, h).await,
             Api::Fetch if conn.node.is_some() => fetch::relayed(self, conn, link, head).await,
             _ => self.relay_tools(conn, link, head).await,
         }

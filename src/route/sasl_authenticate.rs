@@ -12,6 +12,8 @@ use crate::route::convert::text;
 use crate::route::session::{Login, Saying};
 use crate::route::{AnswerError, Reply, Router};
 use crate::sasl::{LoginError, Step};
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::{RequestHead, decode};
 
 /// Before somebody hears that he is refused (Kafka: `connection.failed.authentication.delay.ms`).
@@ -70,14 +72,21 @@ impl Router {
     /// Answers a token without a request around it. There is no way to say why it is refused.
     pub async fn bare_token(&self, conn: &Conn, token: Bytes) -> Reply {
         match self.token(conn, token).await {
-            Ok(Taken { token, .. }) => {
-                let mut frame = BytesMut::with_capacity(4 + token.len());
-                frame.put_i32(i32::try_from(token.len()).unwrap_or(i32::MAX));
-                frame.put_slice(&token);
-                Reply::Frame(frame.freeze())
-            }
+            Ok(Taken { token, .. }) => Reply::Frame(bare(&token)),
             Err(error) => Reply::Close(format!("SASL: {error}")),
         }
+    }
+
+    /// The same in front of a cluster: its broker judges it. One that refuses it closes.
+    pub async fn bare_token_with(
+        &self,
+        conn: &Conn,
+        link: &mut Link,
+        token: &[u8],
+    ) -> Result<Reply, UpstreamError> {
+        let answer = link.exchange_token(&bare(token)).await?;
+        conn.session.passed(&answer);
+        Ok(Reply::Frame(bare(&answer)))
     }
 
     /// Judges a client's next token.
@@ -121,6 +130,14 @@ impl Router {
             }
         }
     }
+}
+
+/// A token behind its length.
+fn bare(token: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(PREFIX_BYTES + token.len());
+    frame.put_i32(i32::try_from(token.len()).unwrap_or(i32::MAX));
+    frame.put_slice(token);
+    frame.freeze()
 }
 
 /// One step of a login. What computes for long does so on a thread that serves nobody, one at a

@@ -1,4 +1,5 @@
-//! SaslHandshake 0–1: a mechanism is chosen.
+//! SaslHandshake 0–1: a mechanism is chosen. In front of a cluster version 1 only passes; behind
+//! version 0 the broker's answer says what the next bytes are.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{SaslHandshakeRequest, SaslHandshakeResponse};
@@ -6,10 +7,17 @@ use kafka_protocol::messages::{SaslHandshakeRequest, SaslHandshakeResponse};
 use crate::route::conn::Conn;
 use crate::route::convert::text;
 use crate::route::session::NotBegun;
-use crate::wire::RequestHead;
+use crate::route::{AnswerError, Reply, Router};
+use crate::sasl::Mechanism;
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::sasl::read_handshake;
+use crate::wire::{RequestHead, decode};
 
 /// After this version tokens come without a request around them.
-const BARE: i16 = 0;
+pub(super) const BARE: i16 = 0;
+
+const UNSEEN: &str = "with SaslHandshake 0 only PLAIN, SCRAM and OAUTHBEARER pass: set another \
+                      sasl.mechanism, or take a client that uses version 1";
 
 pub(super) fn answer(
     conn: &Conn,
@@ -30,4 +38,37 @@ pub(super) fn answer(
     };
     response.error_code = error.code();
     response
+}
+
+/// The same in front of a cluster, where the tokens behind it are bare.
+pub(super) async fn relayed(
+    router: &Router,
+    conn: &Conn,
+    link: &mut Link,
+    head: &RequestHead,
+) -> Result<Reply, AnswerError> {
+    let request = decode::<SaslHandshakeRequest>(head)?;
+    let Some(mechanism) = Mechanism::named(&request.mechanism) else {
+        return refused(router, head);
+    };
+    let answer = link.call_unread(head, &request).await?;
+    let told = read_handshake(head.correlation_id, &answer).map_err(UpstreamError::from)?;
+    let mut response = SaslHandshakeResponse::default();
+    response.error_code = told.error_code;
+    response.mechanisms = told.mechanisms.iter().map(|name| text(name)).collect();
+    if told.error_code == 0 {
+        conn.session.passes(mechanism);
+    }
+    router.encoded(head, &response)
+}
+
+/// Of another mechanism nobody sees which token is the last: that of Kerberos has no answer.
+fn refused(router: &Router, head: &RequestHead) -> Result<Reply, AnswerError> {
+    let mut response = SaslHandshakeResponse::default();
+    response.error_code = ResponseError::UnsupportedSaslMechanism.code();
+    response.mechanisms = Mechanism::ALL.map(|mechanism| text(mechanism.as_str())).into();
+    match router.encoded(head, &response)? {
+        Reply::Frame(frame) => Ok(Reply::Last(frame, UNSEEN.to_owned())),
+        other => Ok(other),
+    }
 }

@@ -4,6 +4,8 @@
 //! unknown ─ SaslHandshake ▶ saying ─ SaslAuthenticate ▶ known ─┐ KIP-368: again, as the same user
 //!    ▲                        └─ refused: closed               └──▶ saying
 //! ```
+//! In front of a cluster it is said to the broker, and nothing is known here but where tokens end
+//! that have no requests around them (`SaslHandshake` 0).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -83,6 +85,15 @@ enum State {
     Unknown,
     Saying(Box<Saying>),
     Known(Known),
+    Passing(Passing),
+}
+
+/// A login at the cluster's broker, by tokens without requests around them.
+#[derive(Debug)]
+struct Passing {
+    mechanism: Mechanism,
+    /// Tokens that were answered.
+    answered: usize,
 }
 
 /// A login under way.
@@ -122,7 +133,27 @@ impl Session {
 
     /// What comes next is a token without a request around it.
     pub fn awaits_bare_token(&self) -> bool {
-        self.login.is_some() && matches!(&*self.state(), State::Saying(saying) if saying.bare)
+        match &*self.state() {
+            State::Saying(saying) => saying.bare,
+            State::Passing(_) => true,
+            State::Unknown | State::Known(_) => false,
+        }
+    }
+
+    /// The broker has taken to this mechanism: bare tokens pass.
+    pub(super) fn passes(&self, mechanism: Mechanism) {
+        *self.state() = State::Passing(Passing { mechanism, answered: 0 });
+    }
+
+    /// The broker has answered a token that has passed.
+    pub(super) fn passed(&self, answer: &[u8]) {
+        let mut state = self.state();
+        if let State::Passing(passing) = &mut *state {
+            passing.answered = passing.answered.saturating_add(1);
+            if passing.mechanism.is_over(passing.answered, answer) {
+                *state = State::Unknown;
+            }
+        }
     }
 
     /// Whether a request of this API is taken at that time.
@@ -138,8 +169,8 @@ impl Session {
                 Err(NotAdmitted::Ended)
             }
             State::Known(_) => Ok(()),
-            State::Unknown | State::Saying(_) if api == Api::ApiVersions => Ok(()),
-            State::Unknown | State::Saying(_) => Err(NotAdmitted::Unknown),
+            _ if api == Api::ApiVersions => Ok(()),
+            State::Unknown | State::Saying(_) | State::Passing(_) => Err(NotAdmitted::Unknown),
         }
     }
 
@@ -149,7 +180,7 @@ impl Session {
         let before = match &*state {
             State::Unknown => None,
             State::Known(known) => Some(known.clone()),
-            State::Saying(_) => return Err(NotBegun::UnderWay),
+            State::Saying(_) | State::Passing(_) => return Err(NotBegun::UnderWay),
         };
         let chosen = Mechanism::named(mechanism).filter(|chosen| self.offers(*chosen));
         // Who was known by one mechanism does not become known by another.

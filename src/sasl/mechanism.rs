@@ -41,6 +41,17 @@ impl Mechanism {
         }
     }
 
+    /// Whether a login is over with this answer of a broker, the `count`th; one that refuses closes
+    /// the connection.
+    pub fn is_over(self, count: usize, answer: &[u8]) -> bool {
+        match self {
+            Self::Plain => true,
+            Self::ScramSha256 | Self::ScramSha512 => count >= 2,
+            // Otherwise it says why not, and the client says that it has heard.
+            Self::OauthBearer => count >= 2 || answer.is_empty(),
+        }
+    }
+
     /// Whether whoever listens to the connection learns the secret.
     pub fn sends_secret(self) -> bool {
         matches!(self, Self::Plain | Self::OauthBearer)

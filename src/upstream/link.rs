@@ -10,9 +10,10 @@ use kafka_protocol::protocol::{Decodable, Request};
 
 use crate::socket::{Budget, Intake, ReadHalf, WriteHalf, at_once};
 use crate::upstream::error::UpstreamError;
+use crate::upstream::sasl::ANSWER_BYTES_MAX;
 use crate::wire::frame::PREFIX_BYTES;
-use crate::wire::relay::AnswerStart;
-use crate::wire::{Api, RequestHead, decode_answer, encode_request};
+use crate::wire::relay::{AnswerStart, StartError};
+use crate::wire::{Api, FrameError, RequestHead, decode_answer, encode_request, split};
 
 /// A frame that only passes may be this long: Kafka's own bound of a message.
 const PASSING_BYTES_MAX: usize = 0x7fff_ffff;
@@ -166,6 +167,26 @@ impl Link {
                 return Ok(reader.take_whole(&start));
             }
             reader.fill().await?;
+        }
+    }
+
+    /// The answer to a token of a login, each behind its length and nothing else (`SaslHandshake`
+    /// 0); without it.
+    pub async fn exchange_token(&mut self, token: &[u8]) -> Result<Bytes, UpstreamError> {
+        self.writer.half.write_all(token).await?;
+        loop {
+            let buffer = &mut self.reader.intake.buffer;
+            match split(buffer, ANSWER_BYTES_MAX) {
+                Ok(Some(answer)) => return Ok(answer),
+                Ok(None) => {}
+                // So says a broker that it is content.
+                Err(FrameError::Zero) => {
+                    buffer.advance(PREFIX_BYTES);
+                    return Ok(Bytes::new());
+                }
+                Err(error) => return Err(StartError::from(error).into()),
+            }
+            self.reader.fill().await?;
         }
     }
 }

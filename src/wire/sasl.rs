@@ -67,7 +67,8 @@ pub fn authenticate(version: i16, correlation_id: i32, client_id: &str, token: &
     finish(out)
 }
 
-/// Reads the answer to [`handshake`] from a whole frame without its length prefix.
+/// Reads the answer to [`handshake`], or to one of version 0, from a whole frame without its length
+/// prefix.
 pub fn read_handshake(correlation_id: i32, frame: &[u8]) -> Result<Handshake, AnswerError> {
     let mut reader = answer(correlation_id, frame)?;
     let error_code = reader.int16()?;

@@ -45,25 +45,40 @@ pub(crate) struct Guest {
     mechanism: String,
     client_first: String,
     server_first: String,
+    /// Tokens come without a request around them.
+    pub(crate) is_bare: bool,
     pub(crate) is_in: bool,
 }
 
 impl Guest {
-    /// `SaslHandshake` 1: the answer's body.
-    pub(crate) fn handshake(&mut self, door: Option<&Door>, mut body: &[u8]) -> Vec<u8> {
-        let asked = SaslHandshakeRequest::decode(&mut body, 1).unwrap();
+    /// `SaslHandshake`: the answer's body.
+    pub(crate) fn handshake(
+        &mut self,
+        door: Option<&Door>,
+        version: i16,
+        mut body: &[u8],
+    ) -> Vec<u8> {
+        let asked = SaslHandshakeRequest::decode(&mut body, version).unwrap();
         let mut answer = SaslHandshakeResponse::default();
         match door {
             None => answer.error_code = 34,
             Some(door) => {
                 answer.mechanisms = door.mechanisms.iter().map(|name| (*name).into()).collect();
                 asked.mechanism.as_str().clone_into(&mut self.mechanism);
+                self.is_bare = version == 0;
                 if !door.mechanisms.contains(&asked.mechanism.as_str()) {
-                    answer.error_code = 33;
+                    (answer.error_code, self.is_bare) = (33, false);
                 }
             }
         }
-        bytes(1, &answer)
+        bytes(version, &answer)
+    }
+
+    /// A token without a request around it: what is said to it; `None`: nothing, for ever.
+    pub(crate) fn token(&mut self, door: &Door, token: &[u8]) -> Option<Vec<u8>> {
+        let told = self.judge(door, token).ok()?;
+        self.is_bare = !self.is_in;
+        Some(told)
     }
 
     /// `SaslAuthenticate`: the answer's body.

@@ -2,6 +2,7 @@
 //! answers what the sidecar asks on its own behalf, and writes down what was asked.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -20,7 +21,7 @@ use kafka_protocol::messages::{
 use reprise::wire::batch::Batch;
 use reprise::wire::{RequestHead, decode, encode};
 
-use crate::broker::{Request, answer, broker, request};
+use crate::broker::{Request, answer, broker, frame, request};
 use crate::door::{Door, Guest};
 use crate::support::Got;
 use crate::support::batch::unpack;
@@ -121,7 +122,16 @@ impl Kafka {
 fn serve(mut stream: TcpStream, state: &Mutex<State>) {
     state.lock().unwrap().connections += 1;
     let mut guest = Guest::default();
-    while let Some(request) = request(&mut stream) {
+    loop {
+        if guest.is_bare {
+            let Some(token) = frame(&mut stream) else { return };
+            let door = state.lock().unwrap().door.clone().unwrap();
+            let Some(told) = guest.token(&door, &token) else { return };
+            let len = i32::try_from(told.len()).unwrap().to_be_bytes();
+            drop(stream.write_all(&[&len[..], &told].concat()));
+            continue;
+        }
+        let Some(request) = request(&mut stream) else { return };
         let Some(rest) = respond(&request, &mut guest, state) else { return };
         answer(&mut stream, request.correlation_id, &rest);
     }
@@ -140,7 +150,7 @@ fn respond(request: &Request, guest: &mut Guest, state: &Mutex<State>) -> Option
     let client_id = usize::from(u16::from_be_bytes([request.frame[8], request.frame[9]]));
     let mut body = &request.frame[10 + client_id..];
     match key {
-        17 => return Some(guest.handshake(state.door.as_ref(), body)),
+        17 => return Some(guest.handshake(state.door.as_ref(), version, body)),
         36 => {
             state.tokens += 1;
             let flexible = version >= 2;

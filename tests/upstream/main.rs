@@ -16,6 +16,7 @@ mod faults;
 mod forwarding;
 mod groups;
 mod kafka;
+mod login;
 mod marked;
 mod moved;
 mod older;

@@ -28,7 +28,7 @@ use crate::wire::sasl::{
 use crate::wire::{Api, ResponseError, decode_answer, encode_request};
 
 /// The longest answer read before a broker trusts us, and we it.
-const ANSWER_BYTES_MAX: usize = 512 << 10;
+pub(super) const ANSWER_BYTES_MAX: usize = 512 << 10;
 /// Characters of a broker's own words that are passed on.
 const WORDS_MAX: usize = 200;
 /// What we call ourselves to brokers.
