@@ -385,6 +385,7 @@ impl Serving<'_> {
             if start.api_key == Api::Fetch.key() {
                 // Nobody is known whose it could be.
                 router.metrics.fetch_unowned();
+                conn.begins(None);
             }
             if answered {
                 let began = router.clock.elapsed();

@@ -11,7 +11,7 @@ use crate::model::{ClientId, GroupId, MemberId};
 use crate::route::doors::Doors;
 use crate::route::session::{Login, Session};
 use crate::route::token::Token;
-use crate::route::watching::Whose;
+use crate::route::watching::{FetchSession, Whose};
 use crate::upstream::{FETCH_ANY_REPLICA, FETCH_ANYWHERE};
 use crate::wire::Api;
 
@@ -52,6 +52,8 @@ pub struct Conn {
     refused: Mutex<BTreeSet<GroupId>>,
     /// Whose Fetches come here, as last found out.
     whose: Arc<Mutex<Option<Whose>>>,
+    /// The session they go on with, if it is nobody's.
+    fetch_session: Mutex<Option<FetchSession>>,
     /// The client has closed it.
     gone: AtomicBool,
 }
@@ -82,6 +84,7 @@ impl Conn {
             rights: Mutex::default(),
             refused: Mutex::default(),
             whose: Arc::default(),
+            fetch_session: Mutex::default(),
             gone: AtomicBool::new(false),
         }
     }
@@ -193,6 +196,15 @@ impl Conn {
         }
         members.insert(group.clone(), member);
         true
+    }
+
+    /// Fetches here begin a session; `None`: none, or one that nobody has read.
+    pub fn begins(&self, session: Option<FetchSession>) {
+        *self.fetch_session.lock().unwrap_or_else(PoisonError::into_inner) = session;
+    }
+
+    pub(super) fn fetch_session<T>(&self, f: impl FnOnce(Option<&mut FetchSession>) -> T) -> T {
+        f(self.fetch_session.lock().unwrap_or_else(PoisonError::into_inner).as_mut())
     }
 
     /// Where it is kept whose Fetches come here.

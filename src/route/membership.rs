@@ -92,4 +92,5 @@ async fn remembered(router: &Router) {
             router.members.heard(&group.group, member, now);
         }
     }
+    router.watches.changed();
 }

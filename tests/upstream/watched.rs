@@ -12,6 +12,7 @@ use kafka_protocol::messages::{
     ApiVersionsRequest, FetchRequest, FetchResponse, MetadataRequest, RequestHeader,
 };
 use kafka_protocol::protocol::{Decodable, HeaderVersion, Request as Api};
+use reprise::config::LaneChoice;
 use reprise::wire::ResponseError;
 use reprise::wire::batch::{Batch, records};
 
@@ -33,7 +34,7 @@ struct Exchange {
 
 struct House {
     sidecar: Server,
-    _behind: Server,
+    behind: Server,
     seen: Arc<Mutex<Vec<Exchange>>>,
     mood: Arc<Mood>,
 }
@@ -49,6 +50,10 @@ struct Mood {
 
 impl House {
     fn new() -> Self {
+        Self::with(SETTINGS)
+    }
+
+    fn with(settings: &str) -> Self {
         let behind: Arc<OnceLock<std::net::SocketAddr>> = Arc::default();
         let (seen, mood) = (Arc::default(), Arc::<Mood>::default());
         let addr = {
@@ -57,8 +62,8 @@ impl House {
         };
         let cluster = Server::alone_as(addr);
         assert!(behind.set(cluster.addr()).is_ok());
-        let sidecar = Server::in_front_of(addr, SETTINGS);
-        Self { sidecar, _behind: cluster, seen, mood }
+        let sidecar = Server::in_front_of(addr, settings);
+        Self { sidecar, behind: cluster, seen, mood }
     }
 
     /// The only member of a group, with these partitions of `orders`.
@@ -179,6 +184,94 @@ fn who_is_no_member_keeps_its_session() {
     let asked = whole(1, 0).with_session_epoch(0);
     client.leader("orders").call(12, &asked);
     assert_eq!(house.exchanges().pop().unwrap().request, asked);
+}
+
+/// The next request of a session: nothing has changed since the one before.
+fn goes_on(epoch: i32) -> FetchRequest {
+    FetchRequest::default().with_session_id(77).with_session_epoch(epoch)
+}
+
+/// Asks for what has changed; whether the cluster heard of it. It knows no session, so the answer
+/// is the same.
+fn passes(house: &House, leader: &mut Client, asked: &FetchRequest) -> bool {
+    house.exchanges();
+    let told = leader.call(12, asked);
+    assert_eq!(told.error_code, ResponseError::FetchSessionIdNotFound.code());
+    house.exchanges().iter().any(|seen| seen.request == *asked)
+}
+
+#[test]
+fn a_session_that_was_begun_before_its_member_was_known_is_not_known() {
+    let house = House::new();
+    filled(&house, 1, 1);
+    let begins = whole(1, 0).with_session_epoch(0);
+    let mut member = Member::new(&house.sidecar, "shop", &["orders"]);
+    member.client.leader("orders").call(12, &begins);
+    assert_eq!(house.exchanges().pop().unwrap().request, begins, "nobody is known");
+    assert!(passes(&house, member.client.leader("orders"), &goes_on(1)));
+    member.join(&[("orders", 1)]);
+    let leader = member.client.leader("orders");
+    assert!(!passes(&house, leader, &goes_on(2)), "its records would leave unseen");
+    leader.call(12, &begins);
+    assert_eq!(house.exchanges().pop().unwrap().request.session_epoch, -1);
+    leader.call(12, &FetchRequest::default().with_session_epoch(0));
+    assert!(passes(&house, leader, &goes_on(1)), "nothing was asked for");
+}
+
+#[test]
+fn a_session_that_is_nobody_s_goes_on_while_others_come_until_it_is_a_member_s() {
+    let house = House::new();
+    filled(&house, 1, 1);
+    house.sidecar.client().create("other", 1);
+    let mut others = Member::new(&house.sidecar, "others", &["other"]);
+    others.join(&[("other", 1)]);
+    let mut member = Member::new(&house.sidecar, "shop", &["orders"]);
+    let begins = whole(1, 0).with_session_epoch(0);
+    member.client.leader("orders").call(12, &begins);
+    assert_eq!(house.exchanges().pop().unwrap().request, begins);
+    assert!(passes(&house, member.client.leader("orders"), &goes_on(1)));
+    others.join(&[("other", 1)]);
+    assert!(passes(&house, member.client.leader("orders"), &goes_on(2)), "it is nobody's still");
+    let more = fetch_request("other", 0, 0, 0).with_session_id(77).with_session_epoch(3);
+    assert!(!passes(&house, member.client.leader("orders"), &more), "it was not begun for that");
+    member.client.leader("orders").call(12, &begins);
+    member.join(&[("orders", 1)]);
+    assert!(!passes(&house, member.client.leader("orders"), &goes_on(1)));
+}
+
+#[test]
+fn a_session_of_a_group_that_is_not_watched_goes_on_until_it_is() {
+    let mut house = House::with("retry: {lane: off}");
+    filled(&house, 1, 1);
+    let mut member = house.member(1);
+    let begins = whole(1, 0).with_session_epoch(0);
+    member.client.leader("orders").call(12, &begins);
+    assert_eq!(house.exchanges().pop().unwrap().request, begins);
+    assert!(passes(&house, member.client.leader("orders"), &goes_on(1)));
+    house.sidecar.reload_with(|config| config.retry.lane = LaneChoice::Auto);
+    assert!(!passes(&house, member.client.leader("orders"), &goes_on(2)));
+}
+
+#[test]
+fn a_fetch_that_nobody_can_judge_yet_begins_no_session() {
+    let house = House::new();
+    filled(&house, 1, 1);
+    let mut others = Member::new(&house.sidecar, "others", &["other"]);
+    others.join(&[]);
+    let mut client = house.sidecar.client();
+    // Only the cluster has said which topic that is, and not through here.
+    let mut behind = Client::connect(house.behind.addr());
+    let id = behind.metadata(12, &["orders"]).topics[0].topic_id;
+    let mut begins = whole(1, 0).with_session_epoch(0);
+    begins.topics[0].topic = kafka_protocol::messages::TopicName::default();
+    begins.topics[0].topic_id = id;
+    let leader = client.leader("orders");
+    leader.call(13, &begins);
+    let seen = house.exchanges().pop().unwrap().request;
+    assert_eq!(seen, begins.clone().with_session_epoch(-1));
+    client.metadata(12, &["orders"]);
+    client.leader("orders").call(13, &begins);
+    assert_eq!(house.exchanges().pop().unwrap().request, begins);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::model::{ClientId, GroupId};
 use crate::retry::watch::{Asked, Handed};
 use crate::route::conn::Conn;
 use crate::route::fetch::wanted::{Wanted, wait_ms};
-use crate::route::watching::Watched;
+use crate::route::watching::{FetchSession, Watched};
 use crate::route::{Reply, Router};
 
 use crate::wire::frame::PREFIX_BYTES;
@@ -57,22 +57,35 @@ impl Router {
     }
 
     /// Judges a Fetch to a broker: `frame` is whole, with its length prefix. One of a member has no
-    /// session afterwards (KIP-227), so that it names every partition it asks for.
+    /// session afterwards (KIP-227), so that it names every partition it asks for; nor has one of
+    /// whom that cannot be said.
     pub fn onward(&self, conn: &Conn, frame: &mut BytesMut) -> Onward {
         let began = self.clock.elapsed();
         let whole = Bytes::copy_from_slice(frame.get(PREFIX_BYTES..).unwrap_or_default());
         // What cannot be read is for the broker to refuse.
-        let Ok(head) = RequestHead::parse(&whole) else { return Onward::Pass(None) };
-        let Ok(request) = decode::<FetchRequest>(&head) else { return Onward::Pass(None) };
+        let Ok(head) = RequestHead::parse(&whole) else { return unread(conn) };
+        let Ok(request) = decode::<FetchRequest>(&head) else { return unread(conn) };
         conn.heard(head.client_id.as_ref().map(ClientId::as_str));
         let wanted = Wanted::new(self, &request);
-        let Some(by) = self.watched(conn, &wanted.topics(), wait_ms(&request)) else {
-            return Onward::Pass(None);
-        };
+        let by = self.watched(conn, &wanted.topics(), wait_ms(&request));
         if request.session_id != 0 && request.session_epoch > 0 {
             // Only what has changed since before is in it.
+            let named = wanted.all_topics().filter(|_| by.is_none());
+            if named.is_some_and(|topics| self.is_nobodys(conn, &topics)) {
+                return Onward::Pass(None);
+            }
             return Onward::Reply(self.finish(Api::Fetch, began, self.no_session(&head)));
         }
+        let Some(by) = by else {
+            if request.session_epoch == 0 {
+                let session = wanted.all_topics().and_then(FetchSession::of);
+                if session.is_none() {
+                    sessionless(frame.get_mut(PREFIX_BYTES..).unwrap_or_default(), head.version);
+                }
+                conn.begins(session);
+            }
+            return Onward::Pass(None);
+        };
         if !self.asked(&by, &wanted.asked).is_open() || self.looks_at_keys(by.group()) {
             return Onward::Answer;
         }
@@ -101,6 +114,12 @@ impl Router {
             self.handed(&tracked.by, &handed);
         }
     }
+}
+
+/// Of a session it begins nothing is known.
+fn unread(conn: &Conn) -> Onward {
+    conn.begins(None);
+    Onward::Pass(None)
 }
 
 impl Answer {

@@ -50,6 +50,11 @@ impl Wanted {
         self.names.iter().flatten().cloned().collect()
     }
 
+    /// The same of all of them; `None`: one is not known.
+    pub(super) fn all_topics(&self) -> Option<Vec<TopicName>> {
+        self.names.iter().cloned().collect()
+    }
+
     /// For every requested partition, in order: its place among `asked`, where it has one.
     pub(super) fn places(&self, request: &FetchRequest) -> Vec<Option<usize>> {
         let mut next = 0;

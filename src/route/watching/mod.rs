@@ -35,7 +35,7 @@ pub(super) use ordered::{Batches, Passing, Stop};
 pub(super) use seen::Step;
 pub(super) use seen::place_of;
 pub(super) use settled::{Reading, Remains, SETTLING_ROUNDS};
-pub use whose::Whose;
+pub use whose::{FetchSession, Whose};
 
 /// How long nobody asks before a group is forgotten.
 const IDLE_MS: u64 = 10 * 60 * 1000;

@@ -1,5 +1,8 @@
 //! Whose a Fetch is: it names no group. A listener may be one group's; the address tells which
 //! client object it is; else a topic that only one group consumes here, by one member.
+//!
+//! In a session (KIP-227) only the first Fetch names its topics, later ones what has changed. So
+//! what the first one named is kept of a session that is nobody's: it may become somebody's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +16,9 @@ use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::watching::{GroupWatch, Watched};
 use crate::wire::assignment::Subscription;
+
+/// Bytes of the names that are kept of a session: thousands of topics.
+const SESSION_BYTES_MAX: usize = 256 << 10;
 
 /// Topics a member subscribes to; `None`: it was not seen joining.
 type Wants = Option<Vec<TopicName>>;
@@ -43,6 +49,15 @@ struct Seat {
     watch: Arc<GroupWatch>,
 }
 
+/// A session of Fetches that was nobody's when it began.
+#[derive(Debug)]
+pub struct FetchSession {
+    /// All of them, in order.
+    topics: Vec<TopicName>,
+    /// As of this count of changes it is nobody's.
+    as_of: Option<u64>,
+}
+
 /// A member that may be the one.
 struct Consumer {
     group: GroupId,
@@ -57,6 +72,20 @@ impl Whose {
             Owner::Member(seat) => Some(&seat.group),
             Owner::Nobody | Owner::Unwatched => None,
         }
+    }
+}
+
+impl FetchSession {
+    /// One of these topics, unless they are too many to be kept.
+    pub(in crate::route) fn of(mut topics: Vec<TopicName>) -> Option<Self> {
+        let bytes = |topic: &TopicName| size_of::<TopicName>() + topic.as_str().len();
+        let bytes: usize = topics.iter().map(bytes).sum();
+        topics.sort_unstable();
+        (bytes <= SESSION_BYTES_MAX).then_some(Self { topics, as_of: None })
+    }
+
+    fn has(&self, topic: &TopicName) -> bool {
+        self.topics.binary_search(topic).is_ok()
     }
 }
 
@@ -97,6 +126,21 @@ impl Router {
                 planned_at: AtomicU64::new(0),
             }),
         }
+    }
+
+    /// Whether the session of a Fetch is known here, has these topics, and is nobody's still.
+    pub(in crate::route) fn is_nobodys(&self, conn: &Conn, topics: &[TopicName]) -> bool {
+        let as_of = self.watches.changes();
+        conn.fetch_session(|session| {
+            let has_all = |session: &&mut FetchSession| topics.iter().all(|one| session.has(one));
+            let Some(session) = session.filter(has_all) else { return false };
+            // Nothing leaves where nothing was asked for.
+            let holds = session.topics.is_empty()
+                || session.as_of == Some(as_of)
+                || !matches!(self.owner(conn, &session.topics), Owner::Member(_));
+            session.as_of = holds.then_some(as_of);
+            holds
+        })
     }
 
     fn owner(&self, conn: &Conn, topics: &[TopicName]) -> Owner {
