@@ -4,18 +4,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use crate::model::GroupId;
+use crate::model::{GroupId, Origin};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::token::{Token, Tokens};
 use crate::route::watching::Whose;
-use crate::upstream::Question;
+use crate::upstream::{Found, Question};
 
 /// Questions that wait on one connection.
 const WAITING_MAX: usize = 16;
+/// Who has not answered by then is not waited for alone: its client's long poll goes first, 500 ms by
+/// default, and some clients' lasts 5 s.
+const ALONE: Duration = Duration::from_millis(1500);
 
 /// A broker and a connection to it.
 type Place = (i32, u64);
@@ -119,6 +125,43 @@ impl Voice {
     pub async fn question(&mut self) -> Option<Question> {
         self.questions.recv().await
     }
+}
+
+/// Asks one connection after the other until one of them says what counts: each once the one before
+/// has answered, or has taken its time; that one may answer still. Nothing bounds how long it takes.
+/// `None`: nothing that counts was said.
+pub(super) async fn ask_in_turn(
+    voices: Vec<mpsc::Sender<Question>>,
+    origin: Origin,
+    counts: fn(&Found) -> bool,
+) -> Option<Found> {
+    let mut asked = JoinSet::new();
+    let mut voices = voices.into_iter();
+    loop {
+        let next = voices.next();
+        let is_last = next.is_none();
+        if let Some(voice) = next {
+            asked.spawn(ask(voice, origin.clone()));
+        }
+        let told = if is_last {
+            asked.join_next().await
+        } else {
+            let Ok(told) = timeout(ALONE, asked.join_next()).await else { continue };
+            told
+        };
+        match told {
+            Some(Ok(Some(found))) if counts(&found) => return Some(found),
+            None => return None,
+            Some(_) => {}
+        }
+    }
+}
+
+/// What the broker at the other end of a connection says; `None`: the connection ends before.
+async fn ask(voice: mpsc::Sender<Question>, origin: Origin) -> Option<Found> {
+    let (reply, answer) = oneshot::channel();
+    voice.send(Question { origin, reply }).await.ok()?;
+    answer.await.ok()
 }
 
 impl Drop for Voice {

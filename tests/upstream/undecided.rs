@@ -1,6 +1,18 @@
 //! Keys kept in order where transactions of the cluster are open: a member that reads uncommitted
 //! records has in hand what may be taken back yet.
 
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use kafka_protocol::messages::{
+    ApiVersionsRequest, FetchRequest, MetadataRequest, MetadataResponse,
+};
+use kafka_protocol::protocol::Request as _;
+use reprise::wire::ResponseError;
+
+use crate::broker::{answer, broker, request};
+use crate::relay::{changed, is_greeting, pass};
 use crate::support::batch::unpack;
 use crate::support::client::fetch_request;
 use crate::support::{Got, Member, Producer, Rec, Server, until};
@@ -14,22 +26,27 @@ fn rec(key: &str, value: &str) -> Rec {
     Rec { key: Some(key.to_owned().into()), ..Rec::new(value) }
 }
 
-/// A member in whose hand are 1 and 3 of the key `k`, and 4 of it, in a transaction that is open;
-/// the first of them has failed.
 fn with_open() -> (Server, Member, Producer) {
     let server = Server::with(RULES);
+    let (member, producer) = opened(&server, server.cluster());
+    (server, member, producer)
+}
+
+/// A member in whose hand are 1 and 3 of the key `k`, and 4 of it, in a transaction that is open;
+/// the first of them has failed.
+fn opened(server: &Server, cluster: &Server) -> (Member, Producer) {
     server.client().create("t", 1);
-    let mut producer = Producer::begin(server.cluster(), "other");
+    let mut producer = Producer::begin(cluster, "other");
     assert_eq!(producer.add(3, &[("t", 0)]), [0]);
     assert_eq!(producer.put_record(9, "t", rec("other", "open")), 0);
     server.client().put("t", 0, &[rec("k", "k1"), rec("j", "j2"), rec("k", "k3")]);
     assert_eq!(producer.put_record(9, "t", rec("k", "k4")), 0);
-    let mut member = Member::new(&server, "shop", &["t", "retry.shop"]);
+    let mut member = Member::new(server, "shop", &["t", "retry.shop"]);
     member.join(TOPICS);
     assert_eq!(member.client.fetch("t", 0, 0, 1_000).high_watermark, 5);
     assert_eq!(member.client.nack("shop", "t-0@1", rec("k", "k1")).error_code, 0);
     assert_eq!(member.commit("t", 0, 5), 0);
-    (server, member, producer)
+    (member, producer)
 }
 
 fn retried(member: &mut Member) -> String {
@@ -138,5 +155,92 @@ fn what_moves_to_another_sidecar_is_given_to_nobody_there_either() {
                 story(&other).contains("aborted")
             });
         }
+    }
+}
+
+/// Brokers that close every connection of the sidecar's own, as those do that want a login. One
+/// leads; of the idle ones, whose ids are the least, each answers one Fetch of a connection.
+struct Closed {
+    behind: SocketAddr,
+    idle: Vec<SocketAddr>,
+}
+
+impl Closed {
+    /// A sidecar in front of such a cluster, and the cluster.
+    fn cluster(idle: usize) -> (Server, Server) {
+        let closed: Arc<OnceLock<Self>> = Arc::default();
+        let play = |leads: bool| {
+            let closed = Arc::clone(&closed);
+            broker(move |stream| serve(stream, leads, closed.wait()))
+        };
+        let idle = (0..idle).map(|_| play(false)).collect();
+        let leader = play(true);
+        let cluster = Server::alone_as(leader);
+        assert!(closed.set(Self { behind: cluster.addr(), idle }).is_ok());
+        (Server::in_front_of(leader, RULES), cluster)
+    }
+
+    fn brokers(&self, answer: &mut MetadataResponse) {
+        for (node, addr) in (0..).zip(&self.idle) {
+            let mut idle = answer.brokers[0].clone();
+            (idle.node_id, idle.port) = (node.into(), addr.port().into());
+            answer.brokers.push(idle);
+        }
+    }
+}
+
+fn serve(mut stream: TcpStream, leads: bool, closed: &Closed) {
+    if is_greeting(&stream) {
+        return;
+    }
+    let mut behind = TcpStream::connect(closed.behind).unwrap();
+    let mut fetches = 0;
+    while let Some(asked) = request(&mut stream) {
+        let Some(mut told) = pass(&asked, &mut behind) else { return };
+        match i16::from_be_bytes([asked.frame[0], asked.frame[1]]) {
+            MetadataRequest::KEY => {
+                told = changed::<MetadataRequest>(&asked, &told, |all| closed.brokers(all));
+            }
+            FetchRequest::KEY if !leads => {
+                fetches += 1;
+                if fetches > 1 {
+                    continue;
+                }
+                told = changed::<FetchRequest>(&asked, &told, |answer| {
+                    let partition = &mut answer.responses[0].partitions[0];
+                    partition.error_code = ResponseError::NotLeaderOrFollower.code();
+                    partition.records = Some(Bytes::new());
+                });
+            }
+            _ => {}
+        }
+        answer(&mut stream, asked.correlation_id, &told);
+    }
+}
+
+#[test]
+fn where_nobody_lets_us_in_a_member_is_asked_whoever_else_is_silent() {
+    for idle in [0, 6] {
+        let (server, cluster) = Closed::cluster(idle);
+        let (mut member, mut producer) = opened(&server, &cluster);
+        let brokers = member.client.call(9, &MetadataRequest::default()).brokers;
+        let silent: Vec<_> = brokers.iter().filter(|broker| broker.node_id.0 < 6).collect();
+        assert_eq!(silent.len(), idle);
+        let polls = silent.into_iter().map(|broker| {
+            let mut client = member.client.connect_to(broker);
+            client.call(3, &ApiVersionsRequest::default());
+            let poll = fetch_request("t", 0, 0, 0);
+            client.call(11, &poll);
+            let _unanswered = client.send(11, &poll);
+            client
+        });
+        let _polls: Vec<_> = polls.collect();
+        assert_eq!([retried(&mut member), retried(&mut member)], ["k1", "k3"]);
+        until("its turn comes", || {
+            assert_eq!(given(&mut member, 0), []);
+            looks(&server) > 0
+        });
+        assert_eq!(producer.end(3, true), 0);
+        assert_eq!(retried(&mut member), "k4", "{idle} idle ones");
     }
 }

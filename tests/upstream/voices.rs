@@ -7,16 +7,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use kafka_protocol::messages::{
     ApiVersionsRequest, FetchRequest, FetchResponse, MetadataRequest, MetadataResponse,
-    RequestHeader,
 };
-use kafka_protocol::protocol::{Decodable, Encodable, Request as Api};
+use kafka_protocol::protocol::Request as Api;
 use reprise::wire::ResponseError;
 
 use crate::broker::{Request, answer, broker, request};
-use crate::relay::pass;
+use crate::relay::{changed, header, pass};
 use crate::support::batch::plain;
 use crate::support::client::{fetch_request, produce_request};
 use crate::support::{Client, Member, Rec, Server, until};
@@ -213,27 +212,6 @@ fn unplaced(cluster: &Cluster, asked: &Request, told: Vec<u8>) -> Vec<u8> {
         topic.error_code = said.map_or(0, |error| error.code());
         topic.partitions.clear();
     })
-}
-
-/// The header of a request, and its version.
-fn header(asked: &Request) -> (RequestHeader, i16) {
-    let mut bytes = Bytes::copy_from_slice(&asked.frame);
-    let version = i16::from_be_bytes([bytes[2], bytes[3]]);
-    (RequestHeader::decode(&mut bytes, 1).unwrap(), version)
-}
-
-fn changed<R: Api>(asked: &Request, told: &[u8], change: impl FnOnce(&mut R::Response)) -> Vec<u8>
-where
-    R::Response: Encodable + Decodable,
-{
-    let version = header(asked).1;
-    let head = usize::from(R::header_version(version) >= 2);
-    let mut bytes = Bytes::copy_from_slice(&told[head..]);
-    let mut answer = R::Response::decode(&mut bytes, version).unwrap();
-    change(&mut answer);
-    let mut out = BytesMut::from(&told[..head]);
-    answer.encode(&mut out, version).unwrap();
-    out.to_vec()
 }
 
 #[test]

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use crate::engine::LaneRecord;
 use crate::model::{GroupId, Origin, TopicPartition};
 use crate::route::Router;
-use crate::route::origins::ask;
 use crate::route::place::Place;
-use crate::route::voices::KnownBy;
+use crate::route::voices::{KnownBy, ask_in_turn};
 use crate::route::watching::place_of;
 use crate::upstream::{Found, Upstream};
 
@@ -84,11 +85,11 @@ impl Opens {
 }
 
 /// As the cluster says, on a connection of our own: nothing of the record is told to anybody. Where
-/// we may not read its topic, a member of the group is asked.
+/// it tells us nothing, or lets us not even in, members of the group are asked.
 async fn asked(router: &Router, upstream: &Upstream, group: &GroupId, origin: &Origin) -> Fate {
     let found = match upstream.peek_record(origin).await {
-        Ok(Found::Denied) => of_members(router, group, origin).await,
-        found => found.ok(),
+        Ok(Found::Denied) | Err(_) => of_members(router, group, origin).await,
+        Ok(found) => Some(found),
     };
     match found {
         Some(Found::TakenBack) => Fate::TakenBack,
@@ -100,13 +101,17 @@ async fn asked(router: &Router, upstream: &Upstream, group: &GroupId, origin: &O
     }
 }
 
+/// Who leads the partition is not known: all brokers are asked at once, and those that do not say so.
 async fn of_members(router: &Router, group: &GroupId, origin: &Origin) -> Option<Found> {
+    let mut asked = JoinSet::new();
     for node in router.voices_at(None) {
-        for voice in router.voices_of(group, KnownBy::Fetches, node) {
-            match ask(&voice, origin).await {
-                None | Some(Found::Elsewhere | Found::Denied) => {}
-                found => return found,
-            }
+        let voices = router.voices_of(group, KnownBy::Fetches, node);
+        let counts = |found: &Found| !matches!(found, Found::Elsewhere | Found::Denied);
+        asked.spawn(ask_in_turn(voices, origin.clone(), counts));
+    }
+    while let Some(told) = asked.join_next().await {
+        if let Ok(Some(found)) = told {
+            return Some(found);
         }
     }
     None
