@@ -5,20 +5,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lru::LruCache;
-use tokio::sync::{mpsc, oneshot};
 
 use crate::model::{GroupId, Origin, TopicName};
 use crate::route::Router;
 use crate::route::conn::Conn;
-use crate::route::voices::KnownBy;
-use crate::upstream::{Found, Link, Question, UpstreamError};
+use crate::route::voices::{KnownBy, in_turn};
+use crate::upstream::{Found, Link, UpstreamError};
 use crate::wire::RequestHead;
 use crate::wire::batch::RawRecord;
 
-/// How long all records of one Produce may take to be read back.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a member's connection may take: its client's long poll goes first, 500 ms by default.
-const VOICE_PATIENCE: Duration = Duration::from_millis(1500);
+/// How long all records of one Produce may take to be read back: long polls of members go first, and
+/// some clients' last 5 s. No client waits less than 10 s for an answer.
+const PATIENCE: Duration = Duration::from_secs(8);
 /// Records remembered at most.
 const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Bytes of records remembered at most, beyond the largest one.
@@ -173,26 +171,18 @@ impl Router {
         may: bool,
     ) -> Result<Option<RawRecord>, UpstreamError> {
         let Some(upstream) = &self.upstream else { return Ok(None) };
-        if let Some(leader) = leader {
-            for voice in self.voices_of(group, KnownBy::Address, leader) {
-                match ask(&voice, origin).await {
-                    Some(Found::Record(record)) => return Ok(Some(record)),
-                    Some(Found::Gone | Found::TakenBack | Found::Unreadable(_)) => return Ok(None),
-                    Some(Found::Denied | Found::Elsewhere | Found::Damaged) | None => {}
-                }
-            }
+        let members = leader.map(|node| self.said_to(group, KnownBy::Address, node, origin));
+        let mut said = members.unwrap_or_default();
+        if may {
+            said.push(Box::pin(upstream.read_record(origin)));
         }
-        if !may {
-            return Ok(None);
-        }
-        Ok(match upstream.read_record(origin).await? {
-            Found::Record(record) => Some(record),
-            Found::Gone
-            | Found::TakenBack
-            | Found::Denied
-            | Found::Unreadable(_)
-            | Found::Damaged
-            | Found::Elsewhere => None,
+        let counts = |found: &Found| match found {
+            Found::Record(_) | Found::Gone | Found::TakenBack | Found::Unreadable(_) => true,
+            Found::Denied | Found::Elsewhere | Found::Damaged => false,
+        };
+        Ok(match in_turn(said, counts).await? {
+            Some(Found::Record(record)) => Some(record),
+            _ => None,
         })
     }
 }
@@ -208,13 +198,6 @@ enum Told {
         /// The client may read it.
         may: bool,
     },
-}
-
-/// What the broker at the other end of a member's connection says; `None`: it cannot be asked now.
-pub(super) async fn ask(voice: &mpsc::Sender<Question>, origin: &Origin) -> Option<Found> {
-    let (reply, answer) = oneshot::channel();
-    voice.try_send(Question { origin: origin.clone(), reply }).ok()?;
-    tokio::time::timeout(VOICE_PATIENCE, answer).await.ok()?.ok()
 }
 
 #[cfg(test)]

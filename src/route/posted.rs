@@ -4,24 +4,25 @@
 //! **Invariant:** what a member of the group may not read at the cluster is not read for it, and
 //! our own credentials are never shown for it.
 
-use std::collections::BTreeSet;
 use std::sync::PoisonError;
 use std::time::Duration;
+
+use tokio::time::timeout;
 
 use crate::broker::At;
 use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::{ClientId, GroupId, Origin, TopicName};
 use crate::retry::{BadNack, Bytes, Evidence, Nack, NackOutcome, Named, OrderMode, Reporter, Want};
 use crate::route::Router;
-use crate::route::origins::ask;
 use crate::route::produce::{by_reference, name, origin_at};
-use crate::route::voices::KnownBy;
 use crate::upstream::{Found, OwnLinks, TopicSeen, Upstream, UpstreamError};
 use crate::wire::ResponseError;
 use crate::wire::batch::RawRecord;
 
 /// How long a record of the cluster may take to be read.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How much of it members may take, where it can be read without them.
+const MEMBERS_PATIENCE: Duration = Duration::from_millis(1500);
 /// What stands for the client in the record's story.
 const CLIENT: &str = "admin";
 
@@ -216,7 +217,7 @@ impl Router {
     ) -> Result<Result<Option<RawRecord>, String>, PostRefusal> {
         if let Some(upstream) = self.upstream.as_ref().filter(|_| !self.is_own(&origin.topic)) {
             let read = self.read_for(upstream, group, origin);
-            return match tokio::time::timeout(PATIENCE, read).await {
+            return match timeout(PATIENCE, read).await {
                 Ok(read) => read,
                 Err(_) => Ok(Err("the cluster does not answer in time; try again".to_owned())),
             };
@@ -252,14 +253,18 @@ impl Router {
             }
         }
         let leader = seen.ok().and_then(|seen| seen.leader(origin.partition));
-        let nodes: BTreeSet<i32> = self.voices_at(leader);
-        let voices = nodes.iter().flat_map(|node| self.voices_of(group, KnownBy::Fetches, *node));
-        for voice in voices {
-            if let Some(found) = ask(&voice, origin).await
-                && let Some(said) = said(found, "the group's members")
-            {
-                return Ok(said);
-            }
+        let members =
+            self.said_to_members(group, leader, origin, |found| !matches!(found, Found::Elsewhere));
+        let told = if upstream.is_anonymous() {
+            // They are not waited for where we can be told ourselves.
+            timeout(MEMBERS_PATIENCE, members).await.unwrap_or(Ok(None))
+        } else {
+            members.await
+        };
+        match told.map(|found| said(found?, "the group's members")) {
+            Ok(Some(said)) => return Ok(said),
+            Err(error) if !upstream.is_anonymous() => return Ok(Err(error.to_string())),
+            Ok(None) | Err(_) => {}
         }
         if upstream.is_anonymous() {
             return Ok(match upstream.read_record(origin).await {

@@ -3,11 +3,13 @@
 //! client asked before it, a long poll included.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::model::{GroupId, Origin};
@@ -15,7 +17,7 @@ use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::token::{Token, Tokens};
 use crate::route::watching::Whose;
-use crate::upstream::{Found, Question};
+use crate::upstream::{Found, Question, UpstreamError};
 
 /// Questions that wait on one connection.
 const WAITING_MAX: usize = 16;
@@ -102,66 +104,101 @@ impl Router {
         Some(Voice { place, all: Arc::clone(&self.voices.0), questions })
     }
 
-    /// Brokers at which somebody may be asked through: that one, or all where it is not known.
-    pub(super) fn voices_at(&self, node: Option<i32>) -> BTreeSet<i32> {
-        let all = lock(&self.voices.0);
-        let nodes = all.keys().map(|(known, _)| *known);
-        nodes.filter(|known| node.is_none_or(|node| node == *known)).collect()
+    /// What members of `group` are told of a record that counts, by that broker, or by any where it
+    /// is not known who leads: all are asked at once, and those that do not lead say so.
+    pub(super) async fn said_to_members(
+        &self,
+        group: &GroupId,
+        node: Option<i32>,
+        origin: &Origin,
+        counts: fn(&Found) -> bool,
+    ) -> Result<Option<Found>, UpstreamError> {
+        let mut told = FuturesUnordered::new();
+        for node in self.voices_at(node) {
+            told.push(in_turn(self.said_to(group, KnownBy::Fetches, node, origin), counts));
+        }
+        let mut unanswered = None;
+        while let Some(told) = told.next().await {
+            match told {
+                Ok(Some(found)) => return Ok(Some(found)),
+                Ok(None) => {}
+                Err(error) => unanswered = Some(error),
+            }
+        }
+        unanswered.map_or(Ok(None), Err)
     }
 
-    /// Connections on which members of `group` may ask that broker.
-    pub(super) fn voices_of(
+    /// What that broker says of a record to members of `group`.
+    pub(super) fn said_to<'a>(
         &self,
         group: &GroupId,
         by: KnownBy,
         node: i32,
-    ) -> Vec<mpsc::Sender<Question>> {
-        self.voices.of(&self.tokens, (group, by), node)
+        origin: &Origin,
+    ) -> Vec<Saying<'a>> {
+        let voices = self.voices.of(&self.tokens, (group, by), node).into_iter();
+        voices.map(|voice| Box::pin(ask(voice, origin.clone())) as Saying<'a>).collect()
+    }
+
+    /// Brokers at which somebody may be asked through: that one, or all where it is not known.
+    fn voices_at(&self, node: Option<i32>) -> BTreeSet<i32> {
+        let all = lock(&self.voices.0);
+        let nodes = all.keys().map(|(known, _)| *known);
+        nodes.filter(|known| node.is_none_or(|node| node == *known)).collect()
     }
 }
 
 impl Voice {
-    /// The next question.
+    /// The next question that somebody still waits for. Cancel-safe.
     pub async fn question(&mut self) -> Option<Question> {
-        self.questions.recv().await
+        loop {
+            let question = self.questions.recv().await?;
+            if !question.reply.is_closed() {
+                return Some(question);
+            }
+        }
     }
 }
 
-/// Asks one connection after the other until one of them says what counts: each once the one before
-/// has answered, or has taken its time; that one may answer still. Nothing bounds how long it takes.
-/// `None`: nothing that counts was said.
-pub(super) async fn ask_in_turn(
-    voices: Vec<mpsc::Sender<Question>>,
-    origin: Origin,
+/// What somebody says of a record, who is asked with the first poll.
+pub(super) type Saying<'a> =
+    Pin<Box<dyn Future<Output = Result<Found, UpstreamError>> + Send + 'a>>;
+
+/// Asks one after the other until one of them says what counts: each once the one before has
+/// answered, or has taken its time; that one may answer still. Nothing bounds how long it takes.
+/// `None`: nothing that counts was said. An error: nor was it, and somebody has not answered.
+pub(super) async fn in_turn(
+    sayings: Vec<Saying<'_>>,
     counts: fn(&Found) -> bool,
-) -> Option<Found> {
-    let mut asked = JoinSet::new();
-    let mut voices = voices.into_iter();
+) -> Result<Option<Found>, UpstreamError> {
+    let mut asked = FuturesUnordered::new();
+    let mut sayings = sayings.into_iter();
+    let mut unanswered = None;
     loop {
-        let next = voices.next();
+        let next = sayings.next();
         let is_last = next.is_none();
-        if let Some(voice) = next {
-            asked.spawn(ask(voice, origin.clone()));
-        }
-        let told = if is_last {
-            asked.join_next().await
+        asked.extend(next);
+        let said = if is_last {
+            asked.next().await
         } else {
-            let Ok(told) = timeout(ALONE, asked.join_next()).await else { continue };
-            told
+            let Ok(said) = timeout(ALONE, asked.next()).await else { continue };
+            said
         };
-        match told {
-            Some(Ok(Some(found))) if counts(&found) => return Some(found),
-            None => return None,
-            Some(_) => {}
+        match said {
+            Some(Ok(found)) if counts(&found) => return Ok(Some(found)),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => unanswered = Some(error),
+            None => return unanswered.map_or(Ok(None), Err),
         }
     }
 }
 
-/// What the broker at the other end of a connection says; `None`: the connection ends before.
-async fn ask(voice: mpsc::Sender<Question>, origin: Origin) -> Option<Found> {
+/// What the broker at the other end of a connection says.
+async fn ask(voice: mpsc::Sender<Question>, origin: Origin) -> Result<Found, UpstreamError> {
     let (reply, answer) = oneshot::channel();
-    voice.send(Question { origin, reply }).await.ok()?;
-    answer.await.ok()
+    let sent = voice.send(Question { origin, reply }).await;
+    sent.map_err(|_| UpstreamError::Closed)?;
+    answer.await.map_err(|_| UpstreamError::Closed)
 }
 
 impl Drop for Voice {

@@ -15,15 +15,14 @@ use crate::broker::{answer, broker, request};
 use crate::relay::{changed, is_greeting, pass};
 use crate::support::batch::unpack;
 use crate::support::client::fetch_request;
-use crate::support::{Got, Member, Producer, Rec, Server, until};
+use crate::support::{Got, Member, Producer, Rec, Server, until, wall_ms};
 
-/// The records of a test are of long ago.
-const RULES: &str = "topics: {retention: unlimited}\n\
-                     retry: {levels: 20ms, order: {mode: key}}";
+const RULES: &str = "retry: {levels: 20ms, order: {mode: key}}";
 const TOPICS: &[(&str, i32)] = &[("t", 1), ("retry.shop", 1)];
 
+/// One that retention does not take meanwhile.
 fn rec(key: &str, value: &str) -> Rec {
-    Rec { key: Some(key.to_owned().into()), ..Rec::new(value) }
+    Rec { key: Some(key.to_owned().into()), ..Rec::new(value) }.at(wall_ms())
 }
 
 fn with_open() -> (Server, Member, Producer) {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bytes::Bytes;
 use kafka_protocol::messages::{
     ApiVersionsRequest, FetchRequest, FetchResponse, MetadataRequest, MetadataResponse,
+    ProduceRequest,
 };
 use kafka_protocol::protocol::Request as Api;
 use reprise::wire::ResponseError;
@@ -18,7 +19,7 @@ use crate::broker::{Request, answer, broker, request};
 use crate::relay::{changed, header, pass};
 use crate::support::batch::plain;
 use crate::support::client::{fetch_request, produce_request};
-use crate::support::{Client, Member, Rec, Server, until};
+use crate::support::{Client, Member, Rec, Server, until, wall_ms};
 
 const MEMBER: &str = "the-member";
 const NOT_LEADER: ResponseError = ResponseError::NotLeaderOrFollower;
@@ -98,7 +99,7 @@ impl House {
         let sidecar = sidecar(first);
         sidecar.client().create("orders", 1);
         // Straight to the cluster: its only partition is written there.
-        Client::connect(made.behind).put("orders", 0, &[Rec::new("zero"), Rec::new("one")]);
+        Client::connect(made.behind).put("orders", 0, &["zero", "one"].map(fresh));
         Self { sidecar, _behind: behind, cluster: made }
     }
 
@@ -128,6 +129,11 @@ impl House {
     fn fetched_by(&self, who: &str) -> usize {
         self.cluster.fetched.lock().unwrap().iter().filter(|client| *client == who).count()
     }
+}
+
+/// One that retention does not take meanwhile.
+fn fresh(value: &str) -> Rec {
+    Rec::new(value).at(wall_ms())
 }
 
 fn by_reference(topic: &str, offset: i64) -> Bytes {
@@ -246,6 +252,32 @@ fn a_question_waits_for_what_the_member_itself_has_asked() {
     let polled = leader.receive::<FetchRequest>(polling);
     assert_eq!(polled.responses[0].partitions[0].error_code, 0);
     assert_eq!(member.retry_once().text(), "zero");
+}
+
+/// A member's long poll at the end of the log, longer than most are.
+const LONG_POLL_MS: i32 = 2_500;
+
+#[test]
+fn a_member_that_waits_for_long_does_not_say_that_a_record_is_gone() {
+    let house = House::new(NOT_LEADER, false);
+    let (mut member, mut leader) = house.with_member();
+    let polling = leader.send(11, &fetch_request("orders", 0, 2, LONG_POLL_MS));
+    let request = member.commit_request("orders", 0, 1, "!retry:0");
+    assert_eq!(member.client.call(8, &request).topics[0].partitions[0].error_code, 0);
+    let got = member.retry_once();
+    assert_eq!(got.text(), "zero");
+    member.done(got.offset + 1);
+    leader.receive::<FetchRequest>(polling);
+    let _polling = leader.send(11, &fetch_request("orders", 0, 2, LONG_POLL_MS));
+    // Many more than those that may wait.
+    let mut nacks: Vec<_> = (0..24).map(|_| house.client()).collect();
+    let nack = produce_request("retry.shop", 0, by_reference("orders", 1), -1);
+    let sent: Vec<_> = nacks.iter_mut().map(|client| client.send(9, &nack)).collect();
+    for (mut client, sent) in nacks.into_iter().zip(sent) {
+        let told = client.receive::<ProduceRequest>(sent);
+        assert_eq!(told.responses[0].partition_responses[0].error_code, 0);
+    }
+    assert_eq!(member.retry_once().text(), "one");
 }
 
 #[test]

@@ -4,13 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
-
 use crate::engine::LaneRecord;
 use crate::model::{GroupId, Origin, TopicPartition};
 use crate::route::Router;
 use crate::route::place::Place;
-use crate::route::voices::{KnownBy, ask_in_turn};
 use crate::route::watching::place_of;
 use crate::upstream::{Found, Upstream};
 
@@ -88,7 +85,10 @@ impl Opens {
 /// it tells us nothing, or lets us not even in, members of the group are asked.
 async fn asked(router: &Router, upstream: &Upstream, group: &GroupId, origin: &Origin) -> Fate {
     let found = match upstream.peek_record(origin).await {
-        Ok(Found::Denied) | Err(_) => of_members(router, group, origin).await,
+        Ok(Found::Denied) | Err(_) => {
+            let counts = |found: &Found| !matches!(found, Found::Elsewhere | Found::Denied);
+            router.said_to_members(group, None, origin, counts).await.unwrap_or_default()
+        }
         Ok(found) => Some(found),
     };
     match found {
@@ -99,20 +99,4 @@ async fn asked(router: &Router, upstream: &Upstream, group: &GroupId, origin: &O
             Fate::Stands
         }
     }
-}
-
-/// Who leads the partition is not known: all brokers are asked at once, and those that do not say so.
-async fn of_members(router: &Router, group: &GroupId, origin: &Origin) -> Option<Found> {
-    let mut asked = JoinSet::new();
-    for node in router.voices_at(None) {
-        let voices = router.voices_of(group, KnownBy::Fetches, node);
-        let counts = |found: &Found| !matches!(found, Found::Elsewhere | Found::Denied);
-        asked.spawn(ask_in_turn(voices, origin.clone(), counts));
-    }
-    while let Some(told) = asked.join_next().await {
-        if let Ok(Some(found)) = told {
-            return Some(found);
-        }
-    }
-    None
 }
