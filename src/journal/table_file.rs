@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{DiskFile, Turn};
@@ -26,14 +27,27 @@ pub(super) struct Backend {
     /// A commit writes thousands of pages without a pause.
     turn: Arc<Turn>,
     clock: Clock,
-    /// Numbers of pieces that were written to since they were made durable.
-    unsynced: Mutex<BTreeSet<u64>>,
+    pieces: Mutex<Pieces>,
+    laid_down: Condvar,
+}
+
+/// Numbers of pieces. Any thread may write at any time: one that reads, and has no room to keep
+/// what it read, writes pages out that were left in memory, also while the file is made longer.
+#[derive(Debug, Default)]
+struct Pieces {
+    /// Written to since they were made durable.
+    unsynced: BTreeSet<u64>,
+    /// Was read and is being written back: what is written to it in between would be undone.
+    in_hand: Option<u64>,
+    /// Threads that wait until it is laid down.
+    waiting: usize,
 }
 
 impl Backend {
     pub(super) fn new(file: Arc<dyn DiskFile>, frozen: Arc<AtomicBool>, turn: Arc<Turn>) -> Self {
         let clock = Clock::start();
-        Self { file, frozen, turn, clock, unsynced: Mutex::default() }
+        let (pieces, laid_down) = (Mutex::default(), Condvar::new());
+        Self { file, frozen, turn, clock, pieces, laid_down }
     }
 
     fn check(&self) -> io::Result<()> {
@@ -43,10 +57,37 @@ impl Backend {
         Ok(())
     }
 
+    fn pieces(&self) -> MutexGuard<'_, Pieces> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until none of them is in hand; none is taken as long as the guard lives.
+    fn untouched(&self, wanted: Range<u64>) -> MutexGuard<'_, Pieces> {
+        let mut pieces = self.pieces();
+        while pieces.in_hand.is_some_and(|piece| wanted.contains(&piece)) {
+            pieces.waiting += 1;
+            pieces = self.laid_down.wait(pieces).unwrap_or_else(PoisonError::into_inner);
+            pieces.waiting -= 1;
+        }
+        pieces
+    }
+
+    /// Makes a piece durable. Who writes to another one meanwhile does not wait for it.
+    fn sync_piece(&self, piece: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.untouched(0..u64::MAX).in_hand = Some(piece);
+        let synced = self.write_back(piece, buffer);
+        let mut pieces = self.pieces();
+        pieces.in_hand = None;
+        if pieces.waiting > 0 {
+            self.laid_down.notify_all();
+        }
+        synced
+    }
+
     /// Writes it once more as it is, this time to the disk.
-    fn sync_piece(&self, piece: u64, len: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn write_back(&self, piece: u64, buffer: &mut [u8]) -> io::Result<()> {
         let from = piece.saturating_mul(PIECE_BYTES);
-        let size = len.saturating_sub(from).min(PIECE_BYTES);
+        let size = self.file.len()?.saturating_sub(from).min(PIECE_BYTES);
         let bytes = buffer.get_mut(..usize::try_from(size).unwrap_or(0)).unwrap_or_default();
         self.file.read_at(from, bytes)?;
         self.file.write_durable_at(from, bytes)
@@ -64,24 +105,23 @@ impl redb::StorageBackend for Backend {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.check()?;
+        // A piece in hand may be of what is cut off.
+        let _pieces = self.untouched(0..u64::MAX);
         self.file.set_len(len)
     }
 
-    /// Only one thread writes, and it is the one that asks for this.
     fn sync_data(&self) -> io::Result<()> {
         self.check()?;
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut pieces = std::mem::take(&mut *unsynced);
-        drop(unsynced);
+        let mut pieces = std::mem::take(&mut self.pieces().unsynced);
         // The last one lets the rest of the file go with it.
         pieces.pop_last();
-        let (len, mut buffer) = (self.len()?, vec![0; usize::try_from(PIECE_BYTES).unwrap_or(0)]);
+        let mut buffer = vec![0; usize::try_from(PIECE_BYTES).unwrap_or(0)];
         let most = self.clock.elapsed().saturating_add(PIECES_MAX);
         for piece in pieces {
             if self.clock.elapsed() > most {
                 break;
             }
-            self.sync_piece(piece, len, &mut buffer)?;
+            self.sync_piece(piece, &mut buffer)?;
             self.turn.give_way();
         }
         self.file.sync_data()
@@ -90,16 +130,20 @@ impl redb::StorageBackend for Backend {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.check()?;
         self.turn.give_way();
-        self.file.write_at(offset, data)?;
         let end = offset.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-        unsynced.extend(offset / PIECE_BYTES..end.div_ceil(PIECE_BYTES));
+        let touched = offset / PIECE_BYTES..end.div_ceil(PIECE_BYTES);
+        let mut pieces = self.untouched(touched.clone());
+        self.file.write_at(offset, data)?;
+        pieces.unsynced.extend(touched);
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Barrier, OnceLock, Weak};
+    use std::thread;
+
     use redb::StorageBackend;
 
     use super::*;
@@ -225,6 +269,79 @@ mod tests {
         assert!(took.contains(&clock.elapsed().as_millis()), "{:?}", clock.elapsed());
         assert!(file.0.lock().unwrap().most > 300);
         assert_eq!(file.unsynced(), 0);
+    }
+
+    /// A file that a second thread writes to when a piece of it has been read.
+    #[derive(Debug)]
+    struct Overtaken {
+        bytes: Mutex<Vec<u8>>,
+        wrote: AtomicBool,
+        read: Barrier,
+        backend: OnceLock<Weak<Backend>>,
+    }
+
+    impl Overtaken {
+        fn waited_for(&self) -> bool {
+            let backend = self.backend.get().and_then(Weak::upgrade).unwrap();
+            backend.pieces().waiting > 0
+        }
+    }
+
+    impl DiskFile for Overtaken {
+        fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            let at = usize::try_from(offset).unwrap();
+            self.bytes.lock().unwrap()[at..at + data.len()].copy_from_slice(data);
+            self.wrote.store(true, Ordering::Release);
+            Ok(())
+        }
+
+        fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            let at = usize::try_from(offset).unwrap();
+            out.copy_from_slice(&self.bytes.lock().unwrap()[at..at + out.len()]);
+            self.wrote.store(false, Ordering::Release);
+            self.read.wait();
+            while !self.wrote.load(Ordering::Acquire) && !self.waited_for() {
+                thread::yield_now();
+            }
+            Ok(())
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(2 * PIECE_BYTES)
+        }
+
+        fn set_len(&self, _len: u64) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_another_thread_writes_to_a_piece_in_hand_stays() {
+        let file = Arc::new(Overtaken {
+            bytes: Mutex::new(vec![0; 2 * usize::try_from(PIECE_BYTES).unwrap()]),
+            wrote: AtomicBool::new(false),
+            read: Barrier::new(2),
+            backend: OnceLock::new(),
+        });
+        let disk: Arc<dyn DiskFile> = Arc::<Overtaken>::clone(&file);
+        let turn = Arc::new(Turn::of(Duration::ZERO));
+        let backend = Arc::new(Backend::new(disk, Arc::default(), turn));
+        file.backend.set(Arc::downgrade(&backend)).unwrap();
+        backend.write(0, &[1; PAGE_BYTES]).unwrap();
+        backend.write(PIECE_BYTES, &[1; PAGE_BYTES]).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                file.read.wait();
+                backend.write(4096, &[2; PAGE_BYTES]).unwrap();
+            });
+            backend.sync_data().unwrap();
+        });
+        let bytes = file.bytes.lock().unwrap();
+        assert_eq!((bytes[0], bytes[PAGE_BYTES]), (1, 2));
     }
 
     #[test]
