@@ -83,7 +83,8 @@ impl Core {
         let sealed = match saved {
             Ok(sealed) => sealed,
             Err(error) => {
-                // what was half done is undone; the snapshot stays and is tried again
+                // half done it is undone, and it may be done all the same: the snapshot stays and
+                // is saved again, which changes nothing where it was
                 self.tables.reopen().map_err(|error| tables_failed(&error))?;
                 return Err(error);
             }

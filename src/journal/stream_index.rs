@@ -42,6 +42,9 @@ pub(super) fn save(tables: &mut Batch<'_>, stream: &StreamSave) -> Result<(), Ta
         tables.last_before(CHUNKS, &key(stream.id, 0), &key(stream.id, i64::MAX))?
     {
         let mut batches = decode(&last);
+        // there already when an earlier try was done after all
+        let known = batches.last().map_or(0, BatchRef::end);
+        rest = rest.get(rest.partition_point(|batch| batch.base < known)..).unwrap_or_default();
         let room = CHUNK_BATCHES.saturating_sub(batches.len()).min(rest.len());
         if room > 0 {
             let (first, others) = rest.split_at(room);

@@ -134,3 +134,42 @@ fn an_owners_tables_are_begun_anew_when_the_index_was_even_if_nobody_looked_then
     assert_eq!(applied(&journal), 1, "and kept from then on");
     drop((journal, writer));
 }
+
+#[test]
+fn a_checkpoint_that_failed_and_was_done_all_the_same_is_not_done_twice() {
+    for sync in 1.. {
+        let disk = MemDisk::new(19);
+        let (journal, mut writer, _) = open(&disk);
+        let id = journal.stream_open("s").unwrap();
+        let mut append = |offsets: std::ops::Range<i64>| {
+            for at in offsets {
+                let key = keyed(&format!("k{}", at % 7), &format!("v{at}"));
+                journal.append(vec![batch(id, 1, at, &at.to_string()), key]).unwrap();
+            }
+            writer.step();
+        };
+        append(0..100);
+        journal.checkpoint().unwrap();
+        append(100..400);
+        disk.fail_nth_sync(sync);
+        if journal.checkpoint().is_ok() {
+            assert!(sync > 2, "{sync}");
+            return;
+        }
+        journal.checkpoint().unwrap();
+        let live = journal.stats().live_bytes;
+        drop((journal, writer));
+        disk.power_cut();
+        let (journal, ..) = open(&disk);
+        for from in 0..400 {
+            let found = journal.stream_read(id, from, usize::MAX).unwrap();
+            let offsets: Vec<i64> = found.iter().map(|batch| batch.base_offset).collect();
+            assert_eq!(offsets, (from..400).collect::<Vec<_>>(), "sync {sync}, from {from}");
+        }
+        drop(journal);
+        disk.disk().remove("index.redb").unwrap();
+        let (journal, ..) = open(&disk);
+        journal.checkpoint().unwrap();
+        assert_eq!(journal.stats().live_bytes, live, "sync {sync}");
+    }
+}
