@@ -51,9 +51,9 @@ impl Core {
                 .values()
                 .filter(|s| s.is_sealed() && !s.damaged && s.end <= floor.saturating_add(1))
                 .collect();
-            let known = |segment: &Segment| match &segment.logged {
-                Some(logged) if logged.seq > durable => segment.bytes,
-                _ => segment.logged_live_bytes(),
+            // one whose copy could bring back the dead counts as whole and full: it is left alone
+            let known = |segment: &Segment| {
+                segment.logged_live_bytes(durable).unwrap_or(segment.bytes.max(segment_bytes))
             };
             let ready = pick(&sealed, segment_bytes, known);
             let ready: Vec<Source> =

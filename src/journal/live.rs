@@ -89,10 +89,16 @@ impl Segment {
         self.fresh.as_ref().is_none_or(|fresh| fresh.sealed)
     }
 
-    /// Bytes of entries the log does not yet know to be dead.
-    pub(super) fn logged_live_bytes(&self) -> u64 {
-        let all = self.bytes.saturating_sub(SEGMENT_START);
-        self.logged.as_ref().map_or(all, |logged| logged.live_bytes)
+    /// Bytes of entries the log does not yet know to be dead. None where the log may have dead bits
+    /// that are not known here, as after a start: a copy keeps what they stand for, and ends them.
+    pub(super) fn logged_live_bytes(&self, durable: u64) -> Option<u64> {
+        match &self.logged {
+            Some(logged) => (logged.seq <= durable).then_some(logged.live_bytes),
+            None if self.dead == Bitmap::default() => {
+                Some(self.bytes.saturating_sub(SEGMENT_START))
+            }
+            None => None,
+        }
     }
 
     /// True when no sequence number of its range is missing.

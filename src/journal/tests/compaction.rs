@@ -6,7 +6,7 @@ use super::support::*;
 use crate::journal::compact::dead_key;
 use crate::journal::core::KIND_DEAD;
 use crate::journal::segment::{FileKind, SegmentId, classify};
-use crate::journal::{EntryRef, Journal, MemDisk};
+use crate::journal::{Config, EntryRef, Journal, MemDisk};
 
 const SEGMENT: u64 = 4096;
 
@@ -73,10 +73,10 @@ fn the_log_stays_within_twice_what_is_live_and_two_segments() {
     assert!(compactions > 50, "{compactions}");
 }
 
-#[test]
-fn what_is_dead_stays_dead_when_the_index_is_lost() {
-    let disk = MemDisk::new(14);
-    let (journal, mut writer, _) = open(&disk);
+/// Leaves the entry `victim`, dead, in a log that does without the one that killed it; says how
+/// many are alive.
+fn victim_outlives_its_killer(disk: &MemDisk) -> usize {
+    let (journal, mut writer, _) = open(disk);
     let mut keeper = journal.housekeeper();
     let filler = "f".repeat(300);
     let victim = journal.append(vec![plain("victim")]).unwrap().refs[0];
@@ -103,12 +103,41 @@ fn what_is_dead_stays_dead_when_the_index_is_lost() {
     assert!(journal.stats().compactions > 0);
     let killer_gone = journal.read(dead[dead.len() - 21]).is_err();
     assert!(killer_gone && journal.read(victim).is_ok(), "the case this test is about");
-    drop((journal, writer, keeper));
+    keep.len()
+}
+
+/// The log without an index has what is alive, and not the victim.
+fn victim_stays_dead(disk: &MemDisk, alive: usize) {
     disk.disk().remove("index.redb").unwrap();
-    let (_, _, recovery) = open(&disk);
+    let (_, _, recovery) = open(disk);
     let found = bodies(&recovery, 0);
     assert!(!found.iter().any(|body| body == "victim"), "a dead entry came back");
-    assert!(found.len() >= keep.len());
+    assert!(found.len() >= alive);
+}
+
+#[test]
+fn what_is_dead_stays_dead_when_the_index_is_lost() {
+    let disk = MemDisk::new(14);
+    let alive = victim_outlives_its_killer(&disk);
+    victim_stays_dead(&disk, alive);
+}
+
+#[test]
+fn what_is_dead_stays_dead_when_small_segments_are_joined_after_a_start() {
+    let disk = MemDisk::new(17);
+    let alive = victim_outlives_its_killer(&disk);
+    // all that is left is small where a segment is larger
+    let config = Config { segment_bytes: 32 << 10, ..config() };
+    let (journal, mut writer, _) = Journal::open(disk.disk(), config).unwrap();
+    let mut keeper = journal.housekeeper();
+    while keeper.step().unwrap().more {
+        writer.step();
+    }
+    writer.step();
+    assert!(journal.stats().compactions > 0);
+    journal.checkpoint().unwrap();
+    drop((journal, writer, keeper));
+    victim_stays_dead(&disk, alive);
 }
 
 #[test]
