@@ -128,7 +128,9 @@ impl Opening<'_> {
             self.disk.remove(name).map_err(|error| self.io("removing leftovers", error))?;
         }
         if let Some(headless) = torn_start {
+            // back after a power cut it would make damage of a torn end in the one before it
             let removed = self.disk.remove(&headless.id.log_name());
+            let removed = removed.and_then(|()| self.disk.sync_dir());
             removed.map_err(|error| self.io("removing leftovers", error))?;
             self.torn_bytes += headless.len;
         }

@@ -41,3 +41,21 @@ fn a_log_cut_at_any_byte_keeps_the_whole_groups_before_it() {
     }
     assert_eq!(kept_before, groups.len());
 }
+
+#[test]
+fn a_segment_torn_as_it_was_begun_does_not_come_back_with_the_next_power_cut() {
+    let (log, groups) = small_log();
+    let written: usize = groups.iter().map(Vec::len).sum();
+    for seed in 0..40 {
+        let disk = MemDisk::new(seed);
+        disk.plant(FIRST, &log);
+        disk.plant(&format!("{:020}.0000.log", written + 1), b"REPR");
+        let (journal, mut writer, _) = open(&disk);
+        journal.append(vec![plain("more")]).unwrap();
+        disk.power_cut_at(1);
+        writer.step();
+        drop((journal, writer));
+        let (_, _, recovery) = open(&disk);
+        assert_eq!(bodies(&recovery, 0)[..written], groups.concat());
+    }
+}
