@@ -46,19 +46,22 @@ impl Core {
         let durable = self.progress.durable();
         let (ready, wanted) = {
             let segments = self.segments();
-            let sealed: Vec<&Segment> = segments
-                .map
-                .values()
-                .filter(|s| s.is_sealed() && !s.damaged && s.end <= floor.saturating_add(1))
-                .collect();
+            let stays = |segment: &&Segment| {
+                !segment.is_sealed() || segment.damaged || segment.end > floor.saturating_add(1)
+            };
+            let all: Vec<&Segment> = segments.map.values().collect();
             // one whose copy could bring back the dead counts as whole and full: it is left alone
             let known = |segment: &Segment| {
                 segment.logged_live_bytes(durable).unwrap_or(segment.bytes.max(segment_bytes))
             };
-            let ready = pick(&sealed, segment_bytes, known);
+            // a copy stands for all between its ends: it may not reach across one that stays
+            let run = |live: &dyn Fn(&Segment) -> u64| {
+                all.split(stays).find_map(|sealed| pick(sealed, segment_bytes, live))
+            };
+            let ready = run(&known).unwrap_or_default();
             let ready: Vec<Source> =
                 ready.iter().map(|segment| Source::of(segment, durable)).collect();
-            (ready, !pick(&sealed, segment_bytes, |segment| segment.live_bytes).is_empty())
+            (ready, run(&|segment| segment.live_bytes).is_some())
         };
         if !ready.is_empty() {
             kept.more = true;
@@ -247,8 +250,8 @@ impl Source {
 fn pick<'s>(
     sealed: &[&'s Segment],
     segment_bytes: u64,
-    live: impl Fn(&Segment) -> u64,
-) -> Vec<&'s Segment> {
+    live: &dyn Fn(&Segment) -> u64,
+) -> Option<Vec<&'s Segment>> {
     let small = |segment: &Segment| live(segment) <= segment_bytes / SMALL_SHARE;
     let dying = |segment: &Segment| {
         live(segment).saturating_mul(2) < segment.bytes.saturating_sub(SEGMENT_START)
@@ -268,10 +271,10 @@ fn pick<'s>(
             run.push(next);
         }
         if dying(first) || run.len() > 1 {
-            return run;
+            return Some(run);
         }
     }
-    Vec::new()
+    None
 }
 
 /// The key of a segment's dead bits.

@@ -6,6 +6,7 @@ mod compaction;
 mod disk_full;
 mod durable;
 mod fixture;
+mod giving_back;
 mod keys;
 mod poison;
 mod power_cut;
