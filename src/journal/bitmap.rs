@@ -18,6 +18,11 @@ impl Bitmap {
         self.0.get(byte).is_some_and(|byte| byte & mask != 0)
     }
 
+    /// True when each of the first `count` bits is set.
+    pub(super) fn covers(&self, count: u32) -> bool {
+        (0..count).all(|bit| self.get(bit))
+    }
+
     /// Sets a bit; false when it was set already.
     pub(super) fn set(&mut self, bit: u32) -> bool {
         let (byte, mask) = place(bit);

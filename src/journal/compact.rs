@@ -15,15 +15,22 @@ use super::append::OWN;
 use super::bitmap::Bitmap;
 use super::checkpoint::{KEYED, SEGMENTS, row_key, tables_failed};
 use super::copy::CopyWriter;
-use super::core::{Core, KIND_DEAD};
+use super::core::{Core, KIND_DEAD, Maintenance};
+use super::disk::is_gone;
+use super::index_file::PAIR_LEN;
 use super::live::{Logged, Segment};
 use super::read::read_failed;
-use super::scan::{Scanned, Scanner};
+use super::scan::{Raw, Scanned, Scanner};
 use super::segment::{SEGMENT_START, SegmentHeader, SegmentId};
 use super::{Housekept, JournalError, NewEntry, ReadError};
 
 /// A sealed segment with less than this share of a segment's size live is joined with neighbours.
 const SMALL_SHARE: u64 = 4;
+/// This part of a segment of the free room is not for copies: the log and the index grow meanwhile.
+const MARGIN_SHARE: u64 = 16;
+/// Steps for which a segment is left alone whose copy failed: ten minutes where nothing else is to
+/// be done. A disk takes its time over what it cannot read.
+const REST_STEPS: u32 = 600;
 
 /// A segment being copied.
 #[derive(Clone, Debug)]
@@ -32,22 +39,43 @@ struct Source {
     epoch: u64,
     end: u64,
     bytes: u64,
+    entries: u32,
     drop: Bitmap,
     dead: Bitmap,
 }
 
+/// A copy that failed, and the segment that is left alone for it: the one that cannot be read, or,
+/// where the copy cannot be written, the last of the run, which is shorter then.
+struct Failed {
+    id: SegmentId,
+    cause: ReadError,
+}
+
 impl Core {
-    /// Deletes or copies at most one segment, or one run of small ones. The caller holds
-    /// `maintenance`.
-    pub(super) fn compact(&self, kept: &mut Housekept) -> Result<(), JournalError> {
+    /// Deletes or copies at most one segment, or one run of small ones.
+    pub(super) fn compact(
+        &self,
+        maintenance: &mut Maintenance,
+        kept: &mut Housekept,
+    ) -> Result<(), JournalError> {
+        self.let_go(&mut maintenance.replaced)?;
+        maintenance.resting.retain(|_, steps| {
+            *steps -= 1;
+            *steps > 0
+        });
         let saved = self.counters.checkpoint_seq.load(Ordering::Relaxed);
         let floor = self.state().holds.values().copied().fold(saved, u64::min);
         let segment_bytes = u64::from(self.config.0.segment_bytes);
+        let margin = segment_bytes / MARGIN_SHARE;
+        let room = self.free_bytes.load(Ordering::Acquire).saturating_sub(margin);
         let durable = self.progress.durable();
         let (ready, wanted) = {
             let segments = self.segments();
             let stays = |segment: &&Segment| {
-                !segment.is_sealed() || segment.damaged || segment.end > floor.saturating_add(1)
+                !segment.is_sealed()
+                    || segment.damaged
+                    || segment.end > floor.saturating_add(1)
+                    || maintenance.resting.contains_key(&segment.id.base)
             };
             let all: Vec<&Segment> = segments.map.values().collect();
             // one whose copy could bring back the dead counts as whole and full: it is left alone
@@ -56,7 +84,7 @@ impl Core {
             };
             // a copy stands for all between its ends: it may not reach across one that stays
             let run = |live: &dyn Fn(&Segment) -> u64| {
-                all.split(stays).find_map(|sealed| pick(sealed, segment_bytes, live))
+                all.split(stays).find_map(|sealed| pick(sealed, segment_bytes, room, live))
             };
             let ready = run(&known).unwrap_or_default();
             let ready: Vec<Source> =
@@ -65,7 +93,7 @@ impl Core {
         };
         if !ready.is_empty() {
             kept.more = true;
-            return self.replace(&ready, kept);
+            return self.replace(&ready, maintenance, kept);
         }
         if wanted && self.segments().map.values().any(|segment| segment.unlogged) {
             kept.more = true;
@@ -96,7 +124,7 @@ impl Core {
 
     /// Ends the dead bits of segments that are gone: a crash may have parted the two. Once after a
     /// start is enough.
-    pub(super) fn bury_orphans(&self) -> Result<(), JournalError> {
+    pub(super) fn bury_orphans(&self, replaced: &[SegmentId]) -> Result<(), JournalError> {
         let mut orphans = BTreeSet::new();
         let (from, to) = ([KIND_DEAD.0], [KIND_DEAD.0 + 1]);
         let each = self.tables.each(KEYED, &from, Some(&to), &mut |key, _| {
@@ -115,6 +143,9 @@ impl Core {
         for segment in self.segments().map.values() {
             orphans.remove(&dead_key(segment.id));
         }
+        for id in replaced {
+            orphans.remove(&dead_key(*id));
+        }
         // a file that came back without them would come back whole
         if orphans.is_empty() || self.disk.sync_dir().is_err() {
             return Ok(());
@@ -125,16 +156,20 @@ impl Core {
     }
 
     /// Puts one segment with the live entries in the place of `sources`, or nothing.
-    fn replace(&self, sources: &[Source], kept: &mut Housekept) -> Result<(), JournalError> {
+    fn replace(
+        &self,
+        sources: &[Source],
+        maintenance: &mut Maintenance,
+        kept: &mut Housekept,
+    ) -> Result<(), JournalError> {
         let copied = match self.copy(sources) {
             Ok(copied) => copied,
-            Err(error) => {
-                for source in sources {
-                    if let Some(segment) = self.segments_mut().map.get_mut(&source.id.base) {
-                        segment.damaged = matches!(error, ReadError::Corrupt { .. });
-                    }
+            Err(Failed { id, cause }) => {
+                maintenance.resting.insert(id.base, REST_STEPS);
+                if let Some(segment) = self.segments_mut().map.get_mut(&id.base) {
+                    segment.damaged = matches!(cause, ReadError::Corrupt { .. });
                 }
-                return Err(JournalError::Read(error.to_string()));
+                return Err(JournalError::Read(cause.to_string()));
             }
         };
         let read: u64 = sources.iter().map(|source| source.bytes).sum();
@@ -151,25 +186,37 @@ impl Core {
         }
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
         kept.deleted += sources.len();
-        self.commit_replaced(sources)?;
-        let mut tombstones = Vec::new();
-        for source in sources {
-            self.forget(source.id);
-            // gone already, or removed as left over at the next start
-            let _ = self.disk.remove(&source.id.log_name());
-            let _ = self.disk.remove(&source.id.idx_name());
-            tombstones.push(NewEntry::tombstone(KIND_DEAD, dead_key(source.id)));
+        maintenance.replaced.extend(sources.iter().map(|source| source.id));
+        self.let_go(&mut maintenance.replaced)
+    }
+
+    /// Has the index forget segments that were replaced, then the disk. What fails is done by the
+    /// next step: nothing else is replaced before.
+    fn let_go(&self, replaced: &mut Vec<SegmentId>) -> Result<(), JournalError> {
+        if replaced.is_empty() {
+            return Ok(());
         }
-        let _ = self.disk.sync_dir();
-        self.append(tombstones, OWN)?;
+        self.commit_replaced(replaced)?;
+        let mut tombstones = Vec::new();
+        for id in replaced.drain(..) {
+            self.forget(id);
+            // what stays is left over at the next start, and needs its dead bits there
+            if is_gone(&self.disk.remove(&id.log_name())) {
+                tombstones.push(NewEntry::tombstone(KIND_DEAD, dead_key(id)));
+            }
+            let _ = self.disk.remove(&id.idx_name());
+        }
+        if self.disk.sync_dir().is_ok() && !tombstones.is_empty() {
+            self.append(tombstones, OWN)?;
+        }
         Ok(())
     }
 
     /// Makes the index know the copy before the originals go.
-    fn commit_replaced(&self, sources: &[Source]) -> Result<(), JournalError> {
+    fn commit_replaced(&self, replaced: &[SegmentId]) -> Result<(), JournalError> {
         let committed = self.save_segments().and_then(|sealed| {
             self.tables.write(|tables| {
-                let keys = sources.iter().map(|source| row_key(source.id));
+                let keys = replaced.iter().map(|id| row_key(*id));
                 keys.into_iter().try_for_each(|key| tables.delete(SEGMENTS, &key).map(|_| ()))
             })?;
             self.tables.checkpoint(self.counters.checkpoint_seq.load(Ordering::Relaxed))?;
@@ -178,7 +225,6 @@ impl Core {
         let sealed = match committed {
             Ok(sealed) => sealed,
             Err(error) => {
-                // the originals stay until the next start; the next checkpoint saves the copy
                 self.tables.reopen().map_err(|error| tables_failed(&error))?;
                 return Err(tables_failed(&error));
             }
@@ -192,38 +238,53 @@ impl Core {
         Ok(())
     }
 
-    fn copy(&self, sources: &[Source]) -> Result<Option<Segment>, ReadError> {
-        let (Some(first), Some(last)) = (sources.first(), sources.last()) else {
+    /// The live entries of `sources` in one segment; none when there are none.
+    fn copy(&self, sources: &[Source]) -> Result<Option<Segment>, Failed> {
+        let alive: Vec<&Source> = sources.iter().filter(|source| !source.is_dead()).collect();
+        let (Some(first), Some(last), Some(shorter)) =
+            (sources.first(), sources.last(), alive.last())
+        else {
             return Ok(None);
         };
         let generation = sources.iter().map(|source| source.id.generation).max().unwrap_or(0) + 1;
         let id = SegmentId { base: first.id.base, generation };
         let epoch = self.disk.fresh_epoch();
         let header = SegmentHeader { id, epoch, end: last.end };
-        let copied = CopyWriter::begin(&*self.disk, header).and_then(|mut out| {
-            sources.iter().try_for_each(|source| self.copy_from(source, &mut out))?;
-            out.finish(&*self.disk)
+        let unwritten = |cause| Failed { id: shorter.id, cause };
+        let begun = CopyWriter::begin(&*self.disk, header).map_err(unwritten);
+        let copied = begun.and_then(|mut out| {
+            let mut add = |raw: &Raw, dead| out.add(&raw.bytes, raw.header.seq, dead);
+            for source in alive {
+                self.read_live(source, &mut |raw, dead| add(raw, dead).map_err(unwritten))?;
+            }
+            out.finish(&*self.disk).map_err(unwritten)
         });
         if copied.is_err() {
             // gives the room back; left over, it goes at the next start
-            let _ = self.disk.remove(&format!("{}.tmp", id.log_name()));
+            for name in [format!("{}.tmp", id.log_name()), id.log_name(), id.idx_name()] {
+                let _ = self.disk.remove(&name);
+            }
         }
         copied
     }
 
-    fn copy_from(&self, source: &Source, out: &mut CopyWriter) -> Result<(), ReadError> {
-        let name = source.id.log_name();
-        let failed = |error| read_failed(&name, error);
-        let file = self.disk.open(&name).map_err(failed)?;
-        let mut scanner = Scanner::new(file, source.epoch, source.id.base).map_err(failed)?;
+    /// Calls `f` for what is left of a segment, and says of each entry whether it is dead by now.
+    fn read_live(
+        &self,
+        source: &Source,
+        f: &mut dyn FnMut(&Raw, bool) -> Result<(), Failed>,
+    ) -> Result<(), Failed> {
+        let id = source.id;
+        let failed = |error| Failed { id, cause: read_failed(&id.log_name(), error) };
+        let file = self.disk.open(&id.log_name()).map_err(failed)?;
+        let mut scanner = Scanner::new(file, source.epoch, id.base).map_err(failed)?;
         for ordinal in 0.. {
             match scanner.next().map_err(failed)? {
                 Scanned::Entry(_) if source.drop.get(ordinal) => {}
-                Scanned::Entry(raw) => {
-                    out.add(&raw.bytes, raw.header.seq, source.dead.get(ordinal))?;
-                }
+                Scanned::Entry(raw) => f(&raw, source.dead.get(ordinal))?,
                 Scanned::Damaged(offset) => {
-                    return Err(ReadError::Corrupt { file: name, offset });
+                    let cause = ReadError::Corrupt { file: id.log_name(), offset };
+                    return Err(Failed { id, cause });
                 }
                 Scanned::End => break,
             }
@@ -240,32 +301,47 @@ impl Source {
             epoch: segment.epoch,
             end: segment.end,
             bytes: segment.bytes,
+            entries: segment.entries,
             drop: logged.map(|logged| logged.dead.clone()).unwrap_or_default(),
             dead: segment.dead.clone(),
         }
     }
+
+    /// Nothing of it is copied.
+    fn is_dead(&self) -> bool {
+        self.drop.covers(self.entries)
+    }
 }
 
-/// The first segment with too little life in it, with the small neighbours that fit one copy.
+/// The first segment with too little life in it whose copy the disk has room for, with the small
+/// neighbours that fit the same one.
 fn pick<'s>(
     sealed: &[&'s Segment],
     segment_bytes: u64,
+    room: u64,
     live: &dyn Fn(&Segment) -> u64,
 ) -> Option<Vec<&'s Segment>> {
     let small = |segment: &Segment| live(segment) <= segment_bytes / SMALL_SHARE;
     let dying = |segment: &Segment| {
         live(segment).saturating_mul(2) < segment.bytes.saturating_sub(SEGMENT_START)
     };
+    // with its offset table; the dead cost nothing
+    let cost = |segment: &Segment| match live(segment) {
+        0 => 0,
+        live => live + u64::from(segment.entries) * PAIR_LEN,
+    };
     for (at, first) in sealed.iter().enumerate() {
-        if !small(first) && !dying(first) {
+        if !small(first) && !dying(first) || cost(first) > room {
             continue;
         }
         let mut run: Vec<&'s Segment> = vec![first];
-        let mut total = live(first);
+        let (mut total, mut costs) = (live(first), cost(first));
         for next in sealed.iter().skip(at + 1) {
             total += live(next);
+            costs += cost(next);
             let near = next.end.saturating_sub(first.id.base) < u64::from(u32::MAX);
-            if !(small(next) || dying(next)) || total > segment_bytes || !near {
+            let fits = total <= segment_bytes && costs <= room;
+            if !(small(next) || dying(next)) || !fits || !near {
                 break;
             }
             run.push(next);

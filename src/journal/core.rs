@@ -103,6 +103,11 @@ pub(super) struct Maintenance {
     pub(super) pending: Option<Snapshot>,
     /// Dead bits that outlived their segment in a crash have been looked for.
     pub(super) buried: bool,
+    /// Segments that others stand for now, or none, while the index has rows of them.
+    pub(super) replaced: Vec<SegmentId>,
+    /// First sequence numbers of segments whose copy failed, and for how many steps each is left
+    /// alone.
+    pub(super) resting: BTreeMap<u64, u32>,
 }
 
 impl State {

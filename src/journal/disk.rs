@@ -26,6 +26,11 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
     fn describe(&self) -> String;
 }
 
+/// Whether a removal leaves no file of that name.
+pub(super) fn is_gone(removed: &io::Result<()>) -> bool {
+    removed.as_ref().map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
+}
+
 /// An open file; used from several threads at once.
 pub trait DiskFile: Send + Sync + std::fmt::Debug {
     /// Writes all of `data` at `offset`; the file grows as needed.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use super::Housekept;
+
 /// Why a journal could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -188,6 +190,16 @@ pub enum JournalError {
     /// The journal did not take the entry.
     #[error(transparent)]
     Append(#[from] AppendError),
+}
+
+/// A step of housekeeping that failed, and what was done all the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct Unfinished {
+    /// What was done.
+    pub kept: Housekept,
+    /// What kept the rest from being done.
+    pub cause: JournalError,
 }
 
 /// Why an entry could not be read.

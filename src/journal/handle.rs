@@ -9,7 +9,7 @@ use super::core::Core;
 use super::{
     AppendError, Appended, Bounds, Config, Disk, Durability, Entry, EntryRef, Housekept,
     JournalError, Kind, NewEntry, OpenError, Poisoned, ReadError, Recovery, Stats, StreamBatch,
-    StreamId, Tables, TablesError, Writer, recover,
+    StreamId, Tables, TablesError, Unfinished, Writer, recover,
 };
 
 /// Released bytes make a checkpoint due at this part of a segment: dead room is found early.
@@ -270,9 +270,17 @@ impl Journal {
 impl Housekeeper {
     /// Does the next piece of work: writes the offset tables of what was sealed since, makes a
     /// checkpoint when one is due and the log is durable that far, deletes or copies forward at
-    /// most one run of segments. Never waits for the writer.
-    pub fn step(&mut self) -> Result<Housekept, JournalError> {
+    /// most one run of segments. Never waits for the writer. What fails is tried again by later
+    /// steps, after whatever else there is to do.
+    pub fn step(&mut self) -> Result<Housekept, Unfinished> {
         let mut kept = Housekept::default();
+        match self.keep(&mut kept) {
+            Ok(()) => Ok(kept),
+            Err(cause) => Err(Unfinished { kept: Housekept { more: false, ..kept }, cause }),
+        }
+    }
+
+    fn keep(&self, kept: &mut Housekept) -> Result<(), JournalError> {
         self.core.refresh_free_bytes();
         let mut maintenance = self.core.maintenance();
         self.core.write_offset_tables();
@@ -286,12 +294,12 @@ impl Housekeeper {
                 kept.more = true;
             }
         }
-        self.core.compact(&mut kept)?;
+        let compacted = self.core.compact(&mut maintenance, kept);
         if !maintenance.buried {
-            self.core.bury_orphans()?;
+            self.core.bury_orphans(&maintenance.replaced)?;
             maintenance.buried = true;
         }
-        Ok(kept)
+        compacted
     }
 
     /// Makes the next steps save a checkpoint as of now, for a caller that also drives the writer

@@ -17,7 +17,8 @@ use super::{Disk, DiskFile};
 const MAGIC: &[u8; 8] = b"REPRISEX";
 const HEADER_LEN: usize = 40;
 const CRC_AT: usize = 36;
-const PAIR_LEN: u64 = 8;
+/// Bytes of an entry.
+pub(super) const PAIR_LEN: u64 = 8;
 
 /// An open offset table.
 #[derive(Debug)]
@@ -59,9 +60,15 @@ pub(super) fn write(
         bytes.extend_from_slice(&delta.to_le_bytes());
         bytes.extend_from_slice(&offset.to_le_bytes());
     }
-    let file = disk.create(name)?;
-    file.write_at(0, &bytes)?;
-    file.sync_data()
+    let written = disk.create(name).and_then(|file| {
+        file.write_at(0, &bytes)?;
+        file.sync_data()
+    });
+    if written.is_err() {
+        // half a table is of no use, and a full disk needs its room
+        let _ = disk.remove(name);
+    }
+    written
 }
 
 impl IndexFile {

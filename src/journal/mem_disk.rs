@@ -32,6 +32,8 @@ struct Platter {
     cut_at: Option<u64>,
     fail_sync_at: Option<u64>,
     capacity: Option<u64>,
+    /// The file no read of which succeeds.
+    unreadable: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -107,6 +109,12 @@ impl MemDisk {
     pub fn fail_nth_sync(&self, n: u64) {
         let mut platter = self.platter();
         platter.fail_sync_at = Some(platter.syncs + n);
+    }
+
+    /// No read of this file succeeds any more, as on a bad sector; none = of all they do.
+    pub fn fail_reads(&self, name: Option<&str>) {
+        let mut platter = self.platter();
+        platter.unreadable = name.and_then(|name| platter.names.get(name).copied());
     }
 
     /// Bytes the disk can hold in all; none = no limit.
@@ -419,6 +427,9 @@ impl DiskFile for MemFile {
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let platter = self.disk.mounted(self.boot)?;
+        if platter.unreadable == Some(self.file) {
+            return Err(io::Error::other("simulated bad sector"));
+        }
         let state = platter.files.get(&self.file).ok_or_else(|| not_found("open"))?;
         let from = place(offset);
         let end = from.saturating_add(out.len());

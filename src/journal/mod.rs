@@ -56,7 +56,9 @@ pub use disk::{Disk, DiskFile};
 pub use entry::{
     Appended, Durability, Entry, EntryRef, Kind, NewEntry, StreamAppend, StreamId, StreamPart,
 };
-pub use error::{AppendError, JournalError, OpenError, Poisoned, ReadError, TablesError};
+pub use error::{
+    AppendError, JournalError, OpenError, Poisoned, ReadError, TablesError, Unfinished,
+};
 pub use handle::{Housekeeper, Journal};
 pub use mem_disk::MemDisk;
 pub use place::{Place, ephemeral};

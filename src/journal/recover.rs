@@ -92,12 +92,15 @@ pub(super) fn open(disk: Arc<dyn Disk>, config: Config) -> Result<Opened, OpenEr
         torn_bytes: 0,
     };
     let active = opening.segments(&listed)?;
-    let Opening { segments, torn_bytes, .. } = opening;
+    let Opening { segments, torn_bytes, rows, .. } = opening;
+    let is_there = |id: &SegmentId| segments.map.get(&id.base).is_some_and(|it| it.id == *id);
+    let replaced = rows.into_keys().filter(|id| !is_there(id)).collect();
     let next_seq = segments.map.values().next_back().map_or(1, |segment| segment.end);
     let streams = stream_index::load(&tables)?;
     let state = State { next_seq, streams, ..State::default() };
     let core = Arc::new(Core::new(disk, config, tables, segments, state));
     core.counters.torn_bytes.store(torn_bytes, std::sync::atomic::Ordering::Relaxed);
+    core.maintenance().replaced = replaced;
     core.catch_up()?;
     Ok(Opened { core, active, torn_bytes, foreign: listed.foreign })
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 
 use super::core::Core;
+use super::disk::is_gone;
 use super::format::{Queued, crc_seed, encode};
 use super::live::{Fresh, Segment};
 use super::scan::length;
@@ -233,10 +234,7 @@ impl Writer {
         let (active, segment) = match begin(&*self.core.disk, id) {
             Ok(begun) => begun,
             Err(cause) => {
-                let removed = self.core.disk.remove(&id.log_name());
-                let undone = removed.is_ok()
-                    || removed.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-                if is_full(&cause) && undone {
+                if is_gone(&self.core.disk.remove(&id.log_name())) && is_full(&cause) {
                     return Err(Failure::Full);
                 }
                 return Err(broken("writing", id, cause));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::broker::error::BrokerError;
 use crate::engine::EngineError;
-use crate::journal::{Housekeeper, Housekept, Journal, JournalError};
+use crate::journal::{Housekept, Journal, JournalError, Unfinished};
 use crate::model::MonoMs;
 use crate::route::Router;
 use crate::server::pace::Pace;
@@ -26,6 +26,8 @@ const DEPARTURE_MS_MAX: u64 = 60_000;
 /// Why a round was not completed.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
+    #[error(transparent)]
+    Step(#[from] Unfinished),
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -83,7 +85,6 @@ impl Rounds {
 
 /// Runs for as long as the server does.
 pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
-    let mut housekeeper = journal.housekeeper();
     let mut rounds = Rounds::new(router.clock.now().mono);
     let mut vacancies = Vacancies::default();
     let mut quiet = false;
@@ -91,21 +92,13 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
     loop {
         let now = router.clock.now().mono;
         let due = rounds.next(now, is_full(&journal), journal.stats().disk_full);
-        let (back, kept) = match round(housekeeper, &journal, &router, (due, &mut vacancies)).await
+        let (kept, done) = round(&journal, &router, (due, &mut vacancies)).await;
+        if let Err(trouble) = &done
+            && !quiet
         {
-            Ok((back, kept)) => {
-                quiet = false;
-                (back, kept)
-            }
-            Err(trouble) => {
-                if !quiet {
-                    tracing::error!(%trouble, "housekeeping failed; it is tried again");
-                }
-                quiet = true;
-                (journal.housekeeper(), Housekept::default())
-            }
-        };
-        housekeeper = back;
+            tracing::error!(%trouble, "housekeeping failed; it is tried again");
+        }
+        quiet = done.is_err();
         let stats = journal.stats();
         let segments = u64::try_from(stats.segments).unwrap_or(u64::MAX);
         router.metrics.set_journal_size(stats.bytes, segments, stats.disk_free);
@@ -126,13 +119,12 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
     }
 }
 
+/// Does what is due. What fails keeps nothing else from being done.
 async fn round(
-    mut housekeeper: Housekeeper,
     journal: &Journal,
     router: &Arc<Router>,
     (due, vacancies): (Due, &mut Vacancies),
-) -> Result<(Housekeeper, Housekept), Trouble> {
-    // What fails keeps nothing else from being done.
+) -> (Housekept, Result<(), Trouble>) {
     let trimmed = if due.retention { trim(router).await } else { Ok(()) };
     let forgotten = if due.offsets { forget(router, vacancies) } else { Ok(()) };
     if due.keep {
@@ -146,21 +138,33 @@ async fn round(
         }
     }
     let let_go = if due.producers { keep_producers(router).await } else { Ok(()) };
-    let (back, kept) = tokio::task::spawn_blocking(move || {
-        let kept = housekeeper.step();
-        (housekeeper, kept)
-    })
-    .await?;
-    let kept = kept?;
-    if kept.checkpoint.is_some() || due.keep {
-        if kept.checkpoint.is_none() {
-            let journal = journal.clone();
-            tokio::task::spawn_blocking(move || journal.checkpoint()).await??;
-        }
-        router.engine.keep().await?;
+    let (kept, stepped) = step(journal).await;
+    let engine_kept = if kept.checkpoint.is_some() || due.keep {
+        keep(journal, router, kept).await
+    } else {
+        Ok(())
+    };
+    (kept, trimmed.and(forgotten).and(let_go).and(stepped).and(engine_kept))
+}
+
+/// The journal's own upkeep.
+async fn step(journal: &Journal) -> (Housekept, Result<(), Trouble>) {
+    let mut housekeeper = journal.housekeeper();
+    match tokio::task::spawn_blocking(move || housekeeper.step()).await {
+        Ok(Ok(kept)) => (kept, Ok(())),
+        Ok(Err(unfinished)) => (unfinished.kept, Err(unfinished.into())),
+        Err(ended) => (Housekept::default(), Err(ended.into())),
     }
-    trimmed.and(forgotten).and(let_go)?;
-    Ok((back, kept))
+}
+
+/// A checkpoint of the retry tables, after one of the journal's own.
+async fn keep(journal: &Journal, router: &Router, kept: Housekept) -> Result<(), Trouble> {
+    if kept.checkpoint.is_none() {
+        let journal = journal.clone();
+        tokio::task::spawn_blocking(move || journal.checkpoint()).await??;
+    }
+    router.engine.keep().await?;
+    Ok(())
 }
 
 /// What topics do not keep any longer goes.

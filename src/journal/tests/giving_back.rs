@@ -68,6 +68,13 @@ impl Filled {
             assert_eq!(read.map(|entry| text(&entry.body)).unwrap(), *body);
         }
     }
+
+    fn let_go(&mut self) {
+        for (placed, _) in std::mem::take(&mut self.live) {
+            self.journal.release(placed);
+        }
+        self.journal.checkpoint().unwrap();
+    }
 }
 
 /// The file of the n-th segment as it was written.
@@ -77,6 +84,56 @@ fn name(at: u64) -> String {
 
 fn has(disk: &MemDisk, at: u64) -> bool {
     disk.contents(&name(at)).is_some()
+}
+
+#[test]
+fn a_copy_is_no_larger_than_the_disk_has_room_for() {
+    let disk = MemDisk::new(31);
+    let mut filled = filled(&disk, &[2; 6]);
+    // four of them fit one segment
+    disk.set_capacity(Some(disk.used_bytes() + 3500));
+    for _ in 0..10 {
+        filled.keeper.step().unwrap();
+        filled.writer.step();
+    }
+    assert!((0..6).all(|at| !has(&disk, at)), "{:?}", disk.disk().list());
+    filled.check();
+}
+
+#[test]
+fn what_is_wholly_dead_goes_without_any_room() {
+    let disk = MemDisk::new(32);
+    let mut filled = filled(&disk, &[2, 2, 0, 0, 2]);
+    let used = disk.used_bytes();
+    disk.set_capacity(Some(used));
+    for _ in 0..10 {
+        filled.keeper.step().unwrap();
+        filled.writer.step();
+    }
+    assert!(!has(&disk, 2) && !has(&disk, 3), "{:?}", disk.disk().list());
+    // in the room of those the others are copied
+    assert!((0..5).all(|at| !has(&disk, at)), "{:?}", disk.disk().list());
+    filled.check();
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_holds_up_no_other() {
+    let disk = MemDisk::new(33);
+    let mut filled = filled(&disk, &[2, 5, 2, 2]);
+    disk.fail_reads(Some(&name(0)));
+    filled.keeper.request_checkpoint();
+    let unfinished = filled.keeper.step().unwrap_err();
+    assert!(unfinished.kept.checkpoint.is_some(), "what was done is told all the same");
+    for _ in 0..10 {
+        filled.keeper.step().unwrap();
+        filled.writer.step();
+    }
+    assert!(has(&disk, 0) && !has(&disk, 2) && !has(&disk, 3), "{:?}", disk.disk().list());
+    // it is read again some time
+    disk.fail_reads(None);
+    filled.settle();
+    assert!(!has(&disk, 0) && has(&disk, 1), "{:?}", disk.disk().list());
+    filled.check();
 }
 
 #[test]
@@ -98,4 +155,53 @@ fn nothing_is_joined_across_a_segment_that_stays() {
     filled.live.retain(|placed, _| placed.seq != 1 + EACH);
     filled.check();
     filled.reopen(&disk).check();
+}
+
+#[test]
+fn a_compaction_that_fails_anywhere_is_completed_later() {
+    fail_everywhere(false);
+}
+
+#[test]
+fn a_compaction_that_fails_anywhere_is_completed_after_a_restart() {
+    fail_everywhere(true);
+}
+
+fn fail_everywhere(restart: bool) {
+    for nth in 1.. {
+        let disk = MemDisk::new(35);
+        let mut filled = filled(&disk, &[2, 2, 0, 2, 5, 0, 0]);
+        let before = disk.operations();
+        disk.fail_nth(nth);
+        let failed = filled.keeper.step().is_err();
+        if disk.operations() - before < nth {
+            assert!(nth > 10, "{nth}");
+            return;
+        }
+        if failed {
+            // nothing of what was begun takes room
+            let names = disk.disk().list().unwrap();
+            let copies = names.iter().filter(|name| name.contains(".0001."));
+            let copied = filled.journal.stats().compactions > 0;
+            assert!(copied || copies.count() == 0, "{nth}: {names:?}");
+        }
+        if restart {
+            filled.writer.step();
+            filled.journal.checkpoint().unwrap();
+            filled = filled.reopen(&disk);
+        }
+        filled.settle();
+        filled.check();
+        let stats = filled.journal.stats();
+        assert!(stats.bytes <= 2 * stats.live_bytes + 2 * 4096, "{nth}: {stats:?}");
+        let mut filled = filled.reopen(&disk);
+        filled.settle();
+        filled.check();
+        let left: Vec<u64> = (0..7).filter(|at| has(&disk, *at)).collect();
+        assert_eq!(left, [4], "{nth}");
+        // no trace is left that a start would miss
+        filled.let_go();
+        filled.settle();
+        filled.reopen(&disk);
+    }
 }
