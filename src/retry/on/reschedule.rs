@@ -6,8 +6,8 @@ use crate::retry::machine::AT_ONCE;
 use crate::retry::{Entries, Entry, Evidence, Machine, PayloadChange, State};
 
 /// Every entry is looked at, some at a time: there may be millions, and whoever is due or asks is
-/// not to wait for them all, nor the memory of their facts. Until the last one was, a restart begins
-/// anew.
+/// not to wait for them all, nor is memory to hold their facts. Until the last one was, a restart
+/// begins anew.
 #[derive(Debug)]
 pub(in crate::retry) struct Rescheduling {
     /// Groups to be looked at, the next one last.

@@ -112,8 +112,12 @@ fn millions_are_put_in_line_with_a_shorter_table_some_at_a_time_and_so_are_they_
     }
     let shorter = table("1s 5s 1s");
     let rescheduled = |rig: &Rig| {
-        let is_it = |fact: &&Fact| matches!(fact, Fact::Entry { cause, .. } if cause.evidence == Evidence::Rescheduled);
-        rig.journal.iter().filter(is_it).count()
+        let evidence = |fact: &Fact| match fact {
+            Fact::Entry { cause, .. } => Some(cause.evidence),
+            _ => None,
+        };
+        let each = rig.journal.iter().filter_map(evidence);
+        each.filter(|evidence| *evidence == Evidence::Rescheduled).count()
     };
     rig.restart(shorter.clone(), 0);
     assert_eq!(rescheduled(&rig), AT_ONCE, "the first ones, before anything else is done");

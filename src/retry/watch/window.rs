@@ -251,7 +251,7 @@ impl Window {
         window
     }
 
-    /// Who asks for that, first after a start of the sidecar, is who had what lies before it in hand.
+    /// Who asks for that, the first since a start, is who had what lies before it in hand.
     pub(in crate::retry) fn goes_on_since_start(&self, offset: i64) -> bool {
         self.is_restored && (self.from.saturating_add(1)..=self.end).contains(&offset)
     }
