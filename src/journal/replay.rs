@@ -1,13 +1,14 @@
 //! Replays the log: to the journal's own index first, then to its owners.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::bitmap::Bitmap;
 use super::checkpoint::{KEYED, decode_ref, next_stream_entry};
-use super::core::{Core, KIND_NEXT_STREAM, KIND_OWNERS, KIND_STREAM, KIND_TRIM};
+use super::compact::dead_key;
+use super::core::{Core, KIND_DEAD, KIND_NEXT_STREAM, KIND_OWNERS, KIND_STREAM, KIND_TRIM};
 use super::format::{decode, i64_at, u32_at};
 use super::read::read_failed;
 use super::scan::{Scanned, Scanner};
@@ -102,6 +103,7 @@ impl Core {
         if applied == 0 {
             self.recount()?;
         }
+        let unknown = self.unknown();
         let last = self.progress.durable();
         let mut waiting = 0;
         let mut saved = false;
@@ -118,6 +120,7 @@ impl Core {
             let next = stream.next;
             stream.show(next);
         }
+        self.mark_left_over(&unknown)?;
         if saved {
             self.save_now()?;
             self.tables.checkpoint(last)?;
@@ -176,6 +179,31 @@ impl Core {
         state.streams.remove(id);
         for batch in dead {
             state.release(batch.entry);
+        }
+        Ok(())
+    }
+
+    /// Full segments the index does not know, or not to their end.
+    fn unknown(&self) -> BTreeSet<SegmentId> {
+        let segments = self.segments();
+        let unsaved =
+            segments.map.values().filter(|segment| segment.is_sealed() && segment.unsaved);
+        unsaved.map(|segment| segment.id).collect()
+    }
+
+    /// Wholly dead segments go once the index has forgotten them. Those that a crash kept on the
+    /// disk go later, for what the log says of them is still there.
+    fn mark_left_over(&self, unknown: &BTreeSet<SegmentId>) -> Result<(), ReadError> {
+        for walk in self.walks(0).into_iter().filter(|walk| unknown.contains(&walk.id)) {
+            let Some(entry) = self.keyed_get(KIND_DEAD, &dead_key(walk.id))? else { continue };
+            let dead = Bitmap::from_bytes(&self.read(entry)?.body);
+            self.walk_one(&walk, &mut |ordinal, len, raw| {
+                if dead.get(ordinal) {
+                    let len = u32::try_from(len).unwrap_or(u32::MAX);
+                    self.segments_mut().mark_dead(EntryRef { seq: raw.header.seq, len }, ordinal);
+                }
+                Ok(())
+            })?;
         }
         Ok(())
     }

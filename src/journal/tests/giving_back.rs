@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::support::*;
 use crate::journal::segment::SegmentId;
-use crate::journal::{EntryRef, Housekeeper, Journal, MemDisk, Writer};
+use crate::journal::{EntryRef, Housekeeper, Journal, MemDisk, Recovery, Writer};
 
 /// Entries in each segment.
 const EACH: u64 = 8;
@@ -14,13 +14,14 @@ const STEPS: usize = 700;
 struct Filled {
     journal: Journal,
     writer: Writer,
+    recovery: Recovery,
     keeper: Housekeeper,
     live: BTreeMap<EntryRef, String>,
 }
 
 /// A journal whose n-th segment has `live[n]` of its eight entries left; the log says so.
 fn filled(disk: &MemDisk, live: &[u64]) -> Filled {
-    let (journal, mut writer, _) = open(disk);
+    let (journal, mut writer, recovery) = open(disk);
     let mut keeper = journal.housekeeper();
     let mut kept = BTreeMap::new();
     for (at, live) in live.iter().enumerate() {
@@ -41,13 +42,13 @@ fn filled(disk: &MemDisk, live: &[u64]) -> Filled {
     journal.checkpoint().unwrap();
     assert_eq!(keeper.step().unwrap().deleted, 0, "it says what is dead before");
     writer.step();
-    Filled { journal, writer, keeper, live: kept }
+    Filled { journal, writer, recovery, keeper, live: kept }
 }
 
 impl Filled {
     fn reopen(mut self, disk: &MemDisk) -> Self {
-        drop((self.journal, self.writer, self.keeper));
-        (self.journal, self.writer, _) = open(disk);
+        drop((self.journal, self.writer, self.recovery, self.keeper));
+        (self.journal, self.writer, self.recovery) = open(disk);
         self.keeper = self.journal.housekeeper();
         self
     }
@@ -203,5 +204,29 @@ fn fail_everywhere(restart: bool) {
         filled.let_go();
         filled.settle();
         filled.reopen(&disk);
+    }
+}
+
+#[test]
+fn dead_segments_that_a_power_cut_left_go_after_it() {
+    for nth in 1.. {
+        let disk = MemDisk::new(nth);
+        let mut filled = filled(&disk, &[0; 6]);
+        let before = disk.operations();
+        disk.power_cut_at(nth);
+        let cut = filled.keeper.step().is_err() || disk.operations() - before >= nth;
+        if !cut {
+            assert!(nth > 10, "{nth}");
+            return;
+        }
+        let mut filled = filled.reopen(&disk);
+        // an owner that begins anew is told nothing of what was dead
+        assert_eq!(bodies(&filled.recovery, 0).len(), 1, "{nth}");
+        filled.settle();
+        filled.check();
+        let left: Vec<u64> = (0..6).filter(|at| has(&disk, *at)).collect();
+        assert!(left.is_empty(), "{nth}: {left:?}");
+        let stats = filled.journal.stats();
+        assert!(stats.bytes <= stats.live_bytes + 2 * 4096, "{nth}: {stats:?}");
     }
 }
