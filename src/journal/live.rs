@@ -120,6 +120,11 @@ impl Segments {
         (!segment.is_sealed() || seq < segment.end).then_some(segment)
     }
 
+    /// Segments that stand for something after `seq`, in order.
+    pub(super) fn after(&self, seq: u64) -> impl Iterator<Item = &Segment> {
+        self.map.values().filter(move |segment| segment.end > seq.saturating_add(1))
+    }
+
     /// Where to look for an entry.
     pub(super) fn place(&self, seq: u64) -> Place {
         let Some(segment) = self.holding(seq) else { return Place::Gone };

@@ -10,8 +10,9 @@ use super::checkpoint::{KEYED, decode_ref, next_stream_entry};
 use super::compact::dead_key;
 use super::core::{Core, KIND_DEAD, KIND_NEXT_STREAM, KIND_OWNERS, KIND_STREAM, KIND_TRIM};
 use super::format::{decode, i64_at, u32_at};
+use super::live::Segment;
 use super::read::read_failed;
-use super::scan::{Scanned, Scanner};
+use super::scan::{Raw, Scanned, Scanner, length};
 use super::segment::SegmentId;
 use super::{Entry, EntryRef, Kind, OpenError, ReadError, StreamId};
 
@@ -29,15 +30,43 @@ pub struct Recovery {
     foreign: Vec<String>,
 }
 
+/// Gets each entry of a walk.
+type Step<'f> = &'f mut dyn FnMut(u32, u64, &Raw) -> Result<(), ReadError>;
+
 /// A segment to walk.
 pub(super) struct Walk {
     id: SegmentId,
     epoch: u64,
+    /// One past the last sequence number it stands for.
+    pub(super) end: u64,
     bytes: u64,
     dead: Bitmap,
 }
 
 impl Walk {
+    pub(super) fn of(segment: &Segment) -> Self {
+        Self {
+            id: segment.id,
+            epoch: segment.epoch,
+            end: segment.end,
+            bytes: segment.bytes,
+            dead: segment.dead.clone(),
+        }
+    }
+
+    /// Calls `f` for each entry: its position, its length, itself.
+    pub(super) fn go(&self, mut scanner: Scanner, f: Step<'_>) -> Result<(), ReadError> {
+        for ordinal in 0.. {
+            let scanned = scanner.next();
+            match scanned.map_err(|source| read_failed(&self.id.log_name(), source))? {
+                Scanned::Entry(raw) => f(ordinal, length(&raw.bytes), &raw)?,
+                Scanned::Damaged(offset) => return Err(self.corrupt(offset)),
+                Scanned::End => break,
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn corrupt(&self, offset: u64) -> ReadError {
         ReadError::Corrupt { file: self.id.log_name(), offset }
     }
@@ -276,37 +305,22 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn walks(&self, from: u64) -> Vec<Walk> {
+    fn walks(&self, from: u64) -> Vec<Walk> {
         let segments = self.segments();
-        let later = segments.map.values().filter(|segment| segment.end > from.saturating_add(1));
-        let walks = later.map(|segment| Walk {
-            id: segment.id,
-            epoch: segment.epoch,
-            bytes: segment.bytes,
-            dead: segment.dead.clone(),
-        });
-        walks.collect()
+        segments.after(from).map(Walk::of).collect()
     }
 
-    pub(super) fn walk_one(
-        &self,
-        walk: &Walk,
-        f: &mut dyn FnMut(u32, u64, &super::scan::Raw) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
+    fn walk_one(&self, walk: &Walk, f: Step<'_>) -> Result<(), ReadError> {
+        walk.go(self.enter(walk)?, f)
+    }
+
+    /// Opens a segment to walk: it can be read from then on, also when it is removed.
+    pub(super) fn enter(&self, walk: &Walk) -> Result<Scanner, ReadError> {
         let name = walk.id.log_name();
         let failed = |source| read_failed(&name, source);
         let file = self.disk.open(&name).map_err(failed)?;
         let mut scanner = Scanner::new(file, walk.epoch, walk.id.base).map_err(failed)?;
         scanner.stop_at(walk.bytes);
-        for ordinal in 0.. {
-            match scanner.next().map_err(failed)? {
-                Scanned::Entry(raw) => f(ordinal, super::scan::length(&raw.bytes), &raw)?,
-                Scanned::Damaged(offset) => {
-                    return Err(walk.corrupt(offset));
-                }
-                Scanned::End => break,
-            }
-        }
-        Ok(())
+        Ok(scanner)
     }
 }

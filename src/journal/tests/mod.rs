@@ -8,6 +8,7 @@ mod durable;
 mod fixture;
 mod giving_back;
 mod keys;
+mod past;
 mod poison;
 mod power_cut;
 mod quarantine;
