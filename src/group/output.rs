@@ -121,8 +121,9 @@ pub struct Left {
     pub member_id: MemberId,
     /// As asked.
     pub instance_id: Option<String>,
-    /// Gone, or why not.
-    pub result: Result<(), GroupError>,
+    /// By which name (`member_key`) the one was known who is gone, or why nobody is: a static
+    /// member may leave by its id alone.
+    pub result: Result<MemberId, GroupError>,
 }
 
 /// A member that is gone.

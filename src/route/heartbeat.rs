@@ -49,10 +49,12 @@ pub(super) async fn relayed(
     }
     match ResponseError::try_from_code(response.error_code) {
         None => {
-            router.heard_of(conn, &group, &key);
+            router.heard_of(conn, &group, (&key, &member_id));
             router.goes_on_with(conn, &group, (&key, &member_id), request.generation_id);
         }
-        Some(ResponseError::RebalanceInProgress) => router.heard_of(conn, &group, &key),
+        Some(ResponseError::RebalanceInProgress) => {
+            router.heard_of(conn, &group, (&key, &member_id));
+        }
         // A fenced static member is not gone: its name lives on in another process.
         Some(ResponseError::UnknownMemberId) => router.gone_from(&group, &key, false),
         Some(_) => {}

@@ -120,7 +120,7 @@ pub(super) async fn relayed(
         router.gone_but(&group, &names.collect());
     }
     router.assigned(conn, &group, (&key, &member_id), response.generation_id, Step::Joined);
-    router.heard_of(conn, &group, &key);
+    router.heard_of(conn, &group, (&key, &member_id));
     router.look_for_clash(link, head, &group).await?;
     let topics = router.members.wants(&group, &key).unwrap_or_default();
     router.look_at_ids(conn, link, head, topics, AT_JOIN_MS).await?;

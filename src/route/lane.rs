@@ -26,9 +26,14 @@ impl Router {
         }
     }
 
-    /// A member of a group of the cluster was heard of on this connection.
-    pub(super) fn heard_of(&self, conn: &Conn, group: &GroupId, key: &MemberId) {
-        self.members.heard(group, key, self.clock.now().mono);
+    /// A member of a group of the cluster was heard of on this connection, under that id.
+    pub(super) fn heard_of(
+        &self,
+        conn: &Conn,
+        group: &GroupId,
+        (key, member_id): (&MemberId, &MemberId),
+    ) {
+        self.members.heard(group, (key, member_id), self.clock.now().mono);
         self.members.speaks(group, key, conn.client(), format!("/{}", conn.peer.ip()));
         self.speaks_for(conn, group, key.clone());
     }

@@ -3,7 +3,7 @@
 use kafka_protocol::messages::leave_group_response::MemberResponse;
 use kafka_protocol::messages::{LeaveGroupRequest, LeaveGroupResponse};
 
-use crate::group::{GroupError, Leave, Leaver, Left, member_key};
+use crate::group::{GroupError, Leave, Leaver, Left};
 use crate::model::MemberId;
 use crate::route::convert::{group_of, text};
 use crate::route::{Router, code};
@@ -34,10 +34,11 @@ pub(super) fn answer(
         vec![Leaver { member_id, instance_id: None, reason: None }]
     };
     let left = router.broker.groups.leave(&group, Leave { members });
-    for left in left.iter().flatten().filter(|left| left.result.is_ok()) {
-        let key = member_key(&left.member_id, left.instance_id.as_deref());
-        let member_id = Some(&left.member_id).filter(|id| !id.as_str().is_empty());
-        router.left(&group, &key, member_id);
+    for left in left.iter().flatten() {
+        if let Ok(key) = &left.result {
+            let member_id = Some(&left.member_id).filter(|id| !id.as_str().is_empty());
+            router.left(&group, key, member_id);
+        }
     }
     respond(head.version, left)
 }
@@ -54,12 +55,15 @@ pub(super) async fn relayed(
     if response.error_code != 0 {
         return Ok(response);
     }
+    let gone = |member_id: &str, instance_id: Option<&str>| {
+        let key = router.members.key_of(&group, &MemberId::new(member_id), instance_id);
+        router.gone_from(&group, &key, true);
+    };
     if head.version < BATCHED_SINCE {
-        router.gone_from(&group, &MemberId::new(&request.member_id), true);
+        gone(&request.member_id, None);
     }
     for left in response.members.iter().filter(|left| left.error_code == 0) {
-        let member_id = MemberId::new(&left.member_id);
-        router.gone_from(&group, &member_key(&member_id, left.group_instance_id.as_deref()), true);
+        gone(&left.member_id, left.group_instance_id.as_deref());
     }
     Ok(response)
 }

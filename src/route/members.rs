@@ -73,7 +73,7 @@ struct Group {
     protocol: String,
     /// The whole group's subscriptions by member id, as its leader was told them here.
     led: BTreeMap<MemberId, Bytes>,
-    /// Names of static members that do not say them each time, by member id.
+    /// Names of static members, which do not say them each time, by member id.
     keys: BTreeMap<MemberId, MemberId>,
     /// Who holds a topic of ours that only one member may.
     claims: BTreeMap<TopicName, MemberId>,
@@ -122,6 +122,14 @@ fn is_full(groups: &BTreeMap<GroupId, Group>) -> bool {
 }
 
 impl Group {
+    /// A static member speaks under that id; nobody speaks under the one before.
+    fn knows_by(&mut self, member_id: &MemberId, key: &MemberId) {
+        if member_id != key && self.keys.get(member_id) != Some(key) {
+            self.keys.retain(|_, known| known != key);
+            self.keys.insert(member_id.clone(), key.clone());
+        }
+    }
+
     fn remove(&mut self, key: &MemberId) {
         self.members.remove(key);
         self.keys.retain(|_, known| known != key);
@@ -146,37 +154,20 @@ impl Members {
         Self { groups: Mutex::default(), session_ms }
     }
 
-    /// The name of a member that outlives its process, if it is static and has said so.
+    /// The name of a member that outlives its process, if it is static: as it says now, or said
+    /// when it was last heard of.
     pub(super) fn key_of(
         &self,
         group: &GroupId,
         member: &MemberId,
         instance_id: Option<&str>,
     ) -> MemberId {
-        let mut groups = self.lock();
         if instance_id.is_some() {
-            let key = member_key(member, instance_id);
-            let known = groups.entry(group.clone()).or_default();
-            if known.keys.len() < MEMBERS_MAX {
-                known.keys.insert(member.clone(), key.clone());
-            }
-            return key;
+            return member_key(member, instance_id);
         }
+        let groups = self.lock();
         let known = groups.get(group).and_then(|group| group.keys.get(member));
         known.unwrap_or(member).clone()
-    }
-
-    /// The same name, learning nothing from who may be nobody.
-    pub(super) fn name_of(
-        &self,
-        group: &GroupId,
-        member: &MemberId,
-        instance_id: Option<&str>,
-    ) -> MemberId {
-        match instance_id {
-            Some(_) => member_key(member, instance_id),
-            None => self.key_of(group, member, None),
-        }
     }
 
     /// Whether this member is the one here that holds a topic of ours; it is from now on if nobody
@@ -242,14 +233,25 @@ impl Members {
         self.lock().get(group)?.led.get(member).cloned()
     }
 
-    /// A member was heard of; one that was not seen joining is known from now on.
-    pub(super) fn heard(&self, group: &GroupId, key: &MemberId, now: MonoMs) {
+    /// A member was heard of under that id; one that was not seen joining is known from now on.
+    pub(super) fn heard(
+        &self,
+        group: &GroupId,
+        (key, member_id): (&MemberId, &MemberId),
+        now: MonoMs,
+    ) {
         let mut groups = self.lock();
-        if let Some(known) = groups.get_mut(group).and_then(|group| group.members.get_mut(key)) {
-            (known.heard, known.is_silent) = (now, false);
-        } else if !is_full(&groups) {
+        if !groups.get(group).is_some_and(|group| group.members.contains_key(key)) {
+            if is_full(&groups) {
+                return;
+            }
             let known = Known::new(None, self.session_ms, now);
             groups.entry(group.clone()).or_default().members.insert(key.clone(), known);
+        }
+        let Some(group) = groups.get_mut(group) else { return };
+        group.knows_by(member_id, key);
+        if let Some(known) = group.members.get_mut(key) {
+            (known.heard, known.is_silent) = (now, false);
         }
     }
 
@@ -391,97 +393,4 @@ impl Members {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn joined(key: &str, session_ms: u64) -> Joined {
-        Joined {
-            key: key.into(),
-            protocol: "range".to_owned(),
-            metadata: Bytes::from_static(b"topics"),
-            session_ms,
-            led: BTreeMap::new(),
-        }
-    }
-
-    #[test]
-    fn a_member_is_silent_after_its_own_session_timeout_and_gone_much_later() {
-        let (members, group) = (Members::new(45_000), GroupId::from("shop"));
-        let told = |at: u64| -> Vec<(String, Unheard)> {
-            let unheard = members.unheard(MonoMs(at)).into_iter();
-            unheard.map(|(_, key, word)| (key.to_string(), word)).collect()
-        };
-        members.joined(&group, joined("a", 10_000), MonoMs(0));
-        members.joined(&group, joined("b", 30_000), MonoMs(0));
-        members.heard(&group, &"restarted".into(), MonoMs(0));
-        assert_eq!(told(10_000), []);
-        assert_eq!(told(10_001), [("a".to_owned(), Unheard::Silent)]);
-        assert_eq!(told(10_002), [], "told once");
-        members.heard(&group, &"a".into(), MonoMs(20_000));
-        members.heard(&group, &"b".into(), MonoMs(30_000));
-        assert_eq!(told(30_001), [("a".to_owned(), Unheard::Silent)], "heard of meanwhile");
-        assert_eq!(told(45_001), [("restarted".to_owned(), Unheard::Silent)]);
-        let gone = GONE_MS + 20_001;
-        assert_eq!(
-            told(gone),
-            [
-                ("a".to_owned(), Unheard::Gone),
-                ("b".to_owned(), Unheard::Silent),
-                ("restarted".to_owned(), Unheard::Gone),
-            ]
-        );
-        assert!(members.subscription(&group, &"b".into()).is_some());
-        assert_eq!(members.subscription(&group, &"a".into()), None);
-    }
-
-    #[test]
-    fn a_member_that_was_silent_when_others_are_assigned_is_out_before_it_would_be_missed() {
-        let (members, group) = (Members::new(45_000), GroupId::from("shop"));
-        members.joined(&group, joined("a", 10_000), MonoMs(0));
-        members.joined(&group, joined("b", 10_000), MonoMs(0));
-        members.heard(&group, &"b".into(), MonoMs(5_000));
-        let missed = |at| members.missed(&group, MonoMs(at));
-        assert_eq!(missed(8_999), []);
-        assert_eq!([missed(9_000), missed(9_001)], [vec!["a".into()], vec![]], "told once");
-        assert_eq!(members.unheard(MonoMs(10_001)), []);
-        members.heard(&group, &"a".into(), MonoMs(10_002));
-        assert_eq!(missed(20_000), ["a".into(), "b".into()]);
-    }
-
-    #[test]
-    fn whoever_joins_after_the_leader_takes_nothing_from_it() {
-        let (members, group) = (Members::new(45_000), GroupId::from("shop"));
-        let led = BTreeMap::from([(MemberId::from("b"), Bytes::from_static(b"b's topics"))]);
-        members.joined(&group, Joined { led, ..joined("a", 10_000) }, MonoMs(0));
-        members.joined(&group, joined("b", 10_000), MonoMs(0));
-        let told = members.led(&group, &"b".into());
-        assert_eq!(told, Some(Bytes::from_static(b"b's topics")));
-    }
-
-    #[test]
-    fn what_one_holds_is_another_s_when_the_first_is_not_heard_of_or_wants_it_no_more() {
-        let (members, group, dlq) = (Members::new(45_000), GroupId::from("audit"), "dlq.x".into());
-        let metadata = Subscription::to(vec![TopicName::new("dlq.x")]).to_bytes();
-        let wants = |key| Joined { metadata: metadata.clone(), ..joined(key, 10_000) };
-        let claims = |key: &str, at: u64| members.claim(&group, &key.into(), &dlq, MonoMs(at));
-        members.joined(&group, wants("a"), MonoMs(0));
-        members.joined(&group, wants("b"), MonoMs(0));
-        assert_eq!([claims("a", 1), claims("b", 1), claims("a", 4_999)], [true, false, true]);
-        members.heard(&group, &"a".into(), MonoMs(6_000));
-        members.heard(&group, &"b".into(), MonoMs(10_000));
-        assert_eq!([claims("b", 10_000), claims("b", 11_000)], [false, true]);
-        assert!(!claims("a", 11_000), "the other one was heard of just now");
-        members.joined(&group, joined("b", 10_000), MonoMs(12_000));
-        assert!(claims("a", 12_000));
-    }
-
-    #[test]
-    fn what_a_member_subscribes_to_goes_with_it() {
-        let (members, group) = (Members::new(45_000), GroupId::from("shop"));
-        members.joined(&group, joined("a", 10_000), MonoMs(0));
-        assert_eq!(members.protocol(&group), "range");
-        assert_eq!(members.subscription(&group, &"a".into()), Some(Bytes::from_static(b"topics")));
-        members.gone(&group, &"a".into());
-        assert_eq!(members.subscription(&group, &"a".into()), None);
-    }
-}
+mod tests;

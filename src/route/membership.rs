@@ -89,7 +89,7 @@ async fn remembered(router: &Router) {
     let now = router.clock.now().mono;
     for group in groups {
         for member in group.slots.iter().filter_map(|slot| slot.member.as_ref()) {
-            router.members.heard(&group.group, member, now);
+            router.members.heard(&group.group, (member, member), now);
         }
     }
     router.watches.changed();

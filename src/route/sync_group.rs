@@ -90,7 +90,7 @@ pub(super) async fn relayed(
     if response.error_code != 0 {
         return Ok(response);
     }
-    router.heard_of(conn, &group, &key);
+    router.heard_of(conn, &group, (&key, &member_id));
     router.missed(&group);
     router.assigned(conn, &group, (&key, &member_id), request.generation_id, Step::Assigned);
     let metadata = router.members.subscription(&group, &key).unwrap_or_default();

@@ -208,7 +208,7 @@ pub(super) async fn relayed(
         partitions.find(|p| p.partition_index == named.1).map(|p| p.error_code)
     };
     let member = MemberId::new(&request.member_id);
-    let key = router.members.name_of(&group, &member, request.group_instance_id.as_deref());
+    let key = router.members.key_of(&group, &member, request.group_instance_id.as_deref());
     let refused = offsets(&theirs).into_iter().filter_map(|offset| {
         let code = code_of(&(offset.0.clone(), offset.1))?;
         Some((offset, ResponseError::try_from_code(code)?))

@@ -130,6 +130,26 @@ fn a_members_open_retries_come_to_another_member_after_it_left() {
 }
 
 #[test]
+fn a_static_member_that_leaves_by_its_member_id_alone_gives_back_what_it_had() {
+    let server = house();
+    let mut a = member(&server).fixed("one");
+    // Its silence is told later than this test waits.
+    a.session_ms = 60_000;
+    a.join(PARTITIONS);
+    assert_eq!(a.client.nack("shop", "orders-0@1", Rec::new("x")).error_code, 0);
+    let first = a.retry_once();
+    // As the Java client does that closes for good.
+    a.instance = None;
+    assert_eq!(a.leave(), 0);
+    until("it is given back", || server.json("/api/v1/groups/shop")["inflight"] == 0);
+    let mut b = member(&server);
+    b.join(PARTITIONS);
+    let second = b.retry_once();
+    assert_eq!(slot(second.offset), slot(first.offset), "nobody has it any more");
+    assert_eq!(second.number("RECONSUME_TIME"), 1, "lost, not failed");
+}
+
+#[test]
 fn a_slot_used_again_goes_on_counting() {
     let server = house();
     let mut a = member(&server);

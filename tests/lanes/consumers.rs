@@ -160,6 +160,22 @@ fn a_static_members_next_process_goes_on_in_its_lane() {
 }
 
 #[test]
+fn a_static_member_that_goes_for_good_by_its_member_id_alone_gives_back_what_it_had() {
+    let server = house();
+    let mut old = member(&server).fixed("one");
+    old.enter();
+    assert_eq!(old.client.nack("shop", "orders-0@1", Rec::new("x")).error_code, 0);
+    let first = old.retry_once();
+    old.instance = None;
+    old.go(-1);
+    let mut new = member(&server);
+    new.enter();
+    let second = new.retry_once();
+    assert_eq!(slot(second.offset), slot(first.offset), "nobody has it any more");
+    assert_eq!(second.number("RECONSUME_TIME"), 1, "lost, not failed");
+}
+
+#[test]
 fn a_member_that_joins_again_keeps_its_slot() {
     let server = house();
     let mut a = member(&server);

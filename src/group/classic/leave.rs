@@ -4,8 +4,8 @@ use crate::group::classic::Classic;
 use crate::group::error::GroupError;
 use crate::group::input::{Leave, Leaver, Token};
 use crate::group::output::{Answer, GoneCause, Left};
-use crate::group::state::Phase;
-use crate::model::Now;
+use crate::group::state::{Phase, member_key};
+use crate::model::{MemberId, Now};
 
 impl Classic {
     pub(super) fn leave(&mut self, now: Now, token: Token, leave: Leave) {
@@ -25,24 +25,26 @@ impl Classic {
 
     fn leave_one(&mut self, leaver: Leaver) -> Left {
         let Leaver { member_id, instance_id, reason } = leaver;
-        let result = if member_id.as_str().is_empty() {
-            // An administrator names a static member by its instance id alone.
-            match instance_id.as_ref().and_then(|instance| self.statics.get(instance)).cloned() {
-                Some(holder) => {
-                    self.remove(&holder, GoneCause::Left(reason));
-                    Ok(())
-                }
-                None => Err(GroupError::UnknownMemberId),
-            }
-        } else if self.pending.remove(&member_id).is_some() {
-            Ok(())
-        } else {
-            let known = self.check_member(&member_id, instance_id.as_deref());
-            if known.is_ok() {
-                self.remove(&member_id, GoneCause::Left(reason));
-            }
-            known
-        };
+        let result = self.named(&member_id, instance_id.as_deref()).map(|id| {
+            let member = self.members.get(&id);
+            let key = member_key(&id, member.and_then(|member| member.instance_id.as_deref()));
+            self.pending.remove(&id);
+            self.remove(&id, GoneCause::Left(reason));
+            key
+        });
         Left { member_id, instance_id, result }
+    }
+
+    /// The id of who leaves so, if that is a member, or is to be one.
+    fn named(&self, id: &MemberId, instance: Option<&str>) -> Result<MemberId, GroupError> {
+        if id.as_str().is_empty() {
+            // An administrator names a static member by its instance id alone.
+            let holder = instance.and_then(|instance| self.statics.get(instance));
+            return holder.cloned().ok_or(GroupError::UnknownMemberId);
+        }
+        if !self.pending.contains_key(id) {
+            self.check_member(id, instance)?;
+        }
+        Ok(id.clone())
     }
 }

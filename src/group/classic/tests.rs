@@ -174,7 +174,7 @@ impl Script {
         };
         let token = self.send(|token| Input::Leave(token, Leave { members: vec![leaver] }));
         match self.answers.get(&token) {
-            Some(Answer::Leave(Ok(left))) => left[0].result,
+            Some(Answer::Leave(Ok(left))) => left[0].result.clone().map(drop),
             other => panic!("no leave answer: {other:?}"),
         }
     }

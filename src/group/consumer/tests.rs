@@ -140,7 +140,7 @@ impl Script {
         let instance_id = instance.map(str::to_owned);
         let leaver = Leaver { member_id: member.into(), instance_id, reason: None };
         match self.ask(|token| Input::Leave(token, Leave { members: vec![leaver] })) {
-            Answer::Leave(Ok(left)) => left[0].result,
+            Answer::Leave(Ok(left)) => left[0].result.clone().map(drop),
             other => panic!("no leave answer: {other:?}"),
         }
     }

@@ -13,7 +13,7 @@ use kafka_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeart
 use uuid::Uuid;
 
 use crate::engine::EngineError;
-use crate::group::{Alive, ConsumerHeartbeat, GroupError, TopicImage, TopicPartition, member_key};
+use crate::group::{Alive, ConsumerHeartbeat, GroupError, TopicImage, TopicPartition};
 use crate::model::{ClientId, GroupId, MemberId, TopicId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, some_text, topic_of};
@@ -39,7 +39,8 @@ pub(super) async fn answer(
     let lane = router.has_lane(&group).then(|| router.names.topic_id(&retry));
     let beat = beat(conn, head, request, lane);
     let (leaves, goes, stays) = (beat.epoch < 0, beat.epoch == LEAVES, beat.epoch > 0);
-    let instance_id = beat.instance_id.clone();
+    // Asked before it goes, and of the group: it may name itself by its id alone.
+    let key = goes.then(|| router.broker.groups.key_of(&group, &beat.member_id)).flatten();
     let known = |name: &TopicName| image(router, name, &retry);
     let alive = match router.broker.groups.consumer_heartbeat(&group, beat, known).await {
         Ok(alive) => alive,
@@ -54,7 +55,7 @@ pub(super) async fn answer(
     response.member_id = some_text(alive.member_id.as_str());
     response.member_epoch = alive.epoch;
     if goes {
-        let key = member_key(&alive.member_id, instance_id.as_deref());
+        let key = key.unwrap_or_else(|| alive.member_id.clone());
         router.left(&group, &key, Some(&alive.member_id));
     }
     if leaves {

@@ -49,7 +49,7 @@ pub(in crate::route) async fn relayed(
         None if request.member_epoch == LEAVES => router.gone_from(&group, &key, true),
         None if request.member_epoch < 0 => {}
         None => {
-            router.heard_of(conn, &group, &key);
+            router.heard_of(conn, &group, (&key, &member));
             if response.assignment.is_some() {
                 for gone in router.members.quiet(&group, router.clock.now().mono) {
                     router.lost(&group, &gone, None, false);

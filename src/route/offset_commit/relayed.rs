@@ -57,6 +57,7 @@ pub(in crate::route) async fn relayed(
     let asks_nothing = theirs.topics.iter().all(|topic| topic.partitions.is_empty());
     let member = MemberId::new(&request.member_id);
     let instance_id = request.group_instance_id.as_deref();
+    let key = router.members.key_of(&group, &member, instance_id);
     let (response, refusal) = if asks_nothing {
         let refusal = may_commit(router, conn, link, head, &request).await?;
         (OffsetCommitResponse::default(), refusal)
@@ -65,7 +66,6 @@ pub(in crate::route) async fn relayed(
         let mut response = link.call(head, &theirs).await?;
         let refusal = first_error(&response);
         stored(router, &patience, &group, &theirs, &mut response).await;
-        let key = router.members.name_of(&group, &member, instance_id);
         if resets.is_empty() || refusal.is_some() {
             tell_watch(router, &group, &key, &theirs, &response);
         } else {
@@ -78,8 +78,7 @@ pub(in crate::route) async fn relayed(
         Some(error) => router.metrics.commit_failed(group.as_str(), &code::name(error)),
         None if member.as_str().is_empty() => {}
         None => {
-            let key = router.members.key_of(&group, &member, instance_id);
-            router.heard_of(conn, &group, &key);
+            router.heard_of(conn, &group, (&key, &member));
             let generation = request.generation_id_or_member_epoch;
             router.goes_on_with(conn, &group, (&key, &member), generation);
         }

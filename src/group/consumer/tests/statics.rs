@@ -85,8 +85,8 @@ fn an_administrator_removes_a_static_member_by_its_instance_id() {
     let answer =
         s.ask(|token| Input::Leave(token, Leave { members: vec![leaver.clone(), leaver] }));
     let Answer::Leave(Ok(left)) = answer else { panic!("{answer:?}") };
-    let results: Vec<_> = left.iter().map(|left| left.result).collect();
-    assert_eq!(results, [Ok(()), Err(GroupError::UnknownMemberId)]);
+    let results: Vec<_> = left.into_iter().map(|left| left.result).collect();
+    assert_eq!(results, [Ok("instance:one".into()), Err(GroupError::UnknownMemberId)]);
     assert_eq!(s.gone, [("a".into(), GoneCause::Left(Some("scaled down".into())))]);
     assert_eq!(s.beat("b", 2), Ok(told("b", 3, &[0, 1, 2, 3])));
 }

@@ -1,0 +1,112 @@
+//! Members of the cluster's groups: who is heard of, under which name, and who is missed.
+
+use super::*;
+
+fn joined(key: &str, session_ms: u64) -> Joined {
+    Joined {
+        key: key.into(),
+        protocol: "range".to_owned(),
+        metadata: Bytes::from_static(b"topics"),
+        session_ms,
+        led: BTreeMap::new(),
+    }
+}
+
+fn heard(members: &Members, group: &GroupId, key: &str, now: MonoMs) {
+    members.heard(group, (&key.into(), &key.into()), now);
+}
+
+#[test]
+fn a_static_member_that_is_heard_of_is_known_by_its_id_alone_and_by_none_of_a_former_process() {
+    let (members, group) = (Members::new(45_000), GroupId::from("shop"));
+    let name = |id: &str| members.key_of(&group, &id.into(), None).to_string();
+    let key = members.key_of(&group, &"x-1".into(), Some("x"));
+    assert_eq!((key.as_str(), name("x-1").as_str()), ("instance:x", "x-1"), "it may be nobody");
+    members.heard(&group, (&key, &"x-1".into()), MonoMs(0));
+    assert_eq!(name("x-1"), "instance:x");
+    members.heard(&group, (&key, &"x-2".into()), MonoMs(1));
+    assert_eq!([name("x-1"), name("x-2")], ["x-1", "instance:x"]);
+    members.gone(&group, &key);
+    assert_eq!(name("x-2"), "x-2");
+}
+
+#[test]
+fn a_member_is_silent_after_its_own_session_timeout_and_gone_much_later() {
+    let (members, group) = (Members::new(45_000), GroupId::from("shop"));
+    let told = |at: u64| -> Vec<(String, Unheard)> {
+        let unheard = members.unheard(MonoMs(at)).into_iter();
+        unheard.map(|(_, key, word)| (key.to_string(), word)).collect()
+    };
+    members.joined(&group, joined("a", 10_000), MonoMs(0));
+    members.joined(&group, joined("b", 30_000), MonoMs(0));
+    heard(&members, &group, "restarted", MonoMs(0));
+    assert_eq!(told(10_000), []);
+    assert_eq!(told(10_001), [("a".to_owned(), Unheard::Silent)]);
+    assert_eq!(told(10_002), [], "told once");
+    heard(&members, &group, "a", MonoMs(20_000));
+    heard(&members, &group, "b", MonoMs(30_000));
+    assert_eq!(told(30_001), [("a".to_owned(), Unheard::Silent)], "heard of meanwhile");
+    assert_eq!(told(45_001), [("restarted".to_owned(), Unheard::Silent)]);
+    let gone = GONE_MS + 20_001;
+    assert_eq!(
+        told(gone),
+        [
+            ("a".to_owned(), Unheard::Gone),
+            ("b".to_owned(), Unheard::Silent),
+            ("restarted".to_owned(), Unheard::Gone),
+        ]
+    );
+    assert!(members.subscription(&group, &"b".into()).is_some());
+    assert_eq!(members.subscription(&group, &"a".into()), None);
+}
+
+#[test]
+fn a_member_that_was_silent_when_others_are_assigned_is_out_before_it_would_be_missed() {
+    let (members, group) = (Members::new(45_000), GroupId::from("shop"));
+    members.joined(&group, joined("a", 10_000), MonoMs(0));
+    members.joined(&group, joined("b", 10_000), MonoMs(0));
+    heard(&members, &group, "b", MonoMs(5_000));
+    let missed = |at| members.missed(&group, MonoMs(at));
+    assert_eq!(missed(8_999), []);
+    assert_eq!([missed(9_000), missed(9_001)], [vec!["a".into()], vec![]], "told once");
+    assert_eq!(members.unheard(MonoMs(10_001)), []);
+    heard(&members, &group, "a", MonoMs(10_002));
+    assert_eq!(missed(20_000), ["a".into(), "b".into()]);
+}
+
+#[test]
+fn whoever_joins_after_the_leader_takes_nothing_from_it() {
+    let (members, group) = (Members::new(45_000), GroupId::from("shop"));
+    let led = BTreeMap::from([(MemberId::from("b"), Bytes::from_static(b"b's topics"))]);
+    members.joined(&group, Joined { led, ..joined("a", 10_000) }, MonoMs(0));
+    members.joined(&group, joined("b", 10_000), MonoMs(0));
+    let told = members.led(&group, &"b".into());
+    assert_eq!(told, Some(Bytes::from_static(b"b's topics")));
+}
+
+#[test]
+fn what_one_holds_is_another_s_when_the_first_is_not_heard_of_or_wants_it_no_more() {
+    let (members, group, dlq) = (Members::new(45_000), GroupId::from("audit"), "dlq.x".into());
+    let metadata = Subscription::to(vec![TopicName::new("dlq.x")]).to_bytes();
+    let wants = |key| Joined { metadata: metadata.clone(), ..joined(key, 10_000) };
+    let claims = |key: &str, at: u64| members.claim(&group, &key.into(), &dlq, MonoMs(at));
+    members.joined(&group, wants("a"), MonoMs(0));
+    members.joined(&group, wants("b"), MonoMs(0));
+    assert_eq!([claims("a", 1), claims("b", 1), claims("a", 4_999)], [true, false, true]);
+    heard(&members, &group, "a", MonoMs(6_000));
+    heard(&members, &group, "b", MonoMs(10_000));
+    assert_eq!([claims("b", 10_000), claims("b", 11_000)], [false, true]);
+    assert!(!claims("a", 11_000), "the other one was heard of just now");
+    members.joined(&group, joined("b", 10_000), MonoMs(12_000));
+    assert!(claims("a", 12_000));
+}
+
+#[test]
+fn what_a_member_subscribes_to_goes_with_it() {
+    let (members, group) = (Members::new(45_000), GroupId::from("shop"));
+    members.joined(&group, joined("a", 10_000), MonoMs(0));
+    assert_eq!(members.protocol(&group), "range");
+    assert_eq!(members.subscription(&group, &"a".into()), Some(Bytes::from_static(b"topics")));
+    members.gone(&group, &"a".into());
+    assert_eq!(members.subscription(&group, &"a".into()), None);
+}
