@@ -285,7 +285,7 @@ impl Broker {
         let all_before = self.journal.durable_seq();
         for (stream, producers) in self.topics.all_producers() {
             let key = Bytes::copy_from_slice(&stream.0.to_le_bytes());
-            if self.journal.stream_bounds(stream).is_none() {
+            let Some(bounds) = self.journal.stream_bounds(stream) else {
                 // Its topic was deleted.
                 if self.journal.keyed_get(kind::PRODUCERS, &key)?.is_some() {
                     let end = NewEntry::tombstone(kind::PRODUCERS, key);
@@ -293,9 +293,10 @@ impl Broker {
                 }
                 self.topics.forget_producers(stream);
                 continue;
-            }
+            };
             // Until it is appended: it replaces all that comes before it in the log.
             let mut producers = producers.lock().unwrap_or_else(PoisonError::into_inner);
+            producers.forget_passed(bounds);
             if let Some(bytes) = producers.snapshot(now, self.expiration.producer_id_ms) {
                 let head = Bytes::from(bytes);
                 let entry = NewEntry::keyed(kind::PRODUCERS, key, head, Bytes::new());

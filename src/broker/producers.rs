@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::broker::error::BrokerError;
 use crate::broker::transactions::{TransactionError, Written};
+use crate::journal::Bounds;
 use crate::model::WallMs;
 use crate::wire::batch::BatchHeader;
 use crate::wire::idempotence::{ProducerWindow, SeenBatch, Sequenced};
@@ -146,6 +147,12 @@ impl Producers {
         for (_, id) in idle.into_iter().take(FORGOTTEN_AT_ONCE) {
             self.known.remove(&id);
         }
+    }
+
+    /// Forgets what transactions have written that nobody has to know any more, whether or not
+    /// anybody reads this partition.
+    pub fn forget_passed(&mut self, bounds: Bounds) {
+        self.changed |= self.written.forget(bounds.start, bounds.visible_end);
     }
 
     /// What transactions have written.

@@ -240,7 +240,8 @@ impl Broker {
         self.check(topic, batch)?;
         let header = &batch.header;
         let by = (header.producer_id, header.producer_epoch);
-        let log_start = self.bounds(partition).start;
+        let bounds = self.bounds(partition);
+        let log_start = bounds.start;
         let now = self.clock.now().wall;
         // Held until the batch is appended: no marker comes in between.
         let mut book = self.transactions.lock();
@@ -248,6 +249,7 @@ impl Broker {
         known.check(by)?;
         let part = part(topic, partition);
         let mut producers = partition.producers.lock().unwrap_or_else(PoisonError::into_inner);
+        producers.forget_passed(bounds);
         let judged = producers.judge(header)?;
         // Such a producer has an epoch for each transaction: one nobody knows has lost a batch.
         if implied && header.base_sequence != 0 && !producers.knows(header.producer_id) {

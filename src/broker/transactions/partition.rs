@@ -65,11 +65,18 @@ impl Written {
         }
     }
 
-    /// Where committed records end, in a partition with these bounds.
-    pub fn stable_end(&mut self, start: i64, visible_end: i64) -> i64 {
+    /// Forgets what nobody has to know any more, in a partition with these bounds; whether that
+    /// makes less to keep.
+    pub fn forget(&mut self, start: i64, visible_end: i64) -> bool {
         self.ending.retain(|(_, marker)| visible_end <= *marker);
         let gone = self.aborted.iter().take_while(|aborted| aborted.last < start).count();
         self.aborted.drain(..gone);
+        0 < gone
+    }
+
+    /// Where committed records end, in a partition with these bounds.
+    pub fn stable_end(&mut self, start: i64, visible_end: i64) -> i64 {
+        self.forget(start, visible_end);
         let ending = self.ending.iter().map(|(first, _)| *first);
         let first = self.open.values().copied().chain(ending).min();
         first.unwrap_or(visible_end).clamp(start.min(visible_end), visible_end)

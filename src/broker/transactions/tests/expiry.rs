@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::broker::Expiration;
+use crate::broker::transactions::partition::ABORTED_MAX;
 
 const DAY_MS: u64 = 24 * 3_600_000;
 
@@ -158,4 +159,55 @@ fn who_has_an_epoch_for_each_transaction_begins_at_0_where_nobody_knows_it() {
     house.join("x", by, 1);
     assert_eq!(put(&house, false, 1, 5).unwrap(), 0, "whoever keeps its epoch may begin anywhere");
     house.writer.step();
+}
+
+#[test]
+fn what_transactions_wrote_where_nobody_reads_is_forgotten_all_the_same() {
+    let mut house = House::new();
+    let by = house.begin("x");
+    let kept = |house: &House| {
+        let topic = house.topic();
+        let mut producers = topic.partition(0).unwrap().producers.lock().unwrap();
+        !producers.written().is_empty()
+    };
+    for sequence in 0..3 {
+        house.join("x", by, 0);
+        house.put("x", by, 0, sequence).unwrap();
+        house.end("x", by, true).unwrap();
+        assert!(kept(&house), "its end could still be lost");
+        house.writer.step();
+    }
+    house.keep();
+    assert!(!kept(&house));
+    house.join("x", by, 0);
+    house.put("x", by, 0, 3).unwrap();
+    house.end("x", by, false).unwrap();
+    house.writer.step();
+    let topic = house.topic();
+    house.broker.delete_records(topic.partition(0).unwrap(), -1).unwrap();
+    house.keep();
+    assert!(!kept(&house));
+    assert!(!kept(&house.power_cut()), "nor is it on the disk");
+}
+
+#[test]
+fn a_partition_takes_transactions_again_once_retention_has_passed_those_that_were_aborted() {
+    let mut house = House::new();
+    let by = house.begin("x");
+    let topic = house.topic();
+    let partition = topic.partition(0).unwrap();
+    house.join("x", by, 0);
+    house.put("x", by, 0, 0).unwrap();
+    house.end("x", by, false).unwrap();
+    for id in 1..i64::try_from(ABORTED_MAX).unwrap() {
+        let mut producers = partition.producers.lock().unwrap();
+        producers.written().wrote(-id, 0);
+        producers.written().ended(-id, 1, false);
+    }
+    house.writer.step();
+    house.join("x", by, 0);
+    let full = BrokerError::Transaction(TransactionError::TooMany).to_string();
+    assert_eq!(house.put("x", by, 0, 1), Err(full));
+    house.broker.delete_records(partition, -1).unwrap();
+    assert_eq!(house.put("x", by, 0, 1), Ok(2), "whether or not anybody reads");
 }
