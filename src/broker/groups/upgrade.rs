@@ -10,9 +10,11 @@ use crate::group::{
 use crate::model::{TopicId, TopicName};
 use crate::wire::assignment::{self, Assignment, Subscription};
 
-/// A classic group as the consumer group that goes on with it: each member has what its leader gave
-/// it. `None`: it has no members, or what they say cannot be read, or an assignor of the
-/// application's own would lose what it wrote down.
+/// A classic group as the consumer group that goes on with it: each member is to have what its
+/// leader gave it, and has that and what it said it held when it last joined, which it gives up by
+/// its next join. Where the leader has given nothing yet, that is what it is to have. `None`: it
+/// has no members, or what they say cannot be read, or an assignor of the application's own would
+/// lose what it wrote down.
 pub(super) fn upgraded(
     group: &Classic,
     image: impl Fn(&TopicName) -> Option<TopicImage>,
@@ -21,24 +23,32 @@ pub(super) fn upgraded(
     let mut state = ConsumerState { epoch, ..ConsumerState::default() };
     let mut topics: BTreeMap<TopicName, TopicImage> = BTreeMap::new();
     let mut taken = BTreeSet::new();
+    let mut members = Vec::new();
     for (kept, metadata) in known {
-        let wanted: BTreeSet<TopicName> =
-            Subscription::parse(&metadata).ok()?.topics.into_iter().collect();
+        let said = Subscription::parse(&metadata).ok()?;
         let given = Assignment::parse(&kept.assignment).ok()?;
         if given.user_data.as_ref().is_some_and(|data| !data.is_empty()) {
             return None;
         }
+        let wanted: BTreeSet<TopicName> = said.topics.into_iter().collect();
         let images = wanted.iter().filter_map(|name| Some((name.clone(), image(name)?)));
         topics.extend(images);
-        let given = partitions(&given.partitions, |name| topics.get(name).copied());
-        let given = given.into_iter().filter(|one| taken.insert(*one));
-        let given = by_topic(given);
+        let mut given = partitions(&given.partitions, &image);
+        given.retain(|one| taken.insert(*one));
+        let held = partitions(&said.owned.unwrap_or_default(), &image);
         state.classic.push(ClassicMember {
             member_id: kept.member_id.clone(),
             session_timeout_ms: kept.session_timeout_ms,
             protocols: kept.protocols.clone(),
         });
-        state.members.push(member(epoch, kept, wanted, given));
+        members.push((kept, wanted, given, held));
+    }
+    for (kept, wanted, given, held) in members {
+        // What was given to anybody is nobody else's.
+        let more = held.into_iter().filter(|one| taken.insert(*one));
+        let assigned: BTreeSet<TopicPartition> = given.iter().copied().chain(more).collect();
+        let target = if kept.assignment.is_empty() { assigned.clone() } else { given };
+        state.members.push(member(epoch, kept, wanted, (by_topic(target), by_topic(assigned))));
     }
     let topic = |(name, image): (TopicName, TopicImage)| KnownTopic {
         name,
@@ -53,7 +63,7 @@ fn member(
     epoch: i32,
     kept: MemberState,
     wanted: BTreeSet<TopicName>,
-    given: Vec<TopicPartitions>,
+    (target, assigned): (Vec<TopicPartitions>, Vec<TopicPartitions>),
 ) -> ConsumerMember {
     ConsumerMember {
         member_id: kept.member_id,
@@ -66,8 +76,8 @@ fn member(
         topics: wanted.into_iter().collect(),
         epoch,
         epoch_before: epoch,
-        target: given.clone(),
-        assigned: given,
+        target,
+        assigned,
         revoking: Vec::new(),
     }
 }
@@ -115,7 +125,7 @@ fn partitions(
     all
 }
 
-fn by_topic(all: impl Iterator<Item = TopicPartition>) -> Vec<TopicPartitions> {
+fn by_topic(all: impl IntoIterator<Item = TopicPartition>) -> Vec<TopicPartitions> {
     let mut topics: BTreeMap<TopicId, Vec<i32>> = BTreeMap::new();
     for one in all {
         topics.entry(one.topic).or_default().push(one.index);

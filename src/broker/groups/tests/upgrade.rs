@@ -2,7 +2,7 @@
 
 use super::consumer::{beat, enters, image};
 use super::*;
-use crate::group::ConsumerHeartbeat;
+use crate::group::{Alive, ConsumerHeartbeat};
 use crate::wire::assignment::{Assignment, Subscription, TopicPartitions};
 
 /// A consumer of `orders` in the classic protocol.
@@ -128,4 +128,118 @@ async fn a_group_that_is_none_of_consumers_or_cannot_be_read_is_not_upgraded() {
         assert_eq!(refused, Err(GroupError::GroupIdNotFound), "{group}");
     }
     assert!(house.groups.list().iter().all(|listed| listed.kind == GroupKind::Classic));
+}
+
+/// `orders` with four partitions.
+fn four(name: &TopicName) -> Option<TopicImage> {
+    image(name).map(|orders| TopicImage { partitions: 4, ..orders })
+}
+
+fn of_orders(partitions: &[i32]) -> Vec<TopicPartitions> {
+    vec![TopicPartitions { topic: "orders".into(), partitions: partitions.to_vec() }]
+}
+
+/// A consumer that gives up nothing before it is told to, and holds these.
+fn cooperative(id: &str, holds: &[i32]) -> Join {
+    let mut said = Subscription::to(vec!["orders".into()]);
+    (said.version, said.owned) = (1, Some(of_orders(holds)));
+    let protocols = vec![Protocol { name: "cooperative-sticky".into(), metadata: said.to_bytes() }];
+    Join { member_id: id.into(), protocols, ..join("") }
+}
+
+/// What its leader gives each member.
+fn gives(joined: &Joined, given: &[(&MemberId, &[i32])]) -> Sync {
+    let given = given.iter().map(|(id, partitions)| {
+        let mut all = Assignment::empty();
+        all.partitions = of_orders(partitions);
+        ((*id).clone(), all.to_bytes())
+    });
+    Sync { assignments: given.collect(), ..assign(joined) }
+}
+
+impl House {
+    /// `a` leads and holds all four; `b` has come, and both have joined.
+    async fn two_of_whom_one_holds_all(&mut self, group: &GroupId) -> (Joined, Joined) {
+        let groups = self.groups.clone();
+        let a = groups.join(group, cooperative("", &[]), four).await.unwrap();
+        let mut asked = pin!(groups.sync(group, gives(&a, &[(&a.member_id, &[0, 1, 2, 3])])));
+        assert!(poll_immediate(&mut asked).await.is_none());
+        self.writer.step();
+        asked.await.unwrap();
+        let mut b = pin!(groups.join(group, cooperative("", &[]), four));
+        assert!(poll_immediate(&mut b).await.is_none());
+        let again = cooperative(a.member_id.as_str(), &[0, 1, 2, 3]);
+        let a = groups.join(group, again, four).await.unwrap();
+        (a, b.await.unwrap())
+    }
+
+    /// A heartbeat in a group of four partitions; what it changes is durable.
+    async fn of_four(&mut self, group: &GroupId, beat: ConsumerHeartbeat) -> Alive {
+        let groups = self.groups.clone();
+        let mut asked = pin!(groups.consumer_heartbeat(group, beat, four));
+        if let Some(told) = poll_immediate(&mut asked).await {
+            return told.unwrap();
+        }
+        self.writer.step();
+        asked.await.unwrap()
+    }
+}
+
+fn indexes(alive: &Alive) -> Vec<i32> {
+    alive.assignment.iter().flatten().map(|one| one.index).collect()
+}
+
+#[tokio::test]
+async fn what_a_member_has_still_to_give_up_is_nobody_else_s_when_its_group_is_upgraded() {
+    let mut house = House::new();
+    let group = GroupId::new("g");
+    let (a, b) = house.two_of_whom_one_holds_all(&group).await;
+    let groups = house.groups.clone();
+    let given = gives(&a, &[(&a.member_id, &[0, 1]), (&b.member_id, &[])]);
+    let mut asked = pin!(groups.sync(&group, given));
+    assert!(poll_immediate(&mut asked).await.is_none());
+    house.writer.step();
+    asked.await.unwrap();
+
+    let alive = house.of_four(&group, enters("n")).await;
+    assert_eq!((house.kind(), indexes(&alive)), (GroupKind::Consumer, vec![]));
+    let mut house = house.power_cut();
+    let alive = house.of_four(&group, beat("n", alive.epoch)).await;
+    assert!(indexes(&alive).is_empty(), "a may still have them");
+    let groups = house.groups.clone();
+    let again = cooperative(a.member_id.as_str(), &[0, 1]);
+    let mut asked = pin!(groups.join(&group, again, four));
+    assert!(poll_immediate(&mut asked).await.is_none());
+    house.writer.step();
+    asked.await.unwrap();
+    let alive = house.of_four(&group, beat("n", alive.epoch)).await;
+    let has = indexes(&alive);
+    assert!(has.len() == 1 && [2, 3].contains(&has[0]), "{has:?}");
+}
+
+#[tokio::test]
+async fn a_group_that_is_upgraded_between_two_rebalances_leaves_its_members_what_they_hold() {
+    let mut house = House::new();
+    let group = GroupId::new("g");
+    let (a, b) = house.two_of_whom_one_holds_all(&group).await;
+    // Before a has given anything, another comes: all begins anew.
+    let groups = house.groups.clone();
+    let mut c = pin!(groups.join(&group, cooperative("", &[]), four));
+    assert!(poll_immediate(&mut c).await.is_none());
+    assert_eq!(house.beat(&group, &b), Err(GroupError::RebalanceInProgress));
+
+    let alive = house.of_four(&group, enters("n")).await;
+    assert_eq!((house.kind(), indexes(&alive)), (GroupKind::Consumer, vec![]));
+    let groups = house.groups.clone();
+    let again = cooperative(a.member_id.as_str(), &[0, 1, 2, 3]);
+    let mut asked = pin!(groups.join(&group, again, four));
+    assert!(poll_immediate(&mut asked).await.is_none());
+    house.writer.step();
+    let joined = asked.await.unwrap();
+    let sync = Sync { assignments: Vec::new(), ..assign(&joined) };
+    let synced = poll_immediate(pin!(groups.sync(&group, sync))).await.unwrap().unwrap();
+    let left = Assignment::parse(&synced.assignment).unwrap().partitions;
+    assert!(!left.is_empty(), "what it is to have in the end it keeps");
+    let alive = house.of_four(&group, beat("n", alive.epoch)).await;
+    assert!(indexes(&alive).is_empty(), "and what it is to give up it has still");
 }
