@@ -247,25 +247,18 @@ impl Offsets {
         self.lock().contains_key(group)
     }
 
-    /// Deletes all offsets of a group; returns the entry to wait for, 0 = there were none.
-    pub fn delete_group(&self, group: &GroupId) -> Result<u64, AppendError> {
-        self.remove(|owner, _, _, _| owner == group, |gone| self.append_gone(gone))
-    }
-
-    /// Deletes these offsets of a group; returns the entry to wait for, 0 = there were none.
-    pub fn delete(
+    /// Deletes offsets of a group, as part of a larger unit: `append` is given the ends of them and
+    /// says where the unit ended.
+    pub(super) fn delete<E>(
         &self,
         group: &GroupId,
-        partitions: &BTreeSet<(TopicName, i32)>,
-    ) -> Result<u64, AppendError> {
-        let goes = |owner: &GroupId, topic: &TopicName, partition, _: &Position| {
-            owner == group && partitions.contains(&(topic.clone(), partition))
-        };
-        self.remove(goes, |gone| self.append_gone(gone))
+        goes: impl Fn(&TopicName, i32) -> bool,
+        append: impl FnOnce(Vec<NewEntry>) -> Result<u64, E>,
+    ) -> Result<u64, E> {
+        self.remove(|owner, topic, index, _| owner == group && goes(topic, index), append)
     }
 
-    /// Deletes all offsets in a topic, which is being deleted, as part of a larger unit: `append`
-    /// is given the ends of them and says where the unit ended.
+    /// The same of all offsets in a topic, which is being deleted.
     pub(super) fn delete_topic<E>(
         &self,
         topic: &TopicName,
@@ -316,7 +309,7 @@ impl Offsets {
     }
 
     /// The ends of offsets; 0 = there are none.
-    fn append_gone(&self, gone: Vec<NewEntry>) -> Result<u64, AppendError> {
+    pub(super) fn append_gone(&self, gone: Vec<NewEntry>) -> Result<u64, AppendError> {
         if gone.is_empty() {
             return Ok(0);
         }

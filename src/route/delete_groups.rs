@@ -31,6 +31,6 @@ async fn delete(router: &Router, group: &GroupId) -> Result<(), GroupError> {
         deleted => deleted?,
     }
     let stored = |_| GroupError::CoordinatorNotAvailable;
-    let seq = offsets.delete_group(group).map_err(stored)?;
+    let seq = router.broker.delete_offsets(group, |_, _| true).map_err(stored)?;
     offsets.durable(seq).await.map_err(|_| GroupError::CoordinatorNotAvailable)
 }

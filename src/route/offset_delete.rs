@@ -54,7 +54,8 @@ pub(super) async fn answer(router: &Router, request: OffsetDeleteRequest) -> Off
         }
         response.topics.push(topic);
     }
-    let deleted = match router.broker.offsets.delete(&group, &going) {
+    let goes = |topic: &TopicName, index| going.contains(&(topic.clone(), index));
+    let deleted = match router.broker.delete_offsets(&group, goes) {
         Ok(seq) => router.broker.offsets.durable(seq).await.is_ok(),
         Err(_) => false,
     };

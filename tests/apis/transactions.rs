@@ -9,10 +9,14 @@ mod seen;
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
 use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::offset_delete_request::{
+    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+};
 use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use kafka_protocol::messages::{
-    DescribeProducersRequest, DescribeTransactionsRequest, FetchRequest, InitProducerIdRequest,
-    ListOffsetsRequest, ListTransactionsRequest, OffsetFetchRequest,
+    DeleteGroupsRequest, DescribeProducersRequest, DescribeTransactionsRequest, FetchRequest,
+    InitProducerIdRequest, ListOffsetsRequest, ListTransactionsRequest, OffsetDeleteRequest,
+    OffsetFetchRequest,
 };
 use reprise::wire::ResponseError;
 use reprise::wire::batch::{Batch, commits};
@@ -168,6 +172,40 @@ fn offsets_in_a_transaction_count_when_it_is_committed() {
         assert_eq!(codes, [ResponseError::UnknownTopicOrPartition.code(), 0]);
         assert_eq!(producer.end(3, false), 0);
     }
+}
+
+#[test]
+fn offsets_that_are_deleted_do_not_come_back_with_the_commit_of_a_transaction() {
+    let (server, mut client) = with_topic();
+    client.create("u", 1);
+    let mut delete_group = |group: &str| {
+        let request = DeleteGroupsRequest::default().with_groups_names(vec![s(group)]);
+        client.call(2, &request).results[0].error_code
+    };
+    let mut admin = server.client();
+    let mut delete_of_t = |group: &str| {
+        let partition = OffsetDeleteRequestPartition::default();
+        let topic = OffsetDeleteRequestTopic::default();
+        let topic = topic.with_name(s("t")).with_partitions(vec![partition]);
+        let request = OffsetDeleteRequest::default();
+        let request = request.with_group_id(s(group)).with_topics(vec![topic]);
+        admin.call(0, &request).topics[0].partitions[0].error_code
+    };
+    let mut reader = server.client();
+    let mut committed =
+        |group: &str| ["t", "u"].map(|topic| offset_fetch(&mut reader, 5, group, topic, 0).0);
+    let mut producer = Producer::begin(&server, "copy");
+    for group in ["whole", "part"] {
+        assert_eq!(producer.offsets(5, group, &[("t", 50), ("u", 60)]), [0, 0]);
+    }
+    assert_eq!(producer.end(3, true), 0);
+    for group in ["whole", "part"] {
+        assert_eq!(producer.offsets(5, group, &[("t", 100), ("u", 110)]), [0, 0]);
+    }
+    assert_eq!((delete_group("whole"), delete_of_t("part")), (0, 0));
+    assert_eq!(producer.end(3, true), 0);
+    assert_eq!(committed("whole"), [-1, -1]);
+    assert_eq!(committed("part"), [-1, 110]);
 }
 
 #[test]

@@ -154,11 +154,15 @@ impl Book {
         })
     }
 
-    /// What open ones lose with a topic that is deleted: of which, its producer, the step's number.
-    pub(super) fn losing(&self, topic: &TopicName, now: WallMs) -> Vec<(String, i64, u32, Step)> {
+    /// What open ones lose with what is deleted, each by this rule: of which, its producer, the
+    /// step's number.
+    pub(super) fn losing(
+        &self,
+        step: impl Fn(&Transaction) -> Option<Step>,
+    ) -> Vec<(String, i64, u32, Step)> {
         let open = self.due.iter().filter_map(|(_, id)| Some((id, self.ids.get(id)?)));
         let losing = open.filter_map(|(id, known)| {
-            let step = known.now.losing(topic, now)?;
+            let step = step(&known.now)?;
             Some((id.clone(), known.now.producer_id, known.steps, step))
         });
         losing.collect()

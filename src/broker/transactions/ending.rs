@@ -101,7 +101,7 @@ impl Broker {
         let now = self.clock.now().wall;
         // Held, so that nothing ends in between.
         let mut book = self.transactions.lock();
-        let losing = book.losing(name, now);
+        let losing = book.losing(|open| open.losing(name, now));
         let steps =
             losing.iter().map(|(_, producer, number, step)| entry(*producer, *number, step));
         let seq = self.topics.delete(name, |topic| {
@@ -110,6 +110,29 @@ impl Broker {
                 // It frees room: the last of it is for that.
                 Ok::<_, BrokerError>(self.journal.append_reserved(group)?.seq())
             })
+        })?;
+        for (id, _, number, step) in losing {
+            book.step(&id, number, step);
+        }
+        Ok(seq)
+    }
+
+    /// Deletes offsets of a group in one atomic group with those that open transactions have of the
+    /// same partitions: none comes back with their end. Gone once the returned sequence is durable;
+    /// 0: there were none.
+    pub fn delete_offsets(
+        &self,
+        group: &GroupId,
+        goes: impl Fn(&TopicName, i32) -> bool,
+    ) -> Result<u64, BrokerError> {
+        let now = self.clock.now().wall;
+        // Held, so that nothing ends in between.
+        let mut book = self.transactions.lock();
+        let losing = book.losing(|open| open.losing_offsets(group, &goes, now));
+        let steps =
+            losing.iter().map(|(_, producer, number, step)| entry(*producer, *number, step));
+        let seq = self.offsets.delete(group, &goes, |offsets| {
+            self.offsets.append_gone(steps.chain(offsets).collect())
         })?;
         for (id, _, number, step) in losing {
             book.step(&id, number, step);

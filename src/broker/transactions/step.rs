@@ -2,6 +2,8 @@
 //! so that a transaction of many partitions costs the log what they are, one by one or together.
 //! The whole state is written when a transaction begins and when it ends; that ends its steps.
 
+use std::collections::BTreeSet;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +43,8 @@ enum Change {
     Holds(Held),
     /// A topic is deleted: nothing of one made anew under its name is meant.
     Loses(TopicName),
+    /// Offsets of a group are deleted: they do not come back with it.
+    LosesOffsets { group: GroupId, places: BTreeSet<(TopicName, i32)> },
 }
 
 /// What taking more in leads to.
@@ -117,6 +121,21 @@ impl Transaction {
         has.then(|| Step { at: now, change: Change::Loses(topic.clone()) })
     }
 
+    /// What it loses with offsets of a group that are deleted, if it has any of those.
+    pub fn losing_offsets(
+        &self,
+        group: &GroupId,
+        goes: impl Fn(&TopicName, i32) -> bool,
+        now: WallMs,
+    ) -> Option<Step> {
+        let held = self.groups.get(group)?.keys();
+        let lost = held.filter(|(topic, partition)| goes(topic, *partition));
+        let places: BTreeSet<_> = lost.cloned().collect();
+        let has = !places.is_empty();
+        let group = group.clone();
+        has.then(|| Step { at: now, change: Change::LosesOffsets { group, places } })
+    }
+
     /// The same after a step: what has been written down has happened.
     pub fn take(&mut self, step: Step) {
         self.updated = step.at;
@@ -134,16 +153,21 @@ impl Transaction {
                     offsets.retain(|(of, _), _| *of != topic);
                 }
             }
+            Change::LosesOffsets { group, places } => {
+                if let Some(offsets) = self.groups.get_mut(&group) {
+                    offsets.retain(|place, _| !places.contains(place));
+                }
+            }
         }
     }
 }
 
 impl Step {
-    /// The group it has offsets of.
+    /// The group it brings offsets of.
     pub fn group(&self) -> Option<&GroupId> {
         match &self.change {
             Change::Joins { group, .. } => group.as_ref(),
-            Change::Holds(_) | Change::Loses(_) => None,
+            Change::Holds(_) | Change::Loses(_) | Change::LosesOffsets { .. } => None,
         }
     }
 
@@ -160,7 +184,7 @@ impl Step {
                 texts.chain(group_bytes).sum()
             }
             Change::Holds(held) => held.topic.as_str().len() + PART_BYTES,
-            Change::Loses(_) => 0,
+            Change::Loses(_) | Change::LosesOffsets { .. } => 0,
         }
     }
 }

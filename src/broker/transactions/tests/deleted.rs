@@ -99,6 +99,40 @@ fn offsets_in_a_topic_that_is_deleted_do_not_come_back_with_the_commit() {
 }
 
 #[test]
+fn offsets_of_a_group_that_are_deleted_do_not_come_back_with_the_commit() {
+    let delete = |house: &mut House, group: &str, partition| {
+        let goes = |_: &_, index| index == partition;
+        let seq = house.broker.delete_offsets(&group.into(), goes).unwrap();
+        house.writer.step();
+        seq
+    };
+    for restarts in [false, true] {
+        let mut house = House::new();
+        let by = house.begin("x");
+        house.offset(by, "g", 5);
+        house.end("x", by, true).unwrap();
+        house.offset(by, "g", 9);
+        house.offset(by, "h", 9);
+        house.writer.step();
+        assert_eq!(delete(&mut house, "g", 1), 0, "there are none of that partition");
+        assert!(house.is_unstable());
+        assert_ne!(delete(&mut house, "g", 0), 0);
+        assert!(!house.is_unstable(), "nothing is about to change");
+        assert_ne!(delete(&mut house, "h", 0), 0, "that was not committed yet");
+        if restarts {
+            house = house.power_cut();
+            assert!(!house.is_unstable());
+        }
+        house.offset(by, "h", 7);
+        let ended = house.end("x", by, true).unwrap();
+        let told: Vec<_> = ended.committed.into_iter().flat_map(|(_, offsets)| offsets).collect();
+        assert_eq!(told, [("t".into(), 0, 7)], "nobody is told of the others");
+        house.writer.step();
+        assert_eq!((house.committed("g"), house.committed("h")), (None, Some(7)));
+    }
+}
+
+#[test]
 fn other_topics_of_the_transaction_keep_what_they_have() {
     let mut house = House::new();
     house.create("u");

@@ -203,7 +203,9 @@ fn a_step_written_by_the_first_version_is_read_for_ever() {
     let open = Transaction::new(1000, 60_000, WallMs(1));
     let (_, holds) = open.holding(&topic, (4, 3), WallMs(3)).unwrap().unwrap();
     let loses = open.after(a_step()).losing(&"o".into(), WallMs(3)).unwrap();
-    let fixtures: [(Step, &[u8]); 3] = [
+    let loses_offsets = open.after(a_step()).losing_offsets(&"g".into(), |_, _| true, WallMs(3));
+    let fixtures: [(Step, &[u8]); 4] = [
+        (loses_offsets.unwrap(), b"\x01\x06\x03\x01g\x01\x01t\x04"),
         (loses, b"\x01\x06\x02\x01o"),
         (joins, b"\x01\x06\x00\x01\x07\x01o\x02\x01\x01g\x01\x01t\x04\xd8\x0c\x01\x01m"),
         (holds, b"\x01\x06\x01\x00\x08\x01r\x03"),
