@@ -141,6 +141,8 @@ impl Classic {
         self.synced(old);
         member.update(join);
         member.beat(now);
+        // The first join was the other process's: nothing but its waiting counts any more.
+        member.is_new = false;
         member.joining = Some(token);
         self.members.insert(id.clone(), member);
         match self.phase {

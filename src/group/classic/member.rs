@@ -19,7 +19,7 @@ pub(super) struct Member {
     pub(super) rebalance_timeout_ms: u64,
     pub(super) protocols: Vec<Protocol>,
     pub(super) assignment: Bytes,
-    /// Has never been answered a join.
+    /// Has never been answered a join, and took nobody's place.
     pub(super) is_new: bool,
     /// The join it waits for.
     pub(super) joining: Option<Token>,

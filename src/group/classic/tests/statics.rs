@@ -101,6 +101,24 @@ fn a_join_that_waits_is_fenced_by_its_successor() {
 }
 
 #[test]
+fn who_replaces_a_static_member_that_waits_for_its_first_join_may_wait_as_long_as_any() {
+    let mut s = Script::new();
+    s.join(member("a"));
+    s.sync("a", 1, &[("a", "all")]);
+    let old = s.join(instance("x", "x1"));
+    let new = s.join(instance("x", "x2"));
+    assert_eq!(s.join_error(old), GroupError::FencedInstanceId);
+    for _ in 0..5 {
+        s.pass(SESSION_MS - 1);
+        assert_eq!(s.beat("a", 1), Err(GroupError::RebalanceInProgress));
+    }
+    assert!(s.waits(new), "it has no id to send heartbeats with");
+    let a = s.join(again("a"));
+    assert_eq!(s.joined(a).members.len(), 2);
+    assert_eq!(s.joined(new).generation, 2);
+}
+
+#[test]
 fn a_static_member_that_is_restarting_keeps_its_place_in_a_rebalance() {
     let mut s = static_pair();
     let long = Join { session_timeout_ms: 600_000, ..instance("y", "y2") };
