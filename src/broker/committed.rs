@@ -52,7 +52,7 @@ impl Broker {
         offset: i64,
         bytes_max: usize,
     ) -> Result<Committed, BrokerError> {
-        let (batches, _) = self.batches(partition, offset, bytes_max)?;
+        let batches = self.batches(partition, offset, bytes_max)?.batches;
         self.judged(partition, offset, batches)
     }
 
@@ -63,7 +63,7 @@ impl Broker {
         offset: i64,
         bytes_max: usize,
     ) -> Result<Committed, BrokerError> {
-        let (batches, _) = self.batches(partition, offset, bytes_max)?;
+        let batches = self.batches(partition, offset, bytes_max)?.batches;
         self.told(partition, offset, batches, |_, _| true)
     }
 

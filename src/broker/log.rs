@@ -10,7 +10,9 @@ use crate::broker::kind;
 use crate::broker::producers::Judged;
 use crate::broker::topic::{Partition, Topic};
 use crate::broker::versioned;
-use crate::journal::{Bounds, Entry, EntryRef, NewEntry, StreamAppend, StreamBatch, StreamId};
+use crate::journal::{
+    Bounds, Entry, EntryRef, NewEntry, ReadError, StreamAppend, StreamBatch, StreamId, StreamRead,
+};
 use crate::model::AHEAD_MS_MAX;
 use crate::wire::batch::{Batch, LEADER_EPOCH, commits, rebase};
 
@@ -41,7 +43,7 @@ pub struct Produced {
 pub struct ReadBack {
     /// Whole batches, ascending, rebased to their offsets; empty at the end of the log.
     pub records: Bytes,
-    /// The partition's offsets.
+    /// The partition's offsets, as they were then: no record lies behind them.
     pub bounds: Bounds,
 }
 
@@ -104,7 +106,7 @@ impl Broker {
         offset: i64,
         bytes_max: usize,
     ) -> Result<ReadBack, BrokerError> {
-        let (batches, bounds) = self.batches(partition, offset, bytes_max)?;
+        let StreamRead { batches, bounds } = self.batches(partition, offset, bytes_max)?;
         Ok(ReadBack { records: join(&batches), bounds })
     }
 
@@ -114,15 +116,21 @@ impl Broker {
         partition: &Partition,
         offset: i64,
         bytes_max: usize,
-    ) -> Result<(Vec<StreamBatch>, Bounds), BrokerError> {
+    ) -> Result<StreamRead, BrokerError> {
+        if bytes_max > 0 {
+            match self.journal.stream_read(partition.stream, offset, bytes_max) {
+                Ok(read) => return Ok(read),
+                Err(ReadError::OutOfRange { .. }) => return Err(BrokerError::OffsetOutOfRange),
+                // Its topic was deleted.
+                Err(ReadError::UnknownStream { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         let bounds = self.bounds(partition);
         if offset < bounds.start || offset > bounds.visible_end {
             return Err(BrokerError::OffsetOutOfRange);
         }
-        if offset == bounds.visible_end || bytes_max == 0 {
-            return Ok((Vec::new(), bounds));
-        }
-        Ok((self.journal.stream_read(partition.stream, offset, bytes_max)?, bounds))
+        Ok(StreamRead { batches: Vec::new(), bounds })
     }
 
     /// The first offset whose batch has a record of that time or later (ListOffsets by time).

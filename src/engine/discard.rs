@@ -29,12 +29,12 @@ impl Driver {
         }
         let now = self.clock.now();
         // Mostly the first has to stay: then no more is read.
-        let first = self.journal.stream_read(stream, bounds.start, 1)?;
+        let first = self.journal.stream_read(stream, bounds.start, 1)?.batches;
         if !first.iter().all(|batch| self.may_go(batch, up_to, now)) {
             return Ok(0);
         }
         let mut to = bounds.start;
-        for batch in self.journal.stream_read(stream, bounds.start, LOOK_BYTES_MAX)? {
+        for batch in self.journal.stream_read(stream, bounds.start, LOOK_BYTES_MAX)?.batches {
             if !self.may_go(&batch, up_to, now) {
                 break;
             }

@@ -289,7 +289,7 @@ impl Engine {
         if from >= bounds.visible_end {
             return Ok(Vec::new());
         }
-        let batches = self.journal.stream_read(stream, from, bytes_max)?;
+        let batches = self.journal.stream_read(stream, from, bytes_max)?.batches;
         Ok(batches.iter().flat_map(DeadLetter::of_batch).collect())
     }
 

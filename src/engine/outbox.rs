@@ -125,7 +125,7 @@ impl Engine {
         if from >= bounds.visible_end {
             return Ok(Letters { end: from, ..none });
         }
-        let batches = self.journal.stream_read(stream, from, bytes_max)?;
+        let batches = self.journal.stream_read(stream, from, bytes_max)?.batches;
         let mut found = none;
         for batch in &batches {
             let letters = DeadLetter::of_batch(batch);

@@ -8,8 +8,8 @@ use super::append::Terms;
 use super::core::Core;
 use super::{
     AppendError, Appended, Bounds, Config, Disk, Durability, Entry, EntryRef, Housekept,
-    JournalError, Kind, NewEntry, OpenError, Poisoned, ReadError, Recovery, Stats, StreamBatch,
-    StreamId, Tables, TablesError, Unfinished, Writer, recover,
+    JournalError, Kind, NewEntry, OpenError, Poisoned, ReadError, Recovery, Stats, StreamId,
+    StreamRead, Tables, TablesError, Unfinished, Writer, recover,
 };
 
 /// Released bytes make a checkpoint due at this part of a segment: dead room is found early.
@@ -180,7 +180,7 @@ impl Journal {
         id: StreamId,
         from: i64,
         max_bytes: usize,
-    ) -> Result<Vec<StreamBatch>, ReadError> {
+    ) -> Result<StreamRead, ReadError> {
         self.core.stream_read(id, from, max_bytes)
     }
 

@@ -68,7 +68,7 @@ pub use repair::{Quarantined, repair};
 pub use replay::Recovery;
 pub use tables::{Batch, Pair, Pairs, Table, Tables, Visit};
 pub use turn::Turn;
-pub use types::{Bounds, Housekept, Stats, Stepped, StreamBatch};
+pub use types::{Bounds, Housekept, Stats, Stepped, StreamBatch, StreamRead};
 pub use verify::{Damage, Verified, verify};
 pub use writer::Writer;
 

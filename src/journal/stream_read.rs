@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use super::core::{Core, KIND_NEXT_STREAM, KIND_STREAM, KIND_TRIM};
 use super::stream_index::{Head, chunk_at, heads};
 use super::streams::BatchRef;
-use super::{AppendError, EntryRef, JournalError, NewEntry, ReadError, StreamBatch, StreamId};
+use super::{
+    AppendError, EntryRef, JournalError, NewEntry, ReadError, StreamBatch, StreamId, StreamRead,
+};
 
 use bytes::Bytes;
 
@@ -124,7 +126,7 @@ impl Core {
         id: StreamId,
         from: i64,
         max_bytes: usize,
-    ) -> Result<Vec<StreamBatch>, ReadError> {
+    ) -> Result<StreamRead, ReadError> {
         let unknown = ReadError::UnknownStream { stream: id.0 };
         let bounds = self.stream_bounds(id).ok_or(unknown)?;
         let (start, end) = (bounds.start, bounds.visible_end);
@@ -153,7 +155,7 @@ impl Core {
             head: entry.head,
             body: entry.body,
         });
-        Ok(batches.collect())
+        Ok(StreamRead { batches: batches.collect(), bounds })
     }
 
     pub(super) fn stream_find_time(

@@ -36,6 +36,15 @@ pub struct StreamBatch {
     pub body: Bytes,
 }
 
+/// What was read of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamRead {
+    /// Whole batches, in order.
+    pub batches: Vec<StreamBatch>,
+    /// What the stream held when they were looked for: none of them lies behind it.
+    pub bounds: Bounds,
+}
+
 /// Where the journal stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {

@@ -93,6 +93,18 @@ impl House {
         })
     }
 
+    /// One small record.
+    fn small() -> Batch {
+        let record = RawRecord {
+            timestamp_ms: 5,
+            timestamp_type: TimestampType::CreateTime,
+            key: None,
+            value: Some(Bytes::from_static(b"x")),
+            headers: Headers::default(),
+        };
+        batches(produce_batch(&[record], None).unwrap(), 1 << 20).next().unwrap().unwrap()
+    }
+
     /// All that housekeeping can do now.
     fn tidy(&mut self) {
         let mut housekeeper = self.broker.journal.housekeeper();
@@ -152,4 +164,28 @@ fn a_topic_whose_end_is_written_is_gone_even_if_its_records_cannot_be_dropped() 
     });
     deleted.unwrap_err();
     assert!(house.broker.topics.find(&"t".into()).is_none());
+}
+
+#[test]
+fn nothing_is_given_from_behind_the_end_that_is_told_with_it() {
+    let House { disk: _disk, mut writer, broker, .. } = House::new(&[]);
+    let topic = broker.topics.find(&"t".into()).unwrap();
+    let partition = topic.partition(0).unwrap();
+    let batch = House::small();
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(|| {
+            for _ in 0..40_000 {
+                let from = (broker.bounds(partition).visible_end - 1).max(0);
+                let ReadBack { records, bounds } = broker.read(partition, from, 1 << 20).unwrap();
+                let given = batches(records, usize::MAX).last().transpose().unwrap();
+                let last = given.map_or(from, |batch| batch.header.base_offset);
+                let told = bounds.start..=bounds.visible_end.max(1) - 1;
+                assert!(told.contains(&last), "{last} of {told:?}");
+            }
+        });
+        while !reads.is_finished() {
+            broker.produce(&topic, partition, &batch).unwrap();
+            writer.step();
+        }
+    });
 }

@@ -134,7 +134,7 @@ impl House {
         if bounds.start == bounds.visible_end {
             return 0;
         }
-        let all = journal.stream_read(stream, 0, usize::MAX).unwrap();
+        let all = journal.stream_read(stream, 0, usize::MAX).unwrap().batches;
         let delivered = all.iter().filter(|batch| batch.kind == crate::engine::kind::DELIVERED);
         delivered.map(|b| records(&Batch::parse(&b.body).unwrap(), 1 << 24).unwrap().count()).sum()
     }

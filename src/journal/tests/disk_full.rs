@@ -72,12 +72,12 @@ fn an_index_that_meets_a_full_disk_is_saved_later() {
     disk.set_capacity(Some(disk.used_bytes()));
     keeper.step().unwrap_err();
     keeper.step().unwrap_err();
-    assert_eq!(journal.stream_read(id, 0, usize::MAX).unwrap().len(), 2000);
+    assert_eq!(journal.stream_read(id, 0, usize::MAX).unwrap().batches.len(), 2000);
     disk.set_capacity(None);
     let saved = keeper.step().unwrap().checkpoint.unwrap();
     assert!(saved >= 4000 && journal.keyed_get(VALUE, b"none").unwrap().is_none());
     drop((journal, writer, keeper));
     let (journal, _writer, recovery) = open(&disk);
     assert_eq!(recovery.checkpointed(), saved);
-    assert_eq!(journal.stream_read(id, 0, usize::MAX).unwrap().len(), 2000);
+    assert_eq!(journal.stream_read(id, 0, usize::MAX).unwrap().batches.len(), 2000);
 }

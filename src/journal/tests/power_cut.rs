@@ -69,7 +69,7 @@ fn check(model: &Model, journal: &Journal, recovery: &Recovery, lost: Option<&(u
         assert_eq!(&found, newer.unwrap_or(value));
     }
     if let Some(stream) = journal.stream_find("orders") {
-        let read = journal.stream_read(stream, 0, usize::MAX).unwrap();
+        let read = journal.stream_read(stream, 0, usize::MAX).unwrap().batches;
         let read: BTreeMap<i64, String> =
             read.into_iter().map(|batch| (batch.base_offset, text(&batch.body))).collect();
         for (offset, body) in &model.batches {

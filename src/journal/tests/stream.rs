@@ -25,7 +25,7 @@ fn filled(disk: &MemDisk) -> (Journal, Writer, StreamId) {
 }
 
 fn offsets(journal: &Journal, id: StreamId, from: i64, max: usize) -> Vec<i64> {
-    let read = journal.stream_read(id, from, max).unwrap();
+    let read = journal.stream_read(id, from, max).unwrap().batches;
     read.iter().map(|batch| batch.base_offset).collect()
 }
 
@@ -33,7 +33,7 @@ fn check_reads(journal: &Journal, id: StreamId) {
     for from in [0, 1, 2, 3, 299, 300, 450, 898, 899] {
         assert_eq!(offsets(journal, id, from, 1), [from / 3 * 3]);
     }
-    let all = journal.stream_read(id, 0, usize::MAX).unwrap();
+    let all = journal.stream_read(id, 0, usize::MAX).unwrap().batches;
     assert_eq!(all.len(), 300);
     for (at, batch) in (0_i64..).zip(&all) {
         assert_eq!(text(&batch.body), format!("batch {at}"));

@@ -40,7 +40,7 @@ fn what_was_read_before_retention_passed_it_is_not_taken_for_committed() {
     let topic = house.topic();
     let partition = topic.partition(0).unwrap();
     let broker = &house.broker;
-    let batches = broker.journal.stream_read(partition.stream, 0, 1 << 20).unwrap();
+    let batches = broker.journal.stream_read(partition.stream, 0, 1 << 20).unwrap().batches;
     broker.delete_records(partition, 3).unwrap();
     // Whoever looks meanwhile: which were aborted below is forgotten.
     assert_eq!(broker.stable_end(partition), 4);
