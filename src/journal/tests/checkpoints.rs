@@ -162,7 +162,7 @@ fn a_checkpoint_that_failed_and_was_done_all_the_same_is_not_done_twice() {
         disk.power_cut();
         let (journal, ..) = open(&disk);
         for from in 0..400 {
-            let found = journal.stream_read(id, from, usize::MAX).unwrap();
+            let found = journal.stream_read(id, from, usize::MAX).unwrap().batches;
             let offsets: Vec<i64> = found.iter().map(|batch| batch.base_offset).collect();
             assert_eq!(offsets, (from..400).collect::<Vec<_>>(), "sync {sync}, from {from}");
         }
