@@ -122,6 +122,12 @@ impl Journal {
         self.core.read(entry)
     }
 
+    /// Whether an entry is in the log still, released or not, as far as the index knows: its bytes
+    /// are not read.
+    pub fn holds(&self, entry: EntryRef) -> bool {
+        self.core.holds(entry.seq)
+    }
+
     /// Calls `f` for every durable entry of these kinds that is still in the log, in sequence
     /// order: released ones too, until compaction has taken them. Reads the whole log; nothing waits
     /// for that.

@@ -28,6 +28,7 @@ struct Platter {
     epochs: u64,
     operations: u64,
     syncs: u64,
+    read_bytes: u64,
     fail_at: Option<u64>,
     cut_at: Option<u64>,
     fail_sync_at: Option<u64>,
@@ -125,6 +126,11 @@ impl MemDisk {
     /// Operations that changed the disk so far.
     pub fn operations(&self) -> u64 {
         self.platter().operations
+    }
+
+    /// Bytes that were read so far.
+    pub fn read_bytes(&self) -> u64 {
+        self.platter().read_bytes
     }
 
     /// Bytes of all files.
@@ -426,7 +432,7 @@ impl DiskFile for MemFile {
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let platter = self.disk.mounted(self.boot)?;
+        let mut platter = self.disk.mounted(self.boot)?;
         if platter.unreadable == Some(self.file) {
             return Err(io::Error::other("simulated bad sector"));
         }
@@ -435,6 +441,7 @@ impl DiskFile for MemFile {
         let end = from.saturating_add(out.len());
         let bytes = state.data.get(from..end).ok_or(ErrorKind::UnexpectedEof)?;
         out.copy_from_slice(bytes);
+        platter.read_bytes += u64::try_from(out.len()).unwrap_or(0);
         Ok(())
     }
 

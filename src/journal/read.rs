@@ -155,6 +155,16 @@ impl Core {
         Ok(self.handle(id, epoch)?.index.find(seq)?.map(|slot| slot.ordinal))
     }
 
+    /// Whether an entry is there still, or will be. One that cannot be looked for is.
+    pub(super) fn holds(&self, seq: u64) -> bool {
+        let place = self.segments().place(seq);
+        match place {
+            Place::Gone => false,
+            Place::Fresh { .. } | Place::NotWritten => true,
+            Place::Sealed { .. } => !matches!(self.ordinal(seq), Ok(None)),
+        }
+    }
+
     fn handle(&self, id: SegmentId, epoch: u64) -> io::Result<Arc<Handle>> {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = handles.get(&id) {
