@@ -129,8 +129,8 @@ impl Journal {
     }
 
     /// Calls `f` for every durable entry of these kinds that is still in the log, in sequence
-    /// order: released ones too, until compaction has taken them. Reads the whole log; nothing waits
-    /// for that.
+    /// order: released ones too, until compaction has taken them. Reads the whole log; nothing
+    /// waits for that.
     pub fn past(&self, kinds: &[Kind], f: &mut dyn FnMut(&Entry)) -> Result<(), ReadError> {
         self.core.past(kinds, f)
     }

@@ -57,8 +57,8 @@ impl Walk {
     /// Calls `f` for each entry: its position, its length, itself.
     pub(super) fn go(&self, mut scanner: Scanner, f: Step<'_>) -> Result<(), ReadError> {
         for ordinal in 0.. {
-            let scanned = scanner.next();
-            match scanned.map_err(|source| read_failed(&self.id.log_name(), source))? {
+            let next = scanner.next();
+            match next.map_err(|source| read_failed(&self.id.log_name(), source))? {
                 Scanned::Entry(raw) => f(ordinal, length(&raw.bytes), &raw)?,
                 Scanned::Damaged(offset) => return Err(self.corrupt(offset)),
                 Scanned::End => break,

@@ -133,7 +133,7 @@ impl Transaction {
         let places: BTreeSet<_> = lost.cloned().collect();
         let has = !places.is_empty();
         let group = group.clone();
-        has.then(|| Step { at: now, change: Change::LosesOffsets { group, places } })
+        has.then_some(Step { at: now, change: Change::LosesOffsets { group, places } })
     }
 
     /// The same after a step: what has been written down has happened.

@@ -183,8 +183,8 @@ fn fail_everywhere(restart: bool) {
             // nothing of what was begun takes room
             let names = disk.disk().list().unwrap();
             let copies = names.iter().filter(|name| name.contains(".0001."));
-            let copied = filled.journal.stats().compactions > 0;
-            assert!(copied || copies.count() == 0, "{nth}: {names:?}");
+            let is_done = filled.journal.stats().compactions > 0;
+            assert!(is_done || copies.count() == 0, "{nth}: {names:?}");
         }
         if restart {
             filled.writer.step();

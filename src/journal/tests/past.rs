@@ -26,8 +26,8 @@ fn a_checkpoint_does_not_wait_for_whoever_reads_what_has_been() {
         })
     });
     assert_eq!(hears.recv().unwrap(), "a");
-    let (saved, is_saved) = mpsc::channel();
-    let saver = thread::spawn(move || saved.send(journal.checkpoint()));
+    let (tells, is_saved) = mpsc::channel();
+    let saver = thread::spawn(move || tells.send(journal.checkpoint()));
     assert_eq!(is_saved.recv_timeout(PATIENCE).unwrap(), Ok(2));
     saver.join().unwrap().unwrap();
     lets_go_on.send(()).unwrap();

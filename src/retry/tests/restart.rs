@@ -104,10 +104,10 @@ fn a_reload_is_journalled_with_its_time_and_not_done_again_on_replay() {
 
 #[test]
 fn millions_are_put_in_line_with_a_shorter_table_some_at_a_time_and_so_are_they_forgotten() {
-    const MANY: i64 = 3 * AT_ONCE as i64;
+    let many = i64::try_from(3 * AT_ONCE).unwrap();
     let mut rig = Rig::new(Policy::default());
     let slot = rig.join("a").slot;
-    for offset in 0..MANY {
+    for offset in 0..many {
         rig.nack(fail(offset)).unwrap();
     }
     let shorter = table("1s 5s 1s");
@@ -135,7 +135,7 @@ fn millions_are_put_in_line_with_a_shorter_table_some_at_a_time_and_so_are_they_
             rig.lane_commit(next);
         }
     }
-    rig.origin_commit(MANY);
+    rig.origin_commit(many);
     rig.advance(900_000);
     assert_eq!(rig.count(StateKind::Committed), 0);
 }
