@@ -10,6 +10,7 @@
 //! Produce appends is appended when its frame is taken, so overlap never changes the order of the
 //! log.
 
+mod ahead;
 mod ends;
 mod fetches;
 
@@ -138,28 +139,11 @@ impl Connection {
                     let link = self.linked(link).await?;
                     return Ok(Box::pin(router.answer_with(conn, link, head)).await);
                 }
-                self.prepare(link, &head).await?;
-                Ok(router.answer(conn, head).await)
+                let back = self.prepare(link, &head).await?;
+                Ok(router.answer(conn, head, back).await)
             }
             Err(error) => self.refuse(&error),
         }
-    }
-
-    /// What has to be known before a request to this node can be answered.
-    async fn prepare(&self, link: &mut Option<Link>, head: &RequestHead) -> Result<(), Cause> {
-        let Self { router, conn, .. } = self;
-        let unasked = router.unasked(conn, head);
-        if !unasked.is_empty() {
-            let asked = router.ask_rights(conn, self.linked(link).await?, head, unasked);
-            Box::pin(asked).await.map_err(|error| self.upstream_lost(&error))?;
-        }
-        let wanted = router.origins_ahead(conn, head);
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        // A nack that cannot be taken now is not refused: the producer tries again.
-        let read = router.read_back(conn, self.linked(link).await?, head, wanted);
-        Box::pin(read).await.map_err(|error| self.upstream_lost(&error))
     }
 
     /// The connection to the broker, made now if there is none.
@@ -423,19 +407,14 @@ impl Serving<'_> {
     /// A request that is answered here: a Produce at once, anything else when its turn has come.
     fn take(&mut self, frame: Frame) {
         let Connection { router, conn, .. } = self.connection;
-        match RequestHead::parse(&frame.bytes) {
-            Ok(head)
-                if head.api == Api::Produce
-                    && router.unasked(conn, &head).is_empty()
-                    && router.origins_ahead(conn, &head).is_empty() =>
-            {
-                conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
-                let bytes = frame.bytes.len();
-                let answering = router.answer(conn, head);
-                self.due.push(Due::Here(Here::new(answering, bytes, frame.room)));
-            }
-            _ => self.held = Some(frame),
-        }
+        let Some((head, back)) = self.connection.at_once(&frame) else {
+            self.held = Some(frame);
+            return;
+        };
+        conn.heard(head.client_id.as_ref().map(crate::model::ClientId::as_str));
+        let bytes = frame.bytes.len();
+        let answering = router.answer(conn, head, back);
+        self.due.push(Due::Here(Here::new(answering, bytes, frame.room)));
     }
 
     /// A request that is answered while nothing else is due. A client that goes meanwhile is not

@@ -91,7 +91,7 @@ use crate::route::conn::Conn;
 use crate::route::markers::Markers;
 use crate::route::members::Members;
 use crate::route::names::Names;
-use crate::route::origins::Origins;
+use crate::route::origins::{Origins, ReadBack};
 use crate::route::positions::Positions;
 use crate::route::refusals::Refusals;
 use crate::route::token::Tokens;
@@ -208,14 +208,19 @@ impl Router {
 
     /// Answers one request. What a Produce appends is appended when this returns; the future only
     /// waits until it is safe. Any other request does all its work in the future.
-    pub fn answer<'a>(&'a self, conn: &'a Conn, head: RequestHead) -> Answering<'a> {
+    pub fn answer<'a>(
+        &'a self,
+        conn: &'a Conn,
+        head: RequestHead,
+        back: ReadBack,
+    ) -> Answering<'a> {
         let began = self.clock.elapsed();
         if let Err(error) = conn.session.admits(head.api, began) {
             self.metrics.request_error(head.api.name(), "unauthenticated");
             return Box::pin(async move { Reply::Close(error.to_string()) });
         }
         if head.api == Api::Produce {
-            let pending = produce::begin(self, conn, &head);
+            let pending = produce::begin(self, (conn, &back), &head);
             Box::pin(async move {
                 let reply = match pending {
                     Ok(pending) => pending.finish(self, &head).await,
@@ -256,7 +261,10 @@ impl Router {
                 self.with(&head, async |r| sasl_handshake::answer(conn, &head, r)).await?
             }
             Api::SaslAuthenticate => sasl_authenticate::answer(self, conn, &head).await?,
-            Api::Produce => produce::begin(self, conn, &head)?.finish(self, &head).await?,
+            Api::Produce => {
+                let from = (conn, &ReadBack::default());
+                produce::begin(self, from, &head)?.finish(self, &head).await?
+            }
             Api::Fetch => {
                 let version = head.version;
                 self.with(&head, async |r| fetch::answer(self, conn, version, r).await).await?

@@ -1,5 +1,6 @@
 //! Failed records of the cluster, read back before the nacks that only name them are taken.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,9 +11,10 @@ use crate::model::{GroupId, Origin, TopicName};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::voices::{KnownBy, in_turn};
+use crate::socket::{Budget, Charge};
 use crate::upstream::{Found, Link, UpstreamError};
-use crate::wire::RequestHead;
 use crate::wire::batch::RawRecord;
+use crate::wire::{RequestHead, ResponseError};
 
 /// How long all records of one Produce may take to be read back: long polls of members go first, and
 /// some clients' last 5 s. No client waits less than 10 s for an answer.
@@ -21,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(8);
 const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Bytes of records remembered at most, beyond the largest one.
 const BYTES_MAX: usize = 16 << 20;
+/// Bytes of all records that one request names, at most.
+pub(super) const NAMED_BYTES_MAX: usize = 64 << 20;
 
 /// Records read back lately, by the connection they were read for: the cluster has let its client
 /// read them, and nobody else.
@@ -73,25 +77,111 @@ impl Origins {
     }
 }
 
+/// Records of the cluster that one Produce names without their bytes. They are kept with it until
+/// it is taken: what is remembered of all producers together may be less.
+#[derive(Debug, Default)]
+pub struct ReadBack {
+    /// `None`: it is not read yet.
+    records: BTreeMap<(GroupId, Origin), Option<Recalled>>,
+    charge: Option<Charge>,
+}
+
+/// What became of a record that was to be read back; `None`: there is none.
+type Recalled = Result<Option<RawRecord>, Unread>;
+
+/// Why a record that may be there is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unread {
+    /// With others of its request.
+    #[error("the records it names are more than 64 MiB together: name fewer in one batch")]
+    TooMuch,
+}
+
+impl Unread {
+    pub(super) fn code(self) -> ResponseError {
+        match self {
+            // Producers split a batch that is refused so (Java).
+            Self::TooMuch => ResponseError::MessageTooLarge,
+        }
+    }
+
+    /// In the words of `reprise_nacks_refused_total`.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::TooMuch => "too_large",
+        }
+    }
+}
+
+impl ReadBack {
+    /// Whether nothing is left to be read.
+    pub fn is_whole(&self) -> bool {
+        self.records.values().all(Option::is_some)
+    }
+
+    /// What became of a record that was named.
+    pub(super) fn get(&self, group: &GroupId, origin: &Origin) -> Recalled {
+        let recalled = self.records.get(&(group.clone(), origin.clone()));
+        recalled.cloned().flatten().unwrap_or(Ok(None))
+    }
+
+    /// Whether there was room for it.
+    fn put(&mut self, budget: &Budget, of: (GroupId, Origin), record: Option<RawRecord>) -> bool {
+        let charge = self.charge.get_or_insert_with(|| budget.charge(0));
+        let bytes = record.as_ref().map_or(0, RawRecord::payload_bytes);
+        let all = charge.bytes().saturating_add(bytes);
+        if all > NAMED_BYTES_MAX {
+            self.records.insert(of, Some(Err(Unread::TooMuch)));
+            return false;
+        }
+        charge.set(all);
+        self.records.insert(of, Some(Ok(record)));
+        true
+    }
+}
+
 impl Router {
-    /// Reads back what is not at hand of these records. One that is not there stays away, and the
-    /// nack that names it is refused; an error means that it may be there another time.
+    /// This Produce names a record without its bytes.
+    pub(super) fn names_ahead(&self, conn: &Conn, back: &mut ReadBack, of: (GroupId, Origin)) {
+        if back.records.contains_key(&of) {
+            return;
+        }
+        match self.origins.get(conn.id, &of.1) {
+            Some(record) => {
+                back.put(&self.budget, of, Some(record));
+            }
+            None => {
+                back.records.insert(of, None);
+            }
+        }
+    }
+
+    /// Reads back what is not at hand. Of one that is not there the nack that names it is refused;
+    /// an error means that it may be there another time.
     pub async fn read_back(
         &self,
         conn: &Conn,
         link: &mut Link,
         head: &RequestHead,
-        wanted: Vec<(GroupId, Origin)>,
-    ) -> Result<(), UpstreamError> {
+        mut back: ReadBack,
+    ) -> Result<ReadBack, UpstreamError> {
+        let left = back.records.iter().filter(|(_, recalled)| recalled.is_none());
+        let left: Vec<_> = left.map(|(of, _)| of.clone()).collect();
         let reading = async {
-            for (group, origin) in wanted {
-                if self.origins.get(conn.id, &origin).is_none()
-                    && let Some(record) = self.read(conn, link, head, &group, &origin).await?
-                {
-                    self.origins.put(conn.id, origin, record);
+            let mut has_room = true;
+            for of in left {
+                if !has_room {
+                    back.records.insert(of, Some(Err(Unread::TooMuch)));
+                    continue;
                 }
+                let (group, origin) = &of;
+                let record = self.read(conn, link, head, group, origin).await?;
+                if let Some(record) = &record {
+                    self.origins.put(conn.id, origin.clone(), record.clone());
+                }
+                has_room = back.put(&self.budget, of, record);
             }
-            Ok(())
+            Ok(back)
         };
         let read = tokio::time::timeout(PATIENCE, reading).await;
         read.unwrap_or(Err(UpstreamError::TooSlow))

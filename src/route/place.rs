@@ -48,6 +48,11 @@ impl Router {
         matches!(self.place(name), Some(Place::Retry(_) | Place::DeadLetters(_)))
     }
 
+    /// Whether its records are a cluster's.
+    pub(super) fn is_of_cluster(&self, name: &TopicName) -> bool {
+        self.upstream.is_some() && !self.is_own(name)
+    }
+
     /// A topic that may be changed: one of this cluster, and none of a retry's.
     pub(super) fn changeable(&self, name: &TopicName) -> Result<Arc<Topic>, BrokerError> {
         let why = match self.place(name) {

@@ -4,6 +4,7 @@ use bytes::BytesMut;
 use kafka_protocol::messages::{OffsetCommitRequest, ProduceRequest};
 use kafka_protocol::protocol::Encodable;
 use reprise::route::conn::Conn;
+use reprise::route::origins::ReadBack;
 use reprise::wire::{Api, RequestHead, ResponseError};
 
 use crate::support::batch::plain;
@@ -197,7 +198,7 @@ fn a_commit_waits_for_every_nack_that_reached_the_sidecar_before_it() {
         let head =
             RequestHead { api, api_key, version: 9, correlation_id: 1, client_id: None, body };
         // it has reached the sidecar when this returns; nobody waits for the answer
-        waiting.push(server.router().answer(&conn, head));
+        waiting.push(server.router().answer(&conn, head, ReadBack::default()));
     }
     // a commit that had to wait for longer than 5 s is refused, and the client tries again
     let slow = ResponseError::CoordinatorNotAvailable.code();

@@ -23,6 +23,7 @@ mod older;
 mod outage;
 mod passing;
 mod patience;
+mod read_back;
 mod relay;
 mod restarts;
 mod rights;

@@ -20,14 +20,12 @@ use crate::route::convert::topic_of;
 use crate::route::markers::Commit;
 use crate::route::nacks::Telling;
 use crate::route::offset_commit::{Named, Patience};
+use crate::route::origins::NAMED_BYTES_MAX;
 use crate::route::produce::{by_reference, name, origin_record};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::batch::RawRecord;
 use crate::wire::mark::{BadMark, CommitMark, is_mark, read_mark};
 use crate::wire::{RequestHead, ResponseError};
-
-/// Bytes of all records that one commit names, at most.
-const RECORDS_BYTES_MAX: usize = 64 << 20;
 
 /// Partitions of a request that are refused for what their metadata says.
 pub(in crate::route) type Refused = BTreeMap<Named, ResponseError>;
@@ -230,7 +228,7 @@ impl<'a> Taking<'a> {
         let mut found = Vec::with_capacity(places.len());
         for place in places {
             let record = match place {
-                NamedBy::Origin(origin) => origin_record(self.router, self.conn, origin),
+                NamedBy::Origin(origin) => origin_record(self.router, origin),
                 _ => None,
             };
             self.takes(record.as_ref())?;
@@ -250,7 +248,7 @@ impl<'a> Taking<'a> {
         for place in places {
             let record = match place {
                 NamedBy::Origin(origin) if self.router.is_own(&origin.topic) => {
-                    Ok(origin_record(self.router, self.conn, origin))
+                    Ok(origin_record(self.router, origin))
                 }
                 NamedBy::Origin(origin) => {
                     let left = self.patience.left();
@@ -275,7 +273,7 @@ impl<'a> Taking<'a> {
     /// Memory is bounded whatever a commit names.
     fn takes(&mut self, record: Option<&RawRecord>) -> Result<(), Refusal> {
         self.bytes = self.bytes.saturating_add(record.map_or(0, RawRecord::payload_bytes));
-        if self.bytes <= RECORDS_BYTES_MAX { Ok(()) } else { Err(Refusal::TooMuch) }
+        if self.bytes <= NAMED_BYTES_MAX { Ok(()) } else { Err(Refusal::TooMuch) }
     }
 
     /// Into the engine's queue, all of a partition or nothing.

@@ -2,11 +2,12 @@
 
 use kafka_protocol::messages::ProduceRequest;
 
-use crate::model::{GroupId, Origin};
+use crate::model::GroupId;
 use crate::retry::Named;
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
+use crate::route::origins::ReadBack;
 use crate::route::place::Place;
 use crate::route::produce::nack;
 use crate::wire::batch::{batches, records};
@@ -14,31 +15,25 @@ use crate::wire::mark::{self, read_nack};
 use crate::wire::{Api, RequestHead, decode};
 
 impl Router {
-    /// Origins this Produce names without their bytes, which are not at hand. What is wrong with
-    /// the request is found out, and told, when it is taken.
-    pub fn origins_ahead(&self, conn: &Conn, head: &RequestHead) -> Vec<(GroupId, Origin)> {
+    /// What this Produce names without its bytes, as far as it is at hand. What is wrong with the
+    /// request is found out, and told, when it is taken.
+    pub fn named_ahead(&self, conn: &Conn, head: &RequestHead) -> ReadBack {
+        let mut back = ReadBack::default();
         if self.upstream.is_none() || head.api != Api::Produce {
-            return Vec::new();
+            return back;
         }
-        let Ok(request) = decode::<ProduceRequest>(head) else { return Vec::new() };
-        let mut wanted = Vec::new();
+        let Ok(request) = decode::<ProduceRequest>(head) else { return back };
         for topic in &request.topic_data {
             let Ok(name) = self.named(&topic_of(&topic.name), topic.topic_id) else { continue };
             let Some(Place::Retry(group)) = self.place(&name) else { continue };
             for bytes in topic.partition_data.iter().filter_map(|data| data.records.clone()) {
-                self.named_in(conn, &group, bytes, &mut wanted);
+                self.named_in(conn, &group, bytes, &mut back);
             }
         }
-        wanted
+        back
     }
 
-    fn named_in(
-        &self,
-        conn: &Conn,
-        group: &GroupId,
-        bytes: bytes::Bytes,
-        wanted: &mut Vec<(GroupId, Origin)>,
-    ) {
+    fn named_in(&self, conn: &Conn, group: &GroupId, bytes: bytes::Bytes, back: &mut ReadBack) {
         let bytes_max = self.broker.topics.defaults().max_message_bytes;
         for batch in batches(bytes, bytes_max).map_while(Result::ok) {
             let Ok(records) = records(&batch, nack::UNPACKED_BYTES_MAX) else { return };
@@ -47,10 +42,9 @@ impl Router {
                 let mark::Named::Origin(origin) = asked.named else { continue };
                 if let Named::Origin(origin) = nack::name(self, group, origin)
                     && asked.by_reference
-                    && !self.is_own(&origin.topic)
-                    && self.origins.get(conn.id, &origin).is_none()
+                    && self.is_of_cluster(&origin.topic)
                 {
-                    wanted.push((group.clone(), origin));
+                    self.names_ahead(conn, back, (group.clone(), origin));
                 }
             }
         }

@@ -21,6 +21,7 @@ use crate::broker::error::BrokerError;
 use crate::model::TopicName;
 use crate::route::conn::Conn;
 use crate::route::convert::{some_text, text, topic_of};
+use crate::route::origins::ReadBack;
 use crate::route::place::Place;
 use crate::route::{AnswerError, Reply, Router, code};
 use crate::wire::batch::{Batch, BatchError, batches};
@@ -100,16 +101,17 @@ struct Pending<'a> {
     is_queued: bool,
 }
 
-/// Decodes the request and appends everything in it.
+/// Decodes the request and appends everything in it; `from`: its connection, and what was read back
+/// for it.
 pub(super) fn begin<'a>(
     router: &'a Router,
-    conn: &Conn,
+    from: (&Conn, &ReadBack),
     head: &RequestHead,
 ) -> Result<Begun<'a>, DecodeError> {
     let request = decode::<ProduceRequest>(head)?;
     let refusal = refusal(router, &request);
     let implied = head.version >= IMPLIED_SINCE;
-    Ok(Begun { acks: request.acks, topics: append(router, conn, request, refusal, implied) })
+    Ok(Begun { acks: request.acks, topics: append(router, from, request, refusal, implied) })
 }
 
 impl Begun<'_> {
@@ -160,7 +162,7 @@ fn refusal(router: &Router, request: &ProduceRequest) -> Option<(ResponseError, 
 /// Appends everything, in the order of the request.
 fn append<'a>(
     router: &'a Router,
-    conn: &Conn,
+    from: (&Conn, &ReadBack),
     request: ProduceRequest,
     refusal: Option<(ResponseError, &'static str)>,
     implied: bool,
@@ -172,7 +174,7 @@ fn append<'a>(
         let mut topic = TopicProduceResponse::default();
         topic.name = asked.name.clone();
         topic.topic_id = asked.topic_id;
-        let place = find(router, conn, &asked);
+        let place = find(router, from.0, &asked);
         let is_queued = place.as_ref().is_ok_and(|(_, place)| match place {
             Place::Retry(_) => true,
             Place::Local(topic) => router.config.produce_delay.is_for(&topic.name),
@@ -184,7 +186,7 @@ fn append<'a>(
             let waiting = match (&refusal, &place) {
                 (Some((error, why)), _) => done(Outcome::refused(*error, *why)),
                 (None, Err((error, why))) => done(Outcome::refused(*error, why.as_str())),
-                (None, Ok((name, place))) => one(router, conn, (name, place), data, within),
+                (None, Ok((name, place))) => one(router, from, (name, place), data, within),
             };
             partitions.push(Pending { index, waiting, is_queued });
         }
@@ -211,7 +213,7 @@ fn find(
 
 fn one<'a>(
     router: &'a Router,
-    conn: &Conn,
+    from: (&Conn, &ReadBack),
     (name, place): (&TopicName, &Place),
     data: PartitionProduceData,
     within: Option<Within<'_>>,
@@ -224,8 +226,8 @@ fn one<'a>(
             done(Outcome::refused(ResponseError::InvalidTxnState, NO_DEAD_LETTERS))
         }
         Place::Retry(group) if data.index == 0 => match within {
-            Some(within) => nack::hold(router, conn, (name, group), records, within),
-            None => nack::begin(router, conn, group, records),
+            Some(within) => nack::hold(router, from, (name, group), records, within),
+            None => nack::begin(router, from, group, records),
         },
         Place::Local(topic) => local::begin(router, topic, data.index, records, within),
         Place::DeadLetters(_) => {

@@ -13,6 +13,7 @@ use crate::model::{GroupId, LaneOffset, Origin, TopicName};
 use crate::retry::{self, Evidence, Nack, Named, Reporter, Want};
 use crate::route::conn::Conn;
 use crate::route::nacks::word_of;
+use crate::route::origins::{ReadBack, Unread};
 use crate::route::place::Place;
 use crate::route::produce::{
     NOT_TRANSACTIONAL, Outcome, Waiting, Within, done, one_batch, refused_inside, refused_outside,
@@ -27,7 +28,7 @@ pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
 pub(super) fn begin<'a>(
     router: &'a Router,
-    conn: &Conn,
+    (conn, back): (&Conn, &ReadBack),
     group: &GroupId,
     bytes: Bytes,
 ) -> Waiting<'a> {
@@ -40,7 +41,7 @@ pub(super) fn begin<'a>(
                 refused_outside()
             });
         }
-        read(router, conn, group, &batch)
+        read(router, (conn, back), group, &batch)
     });
     let (telling, sent) = match request {
         Ok(request) => router.send_nacks(request, Evidence::Nack),
@@ -65,7 +66,7 @@ pub(super) fn begin<'a>(
 /// A batch of nacks inside a transaction: looked at, and held until it is committed.
 pub(super) fn hold<'a>(
     router: &'a Router,
-    conn: &Conn,
+    (conn, back): (&Conn, &ReadBack),
     (topic, group): (&TopicName, &GroupId),
     bytes: Bytes,
     within: Within<'_>,
@@ -75,7 +76,7 @@ pub(super) fn hold<'a>(
         if !batch.header.is_transactional() {
             return Err(refused_inside());
         }
-        read(router, conn, group, &batch)?;
+        read(router, (conn, back), group, &batch)?;
         let Within { id, implied } = within;
         let held = router.broker.hold_in_transaction(id, implied, topic, &batch);
         held.map_err(|error| Outcome::of_broker(&error))
@@ -103,7 +104,7 @@ pub(in crate::route) fn held(
     for (topic, bytes) in held {
         let Some(group) = router.names.group_of_retry(topic) else { continue };
         let batch = Batch::parse(bytes).map_err(|_| ResponseError::InvalidTxnState)?;
-        let read = read(router, conn, &group, &batch);
+        let read = read(router, (conn, &ReadBack::default()), &group, &batch);
         // Its numbers were looked at when it came; those of an aborted one are missing here.
         let read =
             NackBatch { producer: None, ..read.map_err(|_| ResponseError::InvalidTxnState)? };
@@ -129,7 +130,7 @@ fn refused(error: &EngineError) -> Outcome {
 /// Every record of a batch as a nack; the first pass of all or nothing.
 fn read(
     router: &Router,
-    conn: &Conn,
+    (conn, back): (&Conn, &ReadBack),
     group: &GroupId,
     batch: &Batch,
 ) -> Result<NackBatch, Outcome> {
@@ -140,9 +141,15 @@ fn read(
     let mut bad = Vec::new();
     for record in records(batch, UNPACKED_BYTES_MAX).map_err(|error| refuse(&error))? {
         let record = record.map_err(|error| refuse(&error))?;
-        match nack(router, conn, group, record) {
+        match nack(router, back, group, record) {
             Ok(nack) => nacks.push(nack),
-            Err(why) => bad.push((i32::try_from(nacks.len() + bad.len()).unwrap_or(0), why)),
+            Err(NotTaken::Bad(why)) => {
+                bad.push((i32::try_from(nacks.len() + bad.len()).unwrap_or(0), why));
+            }
+            Err(NotTaken::Unread(why)) => {
+                router.nack_refused(group, why.word(), &why);
+                return Err(Outcome::refused(why.code(), why.to_string()));
+            }
         }
     }
     if let Some((index, why)) = bad.first() {
@@ -166,12 +173,24 @@ fn read(
     })
 }
 
+/// Why a record of a batch is no nack, and the batch is not taken.
+enum NotTaken {
+    Bad(mark::BadNack),
+    Unread(Unread),
+}
+
+impl From<mark::BadNack> for NotTaken {
+    fn from(why: mark::BadNack) -> Self {
+        Self::Bad(why)
+    }
+}
+
 fn nack(
     router: &Router,
-    conn: &Conn,
+    back: &ReadBack,
     group: &GroupId,
     record: RecordView,
-) -> Result<NackRequest, mark::BadNack> {
+) -> Result<NackRequest, NotTaken> {
     let (asked, headers) = read_nack(&record.headers)?;
     let named = match asked.named {
         mark::Named::Origin(origin) => name(router, group, origin),
@@ -181,7 +200,12 @@ fn nack(
     raw.headers = headers;
     let (bytes, stored) = match &named {
         Named::Origin(origin) if asked.by_reference => {
-            by_reference(&named, origin_record(router, conn, origin))
+            let found = if router.is_of_cluster(&origin.topic) {
+                back.get(group, origin).map_err(NotTaken::Unread)?
+            } else {
+                origin_record(router, origin)
+            };
+            by_reference(&named, found)
         }
         Named::Lane(_) if asked.by_reference => by_reference(&named, None),
         _ => (retry::Bytes::Value, raw.to_bytes()),
@@ -245,15 +269,8 @@ impl Router {
     }
 }
 
-/// A record that is at hand; none that a transaction has taken back, or may.
-pub(in crate::route) fn origin_record(
-    router: &Router,
-    conn: &Conn,
-    origin: &Origin,
-) -> Option<RawRecord> {
-    if router.place(&origin.topic).is_none() {
-        return router.origins.get(conn.id, origin);
-    }
+/// A record of a topic of ours; none that a transaction has taken back, or may.
+pub(in crate::route) fn origin_record(router: &Router, origin: &Origin) -> Option<RawRecord> {
     match origin_at(router, origin) {
         At::Record(record) => Some(record),
         At::Open | At::Nobodys | At::Nothing | At::Unreadable => None,

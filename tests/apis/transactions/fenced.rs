@@ -13,6 +13,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Encodable};
 use reprise::route::Reply;
 use reprise::route::conn::Conn;
+use reprise::route::origins::ReadBack;
 use reprise::wire::{Api, RequestHead, ResponseError};
 
 use crate::support::Producer;
@@ -88,7 +89,7 @@ fn who_may_not_commit_is_told_that_whatever_a_commit_waits_for() {
     assert_eq!(at_once, [over, over, old_epoch, old_epoch, fenced]);
     let conn = Conn::new(0, server.addr(), ("here".to_owned(), 1), None, None);
     let commit = member.commit_request("orders", 0, 1, "");
-    let mut waits = server.router().answer(&conn, head(&commit));
+    let mut waits = server.router().answer(&conn, head(&commit), ReadBack::default());
     assert!(server.run(poll_fn(|by| Poll::Ready(waits.as_mut().poll(by).is_pending()))));
     leave(&mut server.client(), &member);
     assert!(began.elapsed() < PATIENCE, "nobody has waited so long");

@@ -1,0 +1,40 @@
+//! What has to be known before a request to this node can be answered.
+
+use crate::client::cause::Cause;
+use crate::client::connection::Connection;
+use crate::client::inbox::Frame;
+use crate::route::origins::ReadBack;
+use crate::upstream::Link;
+use crate::wire::{Api, RequestHead};
+
+impl Connection {
+    /// A Produce for which nobody has to be asked, and what is at hand of what it names.
+    pub(super) fn at_once(&self, frame: &Frame) -> Option<(RequestHead, ReadBack)> {
+        let Self { router, conn, .. } = self;
+        let head = RequestHead::parse(&frame.bytes).ok().filter(|head| head.api == Api::Produce)?;
+        let is_known = router.unasked(conn, &head).is_empty();
+        let back = is_known.then(|| router.named_ahead(conn, &head))?;
+        back.is_whole().then_some((head, back))
+    }
+
+    /// Asks for what is not known; what was read back for the request.
+    pub(super) async fn prepare(
+        &self,
+        link: &mut Option<Link>,
+        head: &RequestHead,
+    ) -> Result<ReadBack, Cause> {
+        let Self { router, conn, .. } = self;
+        let unasked = router.unasked(conn, head);
+        if !unasked.is_empty() {
+            let asked = router.ask_rights(conn, self.linked(link).await?, head, unasked);
+            Box::pin(asked).await.map_err(|error| self.upstream_lost(&error))?;
+        }
+        let back = router.named_ahead(conn, head);
+        if back.is_whole() {
+            return Ok(back);
+        }
+        // A nack that cannot be taken now is not refused: the producer tries again.
+        let read = router.read_back(conn, self.linked(link).await?, head, back);
+        Box::pin(read).await.map_err(|error| self.upstream_lost(&error))
+    }
+}
