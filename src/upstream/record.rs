@@ -177,7 +177,9 @@ fn record_in(partition: &PartitionData, origin: &Origin) -> Option<Found> {
 /// `Err`: damaged, or compressed in a way nobody knows.
 fn read_in(batch: &Batch, offset: i64) -> Result<Option<RawRecord>, ()> {
     batch.check_crc().map_err(drop)?;
-    find_record(batch, offset, RECORD_BYTES_MAX).map_err(drop)
+    let record = find_record(batch, offset, RECORD_BYTES_MAX).map_err(drop)?;
+    // It may be kept for long, and the answer it came in is much larger.
+    Ok(record.map(|record| record.detached()))
 }
 
 #[cfg(test)]
@@ -185,6 +187,7 @@ mod tests {
     use kafka_protocol::messages::fetch_response::FetchableTopicResponse;
 
     use super::*;
+    use crate::wire::batch::{Headers, TimestampType, produce_batch};
 
     /// What an answer without records says of offset 7.
     fn said(high_watermark: i64, error: i16) -> Found {
@@ -196,6 +199,27 @@ mod tests {
         let mut answer = FetchResponse::default();
         answer.responses = vec![topic];
         found(&answer, &Origin { topic: "orders".into(), partition: 0, offset: 7 })
+    }
+
+    #[test]
+    fn a_record_keeps_nothing_of_the_answer_it_came_in() {
+        let raw = RawRecord {
+            timestamp_ms: 1,
+            timestamp_type: TimestampType::CreateTime,
+            key: Some(Bytes::from_static(b"key")),
+            value: Some(Bytes::from_static(b"value")),
+            headers: Headers::NONE,
+        };
+        let records = produce_batch(&[raw.clone()], None).unwrap();
+        let place = records.as_ptr_range();
+        let mut partition = PartitionData::default();
+        (partition.high_watermark, partition.records) = (1, Some(records.clone()));
+        let origin = Origin { topic: "orders".into(), partition: 0, offset: 0 };
+        let Some(Found::Record(record)) = record_in(&partition, &origin) else { panic!() };
+        assert_eq!(record, raw);
+        for part in [record.key, record.value] {
+            assert!(!place.contains(&part.unwrap().as_ptr()));
+        }
     }
 
     #[test]

@@ -53,6 +53,12 @@ impl Headers {
         &self.raw
     }
 
+    /// The same in memory of their own.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self { count: self.count, raw: Bytes::copy_from_slice(&self.raw) }
+    }
+
     /// In the order of the record.
     pub fn iter(&self) -> impl Iterator<Item = Header> + '_ {
         let mut reader = Reader::new(&self.raw);

@@ -65,6 +65,14 @@ impl RawRecord {
         len(&self.key) + len(&self.value) + self.headers.raw().len()
     }
 
+    /// The same in memory of its own: a slice keeps all that it was cut from.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        let own = |part: &Option<Bytes>| part.as_deref().map(Bytes::copy_from_slice);
+        let (key, value) = (own(&self.key), own(&self.value));
+        Self { key, value, headers: self.headers.detached(), ..*self }
+    }
+
     /// The stored form.
     pub fn to_bytes(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(22 + self.payload_bytes());
