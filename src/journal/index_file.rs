@@ -87,6 +87,11 @@ impl IndexFile {
         ours.then_some(Self { file, base: id.base, count })
     }
 
+    /// Entries it tells of.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
     /// Where a sequence number is; none when the segment does not have it.
     pub(super) fn find(&self, seq: u64) -> io::Result<Option<Slot>> {
         let Ok(wanted) = u32::try_from(seq.saturating_sub(self.base)) else { return Ok(None) };

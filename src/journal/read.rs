@@ -37,6 +37,16 @@ struct Spot {
     sealed: bool,
 }
 
+/// An entry among those of its segment.
+enum Seat {
+    /// Its position.
+    At(u32),
+    /// The offset table was made from a damaged segment and lacks what is damaged: its positions
+    /// are others, and what it lacks may be there.
+    Untold,
+    Gone,
+}
+
 impl Core {
     pub(super) fn read(&self, entry: EntryRef) -> Result<Entry, ReadError> {
         let mut found = self.read_many(&[entry])?;
@@ -139,20 +149,31 @@ impl Core {
         Ok(slot.map(|slot| Spot { id, seed, file, offset: slot.offset, sealed: true }))
     }
 
-    /// Position of an entry in its segment; none when it is not there any more.
+    /// Position of an entry in its segment; none when it is not there any more, or cannot be told.
     pub(super) fn ordinal(&self, seq: u64) -> io::Result<Option<u32>> {
-        let (id, epoch) = {
+        Ok(match self.seek(seq)? {
+            Seat::At(ordinal) => Some(ordinal),
+            Seat::Untold | Seat::Gone => None,
+        })
+    }
+
+    fn seek(&self, seq: u64) -> io::Result<Seat> {
+        let (id, epoch, entries) = {
             let segments = self.segments();
-            let Some(segment) = segments.holding(seq) else { return Ok(None) };
+            let Some(segment) = segments.holding(seq) else { return Ok(Seat::Gone) };
             if let Some(ordinal) = segment.dense_ordinal(seq) {
-                return Ok(Some(ordinal));
+                return Ok(Seat::At(ordinal));
             }
             if segment.fresh.is_some() {
-                return Ok(None);
+                return Ok(Seat::Gone);
             }
-            (segment.id, segment.epoch)
+            (segment.id, segment.epoch, segment.entries)
         };
-        Ok(self.handle(id, epoch)?.index.find(seq)?.map(|slot| slot.ordinal))
+        let index = &self.handle(id, epoch)?.index;
+        if index.count() != entries {
+            return Ok(Seat::Untold);
+        }
+        Ok(index.find(seq)?.map_or(Seat::Gone, |slot| Seat::At(slot.ordinal)))
     }
 
     /// Whether an entry is there still, or will be. One that cannot be looked for is.
@@ -161,7 +182,7 @@ impl Core {
         match place {
             Place::Gone => false,
             Place::Fresh { .. } | Place::NotWritten => true,
-            Place::Sealed { .. } => !matches!(self.ordinal(seq), Ok(None)),
+            Place::Sealed { .. } => !matches!(self.seek(seq), Ok(Seat::Gone)),
         }
     }
 

@@ -230,3 +230,26 @@ fn dead_segments_that_a_power_cut_left_go_after_it() {
         assert!(stats.bytes <= stats.live_bytes + 2 * 4096, "{nth}: {stats:?}");
     }
 }
+
+#[test]
+fn what_lies_beside_a_damaged_entry_is_not_taken_for_dead() {
+    let disk = MemDisk::new(36);
+    let mut filled = filled(&disk, &[3]);
+    filled.settle();
+    assert!(!has(&disk, 0), "the entries are counted anew in a copy");
+    let [damaged, between, behind] = [0, 1, 2].map(|at| *filled.live.keys().nth(at).unwrap());
+    filled.journal.release(damaged);
+    filled.journal.release(behind);
+    filled.journal.checkpoint().unwrap();
+    let copy = SegmentId { base: 1, generation: 1 }.log_name();
+    assert!(disk.damage(&copy, b"0/0 "));
+    // the offset table is made anew, and lacks that one
+    filled.journal.read(damaged).unwrap_err();
+    filled.journal.release(behind);
+    filled.journal.checkpoint().unwrap();
+    filled.settle();
+    assert!(filled.journal.holds(damaged) && disk.contents(&copy).is_some());
+    filled.live.retain(|placed, _| *placed != damaged && *placed != behind);
+    assert!(filled.live.contains_key(&between));
+    filled.check();
+}
