@@ -184,6 +184,23 @@ impl Consumer {
         }
     }
 
+    /// Whether a member by KIP-848 has had all these partitions ever since that epoch, which is one
+    /// before its own: it commits and has not heard of the next one yet (KIP-1251).
+    pub fn has_had<'a>(
+        &self,
+        id: &MemberId,
+        epoch: i32,
+        mut partitions: impl Iterator<Item = &'a (TopicName, i32)>,
+    ) -> bool {
+        let member = self.members.get(id).filter(|member| member.classic.is_none());
+        let member = member.filter(|member| JOINS < epoch && epoch < member.epoch);
+        let Some(member) = member else { return false };
+        partitions.all(|(topic, index)| {
+            let one = |image: &TopicImage| TopicPartition { topic: image.id, index: *index };
+            self.topics.get(topic).map(one).is_some_and(|one| member.has_had(&one, epoch))
+        })
+    }
+
     fn commit_check(&self, check: &CommitCheck) -> Result<(), GroupError> {
         if self.is_dead {
             return Err(GroupError::CoordinatorNotAvailable);

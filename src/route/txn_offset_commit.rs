@@ -15,11 +15,11 @@ use kafka_protocol::messages::{
 
 use crate::broker::transactions::Joining;
 use crate::group::CommitCheck;
-use crate::model::{GroupId, MemberId};
+use crate::model::{GroupId, MemberId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offset_commit::{
-    Named, Part, Patience, is_marked, is_ours, may_commit, noted, own_parts, part,
+    Named, Part, Patience, is_marked, is_ours, may_commit, may_here, noted, own_parts, part,
 };
 use crate::route::transactions::{Commit, NotHeld};
 use crate::route::{Router, code};
@@ -134,8 +134,8 @@ fn check_member(
     let member_id = MemberId::new(&request.member_id);
     let generation = request.generation_id;
     let check = CommitCheck { member_id, instance_id, generation, transactional: true };
-    let checked = router.broker.groups.commit_check(group, check);
-    checked.map_err(|error| known_to_producers(code::of_group(error)))
+    let named = offsets(request).map(|(topic, partition, _)| (topic, partition));
+    may_here(router, group, &check, named).map_err(known_to_producers)
 }
 
 /// Producers know no epochs of members: to them one that is over is a generation that is (as in
@@ -209,7 +209,7 @@ pub(super) async fn relayed(
     };
     let member = MemberId::new(&request.member_id);
     let key = router.members.key_of(&group, &member, request.group_instance_id.as_deref());
-    let refused = offsets(&theirs).into_iter().filter_map(|offset| {
+    let refused = offsets(&theirs).filter_map(|offset| {
         let code = code_of(&(offset.0.clone(), offset.1))?;
         Some((offset, ResponseError::try_from_code(code)?))
     });
@@ -220,7 +220,7 @@ pub(super) async fn relayed(
         error
     } else {
         let by = (request.producer_id.0, request.producer_epoch);
-        let theirs = offsets(&theirs);
+        let theirs = offsets(&theirs).collect();
         let commit = Commit { group, ours: ours.clone(), theirs };
         let done = hold(router, request.transactional_id.as_str(), by, commit);
         patience.bounds(done).await.map_or_else(|error| error.code(), |()| 0)
@@ -255,14 +255,12 @@ fn as_commit(request: &TxnOffsetCommitRequest) -> OffsetCommitRequest {
     plain
 }
 
-fn offsets(request: &TxnOffsetCommitRequest) -> Vec<(crate::model::TopicName, i32, i64)> {
-    let mut offsets = Vec::new();
-    for topic in &request.topics {
+fn offsets(request: &TxnOffsetCommitRequest) -> impl Iterator<Item = (TopicName, i32, i64)> {
+    request.topics.iter().flat_map(|topic| {
         let name = topic_of(&topic.name);
         let partitions = topic.partitions.iter();
-        offsets.extend(partitions.map(|p| (name.clone(), p.partition_index, p.committed_offset)));
-    }
-    offsets
+        partitions.map(move |p| (name.clone(), p.partition_index, p.committed_offset))
+    })
 }
 
 async fn hold(

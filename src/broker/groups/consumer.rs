@@ -52,6 +52,17 @@ impl Groups {
         checked.unwrap_or(Ok(()))
     }
 
+    /// Whether a member has had all these partitions ever since that epoch of before its own.
+    pub fn has_had(
+        &self,
+        group: &GroupId,
+        member: &MemberId,
+        epoch: i32,
+        partitions: &[(TopicName, i32)],
+    ) -> bool {
+        self.consumer(group, |known| known.has_had(member, epoch, partitions.iter()))
+    }
+
     /// One consumer group; none if no member ever joined.
     pub fn describe_consumer(&self, group: &GroupId) -> Option<ConsumerDescription> {
         self.consumer(group, |known| Some(known.describe()))

@@ -1,6 +1,6 @@
 //! One member: what it said of itself, what it is to have, what it has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::group::consumer::LEAVES_FOR_A_WHILE;
 use crate::group::input::ConsumerHeartbeat;
@@ -27,6 +27,9 @@ pub(super) struct Member {
     pub(super) assigned: BTreeSet<TopicPartition>,
     /// What it has to give up and may still have.
     pub(super) revoking: BTreeSet<TopicPartition>,
+    /// In which epoch it was given each of those. Not kept: after a restart all of it counts from
+    /// the epoch the member has then.
+    pub(super) since: BTreeMap<TopicPartition, i32>,
     /// When it is given up for silence.
     pub(super) silent_by: MonoMs,
     /// When it is given up because it still has what it is to give up.
@@ -70,6 +73,7 @@ impl Member {
             target: BTreeSet::new(),
             assigned: BTreeSet::new(),
             revoking: BTreeSet::new(),
+            since: BTreeMap::new(),
             silent_by: MonoMs::default(),
             revoke_by: None,
             classic: None,
@@ -104,6 +108,12 @@ impl Member {
             self.epoch_before = self.epoch;
             self.epoch = epoch;
         }
+    }
+
+    /// Whether it has had this partition ever since that epoch.
+    pub(super) fn has_had(&self, one: &TopicPartition, epoch: i32) -> bool {
+        let has = self.assigned.contains(one) || self.revoking.contains(one);
+        has && self.since.get(one).is_some_and(|since| *since <= epoch)
     }
 
     /// Alive now.

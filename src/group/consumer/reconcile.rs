@@ -50,10 +50,12 @@ impl Consumer {
         for one in &lost {
             self.owners.remove(one);
         }
+        member.since.retain(|one, _| member.assigned.contains(one));
         for one in &member.target {
             if !self.owners.contains_key(one) {
                 self.owners.insert(*one, id.clone());
                 member.assigned.insert(*one);
+                member.since.insert(*one, self.epoch);
             }
         }
         member.move_to(self.epoch);

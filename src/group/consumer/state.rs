@@ -171,6 +171,9 @@ impl Consumer {
 
 impl Member {
     fn restored(kept: ConsumerMember) -> Self {
+        let (assigned, revoking) = (one_by_one(&kept.assigned), one_by_one(&kept.revoking));
+        let held = assigned.iter().chain(&revoking);
+        let since = held.map(|one| (*one, kept.epoch)).collect();
         Self {
             instance_id: kept.instance_id,
             rack_id: kept.rack_id,
@@ -182,8 +185,9 @@ impl Member {
             epoch: kept.epoch,
             epoch_before: kept.epoch_before,
             target: one_by_one(&kept.target),
-            assigned: one_by_one(&kept.assigned),
-            revoking: one_by_one(&kept.revoking),
+            assigned,
+            revoking,
+            since,
             silent_by: MonoMs::default(),
             revoke_by: None,
             classic: None,

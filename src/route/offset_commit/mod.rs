@@ -20,12 +20,13 @@ use kafka_protocol::messages::{OffsetCommitRequest, OffsetCommitResponse};
 
 use crate::broker::offsets::{CommitItem, ItemError};
 use crate::clock::Clock;
-use crate::group::{CommitCheck, member_key};
+use crate::group::{CommitCheck, GroupError, member_key};
 use crate::model::{GroupId, LaneOffset, MemberId, TopicName};
 use crate::retry::watch::Seen;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offset_commit::marked::Refused;
+use crate::route::place::Place;
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
 
@@ -58,7 +59,7 @@ pub(super) async fn answer(
 ) -> OffsetCommitResponse {
     let committer = Committer::of(router, &request);
     let group = committer.group.clone();
-    if let Err(error) = committer.may() {
+    if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
     if !committer.key.as_str().is_empty() {
@@ -71,20 +72,20 @@ pub(super) async fn answer(
         // Behind every nack that came before: what it charges holds this commit back.
         let nacks = router.engine.origin_commits(&group, Vec::new());
         if let Err(late) = patience.bounds(noted(nacks)).await {
-            return match committer.may() {
+            return match committer.may(&request) {
                 Err(error) => committer.refused(&request, error),
                 Ok(()) => respond(&request, |_, _| late.code()),
             };
         }
     }
-    if let Err(error) = committer.may() {
+    if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
     router.hold_back(&group, &mut request);
     let parts = parts(router, &group, &request, &refused);
     let resets = resets(router, &group, &request, stored_in(&parts));
     let lane = patience.bounds(lane_part(router, &group, parts.iter().flatten())).await;
-    let storing = store(router, &group, parts.iter().flatten(), || committer.may());
+    let storing = store(router, &group, parts.iter().flatten(), || committer.may(&request));
     let stored = patience.bounds(storing).await;
     if stored.is_ok() {
         if resets.is_empty() {
@@ -94,7 +95,7 @@ pub(super) async fn answer(
             router.was_reset(&group, resets);
         }
         router.commit_explained(&group, parts.iter().flatten().filter_map(Part::explained));
-    } else if let Err(error) = committer.may() {
+    } else if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
     respond(&request, |topic, partition| {
@@ -125,9 +126,9 @@ impl<'a> Committer<'a> {
         Self { router, group: group_of(&request.group_id), key, check }
     }
 
-    fn may(&self) -> Done {
-        let checked = self.router.broker.groups.commit_check(&self.group, self.check.clone());
-        checked.map_err(code::of_group)
+    fn may(&self, request: &OffsetCommitRequest) -> Done {
+        let named = offsets(request).map(|(topic, partition, _)| (topic, partition));
+        may_here(self.router, &self.group, &self.check, named)
     }
 
     /// It may not: whoever watches hears of it.
@@ -138,6 +139,28 @@ impl<'a> Committer<'a> {
         router.commit_refused(group, (key, &check.member_id), refused);
         respond(request, |_, _| error.code())
     }
+}
+
+/// Whether the group lets a member commit these. By KIP-848 one that has not heard of its next
+/// epoch yet commits what it has had since the one it names; its retries are nobody else's.
+pub(super) fn may_here(
+    router: &Router,
+    group: &GroupId,
+    check: &CommitCheck,
+    named: impl Iterator<Item = (TopicName, i32)>,
+) -> Done {
+    let groups = &router.broker.groups;
+    let checked = groups.commit_check(group, check.clone());
+    if checked == Err(GroupError::StaleMemberEpoch) {
+        let is_retry = |name: &TopicName| {
+            matches!(router.place(&router.names.canonical(name)), Some(Place::Retry(_)))
+        };
+        let named: Vec<_> = named.filter(|(name, _)| !is_retry(name)).collect();
+        if groups.has_had(group, &check.member_id, check.generation, &named) {
+            return Ok(());
+        }
+    }
+    checked.map_err(code::of_group)
 }
 
 /// Every partition of a request, by topic.

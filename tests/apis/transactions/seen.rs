@@ -5,7 +5,7 @@ use reprise::wire::ResponseError;
 
 use crate::support::Producer;
 use crate::support::client::s;
-use crate::support::{Consumer, Server};
+use crate::support::{Consumer, Rec, Server};
 use crate::transactions::with_topic;
 
 /// So many ended like that.
@@ -63,4 +63,31 @@ fn a_member_s_epoch_that_is_over_is_a_generation_that_is_to_a_producer() {
         let answer = producer.client.call(3, &request);
         assert_eq!(answer.topics[0].partitions[0].error_code, error, "epoch {epoch}");
     }
+}
+
+#[test]
+fn who_has_not_heard_of_the_next_epoch_yet_commits_what_it_has_had_since_the_one_before() {
+    let (server, _client) = with_topic();
+    let mut consumer = Consumer::new(&server, "g", &["t", "retry.g"]);
+    consumer.enter();
+    let before = consumer.generation;
+    let mut other = Consumer::new(&server, "g", &["t"]);
+    other.enter();
+    assert_eq!(consumer.client.nack("g", "t-0@1", Rec::new("x")).error_code, 0);
+    let retry = consumer.retry_once();
+    // Another heartbeat than that of who commits, as in most clients.
+    assert_eq!(consumer.beat().member_epoch, before + 1);
+    consumer.generation = before;
+    assert_eq!(consumer.commit("t", 0, 5), 0);
+    consumer.done(retry.offset + 1);
+    let mut producer = Producer::begin(&server, "copy");
+    let mut commit = |member: &Consumer| {
+        let mut request = producer.offsets_request("g", &[("t", 7)]);
+        (request.member_id, request.generation_id) = (s(&member.id), before);
+        producer.client.call(5, &request).topics[0].partitions[0].error_code
+    };
+    assert_eq!(commit(&consumer), 0);
+    assert_eq!(commit(&other), ResponseError::IllegalGeneration.code(), "it has never had it");
+    other.generation = before;
+    assert_eq!(other.commit("t", 0, 9), ResponseError::StaleMemberEpoch.code());
 }

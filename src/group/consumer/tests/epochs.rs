@@ -101,6 +101,30 @@ fn offsets_are_committed_and_read_by_members_at_their_epoch_only() {
 }
 
 #[test]
+fn what_a_member_has_had_since_an_epoch_is_known_of_those_before_its_own() {
+    let has_had = |s: &Script, id: &str, epoch: i32, indexes: &[i32]| {
+        let named: Vec<_> = indexes.iter().map(|index| ("orders".into(), *index)).collect();
+        s.group.has_had(&id.into(), epoch, named.iter())
+    };
+    let mut s = Script::pair();
+    assert!(has_had(&s, "a", 1, &[2, 3]));
+    assert!(!has_had(&s, "a", 1, &[2, 0]), "0 is another's by now");
+    assert!(!has_had(&s, "b", 1, &[0, 1]), "it was given them later");
+    for epoch in [-1, 0, 2, 3] {
+        assert!(!has_had(&s, "a", epoch, &[2]), "{epoch}");
+    }
+    assert!(!has_had(&s, "x", 1, &[2]));
+    assert!(!s.group.has_had(&"a".into(), 1, [("other".into(), 2)].iter()));
+    s.join("c", &["orders"]);
+    assert_eq!(s.beat("b", 2), Ok(told("b", 2, &[1])));
+    assert_eq!(s.owns("b", 2, &[1]).unwrap().epoch, 3);
+    assert!(has_had(&s, "b", 2, &[1]) && !has_had(&s, "b", 2, &[0]));
+    s.join("b", &["orders"]);
+    assert!(!has_had(&s, "b", 2, &[1]), "it has begun anew");
+    assert!(!has_had(&s.restart(), "a", 1, &[2]), "that is not kept");
+}
+
+#[test]
 fn requests_of_the_classic_protocol_are_refused_as_kafka_does() {
     let mut s = Script::pair();
     let beat = Heartbeat { member_id: "a".into(), instance_id: None, generation: 2 };
