@@ -209,6 +209,29 @@ fn one_that_is_too_large_is_kept_and_said_and_the_next_ones_go_on() {
 }
 
 #[test]
+fn a_refused_one_that_is_taken_is_not_sent_again_while_another_one_cannot_be() {
+    let (kafka, mut server, mut client) = shop();
+    kafka.state().topics.insert(TOPIC.to_owned(), 2);
+    kafka.state().faults = [Fault::Error(10), Fault::Error(10)].into();
+    // Without a key they go round the partitions.
+    let round = |value| Rec { key: None, ..letter(value) };
+    send(&mut client, "shop", &[round("one"), round("two")]);
+    until("both are refused", || gauge(&server, "forward_refused") == 2);
+    kafka.state().short.insert(1);
+    server.restart();
+    send(&mut server.client(), "shop", &[round("three")]);
+    until("the next ones go on", || kafka.values(TOPIC).len() >= 2);
+    assert_eq!(kafka.values(TOPIC), ["one", "three"]);
+    let waits = "forward_failures_total{error=\"NotEnoughReplicas\",group=\"shop\"}";
+    assert_eq!(value(&server, &format!("reprise_dlq_{waits}")), 1);
+    until("it is said", || advice(&server).contains("failed.shop"));
+    kafka.state().short.clear();
+    server.restart();
+    arrive(&kafka, &["one", "three", "two"]);
+    until("nothing is in the way", || gauge(&server, "forward_refused") == 0);
+}
+
+#[test]
 fn what_has_reached_the_cluster_makes_room_for_what_is_held() {
     let kafka = Kafka::start(State::default());
     let yaml = YAML.replace("dead_letters: {up", "dead_letters: {max_bytes: 1MiB, up");

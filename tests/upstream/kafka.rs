@@ -1,7 +1,7 @@
 //! A broker that is a whole cluster: topics, records, who is let in, and what goes wrong. It
 //! answers what the sidecar asks on its own behalf, and writes down what was asked.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -55,6 +55,8 @@ pub(crate) struct State {
     pub(crate) faults: VecDeque<Fault>,
     /// Larger batches are refused.
     pub(crate) batch_bytes_max: Option<usize>,
+    /// Partitions with too few replicas in sync.
+    pub(crate) short: BTreeSet<i32>,
     /// Nobody may make topics.
     pub(crate) no_topics: bool,
     /// Nobody gets a producer id.
@@ -217,6 +219,7 @@ fn produce(state: &mut State, fault: Option<Fault>, asked: &ProduceRequest) -> P
             told.index = data.index;
             told.error_code = match fault {
                 Some(Fault::Error(code)) => code,
+                _ if state.short.contains(&data.index) => 19,
                 _ => append(state, &asked.name, data.index, data.records.as_ref().unwrap()),
             };
             topic.partition_responses.push(told);

@@ -62,9 +62,10 @@ impl Lane {
         !self.mark.refused.is_empty() && self.refused_at <= now
     }
 
-    /// Some were refused, or refused again: not soon another time.
-    pub(super) fn were_refused(&mut self, now: Duration) {
-        self.refused_at = now.saturating_add(REFUSED_AGAIN);
+    /// What was refused was tried. When all of it was judged, not soon another time.
+    pub(super) fn were_tried(&mut self, now: Duration, judged: bool) {
+        let pause = if judged { REFUSED_AGAIN } else { PAUSE_MOST };
+        self.refused_at = now.saturating_add(pause);
     }
 
     /// Whether to look at what may leave the log.
@@ -170,8 +171,11 @@ mod tests {
     fn what_was_refused_is_tried_at_the_start_and_then_now_and_then() {
         let mut lane = lane(10);
         assert!(lane.is_refused_due(Duration::ZERO));
-        lane.were_refused(Duration::ZERO);
+        lane.were_tried(Duration::ZERO, true);
         assert!(!lane.is_refused_due(Duration::from_secs(599)));
         assert!(lane.is_refused_due(Duration::from_mins(10)));
+        lane.were_tried(Duration::ZERO, false);
+        assert!(!lane.is_refused_due(Duration::from_secs(29)));
+        assert!(lane.is_refused_due(Duration::from_secs(30)), "that one was not judged");
     }
 }

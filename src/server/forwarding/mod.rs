@@ -20,7 +20,7 @@ pub(super) use board::{Board, Standing};
 use lane::Lane;
 use parcel::{Parcel, partition_of};
 
-use crate::engine::{DeadLetter, EngineError, REFUSED_MAX};
+use crate::engine::{DeadLetter, EngineError, Forwarded, REFUSED_MAX};
 use crate::journal::Bounds;
 use crate::model::{GroupId, TopicName};
 use crate::route::Router;
@@ -141,10 +141,12 @@ impl Forwarder {
         let Some(upstream) = &router.upstream else { return Ok(false) };
         let now = router.clock.elapsed();
         let mut moved = false;
+        // One that cannot be taken now is no reason to keep the next ones.
+        let mut tried = Ok(());
         if lane.may_try(now) {
             if lane.is_refused_due(now) {
-                self.try_refused(upstream, source, lane).await?;
-                lane.were_refused(now);
+                tried = self.try_refused(upstream, source, lane).await;
+                lane.were_tried(now, tried.is_ok());
             }
             if lane.mark.next.max(bounds.start) < bounds.visible_end {
                 if lane.mark.is_full() {
@@ -161,7 +163,7 @@ impl Forwarder {
             lane.discarded(gone, now);
             moved |= gone > 0;
         }
-        Ok(moved)
+        tried.map(|()| moved)
     }
 
     /// Sends the parcel under way, or the next one.
@@ -191,10 +193,9 @@ impl Forwarder {
             router.metrics.dead_letters_not_forwarded(group.as_str(), "Refused");
             mark.refuse(*offset, why);
         }
-        router.engine.set_forwarded(source, &mark).await?;
-        lane.mark = mark;
+        self.mark(source, lane, mark).await?;
         if !parcel.refused.is_empty() {
-            lane.were_refused(router.clock.elapsed());
+            lane.were_tried(router.clock.elapsed(), true);
         }
         router.metrics.dead_letters_forwarded(lane.group.as_str(), parcel.count_taken());
         lane.worked();
@@ -227,18 +228,40 @@ impl Forwarder {
         Ok(())
     }
 
-    /// What was refused may be taken by now.
+    /// What was refused may be taken by now. What was taken is put down whatever became of the next
+    /// one: else it would be sent again each time.
     async fn try_refused(
         &mut self,
         upstream: &Upstream,
         source: &TopicName,
         lane: &mut Lane,
     ) -> Result<(), Trouble> {
-        let router = Arc::clone(&self.router);
-        let partitions = self.writer.partitions(upstream, &lane.topic).await?;
         let mut mark = lane.mark.clone();
+        let tried = self.send_refused(upstream, source, lane, &mut mark).await;
+        let taken = lane.mark.refused.len() - mark.refused.len();
+        if taken > 0 {
+            self.mark(source, lane, mark).await?;
+            let taken = u64::try_from(taken).unwrap_or(u64::MAX);
+            self.router.metrics.dead_letters_forwarded(lane.group.as_str(), taken);
+        }
+        tried?;
+        if !lane.mark.is_full() {
+            lane.worked();
+        }
+        Ok(())
+    }
+
+    /// Each alone, and off the mark when it is taken, up to the first that cannot be judged now.
+    async fn send_refused(
+        &mut self,
+        upstream: &Upstream,
+        source: &TopicName,
+        lane: &Lane,
+        mark: &mut Forwarded,
+    ) -> Result<(), Trouble> {
+        let partitions = self.writer.partitions(upstream, &lane.topic).await?;
         for offset in lane.mark.refused.keys() {
-            let letters = router.engine.letters(source, *offset, 1)?.letters;
+            let letters = self.router.engine.letters(source, *offset, 1)?.letters;
             let Some(letter) = letters.into_iter().find(|letter| letter.offset == *offset) else {
                 continue;
             };
@@ -252,15 +275,19 @@ impl Forwarder {
                 Err(error) => return Err(error.into()),
             }
         }
-        let taken = lane.mark.refused.len() - mark.refused.len();
-        if taken > 0 {
-            router.engine.set_forwarded(source, &mark).await?;
-            lane.mark = mark;
-            let taken = u64::try_from(taken).unwrap_or(u64::MAX);
-            router.metrics.dead_letters_forwarded(lane.group.as_str(), taken);
-            lane.worked();
-        }
         Ok(())
+    }
+
+    /// How far they have gone. It counts at once: what the cluster has is not sent a second time
+    /// where that cannot be put down.
+    async fn mark(
+        &self,
+        source: &TopicName,
+        lane: &mut Lane,
+        mark: Forwarded,
+    ) -> Result<(), EngineError> {
+        lane.mark = mark;
+        self.router.engine.set_forwarded(source, &lane.mark).await
     }
 }
 
