@@ -20,6 +20,9 @@ use crate::wire::frame::PREFIX_BYTES;
 use crate::wire::relay::{RequestStart, StartError};
 use crate::wire::split;
 
+/// How often it is looked whether a client is still there that has sent more than is read of it.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The next thing a client has sent.
 #[derive(Debug)]
 pub(super) enum Sent {
@@ -278,7 +281,12 @@ impl Inbox {
                 break Cause::Client;
             }
             if self.intake.buffer.len() >= READ_BYTES_MIN {
-                return std::future::pending().await;
+                // Reading on would take memory for what nobody answers yet.
+                if self.intake.has_ended() {
+                    break Cause::Client;
+                }
+                tokio::time::sleep(LOOK).await;
+                continue;
             }
             match self.intake.fill().await {
                 Ok(0) => self.ended = true,

@@ -6,7 +6,8 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use futures_util::FutureExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::halves::TLS_READ_BYTES;
@@ -17,10 +18,17 @@ const AHEAD_BYTES_MIN: usize = 16 << 10;
 /// A buffer that was filled grows to so many times its size.
 const GROWS: usize = 4;
 
+/// Whether the peer has closed a connection, as far as the system has said: also while there is
+/// more to read, which alone would say that it goes on.
+pub(super) fn has_ended(stream: &TcpStream) -> bool {
+    let ready = stream.ready(Interest::READABLE).now_or_never();
+    ready.is_some_and(|ready| ready.map_or(true, |ready| ready.is_read_closed()))
+}
+
 /// The connection, and what was read ahead of who asks. A connection on which nothing comes holds
 /// no memory for it.
 #[derive(Debug)]
-pub struct ReadAhead {
+pub(super) struct ReadAhead {
     stream: TcpStream,
     ahead: BytesMut,
     /// How much the peer has lately sent at once, roughly.
@@ -38,6 +46,11 @@ impl ReadAhead {
             budget: budget.clone(),
             charge: budget.charge(0),
         }
+    }
+
+    /// Whether the peer has closed the connection, read to its end or not.
+    pub(super) fn has_ended(&self) -> bool {
+        has_ended(&self.stream)
     }
 
     fn room(&self) -> usize {

@@ -11,7 +11,8 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::TlsStream;
 
-use super::ahead::ReadAhead;
+use super::ahead::{ReadAhead, has_ended};
+use super::tls_half::TlsHalf;
 use super::{Budget, Charge};
 
 /// Bytes asked for in one read at most.
@@ -20,15 +21,13 @@ pub const READ_BYTES: usize = 128 << 10;
 /// longer in the processor's caches.
 pub(super) const TLS_READ_BYTES: usize = 256 << 10;
 
-type Deciphered = tokio::io::ReadHalf<TlsStream<ReadAhead>>;
-
 /// The half that reads.
 #[derive(Debug)]
 pub enum ReadHalf {
     /// As it comes.
     Plain(OwnedReadHalf),
     /// Deciphered.
-    Tls(Deciphered),
+    Tls(TlsHalf),
 }
 
 /// The half that writes.
@@ -39,7 +38,7 @@ pub enum WriteHalf {
     /// Enciphered.
     Tls {
         /// Keeps what the system did not take.
-        half: tokio::io::WriteHalf<TlsStream<ReadAhead>>,
+        half: TlsHalf,
         /// Whether it may have kept something.
         owes: bool,
         /// For what it may have kept.
@@ -68,7 +67,7 @@ pub(super) fn under_tls(
         TlsStream::Client(stream) => stream.get_mut().1.set_buffer_limit(Some(TLS_READ_BYTES)),
         TlsStream::Server(stream) => stream.get_mut().1.set_buffer_limit(Some(TLS_READ_BYTES)),
     }
-    let (read, write) = tokio::io::split(stream);
+    let (read, write) = TlsHalf::pair(stream);
     let charge = budget.charge(0);
     (ReadHalf::Tls(read), WriteHalf::Tls { half: write, owes: false, charge })
 }
@@ -79,6 +78,14 @@ impl ReadHalf {
         match self {
             Self::Plain(_) => READ_BYTES,
             Self::Tls(_) => TLS_READ_BYTES,
+        }
+    }
+
+    /// Whether the peer sends no more, though what it has sent may still have to be read.
+    pub fn has_ended(&self) -> bool {
+        match self {
+            Self::Plain(half) => has_ended(half.as_ref()),
+            Self::Tls(half) => half.has_ended(),
         }
     }
 
@@ -98,7 +105,7 @@ impl ReadHalf {
 
 /// Waits for a record, then takes what else is here as far as there is room: what goes on together
 /// is enciphered and written together.
-async fn read_records(half: &mut Deciphered, buffer: &mut BytesMut) -> io::Result<usize> {
+async fn read_records(half: &mut TlsHalf, buffer: &mut BytesMut) -> io::Result<usize> {
     let mut read = half.read_buf(buffer).await?;
     while read > 0 && buffer.len() < buffer.capacity() {
         match at_once(half.read_buf(buffer)).await {
@@ -174,7 +181,7 @@ mod tests {
     use std::time::Duration;
 
     use futures_util::FutureExt;
-    use tokio::net::TcpSocket;
+    use tokio::net::{TcpListener, TcpSocket};
 
     use super::*;
     use crate::socket::{ClientTls, ServerTls};
@@ -296,6 +303,29 @@ mod tests {
         assert_eq!(&got[..], b"all of it");
         write.close().await.unwrap();
         assert_eq!(read.read_buf(&mut got).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn that_a_peer_has_gone_is_seen_before_what_it_sent_is_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let open = plain(listener.accept().await.unwrap().0);
+        let (under_tls, near) = pair().await;
+        for ((mut far, mut also), (mut near, _write)) in [(plain(far), open), (under_tls, near)] {
+            also.write_all(&PIECE.repeat(2)).await.unwrap();
+            near.read_buf(&mut BytesMut::with_capacity(10)).await.unwrap();
+            assert!(!near.has_ended(), "it only says nothing more");
+            // What a server says by itself after a handshake is read: nothing is reset over it.
+            drop(at_once(far.read_buf(&mut BytesMut::new())).await);
+            drop((far, also));
+            let seen = async {
+                while !near.has_ended() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, seen).await.unwrap();
+            assert!(near.read_buf(&mut BytesMut::new()).await.unwrap() > 0, "it can be read");
+        }
     }
 
     #[tokio::test]

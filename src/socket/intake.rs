@@ -69,6 +69,11 @@ impl Intake {
         self.charge.set(self.buffer.capacity());
     }
 
+    /// Whether the peer sends no more, though what it has sent may still have to be read.
+    pub fn has_ended(&self) -> bool {
+        self.half.has_ended()
+    }
+
     /// Reads once; 0 = the end. Cancel-safe: what was read is in the buffer.
     pub async fn fill(&mut self) -> io::Result<usize> {
         self.make_room();

@@ -16,6 +16,7 @@ mod intake;
 mod pem;
 mod server_tls;
 mod suites;
+mod tls_half;
 mod validity;
 
 pub use budget::{Admission, Budget, Charge, READ_BYTES_MIN};
@@ -25,4 +26,5 @@ pub use halves::{READ_BYTES, ReadHalf, WriteHalf, at_once, plain};
 pub use intake::Intake;
 pub use pem::FileProblem;
 pub use server_tls::ServerTls;
+pub use tls_half::TlsHalf;
 pub use validity::ValidUntil;

@@ -1,9 +1,10 @@
 //! What a broker may do to us: the client's connection ends, ours never does, the next one works.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 
 use bytes::BytesMut;
 use kafka_protocol::messages::metadata_response::{
@@ -265,15 +266,23 @@ fn a_cluster_that_comes_back_is_found_again() {
     assert_eq!(client.read_all("orders").len(), 2);
 }
 
-#[test]
-fn a_client_that_goes_while_its_broker_hangs_is_not_waited_for() {
-    let (gone, seen) = std::sync::mpsc::channel();
+/// A broker that never answers, and word of each client's connection to it that was hung up.
+fn hangs() -> (SocketAddr, Receiver<()>) {
+    let (gone, seen) = channel();
     let addr = broker(move |mut stream| {
+        if is_greeting(&stream) {
+            return;
+        }
         request(&mut stream);
-        // Nothing is ever answered; whoever asked hangs up.
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
         gone.send(()).unwrap();
     });
+    (addr, seen)
+}
+
+#[test]
+fn a_client_that_goes_while_its_broker_hangs_is_not_waited_for() {
+    let (addr, seen) = hangs();
     let server = Server::in_front_of(addr, "limits: {handshake: 100ms}");
     for api in [ApiVersionsRequest::KEY, UNKNOWN_API] {
         let mut client = server.client();
@@ -282,4 +291,15 @@ fn a_client_that_goes_while_its_broker_hangs_is_not_waited_for() {
         drop(client);
         seen.recv_timeout(PATIENCE).unwrap();
     }
+}
+
+#[test]
+fn a_client_that_goes_is_not_waited_for_whatever_else_it_has_sent() {
+    let (addr, seen) = hangs();
+    let server = Server::in_front_of(addr, "limits: {handshake: 100ms}");
+    let mut client = server.client();
+    let asks = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff];
+    client.raw(&asks.repeat(5000));
+    drop(client);
+    seen.recv_timeout(PATIENCE).unwrap();
 }
