@@ -1,10 +1,10 @@
 //! One budget for what all connections keep in memory (`limits.memory_bytes`). Nothing is refused
 //! for want of memory: buffers get smaller, and what is large waits its turn.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::READ_BYTES;
 
@@ -30,8 +30,10 @@ struct Shared {
     used: AtomicUsize,
     /// For requests larger than a buffer: half of the budget, first come, first served.
     large: Arc<Semaphore>,
-    /// Permits of it in all.
-    permits: AtomicUsize,
+    /// Permits of it in all; who waits for more than there are any more asks again.
+    permits: watch::Sender<usize>,
+    /// Permits that are one too many since there are fewer: they go as they are given back.
+    surplus: Mutex<usize>,
     /// Who waits for some.
     waiting: AtomicUsize,
 }
@@ -46,7 +48,8 @@ pub struct Charge {
 /// Room for one large request, until this is dropped.
 #[derive(Debug)]
 pub struct Admission {
-    _permit: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
+    budget: Budget,
 }
 
 impl Budget {
@@ -57,21 +60,25 @@ impl Budget {
             bytes: AtomicUsize::new(bytes),
             used: AtomicUsize::new(0),
             large: Arc::new(Semaphore::new(permits)),
-            permits: AtomicUsize::new(permits),
+            permits: watch::Sender::new(permits),
+            surplus: Mutex::new(0),
             waiting: AtomicUsize::new(0),
         }))
     }
 
-    /// Another size from now on; what is taken stays taken.
+    /// Another size from now on. What is taken stays taken, and is not given out again where it is
+    /// more than there is to be.
     pub fn resize(&self, bytes: usize) {
         self.0.bytes.store(bytes, Ordering::Relaxed);
         let now = permits(bytes);
-        let before = self.0.permits.swap(now, Ordering::Relaxed);
-        if now > before {
-            self.0.large.add_permits(now - before);
-        } else {
-            self.0.large.forget_permits(before - now);
-        }
+        let mut surplus = self.0.surplus();
+        let before = self.0.permits.send_replace(now);
+        let more = now.saturating_sub(before);
+        let kept = more.min(*surplus);
+        *surplus -= kept;
+        *surplus += before.saturating_sub(now);
+        self.0.large.add_permits(more - kept);
+        self.0.forget_free(&mut surplus);
     }
 
     /// Bytes that are taken.
@@ -106,12 +113,19 @@ impl Budget {
     /// Waits for the turn of a request of so many bytes; one over half the budget has all of it to
     /// itself. `None` only if nobody can be let in any more.
     pub async fn admit(&self, bytes: usize) -> Option<Admission> {
-        let all = self.0.permits.load(Ordering::Relaxed);
-        let wanted = bytes.div_ceil(PERMIT_BYTES).min(all);
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         let _waits = Waits::of(&self.0);
-        let permit = Arc::clone(&self.0.large).acquire_many_owned(wanted).await.ok()?;
-        Some(Admission { _permit: permit })
+        let mut sizes = self.0.permits.subscribe();
+        loop {
+            let wanted = bytes.div_ceil(PERMIT_BYTES).min(*sizes.borrow_and_update());
+            let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+            tokio::select! {
+                biased;
+                permit = Arc::clone(&self.0.large).acquire_many_owned(wanted) => {
+                    return Some(Admission { permit: permit.ok()?, budget: self.clone() });
+                }
+                Ok(()) = sizes.changed() => self.0.forget_free(&mut self.0.surplus()),
+            }
+        }
     }
 
     /// Whether a large request waits for its turn.
@@ -124,6 +138,28 @@ impl Budget {
     }
 }
 
+impl Shared {
+    fn surplus(&self) -> MutexGuard<'_, usize> {
+        self.surplus.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes away what is free of a surplus.
+    fn forget_free(&self, surplus: &mut usize) {
+        *surplus -= self.large.forget_permits(*surplus);
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        let mut surplus = self.budget.0.surplus();
+        let gone = self.permit.num_permits().min(*surplus);
+        if let Some(gone) = self.permit.split(gone) {
+            *surplus -= gone.num_permits();
+            gone.forget();
+        }
+    }
+}
+
 /// The next smaller size that allocators have: a quarter more each, up to twice as much. What is
 /// larger takes as much memory as the next one.
 fn whole(bytes: usize) -> usize {
@@ -132,18 +168,20 @@ fn whole(bytes: usize) -> usize {
 }
 
 /// Somebody who waits for a turn, until this is dropped.
-struct Waits<'a>(&'a AtomicUsize);
+struct Waits<'a>(&'a Shared);
 
 impl<'a> Waits<'a> {
     fn of(shared: &'a Shared) -> Self {
         shared.waiting.fetch_add(1, Ordering::Relaxed);
-        Self(&shared.waiting)
+        Self(shared)
     }
 }
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        // Some of what it waited for may have been its own already, and is free again.
+        self.0.forget_free(&mut self.0.surplus());
     }
 }
 
@@ -263,5 +301,65 @@ mod tests {
         assert!(all.is_some() && budget.admit(1).now_or_never().is_none());
         budget.resize(8 * MIB);
         assert!(budget.admit(2 * MIB).now_or_never().flatten().is_some());
+    }
+
+    /// How much is let in at once, in pieces.
+    fn room(budget: &Budget, piece: usize) -> usize {
+        let admit = || budget.admit(piece).now_or_never().flatten();
+        let all: Vec<Admission> = std::iter::from_fn(admit).collect();
+        all.len() * piece
+    }
+
+    #[test]
+    fn a_smaller_size_holds_as_soon_as_those_who_were_let_in_are_done() {
+        let budget = Budget::new(64 * MIB);
+        let mut in_hand: Vec<Option<Admission>> =
+            (0..4).map(|_| budget.admit(8 * MIB).now_or_never().flatten()).collect();
+        assert!(in_hand.iter().all(Option::is_some));
+        budget.resize(32 * MIB);
+        in_hand.truncate(2);
+        assert!(budget.admit(1).now_or_never().is_none(), "16 MiB are still in hand");
+        in_hand.clear();
+        assert_eq!(room(&budget, MIB), 16 * MIB);
+        let first = budget.admit(16 * MIB).now_or_never().flatten();
+        assert!(first.is_some() && budget.admit(16 * MIB).now_or_never().is_none());
+    }
+
+    #[test]
+    fn up_and_down_again_and_again_is_what_it_was() {
+        let budget = Budget::new(64 * MIB);
+        for round in 0..10 {
+            let in_hand = budget.admit((round + 1) * MIB).now_or_never().flatten();
+            assert!(in_hand.is_some(), "round {round}");
+            budget.resize(4 * MIB);
+            if round % 2 == 0 {
+                drop(in_hand);
+                budget.resize(64 * MIB);
+            } else {
+                budget.resize(64 * MIB);
+                drop(in_hand);
+            }
+            assert_eq!(room(&budget, MIB), 32 * MIB, "round {round}");
+        }
+    }
+
+    #[test]
+    fn who_waits_for_more_than_there_is_any_more_is_let_in_to_all_of_it() {
+        let budget = Budget::new(64 * MIB);
+        let in_hand = budget.admit(8 * MIB).now_or_never().flatten();
+        let mut waits = std::pin::pin!(budget.admit(32 * MIB));
+        assert!(waits.as_mut().now_or_never().is_none());
+        budget.resize(4 * MIB);
+        assert!(waits.as_mut().now_or_never().is_none(), "8 MiB are still in hand");
+        drop(in_hand);
+        assert!(waits.as_mut().now_or_never().flatten().is_some());
+        // One that gives up leaves nothing of its own behind.
+        budget.resize(64 * MIB);
+        let in_hand = budget.admit(8 * MIB).now_or_never().flatten();
+        let mut waits = Box::pin(budget.admit(32 * MIB));
+        assert!(waits.as_mut().now_or_never().is_none());
+        budget.resize(16 * MIB);
+        drop((waits, in_hand));
+        assert_eq!(room(&budget, MIB), 8 * MIB);
     }
 }
