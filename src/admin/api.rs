@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Admin;
 use super::answer::{Refusal, json_answer};
-use super::page::{Page, Query};
+use super::page::{BYTES_MAX, Page, Query};
 use super::payload::{self, Detail};
 use super::source::Source;
 use super::view::GroupView;
@@ -70,7 +70,7 @@ pub(super) async fn retries<S: Source>(State(admin): State<Arc<Admin<S>>>, asked
             let admitted = walk.query.admits(topic, reason, Some(&retry.state));
             let id = i64::try_from(retry.id).unwrap_or(i64::MAX);
             let shown = admitted.then(|| json!(retry));
-            if !walk.take(&group, id, shown) {
+            if !walk.take(&group, id, shown, 0) {
                 break;
             }
         }
@@ -85,14 +85,15 @@ pub(super) async fn dead_letters<S: Source>(
 ) -> Answer {
     let mut walk = Walk::start(&admin.source, query(asked)?).await?;
     while let Some((group, after)) = walk.next_piece() {
-        let piece = admin.source.dead_letters(&group, after, PIECE).await?;
-        let last = piece.len() < PIECE;
+        let piece = admin.source.dead_letters(&group, after, walk.wanted()).await?;
+        let last = piece.is_empty();
         for letter in piece {
             let topic = letter.origin.as_deref().map_or("", GroupView::topic_of);
             let admitted = walk.query.admits(topic, Some(&letter.disposition), Some("dead"));
             let show = admin.options.show_payloads;
             let shown = admitted.then(|| payload::dead_letter(&letter, Detail::List, show));
-            if !walk.take(&group, letter.offset, shown) {
+            let bytes = letter.key.as_ref().map_or(0, Vec::len);
+            if !walk.take(&group, letter.offset, shown, bytes) {
                 break;
             }
         }
@@ -124,6 +125,8 @@ struct Walk {
     /// The group being read and the last item seen of it.
     current: Option<(String, Option<i64>)>,
     looked_at: usize,
+    /// Of keys and values on the page.
+    bytes: usize,
     full: bool,
     page: Page<Value>,
 }
@@ -146,7 +149,7 @@ impl Walk {
         }
         let page = Page { items: Vec::new(), next: None };
         let groups = ids.into_iter();
-        Ok(Self { query, limit, groups, current, looked_at: 0, full: false, page })
+        Ok(Self { query, limit, groups, current, looked_at: 0, bytes: 0, full: false, page })
     }
 
     fn next_piece(&mut self) -> Option<(String, Option<i64>)> {
@@ -159,11 +162,19 @@ impl Walk {
         self.current.clone()
     }
 
-    /// Puts an item on the page; false when the page is complete.
-    fn take(&mut self, group: &str, number: i64, shown: Option<Value>) -> bool {
+    /// How many items to ask for: no more than fit where all are shown.
+    fn wanted(&self) -> usize {
+        if self.query.is_narrow() { PIECE } else { PIECE.min(self.limit - self.page.items.len()) }
+    }
+
+    /// Puts an item on the page, with so many bytes of its record; false when the page is complete.
+    fn take(&mut self, group: &str, number: i64, shown: Option<Value>, bytes: usize) -> bool {
+        self.bytes += if shown.is_some() { bytes } else { 0 };
         self.page.items.extend(shown);
         self.looked_at += 1;
-        self.full = self.page.items.len() == self.limit || self.looked_at >= LOOKED_AT_MAX;
+        self.full = self.page.items.len() == self.limit
+            || self.looked_at >= LOOKED_AT_MAX
+            || self.bytes >= BYTES_MAX;
         self.current = Some((group.to_owned(), Some(number)));
         if self.full {
             self.page.next = Some(format!("{number}:{group}"));

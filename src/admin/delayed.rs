@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Admin;
 use super::answer::{Refusal, json_answer};
-use super::page::{Page, Query};
+use super::page::{BYTES_MAX, Page, Query};
 use super::payload;
 use super::source::Source;
 use super::view::DelayedView;
@@ -48,7 +48,7 @@ pub(super) async fn list<S: Source>(
         Some(Err(_)) => return Err(Refusal::bad("after is not what an answer gave as next")),
     };
     let mut page = Page { items: Vec::new(), next: None };
-    let mut looked_at = 0;
+    let (mut looked_at, mut bytes) = (0, 0_usize);
     loop {
         let piece = admin.source.delayed(after, PIECE).await?;
         if piece.is_empty() {
@@ -58,9 +58,10 @@ pub(super) async fn list<S: Source>(
             after = Some(record.number);
             looked_at += 1;
             if query.topic.as_ref().is_none_or(|topic| *topic == record.topic) {
+                bytes += record_bytes(&record);
                 page.items.push(shown(&record, admin.options.show_payloads));
             }
-            if page.items.len() == limit || looked_at == LOOKED_AT_MAX {
+            if page.items.len() == limit || looked_at == LOOKED_AT_MAX || bytes >= BYTES_MAX {
                 page.next = after.map(|after| after.to_string());
                 return Ok(json_answer(StatusCode::OK, &page));
             }
@@ -87,6 +88,11 @@ pub(super) async fn cancel<S: Source>(
         ids.iter().zip(&cancelled).filter(|(_, was)| !**was).map(|(id, _)| id).collect();
     let count = cancelled.iter().filter(|was| **was).count();
     Ok(json_answer(StatusCode::OK, &json!({ "cancelled": count, "unknown": unknown })))
+}
+
+fn record_bytes(record: &DelayedView) -> usize {
+    let values = record.headers.iter().map(|(_, value)| value).chain([&record.key, &record.value]);
+    values.flatten().map(Vec::len).sum()
 }
 
 fn shown(record: &DelayedView, show: bool) -> Value {

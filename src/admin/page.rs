@@ -9,6 +9,9 @@ const LIMIT_DEFAULT: usize = 100;
 /// Most items of a page.
 const LIMIT_MAX: usize = 1000;
 
+/// Bytes of keys and values on one page; then it ends early, with its `next`.
+pub(super) const BYTES_MAX: usize = 8 << 20;
+
 /// What a list may be narrowed by. Unknown names are refused.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,6 +50,11 @@ impl Query {
         position.map(Some).ok_or_else(|| {
             Refusal::bad(format!("after={after:?} is not what an answer gave as next"))
         })
+    }
+
+    /// Whether some of what there is may not be shown.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.topic.is_some() || self.reason.is_some() || self.state.is_some()
     }
 
     /// Whether an origin's topic, a disposition and a state pass the filters.

@@ -50,7 +50,7 @@ pub(super) fn dead_letter(letter: &DeadLetter, detail: Detail, show: bool) -> Va
     put("at_ms", json!(letter.at_ms));
     put("first_failed_ms", json!(letter.first_failed_ms));
     put("timestamp_ms", json!(letter.timestamp_ms));
-    put("value_bytes", json!(letter.value.as_ref().map(Vec::len)));
+    put("value_bytes", json!(letter.value_bytes));
     put("key", field(letter.key.as_deref(), show));
     if detail == Detail::Whole {
         put("value", field(letter.value.as_deref(), show));

@@ -18,7 +18,8 @@ pub struct Unavailable(pub String);
 /// Reads the state of the sidecar; `nack`, `export`, `import` and `cancel_delayed` alone change it.
 ///
 /// Lists are asked for piece by piece: `after` is the last item of the piece before, the answer
-/// holds at most `limit` items and fewer only at the end.
+/// holds at most `limit` items and fewer only at the end. Those of records are bounded in bytes
+/// too: only no record at all is the end.
 pub trait Source: Send + Sync + 'static {
     /// Whether the sidecar can do its work; answers at once, whatever is broken.
     fn readiness(&self) -> Readiness;
@@ -63,7 +64,8 @@ pub trait Source: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<RetryView>, Unavailable>> + Send;
 
-    /// Dead letters of a group by offset, those after the offset `after`.
+    /// Dead letters of a group by offset, those after the offset `after`, without their values and
+    /// headers. Bounded in bytes too.
     fn dead_letters(
         &self,
         group: &str,
@@ -79,7 +81,7 @@ pub trait Source: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<DeadLetter>, Unavailable>> + Send;
 
     /// Records that wait before they enter their topic, by number, those after the number `after`.
-    /// Bounded in bytes too: only no record at all is the end.
+    /// Bounded in bytes too.
     fn delayed(
         &self,
         after: Option<u64>,
@@ -99,7 +101,7 @@ pub trait Source: Send + Sync + 'static {
     fn cluster_id(&self) -> String;
 
     /// Entries of a group that wait or are set aside, with their bytes, by id, those after the id
-    /// `after`. Bounded in bytes too: only no entry at all is the end.
+    /// `after`. Bounded in bytes too.
     fn portable(
         &self,
         group: &str,

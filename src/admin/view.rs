@@ -295,9 +295,11 @@ pub struct DeadLetter {
     pub timestamp_ms: i64,
     /// The record's key.
     pub key: Option<Vec<u8>>,
-    /// The record's value.
+    /// How large the record's value is; absent when it has none.
+    pub value_bytes: Option<usize>,
+    /// The record's value; a list has none.
     pub value: Option<Vec<u8>>,
-    /// The record's headers, ours included, in order, duplicates kept.
+    /// The record's headers, ours included, in order, duplicates kept; a list has none.
     pub headers: Vec<(String, Option<Vec<u8>>)>,
 }
 

@@ -13,9 +13,9 @@ use crate::engine::command::{
 use crate::engine::error::EngineError;
 use crate::engine::gates::Gates;
 use crate::engine::render::{LaneRecord, Render};
-use crate::engine::view::{DeadLetter, EntryView, GroupView};
+use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
-use crate::journal::{Bounds, Journal};
+use crate::journal::Journal;
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName, TopicPartition};
 use crate::retry::{
     Company, Entry, ExportOutcome, ExportStep, ImportOutcome, Input, Policies, Single,
@@ -269,28 +269,6 @@ impl Engine {
     /// Takes entries of another sidecar; durable on return.
     pub async fn import(&self, batch: ImportBatch) -> Result<Vec<ImportOutcome>, EngineError> {
         self.ask_durably(|reply| Command::Import(batch, reply)).await
-    }
-
-    /// What a group's dead letters take in the log; `None`: there are none.
-    pub fn dead_letter_bounds(&self, group: &GroupId) -> Option<Bounds> {
-        self.render.dead_letters(&self.journal, group).map(|(_, bounds)| bounds)
-    }
-
-    /// The dead letters of a group from an offset on, for people.
-    pub fn dead_letters(
-        &self,
-        group: &GroupId,
-        from: i64,
-        bytes_max: usize,
-    ) -> Result<Vec<DeadLetter>, EngineError> {
-        let known = self.render.dead_letters(&self.journal, group);
-        let Some((stream, bounds)) = known else { return Ok(Vec::new()) };
-        let from = from.max(bounds.start);
-        if from >= bounds.visible_end {
-            return Ok(Vec::new());
-        }
-        let batches = self.journal.stream_read(stream, from, bytes_max)?.batches;
-        Ok(batches.iter().flat_map(DeadLetter::of_batch).collect())
     }
 
     /// What was handed out, up to the first that cannot be read now. What can never be read has

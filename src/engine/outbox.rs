@@ -13,10 +13,9 @@ use crate::engine::command::Command;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
-use crate::engine::view::DeadLetter;
 use crate::journal::{Bounds, NewEntry};
 use crate::model::TopicName;
-use crate::wire::names::{dead_letter_stream, dead_letter_topic};
+use crate::wire::names::dead_letter_topic;
 
 /// The version byte of a stored mark.
 const VERSION: u8 = 1;
@@ -33,17 +32,6 @@ pub struct Forwarded {
     pub next: i64,
     /// Earlier ones that the cluster refused, and why.
     pub refused: BTreeMap<i64, String>,
-}
-
-/// Dead letters from an offset on.
-#[derive(Clone, Debug, Default)]
-pub struct Letters {
-    /// In order.
-    pub letters: Vec<DeadLetter>,
-    /// Offsets of batches that cannot be read.
-    pub unreadable: Vec<i64>,
-    /// One past the last offset looked at.
-    pub end: i64,
 }
 
 impl Forwarded {
@@ -106,36 +94,6 @@ impl Engine {
         // It lets dead letters go: a full disk must not keep it from that.
         let seq = self.journal.append_reserved(vec![entry])?.seq();
         Ok(self.journal.durable(seq).await?)
-    }
-
-    /// Dead letters of a topic from an offset on; bytes beyond `bytes_max` only for the first
-    /// batch.
-    pub fn letters(
-        &self,
-        topic: &TopicName,
-        from: i64,
-        bytes_max: usize,
-    ) -> Result<Letters, EngineError> {
-        let none = Letters { end: from, ..Letters::default() };
-        let Some(stream) = self.journal.stream_find(&dead_letter_stream(topic)) else {
-            return Ok(none);
-        };
-        let Some(bounds) = self.journal.stream_bounds(stream) else { return Ok(none) };
-        let from = from.max(bounds.start);
-        if from >= bounds.visible_end {
-            return Ok(Letters { end: from, ..none });
-        }
-        let batches = self.journal.stream_read(stream, from, bytes_max)?.batches;
-        let mut found = none;
-        for batch in &batches {
-            let letters = DeadLetter::of_batch(batch);
-            if letters.is_empty() && batch.records > 0 {
-                found.unreadable.push(batch.base_offset);
-            }
-            found.letters.extend(letters.into_iter().filter(|letter| letter.offset >= from));
-            found.end = batch.base_offset + i64::from(batch.records);
-        }
-        Ok(found)
     }
 
     /// Lets go of what the cluster has taken, from the front on: each as soon as its record is

@@ -1,13 +1,8 @@
 //! What people and metrics see of the engine.
 
 use crate::engine::store::Store;
-use crate::journal::StreamBatch;
 use crate::model::{GroupId, WallMs};
-use crate::retry::{Counts, Entries, Entry, Fact, SlotRecord, decode_fact};
-use crate::wire::batch::{Batch, RawRecord, RecordError, RecordView, records};
-
-/// A dead letter is one record: this bounds what its batch may unpack to.
-const RECORD_BYTES_MAX: usize = 64 << 20;
+use crate::retry::{Counts, Entries, Entry, SlotRecord};
 
 /// One entry, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,41 +48,4 @@ impl GroupView {
     pub fn has_taker(&self) -> bool {
         self.slots.iter().any(|slot| slot.member.is_some())
     }
-}
-
-/// One dead letter, for people.
-#[derive(Clone, Debug)]
-pub struct DeadLetter {
-    /// In the dead-letter topic.
-    pub offset: i64,
-    /// What is known of it; `None` for a record a client produced to the topic itself.
-    pub entry: Option<Entry>,
-    /// Its record with our headers.
-    pub record: RawRecord,
-}
-
-impl DeadLetter {
-    /// The records of one stored batch; one that cannot be read is left out.
-    pub(super) fn of_batch(batch: &StreamBatch) -> Vec<Self> {
-        let entry = match decode_fact(&batch.head) {
-            Ok(Fact::Entry { entry, .. }) => Some(*entry),
-            _ => None,
-        };
-        let base = batch.base_offset;
-        match unpack(batch) {
-            Ok(unpacked) => (base..)
-                .zip(unpacked)
-                .map(|(offset, record)| Self { offset, entry: entry.clone(), record })
-                .collect(),
-            Err(error) => {
-                tracing::warn!(offset = base, %error, "a dead letter cannot be read");
-                Vec::new()
-            }
-        }
-    }
-}
-
-fn unpack(batch: &StreamBatch) -> Result<Vec<RawRecord>, RecordError> {
-    let parsed = Batch::parse(&batch.body).map_err(|_| RecordError::Batch)?;
-    records(&parsed, RECORD_BYTES_MAX)?.map(|record| record.map(RecordView::into_raw)).collect()
 }

@@ -14,6 +14,7 @@ mod explaining;
 mod forwarding;
 mod greeting;
 mod housekeeping;
+mod letters;
 mod moving;
 mod nacking;
 mod pace;

@@ -18,16 +18,13 @@ use crate::journal::Journal;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::watch::BreakerView;
-use crate::retry::{Disposition, Entry, ExportStep, State, StateKind};
+use crate::retry::{Entry, ExportStep, State, StateKind};
 use crate::route::Router;
 use crate::server::explaining::{breaker, explained};
 use crate::server::forwarding::Board;
 use crate::server::readiness::readiness;
 use crate::server::seen::{Seen, seen};
 use crate::server::telling::told;
-
-/// Bytes of dead letters read for one page.
-const PAGE_BYTES_MAX: usize = 8 << 20;
 
 /// Reads everything; changes what `server/moving.rs` does.
 pub(super) struct AdminSource {
@@ -154,17 +151,7 @@ impl Source for AdminSource {
         after: Option<i64>,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, Unavailable> {
-        let id = GroupId::new(group);
-        let mut from = after.map_or(0, |after| after.saturating_add(1));
-        let mut found = Vec::new();
-        while found.len() < limit {
-            let page = self.router.engine.dead_letters(&id, from, PAGE_BYTES_MAX)?;
-            let Some(last) = page.last() else { break };
-            from = last.offset.saturating_add(1);
-            found.extend(page.into_iter().map(|letter| dead_letter(&id, letter)));
-        }
-        found.truncate(limit);
-        Ok(found)
+        self.listed(&GroupId::new(group), after, limit).await
     }
 
     async fn dead_letter(
@@ -172,10 +159,7 @@ impl Source for AdminSource {
         group: &str,
         offset: i64,
     ) -> Result<Option<DeadLetter>, Unavailable> {
-        let id = GroupId::new(group);
-        let page = self.router.engine.dead_letters(&id, offset, 1)?;
-        let found = page.into_iter().find(|letter| letter.offset == offset);
-        Ok(found.map(|letter| dead_letter(&id, letter)))
+        self.letter(&GroupId::new(group), offset).await
     }
 
     async fn delayed(
@@ -416,38 +400,6 @@ fn due(entry: &Entry) -> Option<WallMs> {
     match entry.state {
         State::Exported { due, .. } => Some(due),
         _ => entry.due(),
-    }
-}
-
-fn dead_letter(group: &GroupId, letter: engine::DeadLetter) -> DeadLetter {
-    let entry = letter.entry;
-    let known = entry.as_ref();
-    let at = known.and_then(|entry| match entry.state {
-        State::Dead { at } => Some(at.0),
-        _ => None,
-    });
-    let headers = letter.record.headers.iter();
-    DeadLetter {
-        group: group.to_string(),
-        offset: letter.offset,
-        origin: known.and_then(|entry| entry.origin.as_ref()).map(ToString::to_string),
-        reconsume_times: known.map_or(0, |entry| entry.reconsume_times),
-        disposition: known
-            .and_then(|entry| entry.disposition)
-            .map_or("manual", Disposition::as_str)
-            .to_owned(),
-        reason: known.and_then(|entry| entry.reason.clone()),
-        at_ms: at.unwrap_or(letter.record.timestamp_ms),
-        first_failed_ms: known.and_then(|entry| entry.first_failed).map(|at| at.0),
-        timestamp_ms: letter.record.timestamp_ms,
-        headers: headers
-            .map(|header| {
-                let name = String::from_utf8_lossy(&header.key).into_owned();
-                (name, header.value.as_ref().map(|value| value.to_vec()))
-            })
-            .collect(),
-        key: letter.record.key.map(|key| key.to_vec()),
-        value: letter.record.value.map(|value| value.to_vec()),
     }
 }
 

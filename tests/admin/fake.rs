@@ -157,6 +157,7 @@ impl Source for Fake {
             disposition: "max_attempts".into(),
             reconsume_times: 6,
             key: Some(b"order-7".to_vec()),
+            value_bytes: Some(2),
             value: Some(vec![0xff, 0]),
             headers: vec![("RECONSUME_TIME".into(), Some(b"6".to_vec()))],
             ..DeadLetter::default()

@@ -16,6 +16,7 @@ mod delayed;
 mod fetch;
 mod forgotten;
 mod groups;
+mod letters;
 mod login;
 mod memory;
 mod no_room;

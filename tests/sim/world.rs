@@ -301,7 +301,7 @@ impl World {
                 .map(|r| r.text.clone())
                 .collect();
             let letters = match engine.dead_letters(&group, 0, usize::MAX) {
-                Ok(letters) => letters,
+                Ok(read) => read.letters,
                 Err(error) => return self.failed(error),
             };
             let text = |bytes: Option<bytes::Bytes>| {

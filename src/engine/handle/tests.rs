@@ -5,7 +5,9 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::clock::{Clock, Hand};
-use crate::engine::{Driver, NackBatch, NackReply, NackRequest, Parts, Producer, Replay};
+use crate::engine::{
+    DeadLetter, Driver, NackBatch, NackReply, NackRequest, Parts, Producer, Replay,
+};
 use crate::journal::{Config, MemDisk, Writer};
 use crate::model::{ClientId, WallMs};
 use crate::retry::{Nack, Named, Reporter, StateKind, Want};
@@ -94,7 +96,7 @@ impl House {
 
     /// Value and exception message of each.
     fn dead(&self) -> Vec<(Option<bytes::Bytes>, String)> {
-        let dead = self.engine.dead_letters(&shop(), 0, 1 << 20).unwrap();
+        let dead = self.engine.dead_letters(&shop(), 0, 1 << 20).unwrap().letters;
         let message = |letter: &DeadLetter| {
             let told = letter.record.headers.last(MESSAGE).flatten().unwrap_or_default();
             String::from_utf8_lossy(&told).into_owned()

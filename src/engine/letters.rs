@@ -1,0 +1,208 @@
+//! Dead letters as they are read: by people, and on their way to the real cluster.
+//!
+//! A batch of one is small and may unpack to much, or hold very many records: what is read at once
+//! is bounded by what it takes in memory.
+
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::journal::{Bounds, StreamBatch};
+use crate::model::{GroupId, TopicName};
+use crate::retry::{Entry, Fact, decode_fact};
+use crate::wire::batch::{Batch, RawRecord, RecordError, RecordView, records};
+use crate::wire::names::dead_letter_stream;
+
+/// What one batch may unpack to.
+const BATCH_BYTES_MAX: usize = 64 << 20;
+
+/// One dead letter.
+#[derive(Clone, Debug)]
+pub struct DeadLetter {
+    /// In the dead-letter topic.
+    pub offset: i64,
+    /// What is known of it; `None` for a record a client produced to the topic itself.
+    pub entry: Option<Entry>,
+    /// Its record with our headers.
+    pub record: RawRecord,
+}
+
+/// Dead letters from an offset on.
+#[derive(Clone, Debug, Default)]
+pub struct Letters {
+    /// In order.
+    pub letters: Vec<DeadLetter>,
+    /// Offsets from which on a batch cannot be read.
+    pub unreadable: Vec<i64>,
+    /// One past the last offset looked at.
+    pub end: i64,
+}
+
+impl DeadLetter {
+    /// Those of a stored batch from an offset on, each read when it is asked for.
+    fn of_batch(
+        batch: &StreamBatch,
+        from: i64,
+    ) -> Result<impl Iterator<Item = Result<Self, RecordError>>, RecordError> {
+        let entry = match decode_fact(&batch.head) {
+            Ok(Fact::Entry { entry, .. }) => Some(*entry),
+            _ => None,
+        };
+        let parsed = Batch::parse(&batch.body).map_err(|_| RecordError::Batch)?;
+        let numbered = (batch.base_offset..).zip(records(&parsed, BATCH_BYTES_MAX)?);
+        let wanted = numbered.filter(move |(offset, record)| *offset >= from || record.is_err());
+        Ok(wanted.map(move |(offset, record)| {
+            let record = record.map(RecordView::into_raw)?;
+            Ok(Self { offset, entry: entry.clone(), record })
+        }))
+    }
+
+    /// What it takes in memory, about.
+    fn bytes(&self) -> usize {
+        let RawRecord { key, value, headers, .. } = &self.record;
+        let parts = [key, value].into_iter().flatten().map(bytes::Bytes::len);
+        size_of::<Self>() + headers.raw().len() + parts.sum::<usize>()
+    }
+}
+
+impl Letters {
+    /// Reads what a batch has from the end of these on; false: there is no room for all of it.
+    fn read(&mut self, batch: &StreamBatch, room: &mut usize) -> bool {
+        let read = DeadLetter::of_batch(batch, self.end).and_then(|letters| {
+            for letter in letters {
+                let letter = letter?;
+                let bytes = letter.bytes();
+                if bytes > *room && !self.letters.is_empty() {
+                    return Ok(false);
+                }
+                *room = room.saturating_sub(bytes);
+                self.end = letter.offset.saturating_add(1);
+                self.letters.push(letter);
+            }
+            Ok(true)
+        });
+        match read {
+            Ok(false) => return false,
+            Ok(true) => {}
+            Err(error) => {
+                let offset = self.end.max(batch.base_offset);
+                tracing::warn!(offset, %error, "a dead letter cannot be read");
+                self.unreadable.push(offset);
+            }
+        }
+        self.end = batch.base_offset.saturating_add(i64::from(batch.records));
+        true
+    }
+}
+
+impl Engine {
+    /// What a group's dead letters take in the log; `None`: there are none.
+    pub fn dead_letter_bounds(&self, group: &GroupId) -> Option<Bounds> {
+        self.render.dead_letters(&self.journal, group).map(|(_, bounds)| bounds)
+    }
+
+    /// The dead letters of a group from an offset on; bytes beyond `bytes_max`, in the log or in
+    /// memory, only for the first.
+    pub fn dead_letters(
+        &self,
+        group: &GroupId,
+        from: i64,
+        bytes_max: usize,
+    ) -> Result<Letters, EngineError> {
+        self.letters_of(&self.render.dead_letter_stream(group), from, bytes_max)
+    }
+
+    /// The same for a topic.
+    pub fn letters(
+        &self,
+        topic: &TopicName,
+        from: i64,
+        bytes_max: usize,
+    ) -> Result<Letters, EngineError> {
+        self.letters_of(&dead_letter_stream(topic), from, bytes_max)
+    }
+
+    fn letters_of(
+        &self,
+        stream: &str,
+        from: i64,
+        bytes_max: usize,
+    ) -> Result<Letters, EngineError> {
+        let mut found = Letters { end: from, ..Letters::default() };
+        let Some(stream) = self.journal.stream_find(stream) else { return Ok(found) };
+        let Some(bounds) = self.journal.stream_bounds(stream) else { return Ok(found) };
+        found.end = from.max(bounds.start);
+        if found.end >= bounds.visible_end {
+            return Ok(found);
+        }
+        let mut room = bytes_max;
+        for batch in &self.journal.stream_read(stream, found.end, bytes_max)?.batches {
+            if !found.read(batch, &mut room) {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::engine::kind;
+    use crate::wire::batch::{Headers, TimestampType, produce_batch};
+
+    fn batch(base_offset: i64, values: &[usize]) -> StreamBatch {
+        let record = |len: &usize| RawRecord {
+            timestamp_ms: 1,
+            timestamp_type: TimestampType::CreateTime,
+            key: None,
+            value: Some(vec![b'x'; *len].into()),
+            headers: Headers::NONE,
+        };
+        let records: Vec<RawRecord> = values.iter().map(record).collect();
+        StreamBatch {
+            seq: 1,
+            kind: kind::DEAD_LETTER,
+            base_offset,
+            records: u32::try_from(values.len()).unwrap(),
+            max_timestamp_ms: 1,
+            head: Bytes::new(),
+            body: produce_batch(&records, None).unwrap(),
+        }
+    }
+
+    /// Offsets read of these from an offset on, where so many bytes may be.
+    fn read(batches: &[StreamBatch], from: i64, bytes: usize) -> (Vec<i64>, Vec<i64>, i64) {
+        let (mut found, mut room) = (Letters { end: from, ..Letters::default() }, bytes);
+        let _all = batches.iter().all(|batch| found.read(batch, &mut room));
+        let offsets = found.letters.iter().map(|letter| letter.offset).collect();
+        (offsets, found.unreadable, found.end)
+    }
+
+    #[test]
+    fn what_is_read_at_once_is_bounded_inside_a_batch_too_and_goes_on_there() {
+        let each = size_of::<DeadLetter>() + 100;
+        let all = [batch(0, &[100; 5]), batch(5, &[100; 5])];
+        let (mut from, mut seen) = (0, Vec::new());
+        while from < 10 {
+            let (offsets, _, end) = read(&all[usize::from(from >= 5)..], from, each * 3);
+            assert!((1..=3).contains(&offsets.len()), "{offsets:?}");
+            assert_eq!(offsets.last(), Some(&(end - 1)));
+            seen.extend(offsets);
+            from = end;
+        }
+        assert_eq!(seen, (0..10).collect::<Vec<_>>());
+        let (offsets, _, end) = read(&[batch(0, &[1, 5000, 1])], 1, 100);
+        assert_eq!((offsets, end), (vec![1], 2), "one is read, however large");
+        let (offsets, ..) = read(&[batch(0, &[0; 1000])], 0, 100 * size_of::<DeadLetter>());
+        assert_eq!(offsets.len(), 100, "one without any bytes takes room too");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_and_passed() {
+        let mut damaged = batch(3, &[100; 2]);
+        damaged.body = damaged.body.slice(..70);
+        let (offsets, unreadable, end) = read(&[batch(0, &[1; 3]), damaged], 1, 1 << 20);
+        assert_eq!((offsets, unreadable, end), (vec![1, 2], vec![3], 5));
+    }
+}
