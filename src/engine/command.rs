@@ -195,12 +195,13 @@ pub(super) enum Command {
         up_to: i64,
         reply: Reply<u64>,
     },
-    /// Entries that wait or are set aside, by id, with the place of their bytes.
+    /// Entries that wait or are set aside, by id, with the place of their bytes, among the next
+    /// few; and the id to go on after.
     Portable {
         group: GroupId,
         after: Option<EntryId>,
         limit: usize,
-        reply: Reply<Vec<TakenEntry>>,
+        reply: Reply<(Vec<TakenEntry>, Option<EntryId>)>,
     },
     Export {
         step: ExportStep,

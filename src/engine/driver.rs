@@ -267,8 +267,8 @@ impl Driver {
                 self.send(reply, Ok(Snapshot { total, entries }));
             }
             Command::Portable { group, after, limit, reply } => {
-                let entries = self.machine.store().portable(&group, after, limit);
-                self.send(reply, Ok(entries));
+                let found = self.machine.store().portable(&group, after, limit);
+                self.send(reply, Ok(found));
             }
             Command::Groups { reply } => {
                 let now = self.clock.now().wall;

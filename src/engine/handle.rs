@@ -245,9 +245,8 @@ impl Engine {
         limit: usize,
         bytes_max: u64,
     ) -> Result<Vec<(Entry, Bytes)>, EngineError> {
-        let group = group.clone();
-        let mut located =
-            self.ask_durably(|reply| Command::Portable { group, after, limit, reply }).await?;
+        let (mut located, seq) = self.located(group, after, limit).await?;
+        self.journal.durable(seq).await?;
         located.truncate(fitting(&located, bytes_max));
         let mut found = Vec::with_capacity(located.len());
         for TakenEntry { entry, payload, .. } in located {
@@ -255,6 +254,27 @@ impl Engine {
             found.push((entry, self.journal.read(at)?.body));
         }
         Ok(found)
+    }
+
+    /// The same with the place of their bytes, and what they rest on. A command looks at a few: the
+    /// driver does what else there is to do in between.
+    pub(super) async fn located(
+        &self,
+        group: &GroupId,
+        mut after: Option<EntryId>,
+        limit: usize,
+    ) -> Result<(Vec<TakenEntry>, u64), EngineError> {
+        let mut located: Vec<TakenEntry> = Vec::new();
+        loop {
+            let (group, most) = (group.clone(), limit.saturating_sub(located.len()));
+            let ask = |reply| Command::Portable { group, after, limit: most, reply };
+            let ((found, next), seq) = self.ask_with_seq(ask).await?;
+            located.extend(found);
+            if next.is_none() || located.len() >= limit {
+                return Ok((located, seq));
+            }
+            after = next;
+        }
     }
 
     /// A step of moving entries to another sidecar; durable on return.
@@ -311,10 +331,16 @@ impl Engine {
         &self,
         command: C,
     ) -> Result<T, EngineError> {
+        Ok(self.ask_with_seq(command).await?.0)
+    }
+
+    async fn ask_with_seq<T, C: FnOnce(Reply<T>) -> Command>(
+        &self,
+        command: C,
+    ) -> Result<(T, u64), EngineError> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).map_err(|_| EngineError::Stopped)?;
-        let (answer, _) = answer.await.map_err(|_| EngineError::Stopped)??;
-        Ok(answer)
+        answer.await.map_err(|_| EngineError::Stopped)?
     }
 
     fn wait_for<T>(

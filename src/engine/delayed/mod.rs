@@ -166,8 +166,7 @@ impl Engine {
         limit: usize,
         bytes_max: u64,
     ) -> Result<Vec<DelayedRecord>, EngineError> {
-        let group = delayed();
-        let located = self.ask(|reply| Command::Portable { group, after, limit, reply }).await?;
+        let (located, _) = self.located(&delayed(), after, limit).await?;
         let (mut found, mut sum) = (Vec::new(), 0_u64);
         for TakenEntry { entry, payload, .. } in located {
             let bytes = payload.map_or(0, |at| u64::from(at.len));

@@ -9,7 +9,7 @@ use crate::engine::store::key::{self, Key};
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, TopicPartition};
 use crate::retry::{Entries, Entry, StateKind};
 
-/// Entries read at once while filtering.
+/// Entries read for one command.
 const PAGE: usize = 256;
 
 impl Store {
@@ -88,28 +88,29 @@ impl Store {
         (total, entries.map(|entry| self.locate(nowhere, entry)).collect())
     }
 
-    /// Entries of a group that wait or are set aside, with an id above `after`, by id. Their lane
-    /// offset means nothing.
+    /// Entries of a group that wait or are set aside, with an id above `after`, by id, among the
+    /// next few: all of a group may be millions that are only remembered. Their lane offset means
+    /// nothing. And the id to go on after; `None`: there was none.
     pub(in crate::engine) fn portable(
         &self,
         group: &GroupId,
-        mut after: Option<EntryId>,
+        after: Option<EntryId>,
         limit: usize,
-    ) -> Vec<TakenEntry> {
+    ) -> (Vec<TakenEntry>, Option<EntryId>) {
+        use StateKind::{Behind, Exported, Waiting};
         let nowhere = LaneOffset { slot: Slot(0), sequence: 0 };
+        let ids = self.page(group, after, PAGE);
         let mut found = Vec::new();
-        while found.len() < limit {
-            let page = self.page_entries(group, after, PAGE);
-            let Some(last) = page.last() else { break };
-            after = Some(last.id);
-            let portable = page.into_iter().filter(|entry| {
-                use StateKind::{Behind, Exported, Waiting};
-                matches!(entry.state.kind(), Waiting | Exported | Behind)
-            });
-            let room = limit.saturating_sub(found.len());
-            found.extend(portable.take(room).map(|entry| self.locate(nowhere, entry)));
+        for id in &ids {
+            let entry = self.get(*id);
+            let portable =
+                |entry: &Entry| matches!(entry.state.kind(), Waiting | Exported | Behind);
+            found.extend(entry.filter(portable).map(|entry| self.locate(nowhere, entry)));
+            if found.len() == limit {
+                return (found, Some(*id));
+            }
         }
-        found
+        (found, ids.last().copied())
     }
 
     /// Every group with an entry or a slot, in order.

@@ -2,5 +2,6 @@
 
 mod fixtures;
 mod lockstep;
+mod pages;
 mod references;
 mod replay;
