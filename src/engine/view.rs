@@ -28,6 +28,8 @@ pub struct GroupView {
     pub due: u64,
     /// The first due time of all that wait.
     pub first_due: Option<WallMs>,
+    /// When the oldest hand-out that is not settled left.
+    pub oldest_out: Option<WallMs>,
     /// Lane slots, held or not.
     pub slots: Vec<SlotRecord>,
 }
@@ -40,6 +42,7 @@ impl GroupView {
             counts: store.counts(group),
             due: store.count_due(group, now),
             first_due: store.next_due(group, None),
+            oldest_out: store.oldest_out(group),
             slots: store.slots(group),
         }
     }

@@ -20,6 +20,8 @@ pub struct Flushed {
 pub trait Probe: Send + Sync {
     /// A flush has ended.
     fn flushed(&self, _flush: Flushed) {}
+    /// A write or fdatasync failed: nothing is acknowledged any more.
+    fn poisoned(&self) {}
     /// A segment was copied forward: bytes read, bytes kept.
     fn compacted(&self, _read_bytes: u64, _kept_bytes: u64) {}
 }

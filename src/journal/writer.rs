@@ -287,6 +287,7 @@ impl Writer {
     fn poison(&mut self, poisoned: Poisoned) -> Stepped {
         self.core.state().poisoned = Some(poisoned.clone());
         self.core.progress.poison(poisoned);
+        self.core.config.0.probe.poisoned();
         Stepped::Poisoned
     }
 }

@@ -159,14 +159,10 @@ metrics! {
     JOURNAL_DISK_FREE Gauge "reprise_journal_disk_free_bytes" []
         "Free space of the data directory's file system";
     JOURNAL_WRITE_ERRORS Counter "reprise_journal_write_errors_total" []
-        "Failed writes and fdatasyncs";
-    JOURNAL_CORRUPTIONS Counter "reprise_journal_corruptions_total" []
-        "Damaged stretches found while scanning";
+        "Failed writes and fdatasyncs: after one nothing is acknowledged until a restart";
     JOURNAL_TRUNCATED Counter "reprise_journal_truncated_bytes_total" []
         "Bytes of torn tails cut at start";
     JOURNAL_RECOVERY Gauge "reprise_journal_recovery_seconds" [] "How long the last recovery took";
-    CACHE_HITS Counter "reprise_cache_hits_total" ["cache"] "Look-ups a cache answered";
-    CACHE_MISSES Counter "reprise_cache_misses_total" ["cache"] "Look-ups a cache did not answer";
     TRANSACTIONS_OPEN Gauge "reprise_transactions_open" []
         "Transactions of this cluster's own producers that are open";
     TRANSACTIONS Counter "reprise_transactions_total" ["outcome"]

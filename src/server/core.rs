@@ -123,7 +123,7 @@ fn read_back(recovery: &Recovery, broker: &Broker, replay: &mut Replay) -> Resul
 }
 
 fn report(recovery: &Recovery, metrics: &Metrics, seconds: f64) {
-    metrics.journal_recovered(seconds, 0, recovery.torn_bytes());
+    metrics.journal_recovered(seconds, recovery.torn_bytes());
     if recovery.torn_bytes() > 0 {
         let bytes = recovery.torn_bytes();
         tracing::warn!(

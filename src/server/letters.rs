@@ -1,5 +1,9 @@
 //! Dead letters for people, read a little at a time, where a wait for the disk holds up nobody.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
 use crate::admin::{DeadLetter, Unavailable};
 use crate::engine::{self, Engine, EngineError};
 use crate::model::GroupId;
@@ -10,6 +14,17 @@ use crate::server::source::AdminSource;
 const READ_BYTES: usize = 1 << 20;
 /// Bytes that one piece of a list keeps.
 const PIECE_BYTES: usize = 4 << 20;
+
+/// When the first dead letter of a group became one, by its offset: it is read once, not at each
+/// scrape.
+#[derive(Debug, Default)]
+pub(super) struct Oldest(Mutex<BTreeMap<GroupId, (i64, f64)>>);
+
+impl Oldest {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<GroupId, (i64, f64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl AdminSource {
     /// Without values and headers.
@@ -37,6 +52,24 @@ impl AdminSource {
             Ok(found.next().map(|letter| whole(&group, letter)))
         })
         .await
+    }
+
+    /// When the first dead letter of a group became one, in seconds since 1970; 0: there is none.
+    pub(super) async fn dead_since(&self, group: &GroupId) -> f64 {
+        let bounds = self.router.engine.dead_letter_bounds(group);
+        let Some(bounds) = bounds.filter(|bounds| bounds.start < bounds.visible_end) else {
+            self.oldest.known().remove(group);
+            return 0.0;
+        };
+        let known = self.oldest.known().get(group).copied();
+        if let Some((_, since)) = known.filter(|(offset, _)| *offset == bounds.start) {
+            return since;
+        }
+        let Ok(first) = self.listed(group, None, 1).await else { return 0.0 };
+        let ms = first.first().map_or(0, |letter| u64::try_from(letter.at_ms).unwrap_or(0));
+        let since = Duration::from_millis(ms).as_secs_f64();
+        self.oldest.known().insert(group.clone(), (bounds.start, since));
+        since
     }
 
     async fn read<T: Send + 'static>(

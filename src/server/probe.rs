@@ -1,9 +1,9 @@
-//! The journal's flushes as metrics.
+//! The journal's flushes as metrics, and that it failed.
 
 use crate::journal::{Flushed, Probe};
 use crate::observe::Metrics;
 
-/// Observes every flush.
+/// Observes every flush, and the failure after which there are none.
 pub(super) struct JournalProbe(Metrics);
 
 impl JournalProbe {
@@ -18,5 +18,9 @@ impl Probe for JournalProbe {
         if let Some(sync) = flush.sync {
             self.0.journal_fsync(sync.as_secs_f64());
         }
+    }
+
+    fn poisoned(&self) {
+        self.0.journal_write_error();
     }
 }

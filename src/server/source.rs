@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -22,6 +23,7 @@ use crate::retry::{Entry, ExportStep, State, StateKind};
 use crate::route::Router;
 use crate::server::explaining::{breaker, explained};
 use crate::server::forwarding::Board;
+use crate::server::letters::Oldest;
 use crate::server::readiness::readiness;
 use crate::server::seen::{Seen, seen};
 use crate::server::telling::told;
@@ -34,6 +36,7 @@ pub(super) struct AdminSource {
     pub(super) config: watch::Receiver<Config>,
     pub(super) listening: Vec<String>,
     pub(super) board: Board,
+    pub(super) oldest: Oldest,
     /// Whether the server was told to drain.
     pub(super) draining: watch::Receiver<bool>,
 }
@@ -218,8 +221,8 @@ impl Source for AdminSource {
         for name in self.group_ids().await? {
             let id = GroupId::new(&name);
             let known = retries.iter().find(|known| known.group == id);
-            let members = self.router.broker.groups.members(&id).len();
-            gauges.push(self.gauge(name, &id, known, members, now));
+            let dead_oldest_s = self.dead_since(&id).await;
+            gauges.push(GroupGauges { dead_oldest_s, ..self.gauge(name, &id, known, now) });
         }
         Ok(gauges)
     }
@@ -231,9 +234,12 @@ impl AdminSource {
         group: String,
         id: &GroupId,
         known: Option<&engine::GroupView>,
-        members: usize,
         now: WallMs,
     ) -> GroupGauges {
+        let members = match self.router.upstream {
+            Some(_) => self.router.members.seen(id).len(),
+            None => self.router.broker.groups.members(id).len(),
+        };
         let (dead, dead_bytes) = self.dead(id);
         let mut gauge = GroupGauges {
             group,
@@ -257,7 +263,8 @@ impl AdminSource {
         gauge.waiting.extend((gauge.held > 0).then_some((0, gauge.held)));
         gauge.parked = if known.has_taker() { 0 } else { known.due };
         let overdue_ms = known.first_due.map_or(0, |due| now.since(due));
-        gauge.overdue_s = std::time::Duration::from_millis(overdue_ms).as_secs_f64();
+        gauge.overdue_s = seconds(overdue_ms);
+        gauge.inflight_oldest_s = known.oldest_out.map_or(0.0, |since| seconds(now.since(since)));
         gauge
     }
 
@@ -401,6 +408,10 @@ fn due(entry: &Entry) -> Option<WallMs> {
         State::Exported { due, .. } => Some(due),
         _ => entry.due(),
     }
+}
+
+fn seconds(ms: u64) -> f64 {
+    Duration::from_millis(ms).as_secs_f64()
 }
 
 pub(super) fn number(count: usize) -> u64 {

@@ -36,6 +36,7 @@ use crate::server::core::Core;
 use crate::server::credentials::{Credentials, InUse};
 use crate::server::data_dir::EphemeralError;
 use crate::server::forwarding::Board;
+use crate::server::letters::Oldest;
 use crate::server::pace::Pace;
 use crate::server::source::AdminSource;
 use crate::server::threads::spawn;
@@ -140,6 +141,7 @@ pub(super) async fn start_on(
         config: config_seen,
         listening: listening.iter().map(|(name, _)| name.clone()).collect(),
         board,
+        oldest: Oldest::default(),
         draining: told_to_drain,
     };
     let admin = open_admin(&config, source, metrics.clone(), stopped.clone(), &mut tasks).await?;

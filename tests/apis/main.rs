@@ -14,6 +14,7 @@ mod changes;
 mod consumers;
 mod delayed;
 mod fetch;
+mod figures;
 mod forgotten;
 mod groups;
 mod letters;

@@ -6,8 +6,8 @@ use crate::engine::command::TakenEntry;
 use crate::engine::store::Store;
 use crate::engine::store::entries::origins_key;
 use crate::engine::store::key::{self, Key};
-use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, TopicPartition};
-use crate::retry::{Entries, Entry, StateKind};
+use crate::model::{EntryId, GroupId, LaneOffset, Origin, Slot, TopicPartition, WallMs};
+use crate::retry::{Entries, Entry, State, StateKind};
 
 /// Entries read for one command.
 const PAGE: usize = 256;
@@ -111,6 +111,21 @@ impl Store {
             }
         }
         (found, ids.last().copied())
+    }
+
+    /// When the oldest hand-out of a group that is not settled left. Of each slot the first is
+    /// looked at: they leave in order.
+    pub(in crate::engine) fn oldest_out(&self, group: &GroupId) -> Option<WallMs> {
+        let slots = self.slots(group).into_iter();
+        let first = slots.filter_map(|slot| {
+            let at = LaneOffset { slot: slot.slot, sequence: 0 };
+            let id = self.inflight(group, at, 1).pop()?;
+            match self.get(id)?.state {
+                State::Inflight { since, .. } | State::Alone { since, .. } => Some(since),
+                _ => None,
+            }
+        });
+        first.min()
     }
 
     /// Every group with an entry or a slot, in order.

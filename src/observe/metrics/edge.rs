@@ -135,11 +135,6 @@ impl Metrics {
         self.set(&names::CONFIG_RELOAD_OK, &[], if ok { 1.0 } else { 0.0 });
     }
 
-    /// One look-up in a cache.
-    pub fn cache(&self, cache: &'static str, hit: bool) {
-        self.add(if hit { &names::CACHE_HITS } else { &names::CACHE_MISSES }, &[cache], 1);
-    }
-
     /// Series of `reprise_client_connections` for `listener`, for tests and the overview.
     pub fn connections(&self, listener: &str) -> f64 {
         self.gauge(&names::CLIENT_CONNECTIONS, &[listener]).map_or(0.0, |g| g.get())

@@ -22,7 +22,7 @@ pub use snapshot::GroupGauges;
 const LEVELS_MAX: usize = 18;
 /// Distinct (group, topic) pairs per group kept on average.
 const TOPICS_PER_GROUP: usize = 2;
-/// Distinct values of every other label (listener, cause, api, error, reason, cache …).
+/// Distinct values of every other label (listener, cause, api, error, reason …).
 const WORDS_MAX: usize = 256;
 
 /// Why the metrics could not be set up.

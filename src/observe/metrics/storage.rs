@@ -25,10 +25,9 @@ impl Metrics {
         self.add(&names::JOURNAL_WRITE_ERRORS, &[], 1);
     }
 
-    /// What the recovery at start found: its duration, damaged stretches, bytes of torn tail cut.
-    pub fn journal_recovered(&self, seconds: f64, corruptions: u64, truncated_bytes: u64) {
+    /// What the recovery at start found: its duration and the bytes of a torn end that were cut.
+    pub fn journal_recovered(&self, seconds: f64, truncated_bytes: u64) {
         self.set(&names::JOURNAL_RECOVERY, &[], seconds);
-        self.add(&names::JOURNAL_CORRUPTIONS, &[], corruptions);
         self.add(&names::JOURNAL_TRUNCATED, &[], truncated_bytes);
     }
 }
