@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::Serialize;
 use tracing::Subscriber;
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::format::{DefaultFields, FormatFields, Writer};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -65,12 +67,44 @@ pub fn start_log(format: LogFormat, filter: &str) -> Result<LogHandle, TraceErro
     match format {
         LogFormat::Text => {
             let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            registry.with(fmt::layer().with_writer(std::io::stderr).with_ansi(ansi)).try_init()
+            registry.with(text(std::io::stderr, ansi)).try_init()
         }
         LogFormat::Json => registry.with(json(std::io::stderr)).try_init(),
     }
     .map_err(|_| TraceError::Twice)?;
     Ok(LogHandle(handle))
+}
+
+/// A line for eyes.
+fn text<S, W>(writer: W, ansi: bool) -> impl Layer<S>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+    W: for<'w> fmt::MakeWriter<'w> + Send + Sync + 'static,
+{
+    fmt::layer().with_ansi(ansi).with_writer(writer).fmt_fields(OneLine)
+}
+
+/// Writes fields as the text format does, and control characters as what they are called: a name
+/// that a client gave begins no line of its own, and tells a terminal nothing.
+struct OneLine;
+
+impl<'writer> FormatFields<'writer> for OneLine {
+    fn format_fields<R: RecordFields>(
+        &self,
+        mut writer: Writer<'writer>,
+        fields: R,
+    ) -> std::fmt::Result {
+        let mut raw = String::new();
+        DefaultFields::new().format_fields(Writer::new(&mut raw), fields)?;
+        for part in raw.split_inclusive(char::is_control) {
+            let mut chars = part.chars();
+            match chars.next_back().filter(|last| last.is_control()) {
+                Some(control) => write!(writer, "{}{}", chars.as_str(), control.escape_default())?,
+                None => writer.write_str(part)?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// One object a line: `timestamp level target` and the event's own fields side by side, the ids of
@@ -125,6 +159,27 @@ mod tests {
         assert_eq!(event["message"], "the commit was \"refused\"");
         assert_eq!((&event["group"], &event["offset"]), (&"shop".into(), &12.into()));
         assert_eq!(event["spans"][0]["conn"], 7);
+    }
+
+    #[test]
+    fn what_a_client_is_called_begins_no_line_and_commands_no_terminal() {
+        for ansi in [false, true] {
+            let lines = Lines::default();
+            let writer = lines.clone();
+            let layer = text(move || writer.clone(), ansi);
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+                let client = "a\n2026-01-01 ERROR forged\r\u{1b}[2J\u{9b}1m é";
+                let span = tracing::info_span!("conn", client);
+                let _inside = span.enter();
+                tracing::info!(%client, "closed: {client}");
+            });
+            let line = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+            assert_eq!(line.matches(r"a\n2026-01-01 ERROR forged\r").count(), 3, "{line}");
+            assert_eq!(line.find('\n'), Some(line.len() - 1), "{line}");
+            for command in ["\r", "\u{1b}[2J", "\u{9b}"] {
+                assert!(!line.contains(command), "{line}");
+            }
+        }
     }
 
     #[test]
