@@ -145,7 +145,7 @@ impl Config {
         if problems.is_empty() {
             return Ok(Loaded { config, warnings: findings.warnings.into_inner() });
         }
-        Err(ConfigError::of(name, file_text, &problems))
+        Err(ConfigError::of(name, file_text, &problems, &findings.secrets.into_inner()))
     }
 
     /// This configuration as YAML that loads to itself.

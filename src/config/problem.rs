@@ -18,6 +18,8 @@ pub(super) struct Problem {
     pub(super) key: String,
     /// What is wrong and what was expected.
     pub(super) says: String,
+    /// What was written there is nobody's business: only the place is told.
+    pub(super) is_secret: bool,
 }
 
 /// Everything wrong with one configuration, as people shall read it.
@@ -40,15 +42,21 @@ impl ConfigError {
 
     /// One that the parser met at `at`.
     pub(super) fn syntax(name: &str, text: &str, at: At, says: &str) -> Self {
-        Self { lines: vec![snippet(name, text, at, says)] }
+        let shows = !text.contains(SECRET_KEY);
+        Self { lines: vec![snippet(name, text, at, says, |_| shows)] }
     }
 
-    /// All of `problems`, those of the file first and in its order.
-    pub(super) fn of(name: &str, text: &str, problems: &[Problem]) -> Self {
+    /// All of `problems`, those of the file first and in its order. No line with one of `secrets`
+    /// is shown.
+    pub(super) fn of(name: &str, text: &str, problems: &[Problem], secrets: &[String]) -> Self {
         let mut placed: Vec<(At, String)> = problems
             .iter()
             .take(SHOWN_MAX)
             .map(|problem| {
+                let shows = |written: &str| {
+                    let tells = |secret: &String| written.contains(secret);
+                    !problem.is_secret && !secrets.iter().any(tells)
+                };
                 let says = if problem.key.is_empty() {
                     problem.says.clone()
                 } else {
@@ -57,10 +65,14 @@ impl ConfigError {
                 match &problem.place {
                     Place::File { path, key } => {
                         let at = raw::locate(text, path, *key);
-                        (at, snippet(name, text, at, &says))
+                        (at, snippet(name, text, at, &says, shows))
                     }
                     Place::Env(variable) => (LAST, format!("environment {variable}: {says}")),
-                    Place::Flag(flag) => (LAST, format!("--set {flag}: {says}")),
+                    Place::Flag(flag) => {
+                        let key = flag.split(['=', ':']).next().unwrap_or_default();
+                        let flag = if shows(flag) { flag } else { key };
+                        (LAST, format!("--set {flag}: {says}"))
+                    }
                 }
             })
             .collect();
@@ -79,12 +91,16 @@ impl ConfigError {
     }
 }
 
+/// Where a text that is no YAML has this key, nobody knows which of its lines are a secret.
+const SECRET_KEY: &str = "password:";
+
 const LAST: At = At { line: usize::MAX, column: usize::MAX };
 
-/// `name:line:column: says`, then the line itself with a caret under the column.
-fn snippet(name: &str, text: &str, at: At, says: &str) -> String {
+/// `name:line:column: says`, then the line itself with a caret under the column, if it is shown.
+fn snippet(name: &str, text: &str, at: At, says: &str, shows: impl Fn(&str) -> bool) -> String {
     let mut out = format!("{name}:{}:{}: {says}", at.line, at.column);
-    let Some(line) = text.lines().nth(at.line.saturating_sub(1)) else { return out };
+    let line = text.lines().nth(at.line.saturating_sub(1)).filter(|line| shows(line));
+    let Some(line) = line else { return out };
     let line: String = line.chars().take(LINE_CHARS_MAX).collect();
     let before: String = line
         .chars()
@@ -159,7 +175,7 @@ mod tests {
     #[test]
     fn a_snippet_points_at_the_column() {
         let at = At { line: 2, column: 3 };
-        let shown = snippet("f.yaml", "a:\n  b: 1\n", at, "no");
+        let shown = snippet("f.yaml", "a:\n  b: 1\n", at, "no", |_| true);
         assert_eq!(shown, "f.yaml:2:3: no\n  2 |   b: 1\n    |   ^");
     }
 }

@@ -40,6 +40,8 @@ const NOT_IN_THIS_BUILD: [&str; 20] = [
 pub(super) struct Findings {
     pub(super) problems: RefCell<Vec<Problem>>,
     pub(super) warnings: RefCell<Vec<String>>,
+    /// What was written where a secret does not belong.
+    pub(super) secrets: RefCell<Vec<String>>,
 }
 
 /// One map of the tree, or its absence.
@@ -47,13 +49,19 @@ pub(super) struct Section<'a> {
     path: String,
     node: Option<&'a Node>,
     known: Vec<&'static str>,
+    /// Those of them that are secrets.
+    secrets: Vec<&'static str>,
     findings: &'a Findings,
 }
 
 impl<'a> Section<'a> {
     /// The whole tree.
     pub(super) fn root(node: &'a Node, findings: &'a Findings) -> Self {
-        let section = Self { path: String::new(), node: Some(node), known: vec![], findings };
+        Self::over(String::new(), Some(node), findings)
+    }
+
+    fn over(path: String, node: Option<&'a Node>, findings: &'a Findings) -> Self {
+        let section = Self { path, node, known: vec![], secrets: vec![], findings };
         section.must_be_map();
         section
     }
@@ -61,9 +69,7 @@ impl<'a> Section<'a> {
     /// The part under `key`; missing or empty reads as all defaults.
     pub(super) fn section(&mut self, key: &'static str) -> Section<'a> {
         let node = self.value(key);
-        let section = Section { path: self.at(key), node, known: vec![], findings: self.findings };
-        section.must_be_map();
-        section
+        Section::over(self.at(key), node, self.findings)
     }
 
     /// The maps listed under `key`; `None` when the key is missing.
@@ -76,11 +82,7 @@ impl<'a> Section<'a> {
             return None;
         };
         let sections = items.iter().enumerate().map(|(index, item)| {
-            let path = format!("{path}[{index}]");
-            let section =
-                Section { path, node: Some(item), known: vec![], findings: self.findings };
-            section.must_be_map();
-            section
+            Section::over(format!("{path}[{index}]"), Some(item), self.findings)
         });
         Some(sections.collect())
     }
@@ -112,6 +114,7 @@ impl<'a> Section<'a> {
     /// Reads a secret, which is never written where others may read it: only as `${env:NAME}`.
     /// What is found instead is not shown.
     pub(super) fn secret(&mut self, key: &'static str, out: &mut Option<Secret>) {
+        self.secrets.push(key);
         let Some(node) = self.value(key) else { return };
         match &node.value {
             Value::FromEnv(text) if !text.is_empty() => *out = Some(Secret::new(text)),
@@ -119,6 +122,7 @@ impl<'a> Section<'a> {
                 self.refuse(&node.place, &self.at(key), "the environment variable is empty");
             }
             _ => {
+                self.hide(node);
                 let says = format!(
                     "a secret does not belong here; name a file that holds it ({key}_file), or \
                      write ${{env:NAME}} into the configuration file to take it from the \
@@ -159,11 +163,33 @@ impl<'a> Section<'a> {
         let entries = self.entries();
         for (index, entry) in entries.iter().enumerate() {
             let path = self.at(&entry.key);
+            if self.may_be_secret(&entry.key) {
+                self.hide(&entry.node);
+            }
             if entries.iter().take(index).any(|earlier| earlier.key == entry.key) {
                 self.refuse(&entry.place, &path, "this key is written twice; keep one");
             } else if !self.known.contains(&entry.key.as_str()) {
                 self.refuse(&entry.place, &path, &self.unknown(&entry.key));
             }
+        }
+    }
+
+    /// A secret, or, beside one, what may be meant as one.
+    fn may_be_secret(&self, key: &str) -> bool {
+        let named = self.known.contains(&key);
+        let meant = if named { Some(key) } else { nearest(key, &self.known) };
+        !self.secrets.is_empty() && meant.is_none_or(|key| self.secrets.contains(&key))
+    }
+
+    /// Its text is not shown, whatever is wrong with the line it is on.
+    fn hide(&self, node: &Node) {
+        let keep = |text: String| self.findings.secrets.borrow_mut().push(text);
+        match &node.value {
+            Value::Text(text) if !text.is_empty() => keep(text.clone()),
+            Value::Int(number) => keep(number.to_string()),
+            Value::List(items) => items.iter().for_each(|item| self.hide(item)),
+            Value::Map(entries) => entries.iter().for_each(|entry| self.hide(&entry.node)),
+            _ => {}
         }
     }
 
@@ -202,8 +228,13 @@ impl<'a> Section<'a> {
     }
 
     fn refuse(&self, place: &Place, key: &str, says: &str) {
-        let problem = Problem { place: place.clone(), key: key.to_owned(), says: says.to_owned() };
-        self.findings.problems.borrow_mut().push(problem);
+        let own = key.rsplit_once('.').map_or(key, |(_, own)| own);
+        self.findings.problems.borrow_mut().push(Problem {
+            place: place.clone(),
+            key: key.to_owned(),
+            says: says.to_owned(),
+            is_secret: self.may_be_secret(own),
+        });
     }
 }
 

@@ -28,7 +28,8 @@ pub(super) fn overlay(
         let place = Place::Flag(flag.clone());
         let Some((key, value)) = flag.split_once('=').filter(|(key, _)| !key.is_empty()) else {
             let says = "expected key=value, such as retry.max_reconsume_times=5".to_owned();
-            problems.push(Problem { place, key: String::new(), says });
+            let is_secret = flag.contains("password");
+            problems.push(Problem { place, key: String::new(), says, is_secret });
             continue;
         };
         let path: Vec<&str> = key.trim().split('.').collect();
@@ -66,6 +67,7 @@ fn substitute(node: &mut Node, env: &[(String, String)], problems: &mut Vec<Prob
                     place: node.place.clone(),
                     key: String::new(),
                     says: format!("the environment variable {name} is not set"),
+                    is_secret: false,
                 }),
             }
         }

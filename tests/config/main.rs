@@ -346,6 +346,44 @@ fn a_password_comes_from_the_environment_or_a_file_and_is_never_shown() {
 }
 
 #[test]
+fn a_password_in_the_wrong_place_is_pointed_at_and_not_repeated() {
+    let start = "upstream: {bootstrap: 'localhost:1'}\n";
+    let shown = |sasl: &str, flags: &[String]| {
+        let text = format!("upstream:\n  bootstrap: 'localhost:1'\n  sasl:\n{sasl}");
+        let text = if sasl.is_empty() { start } else { &text };
+        Config::parse("t", text, &[], flags).unwrap_err().to_string()
+    };
+    let whole = "    mechanism: PLAIN\n    username: u\n";
+    for (sasl, place) in [
+        // The place says which line, and the line is not shown.
+        (format!("{whole}    password: hunter2\n"), "t:6:15: upstream.sasl.password: a secret"),
+        (format!("{whole}    password: [hunter2]\n"), "t:6:15: upstream.sasl.password"),
+        (format!("{whole}    password: \"hunter\\x32\"\n"), "t:6:15: upstream.sasl.password"),
+        // A slip of the finger is no reason to tell it either.
+        (format!("{whole}    pasword: hunter2\n"), "t:6:5: upstream.sasl.pasword: unknown key"),
+        (format!("{whole}    pwd: hunter2\n"), "t:6:5: upstream.sasl.pwd: unknown key"),
+        (format!("{whole}    password: \"hunter2\n"), "t:"),
+        // Nor is another problem on its line.
+        ("    {username: [], password: hunter2}\n".to_owned(), "upstream.sasl.username"),
+        ("    {mechnism: x, password: hunter2}\n".to_owned(), "did you mean mechanism?"),
+    ] {
+        let shown = shown(&sasl, &[]);
+        assert!(!shown.contains("hunter") && shown.contains(place), "{sasl}\n{shown}");
+    }
+    for (flag, says) in [
+        ("upstream.sasl.password=hunter2", "--set upstream.sasl.password: upstream.sasl.password"),
+        ("upstream.sasl.pasword=hunter2", "--set upstream.sasl.pasword: upstream.sasl.pasword"),
+        ("upstream.sasl={username: [], password: hunter2}", "--set upstream.sasl: upstream.sasl"),
+        ("upstream.sasl.password:hunter2", "--set upstream.sasl.password: expected key=value"),
+    ] {
+        let shown = shown("", &[flag.to_owned()]);
+        assert!(!shown.contains("hunter") && shown.contains(says), "{flag}\n{shown}");
+    }
+    let shown = shown(&format!("{whole}    password_file: /no/such\n"), &[]);
+    assert!(shown.contains("| ") && shown.contains("password_file: /no/such\n"), "{shown}");
+}
+
+#[test]
 fn a_password_in_plain_text_to_another_machine_is_a_warning() {
     let warned = |sasl: &str| {
         let text = format!(
