@@ -43,6 +43,8 @@ const FENCES: &[(&str, &[&str])] = &[
     ("rustls_native_certs", &["socket"]),
     ("redb", &["journal"]),
     ("axum", &["admin"]),
+    ("hyper", &["admin"]),
+    ("hyper_util", &["admin"]),
     ("clap", &["cli"]),
     ("tracing_subscriber", &["observe"]),
     ("rdkafka", &[]),

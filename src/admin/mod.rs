@@ -10,6 +10,7 @@ mod moving;
 mod nack;
 mod page;
 mod payload;
+mod port;
 mod portable;
 mod source;
 mod view;
@@ -82,17 +83,16 @@ struct Admin<S> {
     options: Options,
 }
 
-/// Serves the admin port on `listener` until `shutdown` completes; open requests are answered.
+/// Serves the admin port on `listener` until `shutdown` completes; open requests are answered when
+/// that takes no more than a moment.
 pub async fn serve<S: Source>(
     listener: TcpListener,
     source: S,
     metrics: Metrics,
     options: Options,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    let service =
-        router(source, metrics, options).into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).with_graceful_shutdown(shutdown).await
+    shutdown: impl Future<Output = ()>,
+) {
+    port::serve(listener, router(source, metrics, options), shutdown).await;
 }
 
 fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {

@@ -5,12 +5,12 @@ use std::os::fd::AsRawFd;
 
 use rustix::process::{Resource, getrlimit};
 
-/// Kept free, or a quarter where that is less.
+/// Kept free of clients, or a quarter where that is less. People who look may take half of that.
 const KEPT: u64 = 32;
 
 /// How many files this process may have open.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Files {
+pub struct Files {
     /// Connections may take the descriptors below this one.
     end: u64,
     /// Files a connection takes in the end.
@@ -20,20 +20,33 @@ pub(super) struct Files {
 impl Files {
     /// As the system says now. In front of a cluster each connection takes a second one, later.
     pub(super) fn now(in_front: bool) -> Self {
-        Self::new(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX), in_front)
+        Self::new(most(), in_front)
+    }
+
+    /// For the admin port: it answers when clients have taken all that they may.
+    pub fn of_people() -> Self {
+        Self { end: most() - kept(most()) / 2, each: 1 }
     }
 
     fn new(most: u64, in_front: bool) -> Self {
-        Self { end: most - KEPT.min(most / 4), each: if in_front { 2 } else { 1 } }
+        Self { end: most - kept(most), each: if in_front { 2 } else { 1 } }
     }
 
     /// Whether too few would be left behind `accepted`, one of so many connections. The system
     /// gives out the lowest descriptor that is free, so its number says how many are taken.
-    pub(super) fn are_short(self, accepted: &impl AsRawFd, connections: usize) -> bool {
+    pub fn are_short(self, accepted: &impl AsRawFd, connections: usize) -> bool {
         let number = u64::try_from(accepted.as_raw_fd()).unwrap_or(0);
         let connections = u64::try_from(connections).unwrap_or(u64::MAX);
         number >= self.end || connections.saturating_mul(self.each) >= self.end
     }
+}
+
+fn most() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+fn kept(most: u64) -> u64 {
+    KEPT.min(most / 4)
 }
 
 #[cfg(test)]

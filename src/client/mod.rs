@@ -21,6 +21,7 @@ mod seats;
 use std::time::Duration;
 
 pub use accept::{Acceptor, accept};
+pub use files::Files;
 pub use listener::{BindError, DOORS_MAX, Listener, ListenerSpec};
 
 /// Limits of the client side.

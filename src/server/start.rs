@@ -220,9 +220,7 @@ async fn open_admin(
     };
     tasks.spawn(async move {
         let stop = until(stopped, std::future::pending());
-        if let Err(error) = admin::serve(listener, source, metrics, options, stop).await {
-            tracing::error!(%error, "the admin port has closed");
-        }
+        admin::serve(listener, source, metrics, options, stop).await;
     });
     Ok(Some(bound))
 }
