@@ -89,11 +89,11 @@ async fn converse(
     router: Router,
     mut stop: watch::Receiver<bool>,
 ) {
-    let routes = TowerToHyperService::new(router);
+    let pages = TowerToHyperService::new(router);
     let service = service_fn(move |request| {
         let mut request: Request<hyper::body::Incoming> = request;
         request.extensions_mut().insert(ConnectInfo(peer));
-        routes.call(request)
+        pages.call(request)
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD);

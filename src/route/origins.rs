@@ -16,8 +16,8 @@ use crate::upstream::{Found, Link, UpstreamError};
 use crate::wire::batch::RawRecord;
 use crate::wire::{RequestHead, ResponseError};
 
-/// How long all records of one Produce may take to be read back: long polls of members go first, and
-/// some clients' last 5 s. No client waits less than 10 s for an answer.
+/// How long all records of one Produce may take to be read back: long polls of members go first,
+/// and some clients' last 5 s. No client waits less than 10 s for an answer.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Records remembered at most.
 const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();

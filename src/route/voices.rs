@@ -21,8 +21,8 @@ use crate::upstream::{Found, Question, UpstreamError};
 
 /// Questions that wait on one connection.
 const WAITING_MAX: usize = 16;
-/// Who has not answered by then is not waited for alone: its client's long poll goes first, 500 ms by
-/// default, and some clients' lasts 5 s.
+/// Who has not answered by then is not waited for alone: its client's long poll goes first, 500 ms
+/// by default, and some clients' lasts 5 s.
 const ALONE: Duration = Duration::from_millis(1500);
 
 /// A broker and a connection to it.
@@ -137,7 +137,8 @@ impl Router {
         origin: &Origin,
     ) -> Vec<Saying<'a>> {
         let voices = self.voices.of(&self.tokens, (group, by), node).into_iter();
-        voices.map(|voice| Box::pin(ask(voice, origin.clone())) as Saying<'a>).collect()
+        let said = |voice| -> Saying<'a> { Box::pin(ask(voice, origin.clone())) };
+        voices.map(said).collect()
     }
 
     /// Brokers at which somebody may be asked through: that one, or all where it is not known.

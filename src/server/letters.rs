@@ -49,7 +49,7 @@ impl AdminSource {
         self.read(move |engine| {
             let letters = engine.dead_letters(&group, offset, 1)?.letters.into_iter();
             let mut found = letters.filter(|letter| letter.offset == offset);
-            Ok(found.next().map(|letter| whole(&group, letter)))
+            Ok(found.next().map(|letter| whole(&group, &letter)))
         })
         .await
     }
@@ -132,7 +132,7 @@ fn line(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetter {
     }
 }
 
-fn whole(group: &GroupId, letter: engine::DeadLetter) -> DeadLetter {
+fn whole(group: &GroupId, letter: &engine::DeadLetter) -> DeadLetter {
     let headers = letter.record.headers.iter().map(|header| {
         let name = String::from_utf8_lossy(&header.key).into_owned();
         (name, header.value.map(|value| value.to_vec()))
@@ -140,6 +140,6 @@ fn whole(group: &GroupId, letter: engine::DeadLetter) -> DeadLetter {
     DeadLetter {
         headers: headers.collect(),
         value: letter.record.value.as_ref().map(|value| value.to_vec()),
-        ..line(group, &letter)
+        ..line(group, letter)
     }
 }

@@ -22,7 +22,7 @@ const GROWS: usize = 4;
 /// more to read, which alone would say that it goes on.
 pub(super) fn has_ended(stream: &TcpStream) -> bool {
     let ready = stream.ready(Interest::READABLE).now_or_never();
-    ready.is_some_and(|ready| ready.map_or(true, |ready| ready.is_read_closed()))
+    ready.is_some_and(|ready| ready.map_or(true, tokio::io::Ready::is_read_closed))
 }
 
 /// The connection, and what was read ahead of who asks. A connection on which nothing comes holds

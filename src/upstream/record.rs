@@ -210,7 +210,7 @@ mod tests {
             value: Some(Bytes::from_static(b"value")),
             headers: Headers::NONE,
         };
-        let records = produce_batch(&[raw.clone()], None).unwrap();
+        let records = produce_batch(std::slice::from_ref(&raw), None).unwrap();
         let place = records.as_ptr_range();
         let mut partition = PartitionData::default();
         (partition.high_watermark, partition.records) = (1, Some(records.clone()));

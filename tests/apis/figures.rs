@@ -2,6 +2,11 @@
 
 use crate::support::{Member, Rec, Server, until, wall_ms};
 
+/// What a series says, to the thousandth.
+fn milli(server: &Server, series: &str) -> String {
+    format!("{:.3}", server.metric(series))
+}
+
 /// Asks for the dead letters at once.
 fn letter(value: &str) -> Rec {
     Rec::new(value).header("x-retry-level", "-1")
@@ -12,11 +17,12 @@ fn a_journal_that_cannot_be_trusted_any_more_counts_its_failed_write() {
     let server = Server::told("retry: {levels: 20ms}");
     let mut client = server.client();
     client.create("orders", 1);
-    assert_eq!(server.metric("reprise_journal_write_errors_total"), 0.0);
+    let failed = "reprise_journal_write_errors_total";
+    assert_eq!(milli(&server, failed), "0.000");
     server.disk().fail_nth_sync(1);
     let answer = client.produce("orders", 0, crate::support::batch::plain(&[Rec::new("a")]));
     assert_ne!(answer.error_code, 0, "it is not acknowledged");
-    until("it is counted", || server.metric("reprise_journal_write_errors_total") == 1.0);
+    until("it is counted", || milli(&server, failed) == "1.000");
 }
 
 #[test]
@@ -30,7 +36,7 @@ fn the_oldest_dead_letter_is_as_old_as_its_end_not_as_its_record() {
     let now_s = f64::from(u32::try_from(wall_ms() / 1000).unwrap());
     assert!((now_s - first).abs() < 60.0, "{first} at {now_s}");
     assert_eq!(client.nack("shop", &origin(1), letter("b")).error_code, 0);
-    assert_eq!(server.metric(series), first, "the first one is still there");
+    assert_eq!(milli(&server, series), format!("{first:.3}"), "the first one is still there");
 }
 
 #[test]
@@ -44,11 +50,11 @@ fn the_oldest_hand_out_has_an_age() {
         assert_eq!(member.client.nack("shop", &origin, Rec::new("x")).error_code, 0);
     }
     server.pass(20);
-    assert_eq!(server.metric(series), 0.0, "nothing is out");
+    assert_eq!(milli(&server, series), "0.000", "nothing is out");
     let out = member.retries();
     assert_eq!(out.len(), 2);
     server.pass(5_000);
-    assert_eq!(server.metric(series), 5.0);
+    assert_eq!(milli(&server, series), "5.000");
     member.done(out[1].offset + 1);
-    assert_eq!(server.metric(series), 0.0);
+    assert_eq!(milli(&server, series), "0.000");
 }

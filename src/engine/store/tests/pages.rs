@@ -18,7 +18,7 @@ fn one_look_for_what_can_be_moved_is_among_a_few_and_says_where_to_go_on() {
         put(&mut store, id, State::Committed { at: WallMs(1) });
     }
     for id in [900, 901, 1001] {
-        put(&mut store, id, waiting.clone());
+        put(&mut store, id, waiting);
     }
     let (mut after, mut looks, mut seen) = (None, 0, Vec::new());
     loop {
