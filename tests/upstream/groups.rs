@@ -243,7 +243,8 @@ fn people_see_the_members_that_are_connected_here() {
     let members = seen["members"].as_array().unwrap();
     assert_eq!(members.len(), 1, "{seen}");
     assert_eq!(members[0]["member_id"], ours.id);
-    assert_eq!(server.metric("reprise_group_members{group=\"shop\"}"), 1.0);
+    let told = server.metric("reprise_group_members{group=\"shop\"}");
+    assert!((told - 1.0).abs() < 0.1, "{told}");
     assert_eq!(members[0]["client_id"], "test");
     assert_eq!((&members[0]["takes_retries"], &members[0]["slot"]), (&true.into(), &0.into()));
     assert_eq!(seen["advice"].as_array().unwrap().len(), 0, "somebody takes them: {seen}");
