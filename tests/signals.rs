@@ -9,6 +9,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -40,19 +41,19 @@ impl Sidecar {
     fn start_with(listen: &str, more: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         write(&dir, listen, more);
+        let child = serve(&dir);
+        Self::started(dir, child)
+    }
+
+    fn started(dir: TempDir, child: Child) -> Self {
         let ready = dir.path().join("ready");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
-        command.args(["serve", "-c"]).arg(dir.path().join("config.yaml"));
-        command.arg("--ready-file").arg(&ready).stderr(Stdio::piped());
-        let child = command.spawn().unwrap();
         let line = eventually(|| fs::read_to_string(&ready).ok());
         let (kafka, admin) = line.trim().split_once(' ').unwrap();
         Self { dir, child, kafka: kafka.parse().unwrap(), admin: admin.parse().unwrap() }
     }
 
     fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        signal(&self.child, name);
     }
 
     fn ended(&mut self) -> i32 {
@@ -80,6 +81,18 @@ impl Drop for Sidecar {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+fn serve(dir: &TempDir) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reprise"));
+    command.args(["serve", "-c"]).arg(dir.path().join("config.yaml"));
+    command.arg("--ready-file").arg(dir.path().join("ready")).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
 }
 
 fn write_config(dir: &TempDir, more: &str) {
@@ -177,6 +190,58 @@ fn sighup_reads_certificates_again_and_a_broken_one_leaves_the_old_in_force() {
     write(&new);
     sidecar.signal("HUP");
     eventually(|| trusts(sidecar.kafka, &new).then_some(()));
+}
+
+#[test]
+fn a_sighup_during_the_start_is_heeded_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    // Whoever reads it waits until it is written: for the configuration, and late in the start.
+    assert!(Command::new("mkfifo").arg(&token).status().unwrap().success());
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
+    let told = || {
+        let mut pipe = fs::OpenOptions::new();
+        let pipe = pipe.write(true).custom_flags(flags);
+        // None before somebody reads.
+        eventually(|| pipe.open(&token).ok()).write_all(b"t0ken").unwrap();
+    };
+    let configure = |most: u32| {
+        let retry = format!("retry:\n  max_reconsume_times: {most}\n");
+        write(&dir, LISTEN, &retry);
+        let config = dir.path().join("config.yaml");
+        let text = fs::read_to_string(&config).unwrap();
+        let with = format!("admin:\n  token_file: {}\n", token.display());
+        fs::write(config, text.replace("admin:\n", &with)).unwrap();
+    };
+    configure(3);
+    let child = serve(&dir);
+    told();
+    eventually(|| dir.path().join("data/LOCK").exists().then_some(()));
+    configure(4);
+    signal(&child, "HUP");
+    told();
+    let ready = dir.path().join("ready");
+    eventually(|| ready.exists().then_some(()));
+    told();
+    let sidecar = Sidecar::started(dir, child);
+    eventually(|| sidecar.config().contains("\"max_reconsume_times\":4").then_some(()));
+}
+
+#[test]
+fn a_ready_file_of_a_process_that_was_killed_does_not_outlive_the_next_start() {
+    let mut first = Sidecar::start();
+    let ready = first.dir.path().join("ready");
+    // Who finds the directory taken leaves the file to whom it belongs.
+    assert!(!serve(&first.dir).wait().unwrap().success());
+    assert!(ready.exists());
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("listen: [{{address: '{}'}}]\n", taken.local_addr().unwrap());
+    write(&first.dir, &listen, "");
+    assert!(ready.exists(), "as kill -9 leaves it");
+    assert!(!serve(&first.dir).wait().unwrap().success());
+    assert!(!ready.exists());
 }
 
 /// Whether a client that trusts this certificate alone finishes its handshake.

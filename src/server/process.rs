@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Loaded};
 use crate::journal::OpenError;
 use crate::observe::{LogHandle, TraceError, start_log};
+use crate::server::start::open_disk;
 use crate::server::{ReloadError, Server, StartError};
 
 /// Reads the configuration, once more for each reload.
@@ -62,8 +64,12 @@ pub fn serve(load: &impl Load, ready_file: Option<&Path>) -> Result<(), ServeErr
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().build().map_err(ServeError::System)?;
     let ended = runtime.block_on(async {
-        let server = Server::start(loaded.config).await?;
-        run(server, load, ready_file, &log).await
+        // From here on a SIGHUP ends nobody: one that comes during the start is heeded after it.
+        let hangup = signal(SignalKind::hangup()).map_err(ServeError::System)?;
+        let disk = open_disk(&loaded.config)?;
+        ready_file.map(ReadyFile::forget).transpose()?;
+        let server = Server::start_on(loaded.config, disk, Clock::start()).await?;
+        run(server, hangup, load, ready_file, &log).await
     });
     runtime.shutdown_background();
     ended
@@ -71,13 +77,13 @@ pub fn serve(load: &impl Load, ready_file: Option<&Path>) -> Result<(), ServeErr
 
 async fn run(
     server: Server,
+    mut hangup: Signal,
     load: &impl Load,
     ready_file: Option<&Path>,
     log: &LogHandle,
 ) -> Result<(), ServeError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::System)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::System)?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::System)?;
     announce(&server);
     let ready = ready_file.map(|path| ReadyFile::make(path, &server)).transpose()?;
     loop {
@@ -160,6 +166,16 @@ fn reload(server: &Server, loaded: Result<Loaded, ConfigError>, log: &LogHandle)
 struct ReadyFile(PathBuf);
 
 impl ReadyFile {
+    /// One that was left behind by a process that was killed says nothing of this one.
+    fn forget(path: &Path) -> Result<(), ServeError> {
+        match fs::remove_file(path) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                Err(ServeError::ReadyFile { path: path.to_owned(), cause })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// One line: the first Kafka address, then the admin address. Appears whole or not at all.
     fn make(path: &Path, server: &Server) -> Result<Self, ServeError> {
         let failed = |cause| ServeError::ReadyFile { path: path.to_owned(), cause };

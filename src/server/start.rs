@@ -90,13 +90,19 @@ pub enum StartError {
     Config(#[from] ConfigError),
 }
 
-/// On the disk and by the clock of this machine.
-pub(super) async fn start(config: Config) -> Result<Server, StartError> {
+/// The disk of this machine, which is this process's alone from then on.
+pub(super) fn open_disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
     let dir = Path::new(&config.data_dir);
     let disk = RealDisk::open(dir)?;
     if config.journal.ephemeral == Ephemeral::Refuse {
         data_dir::check(dir, config.upstream.is_some())?;
     }
+    Ok(disk)
+}
+
+/// On the disk and by the clock of this machine.
+pub(super) async fn start(config: Config) -> Result<Server, StartError> {
+    let disk = open_disk(&config)?;
     start_on(config, disk, Clock::start()).await
 }
 
