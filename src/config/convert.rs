@@ -60,14 +60,8 @@ impl Config {
 
     /// The token callers of the admin port must send, from `admin.token_file`; `None` = none.
     pub fn admin_token(&self) -> Result<Option<String>, ConfigError> {
-        let Some(file) = &self.admin.token_file else { return Ok(None) };
-        let wrong = |why: String| ConfigError::whole(format!("admin.token_file: {file} {why}"));
-        let text =
-            std::fs::read_to_string(file).map_err(|e| wrong(format!("cannot be read: {e}")))?;
-        match text.trim() {
-            "" => Err(wrong("is empty; put the token into it".to_owned())),
-            token => Ok(Some(token.to_owned())),
-        }
+        let wrong = |why| ConfigError::whole(format!("admin.token_file: {why}"));
+        self.admin.token().map_err(wrong)
     }
 
     /// What each listener shows its clients, as the files hold it now; `None` = plain text.

@@ -12,8 +12,7 @@ use super::units::{duration_text, parse_duration, parse_size, size_text};
 use crate::upstream::Secret;
 
 /// Keys the design knows and this build does not have: refused, but not as a slip of the finger.
-const NOT_IN_THIS_BUILD: [&str; 20] = [
-    "breaker",
+const NOT_IN_THIS_BUILD: [&str; 17] = [
     "brokers",
     "consumers_only",
     "headers",
@@ -21,13 +20,11 @@ const NOT_IN_THIS_BUILD: [&str; 20] = [
     "no_lane",
     "on_commit_failed",
     "on_release",
-    "on_reset",
     "per_partition",
     "read_only",
     "rocketmq_names",
     "schema",
     "share",
-    "timeout_level",
     "transactions",
     "virtual",
     "in_place",

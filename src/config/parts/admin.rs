@@ -48,8 +48,22 @@ impl Admin {
         let payloads = [("show", Payloads::Show), ("hide", Payloads::Hide)];
         s.take("payloads", &mut admin.payloads, choice(&payloads));
         s.take("token_file", &mut admin.token_file, |v| text(v).map(Some));
+        if let Err(error) = admin.token() {
+            s.problem("token_file", &error);
+        }
         s.finish();
         admin
+    }
+
+    /// The token callers must send; `None` = none.
+    pub(in crate::config) fn token(&self) -> Result<Option<String>, String> {
+        let Some(file) = &self.token_file else { return Ok(None) };
+        let text = std::fs::read_to_string(file);
+        let text = text.map_err(|error| format!("{file} cannot be read: {error}"))?;
+        match text.trim() {
+            "" => Err(format!("{file} is empty; put the token into it")),
+            token => Ok(Some(token.to_owned())),
+        }
     }
 }
 

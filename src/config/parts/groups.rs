@@ -10,9 +10,11 @@ use crate::config::units::ser_duration;
 use crate::retry::UNLIMITED;
 
 /// Keys of `retry` that a rule with a topic cannot have.
-const OF_THE_GROUP: [&str; 8] = [
+const OF_THE_GROUP: [&str; 10] = [
     "lane",
+    "breaker",
     "consume_timeout",
+    "timeout_level",
     "crash_limit",
     "narrow_patience",
     "seek_back_limit",
