@@ -1,16 +1,20 @@
 //! Failed records of the cluster, read back before the nacks that only name them are taken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use lru::LruCache;
+use tokio::time::timeout;
 
 use crate::model::{GroupId, Origin, TopicName};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::voices::{KnownBy, in_turn};
+use crate::route::watching::place_of;
 use crate::socket::{Budget, Charge};
 use crate::upstream::{Found, Link, UpstreamError};
 use crate::wire::batch::RawRecord;
@@ -19,6 +23,8 @@ use crate::wire::{RequestHead, ResponseError};
 /// How long all records of one Produce may take to be read back: long polls of members go first,
 /// and some clients' last 5 s. No client waits less than 10 s for an answer.
 const PATIENCE: Duration = Duration::from_secs(8);
+/// So many are asked for together where others lead them: all wait for one long poll.
+const TOGETHER: usize = 64;
 /// Records remembered at most.
 const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Bytes of records remembered at most, beyond the largest one.
@@ -77,24 +83,29 @@ impl Origins {
     }
 }
 
-/// Records of the cluster that one Produce names without their bytes. They are kept with it until
+/// Records of the cluster that one request names without their bytes. They are kept with it until
 /// it is taken: what is remembered of all producers together may be less.
 #[derive(Debug, Default)]
 pub struct ReadBack {
-    /// `None`: it is not read yet.
-    records: BTreeMap<(GroupId, Origin), Option<Recalled>>,
+    /// Outside `None`: it is not read. Inside: there is none.
+    records: BTreeMap<Named, Option<Option<RawRecord>>>,
     charge: Option<Charge>,
+    /// One of them had no room beside the others.
+    is_full: bool,
 }
 
-/// What became of a record that was to be read back; `None`: there is none.
-type Recalled = Result<Option<RawRecord>, Unread>;
+/// A record, and in whose name it is asked for.
+type Named = (GroupId, Origin);
 
 /// Why a record that may be there is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unread {
     /// With others of its request.
-    #[error("the records it names are more than 64 MiB together: name fewer in one batch")]
+    #[error("the records it names are more than 64 MiB together: name fewer at once")]
     TooMuch,
+    /// It may be read another time.
+    #[error("a record it names could not be read back in time")]
+    Later,
 }
 
 impl Unread {
@@ -102,6 +113,7 @@ impl Unread {
         match self {
             // Producers split a batch that is refused so (Java).
             Self::TooMuch => ResponseError::MessageTooLarge,
+            Self::Later => ResponseError::RequestTimedOut,
         }
     }
 
@@ -109,6 +121,7 @@ impl Unread {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::TooMuch => "too_large",
+            Self::Later => "not_now",
         }
     }
 }
@@ -119,116 +132,111 @@ impl ReadBack {
         self.records.values().all(Option::is_some)
     }
 
-    /// What became of a record that was named.
-    pub(super) fn get(&self, group: &GroupId, origin: &Origin) -> Recalled {
-        let recalled = self.records.get(&(group.clone(), origin.clone()));
-        recalled.cloned().flatten().unwrap_or(Ok(None))
+    /// What was read of a record that was named; `None`: there is no such record.
+    pub(super) fn get(
+        &self,
+        group: &GroupId,
+        origin: &Origin,
+    ) -> Result<Option<RawRecord>, Unread> {
+        match self.records.get(&(group.clone(), origin.clone())) {
+            Some(Some(read)) => Ok(read.clone()),
+            _ if self.is_full => Err(Unread::TooMuch),
+            _ => Err(Unread::Later),
+        }
     }
 
-    /// Whether there was room for it.
-    fn put(&mut self, budget: &Budget, of: (GroupId, Origin), record: Option<RawRecord>) -> bool {
+    fn unread(&self) -> Vec<Named> {
+        let unread = self.records.iter().filter(|(_, read)| read.is_none());
+        unread.map(|(of, _)| of.clone()).collect()
+    }
+
+    fn put(&mut self, budget: &Budget, of: Named, record: Option<RawRecord>) {
         let charge = self.charge.get_or_insert_with(|| budget.charge(0));
         let bytes = record.as_ref().map_or(0, RawRecord::payload_bytes);
         let all = charge.bytes().saturating_add(bytes);
         if all > NAMED_BYTES_MAX {
-            self.records.insert(of, Some(Err(Unread::TooMuch)));
-            return false;
+            self.records.insert(of, None);
+            self.is_full = true;
+            return;
         }
         charge.set(all);
-        self.records.insert(of, Some(Ok(record)));
-        true
+        self.records.insert(of, Some(record));
     }
 }
 
 impl Router {
-    /// This Produce names a record without its bytes.
-    pub(super) fn names_ahead(&self, conn: &Conn, back: &mut ReadBack, of: (GroupId, Origin)) {
+    /// A request names a record without its bytes.
+    pub(super) fn names_ahead(&self, conn: &Conn, back: &mut ReadBack, of: Named) {
         if back.records.contains_key(&of) {
             return;
         }
         match self.origins.get(conn.id, &of.1) {
-            Some(record) => {
-                back.put(&self.budget, of, Some(record));
-            }
-            None => {
-                back.records.insert(of, None);
-            }
+            Some(record) => back.put(&self.budget, of, Some(record)),
+            None => drop(back.records.insert(of, None)),
         }
     }
 
-    /// Reads back what is not at hand. Of one that is not there the nack that names it is refused;
-    /// an error means that it may be there another time.
+    /// Reads back what a Produce names and is not at hand, as far as that is possible now. An error
+    /// ends the connection.
     pub async fn read_back(
         &self,
         conn: &Conn,
         link: &mut Link,
         head: &RequestHead,
-        mut back: ReadBack,
-    ) -> Result<ReadBack, UpstreamError> {
-        let left = back.records.iter().filter(|(_, recalled)| recalled.is_none());
-        let left: Vec<_> = left.map(|(of, _)| of.clone()).collect();
-        let reading = async {
-            let mut has_room = true;
-            for of in left {
-                if !has_room {
-                    back.records.insert(of, Some(Err(Unread::TooMuch)));
-                    continue;
-                }
-                let (group, origin) = &of;
-                let record = self.read(conn, link, head, group, origin).await?;
-                if let Some(record) = &record {
-                    self.origins.put(conn.id, origin.clone(), record.clone());
-                }
-                has_room = back.put(&self.budget, of, record);
-            }
-            Ok(back)
-        };
-        let read = tokio::time::timeout(PATIENCE, reading).await;
-        read.unwrap_or(Err(UpstreamError::TooSlow))
-    }
-
-    /// The same for one record. An error inside: it may be there another time, and the connection
-    /// is as good as before; one outside ends it.
-    pub(super) async fn read_one(
-        &self,
-        conn: &Conn,
-        link: &mut Link,
-        head: &RequestHead,
-        (group, origin): (&GroupId, &Origin),
-        patience: Duration,
-    ) -> Result<Result<Option<RawRecord>, UpstreamError>, UpstreamError> {
-        if let Some(record) = self.origins.get(conn.id, origin) {
-            return Ok(Ok(Some(record)));
-        }
-        let found = match self.ask_here(conn, link, head, origin).await? {
-            Told::Here(found) => Ok(found),
-            Told::Elsewhere { leader, may } => {
-                let asked = self.ask_elsewhere(group, origin, leader, may);
-                let asked = tokio::time::timeout(patience, asked).await;
-                asked.unwrap_or(Err(UpstreamError::TooSlow))
-            }
-        };
-        if let Ok(Some(record)) = &found {
-            self.origins.put(conn.id, origin.clone(), record.clone());
-        }
-        Ok(found)
+        back: &mut ReadBack,
+    ) -> Result<(), UpstreamError> {
+        self.read_within(PATIENCE, (conn, link, head), back).await
     }
 
     /// Asked in turn: the broker this client has authenticated at, the leader in the name of a
     /// member of the group, the leader with our own credentials. That last one only when the
     /// cluster lets the client READ the topic: nobody learns through us what is not for him.
-    async fn read(
+    pub(super) async fn read_within(
         &self,
-        conn: &Conn,
-        link: &mut Link,
-        head: &RequestHead,
-        group: &GroupId,
-        origin: &Origin,
-    ) -> Result<Option<RawRecord>, UpstreamError> {
-        match self.ask_here(conn, link, head, origin).await? {
-            Told::Here(found) => Ok(found),
-            Told::Elsewhere { leader, may } => self.ask_elsewhere(group, origin, leader, may).await,
+        patience: Duration,
+        (conn, link, head): (&Conn, &mut Link, &RequestHead),
+        back: &mut ReadBack,
+    ) -> Result<(), UpstreamError> {
+        let began = self.clock.elapsed();
+        let left = || patience.saturating_sub(self.clock.elapsed().saturating_sub(began));
+        let (mut elsewhere, mut known) = (VecDeque::new(), BTreeMap::new());
+        for of in back.unread() {
+            if back.is_full || left().is_zero() {
+                return Ok(());
+            }
+            let partition = place_of(&of.1);
+            if let Some(asked) = known.get(&partition) {
+                elsewhere.push_back((of, *asked));
+                continue;
+            }
+            // Given up in between, its answer would be taken for another one's.
+            let told = timeout(PATIENCE, self.ask_here(conn, link, head, &of.1)).await;
+            match told.unwrap_or(Err(UpstreamError::TooSlow))? {
+                Told::Here(found) => self.is_read(conn, back, of, found),
+                Told::Elsewhere(asked) => {
+                    known.insert(partition, asked);
+                    elsewhere.push_back((of, asked));
+                }
+            }
         }
+        let mut asked = FuturesUnordered::new();
+        while !back.is_full {
+            let room = TOGETHER.saturating_sub(asked.len()).min(elsewhere.len());
+            asked.extend(elsewhere.drain(..room).map(|(of, asked)| self.ask_elsewhere(of, asked)));
+            let Ok(Some((of, told))) = timeout(left(), asked.next()).await else { break };
+            match told {
+                Ok(found) => self.is_read(conn, back, of, found),
+                Err(why) => tracing::debug!(origin = %of.1, %why, "a failed record is not read"),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_read(&self, conn: &Conn, back: &mut ReadBack, of: Named, found: Option<RawRecord>) {
+        if let Some(record) = &found {
+            self.origins.put(conn.id, of.1.clone(), record.clone());
+        }
+        back.put(&self.budget, of, found);
     }
 
     /// What the broker says that this client has authenticated at.
@@ -249,45 +257,49 @@ impl Router {
             Found::Elsewhere | Found::Damaged => true,
         };
         let leader = upstream.leader_for(link, head, origin).await?;
-        Ok(Told::Elsewhere { leader, may })
+        Ok(Told::Elsewhere(Asked { leader, may }))
     }
 
     /// What the leader says, in the name of a member of the group or in our own.
-    async fn ask_elsewhere(
-        &self,
-        group: &GroupId,
-        origin: &Origin,
-        leader: Option<i32>,
-        may: bool,
-    ) -> Result<Option<RawRecord>, UpstreamError> {
-        let Some(upstream) = &self.upstream else { return Ok(None) };
+    async fn ask_elsewhere(&self, of: Named, asked: Asked) -> (Named, Recalled) {
+        let Some(upstream) = &self.upstream else { return (of, Ok(None)) };
+        let (group, origin) = &of;
+        let leader = asked.leader;
         let members = leader.map(|node| self.said_to(group, KnownBy::Address, node, origin));
         let mut said = members.unwrap_or_default();
-        if may {
+        if asked.may {
             said.push(Box::pin(upstream.read_record(origin)));
         }
         let counts = |found: &Found| match found {
             Found::Record(_) | Found::Gone | Found::TakenBack | Found::Unreadable(_) => true,
             Found::Denied | Found::Elsewhere | Found::Damaged => false,
         };
-        Ok(match in_turn(said, counts).await? {
+        let told = in_turn(said, counts).await.map(|found| match found {
             Some(Found::Record(record)) => Some(record),
             _ => None,
-        })
+        });
+        (of, told)
     }
 }
 
-/// What the broker of a connection says of a record.
+/// A record, or that there is none. An error: it may be there another time.
+type Recalled = Result<Option<RawRecord>, UpstreamError>;
+
+/// What the broker of a connection says.
 enum Told {
-    /// It, or that there is none.
+    /// A record, or that there is none.
     Here(Option<RawRecord>),
     /// Others are to be asked.
-    Elsewhere {
-        /// Who leads its partition.
-        leader: Option<i32>,
-        /// The client may read it.
-        may: bool,
-    },
+    Elsewhere(Asked),
+}
+
+/// Who else is to be asked of a partition.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// Who leads it.
+    leader: Option<i32>,
+    /// The client may read it.
+    may: bool,
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ use crate::route::token::{Token, Tokens};
 use crate::route::watching::Whose;
 use crate::upstream::{Found, Question, UpstreamError};
 
-/// Questions that wait on one connection.
-const WAITING_MAX: usize = 16;
+/// Questions that wait on one connection: those of one Produce.
+const WAITING_MAX: usize = 64;
 /// Who has not answered by then is not waited for alone: its client's long poll goes first, 500 ms
 /// by default, and some clients' lasts 5 s.
 const ALONE: Duration = Duration::from_millis(1500);

@@ -136,9 +136,13 @@ fn fresh(value: &str) -> Rec {
     Rec::new(value).at(wall_ms())
 }
 
-fn by_reference(topic: &str, offset: i64) -> Bytes {
+fn by_name(topic: &str, offset: i64) -> Rec {
     let record = Rec::new("").header("x-retry-by-reference", "true");
-    plain(&[record.header("x-retry-origin", format!("{topic}-0@{offset}"))])
+    record.header("x-retry-origin", format!("{topic}-0@{offset}"))
+}
+
+fn by_reference(topic: &str, offset: i64) -> Bytes {
+    plain(&[by_name(topic, offset)])
 }
 
 fn fetched(leader: &mut Client, offset: i64) -> String {
@@ -281,6 +285,28 @@ fn a_member_that_waits_for_long_does_not_say_that_a_record_is_gone() {
 }
 
 #[test]
+fn all_that_a_batch_names_waits_for_one_long_poll_of_a_member_and_not_one_each() {
+    let house = House::new(NOT_LEADER, false);
+    let records: Vec<Rec> = (2..22).map(|n: i32| fresh(&n.to_string())).collect();
+    Client::connect(house.cluster.behind).put("orders", 0, &records);
+    let (_member, mut leader) = house.with_member();
+    let is_done = Arc::new(AtomicBool::new(false));
+    let until_then = Arc::clone(&is_done);
+    let polls = std::thread::spawn(move || {
+        while !until_then.load(Ordering::SeqCst) {
+            leader.call(11, &fetch_request("orders", 0, 22, 500));
+        }
+    });
+    let name = |offset| by_name("orders", offset);
+    let batch = plain(&(2..22).map(name).collect::<Vec<_>>());
+    let mut client = house.client();
+    let mut told = (0..3).map(|_| client.produce("retry.shop", 0, batch.clone()).error_code);
+    assert!(told.any(|code| code == 0), "and on one connection");
+    is_done.store(true, Ordering::SeqCst);
+    polls.join().unwrap();
+}
+
+#[test]
 fn without_a_member_s_connection_the_nack_is_refused() {
     let house = House::new(NOT_LEADER, false);
     assert_eq!(house.nack(1), ResponseError::InvalidRecord.code());
@@ -314,11 +340,14 @@ fn a_leader_that_hangs_holds_up_nobody_who_asks_another_one() {
     let (mut stuck, mut other) = (house.client(), house.client());
     house.cluster.has_third.store(true, Ordering::SeqCst);
     let nack = produce_request("retry.shop", 0, by_reference("stuck", 0), -1);
-    let _unanswered = stuck.send(9, &nack);
+    let sent = stuck.send(9, &nack);
     until("its leader is asked", || house.cluster.in_vain.load(Ordering::SeqCst) > 0);
     let told = other.produce("retry.shop", 0, by_reference("orders", 1));
     assert_eq!(told.error_code, 0);
     assert!(stuck.is_silent());
+    let told = stuck.receive::<ProduceRequest>(sent).responses.remove(0).partition_responses;
+    assert_eq!(told[0].error_code, ResponseError::RequestTimedOut.code(), "another time");
+    assert_eq!(stuck.produce("retry.shop", 0, by_reference("orders", 1)).error_code, 0);
 }
 
 #[test]

@@ -29,12 +29,11 @@ impl Connection {
             let asked = router.ask_rights(conn, self.linked(link).await?, head, unasked);
             Box::pin(asked).await.map_err(|error| self.upstream_lost(&error))?;
         }
-        let back = router.named_ahead(conn, head);
-        if back.is_whole() {
-            return Ok(back);
+        let mut back = router.named_ahead(conn, head);
+        if !back.is_whole() {
+            let read = router.read_back(conn, self.linked(link).await?, head, &mut back);
+            Box::pin(read).await.map_err(|error| self.upstream_lost(&error))?;
         }
-        // A nack that cannot be taken now is not refused: the producer tries again.
-        let read = router.read_back(conn, self.linked(link).await?, head, back);
-        Box::pin(read).await.map_err(|error| self.upstream_lost(&error))
+        Ok(back)
     }
 }

@@ -20,7 +20,7 @@ use crate::route::convert::topic_of;
 use crate::route::markers::Commit;
 use crate::route::nacks::Telling;
 use crate::route::offset_commit::{Named, Patience};
-use crate::route::origins::NAMED_BYTES_MAX;
+use crate::route::origins::{NAMED_BYTES_MAX, ReadBack, Unread};
 use crate::route::produce::{by_reference, name, origin_record};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::batch::RawRecord;
@@ -60,6 +60,15 @@ enum Refusal {
     Denied,
     #[error("{0}; the client tries again")]
     Later(String),
+}
+
+impl From<Unread> for Refusal {
+    fn from(why: Unread) -> Self {
+        match why {
+            Unread::TooMuch => Self::TooMuch,
+            Unread::Later => Self::Later(why.to_string()),
+        }
+    }
 }
 
 impl Refusal {
@@ -121,7 +130,7 @@ pub(super) async fn here(
             continue;
         }
         let Some(asked) = taking.begin(one) else { continue };
-        let found = taking.at_hand(&asked.places);
+        let found = taking.at_hand(&ReadBack::default(), &asked.places);
         taking.send(asked, found);
     }
     taking.end().await
@@ -144,14 +153,26 @@ pub(super) async fn relayed(
     if conn.may_read(group).is_none() {
         router.ask_rights(conn, link, head, [group.clone()].into()).await?;
     }
-    let may = conn.may_read(group) == Some(true);
-    for one in marked {
-        if !may {
+    if conn.may_read(group) != Some(true) {
+        for one in marked {
             taking.refuse(one.named, one.committed, &Refusal::Denied);
-            continue;
         }
-        let Some(asked) = taking.begin(one) else { continue };
-        let found = taking.read_back(link, head, &asked.places).await?;
+        return Ok(taking.refused);
+    }
+    let all: Vec<_> = marked.into_iter().filter_map(|one| taking.begin(one)).collect();
+    let mut back = ReadBack::default();
+    for place in all.iter().flat_map(|asked| &asked.places) {
+        if let NamedBy::Origin(origin) = place
+            && router.is_of_cluster(&origin.topic)
+        {
+            router.names_ahead(conn, &mut back, (group.clone(), origin.clone()));
+        }
+    }
+    if !back.is_whole() {
+        router.read_within(patience.left(), (conn, link, head), &mut back).await?;
+    }
+    for asked in all {
+        let found = taking.at_hand(&back, &asked.places);
         taking.send(asked, found);
     }
     Ok(taking.end().await)
@@ -223,11 +244,14 @@ impl<'a> Taking<'a> {
         Some(Asked { named, committed, commit, mark, places })
     }
 
-    /// The records that are here.
-    fn at_hand(&mut self, places: &[NamedBy]) -> Records {
+    /// The records, those of a cluster as they were read back.
+    fn at_hand(&mut self, back: &ReadBack, places: &[NamedBy]) -> Records {
         let mut found = Vec::with_capacity(places.len());
         for place in places {
             let record = match place {
+                NamedBy::Origin(origin) if self.router.is_of_cluster(&origin.topic) => {
+                    back.get(self.group, origin)?
+                }
                 NamedBy::Origin(origin) => origin_record(self.router, origin),
                 _ => None,
             };
@@ -235,39 +259,6 @@ impl<'a> Taking<'a> {
             found.push(record);
         }
         Ok(found)
-    }
-
-    /// The same in front of a cluster.
-    async fn read_back(
-        &mut self,
-        link: &mut Link,
-        head: &RequestHead,
-        places: &[NamedBy],
-    ) -> Result<Records, UpstreamError> {
-        let mut found = Vec::with_capacity(places.len());
-        for place in places {
-            let record = match place {
-                NamedBy::Origin(origin) if self.router.is_own(&origin.topic) => {
-                    Ok(origin_record(self.router, origin))
-                }
-                NamedBy::Origin(origin) => {
-                    let left = self.patience.left();
-                    let of = (self.group, origin);
-                    if left.is_zero() {
-                        Err(UpstreamError::TooSlow)
-                    } else {
-                        self.router.read_one(self.conn, link, head, of, left).await?
-                    }
-                }
-                _ => Ok(None),
-            };
-            let taken = record.map_err(|error| Refusal::Later(error.to_string()));
-            match taken.and_then(|record| self.takes(record.as_ref()).map(|()| record)) {
-                Ok(record) => found.push(record),
-                Err(refusal) => return Ok(Err(refusal)),
-            }
-        }
-        Ok(Ok(found))
     }
 
     /// Memory is bounded whatever a commit names.
