@@ -1,6 +1,6 @@
 //! Failed records of the cluster, read back before the nacks that only name them are taken.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -87,8 +87,10 @@ impl Origins {
 /// it is taken: what is remembered of all producers together may be less.
 #[derive(Debug, Default)]
 pub struct ReadBack {
-    /// Outside `None`: it is not read. Inside: there is none.
-    records: BTreeMap<Named, Option<Option<RawRecord>>>,
+    /// Not read yet, or without room.
+    unread: BTreeSet<Named>,
+    /// `None`: there is none.
+    records: BTreeMap<Named, Option<RawRecord>>,
     charge: Option<Charge>,
     /// One of them had no room beside the others.
     is_full: bool,
@@ -129,7 +131,7 @@ impl Unread {
 impl ReadBack {
     /// Whether nothing is left to be read.
     pub fn is_whole(&self) -> bool {
-        self.records.values().all(Option::is_some)
+        self.unread.is_empty()
     }
 
     /// What was read of a record that was named; `None`: there is no such record.
@@ -139,15 +141,14 @@ impl ReadBack {
         origin: &Origin,
     ) -> Result<Option<RawRecord>, Unread> {
         match self.records.get(&(group.clone(), origin.clone())) {
-            Some(Some(read)) => Ok(read.clone()),
-            _ if self.is_full => Err(Unread::TooMuch),
-            _ => Err(Unread::Later),
+            Some(read) => Ok(read.clone()),
+            None if self.is_full => Err(Unread::TooMuch),
+            None => Err(Unread::Later),
         }
     }
 
     fn unread(&self) -> Vec<Named> {
-        let unread = self.records.iter().filter(|(_, read)| read.is_none());
-        unread.map(|(of, _)| of.clone()).collect()
+        self.unread.iter().cloned().collect()
     }
 
     fn put(&mut self, budget: &Budget, of: Named, record: Option<RawRecord>) {
@@ -155,24 +156,25 @@ impl ReadBack {
         let bytes = record.as_ref().map_or(0, RawRecord::payload_bytes);
         let all = charge.bytes().saturating_add(bytes);
         if all > NAMED_BYTES_MAX {
-            self.records.insert(of, None);
+            self.unread.insert(of);
             self.is_full = true;
             return;
         }
         charge.set(all);
-        self.records.insert(of, Some(record));
+        self.unread.remove(&of);
+        self.records.insert(of, record);
     }
 }
 
 impl Router {
     /// A request names a record without its bytes.
     pub(super) fn names_ahead(&self, conn: &Conn, back: &mut ReadBack, of: Named) {
-        if back.records.contains_key(&of) {
+        if back.records.contains_key(&of) || back.unread.contains(&of) {
             return;
         }
         match self.origins.get(conn.id, &of.1) {
             Some(record) => back.put(&self.budget, of, Some(record)),
-            None => drop(back.records.insert(of, None)),
+            None => drop(back.unread.insert(of)),
         }
     }
 

@@ -200,7 +200,15 @@ impl Model {
     }
 
     fn nack(&mut self, group: &GroupId, nack: &Nack) -> Became {
-        if let Named::Lane(lane) = nack.named {
+        let failed = match &nack.named {
+            Named::Nothing => None,
+            Named::Lane(lane) => Some(*lane),
+            Named::Origin(origin) => {
+                let known = self.of_origin(group, origin);
+                known.and_then(|id| self.records[&id].lanes.last().copied())
+            }
+        };
+        if let Some(lane) = failed {
             self.late.remove(&(group.clone(), lane));
         }
         let id = match self.judge(group, nack).unwrap() {
