@@ -13,6 +13,7 @@ use reprise::broker::settings::TopicSpec;
 use reprise::config::{Config, HostPort};
 use reprise::model::TopicName;
 use reprise::route::conn::Conn;
+use reprise::route::origins::ReadBack;
 use reprise::route::{Reply, Router};
 use reprise::server::Server;
 use reprise::wire::RequestHead;
@@ -141,7 +142,8 @@ struct ToRoute {
 impl Client for ToRoute {
     async fn once(&mut self) {
         let head = RequestHead::parse(&self.frame).unwrap();
-        let Reply::Frame(answer) = self.router.answer(&self.conn, head).await else {
+        let Reply::Frame(answer) = self.router.answer(&self.conn, head, ReadBack::default()).await
+        else {
             unreachable!("acks = all is answered")
         };
         assert!(is_taken(&answer));
