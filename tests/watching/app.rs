@@ -142,6 +142,10 @@ impl Process {
         while let Ok(batch) = Batch::parse(&rest) {
             batch.check_crc().unwrap();
             given.end = batch.header.last_offset() + 1;
+            if batch.header.is_control() {
+                rest = rest.slice(batch.bytes.len()..);
+                continue;
+            }
             let Ok(all) = records(&batch, usize::MAX) else {
                 // As clients do, it fails where it stands.
                 let first = batch.header.base_offset.max(self.position);

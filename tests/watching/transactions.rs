@@ -5,7 +5,7 @@ use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnT
 use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::{AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest};
 
-use crate::app::dead_letters;
+use crate::app::{App, Failing, dead_letters, orders};
 use crate::support::batch::{Around, TRANSACTIONAL, batch};
 use crate::support::client::{fetch_request, produce_request, s};
 use crate::support::{Client, Member, Rec, Server, until, wall_ms};
@@ -80,6 +80,25 @@ fn of_a_log_with_aborted_records_only_the_one_that_hangs_is_charged() {
     assert_eq!(dead[0].header("ORIGIN_MESSAGE_ID").as_deref(), Some("orders-0@4"));
     let story = server.json("/api/v1/explain?group=shop");
     assert_eq!(story["partitions"][0]["suspects"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn an_aborted_record_that_nobody_gets_past_is_left_out_and_no_dead_letter() {
+    for (failing, most) in [(Failing::Crash, 5), (Failing::SeekBack, 2)] {
+        let server = Server::with(
+            "retry: {levels: 20ms, max_reconsume_times: 1, narrow_patience: 400ms, \
+             seek_back_limit: 2, order: {interval: 50ms}}",
+        );
+        orders(&server, 2);
+        let mut tool = server.client();
+        transact(&mut tool, "2", false);
+        tool.put("orders", 0, &["4", "5"].map(|value| Rec::new(value).at(wall_ms())));
+        let mut app = App::new(&server, 2);
+        app.run(failing, 6);
+        assert_eq!(app.done, [0, 1, 4, 5]);
+        assert!(app.deliveries[&2] <= most, "{:?}", app.deliveries);
+        assert_eq!(dead_letters(&server), []);
+    }
 }
 
 fn batches(data: &PartitionData) -> Vec<i64> {

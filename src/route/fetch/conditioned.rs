@@ -18,7 +18,7 @@ use crate::route::conn::Conn;
 use crate::route::fetch::conditioned::behind::Behind;
 use crate::route::fetch::narrow::{self, Give};
 use crate::route::fetch::wanted::{Wanted, wait_ms};
-use crate::route::watching::{Batches, Lot, Passing, Remains, SETTLING_ROUNDS, Watched};
+use crate::route::watching::{Batches, Lot, Passing, Reading, Remains, SETTLING_ROUNDS, Watched};
 use crate::route::{AnswerError, Reply, Router};
 use crate::socket::Budget;
 use crate::upstream::{Found, Link, UpstreamError};
@@ -74,7 +74,7 @@ trait Guard {
     /// There was nothing to give by turn.
     fn nothing_came(&self, asked: &[Asked]);
     /// Whether a record at its end is settled now, durably.
-    async fn settle(&self, settling: &Settling, found: Remains) -> bool;
+    async fn settle(&self, settling: &Settling, found: Reading) -> bool;
     fn unreadable(&self, partition: &TopicPartition, error: &CutError);
     /// Ends when another plan may come out.
     async fn replan(&self, until: Option<MonoMs>);
@@ -129,7 +129,7 @@ impl Guard for Member<'_> {
         }
     }
 
-    async fn settle(&self, settling: &Settling, found: Remains) -> bool {
+    async fn settle(&self, settling: &Settling, found: Reading) -> bool {
         match &self.by {
             Some(by) => self.router.settle(by, settling, found).await,
             None => false,
@@ -160,14 +160,16 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     /// A record, asked for in the client's name; `Err`: what the client is given instead for now.
-    async fn read(&mut self, settling: &Settling) -> Result<Result<Remains, Give>, UpstreamError> {
+    async fn read(&mut self, settling: &Settling) -> Result<Result<Reading, Give>, UpstreamError> {
         let TopicPartition { topic, partition } = settling.partition.clone();
         let origin = Origin { topic, partition, offset: settling.offset };
         Ok(Err(match self.link.read_record(self.record_version, self.head, &origin).await? {
-            Found::Record(record) => return Ok(Ok(Remains::Record(record))),
-            Found::Unreadable(whole) => return Ok(Ok(Remains::Batch(whole))),
+            Found::Record(record) => return Ok(Ok(Reading::Found(Remains::Record(record)))),
+            Found::Unreadable(whole) => return Ok(Ok(Reading::Found(Remains::Batch(whole)))),
+            // Who reads uncommitted records would get it once more, and fail by it again.
+            Found::TakenBack => return Ok(Ok(Reading::Gone)),
             // Nothing is lost: whatever is there goes to the client once more.
-            Found::Gone | Found::TakenBack => Give::Open,
+            Found::Gone => Give::Open,
             // It is held: who is given it would fail for ever, and what lies in it is not known.
             Found::Damaged => Give::Nothing,
             Found::Denied => Give::Refused(ResponseError::TopicAuthorizationFailed),

@@ -85,11 +85,8 @@ impl Router {
         let mut next = Some(first);
         for _ in 0..SETTLING_ROUNDS {
             let Some(settling) = next else { return };
-            let is_settled = match self.in_hand(group, &settling).await {
-                Reading::Found(remains) => self.settle(&by, &settling, remains).await,
-                Reading::Gone => self.is_no_more(&by, &settling),
-                Reading::Unread => false,
-            };
+            let reading = self.in_hand(group, &settling).await;
+            let is_settled = self.settle(&by, &settling, reading).await;
             let ending = is_settled.then(|| self.ending_in_hand(group, of)).into_iter().flatten();
             next = ending.into_iter().find(|settling| settling.partition == partition);
         }

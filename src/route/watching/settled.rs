@@ -29,7 +29,7 @@ pub(in crate::route) enum Remains {
 pub(in crate::route) enum Reading {
     /// It is there.
     Found(Remains),
-    /// There is none any more: retention, or the log cleaner, has taken it.
+    /// There is none any more: retention, the log cleaner or its transaction has taken it.
     Gone,
     /// Not now.
     Unread,
@@ -48,11 +48,7 @@ impl Router {
         for _ in 0..SETTLING_ROUNDS {
             let mut is_settled = false;
             for settling in plan.settlings() {
-                is_settled |= match read(&settling) {
-                    Reading::Found(remains) => self.settle(by, &settling, remains).await,
-                    Reading::Gone => self.is_no_more(by, &settling),
-                    Reading::Unread => false,
-                };
+                is_settled |= self.settle(by, &settling, read(&settling)).await;
             }
             if !is_settled {
                 break;
@@ -75,11 +71,15 @@ impl Router {
         &self,
         by: &Watched,
         settling: &Settling,
-        remains: Remains,
+        reading: Reading,
     ) -> bool {
-        match remains {
-            Remains::Record(record) => self.settle_all(by, settling, record, None).await,
-            Remains::Batch(whole) => {
+        match reading {
+            Reading::Unread => false,
+            Reading::Gone => self.is_no_more(by, settling),
+            Reading::Found(Remains::Record(record)) => {
+                self.settle_all(by, settling, record, None).await
+            }
+            Reading::Found(Remains::Batch(whole)) => {
                 let (group, partition, offsets) =
                     (&by.group, &settling.partition, whole.offsets.clone());
                 tracing::error!(
@@ -136,10 +136,10 @@ impl Router {
         true
     }
 
-    /// The record is in the log no more: there is nothing to keep of it.
-    pub(super) fn is_no_more(&self, by: &Watched, settling: &Settling) -> bool {
+    /// There is nothing to keep of it.
+    fn is_no_more(&self, by: &Watched, settling: &Settling) -> bool {
         let (group, partition, offset) = (&by.group, &settling.partition, settling.offset);
-        tracing::warn!(%group, %partition, offset, "a failed record is in the log no more");
+        tracing::warn!(%group, %partition, offset, "a failed record is there no more");
         self.tell(group, &by.watch, |state, now| {
             state.watch.settled(now, partition, offset..=offset);
         });

@@ -1,5 +1,7 @@
 //! Plans made by hand, a broker that answers what a test wants, time that only moves when told.
 
+mod settling;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -39,6 +41,7 @@ struct Script {
     /// Whether what is settled is.
     settles: bool,
     settled: Vec<i64>,
+    no_more: Vec<i64>,
     unreadable: Vec<i32>,
     nothing_came: Vec<Vec<i32>>,
     asked: usize,
@@ -58,11 +61,16 @@ impl Guard for ByHand {
         if last { script.plans[0].clone() } else { script.plans.pop_front().unwrap() }
     }
 
-    async fn settle(&self, settling: &Settling, found: Remains) -> bool {
-        let Remains::Record(record) = found else { panic!("it can be read") };
-        assert_eq!(record.value, Some(Bytes::from_static(b"failed")));
+    async fn settle(&self, settling: &Settling, found: Reading) -> bool {
         let mut script = self.lock();
-        script.settled.push(settling.offset);
+        match found {
+            Reading::Found(Remains::Record(record)) => {
+                assert_eq!(record.value, Some(Bytes::from_static(b"failed")));
+                script.settled.push(settling.offset);
+            }
+            Reading::Gone => script.no_more.push(settling.offset),
+            Reading::Found(Remains::Batch(_)) | Reading::Unread => panic!("it can be read"),
+        }
         script.settles
     }
 
@@ -103,6 +111,7 @@ struct Went {
     requests: Vec<(Vec<i32>, i32, i32)>,
     handed: Vec<(i32, i64, i64)>,
     settled: Vec<i64>,
+    no_more: Vec<i64>,
     unreadable: Vec<i32>,
     nothing_came: Vec<Vec<i32>>,
     asked: usize,
@@ -267,6 +276,7 @@ async fn went_and(
         handed: Vec::new(),
         settles,
         settled: Vec::new(),
+        no_more: Vec::new(),
         unreadable: Vec::new(),
         nothing_came: Vec::new(),
         asked: 0,
@@ -286,6 +296,7 @@ async fn went_and(
         requests: requests.lock().unwrap().clone(),
         handed,
         settled: script.settled.clone(),
+        no_more: script.no_more.clone(),
         unreadable: script.unreadable.clone(),
         nothing_came: script.nothing_came.clone(),
         asked: script.asked,
@@ -338,50 +349,6 @@ async fn a_broker_without_records_is_asked_in_slices_up_to_the_next_plan() {
     let asked = [(vec![0], 100, 1 << 20), (vec![0, 1], 250, 1 << 20), (vec![0, 1], 150, 1 << 20)];
     assert_eq!(went.requests, asked);
     assert_eq!((went.given(), went.ms), (vec![(0, None); 3], 500));
-}
-
-#[tokio::test]
-async fn what_is_at_its_end_is_read_and_settled_before_the_rest_is_asked_for() {
-    let plans = [
-        plan([settling(5), Serve::Open, Serve::Open], None),
-        plan([Serve::Nothing, Serve::Open, Serve::Open], None),
-    ];
-    let went = went(plans, full).await;
-    assert_eq!((went.settled.as_slice(), went.asked), (&[5][..], 2));
-    assert_eq!(went.given(), [(0, None), (0, Some(6)), (0, Some(6))]);
-    let partitions: Vec<_> = went.requests.iter().map(|row| row.0.clone()).collect();
-    assert_eq!(partitions, [vec![0], vec![1, 2]]);
-}
-
-#[tokio::test]
-async fn a_record_that_cannot_be_settled_now_holds_its_partition() {
-    let at_its_end = plan([settling(5), Serve::Open, Serve::Nothing], None);
-    let went = went_and(false, [at_its_end], full).await;
-    assert_eq!(went.given(), [(0, None), (0, Some(6)), (0, None)]);
-}
-
-#[tokio::test]
-async fn a_record_that_is_led_elsewhere_is_told_and_one_that_is_gone_passes() {
-    let moved = ResponseError::NotLeaderOrFollower.code();
-    let at_its_end = || [plan([settling(5), Serve::Nothing, Serve::Nothing], None)];
-    let elsewhere =
-        went(at_its_end(), move |asked| Some(each(asked, |data| data.error_code = moved)));
-    let elsewhere = elsewhere.await;
-    assert_eq!(elsewhere.given(), [(moved, None), (0, None), (0, None)]);
-    assert_eq!(elsewhere.requests.len(), 1, "it is asked for once");
-    let gone = went(at_its_end(), |asked| {
-        Some(each(asked, |data| data.records = Some(empty_batch(5, 1))))
-    });
-    let gone = gone.await;
-    assert_eq!(gone.given(), [(0, Some(7)), (0, None), (0, None)]);
-    assert!(gone.settled.is_empty());
-}
-
-#[tokio::test]
-async fn a_broker_that_goes_while_a_record_is_read_ends_the_fetch() {
-    let at_its_end = plan([settling(5), Serve::Nothing, Serve::Nothing], None);
-    let went = went([at_its_end], |_| None).await;
-    assert!(matches!(went.answer, Err(UpstreamError::Closed)), "{:?}", went.answer);
 }
 
 #[tokio::test]
