@@ -236,9 +236,8 @@ async fn went_and(
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let (clock, hand) = Clock::told(WallMs(0));
-    let requests = Arc::new(Mutex::new(Vec::new()));
+    let (mut tasks, requests) = (JoinSet::new(), Arc::new(Mutex::new(Vec::new())));
     let seen = Arc::clone(&requests);
-    let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         while let Ok(len) = stream.read_u32().await {
