@@ -223,7 +223,12 @@ impl Core {
     /// Wholly dead segments go once the index has forgotten them. Those that a crash kept on the
     /// disk go later, for what the log says of them is still there.
     fn mark_left_over(&self, unknown: &BTreeSet<SegmentId>) -> Result<(), ReadError> {
-        for walk in self.walks(0).into_iter().filter(|walk| unknown.contains(&walk.id)) {
+        let left: Vec<Walk> = {
+            let segments = self.segments();
+            let left = segments.map.values().filter(|segment| unknown.contains(&segment.id));
+            left.map(Walk::of).collect()
+        };
+        for walk in left {
             let Some(entry) = self.keyed_get(KIND_DEAD, &dead_key(walk.id))? else { continue };
             let dead = Bitmap::from_bytes(&self.read(entry)?.body);
             self.walk_one(&walk, &mut |ordinal, len, raw| {
