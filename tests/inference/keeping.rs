@@ -2,6 +2,7 @@
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
+use reprise::model::TopicPartition;
 use reprise::retry::watch::{Seen, WindowRecord};
 
 #[test]
@@ -123,6 +124,18 @@ fn what_has_an_entry_or_is_done_is_no_suspect_after_a_restart_either() {
     assert!(is_suspected(reads(2..4)), "and one that is not");
 }
 
+/// Whether the journal knows of a hold.
+fn is_held(world: &World) -> bool {
+    let kept = world.kept.get(&of(0));
+    kept.is_some_and(|kept| kept.suspects.iter().any(|one| one.due.is_some()))
+}
+
+/// What one Fetch brings.
+fn given(world: &mut World, app: &mut App) -> Vec<(TopicPartition, i64)> {
+    app.by.came = world.now().mono;
+    world.fetch(app, None).records
+}
+
 #[test]
 fn what_is_held_is_given_to_nobody_since_what_lies_before_it_is_cut() {
     let mut world = World::new(RULES, 1, 10);
@@ -131,19 +144,14 @@ fn what_is_held_is_given_to_nobody_since_what_lies_before_it_is_cut() {
     while world.dead.is_empty() {
         app.poll(&mut world, |_, offset| if offset == 3 { Did::Throw } else { Did::Well(1) });
     }
-    let is_held = |world: &World| world.kept[&of(0)].suspects.iter().any(|one| one.due.is_some());
     while !is_held(&world) {
         app.poll(&mut world, |_, offset| if offset == 4 { Did::Throw } else { Did::Well(1) });
     }
     world.lose(&app);
     let mut app = world.start(Commits::Never);
-    let mut given = |world: &mut World| {
-        app.by.came = world.now().mono;
-        world.fetch(&app, None).records
-    };
-    assert_eq!(given(&mut world), [], "3 is a dead letter, 4 is held");
+    assert_eq!(given(&mut world, &mut app), [], "3 is a dead letter, 4 is held");
     world.pass(RULES.interval_ms);
-    assert_eq!(given(&mut world), [(of(0), 4)]);
+    assert_eq!(given(&mut world, &mut app), [(of(0), 4)]);
 }
 
 #[test]
@@ -151,21 +159,13 @@ fn a_clock_set_back_over_a_restart_holds_nothing_for_longer_than_its_interval() 
     let mut world = World::new(RULES, 1, 10);
     world.commit(&of(0), 3);
     let mut app = world.start(Commits::Never);
-    let is_held = |world: &World| {
-        let kept = world.kept.get(&of(0));
-        kept.is_some_and(|kept| kept.suspects.iter().any(|one| one.due.is_some()))
-    };
     while !is_held(&world) {
         app.poll(&mut world, |_, offset| if offset == 3 { Did::Throw } else { Did::Well(1) });
     }
     world.ahead_ms -= 86_400_000;
     world.restart();
     let mut app = world.start(Commits::Never);
-    let mut given = |world: &mut World| {
-        app.by.came = world.now().mono;
-        world.fetch(&app, None).records
-    };
-    assert_eq!(given(&mut world), [], "it is held");
+    assert_eq!(given(&mut world, &mut app), [], "it is held");
     world.pass(RULES.interval_ms);
-    assert_eq!(given(&mut world), [(of(0), 3)]);
+    assert_eq!(given(&mut world, &mut app), [(of(0), 3)]);
 }
