@@ -252,7 +252,7 @@ impl Router {
         let Some(upstream) = &self.upstream else { return Ok(Told::Here(None)) };
         let may = match link.read_record(conn.fetch_version(), head, origin).await? {
             Found::Record(record) => return Ok(Told::Here(Some(record))),
-            Found::Gone | Found::TakenBack | Found::Unreadable(_) => {
+            Found::Gone | Found::TakenBack | Found::Empty | Found::Unreadable(_) => {
                 return Ok(Told::Here(None));
             }
             Found::Denied => false,
@@ -272,10 +272,8 @@ impl Router {
         if asked.may {
             said.push(Box::pin(upstream.read_record(origin)));
         }
-        let counts = |found: &Found| match found {
-            Found::Record(_) | Found::Gone | Found::TakenBack | Found::Unreadable(_) => true,
-            Found::Denied | Found::Elsewhere | Found::Damaged => false,
-        };
+        let counts =
+            |found: &Found| !matches!(found, Found::Denied | Found::Elsewhere | Found::Damaged);
         let told = in_turn(said, counts).await.map(|found| match found {
             Some(Found::Record(record)) => Some(record),
             _ => None,

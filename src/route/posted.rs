@@ -288,7 +288,7 @@ const UNREADABLE: &str = "its batch cannot be read: its checksum is wrong, or it
 fn said(found: Found, who: &str) -> Option<Result<Option<RawRecord>, String>> {
     Some(match found {
         Found::Record(record) => Ok(Some(record)),
-        Found::Gone | Found::TakenBack => Ok(None),
+        Found::Gone | Found::TakenBack | Found::Empty => Ok(None),
         Found::Unreadable(_) | Found::Damaged => Err(UNREADABLE.to_owned()),
         Found::Denied => Err(format!("the cluster does not let {who} READ its topic")),
         Found::Elsewhere => return None,

@@ -38,6 +38,9 @@ pub enum Found {
     Gone,
     /// Its transaction was aborted.
     TakenBack,
+    /// No record lies at its offset, which a marker has or a log cleaner has left empty: whether
+    /// there was one that counted, nobody knows any more.
+    Empty,
     /// Not for who asked.
     Denied,
     /// Nothing is said of it: another broker has the partition, or this one answers another time.
@@ -71,7 +74,8 @@ impl Question {
 
 impl Link {
     /// Asks this broker for a record, in the words of `head`. A replica that lags behind its leader
-    /// knows as little of a record as one it is gone from: only the leader says that it is gone.
+    /// knows as little of a record as one it is gone from, and each cleans its log by itself: only
+    /// the leader says that it is gone.
     pub async fn read_record(
         &mut self,
         version: i16,
@@ -79,7 +83,7 @@ impl Link {
         origin: &Origin,
     ) -> Result<Found, UpstreamError> {
         let found = self.read_record_at(version, head, origin).await?;
-        if version < FETCH_ANY_REPLICA || !matches!(found, Found::Gone) {
+        if version < FETCH_ANY_REPLICA || !matches!(found, Found::Gone | Found::Empty) {
             return Ok(found);
         }
         self.read_record_at(FETCH_ANYWHERE, head, origin).await
@@ -155,15 +159,20 @@ fn record_in(partition: &PartitionData, origin: &Origin) -> Option<Found> {
     let mut records = all.clone();
     while !records.is_empty() {
         let Ok(batch) = Batch::parse(&records) else { return Some(Found::Damaged) };
-        hidden.show(&batch.header);
-        if batch.header.last_offset() >= origin.offset {
-            if hidden.into_parts().0.at(origin.offset).is_some() {
-                return Some(Found::TakenBack);
+        let header = &batch.header;
+        let is_hidden = hidden.show(header);
+        if header.last_offset() >= origin.offset {
+            if origin.offset < header.base_offset {
+                return Some(Found::Empty);
+            }
+            if is_hidden {
+                let is_aborted = hidden.is_aborted(header);
+                return Some(if is_aborted { Found::TakenBack } else { Found::Empty });
             }
             let end = partition.high_watermark;
             let whole = || whole_at(&all, origin.offset, end, RECORD_BYTES_MAX);
             return match read_in(&batch, origin.offset) {
-                Ok(record) => record.map(Found::Record),
+                Ok(record) => Some(record.map_or(Found::Empty, Found::Record)),
                 Err(()) => {
                     Some(whole().map_or(Found::Damaged, |whole| Found::Unreadable(Box::new(whole))))
                 }
@@ -184,10 +193,10 @@ fn read_in(batch: &Batch, offset: i64) -> Result<Option<RawRecord>, ()> {
 
 #[cfg(test)]
 mod tests {
-    use kafka_protocol::messages::fetch_response::FetchableTopicResponse;
+    use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse};
 
     use super::*;
-    use crate::wire::batch::{Headers, TimestampType, produce_batch};
+    use crate::wire::batch::{Headers, TimestampType, empty_batch, marker_batch, produce_batch};
 
     /// What an answer without records says of offset 7.
     fn said(high_watermark: i64, error: i16) -> Found {
@@ -220,6 +229,40 @@ mod tests {
         for part in [record.key, record.value] {
             assert!(!place.contains(&part.unwrap().as_ptr()));
         }
+    }
+
+    /// A batch with its offset and its producer, as one of a transaction.
+    fn transactional(batch: &[u8], base: i64, producer: i64) -> Bytes {
+        let mut batch = batch.to_vec();
+        batch[..8].copy_from_slice(&base.to_be_bytes());
+        batch[22] |= 1 << 4;
+        batch[43..51].copy_from_slice(&producer.to_be_bytes());
+        batch.into()
+    }
+
+    #[test]
+    fn what_a_log_cleaner_has_emptied_is_not_said_to_be_taken_back() {
+        let said = |records: Bytes, aborted: &[(i64, i64)]| {
+            let mut partition = PartitionData::default();
+            (partition.high_watermark, partition.records) = (9, Some(records));
+            let aborted = aborted.iter().map(|(producer, first)| {
+                let mut one = AbortedTransaction::default();
+                (one.producer_id, one.first_offset) = ((*producer).into(), *first);
+                one
+            });
+            partition.aborted_transactions = Some(aborted.collect());
+            record_in(&partition, &Origin { topic: "orders".into(), partition: 0, offset: 7 })
+        };
+        let emptied = transactional(&empty_batch(7, 0), 7, 1);
+        let behind = transactional(&empty_batch(8, 0), 8, 1);
+        let marker = transactional(&marker_batch(1, 0, false, 0), 7, 1);
+        for records in [&emptied, &behind, &marker] {
+            assert!(matches!(said(records.clone(), &[]), Some(Found::Empty)));
+            assert!(matches!(said(records.clone(), &[(2, 5)]), Some(Found::Empty)));
+        }
+        assert!(matches!(said(emptied, &[(1, 5)]), Some(Found::TakenBack)));
+        assert!(matches!(said(behind, &[(1, 5)]), Some(Found::Empty)), "of another offset");
+        assert!(matches!(said(marker, &[(1, 5)]), Some(Found::Empty)));
     }
 
     #[test]

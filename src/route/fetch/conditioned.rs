@@ -167,7 +167,7 @@ impl Asking<'_> {
             Found::Record(record) => return Ok(Ok(Reading::Found(Remains::Record(record)))),
             Found::Unreadable(whole) => return Ok(Ok(Reading::Found(Remains::Batch(whole)))),
             // Who reads uncommitted records would get it once more, and fail by it again.
-            Found::TakenBack => return Ok(Ok(Reading::Gone)),
+            Found::TakenBack | Found::Empty => return Ok(Ok(Reading::Gone)),
             // Nothing is lost: whatever is there goes to the client once more.
             Found::Gone => Give::Open,
             // It is held: who is given it would fail for ever, and what lies in it is not known.

@@ -94,9 +94,10 @@ async fn asked(router: &Router, upstream: &Upstream, group: &GroupId, origin: &O
     match found {
         Some(Found::TakenBack) => Fate::TakenBack,
         None | Some(Found::Elsewhere | Found::Denied) => Fate::Open,
-        // What is gone by retention was decided long before, and is kept here.
-        Some(Found::Record(_) | Found::Gone | Found::Unreadable(_) | Found::Damaged) => {
-            Fate::Stands
-        }
+        // What is gone by retention was decided long before, and is kept here; a newer record of
+        // its key has emptied its place for who reads the log, not for who waits for it here.
+        Some(
+            Found::Record(_) | Found::Gone | Found::Empty | Found::Unreadable(_) | Found::Damaged,
+        ) => Fate::Stands,
     }
 }

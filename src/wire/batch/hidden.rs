@@ -60,8 +60,7 @@ impl Hidden {
             self.inside.remove(&header.producer_id);
             true
         } else {
-            let is_aborted = self.are_too_many || self.inside.contains(&header.producer_id);
-            header.count == 0 || (header.is_transactional() && is_aborted)
+            header.count == 0 || self.is_aborted(header)
         };
         let run = header.base_offset..last.saturating_add(1);
         let (first, end) = self.all.unwrap_or((Some(run.start), run.start));
@@ -77,6 +76,13 @@ impl Hidden {
             self.sparse.push(Sparse { run, records });
         }
         is_hidden
+    }
+
+    /// Whether the batch shown last is of a transaction that was aborted. One that is hidden and is
+    /// not may have held records of which a log cleaner has left none.
+    pub fn is_aborted(&self, header: &BatchHeader) -> bool {
+        let is_aborted = self.are_too_many || self.inside.contains(&header.producer_id);
+        header.is_transactional() && !header.is_control() && is_aborted
     }
 
     /// A batch of the formats 0 and 1 ends there; where it begins is not known.
