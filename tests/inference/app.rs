@@ -271,16 +271,23 @@ impl World {
                 }
                 Serve::Turn { .. } if !by_turn => (Vec::new(), ask.offset),
                 Serve::Nothing | Serve::Again => (Vec::new(), ask.offset),
-                Serve::Alone { without, .. } | Serve::Turn { without, .. } => {
+                Serve::Below { without, .. } => {
+                    let is_left = |o: &i64| !without.contains(o) && is_shown(o);
+                    let end = all.end.min(below);
+                    let left: Vec<i64> = (all.start..end).filter(is_left).collect();
+                    // What was cut, or is nobody's, does not bring a client any further by itself.
+                    let end = if left.is_empty() && end == below { all.start } else { end };
+                    if end == all.start {
+                        let (of, nothing) = (&ask.partition, all.start..below);
+                        self.watch.passed_over(&app.by, of, nothing);
+                    }
+                    (left, end)
+                }
+                Serve::Turn { without, .. } => {
                     let is_left = |o: &i64| !without.contains(o) && is_shown(o);
                     let first = all.clone().find(is_left);
-                    turn = first.filter(|_| by_turn);
-                    let end = first.map_or(all.end, |offset| offset + 1);
-                    if end <= below {
-                        (first.into_iter().collect(), end)
-                    } else {
-                        (vec![], all.start)
-                    }
+                    turn = first;
+                    (first.into_iter().collect(), first.map_or(all.end, |offset| offset + 1))
                 }
                 Serve::Settle(_) => unreachable!("settled before"),
             };

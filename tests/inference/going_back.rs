@@ -1,6 +1,7 @@
 //! E5: a consumer that throws and seeks back, as Spring's error handler does.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, WAIT_MS, World, of};
@@ -93,6 +94,55 @@ fn so_is_one_of_a_consumer_that_fetches_only_when_it_has_nothing_left() {
     let most = usize::try_from(RULES.seek_back_limit).unwrap() + 2;
     assert!(deliveries <= most, "{deliveries} deliveries");
     assert_eq!(world.charged(), []);
+}
+
+/// A member throws on record 300 of the first partition and is lost, and a log cleaner takes some
+/// out; what the next member is given of that partition, poll by poll.
+fn begun_in_front_of_a_suspect(world: &mut World, cleaned: Range<i64>) -> Vec<Vec<i64>> {
+    let mut first = world.start(Commits::Never);
+    let suspect = (of(0), 300);
+    first.poll(
+        world,
+        |of, offset| {
+            if (of.clone(), offset) == suspect { Did::Throw } else { Did::Well(0) }
+        },
+    );
+    first.poll(world, |_, _| Did::Well(0));
+    world.lose(&first);
+    // It is held no more when the next one begins.
+    world.pass(5 * RULES.interval_ms);
+    world.hidden.insert(of(0), std::iter::once(cleaned).collect());
+    let mut next = world.start(Commits::PerBatch);
+    let mut polls = Vec::new();
+    while !world.is_all_committed() && polls.len() < 1_000 {
+        let mut given = Vec::new();
+        next.poll(world, |of, offset| {
+            given.extend((of.partition == 0).then_some(offset));
+            Did::Well(0)
+        });
+        polls.push(given);
+    }
+    polls
+}
+
+#[test]
+fn what_lies_in_front_of_a_suspect_flows_and_the_suspect_goes_alone() {
+    let mut world = World::new(RULES, 2, 400);
+    (0..2).for_each(|partition| world.commit(&of(partition), 0));
+    let polls = begun_in_front_of_a_suspect(&mut world, 0..0);
+    assert!(world.is_all_committed() && polls.len() < 20, "{} polls", polls.len());
+    assert!(polls.contains(&(0..300).collect()) && polls.contains(&vec![300]), "{polls:?}");
+    assert_eq!((world.dead.len(), world.charged()), (0, vec![]));
+}
+
+#[test]
+fn where_nothing_can_be_given_in_front_of_a_suspect_it_is_the_next_one() {
+    let mut world = World::new(RULES, 2, 400);
+    world.commit(&of(0), 200);
+    world.commit(&of(1), 0);
+    let polls = begun_in_front_of_a_suspect(&mut world, 200..300);
+    assert!(world.is_all_committed() && polls.len() < 20, "{} polls", polls.len());
+    assert!(polls.contains(&vec![300]), "{polls:?}");
 }
 
 #[test]

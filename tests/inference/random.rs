@@ -301,9 +301,10 @@ impl Script {
                 Serve::Open => all,
                 Serve::Turn { .. } if !by_turn => ask.offset..ask.offset,
                 Serve::Nothing | Serve::Again => ask.offset..ask.offset,
-                Serve::Alone { without, .. } | Serve::Turn { without, .. }
-                    if without.is_empty() =>
-                {
+                Serve::Below { without, below } if without.is_empty() => {
+                    ask.offset..all.end.min(below)
+                }
+                Serve::Turn { without, .. } if without.is_empty() => {
                     ask.offset..all.end.min(ask.offset + 1)
                 }
                 other => {

@@ -139,10 +139,10 @@ impl Member {
                 Serve::Open => self.bring(world, ask, end, &[], false),
                 Serve::Without(without) => self.bring(world, ask, end, without, false),
                 Serve::Turn { without, .. } if by_turn => {
-                    self.bring_one(world, ask, end, without, true);
+                    self.bring_one(world, ask, end, without);
                 }
-                Serve::Alone { without, below } => {
-                    self.bring_one(world, ask, end.min(*below), without, false);
+                Serve::Below { without, below } => {
+                    self.bring(world, ask, end.min(*below), without, false);
                 }
                 _ => {}
             }
@@ -166,16 +166,9 @@ impl Member {
             (!is_answered && world.at < deadline).then_some((world.news, until.max(world.at + 10)));
     }
 
-    fn bring_one(
-        &mut self,
-        world: &mut World,
-        ask: &Asked,
-        end: i64,
-        without: &[i64],
-        by_turn: bool,
-    ) {
+    fn bring_one(&mut self, world: &mut World, ask: &Asked, end: i64, without: &[i64]) {
         let first = (ask.offset..end).find(|offset| !without.contains(offset));
-        self.bring(world, ask, first.map_or(end, |first| first + 1), without, by_turn);
+        self.bring(world, ask, first.map_or(end, |first| first + 1), without, true);
     }
 
     fn bring(&mut self, world: &mut World, ask: &Asked, end: i64, without: &[i64], by_turn: bool) {

@@ -106,6 +106,7 @@ impl Watch {
         window.holder = Some(holder);
         (window.asked_at, window.handed_at) = (now.mono, now.mono);
         window.went_back = None;
+        window.passed_over = 0..0;
         if !same_member {
             (window.reached, window.asked_beyond) = (0, false);
         }

@@ -53,6 +53,7 @@ impl Watch {
         let Some(window) = self.windows.get_mut(of) else { return };
         window.replay = before.filter(|before| offset < *before).map(|before| offset..before);
         window.lost = None;
+        window.passed_over = 0..0;
         window.clear();
     }
 

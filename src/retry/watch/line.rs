@@ -74,11 +74,10 @@ impl Watch {
 impl Window {
     /// Where it stands in line; `None`: it is held.
     fn place(&self) -> Option<Place> {
-        let mut waiting = self.suspects.range(self.end..).map(|(_, suspect)| &suspect.phase);
-        let is_ready = match waiting.find(|at| matches!(at, Phase::Held { .. } | Phase::Ready)) {
-            Some(Phase::Held { .. }) => return None,
-            first => first.is_some(),
-        };
-        Some(Place { others: !is_ready, turned_at: self.turned_at, lost_at: self.lost_at })
+        if matches!(self.next_in_line(self.end), Some((_, Phase::Held { .. }))) {
+            return None;
+        }
+        let others = !self.is_ready();
+        Some(Place { others, turned_at: self.turned_at, lost_at: self.lost_at })
     }
 }

@@ -27,9 +27,10 @@ pub enum Serve {
     /// Nothing in this answer, which leaves at once: the record goes to the next Fetch. A client
     /// that pauses or resumes while its Fetch waits drops what that brings.
     Again,
-    /// Only the first record at or above the offset asked for that is none of these, if it lies in
-    /// front of one that is held.
-    Alone {
+    /// Only what lies in front of a record that is held, or is to go alone: batches as if nobody
+    /// watched, or else the first record that is none of these. Where there is none, that is told
+    /// ([`Watch::passed_over`](crate::retry::watch::Watch::passed_over)).
+    Below {
         /// Settled here, ascending.
         without: Vec<i64>,
         /// That one.
@@ -48,10 +49,10 @@ pub enum Serve {
 }
 
 impl Serve {
-    /// Nothing is given from there on, since it is held.
+    /// Nothing is given from there on: it is held, or goes alone.
     pub fn below(&self) -> i64 {
         match self {
-            Self::Alone { below, .. } => *below,
+            Self::Below { below, .. } => *below,
             _ => i64::MAX,
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! In single file a turn belongs to one partition of one member, and to the Fetch that asks for it.
 
+use std::ops::Range;
+
 use crate::model::{MemberId, MonoMs, Now, TopicPartition};
 use crate::retry::watch::{
     Asked, Fetching, Handed, Out, OutRecord, Phase, Plan, Return, Rules, Serve, Settling, Turn,
@@ -35,9 +37,8 @@ impl Watch {
                 serve.push(Serve::Nothing);
                 continue;
             }
-            let held = window.held_until(ask.offset);
+            untils.extend(window.held_until(ask.offset).map(|(_, until)| until));
             let first = window.first_given(ask.offset);
-            untils.extend(held.map(|(_, until)| until));
             let without: Vec<i64> = window.skipped.range(ask.offset..).copied().collect();
             serve.push(if is_single {
                 let has_waited = is_late && window.suspects.contains_key(&first);
@@ -47,11 +48,11 @@ impl Watch {
                     _ => Serve::Nothing,
                 }
             } else {
-                match held {
-                    Some((below, _)) if below <= first => Serve::Nothing,
-                    Some((below, _)) => Serve::Alone { without, below },
-                    None if without.is_empty() => Serve::Open,
-                    None => Serve::Without(without),
+                match window.next_in_line(ask.offset) {
+                    Some((below, _)) if first < below => Serve::Below { without, below },
+                    Some((_, Phase::Held { .. })) => Serve::Nothing,
+                    _ if without.is_empty() => Serve::Open,
+                    _ => Serve::Without(without),
                 }
             });
         }
@@ -181,6 +182,16 @@ impl Watch {
         }
     }
 
+    /// A member was to be given what lies in front of a suspect, and nothing of that can be given:
+    /// the suspect is the next one.
+    pub fn passed_over(&mut self, by: &Fetching, of: &TopicPartition, nothing: Range<i64>) {
+        let window = self.windows.get_mut(of).filter(|window| window.is_held_by(&by.member));
+        if let Some(window) = window {
+            window.passed_over = nothing;
+            self.push(super::Output::Wake);
+        }
+    }
+
     /// The record its member was given last, if it is of this partition and outstanding.
     pub(in crate::retry) fn out_in(
         &self,
@@ -267,9 +278,17 @@ impl Window {
         })
     }
 
-    /// A suspect that its member has still to come by waits for its turn.
-    fn is_ready(&self) -> bool {
-        self.suspects.range(self.end..).any(|(_, suspect)| suspect.phase == Phase::Ready)
+    /// The first suspect at or above an offset that is held, or waits for its turn.
+    pub(super) fn next_in_line(&self, from: i64) -> Option<(i64, &Phase)> {
+        let mut suspects = self.suspects.range(from..).map(|(at, suspect)| (*at, &suspect.phase));
+        suspects.find(|(_, phase)| matches!(phase, Phase::Held { .. } | Phase::Ready))
+    }
+
+    /// A suspect waits for its turn, and is the next record that its member may be given: as far as
+    /// it has still to come to it, records flow.
+    pub(super) fn is_ready(&self) -> bool {
+        let next = self.next_in_line(self.end).filter(|(_, phase)| **phase == Phase::Ready);
+        next.is_some_and(|(at, _)| at <= self.first_given(self.end))
     }
 
     /// The next record is one of those that go one by one.

@@ -161,6 +161,8 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) done: Vec<Range<i64>>,
     /// Handed out lately, and nobody's records: they are neither waited for nor judged.
     pub(in crate::retry) hidden: Runs,
+    /// In front of a suspect, and nothing of it can be given to its holder.
+    pub(in crate::retry) passed_over: Range<i64>,
     /// As journalled, and when.
     pub(in crate::retry) kept: (WindowRecord, MonoMs),
 }
@@ -264,10 +266,16 @@ impl Window {
     /// The first record that may be given of those from there on, as far as is known.
     pub(in crate::retry) fn first_given(&self, from: i64) -> i64 {
         let mut first = self.hidden.past(from);
-        while self.skipped.contains(&first) {
-            first = self.hidden.past(first.saturating_add(1));
+        loop {
+            let next = if self.passed_over.contains(&first) {
+                self.passed_over.end
+            } else if self.skipped.contains(&first) {
+                first.saturating_add(1)
+            } else {
+                return first;
+            };
+            first = self.hidden.past(next);
         }
-        first
     }
 
     /// Where the records end that were handed out: an application commits no further.

@@ -6,6 +6,7 @@ mod in_order;
 mod missing;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -73,6 +74,8 @@ trait Guard {
     fn begins(&self, _: &TopicPartition, _start: i64) {}
     /// There was nothing to give by turn.
     fn nothing_came(&self, asked: &[Asked]);
+    /// There was nothing to give of that, and what lies behind it is not given.
+    fn passed_over(&self, _: &TopicPartition, _nothing: Range<i64>) {}
     /// Whether a record at its end is settled now, durably.
     async fn settle(&self, settling: &Settling, found: Reading) -> bool;
     fn unreadable(&self, partition: &TopicPartition, error: &CutError);
@@ -126,6 +129,12 @@ impl Guard for Member<'_> {
     fn nothing_came(&self, asked: &[Asked]) {
         if let Some(by) = &self.by {
             self.router.nothing_came(by, asked);
+        }
+    }
+
+    fn passed_over(&self, partition: &TopicPartition, nothing: Range<i64>) {
+        if let Some(by) = &self.by {
+            self.router.passed_over(by, partition, nothing);
         }
     }
 
@@ -361,6 +370,9 @@ impl<'a, G: Guard> Polling<'a, G> {
                 if !narrow::has_records(data) {
                     continue;
                 }
+            }
+            if let Some(nothing) = leaving.as_ref().and_then(|leaving| leaving.passed_over(from)) {
+                self.guard.passed_over(partition, nothing);
             }
             if let Some(leaving) = leaving.filter(|leaving| leaving.end > from) {
                 handed.push(leaving.handed(partition.clone(), from));

@@ -118,7 +118,7 @@ impl<'a> Member<'a> {
         bytes_max: usize,
         first: bool,
     ) -> Given {
-        let is_alone = matches!(serve, Serve::Turn { .. } | Serve::Alone { .. });
+        let is_alone = matches!(serve, Serve::Turn { .. } | Serve::Below { .. });
         if matches!(serve, Serve::Nothing | Serve::Again | Serve::Settle(_)) {
             return Given { at_once: *serve == Serve::Again, ..self.nothing(log) };
         }
@@ -133,6 +133,11 @@ impl<'a> Member<'a> {
         let leaving = if fits { self.cut(log, &give, &mut data) } else { None };
         if !fits {
             data.records = Some(Bytes::new());
+        }
+        let passed_over = leaving.as_ref().and_then(|leaving| leaving.passed_over(log.offset));
+        if let Some((by, nothing)) = self.by.as_ref().zip(passed_over) {
+            self.router.passed_over(by, &log.partition(), nothing);
+            return Given { stops, ..self.nothing(log) };
         }
         let at_once = is_alone && leaving.is_some();
         let leaving = leaving.filter(|_| self.watches(log));

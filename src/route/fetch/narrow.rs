@@ -2,6 +2,7 @@
 //! the partitions it asked for, in its order.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use bytes::Bytes;
 use kafka_protocol::messages::fetch_request::FetchTopic;
@@ -24,8 +25,8 @@ pub(super) enum Give {
     Open,
     /// The same without these offsets.
     Without(Vec<i64>),
-    /// One record, none of these, that lies below.
-    Alone { without: Vec<i64>, below: i64 },
+    /// What lies below: batches, or one record that is none of these.
+    Below { without: Vec<i64>, below: i64 },
     /// The same, where no partition with a lower place has any.
     Turn { place: usize, without: Vec<i64> },
     /// Nothing; the broker is not asked.
@@ -39,8 +40,8 @@ impl From<&Serve> for Give {
         match serve {
             Serve::Open => Self::Open,
             Serve::Without(offsets) => Self::Without(offsets.clone()),
-            Serve::Alone { without, below } => {
-                Self::Alone { without: without.clone(), below: *below }
+            Serve::Below { without, below } => {
+                Self::Below { without: without.clone(), below: *below }
             }
             Serve::Turn { without, place } => {
                 Self::Turn { place: *place, without: without.clone() }
@@ -63,7 +64,7 @@ impl Give {
         match self {
             Self::Open => Self::Without(more),
             Self::Without(offsets) => Self::Without(both(offsets)),
-            Self::Alone { without, below } => Self::Alone { without: both(without), below },
+            Self::Below { without, below } => Self::Below { without: both(without), below },
             Self::Turn { place, without } => Self::Turn { place, without: both(without) },
             nothing @ (Self::Nothing | Self::Refused(_)) => nothing,
         }
@@ -75,7 +76,7 @@ impl Give {
 
     /// Whether a record lies at one that is held, or behind it.
     fn holds(&self, offset: i64) -> bool {
-        matches!(self, Self::Alone { below, .. } if *below <= offset)
+        matches!(self, Self::Below { below, .. } if *below <= offset)
     }
 
     fn place(&self) -> Option<usize> {
@@ -176,7 +177,7 @@ pub(super) fn first_in_line(response: &mut FetchResponse, gives: &[Give]) {
 /// What a client is given of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Leaving {
-    /// Where it goes on afterwards.
+    /// Where it goes on afterwards; where it began, if nothing leaves.
     pub(super) end: i64,
     /// Offsets of which its application sees no record.
     pub(super) hidden: Runs,
@@ -187,6 +188,18 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
+    /// Nothing leaves: there is nothing to give in front of what is not given.
+    fn nothing(from: i64, first: i64) -> Self {
+        let hidden = std::iter::once(from..first).collect();
+        Self { end: from, hidden, sparse: Vec::new(), turn: None }
+    }
+
+    /// Where there is nothing to give, if nothing leaves.
+    pub(super) fn passed_over(&self, from: i64) -> Option<Range<i64>> {
+        let nothing = self.hidden.at(from).filter(|_| self.end == from);
+        nothing.cloned()
+    }
+
     /// The same told to whoever watches.
     pub(super) fn handed(self, partition: TopicPartition, from: i64) -> Handed {
         let Self { end, hidden, sparse, turn } = self;
@@ -203,24 +216,46 @@ pub(super) fn cut(
     let Some(records) = data.records.as_ref().filter(|records| !records.is_empty()) else {
         return Ok(None);
     };
+    if let Give::Below { without, below } = give
+        && let Some(whole) = whole_below(records, from, without, *below)
+    {
+        data.records = Some(whole);
+        return cut(data, &Give::Open, from);
+    }
     let (end, hidden, sparse) = shown(records, data, from);
     let cut = match give {
         Give::Without(offsets) => cut::without_from(records, from, offsets, UNPACKED_BYTES_MAX)?,
-        Give::Alone { without: offsets, .. } | Give::Turn { without: offsets, .. } => {
+        Give::Below { without: offsets, .. } | Give::Turn { without: offsets, .. } => {
             cut::alone_seen(records, from, offsets, &hidden, UNPACKED_BYTES_MAX)?
         }
         Give::Open | Give::Nothing | Give::Refused(_) => {
             return Ok(end.map(|end| Leaving { end, hidden, sparse, turn: None }));
         }
     };
-    if cut.first.is_some_and(|first| give.holds(first)) {
+    if let Some(first) = cut.first.filter(|first| give.holds(*first)) {
         data.records = Some(Bytes::new());
-        return Ok(None);
+        return Ok(Some(Leaving::nothing(from, first)));
     }
     let turn = cut.first.filter(|_| give.place().is_some());
     let end = (!cut.records.is_empty()).then_some(cut.end);
     data.records = Some(cut.records);
     Ok(end.map(|end| Leaving { end, hidden, sparse, turn }))
+}
+
+/// The batches that end in front of what is not given, and of what is cut out, if there are any for
+/// who asked from `from` on.
+fn whole_below(records: &Bytes, from: i64, without: &[i64], below: i64) -> Option<Bytes> {
+    let cut = without.iter().copied().find(|cut| *cut >= from);
+    let stop = cut.map_or(below, |cut| cut.min(below));
+    let (mut rest, mut last) = (records.clone(), None);
+    while let Ok(batch) = Batch::parse(&rest)
+        && batch.header.last_offset() < stop
+    {
+        last = Some(batch.header.last_offset());
+        rest = rest.slice(batch.bytes.len()..);
+    }
+    last.filter(|last| *last >= from)?;
+    Some(records.slice(..records.len().saturating_sub(rest.len())))
 }
 
 /// Where the last whole batch ends, what an application sees nothing of, and batches with fewer

@@ -13,6 +13,7 @@ mod settled;
 mod whose;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -355,6 +356,11 @@ impl Router {
     /// Whoever had these to give had nothing to give by turn.
     pub fn nothing_came(&self, by: &Watched, asked: &[Asked]) {
         self.tell(&by.group, &by.watch, |state, now| state.watch.nothing_came(now, &by.by, asked));
+    }
+
+    /// The member was to be given this, and it cannot be.
+    pub fn passed_over(&self, by: &Watched, of: &TopicPartition, nothing: Range<i64>) {
+        self.tell(&by.group, &by.watch, |state, _| state.watch.passed_over(&by.by, of, nothing));
     }
 
     /// Ends when another plan than the last one may come out: with news, or at `until`.

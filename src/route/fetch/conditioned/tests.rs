@@ -360,8 +360,8 @@ async fn a_broker_that_goes_ends_the_fetch_and_nothing_is_handed_out() {
 #[tokio::test]
 async fn a_settled_record_is_cut_out_and_a_suspect_goes_alone() {
     let without = Serve::Without(vec![5]);
-    let alone = Serve::Alone { without: vec![5], below: 7 };
-    let first = Serve::Alone { without: Vec::new(), below: 6 };
+    let alone = Serve::Below { without: vec![5], below: 7 };
+    let first = Serve::Below { without: Vec::new(), below: 6 };
     let two = |asked: &FetchRequest| Some(each(asked, |data| data.records = Some(two_records())));
     let went = went([plan([without, alone, first], None)], two).await;
     assert_eq!(went.handed, [(0, 5, 7), (1, 5, 7), (2, 5, 6)]);

@@ -11,7 +11,7 @@ use crate::route::convert::wire_topic;
 use crate::wire::Api;
 use crate::wire::batch::{
     Headers, ProducerStamp, RawRecord, TimestampType, crc_of, empty_batch, marker_batch,
-    produce_batch, rebase,
+    produce_batch, rebase, records,
 };
 
 /// Topics with partitions, from offset 5 on.
@@ -80,7 +80,7 @@ fn what_is_held_is_not_asked_for_and_empty_in_the_answer_while_the_rest_flows() 
             Serve::Open,
             Serve::Nothing,
             Serve::Without(vec![7]),
-            Serve::Alone { without: vec![], below: 7 },
+            Serve::Below { without: vec![], below: 7 },
         ],
         until: Some(MonoMs(10)),
     };
@@ -137,7 +137,7 @@ fn everything_else_of_a_broker_s_answer_stays() {
     data.aborted_transactions = Some(vec![AbortedTransaction::default()]);
     data.diverging_epoch.epoch = 3;
     let expected = data.clone();
-    let merged = merged(&request, &[Give::Alone { without: vec![], below: 7 }], told);
+    let merged = merged(&request, &[Give::Below { without: vec![], below: 7 }], told);
     assert_eq!(merged.responses[0].partitions[0], expected);
     assert!(says_something(&merged), "the client is to ask another replica");
 }
@@ -176,17 +176,20 @@ fn where_a_client_goes_on_is_behind_the_last_whole_batch() {
     }
 }
 
-/// An aborted batch, its marker, and a record of no transaction.
-fn with_aborted() -> PartitionData {
-    let record = RawRecord {
+fn record() -> RawRecord {
+    RawRecord {
         timestamp_ms: 0,
         timestamp_type: TimestampType::CreateTime,
         key: None,
         value: None,
         headers: Headers::default(),
-    };
+    }
+}
+
+/// An aborted batch, its marker, and a record of no transaction.
+fn with_aborted() -> PartitionData {
     let stamp = ProducerStamp { id: 9, epoch: 0, sequence: 0 };
-    let record = [record];
+    let record = [record()];
     let mut aborted = produce_batch(&record, Some(stamp)).unwrap().to_vec();
     aborted[22] |= 1 << 4;
     let mut all = [aborted, marker_batch(9, 0, false, 0).to_vec()];
@@ -203,36 +206,85 @@ fn with_aborted() -> PartitionData {
     data
 }
 
-fn alone_below(below: i64) -> Give {
-    Give::Alone { without: Vec::new(), below }
+fn below(below: i64) -> Give {
+    Give::Below { without: Vec::new(), below }
 }
 
 #[test]
 fn nothing_is_given_in_place_of_what_is_held_whatever_lies_in_front_of_it() {
     // 5 was aborted, 6 is the end of its transaction.
-    let held = |below| {
+    let held = |at| {
         let mut data = with_aborted();
-        let leaving = cut(&mut data, &alone_below(below), 5).unwrap();
+        let leaving = cut(&mut data, &below(at), 5).unwrap();
         (leaving.map(|leaving| leaving.end), has_records(&data))
     };
-    assert_eq!([7, 8].map(held), [(None, false), (Some(8), true)]);
+    let given = [(Some(5), false), (Some(6), true), (Some(7), true), (Some(8), true)];
+    assert_eq!([5, 6, 7, 8].map(held), given);
+}
+
+/// A batch of three records.
+fn three_at(offset: i64) -> Vec<u8> {
+    let mut batch = produce_batch(&vec![record(); 3], None).unwrap().to_vec();
+    rebase(&mut batch, offset, 0).unwrap();
+    batch
+}
+
+/// Offsets of the records in each batch of an answer.
+fn batches(data: &PartitionData) -> Vec<Vec<i64>> {
+    let (mut rest, mut all) = (data.records.clone().unwrap(), Vec::new());
+    while let Ok(batch) = Batch::parse(&rest) {
+        let each = records(&batch, 1 << 20).unwrap();
+        all.push(each.map(|record| record.unwrap().offset).collect());
+        rest = rest.slice(batch.bytes.len()..);
+    }
+    all
+}
+
+#[test]
+fn what_lies_in_front_of_a_suspect_is_given_by_batches_and_the_rest_of_its_own_record_by_record() {
+    // Three batches of three records each.
+    let given = |from: i64, without: &[i64], below: i64| {
+        let mut data = empty(0, 9);
+        data.records = Some((0..3).flat_map(|nth| three_at(nth * 3)).collect());
+        let give = Give::Below { without: without.to_vec(), below };
+        let leaving = cut(&mut data, &give, from).unwrap().unwrap();
+        (batches(&data), leaving.end, leaving.passed_over(from))
+    };
+    let (first, second) = (vec![0, 1, 2], vec![3, 4, 5]);
+    assert_eq!(given(0, &[], 8), (vec![first.clone(), second.clone()], 6, None));
+    assert_eq!(given(0, &[], 5), (vec![first.clone()], 3, None));
+    assert_eq!(given(1, &[0], 5), (vec![first], 3, None), "what was cut before is not in the way");
+    assert_eq!(given(3, &[], 5), (vec![vec![3]], 4, None));
+    assert_eq!(given(4, &[], 5), (vec![vec![4]], 5, None));
+    assert_eq!(given(2, &[4], 8), (vec![vec![0, 1, 2]], 3, None), "up to what is cut");
+    assert_eq!(given(3, &[4], 8), (vec![vec![3]], 4, None));
+    assert_eq!(given(4, &[4], 8), (vec![vec![5]], 6, None));
+    assert_eq!(given(5, &[5], 6), (vec![], 5, Some(5..6)), "there is nothing in front of it");
+    assert_eq!(given(5, &[], 5), (vec![], 5, None), "nor between");
 }
 
 #[test]
 fn what_was_aborted_is_never_the_one_record_that_is_given() {
     let turn = Give::Turn { place: 0, without: Vec::new() };
-    for give in [alone_below(i64::MAX), turn] {
-        let mut data = with_aborted();
-        let leaving = cut(&mut data, &give, 5).unwrap().unwrap();
-        assert_eq!((leaving.end, leaving.turn), (8, give.place().map(|_| 7)));
-        assert_eq!(leaving.hidden, std::iter::once(5..7).collect());
-        let first = Batch::parse(data.records.as_ref().unwrap()).unwrap();
-        assert!(first.header.is_control(), "the end of the transaction stays");
-    }
+    let mut data = with_aborted();
+    let leaving = cut(&mut data, &turn, 5).unwrap().unwrap();
+    assert_eq!((leaving.end, leaving.turn), (8, Some(7)));
+    assert_eq!(leaving.hidden, std::iter::once(5..7).collect());
+    let first = Batch::parse(data.records.as_ref().unwrap()).unwrap();
+    assert!(first.header.is_control(), "the end of the transaction stays");
     let mut uncommitted = with_aborted();
     uncommitted.aborted_transactions = None;
-    let leaving = cut(&mut uncommitted, &alone_below(i64::MAX), 5).unwrap().unwrap();
+    let leaving = cut(&mut uncommitted, &turn, 5).unwrap().unwrap();
     assert_eq!(leaving.end, 6, "who reads everything sees it");
+}
+
+#[test]
+fn of_batches_in_front_of_a_suspect_it_is_told_what_was_aborted() {
+    let mut data = with_aborted();
+    let leaving = cut(&mut data, &below(i64::MAX), 5).unwrap().unwrap();
+    assert_eq!((leaving.end, leaving.turn), (8, None));
+    assert_eq!(leaving.hidden, std::iter::once(5..7).collect());
+    assert_eq!(data.records, with_aborted().records);
 }
 
 #[test]
