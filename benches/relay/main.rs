@@ -20,6 +20,7 @@ mod bare;
 #[expect(dead_code, unreachable_pub, clippy::panic, reason = "the tests' own, used in part")]
 mod batch;
 mod broker;
+mod floor;
 #[path = "../support/flow.rs"]
 mod flow;
 mod idle;
@@ -62,6 +63,7 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     match words.first().map(String::as_str) {
         Some(bare::WORD) => return bare::run(&words[1]),
+        Some(floor::WORD) => return floor::run(&words[1]),
         Some(latency::WORD) => return latency::on_one_core(),
         _ => {}
     }
@@ -99,10 +101,17 @@ fn copying(loads: &[Load; 4], wants: &dyn Fn(&str) -> bool) {
             bytes(&proxies, load);
         }
     }
-    for (load, goal) in [(&loads[2], Goal::Most(9.0)), (&loads[3], Goal::None)] {
-        if wants(load.name) {
-            trips(&proxies, load, goal);
-        }
+    let [.., small, pipelined] = loads;
+    if wants(small.name) {
+        let goal = Goal::Most(9.0);
+        trips(&proxies, small, goal);
+        let floor = windows(&[Proxy::floor(broker)], small, ROUNDS);
+        let of = floor.iter().map(|[window]| window.cpu_s / window.trips).collect();
+        let metric = "round_trip_1kib_64_connections_floor";
+        tell(metric, median(of) * 1e6, "CPU µs/round trip", None, goal);
+    }
+    if wants(pipelined.name) {
+        trips(&proxies, pipelined, Goal::None);
     }
     if wants("writes") {
         writes::run(&proxies);
@@ -130,12 +139,12 @@ fn trips(proxies: &[Proxy; 2], load: &Load, goal: Goal) {
     tell_cost(load.system_metric, |window| window.system_s, Goal::None);
 }
 
-fn windows(proxies: &[Proxy; 2], load: &Load, rounds: usize) -> Vec<[Window; 2]> {
+fn windows<const N: usize>(proxies: &[Proxy; N], load: &Load, rounds: usize) -> Vec<[Window; N]> {
     // The first round of each warms up.
     for proxy in proxies {
         load.run(proxy);
     }
-    (0..rounds).map(|_| [load.run(&proxies[0]), load.run(&proxies[1])]).collect()
+    (0..rounds).map(|_| proxies.each_ref().map(|proxy| load.run(proxy))).collect()
 }
 
 fn tell(metric: &'static str, value: f64, unit: &'static str, baseline: Option<f64>, goal: Goal) {

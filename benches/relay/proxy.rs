@@ -10,8 +10,8 @@ use kafka_protocol::protocol::{Decodable, Encodable};
 use tempfile::TempDir;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-use crate::bare;
 use crate::sidecar::{Sidecar, cpu_s, ticks_s};
+use crate::{bare, floor};
 
 /// A connection, plain or under TLS.
 pub(crate) trait Stream: Read + Write + Send {}
@@ -44,8 +44,17 @@ impl Proxy {
 
     /// The one that only copies.
     pub(crate) fn bare(broker: SocketAddr) -> Self {
+        Self::copying(bare::WORD, broker)
+    }
+
+    /// The same with one thread and no runtime.
+    pub(crate) fn floor(broker: SocketAddr) -> Self {
+        Self::copying(floor::WORD, broker)
+    }
+
+    fn copying(word: &str, broker: SocketAddr) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([bare::WORD, &broker.to_string()])
+            .args([word, &broker.to_string()])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
