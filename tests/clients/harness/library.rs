@@ -34,6 +34,10 @@ pub(crate) enum Trait {
     FetchesEach,
     /// Whoever loses its coordinator for a moment joins the group anew.
     JoinsAnew,
+    /// It does so by chance: while nobody listens it looks for its coordinator at one address after
+    /// the other, and gives up, its session with it, where two of its requests take their turns so
+    /// that one of them comes to the same address twice in a row.
+    MayJoinAnew,
 }
 
 /// What its program is built from, below `tests/clients`.
@@ -85,6 +89,7 @@ pub(crate) static CONFLUENT_JAVASCRIPT: Library = Library {
 };
 
 pub(crate) static FRANZ_GO: Library = Library {
+    traits: &[Trait::MayJoinAnew],
     cannot: &[(
         "seeks",
         "`SetOffsets` cuts the connection on which a Fetch waits: what comes then could also ask \

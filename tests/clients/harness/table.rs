@@ -142,6 +142,10 @@ fn cell(program: &Program, group: &str, scenarios: &[&str]) -> String {
         let note = note(*program, group, scenario);
         assert!(note.exists(), "{} has not passed {scenario}", program.name);
     }
-    let joins_anew = group == "restarts" && program.library.has(Trait::JoinsAnew);
-    if joins_anew { "yes, joins anew" } else { "yes" }.to_owned()
+    match group {
+        "restarts" if program.library.has(Trait::JoinsAnew) => "yes, joins anew",
+        "restarts" if program.library.has(Trait::MayJoinAnew) => "yes, may join anew",
+        _ => "yes",
+    }
+    .to_owned()
 }
