@@ -149,8 +149,8 @@ fn a_cluster_is_described_and_names_and_numbers_that_meet_are_told() {
     found.is("topic_names", "ok", "no topic");
     let mut client = cluster.client();
     client.create("orders", 1);
-    client.create("retry.shop", 1);
-    client.create("dlq.shop", 1);
+    client.create("reprise.retry.shop", 1);
+    client.create("reprise.dlq.shop", 1);
     let clash = format!("node_id: {}\n{}", cluster.node_id(), upstream(cluster.addr()));
     let found = home.check(&clash);
     assert_eq!(found.code, 1);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use support::{Member, Rec, Server, until};
 use tempfile::TempDir;
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 const HOURS: &str = "retry: {levels: 1h 2h 3h 4h}";
 
 /// One that must do what is asked; what it says on stderr.
@@ -81,7 +81,7 @@ fn join(server: &Server) -> Member {
     if server.client().metadata(9, &["orders"]).topics[0].error_code != 0 {
         server.client().create("orders", 1);
     }
-    let mut member = Member::new(server, "shop", &["orders", "retry.shop"]);
+    let mut member = Member::new(server, "shop", &["orders", "reprise.retry.shop"]);
     member.join(PARTITIONS);
     member
 }
@@ -94,12 +94,12 @@ fn what_waits_moves_whole_with_its_count_and_is_delivered_once() {
     let origin = format!("orders-0@{offset}");
     member.client.nack("shop", &origin, Rec::odd().header("x-retry-reason", "no stock"));
     let first = member.retry_once();
-    let again = format!("retry.shop-0@{}", first.offset);
+    let again = format!("reprise.retry.shop-0@{}", first.offset);
     member.client.nack("shop", &again, Rec::odd().header("x-retry-reason", "still none"));
     member.leave();
     // A group nobody consumes: parked, and one of its records never was in a topic.
     source.client().nack("lonely", "orders-0@5", Rec::new("parked"));
-    source.client().put("retry.lonely", 0, &[Rec::new("delayed")]);
+    source.client().put("reprise.retry.lonely", 0, &[Rec::new("delayed")]);
     let would = did(&source, &["export", "--take", "--out", &files.pending()]);
     assert!(would.contains("3 would be set aside; add --execute"), "{would}");
     assert!(!Path::new(&files.pending()).exists());
@@ -176,7 +176,7 @@ fn due_times_and_levels_are_kept_to_the_millisecond() {
 fn a_file_brought_once_more_adds_nothing_when_what_it_brought_is_long_forgotten() {
     let (source, files) = (Server::start(), Files::new());
     let mut target = Server::with("retry: {levels: 20ms, consume_timeout: 1s}");
-    source.client().put("retry.shop", 0, &[Rec::new("delayed")]);
+    source.client().put("reprise.retry.shop", 0, &[Rec::new("delayed")]);
     files.take(&source);
     files.bring(&target);
     let mut member = join(&target);

@@ -105,7 +105,7 @@ fn fill(bootstrap: &str) {
         let headers = OwnedHeaders::new()
             .insert(Header { key: "x-retry-origin", value: Some(&format!("orders-0@{offset}")) })
             .insert(Header { key: "x-retry-level", value: Some(level) });
-        let record = BaseRecord::to("retry.shop").key("k").payload("v").headers(headers);
+        let record = BaseRecord::to("reprise.retry.shop").key("k").payload("v").headers(headers);
         producer.send(record).unwrap();
     }
     producer.flush(Duration::from_secs(30)).unwrap();

@@ -38,7 +38,7 @@ use crate::sidecar::Sidecar;
 /// Whose retries they are.
 const GROUP: &str = "bench";
 /// Its retry topic.
-const RETRY: &str = "retry.bench";
+const RETRY: &str = "reprise.retry.bench";
 
 fn main() {
     // cargo itself adds `--bench`

@@ -39,7 +39,7 @@ impl Member {
     /// Joins a group, subscribed to its retry topic alone. Call [`Member::beat`] on all members
     /// once they are there.
     pub(crate) fn join(addr: SocketAddr, group: &str) -> Self {
-        Self::subscribe(addr, group, &format!("retry.{group}"))
+        Self::subscribe(addr, group, &format!("reprise.retry.{group}"))
     }
 
     /// Joins a group, subscribed to this topic alone.
@@ -49,7 +49,7 @@ impl Member {
 
     /// Joins a group, subscribed to its retry topic and this one.
     pub(crate) fn of(addr: SocketAddr, group: &str, topic: &str) -> Self {
-        Self::with(addr, group, &format!("retry.{group}"), &[topic])
+        Self::with(addr, group, &format!("reprise.retry.{group}"), &[topic])
     }
 
     fn with(addr: SocketAddr, group: &str, topic: &str, more: &[&str]) -> Self {

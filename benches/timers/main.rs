@@ -37,7 +37,7 @@ use crate::wire::Wire;
 /// Whose retries they are.
 const GROUP: &str = "bench";
 /// The retry topic.
-const RETRY: &str = "retry.bench";
+const RETRY: &str = "reprise.retry.bench";
 /// After this long nothing that was asked before is still being done.
 const SETTLED: Duration = Duration::from_secs(5);
 /// Nothing is due and nobody asks.

@@ -90,7 +90,7 @@ impl Screen {
         let letters = &tally.dead_letters;
         println!(
             "\n{}\n",
-            self.paint(BOLD, "Dead letters, as any Kafka client reads them: dlq.shop")
+            self.paint(BOLD, "Dead letters, as any Kafka client reads them: reprise.dlq.shop")
         );
         row("key", letters, |letter| format!("order-{}", letter.order));
         row("value", letters, |letter| letter.value.clone());
@@ -109,7 +109,7 @@ impl Screen {
             ("delivered", tally.delivered().to_string(), "first deliveries and retries"),
             ("retried", retried.to_string(), "failed records that came back"),
             ("recovered", tally.recovered().to_string(), "done at a retry"),
-            ("dead-lettered", dead.to_string(), "kept in dlq.shop"),
+            ("dead-lettered", dead.to_string(), "kept in reprise.dlq.shop"),
             ("lost", tally.lost().to_string(), "neither done nor a dead letter"),
             ("early", tally.early().to_string(), "retries before their time"),
         ];

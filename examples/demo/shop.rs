@@ -1,6 +1,6 @@
 //! The application: an ordinary Kafka consumer with one topic more in its subscription.
 //!
-//! A failed record is produced to `retry.shop` and comes back later through the same consumer.
+//! A failed record is produced to `reprise.retry.shop` and comes back later through the same consumer.
 
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{CommitMode, Consumer, StreamConsumer};
@@ -43,7 +43,7 @@ pub(crate) async fn work(
 ) -> Result<(), KafkaError> {
     let producer: FutureProducer = client(&kafka).create()?;
     let consumer: StreamConsumer = group(&kafka, "shop").create()?;
-    consumer.subscribe(&["orders", "retry.shop"])?;
+    consumer.subscribe(&["orders", "reprise.retry.shop"])?;
     loop {
         let record = consumer.recv().await?;
         let at_ms = clock.now().wall.0;
@@ -81,7 +81,7 @@ async fn retry_later(
     let headers = headers
         .insert(Header { key: "x-retry-origin", value: Some(&origin) })
         .insert(Header { key: "x-retry-reason", value: Some(reason) });
-    let mut failed = FutureRecord::<[u8], [u8]>::to("retry.shop").headers(headers);
+    let mut failed = FutureRecord::<[u8], [u8]>::to("reprise.retry.shop").headers(headers);
     failed.key = record.key();
     failed.payload = record.payload();
     producer.send(failed, Timeout::Never).await.map_err(|(error, _)| error)?;
@@ -94,7 +94,7 @@ pub(crate) async fn read_dead_letters(
     events: UnboundedSender<Event>,
 ) -> Result<(), KafkaError> {
     let consumer: StreamConsumer = group(&kafka, "support").create()?;
-    consumer.subscribe(&["dlq.shop"])?;
+    consumer.subscribe(&["reprise.dlq.shop"])?;
     loop {
         let record = consumer.recv().await?;
         let text =

@@ -14,7 +14,7 @@ pub(crate) enum Event {
     Produced { order: u32 },
     /// A record was received, handled and committed.
     Delivered(Delivery),
-    /// A record was read from `dlq.shop`.
+    /// A record was read from `reprise.dlq.shop`.
     DeadLetter(DeadLetter),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Delivery {
     pub(crate) failed: Option<&'static str>,
 }
 
-/// One record of `dlq.shop`.
+/// One record of `reprise.dlq.shop`.
 #[derive(Debug)]
 pub(crate) struct DeadLetter {
     pub(crate) order: u32,

@@ -80,7 +80,7 @@ pub struct Explained {
 pub struct AloneView {
     /// Whose.
     pub member: String,
-    /// Its hand-out, such as `retry.shop-0@…`; absent while it waits for that.
+    /// Its hand-out, such as `reprise.retry.shop-0@…`; absent while it waits for that.
     pub retry: Option<String>,
     /// Where it stands, in words.
     pub stands: String,

@@ -395,10 +395,11 @@ mod tests {
     #[test]
     fn a_group_without_a_subscriber_is_told_the_way_out() {
         let policy = PolicyView { keep_dead_letters: true, ..PolicyView::default() };
-        let group = GroupView { retry_topic: "retry.shop".into(), policy, ..GroupView::default() };
+        let group =
+            GroupView { retry_topic: "reprise.retry.shop".into(), policy, ..GroupView::default() };
         let mut parked = GroupView { parked: 2, ..group.clone() };
         parked.advise();
-        assert!(parked.advice[0].starts_with("retry.shop has no subscriber: 2 failed"));
+        assert!(parked.advice[0].starts_with("reprise.retry.shop has no subscriber: 2 failed"));
         let member = MemberView { takes_retries: true, ..MemberView::default() };
         let mut served = GroupView { parked: 2, members: vec![member], ..group.clone() };
         served.advise();
@@ -414,7 +415,7 @@ mod tests {
             ..PolicyView::default()
         };
         let mut group = GroupView {
-            dead_letter_topic: "dlq.shop".into(),
+            dead_letter_topic: "reprise.dlq.shop".into(),
             policy,
             dead_letter_bytes: bytes,
             held,
@@ -445,12 +446,18 @@ mod tests {
         for silent in [(None, 900, 0), (Some(1000), 799, 0)] {
             assert_eq!(advice(true, silent.0, silent.1, silent.2), "", "{silent:?}");
         }
-        assert!(advice(true, Some(1000), 800, 0).starts_with("dlq.shop takes 800 of 1000 bytes"));
+        assert!(
+            advice(true, Some(1000), 800, 0)
+                .starts_with("reprise.dlq.shop takes 800 of 1000 bytes")
+        );
         let full = advice(true, Some(1000), 900, 3);
         assert!(full.starts_with("3 exhausted records are held, not handed out again"), "{full}");
-        assert!(full.contains("dlq.shop is full (900 of 1000 bytes"), "{full}");
+        assert!(full.contains("reprise.dlq.shop is full (900 of 1000 bytes"), "{full}");
         let large = advice(true, Some(1000), 10, 1);
-        assert!(large.contains("dlq.shop has no room for a record of that size"), "{large}");
+        assert!(
+            large.contains("reprise.dlq.shop has no room for a record of that size"),
+            "{large}"
+        );
         assert!(!advice(false, Some(1000), 900, 0).contains("max_bytes"));
     }
 }

@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn members_do_not_meet_in_the_one_partition_of_a_retry_topic() {
         let (markers, group, topic) =
-            (Markers::default(), GroupId::from("shop"), TopicName::from("retry.shop"));
+            (Markers::default(), GroupId::from("shop"), TopicName::from("reprise.retry.shop"));
         let at = |slot, sequence| LaneOffset { slot: crate::model::Slot(slot), sequence };
         let (one, other) = (at(0, 8).to_kafka(), at(1, 8).to_kafka());
         for offset in [one, other] {

@@ -87,7 +87,7 @@ impl Names {
         }
     }
 
-    /// The RocketMQ spelling `%RETRY%g` becomes `retry.g`; any other name stays.
+    /// The RocketMQ spelling `%RETRY%g` becomes `reprise.retry.g`; any other name stays.
     pub fn canonical(&self, name: &TopicName) -> TopicName {
         if !name.as_str().starts_with('%') {
             return name.clone();
@@ -202,7 +202,7 @@ mod tests {
         let names = Names::new(Templates::default(), "c");
         let group = GroupId::new("my shop/1");
         let topic = names.retry_topic(&group);
-        assert_ne!(topic.as_str(), "retry.my shop/1");
+        assert_ne!(topic.as_str(), "reprise.retry.my shop/1");
         assert_eq!(names.group_of_retry(&topic), Some(group));
     }
 
@@ -210,15 +210,15 @@ mod tests {
     fn the_cluster_s_own_id_makes_the_ids_whoever_asks_first() {
         let names = Names::new(Templates::default(), "ours");
         names.meet(&"shop".into());
-        let before = names.topic_id(&"retry.shop".into());
+        let before = names.topic_id(&"reprise.retry.shop".into());
         names.of_cluster("theirs");
-        let after = names.topic_id(&"retry.shop".into());
+        let after = names.topic_id(&"reprise.retry.shop".into());
         assert_eq!(
             after,
-            Names::new(Templates::default(), "theirs").topic_id(&"retry.shop".into())
+            Names::new(Templates::default(), "theirs").topic_id(&"reprise.retry.shop".into())
         );
         assert_ne!(before, after);
-        assert_eq!(names.name_of(after), Some("retry.shop".into()));
+        assert_eq!(names.name_of(after), Some("reprise.retry.shop".into()));
         assert_eq!(names.name_of(before), None);
     }
 
@@ -228,8 +228,8 @@ mod tests {
         names.retry_topic(&"quiet".into());
         names.meet(&"shop".into());
         let listed: Vec<_> = names.listed().iter().map(ToString::to_string).collect();
-        assert_eq!(listed, ["dlq.shop", "retry.shop"]);
-        let id = names.topic_id(&"retry.other".into());
-        assert_eq!(names.name_of(id), Some("retry.other".into()));
+        assert_eq!(listed, ["reprise.dlq.shop", "reprise.retry.shop"]);
+        let id = names.topic_id(&"reprise.retry.other".into());
+        assert_eq!(names.name_of(id), Some("reprise.retry.other".into()));
     }
 }

@@ -318,12 +318,12 @@ mod tests {
 
     fn commit(sequence: u64) -> Commit {
         let lane = LaneOffset { slot: Slot(1), sequence };
-        let ours = BTreeMap::from([(("retry.shop".into(), 0), Part::Lane(lane))]);
+        let ours = BTreeMap::from([(("reprise.retry.shop".into(), 0), Part::Lane(lane))]);
         Commit { group: "shop".into(), ours, theirs: Vec::new() }
     }
 
     fn sequence(held: &Held) -> u64 {
-        match held.groups[&"shop".into()].ours[&("retry.shop".into(), 0)] {
+        match held.groups[&"shop".into()].ours[&("reprise.retry.shop".into(), 0)] {
             Part::Lane(lane) => lane.sequence,
             _ => panic!("not of the lane"),
         }

@@ -235,10 +235,11 @@ mod tests {
 
     fn subscription(version: i16) -> Bytes {
         let mut of = ConsumerProtocolSubscription::default();
-        of.topics = vec![StrBytes::from_static_str("orders"), StrBytes::from_static_str("retry.g")];
+        of.topics =
+            vec![StrBytes::from_static_str("orders"), StrBytes::from_static_str("reprise.retry.g")];
         of.user_data = Some(Bytes::from_static(&[9, 9]));
         if version >= 1 {
-            of.owned_partitions = ["orders", "retry.g"]
+            of.owned_partitions = ["orders", "reprise.retry.g"]
                 .map(|topic| {
                     crate_subscription::TopicPartition::default()
                         .with_topic(StrBytes::from_static_str(topic).into())
@@ -257,7 +258,7 @@ mod tests {
 
     fn assignment(version: i16) -> Bytes {
         let mut of = ConsumerProtocolAssignment::default();
-        of.assigned_partitions = ["orders", "retry.g"]
+        of.assigned_partitions = ["orders", "reprise.retry.g"]
             .map(|topic| {
                 crate_assignment::TopicPartition::default()
                     .with_topic(StrBytes::from_static_str(topic).into())
@@ -280,7 +281,7 @@ mod tests {
         for version in 0..=3 {
             let bytes = subscription(version);
             let of = Subscription::parse(&bytes).unwrap();
-            assert_eq!(of.topics, ["orders".into(), "retry.g".into()]);
+            assert_eq!(of.topics, ["orders".into(), "reprise.retry.g".into()]);
             assert_eq!(of.owned.as_ref().map(Vec::len), (version >= 1).then_some(2));
             assert_eq!(of.to_bytes(), bytes, "subscription {version}");
             let bytes = assignment(version);
@@ -294,9 +295,9 @@ mod tests {
     fn a_stripped_and_extended_assignment_is_read_by_the_codec_crate() {
         for version in 0..=3 {
             let mut of = Assignment::parse(&assignment(version)).unwrap();
-            of.strip(|topic| topic.starts_with("retry."));
-            of.append(&"retry.shop".into(), 0);
-            of.append(&"retry.shop".into(), 0);
+            of.strip(|topic| topic.starts_with("reprise.retry."));
+            of.append(&"reprise.retry.shop".into(), 0);
+            of.append(&"reprise.retry.shop".into(), 0);
             of.append(&"orders".into(), 9);
             let mut bytes = of.to_bytes().slice(2..);
             let seen = ConsumerProtocolAssignment::decode(&mut bytes, version).unwrap();
@@ -305,7 +306,10 @@ mod tests {
                 .iter()
                 .map(|p| (p.topic.to_string(), p.partitions.clone()))
                 .collect();
-            assert_eq!(pairs, [("orders".into(), vec![1, 4, 9]), ("retry.shop".into(), vec![0])]);
+            assert_eq!(
+                pairs,
+                [("orders".into(), vec![1, 4, 9]), ("reprise.retry.shop".into(), vec![0])]
+            );
             assert_eq!(seen.user_data, Some(Bytes::from_static(&[1, 2, 3])));
             assert!(bytes.is_empty());
         }
@@ -314,7 +318,7 @@ mod tests {
     #[test]
     fn owned_partitions_are_stripped_and_the_rest_of_the_subscription_stays() {
         let mut of = Subscription::parse(&subscription(3)).unwrap();
-        of.strip_owned(|topic| topic == "retry.g");
+        of.strip_owned(|topic| topic == "reprise.retry.g");
         let mut bytes = of.to_bytes().slice(2..);
         let seen = ConsumerProtocolSubscription::decode(&mut bytes, 3).unwrap();
         assert_eq!(seen.owned_partitions.len(), 1);
@@ -335,19 +339,19 @@ mod tests {
         let stripped = |data: Option<Bytes>| {
             let mut of = Subscription::to(vec!["orders".into()]);
             of.user_data = data;
-            of.strip_remembered(|topic| topic == "retry.g");
+            of.strip_remembered(|topic| topic == "reprise.retry.g");
             of.user_data
         };
         for generation in [&[][..], &[0, 0, 0, 9]] {
             assert_eq!(
-                stripped(remembered(&["orders", "retry.g"], generation)),
+                stripped(remembered(&["orders", "reprise.retry.g"], generation)),
                 remembered(&["orders"], generation)
             );
         }
         for other in [
             None,
             Some(Bytes::from_static(&[0, 0, 0, 9])),
-            remembered(&["retry.g"], &[1]),
+            remembered(&["reprise.retry.g"], &[1]),
             Some(Bytes::from_static(b"not a list of topics")),
         ] {
             assert_eq!(stripped(other.clone()), other);

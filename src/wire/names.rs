@@ -102,10 +102,10 @@ pub enum TemplateError {
 }
 
 impl Default for Templates {
-    /// `retry.{group}` and `dlq.{group}`.
+    /// `reprise.retry.{group}` and `reprise.dlq.{group}`.
     fn default() -> Self {
         let of = |prefix: &str| Template { prefix: prefix.to_owned(), suffix: String::new() };
-        Self { retry: of("retry."), dlq: of("dlq.") }
+        Self { retry: of("reprise.retry."), dlq: of("reprise.dlq.") }
     }
 }
 
@@ -264,7 +264,7 @@ mod tests {
         let t = Templates::default();
         for group in ["shop", "a.b_c-D9", &"g".repeat(240)] {
             let group = GroupId::new(group);
-            assert_eq!(t.retry_topic(&group).as_str(), format!("retry.{group}"));
+            assert_eq!(t.retry_topic(&group).as_str(), format!("reprise.retry.{group}"));
             assert_eq!(t.owned(t.retry_topic(&group).as_str()), Some(Owned::Retry(t.key(&group))));
             assert_eq!(t.owned(t.dlq_topic(&group).as_str()), Some(Owned::Dlq(t.key(&group))));
             assert_eq!(t.key(&group).as_group(), group);
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn the_rocketmq_spelling_means_the_same_topic() {
         let t = Templates::default();
-        assert_eq!(t.owned("%RETRY%shop"), t.owned("retry.shop"));
+        assert_eq!(t.owned("%RETRY%shop"), t.owned("reprise.retry.shop"));
         assert_eq!(t.owned("%DLQ%a b"), t.owned(t.dlq_topic(&"a b".into()).as_str()));
         assert_eq!(shown_retry(&"shop".into()), "%RETRY%shop");
         assert_eq!(shown_dlq(&"shop".into()), "%DLQ%shop");
@@ -301,8 +301,15 @@ mod tests {
     #[test]
     fn other_topics_are_not_ours() {
         let t = Templates::default();
-        for topic in ["orders", "retry.", "dlq.", "retryshop", "%RETRY%", "Retry.shop", "retry.a b"]
-        {
+        for topic in [
+            "orders",
+            "reprise.retry.",
+            "reprise.dlq.",
+            "retryshop",
+            "%RETRY%",
+            "Retry.shop",
+            "retry.a b",
+        ] {
             assert_eq!(t.owned(topic), None, "{topic}");
         }
     }
@@ -310,7 +317,7 @@ mod tests {
     #[test]
     fn templates_that_could_name_one_topic_twice_are_refused() {
         for (retry, dlq) in [
-            ("retry.{group}", "retry.{group}"),
+            ("reprise.retry.{group}", "reprise.retry.{group}"),
             ("r.{group}", "r.dlq.{group}"),
             ("r.{group}", "{group}.dlq"),
             ("{group}-retry", "{group}-x-retry"),
@@ -319,12 +326,15 @@ mod tests {
             assert!(matches!(answer, Err(TemplateError::Overlap { .. })), "{retry} {dlq}");
         }
         assert!(Templates::new("{group}-retry", "{group}-dlq").is_ok());
-        assert_eq!(Templates::new("retry.{group}", "dlq.{group}"), Ok(Templates::default()));
+        assert_eq!(
+            Templates::new("reprise.retry.{group}", "reprise.dlq.{group}"),
+            Ok(Templates::default())
+        );
     }
 
     #[test]
     fn templates_that_are_no_names_are_refused() {
-        let dlq = "dlq.{group}";
+        let dlq = "reprise.dlq.{group}";
         for retry in ["retry", "{group}", "a{group}{group}", "%RETRY%{group}", "x {group}"] {
             assert!(Templates::new(retry, dlq).is_err(), "{retry}");
         }
@@ -342,9 +352,9 @@ mod tests {
 
     #[test]
     fn topic_ids_never_change() {
-        let id = topic_id("abc", "retry.shop");
+        let id = topic_id("abc", "reprise.retry.shop");
         assert_eq!(id.get_version_num(), 5);
-        assert_ne!(id, topic_id("abd", "retry.shop"));
+        assert_ne!(id, topic_id("abd", "reprise.retry.shop"));
         assert_eq!(id.to_string(), "115436b8-dbf7-541e-bed9-2d0f6a77b357");
     }
 }

@@ -41,7 +41,7 @@ impl Source for Fake {
         Ok(GROUPS.contains(&group).then(|| GroupView {
             group: group.into(),
             phase: "Stable".into(),
-            retry_topic: format!("retry.{group}"),
+            retry_topic: format!("reprise.retry.{group}"),
             members: vec![MemberView { member_id: "m-1".into(), ..MemberView::default() }],
             parked: 2,
             policy,
@@ -94,7 +94,7 @@ impl Source for Fake {
             breaker: "closed".into(),
             alone: vec![AloneView {
                 member: "m-2".into(),
-                retry: Some("retry.shop-0@7".into()),
+                retry: Some("reprise.retry.shop-0@7".into()),
                 stands: "out, alone, for 9 ms".into(),
             }],
             partitions: vec![partition],

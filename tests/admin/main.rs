@@ -282,7 +282,7 @@ fn the_commands_print_data_on_stdout_in_each_format() {
         assert_eq!(list.len(), 2);
         let group = reprise(at, &["group", "describe", "bar/é"]);
         let group = text(&group.stdout);
-        assert!(group.contains("note: retry.bar/é has no subscriber"), "{group}");
+        assert!(group.contains("note: reprise.retry.bar/é has no subscriber"), "{group}");
         assert!(group.contains("5 retries, delays 1s 1m"), "{group}");
         let letter = reprise(at, &["dlq", "show", "bar/é", "1"]);
         assert!(text(&letter.stdout).contains("RECONSUME_TIME = 6"), "{letter:?}");
@@ -307,7 +307,7 @@ group         shop
   a failure's own x-retry-level, x-retry-delay-ms, x-retry-max go first \
 (in a commit level=, delay=, max=)
 breaker       closed
-retry.shop-0@7  goes alone at m-2: out, alone, for 9 ms
+reprise.retry.shop-0@7  goes alone at m-2: out, alone, for 9 ms
 orders-3  held by m-1, committed 50, given up to 58
   lost        4 hand-outs in a row: one record at a time
   @57         2 of 6 retries; held, served alone in 400 ms

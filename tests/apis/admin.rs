@@ -50,7 +50,7 @@ fn topics_are_made_in_every_version_and_every_refusal_has_its_code() {
             replicated,
             odd,
             strange,
-            topic("retry.shop", 1),
+            topic("reprise.retry.shop", 1),
         ];
         let request = CreateTopicsRequest::default().with_topics(topics);
         let answer = client.call(version, &request);
@@ -151,7 +151,7 @@ fn topics_are_deleted_in_every_version_by_name_and_by_id() {
         };
         let unknown = ResponseError::UnknownTopicOrPartition.code();
         let ours = ResponseError::InvalidTopicException.code();
-        let refused = codes(&mut client, &["nowhere", "retry.shop", "dlq.shop"]);
+        let refused = codes(&mut client, &["nowhere", "reprise.retry.shop", "reprise.dlq.shop"]);
         assert_eq!(refused, [unknown, ours, ours], "v{version}");
         let told = if version >= 6 {
             let by_id = DeleteTopicState::default().with_name(None).with_topic_id(id);
@@ -193,7 +193,7 @@ fn settings_are_described_in_every_version() {
             resource(4, &node),
             resource(2, "nowhere"),
             resource(8, "0"),
-            resource(2, "retry.shop"),
+            resource(2, "reprise.retry.shop"),
         ];
         let request = DescribeConfigsRequest::default().with_resources(resources);
         let answer = client.call(version, &request);

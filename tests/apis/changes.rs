@@ -80,8 +80,8 @@ fn topics_grow_in_every_version_and_every_refusal_has_its_code() {
             (grown(&name, -1), no(ResponseError::InvalidPartitions)),
             (grown(&name, 10_001), no(ResponseError::InvalidPartitions)),
             (grown("nowhere", 3), no(ResponseError::UnknownTopicOrPartition)),
-            (grown("retry.shop", 3), no(ResponseError::PolicyViolation)),
-            (grown("dlq.shop", 3), no(ResponseError::PolicyViolation)),
+            (grown("reprise.retry.shop", 3), no(ResponseError::PolicyViolation)),
+            (grown("reprise.dlq.shop", 3), no(ResponseError::PolicyViolation)),
             (placed(&name, 8, &[here]), no(ResponseError::InvalidReplicaAssignment)),
             (placed(&name, 7, &[here + 1]), no(ResponseError::InvalidReplicaAssignment)),
         ] {
@@ -171,11 +171,11 @@ fn records_are_deleted_up_to_an_offset_in_every_version() {
         let unknown = [(-1, ResponseError::UnknownTopicOrPartition.code())];
         assert_eq!(delete(&mut client, version, "nowhere", &[(0, -1)]), unknown);
         let ours = [(-1, ResponseError::PolicyViolation.code())];
-        for topic in ["retry.shop", "dlq.shop"] {
+        for topic in ["reprise.retry.shop", "reprise.dlq.shop"] {
             assert_eq!(delete(&mut client, version, topic, &[(0, -1)]), ours, "{topic}");
         }
     }
-    assert_eq!(client.read_all("dlq.shop").len(), 1, "the dead letter is still there");
+    assert_eq!(client.read_all("reprise.dlq.shop").len(), 1, "the dead letter is still there");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn log_dirs_are_described_in_every_version() {
         let dir = &all.results[0];
         assert_eq!((dir.error_code, dir.usable_bytes > 0), (0, version >= 4));
         let names: Vec<&str> = dir.topics.iter().map(|topic| topic.name.as_str()).collect();
-        assert_eq!(names, ["dlq.shop", "orders"], "v{version}: what waits is no log");
+        assert_eq!(names, ["reprise.dlq.shop", "orders"], "v{version}: what waits is no log");
         let sizes: Vec<(i32, bool)> = dir.topics[1]
             .partitions
             .iter()

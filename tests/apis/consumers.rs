@@ -212,7 +212,7 @@ fn a_static_member_comes_back_to_its_part() {
 #[test]
 fn a_group_goes_from_one_protocol_to_the_other_member_by_member() {
     let (server, _client) = house();
-    let topics = ["orders", "retry.shop"];
+    let topics = ["orders", "reprise.retry.shop"];
     let mut old = Member::new(&server, "shop", &topics);
     old.join(PARTITIONS);
     assert_eq!(old.commit("orders", 0, 5), 0);
@@ -235,8 +235,8 @@ fn a_group_goes_from_one_protocol_to_the_other_member_by_member() {
     let mut all = [of(&old.assigned, "orders"), new.orders()].concat();
     all.sort_unstable();
     assert_eq!((all, new.orders().len()), (vec![0, 1, 2, 3], 2));
-    assert_eq!(of(&old.assigned, "retry.shop"), [0], "each has a lane of its own");
-    assert_eq!(of(&new.holds(), "retry.shop"), [0]);
+    assert_eq!(of(&old.assigned, "reprise.retry.shop"), [0], "each has a lane of its own");
+    assert_eq!(of(&new.holds(), "reprise.retry.shop"), [0]);
     assert_ne!(old.position(), new.position());
     assert_eq!(
         (old.heartbeat(), old.commit("orders", 0, 6), new.commit("orders", 1, 7)),
@@ -354,7 +354,7 @@ fn groups_are_described_and_listed_in_every_version() {
 #[test]
 fn the_admin_port_shows_members_and_what_they_hold() {
     let (server, _client) = house();
-    let mut a = Consumer::new(&server, "shop", &["orders", "retry.shop"]);
+    let mut a = Consumer::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     a.enter();
     let seen = server.json("/api/v1/groups/shop");
     assert_eq!(

@@ -190,7 +190,7 @@ fn a_waiting_fetch_of_dead_letters_is_answered_by_the_first_one() {
     let mut client = server.client();
     let mut producer = server.client();
     let began = instant();
-    let sent = client.send(12, &fetch_request("dlq.shop", 0, 0, 15_000));
+    let sent = client.send(12, &fetch_request("reprise.dlq.shop", 0, 0, 15_000));
     assert!(client.is_silent());
     let dead = Rec::new("x").header("x-retry-level", "-1");
     assert_eq!(producer.nack("shop", "orders-0@1", dead).error_code, 0);
@@ -206,7 +206,7 @@ fn fetch_by_id_reads_dead_letters_and_retry_topics_too() {
     let mut client = server.client();
     let dead = Rec::new("x").header("x-retry-level", "-1");
     assert_eq!(client.nack("shop", "orders-0@1", dead).error_code, 0);
-    for (topic, records) in [("dlq.shop", 1), ("retry.shop", 0)] {
+    for (topic, records) in [("reprise.dlq.shop", 1), ("reprise.retry.shop", 0)] {
         let id = client.metadata(12, &[topic]).topics[0].topic_id;
         let mut request = fetch_request("", 0, 0, 0);
         (request.topics[0].topic, request.topics[0].topic_id) = (s(""), id);
@@ -216,5 +216,5 @@ fn fetch_by_id_reads_dead_letters_and_retry_topics_too() {
         assert_eq!(unpack(one.records.as_ref().unwrap()).len(), records, "{topic}");
     }
     let records = [plain(&[Rec::new("by hand")])];
-    assert_eq!(client.produce("dlq.shop", 0, records[0].clone()).base_offset, 1);
+    assert_eq!(client.produce("reprise.dlq.shop", 0, records[0].clone()).base_offset, 1);
 }

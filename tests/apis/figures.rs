@@ -42,8 +42,8 @@ fn the_oldest_dead_letter_is_as_old_as_its_end_not_as_its_record() {
 #[test]
 fn the_oldest_hand_out_has_an_age() {
     let server = Server::told("retry: {levels: 20ms}");
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
-    member.join(&[("orders", 1), ("retry.shop", 1)]);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
+    member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);
     let series = "reprise_inflight_oldest_seconds{group=\"shop\"}";
     for offset in 0..2 {
         let origin = format!("orders-0@{offset}");

@@ -82,8 +82,8 @@ fn a_deleted_group_is_gone_after_a_kill_and_what_waits_for_it_is_not() {
     let mut client = after.client();
     assert_eq!(listed(&mut client), Vec::<String>::new());
     assert_eq!(offset_fetch(&mut client, 5, "shop", "orders", 0).0, -1);
-    let mut member = Member::new(&after, "shop", &["orders", "retry.shop"]);
-    member.join(&[("orders", 2), ("retry.shop", 1)]);
+    let mut member = Member::new(&after, "shop", &["orders", "reprise.retry.shop"]);
+    member.join(&[("orders", 2), ("reprise.retry.shop", 1)]);
     assert_eq!(member.retry_once().value.as_deref(), Some(&b"a"[..]));
 }
 
@@ -93,16 +93,16 @@ fn what_failed_before_the_offsets_of_its_group_were_deleted_may_fail_anew() {
     let mut client = server.client();
     client.create("orders", 1);
     client.put("orders", 0, &[Rec::new("a")]);
-    let both: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    let both: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.join(both);
     let last = Rec::new("a").header("x-retry-level", "-1");
     assert_eq!(client.nack("shop", "orders-0@0", last).error_code, 0);
-    assert_eq!(client.read_all("dlq.shop").len(), 1);
+    assert_eq!(client.read_all("reprise.dlq.shop").len(), 1);
     assert_eq!(member.commit("orders", 0, 1), 0);
     assert_eq!(member.leave(), 0);
     assert_eq!(delete(&mut client, 2, &["shop"]), [0]);
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.join(both);
     assert_eq!(member.position_of("orders", 0), -1, "it begins at the earliest");
     assert_eq!(client.nack("shop", "orders-0@0", Rec::new("a")).error_code, 0);
@@ -147,7 +147,7 @@ fn offsets_of_topics_that_nobody_subscribes_to_are_deleted() {
     let ours = ResponseError::PolicyViolation.code();
     for group in ["classic", "by-848"] {
         let asked: &[(&str, &[i32])] =
-            &[("orders", &[0]), ("old", &[0, 1]), ("nowhere", &[0]), ("retry.shop", &[0])];
+            &[("orders", &[0]), ("old", &[0, 1]), ("nowhere", &[0]), ("reprise.retry.shop", &[0])];
         let told = forget(&mut client, group, asked);
         assert_eq!(told, Ok(vec![subscribed, 0, 0, unknown, ours]), "{group}");
         assert_eq!(offset_fetch(&mut client, 5, group, "old", 0).0, -1, "{group}");

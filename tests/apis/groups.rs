@@ -12,7 +12,7 @@ use crate::support::client::s;
 use crate::support::member::{assigned, ranges};
 use crate::support::{Client, Member, Rec, Server, rebalance, until};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 3), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 3), ("reprise.retry.shop", 1)];
 
 fn with_orders() -> (Server, Client) {
     let server = Server::start();
@@ -22,7 +22,7 @@ fn with_orders() -> (Server, Client) {
 }
 
 fn member(server: &Server) -> Member {
-    Member::new(server, "shop", &["orders", "retry.shop"])
+    Member::new(server, "shop", &["orders", "reprise.retry.shop"])
 }
 
 /// Joins at this version, alone; the member id and the generation.

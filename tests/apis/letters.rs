@@ -29,8 +29,8 @@ fn the_records_of_one_batch_come_once_each_however_small_the_pages() {
     let server = Server::start();
     let mut client = server.client();
     let values: Vec<Rec> = (0..5).map(|n| Rec::new(&"x".repeat(n))).collect();
-    client.put("dlq.shop", 0, &values);
-    client.put("dlq.shop", 0, &values[..1]);
+    client.put("reprise.dlq.shop", 0, &values);
+    client.put("reprise.dlq.shop", 0, &values[..1]);
     let all: Vec<(i64, i64)> = (0..5).map(|n| (n, n)).chain([(5, 0)]).collect();
     for limit in 1..=7 {
         assert_eq!(pages(&server, limit).0, all, "{limit} on a page");
@@ -45,7 +45,7 @@ fn a_page_of_large_keys_ends_early_and_nothing_is_left_out() {
     let mut client = server.client();
     let large = Rec { key: Some("k".repeat(3 << 20).into()), ..Rec::new("v") };
     let packed = batch(&vec![large; 7], Around::codec(Codec::Zstd));
-    assert_eq!(client.produce("dlq.shop", 0, packed).error_code, 0);
+    assert_eq!(client.produce("reprise.dlq.shop", 0, packed).error_code, 0);
     let (seen, pages) = pages(&server, 1000);
     assert_eq!(seen, (0..7).map(|offset| (offset, 1)).collect::<Vec<_>>());
     assert!((2..=7).contains(&pages), "{pages} pages");

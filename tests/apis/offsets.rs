@@ -40,7 +40,7 @@ fn offsets_are_found_by_name_and_by_time() {
     assert_eq!(client.list_offset("t", 1, -3), (0, -1, -1), "an empty partition");
     let unknown = ResponseError::UnknownTopicOrPartition.code();
     assert_eq!(client.list_offset("t", 2, -1), (unknown, -1, -1));
-    assert_eq!(client.list_offset("dlq.shop", 0, -1), (0, 0, -1), "no dead letter yet");
+    assert_eq!(client.list_offset("reprise.dlq.shop", 0, -1), (0, 0, -1), "no dead letter yet");
 }
 
 /// Whatever a client keeps in the metadata comes back byte for byte.

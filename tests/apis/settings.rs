@@ -185,8 +185,8 @@ fn a_setting_that_is_refused_says_why_and_changes_nothing() {
         (orders(vec![change("retention.ms", 9, Some("1"))]), invalid, "operation 9 is none of"),
         (orders(vec![good.clone(), good]), invalid, "more than once"),
         (own("nowhere"), ResponseError::UnknownTopicOrPartition, "no such topic"),
-        (own("retry.shop"), ResponseError::PolicyViolation, "retry topic of a group"),
-        (own("dlq.shop"), ResponseError::PolicyViolation, "retry.dead_letters"),
+        (own("reprise.retry.shop"), ResponseError::PolicyViolation, "retry topic of a group"),
+        (own("reprise.dlq.shop"), ResponseError::PolicyViolation, "retry.dead_letters"),
         (of_broker(""), invalid, "configuration file"),
         (of_broker("7"), invalid, "configuration file"),
     ] {
@@ -229,7 +229,7 @@ fn all_settings_are_replaced_in_every_version() {
         assert_eq!(replace("orders", &twice), invalid);
         let config = ResponseError::InvalidConfig.code();
         assert_eq!(replace("orders", &[("cleanup.policy", Some("compact"))]), config);
-        assert_eq!(replace("dlq.shop", &[]), ResponseError::PolicyViolation.code());
+        assert_eq!(replace("reprise.dlq.shop", &[]), ResponseError::PolicyViolation.code());
         assert_eq!(setting(&mut client, "orders", "retention.bytes"), ("9".to_owned(), 1));
         assert_eq!(setting(&mut client, "orders", "retention.ms").1, 5, "back at its default");
     }

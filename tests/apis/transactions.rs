@@ -266,11 +266,11 @@ fn what_cannot_be_is_refused_with_kafka_s_own_errors() {
             ResponseError::UnknownTopicOrPartition.code()
         ]
     );
-    let ours = producer.add(3, &[("t", 0), ("retry.shop", 0), ("dlq.shop", 0)]);
+    let ours = producer.add(3, &[("t", 0), ("reprise.retry.shop", 0), ("reprise.dlq.shop", 0)]);
     let not_attempted = ResponseError::OperationNotAttempted.code();
     assert_eq!(ours, [not_attempted, not_attempted, state]);
     for version in [11, 12] {
-        assert_eq!(producer.put(version, "dlq.shop", "x"), state, "v{version}");
+        assert_eq!(producer.put(version, "reprise.dlq.shop", "x"), state, "v{version}");
     }
     let mapping = ResponseError::InvalidProducerIdMapping.code();
     let mut stranger = Producer { client: server.client(), id: "other", ..producer };

@@ -24,8 +24,8 @@ fn shop() -> (Server, Client, Member) {
     let mut client = server.client();
     client.create("orders", 3);
     client.put("orders", 0, &[Rec::new("a"), Rec::new("b")]);
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
-    member.join(&[("orders", 3), ("retry.shop", 1)]);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
+    member.join(&[("orders", 3), ("reprise.retry.shop", 1)]);
     (server, client, member)
 }
 
@@ -80,7 +80,7 @@ fn an_unknown_api_versions_version_is_answered_in_version_0_with_the_whole_list(
 fn metadata_is_whole_in_every_version() {
     let (server, mut client, _member) = shop();
     every::<MetadataRequest>(|version| {
-        let answer = client.metadata(version, &["orders", "retry.shop"]);
+        let answer = client.metadata(version, &["orders", "reprise.retry.shop"]);
         assert_eq!(answer.brokers[0].node_id, server.node_id());
         let of = |t: &metadata_response::MetadataResponseTopic| (t.error_code, t.partitions.len());
         let topics: Vec<_> = answer.topics.iter().map(of).collect();
@@ -94,7 +94,7 @@ fn metadata_is_whole_in_every_version() {
         all.topics = (version == 0).then(Vec::new);
         let all = client.call(version, &all).topics.into_iter();
         let names: Vec<String> = all.map(|t| t.name.unwrap().to_string()).collect();
-        assert_eq!(names, ["dlq.shop", "orders", "retry.shop"], "v{version}");
+        assert_eq!(names, ["reprise.dlq.shop", "orders", "reprise.retry.shop"], "v{version}");
 
         // a name that cannot be a topic is an error of that topic alone
         let bad = client.metadata(version, &["no spaces", "orders"]);
@@ -143,11 +143,11 @@ fn produce_is_answered_in_every_version_from_3() {
             }
         }
         // a refusal with words and the guilty records
-        let mut request = produce_request("retry.shop", 0, plain(&[bad_nack()]), 1);
+        let mut request = produce_request("reprise.retry.shop", 0, plain(&[bad_nack()]), 1);
         if version >= 13 {
             request.topic_data[0].name = s("");
             request.topic_data[0].topic_id =
-                client.metadata(12, &["retry.shop"]).topics[0].topic_id;
+                client.metadata(12, &["reprise.retry.shop"]).topics[0].topic_id;
         }
         let answer = client.call(version, &request);
         let one = &answer.responses[0].partition_responses[0];
@@ -217,7 +217,7 @@ fn list_offsets_is_answered_in_every_version() {
         let none = client.list_offset_at(version, "nowhere", 0, -2);
         assert_eq!(none.error_code, ResponseError::UnknownTopicOrPartition.code());
         assert_eq!((none.offset, none.timestamp, none.leader_epoch), (-1, -1, -1));
-        let lane = client.list_offset_at(version, "retry.shop", 0, -2);
+        let lane = client.list_offset_at(version, "reprise.retry.shop", 0, -2);
         assert_eq!((lane.error_code, lane.offset), (0, 0), "no member here: the snapshot");
         let unknown = ResponseError::UnsupportedVersion.code();
         for (word, since, offset) in [(-3, 7, 0), (-4, 8, 0), (-5, 9, -1), (-6, i16::MAX, -1)] {

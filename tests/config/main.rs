@@ -221,7 +221,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "\"x y\" is no topic name",
     ),
     (
-        "upstream: {bootstrap: a:1}\nretry: {dead_letters: {upstream_topic: 'dlq.{group}'}}\n",
+        "upstream: {bootstrap: a:1}\nretry: {dead_letters: {upstream_topic: 'reprise.dlq.{group}'}}\n",
         "2:8",
         "this sidecar serves itself, and what the cluster has by such a name is never read",
     ),
@@ -255,7 +255,11 @@ const BAD: &[(&str, &str, &str)] = &[
     ("admin: {address: 127.0.0.1:9092}\n", "1:8", "also a listener's"),
     ("names: {retry: '{group}'}\n", "1:16", "something besides {group}"),
     ("names: {retry: retry}\n", "1:16", "{group} exactly once"),
-    ("names: {dead_letters: 'retry.{group}'}\n", "1:23", "overlap: a name could match both"),
+    (
+        "names: {dead_letters: 'reprise.retry.{group}'}\n",
+        "1:23",
+        "overlap: a name could match both",
+    ),
     ("node_id: -1\n", "1:10", "or auto"),
     ("data_dir: ${env:REPRISE_TEST_UNSET}\n", "1:11", "REPRISE_TEST_UNSET is not set"),
     ("- a\n- b\n", "1:1", "expected keys"),

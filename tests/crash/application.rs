@@ -31,8 +31,8 @@ use crate::ledger::{Item, Ledger, Redelivery, now_ms};
 use crate::wire::{Produced, Wire, batch};
 
 const ORDERS: &str = "orders";
-const RETRY: &str = "retry.shop";
-const DEAD: &str = "dlq.shop";
+const RETRY: &str = "reprise.retry.shop";
+const DEAD: &str = "reprise.dlq.shop";
 const PRODUCE: i16 = 9;
 const FETCH: i16 = 12;
 const COMMIT: i16 = 8;

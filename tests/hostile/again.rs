@@ -78,7 +78,7 @@ fn of_groups(house: &Bounded) {
 fn of_retries(client: &mut Client) {
     let record = Rec::new(&"x".repeat(500 << 10));
     assert_eq!(client.nack("other", "wide-0@0", record).error_code, 0);
-    let mut request = fetch_request("retry.other", 0, 0, 0);
+    let mut request = fetch_request("reprise.retry.other", 0, 0, 0);
     let partition = request.topics[0].partitions[0].clone();
     request.topics[0].partitions = often(partition)[..400].to_vec();
     let told = client.call(12, &request);

@@ -18,7 +18,7 @@ const GROWN_MIB_MAX: f64 = 12.0;
 /// And for a record of 10 MiB: its request, the log's buffer, its answer; and all of it again for
 /// the nack, before an allocator gives anything back.
 const LARGE_GROWN_MIB_MAX: f64 = 96.0;
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 /// A message set of format 0 or 1, as clients before Kafka 0.11 sent it; `value` is its only one.
 fn old(magic: i8, value: &[u8]) -> Bytes {
@@ -46,7 +46,7 @@ fn message_sets_of_old_formats_are_refused_by_name_however_short() {
     let house = Bounded::start(&[SOON]);
     let mut client = house.client();
     client.create("orders", 1);
-    for topic in ["orders", "retry.shop"] {
+    for topic in ["orders", "reprise.retry.shop"] {
         for magic in [0, 1] {
             for value in [&b""[..], b"x", &[b'x'; 100]] {
                 let set = old(magic, value);
@@ -60,7 +60,7 @@ fn message_sets_of_old_formats_are_refused_by_name_however_short() {
         }
     }
     assert_eq!(client.put("orders", 0, &[Rec::new("x")]), 0, "nothing of them is stored");
-    assert!(client.read_all("retry.shop").is_empty());
+    assert!(client.read_all("reprise.retry.shop").is_empty());
     house.has_grown_less_than(GROWN_MIB_MAX, "old formats");
 }
 
@@ -73,7 +73,7 @@ fn lengths_that_lie_are_refused_and_store_nothing() {
     for length in [-1, 0, 1, 48, 49, 50, i32::MAX, i32::MIN] {
         let mut bytes = BytesMut::from(&good[..]);
         bytes[8..12].copy_from_slice(&length.to_be_bytes());
-        for topic in ["orders", "retry.shop"] {
+        for topic in ["orders", "reprise.retry.shop"] {
             let answer = client.produce(topic, 0, bytes.clone().freeze());
             assert_eq!(answer.error_code, ResponseError::CorruptMessage.code(), "{length}");
         }
@@ -106,7 +106,7 @@ fn stored(client: &mut Client, topic: &str, sent: &Bytes) {
 #[test]
 fn odd_records_survive_a_topic_and_a_nack() {
     let house = Bounded::start(&[SOON]);
-    let mut member = Member::on(house.client(), "shop", &["orders", "retry.shop"]);
+    let mut member = Member::on(house.client(), "shop", &["orders", "reprise.retry.shop"]);
     member.client.create("orders", 1);
     member.join(PARTITIONS);
     for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
@@ -130,7 +130,7 @@ fn odd_records_survive_a_topic_and_a_nack() {
 #[test]
 fn a_record_of_10_mib_survives_a_topic_and_a_nack() {
     let house = Bounded::start(&["retry.levels=20ms", "topics.max_message_bytes=11MiB"]);
-    let mut member = Member::on(house.client(), "shop", &["orders", "retry.shop"]);
+    let mut member = Member::on(house.client(), "shop", &["orders", "reprise.retry.shop"]);
     member.client.create("orders", 1);
     member.join(PARTITIONS);
     let large: String = ('a'..='z').cycle().take(10 << 20).collect();

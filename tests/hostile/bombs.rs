@@ -34,7 +34,7 @@ fn nacks_that_unpack_to_much_are_refused_or_kept_and_their_memory_is_given_back(
     client.create("orders", 1);
     let before = sidecar.resident_mib();
     let frames = SIZES.iter().enumerate().map(|(origin, mib)| {
-        client.send(9, &produce_request("retry.shop", 0, bomb(origin, *mib), -1))
+        client.send(9, &produce_request("reprise.retry.shop", 0, bomb(origin, *mib), -1))
     });
     let sent: Vec<_> = frames.collect();
     for (sent, mib) in sent.into_iter().zip(SIZES) {

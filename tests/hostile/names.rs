@@ -209,7 +209,7 @@ fn a_hundred_thousand_made_up_names_do_not_fill_the_metrics_nor_the_memory() {
         let mut request = produce_request(name, 3, batch, -1);
         request
             .topic_data
-            .extend(produce_request(&format!("retry.{name}"), 0, nack, -1).topic_data);
+            .extend(produce_request(&format!("reprise.retry.{name}"), 0, nack, -1).topic_data);
         request
     };
     flood(&house, 20_000, 8, commit);

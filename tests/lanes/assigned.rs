@@ -7,7 +7,7 @@ use reprise::wire::assignment::Assignment;
 use crate::support::member::{Assignor, rebalance_by};
 use crate::support::{Member, Rec, Server, rebalance, until};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 4), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 4), ("reprise.retry.shop", 1)];
 
 fn house() -> Server {
     let server = Server::start();
@@ -16,7 +16,7 @@ fn house() -> Server {
 }
 
 fn member(server: &Server) -> Member {
-    Member::new(server, "shop", &["orders", "retry.shop"])
+    Member::new(server, "shop", &["orders", "reprise.retry.shop"])
 }
 
 fn slot(position: i64) -> i64 {
@@ -30,8 +30,8 @@ fn orders(member: &Member) -> Vec<i32> {
 }
 
 fn has_lane(member: &Member) -> bool {
-    member.assigned.iter().filter(|(topic, _)| topic == "retry.shop").count() == 1
-        && member.assigned.contains(&("retry.shop".to_owned(), vec![0]))
+    member.assigned.iter().filter(|(topic, _)| topic == "reprise.retry.shop").count() == 1
+        && member.assigned.contains(&("reprise.retry.shop".to_owned(), vec![0]))
 }
 
 #[test]
@@ -68,7 +68,7 @@ const SKEWED: Assignor<'static> = &|mut seen| {
         all[0].1.append(&"orders".into(), partition);
     }
     all[last].1.append(&"orders".into(), 3);
-    all[last].1.append(&"retry.shop".into(), 0);
+    all[last].1.append(&"reprise.retry.shop".into(), 0);
     all.into_iter().map(|(id, given)| (id, given.to_bytes())).collect::<Vec<(String, Bytes)>>()
 };
 
@@ -99,7 +99,7 @@ fn streams_assignments_are_left_as_they_are() {
 #[test]
 fn streams_that_subscribe_to_a_retry_topic_are_refused() {
     let server = house();
-    for topic in ["retry.shop", "retry.other", "%RETRY%shop"] {
+    for topic in ["reprise.retry.shop", "reprise.retry.other", "%RETRY%shop"] {
         let mut streams = Member::new(&server, "shop", &["orders", topic]);
         streams.protocol = "stream".to_owned();
         let told = streams.client.call(9, &streams.join_request());

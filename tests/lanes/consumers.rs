@@ -9,7 +9,7 @@ fn house() -> Server {
 }
 
 fn member(server: &Server) -> Consumer {
-    Consumer::new(server, "shop", &["orders", "retry.shop"])
+    Consumer::new(server, "shop", &["orders", "reprise.retry.shop"])
 }
 
 fn slot(position: i64) -> i64 {
@@ -18,7 +18,7 @@ fn slot(position: i64) -> i64 {
 }
 
 fn has_lane(member: &mut Consumer) -> bool {
-    member.holds().contains(&("retry.shop".to_owned(), vec![0]))
+    member.holds().contains(&("reprise.retry.shop".to_owned(), vec![0]))
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn each_member_is_told_a_partition_0_of_its_own_and_none_is_shared_out() {
     a.enter();
     assert!(has_lane(&mut a));
     b.enter();
-    assert_eq!(b.holds(), [("retry.shop".to_owned(), vec![0])], "its lane comes at once");
+    assert_eq!(b.holds(), [("reprise.retry.shop".to_owned(), vec![0])], "its lane comes at once");
     settle(&mut [&mut a, &mut b]);
     assert!(has_lane(&mut a) && has_lane(&mut b));
     assert_eq!((a.orders().len(), b.orders().len()), (2, 2), "even without it");
@@ -72,7 +72,7 @@ fn only_members_that_subscribe_to_it_have_one_and_only_while_they_do() {
     a.send(&whole);
     assert!(!has_lane(&mut a), "{:?}", a.holds());
     until("it is parked", || server.json("/api/v1/groups/shop")["parked"] == 1);
-    b.topics.push("retry.shop".to_owned());
+    b.topics.push("reprise.retry.shop".to_owned());
     let whole = b.whole_request();
     b.send(&whole);
     assert!(has_lane(&mut b));
@@ -194,10 +194,10 @@ fn ids_of_retry_and_dead_letter_topics_are_known_before_anyone_asks_metadata() {
     // by id alone, on another connection, as a client that has seen only the heartbeat's answer
     a.client = server.client();
     let names: Vec<String> = a.holds().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["orders", "retry.shop"]);
-    let mut reader = Consumer::new(&server, "audit", &["dlq.shop"]);
+    assert_eq!(names, ["orders", "reprise.retry.shop"]);
+    let mut reader = Consumer::new(&server, "audit", &["reprise.dlq.shop"]);
     reader.enter();
-    assert_eq!(reader.holds(), [("dlq.shop".to_owned(), vec![0])]);
+    assert_eq!(reader.holds(), [("reprise.dlq.shop".to_owned(), vec![0])]);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_member_whose_last_answer_was_lost_may_hold_its_lane() {
     assert_eq!(a.generation, 2, "the lane is no partition that it was not given");
     let mut whole = a.whole_request();
     whole.member_epoch = 0;
-    let lane = a.client.metadata(12, &["retry.shop"]).topics[0].topic_id;
+    let lane = a.client.metadata(12, &["reprise.retry.shop"]).topics[0].topic_id;
     whole.topic_partitions.as_mut().unwrap().retain(|of| of.topic_id == lane);
     a.send(&whole);
     assert!(has_lane(&mut a), "nor does it hinder joining again");

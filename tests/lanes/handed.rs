@@ -9,11 +9,11 @@ use crate::support::batch::{plain, unpack};
 use crate::support::client::fetch_request;
 use crate::support::{Member, Rec, Server, instant, rebalance, wall_ms};
 
-const PARTITIONS: &[(&str, i32)] = &[("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("reprise.retry.shop", 1)];
 
 fn shop(yaml: &str) -> (Server, Member) {
     let server = Server::with(yaml);
-    let mut member = Member::new(&server, "shop", &["retry.shop"]);
+    let mut member = Member::new(&server, "shop", &["reprise.retry.shop"]);
     member.join(PARTITIONS);
     (server, member)
 }
@@ -28,7 +28,7 @@ fn a_waiting_fetch_is_answered_when_a_retry_is_due_and_not_before() {
     let (server, mut member) = shop("retry: {levels: 400ms}");
     let from = member.position();
     let began = instant();
-    let sent = member.client.send(12, &fetch_request("retry.shop", 0, from, 15_000));
+    let sent = member.client.send(12, &fetch_request("reprise.retry.shop", 0, from, 15_000));
     let mut producer = server.client();
     let nacked = instant();
     assert_eq!(producer.nack("shop", "orders-0@1", Rec::new("x")).error_code, 0);
@@ -45,7 +45,7 @@ fn a_waiting_fetch_is_answered_when_a_retry_is_due_and_not_before() {
 #[test]
 fn the_oldest_due_comes_first_and_few_at_a_time() {
     let (_server, mut member) = shop("retry: {levels: 20ms}");
-    assert_eq!(member.client.produce("retry.shop", 0, nacks(40)).error_code, 0);
+    assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(40)).error_code, 0);
     let mut seen = Vec::new();
     while seen.len() < 40 {
         let from = member.position();
@@ -63,7 +63,7 @@ fn the_oldest_due_comes_first_and_few_at_a_time() {
 #[test]
 fn a_commit_acknowledges_what_lies_below_it_and_nothing_else() {
     let (server, mut member) = shop("retry: {levels: 20ms}");
-    assert_eq!(member.client.produce("retry.shop", 0, nacks(5)).error_code, 0);
+    assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(5)).error_code, 0);
     let from = member.position();
     let mut got = Vec::new();
     while got.len() < 5 {
@@ -74,24 +74,24 @@ fn a_commit_acknowledges_what_lies_below_it_and_nothing_else() {
     assert_eq!(member.position(), from + 2);
     member.done(from + 1);
     assert_eq!(member.position(), from + 2, "backwards has no effect");
-    let beyond = member.commit("retry.shop", 0, from + 6);
+    let beyond = member.commit("reprise.retry.shop", 0, from + 6);
     assert_eq!(beyond, ResponseError::OffsetOutOfRange.code(), "never handed out");
     assert_eq!(member.position(), from + 2);
     let inflight = server.json("/api/v1/groups/shop")["inflight"].clone();
     assert_eq!(inflight, 3);
     member.done(from + 5);
     assert_eq!(server.json("/api/v1/groups/shop")["inflight"], 0);
-    let acked = "reprise_records_acked_total{group=\"shop\",topic=\"retry.shop\"}";
+    let acked = "reprise_records_acked_total{group=\"shop\",topic=\"reprise.retry.shop\"}";
     assert!(server.metric(acked) >= 5.0);
 }
 
 #[test]
 fn a_commit_of_a_member_that_is_not_in_the_group_acknowledges_nothing() {
     let (_server, mut member) = shop("retry: {levels: 20ms}");
-    assert_eq!(member.client.produce("retry.shop", 0, nacks(1)).error_code, 0);
+    assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(1)).error_code, 0);
     let got = member.retry_once();
     member.generation += 1;
-    let refused = member.commit("retry.shop", 0, got.offset + 1);
+    let refused = member.commit("reprise.retry.shop", 0, got.offset + 1);
     assert_eq!(refused, ResponseError::IllegalGeneration.code());
     member.generation -= 1;
     assert_eq!(member.position(), got.offset);
@@ -100,7 +100,7 @@ fn a_commit_of_a_member_that_is_not_in_the_group_acknowledges_nothing() {
 #[test]
 fn a_fetch_again_below_the_end_gives_the_same_hand_outs_again() {
     let (_server, mut member) = shop("retry: {levels: 20ms}");
-    assert_eq!(member.client.produce("retry.shop", 0, nacks(1)).error_code, 0);
+    assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(1)).error_code, 0);
     let first = member.retry_once();
     assert_eq!(member.retry_once(), first, "a client that lost the answer asks again");
     let data = member.fetch_lane(first.offset + 1, 0);
@@ -111,7 +111,7 @@ fn a_fetch_again_below_the_end_gives_the_same_hand_outs_again() {
 #[test]
 fn an_offset_beyond_the_end_of_a_lane_gets_nothing_and_no_error() {
     let (_server, mut member) = shop("retry: {levels: 20ms}");
-    assert_eq!(member.client.produce("retry.shop", 0, nacks(1)).error_code, 0);
+    assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(1)).error_code, 0);
     let from = member.position();
     let free = (1_i64 << 50) | (77 << 34) | 5;
     for offset in [from + 9, free] {
@@ -124,10 +124,10 @@ fn an_offset_beyond_the_end_of_a_lane_gets_nothing_and_no_error() {
 #[test]
 fn each_retry_goes_to_one_member_only() {
     let (server, mut a) = shop("retry: {levels: 20ms}");
-    let mut b = Member::new(&server, "shop", &["retry.shop"]);
+    let mut b = Member::new(&server, "shop", &["reprise.retry.shop"]);
     rebalance(&mut [&mut a, &mut b], PARTITIONS);
     let mut producer = server.client();
-    assert_eq!(producer.produce("retry.shop", 0, nacks(60)).error_code, 0);
+    assert_eq!(producer.produce("reprise.retry.shop", 0, nacks(60)).error_code, 0);
     let mut seen = Vec::new();
     let mut next = [a.position(), b.position()];
     let began = instant();
@@ -147,7 +147,7 @@ fn each_retry_goes_to_one_member_only() {
 #[test]
 fn a_hand_out_nobody_settles_returns_after_the_consume_timeout() {
     let (_server, mut member) = shop("retry: {levels: 20ms, consume_timeout: 1s}");
-    assert_eq!(member.client.produce("retry.shop", 0, nacks(1)).error_code, 0);
+    assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(1)).error_code, 0);
     let handed = instant();
     let first = member.retry_once();
     let second = member.retries_from(first.offset + 1).remove(0);
@@ -160,7 +160,7 @@ fn a_hand_out_nobody_settles_returns_after_the_consume_timeout() {
 #[test]
 fn what_is_in_flight_stays_the_members_own_over_a_restart() {
     let (mut server, mut member) = shop("retry: {levels: 20ms}");
-    assert_eq!(member.client.produce("retry.shop", 0, nacks(3)).error_code, 0);
+    assert_eq!(member.client.produce("reprise.retry.shop", 0, nacks(3)).error_code, 0);
     let from = member.position();
     let mut got = Vec::new();
     while got.len() < 3 {
@@ -172,7 +172,8 @@ fn what_is_in_flight_stays_the_members_own_over_a_restart() {
     assert_eq!(member.heartbeat(), 0);
     assert_eq!(member.position(), from + 1, "what was acknowledged is done");
     assert_eq!(member.retries(), got[1..], "what was open is handed out again, as it was");
-    let nack = member.client.nack("shop", &format!("retry.shop-0@{}", from + 1), Rec::new("x"));
+    let nack =
+        member.client.nack("shop", &format!("reprise.retry.shop-0@{}", from + 1), Rec::new("x"));
     assert_eq!(nack.error_code, 0);
     member.done(from + 3);
     let again = member.retries_from(from + 3).remove(0);

@@ -12,14 +12,14 @@ use crate::support::{Got, Member, Rec, Server, in_front, until};
 
 const RULES: &str = "topics: {retention: unlimited}\n\
                      retry: {levels: 20ms, max_reconsume_times: 2, order: {mode: key}}";
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 fn rec(key: &str, value: &str) -> Rec {
     Rec { key: Some(Bytes::copy_from_slice(key.as_bytes())), ..Rec::new(value) }
 }
 
 fn member(server: &Server) -> Member {
-    let mut member = Member::new(server, "shop", &["orders", "retry.shop"]).fixed("app");
+    let mut member = Member::new(server, "shop", &["orders", "reprise.retry.shop"]).fixed("app");
     member.join(PARTITIONS);
     member
 }
@@ -129,7 +129,7 @@ fn the_last_failure_is_a_dead_letter_and_the_rest_goes_on() {
     let (got, next) = read(&mut member, 0, 1_000);
     assert_eq!(got.len(), 2);
     assert_eq!(member.client.nack("shop", "orders-0@0", rec("k", "k0")).error_code, 0);
-    assert_eq!(values(&server.client().read_all("dlq.shop")), ["k0"]);
+    assert_eq!(values(&server.client().read_all("reprise.dlq.shop")), ["k0"]);
     server.client().put("orders", 0, &[rec("k", "k2")]);
     assert_eq!(values(&read(&mut member, next, 1_000).0), ["k2"]);
 }
@@ -261,7 +261,7 @@ impl Script {
             let before = i64::from(*self.failed.get(&got.text()).unwrap_or(&0));
             assert_eq!(got.reconsume_times(), before, "the count of {}", got.text());
             if self.deliver(&got.text()) {
-                self.nack(&format!("retry.shop-0@{}", got.offset), &got);
+                self.nack(&format!("reprise.retry.shop-0@{}", got.offset), &got);
             }
             self.member.done(got.offset + 1);
         }
@@ -311,7 +311,7 @@ impl Script {
         for (key, places) in by_key {
             assert!(places.is_sorted(), "the last deliveries of {key}: {places:?}");
         }
-        let mut letters = values(&self.server.client().read_all("dlq.shop"));
+        let mut letters = values(&self.server.client().read_all("reprise.dlq.shop"));
         letters.sort();
         dead.sort();
         assert_eq!(letters, dead);

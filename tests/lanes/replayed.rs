@@ -4,8 +4,8 @@ use crate::keyed;
 use crate::support::batch::unpack;
 use crate::support::{Member, Rec, Server, until};
 
-const TOPICS: &[&str] = &["orders", "retry.shop"];
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 /// A group that has committed all of eight records, and a retry of the fourth that waits.
 fn passed(rules: &str) -> Server {

@@ -9,12 +9,12 @@ use crate::support::client::{fetch_request, s};
 use crate::support::member::offset_fetch;
 use crate::support::{Member, Rec, Server, in_front, until};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 fn shop() -> (Server, Member) {
     let server = Server::start();
     server.client().create("orders", 1);
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.join(PARTITIONS);
     (server, member)
 }
@@ -23,17 +23,22 @@ fn shop() -> (Server, Member) {
 fn a_retry_topic_is_there_by_every_name_it_has_and_by_id() {
     let mut server = Server::start();
     let mut client = server.client();
-    let told = client.metadata(12, &["retry.shop", "%RETRY%shop", "dlq.shop", "%DLQ%shop"]);
+    let told = client
+        .metadata(12, &["reprise.retry.shop", "%RETRY%shop", "reprise.dlq.shop", "%DLQ%shop"]);
     assert!(told.topics.iter().all(|t| t.error_code == 0 && t.partitions.len() == 1));
     let names: Vec<&str> = told.topics.iter().map(|t| t.name.as_ref().unwrap().as_str()).collect();
-    assert_eq!(names, ["retry.shop", "%RETRY%shop", "dlq.shop", "%DLQ%shop"], "as asked");
+    assert_eq!(
+        names,
+        ["reprise.retry.shop", "%RETRY%shop", "reprise.dlq.shop", "%DLQ%shop"],
+        "as asked"
+    );
     let ids: Vec<_> = told.topics.iter().map(|t| t.topic_id).collect();
     assert_eq!((ids[0], ids[2]), (ids[1], ids[3]));
     assert_ne!(ids[0], ids[2]);
     let by_id = MetadataRequestTopic::default().with_name(None).with_topic_id(ids[0]);
     let request = MetadataRequest::default().with_topics(Some(vec![by_id]));
     let found = client.call(12, &request);
-    assert_eq!(found.topics[0].name, Some(s("retry.shop")));
+    assert_eq!(found.topics[0].name, Some(s("reprise.retry.shop")));
     // nothing is stored by asking: the names are listed once there is a nack or a member
     let all = MetadataRequest::default().with_topics(None);
     assert!(client.call(12, &all).topics.is_empty());
@@ -42,8 +47,8 @@ fn a_retry_topic_is_there_by_every_name_it_has_and_by_id() {
     let listed = server.client().call(12, &all);
     let names: Vec<&str> =
         listed.topics.iter().map(|t| t.name.as_ref().unwrap().as_str()).collect();
-    assert!(names.contains(&"retry.shop"), "{names:?}");
-    let again = listed.topics.iter().find(|t| t.name == Some(s("retry.shop"))).unwrap();
+    assert!(names.contains(&"reprise.retry.shop"), "{names:?}");
+    let again = listed.topics.iter().find(|t| t.name == Some(s("reprise.retry.shop"))).unwrap();
     assert_eq!(again.topic_id, ids[0], "the same id for ever");
     let illegal = server.client().metadata(12, &["%SOMETHING%shop"]);
     assert_eq!(illegal.topics[0].error_code, ResponseError::InvalidTopicException.code());
@@ -61,7 +66,7 @@ fn the_rocketmq_spelling_works_wherever_a_topic_is_named() {
     assert_eq!(client.list_offset("%DLQ%shop", 0, -1), (0, 1, -1));
     assert!(client.list_offset("%RETRY%shop", 0, -1).1 >= 1 << 50);
     assert_eq!(member.commit("%DLQ%shop", 0, 1), 0);
-    for topic in ["%DLQ%shop", "dlq.shop"] {
+    for topic in ["%DLQ%shop", "reprise.dlq.shop"] {
         assert_eq!(member.position_of(topic, 0), 1, "{topic}");
     }
     assert!(member.position_of("%RETRY%shop", 0) >= 1 << 50);
@@ -74,17 +79,25 @@ fn a_members_position_is_told_by_member_id_by_connection_and_by_address() {
     let open = member.retry_once().offset;
     assert!(open >= 1 << 50);
     for version in 1..=7 {
-        let found = offset_fetch(&mut member.client, version, "shop", "retry.shop", 0);
+        let found = offset_fetch(&mut member.client, version, "shop", "reprise.retry.shop", 0);
         assert_eq!(found, (open, Some(String::new()), 0), "v{version}, the same connection");
     }
     let mut another = member.client.another();
-    assert_eq!(offset_fetch(&mut another, 7, "shop", "retry.shop", 0).0, open, "the same object");
-    assert_eq!(another.list_offset("retry.shop", 0, -2), (0, open, -1), "its position");
-    assert_eq!(another.list_offset("retry.shop", 0, -1), (0, open + 1, -1), "its next offset");
-    let got = unpack(&another.fetch("retry.shop", 0, open, 0).records.unwrap());
+    assert_eq!(
+        offset_fetch(&mut another, 7, "shop", "reprise.retry.shop", 0).0,
+        open,
+        "the same object"
+    );
+    assert_eq!(another.list_offset("reprise.retry.shop", 0, -2), (0, open, -1), "its position");
+    assert_eq!(
+        another.list_offset("reprise.retry.shop", 0, -1),
+        (0, open + 1, -1),
+        "its next offset"
+    );
+    let got = unpack(&another.fetch("reprise.retry.shop", 0, open, 0).records.unwrap());
     assert_eq!(got[0].offset, open, "and it is handed out there");
     let mut stranger = server.client();
-    assert_eq!(offset_fetch(&mut stranger, 7, "shop", "retry.shop", 0).0, 0);
+    assert_eq!(offset_fetch(&mut stranger, 7, "shop", "reprise.retry.shop", 0).0, 0);
     let id = std::mem::replace(&mut member.client, stranger);
     assert_eq!(member.position(), open, "version 9 says the member id");
     drop(id);
@@ -98,10 +111,10 @@ fn who_is_no_member_reads_a_snapshot_and_nothing_is_handed_out() {
         let record = Rec::new(&n.to_string());
         assert_eq!(reader.nack("shop", &format!("orders-0@{n}"), record).error_code, 0);
     }
-    assert_eq!(reader.list_offset("retry.shop", 0, -2), (0, 0, -1));
-    assert_eq!(reader.list_offset("retry.shop", 0, -1), (0, 3, -1));
+    assert_eq!(reader.list_offset("reprise.retry.shop", 0, -2), (0, 0, -1));
+    assert_eq!(reader.list_offset("reprise.retry.shop", 0, -1), (0, 3, -1));
     for from in 0..=3 {
-        let data = reader.fetch("retry.shop", 0, from, 0);
+        let data = reader.fetch("reprise.retry.shop", 0, from, 0);
         assert_eq!((data.error_code, data.high_watermark), (0, 3));
         let got = unpack(&data.records.unwrap());
         let offsets: Vec<i64> = got.iter().map(|record| record.offset).collect();
@@ -120,7 +133,7 @@ fn a_snapshot_is_no_larger_than_asked_for_but_for_its_first_record() {
         assert_eq!(reader.nack("shop", &format!("orders-0@{n}"), record).error_code, 0);
     }
     for (bytes_max, wanted) in [(350_000, 3), (150_000, 1), (1, 1), (10 << 20, 8)] {
-        let mut request = fetch_request("retry.shop", 0, 0, 0);
+        let mut request = fetch_request("reprise.retry.shop", 0, 0, 0);
         request.topics[0].partitions[0].partition_max_bytes = bytes_max;
         let data = reader.fetch_by(12, &request);
         assert_eq!((data.error_code, data.high_watermark), (0, 8));
@@ -137,19 +150,19 @@ fn another_group_reads_the_snapshot_and_acknowledges_nothing() {
     let later = Rec::new("later").header("x-retry-delay-ms", "3600000");
     assert_eq!(member.client.nack("shop", "orders-0@2", later).error_code, 0);
     // with a lane of its own, so that the two could be mixed up
-    let mut spy = Member::new(&server, "spy", &["retry.shop", "retry.spy"]);
-    spy.join(&[("retry.shop", 1), ("retry.spy", 1)]);
-    let both = ["retry.shop", "retry.spy"].map(|topic| (topic.to_owned(), vec![0]));
+    let mut spy = Member::new(&server, "spy", &["reprise.retry.shop", "reprise.retry.spy"]);
+    spy.join(&[("reprise.retry.shop", 1), ("reprise.retry.spy", 1)]);
+    let both = ["reprise.retry.shop", "reprise.retry.spy"].map(|topic| (topic.to_owned(), vec![0]));
     spy.assigned.sort();
     assert_eq!(spy.assigned, both);
     assert!(spy.position() >= 1 << 50);
-    assert_eq!(spy.position_of("retry.shop", 0), 0);
-    assert_eq!(offset_fetch(&mut spy.client, 7, "spy", "retry.shop", 0).0, 0);
-    assert_eq!(spy.client.list_offset("retry.shop", 0, -2).1, 0);
-    let got = spy.client.read_all("retry.shop");
+    assert_eq!(spy.position_of("reprise.retry.shop", 0), 0);
+    assert_eq!(offset_fetch(&mut spy.client, 7, "spy", "reprise.retry.shop", 0).0, 0);
+    assert_eq!(spy.client.list_offset("reprise.retry.shop", 0, -2).1, 0);
+    let got = spy.client.read_all("reprise.retry.shop");
     assert!(got.iter().any(|record| record.text() == "later"), "{got:?}");
-    assert_eq!(spy.commit("retry.shop", 0, 1), 0, "said yes to, and forgotten");
-    assert_eq!(spy.commit("retry.shop", 0, open + 1), 0);
+    assert_eq!(spy.commit("reprise.retry.shop", 0, 1), 0, "said yes to, and forgotten");
+    assert_eq!(spy.commit("reprise.retry.shop", 0, open + 1), 0);
     assert_eq!(member.position(), open, "the group's own hand-out is still open");
 }
 
@@ -162,9 +175,9 @@ fn retries_of_a_group_without_a_way_back_are_parked_and_flow_once_there_is_one()
     assert_eq!(old.client.nack("shop", "orders-0@1", Rec::new("x")).error_code, 0);
     until("it is parked", || server.json("/api/v1/groups/shop")["parked"] == 1);
     let advice = server.json("/api/v1/groups/shop")["advice"].to_string();
-    assert!(advice.contains("retry.shop"), "the way out: {advice}");
+    assert!(advice.contains("reprise.retry.shop"), "the way out: {advice}");
     until("the gauge", || server.metric("reprise_records_parked{group=\"shop\"}") >= 1.0);
-    let mut new = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    let mut new = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     crate::support::rebalance(&mut [&mut old, &mut new], PARTITIONS);
     let got = new.retry_once();
     assert_eq!((got.text().as_str(), got.number("RECONSUME_TIME")), ("x", 1));
@@ -202,17 +215,21 @@ fn a_group_whose_lane_is_off_has_no_retry_topic_and_none_is_made_of_its_name() {
     let mut client = server.client();
     let unknown = ResponseError::UnknownTopicOrPartition.code();
     // What the RocketMQ spelling means to the cluster behind is the cluster's affair.
-    let names = if in_front() { vec!["retry.shop"] } else { vec!["retry.shop", "%RETRY%shop"] };
+    let names = if in_front() {
+        vec!["reprise.retry.shop"]
+    } else {
+        vec!["reprise.retry.shop", "%RETRY%shop"]
+    };
     for topic in names {
         let told = client.metadata(9, &[topic]);
         assert_eq!(told.topics[0].error_code, unknown, "{topic}");
     }
     assert_eq!(client.nack("shop", "orders-0@1", Rec::new("x")).error_code, unknown);
-    assert_eq!(client.fetch("retry.shop", 0, 0, 0).error_code, unknown);
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    assert_eq!(client.fetch("reprise.retry.shop", 0, 0, 0).error_code, unknown);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.join(PARTITIONS);
     // In front of a cluster the name is the cluster's, and the assignment its leader's.
-    let given = member.assigned.iter().any(|(topic, _)| topic == "retry.shop");
+    let given = member.assigned.iter().any(|(topic, _)| topic == "reprise.retry.shop");
     assert_eq!(given, in_front(), "{:?}", member.assigned);
     assert_eq!(server.json("/api/v1/overview")["topics"], 0, "nothing was made");
     assert_eq!(client.nack("other", "orders-0@1", Rec::new("x")).error_code, 0);

@@ -4,10 +4,10 @@
 use crate::support::batch::{Got, unpack};
 use crate::support::{Member, Rec, Server, until};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 fn member(server: &Server) -> Member {
-    let mut member = Member::new(server, "shop", &["orders", "retry.shop"]);
+    let mut member = Member::new(server, "shop", &["orders", "reprise.retry.shop"]);
     member.join(PARTITIONS);
     member
 }
@@ -61,7 +61,7 @@ fn a_retry_that_kills_its_consumer_is_a_dead_letter_and_its_neighbour_is_not_cha
         assert_eq!(next.commit("orders", 0, orders), 0);
         committed = orders;
         let got = retry(&mut next, committed);
-        assert_eq!(alone()["retry"], format!("retry.shop-0@{}", got.offset));
+        assert_eq!(alone()["retry"], format!("reprise.retry.shop-0@{}", got.offset));
         tool.put("orders", 0, &[Rec::new("one more")]);
         orders += 1;
         assert!(!is_given(&mut next, committed), "beside {}", got.text());
@@ -75,13 +75,13 @@ fn a_retry_that_kills_its_consumer_is_a_dead_letter_and_its_neighbour_is_not_cha
         }
         assert_eq!(next.leave(), 0);
     }
-    until("it is a dead letter", || !tool.read_all("dlq.shop").is_empty());
-    let dead = tool.read_all("dlq.shop");
+    until("it is a dead letter", || !tool.read_all("reprise.dlq.shop").is_empty());
+    let dead = tool.read_all("reprise.dlq.shop");
     assert_eq!((dead.len(), dead[0].text().as_str(), well), (1, "deadly", 1));
     let told = server.json("/api/v1/explain?record=orders-0@7")["past"].clone();
     let says = told.as_array().unwrap().iter().map(|past| past["says"].as_str().unwrap());
     let says: Vec<&str> = says.collect();
-    let is_alone = |says: &&str| says.contains("attempt 2, alone, as retry.shop-0@");
+    let is_alone = |says: &&str| says.contains("attempt 2, alone, as reprise.retry.shop-0@");
     assert_eq!(says.iter().filter(|says| is_alone(says)).count(), 2, "{says:?}");
     assert!(says.last().unwrap().ends_with("a dead letter (crashed)"), "{says:?}");
 }

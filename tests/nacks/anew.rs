@@ -5,7 +5,7 @@ use kafka_protocol::messages::DeleteTopicsRequest;
 use crate::support::client::s;
 use crate::support::{Client, Member, Rec, Server, in_front, until};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 /// Metadata that tells ids.
 const METADATA: i16 = 12;
@@ -18,7 +18,7 @@ fn shop(yaml: &str) -> (Server, Member) {
 }
 
 fn member(server: &Server) -> Member {
-    let mut member = Member::new(server, "shop", &["orders", "retry.shop"]);
+    let mut member = Member::new(server, "shop", &["orders", "reprise.retry.shop"]);
     member.client.metadata(METADATA, &["orders"]);
     member.join(PARTITIONS);
     member
@@ -47,11 +47,11 @@ fn what_fails_at_the_same_place_fails_for_the_first_time() {
     member.client.put("orders", 0, &old);
     // A dead letter, which answers for its origin as long as it is kept.
     assert_eq!(member.client.nack("shop", "orders-0@1", Rec::new("b")).error_code, 0);
-    until("the dead letter", || member.client.read_all("dlq.shop").len() == 1);
+    until("the dead letter", || member.client.read_all("reprise.dlq.shop").len() == 1);
     make_anew(&server);
     member.client.metadata(METADATA, &["orders"]);
     assert_eq!(member.client.nack("shop", "orders-0@1", Rec::new("new b")).error_code, 0);
-    until("the other one", || member.client.read_all("dlq.shop").len() == 2);
+    until("the other one", || member.client.read_all("reprise.dlq.shop").len() == 2);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use reprise::wire::ResponseError;
 use crate::support::batch::{Around, TRANSACTIONAL, batch, plain};
 use crate::support::{Client, Member, Rec, Server, in_front, until};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 fn named(origin: &str) -> Rec {
     Rec::new("x").header("x-retry-origin", origin)
@@ -13,7 +13,7 @@ fn named(origin: &str) -> Rec {
 
 /// The words of the refusal of a batch whose only record is this.
 fn why(client: &mut Client, record: Rec) -> String {
-    let answer = client.produce("retry.shop", 0, plain(&[record]));
+    let answer = client.produce("reprise.retry.shop", 0, plain(&[record]));
     assert_eq!(answer.error_code, ResponseError::InvalidRecord.code());
     assert_eq!(answer.record_errors.len(), 1);
     assert_eq!(answer.record_errors[0].batch_index, 0);
@@ -36,34 +36,34 @@ fn what_cannot_be_read_is_refused_with_the_way_it_should_look() {
         ("x-retry-delay-ms", "-5", "no delay"),
         ("x-retry-delay-ms", "99999999999999", "366 days"),
         ("x-retry-by-reference", "perhaps", "neither true nor false"),
-        ("x-retry-origin", "retry.shop-0@17", "<topic>-<partition>@<offset>"),
+        ("x-retry-origin", "reprise.retry.shop-0@17", "<topic>-<partition>@<offset>"),
     ] {
         let words = why(&mut client, named("orders-0@1").header(name, value));
         assert!(words.contains(part), "{name} {value}: {words}");
     }
     let words = why(&mut client, Rec::new("x").header("x-retry-by-reference", "true"));
     assert!(words.contains("x-retry-origin"), "{words}");
-    assert!(client.read_all("retry.shop").is_empty());
+    assert!(client.read_all("reprise.retry.shop").is_empty());
 }
 
 #[test]
 fn another_groups_hand_out_is_refused() {
     let server = Server::start();
-    let mut bar = Member::new(&server, "bar", &["retry.bar"]);
-    bar.join(&[("retry.bar", 1)]);
+    let mut bar = Member::new(&server, "bar", &["reprise.retry.bar"]);
+    bar.join(&[("reprise.retry.bar", 1)]);
     assert_eq!(bar.client.nack("bar", "orders-0@1", Rec::new("x")).error_code, 0);
     let got = bar.retry_once();
     let mut client = server.client();
-    let words = why(&mut client, named(&format!("retry.bar-0@{}", got.offset)));
+    let words = why(&mut client, named(&format!("reprise.retry.bar-0@{}", got.offset)));
     assert!(words.contains("another group"), "{words}");
-    assert!(client.read_all("retry.shop").is_empty());
+    assert!(client.read_all("reprise.retry.shop").is_empty());
 }
 
 #[test]
 fn a_hand_out_settled_long_ago_is_refused_and_never_begun_at_0() {
     let server = Server::with("retry: {levels: 20ms, consume_timeout: 1s}");
     server.client().create("orders", 1);
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.join(PARTITIONS);
     member.client.put("orders", 0, &[Rec::new("a")]);
     assert_eq!(member.client.nack("shop", "orders-0@0", Rec::new("a")).error_code, 0);
@@ -71,8 +71,8 @@ fn a_hand_out_settled_long_ago_is_refused_and_never_begun_at_0() {
     assert_eq!(member.commit("orders", 0, 1), 0);
     member.done(got.offset + 1);
     let mut client = server.client();
-    let origin = format!("retry.shop-0@{}", got.offset);
-    let never = format!("retry.shop-0@{}", got.offset + 5);
+    let origin = format!("reprise.retry.shop-0@{}", got.offset);
+    let never = format!("reprise.retry.shop-0@{}", got.offset + 5);
     assert!(why(&mut client, named(&never)).contains("no longer remembered"));
     // a nack before the memory's end would make it alive again: another retry tells the time
     let later = Rec::new("b").header("x-retry-delay-ms", "1100");
@@ -80,7 +80,7 @@ fn a_hand_out_settled_long_ago_is_refused_and_never_begun_at_0() {
     let clock = member.retry_once();
     member.done(clock.offset + 1);
     assert!(why(&mut client, named(&origin)).contains("no longer remembered"));
-    assert!(client.read_all("retry.shop").is_empty());
+    assert!(client.read_all("reprise.retry.shop").is_empty());
 }
 
 #[test]
@@ -96,25 +96,25 @@ fn by_reference_to_bytes_that_are_gone_is_refused() {
     client.put("orders", 0, &[Rec::new("a")]);
     until("retention", || client.list_offset("orders", 0, -2).1 == 1);
     assert!(why(&mut client, reference("orders-0@0")).contains("gone at its origin"));
-    assert!(client.read_all("retry.shop").is_empty());
+    assert!(client.read_all("reprise.retry.shop").is_empty());
 }
 
 #[test]
 fn a_batch_is_taken_whole_or_not_at_all_and_every_bad_record_is_named() {
     let server = Server::start();
     let mut client = server.client();
-    let never = "retry.shop-0@1125899906842629";
+    let never = "reprise.retry.shop-0@1125899906842629";
     for (what, batch_of, bad) in [
         ("unreadable", ["orders-0@1", "bad", "orders-0@2", "worse"], [1, 3]),
         ("not remembered", [never, "orders-0@1", never, "orders-0@2"], [0, 2]),
     ] {
         let records: Vec<Rec> = batch_of.iter().map(|origin| named(origin)).collect();
-        let answer = client.produce("retry.shop", 0, plain(&records));
+        let answer = client.produce("reprise.retry.shop", 0, plain(&records));
         assert_eq!(answer.error_code, ResponseError::InvalidRecord.code(), "{what}");
         let named: Vec<i32> = answer.record_errors.iter().map(|e| e.batch_index).collect();
         assert_eq!(named, bad, "{what}");
         assert!(answer.error_message.unwrap().contains("nothing of the batch was taken"));
-        assert!(client.read_all("retry.shop").is_empty(), "{what}: nothing is kept");
+        assert!(client.read_all("reprise.retry.shop").is_empty(), "{what}: nothing is kept");
     }
     let count = |reason: &str| {
         let of = format!("{{group=\"shop\",reason=\"{reason}\"}}");
@@ -123,12 +123,12 @@ fn a_batch_is_taken_whole_or_not_at_all_and_every_bad_record_is_named() {
     let counts = ["malformed", "unknown_record"].map(|reason| count(reason).to_string());
     assert_eq!(counts, ["1", "1"], "each batch once");
     let two = [plain(&[named("orders-0@1")]), plain(&[named("bad")])].concat();
-    let answer = client.produce("retry.shop", 0, two.into());
+    let answer = client.produce("reprise.retry.shop", 0, two.into());
     assert_eq!(answer.error_code, ResponseError::InvalidRecord.code());
-    assert!(client.read_all("retry.shop").is_empty(), "nor of two batches in one request");
+    assert!(client.read_all("reprise.retry.shop").is_empty(), "nor of two batches in one request");
     let good: Vec<Rec> = ["orders-0@1", "orders-0@2"].map(named).to_vec();
-    assert_eq!(client.produce("retry.shop", 0, plain(&good)).error_code, 0);
-    assert_eq!(client.read_all("retry.shop").len(), 2);
+    assert_eq!(client.produce("reprise.retry.shop", 0, plain(&good)).error_code, 0);
+    assert_eq!(client.read_all("reprise.retry.shop").len(), 2);
 }
 
 #[test]
@@ -136,17 +136,17 @@ fn nacks_of_a_transaction_that_is_not_named_are_refused_with_a_hint() {
     let server = Server::start();
     let mut client = server.client();
     let around = Around { attributes: TRANSACTIONAL, ..Around::producer(4, 0, 0) };
-    let answer = client.produce("retry.shop", 0, batch(&[named("orders-0@1")], around));
+    let answer = client.produce("reprise.retry.shop", 0, batch(&[named("orders-0@1")], around));
     assert_eq!(answer.error_code, ResponseError::InvalidTxnState.code());
     let hint = if in_front() { "outside" } else { "names its id" };
     assert!(answer.error_message.unwrap().contains(hint));
-    assert!(client.read_all("retry.shop").is_empty());
+    assert!(client.read_all("reprise.retry.shop").is_empty());
 }
 
 #[test]
 fn a_retry_topic_has_partition_0_only() {
     let server = Server::start();
     let mut client = server.client();
-    let answer = client.produce("retry.shop", 1, plain(&[named("orders-0@1")]));
+    let answer = client.produce("reprise.retry.shop", 1, plain(&[named("orders-0@1")]));
     assert_eq!(answer.error_code, ResponseError::UnknownTopicOrPartition.code());
 }

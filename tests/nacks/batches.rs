@@ -18,11 +18,14 @@ fn compressed_batches_are_read_in_every_codec() {
     let codecs = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
     for (n, codec) in (0..).zip(codecs) {
         let sent = batch(&nacks(n * 10, 10), Around::codec(codec));
-        let answer = client.produce("retry.shop", 0, sent);
+        let answer = client.produce("reprise.retry.shop", 0, sent);
         assert_eq!(answer.error_code, 0, "{codec:?}: {:?}", answer.error_message);
     }
-    let mut values: Vec<i64> =
-        client.read_all("retry.shop").iter().map(|got| got.text().parse().unwrap()).collect();
+    let mut values: Vec<i64> = client
+        .read_all("reprise.retry.shop")
+        .iter()
+        .map(|got| got.text().parse().unwrap())
+        .collect();
     values.sort_unstable();
     assert_eq!(values, (0..50).collect::<Vec<i64>>());
 }
@@ -38,10 +41,10 @@ fn a_batch_whose_compressed_bytes_are_damaged_is_refused() {
         }
         let crc = reprise::wire::batch::crc_of(&bytes).unwrap();
         bytes[17..21].copy_from_slice(&crc.to_be_bytes());
-        let answer = client.produce("retry.shop", 0, bytes.into());
+        let answer = client.produce("reprise.retry.shop", 0, bytes.into());
         assert_eq!(answer.error_code, ResponseError::CorruptMessage.code(), "{codec:?}");
     }
-    assert!(client.read_all("retry.shop").is_empty());
+    assert!(client.read_all("reprise.retry.shop").is_empty());
 }
 
 #[test]
@@ -54,23 +57,23 @@ fn a_repeated_batch_of_an_idempotent_producer_is_taken_once_across_a_restart() {
         batch(&records, Around::producer(70, epoch, sequence))
     };
     for sequence in [0, 2, 4] {
-        assert_eq!(client.produce("retry.shop", 0, of(sequence, 0)).error_code, 0);
+        assert_eq!(client.produce("reprise.retry.shop", 0, of(sequence, 0)).error_code, 0);
     }
     for restarted in [false, true] {
         for sequence in [0, 2, 4] {
-            let answer = client.produce("retry.shop", 0, of(sequence, 0));
+            let answer = client.produce("reprise.retry.shop", 0, of(sequence, 0));
             assert_eq!(answer.error_code, 0, "{sequence}, {restarted}");
         }
-        assert_eq!(client.read_all("retry.shop").len(), 6, "{restarted}");
-        let gap = client.produce("retry.shop", 0, of(8, 0)).error_code;
+        assert_eq!(client.read_all("reprise.retry.shop").len(), 6, "{restarted}");
+        let gap = client.produce("reprise.retry.shop", 0, of(8, 0)).error_code;
         assert_eq!(gap, ResponseError::OutOfOrderSequenceNumber.code(), "{restarted}");
         server.restart();
         client = server.client();
     }
-    assert_eq!(client.produce("retry.shop", 0, of(0, 1)).error_code, 0, "a new epoch");
-    let fenced = client.produce("retry.shop", 0, of(6, 0)).error_code;
+    assert_eq!(client.produce("reprise.retry.shop", 0, of(0, 1)).error_code, 0, "a new epoch");
+    let fenced = client.produce("reprise.retry.shop", 0, of(6, 0)).error_code;
     assert_eq!(fenced, ResponseError::InvalidProducerEpoch.code());
-    assert_eq!(client.read_all("retry.shop").len(), 8);
+    assert_eq!(client.read_all("reprise.retry.shop").len(), 8);
 }
 
 #[test]
@@ -79,9 +82,9 @@ fn nacks_that_were_never_taken_are_not_called_a_duplicate() {
     let mut client = server.client();
     for (sequence, error) in [(3, 0), (0, ResponseError::OutOfOrderSequenceNumber.code())] {
         let sent = batch(&nacks(sequence.into(), 1), Around::producer(70, 0, sequence));
-        assert_eq!(client.produce("retry.shop", 0, sent).error_code, error, "{sequence}");
+        assert_eq!(client.produce("reprise.retry.shop", 0, sent).error_code, error, "{sequence}");
     }
-    assert_eq!(client.read_all("retry.shop").len(), 1);
+    assert_eq!(client.read_all("reprise.retry.shop").len(), 1);
 }
 
 #[test]
@@ -92,22 +95,22 @@ fn a_refused_batch_leaves_no_trace_in_the_producers_sequence() {
         let record = Rec::new("x").header("x-retry-origin", origin);
         batch(&[record], Around::producer(70, 0, sequence))
     };
-    assert_eq!(client.produce("retry.shop", 0, of(0, "orders-0@0")).error_code, 0);
-    let bad = client.produce("retry.shop", 0, of(1, "nonsense")).error_code;
+    assert_eq!(client.produce("reprise.retry.shop", 0, of(0, "orders-0@0")).error_code, 0);
+    let bad = client.produce("reprise.retry.shop", 0, of(1, "nonsense")).error_code;
     assert_eq!(bad, ResponseError::InvalidRecord.code());
-    assert_eq!(client.produce("retry.shop", 0, of(1, "orders-0@1")).error_code, 0);
+    assert_eq!(client.produce("reprise.retry.shop", 0, of(1, "orders-0@1")).error_code, 0);
 }
 
 #[test]
 fn what_is_acknowledged_is_there_after_a_restart_with_its_count() {
     let mut server = Server::with("retry: {levels: 1h}");
     let mut client = server.client();
-    assert_eq!(client.produce("retry.shop", 0, plain(&nacks(0, 100))).error_code, 0);
-    let before = client.read_all("retry.shop");
+    assert_eq!(client.produce("reprise.retry.shop", 0, plain(&nacks(0, 100))).error_code, 0);
+    let before = client.read_all("reprise.retry.shop");
     assert_eq!(before.len(), 100);
     server.restart();
     let mut client = server.client();
-    let after = client.read_all("retry.shop");
+    let after = client.read_all("reprise.retry.shop");
     assert_eq!(after, before, "every byte, due time and count");
     assert!(after.iter().all(|got| got.number("RECONSUME_TIME") == 1));
 }

@@ -9,8 +9,8 @@ const YAML: &str = "retry: {levels: 20ms, max_reconsume_times: 0, dead_letters: 
 fn shop(yaml: &str) -> (Server, Member) {
     let server = Server::with(yaml);
     server.client().create("orders", 1);
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
-    member.join(&[("orders", 1), ("retry.shop", 1)]);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
+    member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);
     (server, member)
 }
 
@@ -38,7 +38,10 @@ fn at_the_bound_an_exhausted_record_is_held_describe_says_why_and_more_room_free
     assert!(group["dead_letter_bytes"].as_u64().unwrap() <= 1 << 20);
     let says = advice(&server);
     assert!(says.contains("1 exhausted record is held, not handed out again"), "{says}");
-    assert!(says.contains("dlq.shop is full") && says.contains("Raise the bound"), "{says}");
+    assert!(
+        says.contains("reprise.dlq.shop is full") && says.contains("Raise the bound"),
+        "{says}"
+    );
     let listed = server.json("/api/v1/retries?group=shop");
     assert_eq!(listed["items"][0]["state"], "held");
     assert_eq!(listed["items"][0]["disposition"], "max_attempts");
@@ -47,10 +50,10 @@ fn at_the_bound_an_exhausted_record_is_held_describe_says_why_and_more_room_free
     for line in ["held{group=\"shop\"} 1", "waiting{group=\"shop\",level=\"0\"} 1"] {
         assert!(metrics.contains(&format!("reprise_records_{line}\n")), "{line}: {metrics}");
     }
-    assert!(member.client.read_all("retry.shop").is_empty(), "it does not come back");
+    assert!(member.client.read_all("reprise.retry.shop").is_empty(), "it does not come back");
     server.reload_with(|config| config.retry.dead_letters.max_bytes = Some(2 << 20));
     until("the dead letter", || server.json("/api/v1/groups/shop")["dead_letters"] == 3);
-    let data = member.client.fetch("dlq.shop", 0, 2, 5_000);
+    let data = member.client.fetch("reprise.dlq.shop", 0, 2, 5_000);
     let letter = unpack(&data.records.unwrap()).remove(0);
     assert_eq!(letter.header("ORIGIN_MESSAGE_ID").as_deref(), Some("orders-0@2"));
     assert_eq!(letter.number("RECONSUME_TIME"), 1);
@@ -65,7 +68,7 @@ fn a_restart_keeps_what_is_held_and_a_record_larger_than_all_the_room_says_so() 
     fail(&mut member, 0, 300_000);
     fail(&mut member, 1, 900_000);
     let says = advice(&server);
-    assert!(says.contains("dlq.shop has no room for a record of that size"), "{says}");
+    assert!(says.contains("reprise.dlq.shop has no room for a record of that size"), "{says}");
     server.restart();
     // What is taken is known again: neither the one held nor a new one of that size fits.
     let mut client = server.client();
@@ -73,7 +76,7 @@ fn a_restart_keeps_what_is_held_and_a_record_larger_than_all_the_room_says_so() 
     let record = Rec::new(&"v".repeat(900_000));
     assert_eq!(client.nack("shop", "orders-0@2", record).error_code, 0);
     assert_eq!(server.json("/api/v1/groups/shop")["held"], 2);
-    assert_eq!(server.client().read_all("dlq.shop").len(), 1);
+    assert_eq!(server.client().read_all("reprise.dlq.shop").len(), 1);
     server.restart_with(|config| config.retry.dead_letters.keep = false);
     let series = "reprise_discarded_total{group=\"shop\",topic=\"orders\"}";
     until("they are dropped", || server.metric(series) >= 2.0);
@@ -85,7 +88,7 @@ fn the_bound_counts_what_lies_in_the_topic_whoever_put_it_there() {
     let (server, mut member) = shop(YAML);
     fail(&mut member, 0, 100_000);
     let again = plain(&[Rec::new(&"v".repeat(700_000))]);
-    assert_eq!(member.client.produce("dlq.shop", 0, again).error_code, 0);
+    assert_eq!(member.client.produce("reprise.dlq.shop", 0, again).error_code, 0);
     fail(&mut member, 1, 400_000);
     assert_eq!(server.json("/api/v1/groups/shop")["held"], 1);
 }

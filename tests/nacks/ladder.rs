@@ -3,12 +3,12 @@
 use crate::support::batch::plain;
 use crate::support::{Client, Got, Member, Rec, Server, until, wall_ms};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 fn shop(yaml: &str) -> (Server, Member) {
     let server = Server::with(yaml);
     server.client().create("orders", 1);
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.join(PARTITIONS);
     (server, member)
 }
@@ -25,7 +25,7 @@ fn what_happened_to_a_record_is_told_by_its_origin_and_by_each_of_its_hand_outs(
     assert_eq!(offset, 0);
     let nack = |reason| Rec::new("one").header("x-retry-reason", reason);
     assert_eq!(member.client.nack("shop", "orders-0@1", nack("no stock")).error_code, 0);
-    let lane = format!("retry.shop-0@{}", member.retry_once().offset);
+    let lane = format!("reprise.retry.shop-0@{}", member.retry_once().offset);
     assert_eq!(member.client.nack("shop", &lane, nack("still none")).error_code, 0);
     let told = |record: &str| {
         let told = server.json(&format!("/api/v1/explain?record={record}"));
@@ -106,11 +106,11 @@ fn a_dead_letter_says_everything_that_happened() {
             assert_eq!(got.number("RECONSUME_TIME"), n);
             assert_eq!(got.number("x-retry-attempt"), n + 1);
             assert_eq!(got.header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@0");
-            origin = format!("retry.shop-0@{}", got.offset);
+            origin = format!("reprise.retry.shop-0@{}", got.offset);
             member.done(got.offset + 1);
         }
     }
-    let mut letters = member.client.read_all("dlq.shop");
+    let mut letters = member.client.read_all("reprise.dlq.shop");
     let got = letters.remove(0);
     assert!(letters.is_empty());
     let sent = Rec::odd();
@@ -153,7 +153,7 @@ fn scheduled(client: &mut Client, n: i64, headers: &[(&str, &str)]) -> Got {
     let answer = client.nack("shop", &format!("orders-0@{n}"), record);
     assert_eq!(answer.error_code, 0, "{headers:?}: {:?}", answer.error_message);
     let origin = Some(format!("orders-0@{n}"));
-    let mut waiting = client.read_all("retry.shop").into_iter();
+    let mut waiting = client.read_all("reprise.retry.shop").into_iter();
     waiting.find(|got| got.header("ORIGIN_MESSAGE_ID") == origin).unwrap()
 }
 
@@ -188,7 +188,7 @@ fn level_minus_one_goes_to_the_dead_letters_at_once() {
     let (server, mut member) = shop("retry: {levels: 1h}");
     let record = Rec::new("x").header("x-retry-level", "-1");
     assert_eq!(member.client.nack("shop", "orders-0@5", record).error_code, 0);
-    let letters = member.client.read_all("dlq.shop");
+    let letters = member.client.read_all("reprise.dlq.shop");
     assert_eq!(letters.len(), 1);
     assert_eq!(letters[0].header("x-retry-disposition").unwrap(), "explicit_dlq");
     assert_eq!(letters[0].number("RECONSUME_TIME"), 1);
@@ -212,7 +212,7 @@ fn an_exact_delay_is_kept_and_never_cut_short() {
 fn a_limit_of_0_dead_letters_the_first_failure_and_minus_1_means_16() {
     let (_server, mut member) = shop("retry: {levels: 20ms, max_reconsume_times: 0}");
     assert_eq!(member.client.nack("shop", "orders-0@5", Rec::new("x")).error_code, 0);
-    let letters = member.client.read_all("dlq.shop");
+    let letters = member.client.read_all("reprise.dlq.shop");
     assert_eq!(letters[0].header("x-retry-disposition").unwrap(), "max_attempts");
     assert_eq!(letters[0].number("RECONSUME_TIME"), 1);
     assert_eq!(letters[0].number("MAX_RECONSUME_TIMES"), 0);
@@ -229,15 +229,15 @@ fn without_dead_letters_the_exhausted_are_counted_and_dropped() {
     assert_eq!(member.client.nack("shop", "orders-0@5", Rec::new("x")).error_code, 0);
     let series = "reprise_discarded_total{group=\"shop\",topic=\"orders\"}";
     until("the counter", || server.metric(series) >= 1.0);
-    assert!(member.client.read_all("dlq.shop").is_empty());
-    assert!(member.client.read_all("retry.shop").is_empty());
+    assert!(member.client.read_all("reprise.dlq.shop").is_empty());
+    assert!(member.client.read_all("reprise.retry.shop").is_empty());
 }
 
 #[test]
 fn a_record_without_an_origin_is_a_delayed_first_delivery() {
     let (_server, mut member) = shop("retry: {levels: 30ms}");
     let sent = Rec::odd().header("x-retry-delay-ms", "40");
-    let answer = member.client.produce("retry.shop", 0, plain(&[sent]));
+    let answer = member.client.produce("reprise.retry.shop", 0, plain(&[sent]));
     assert_eq!(answer.error_code, 0);
     let got = member.retry_once();
     assert_eq!(got.number("RECONSUME_TIME"), 0, "nothing has failed");

@@ -16,22 +16,22 @@ const BATCH: usize = 1_000;
 fn nacks_by_reference_count_with_the_records_they_name() {
     let server = Server::start();
     server.client().create("orders", 1);
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
-    member.join(&[("orders", 1), ("retry.shop", 1)]);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
+    member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);
     let large = Rec::new(&"v".repeat(900_000));
     assert_eq!(member.client.nack("shop", "orders-0@0", large).error_code, 0);
     let retry = member.retry_once();
     let by_reference = || {
         Rec::new("")
-            .header("x-retry-origin", format!("retry.shop-0@{}", retry.offset))
+            .header("x-retry-origin", format!("reprise.retry.shop-0@{}", retry.offset))
             .header("x-retry-by-reference", "true")
     };
     let many: Vec<Rec> = (0..300).map(|_| by_reference()).collect();
-    let told = member.client.produce("retry.shop", 0, plain(&many));
+    let told = member.client.produce("reprise.retry.shop", 0, plain(&many));
     assert_eq!(told.error_code, ResponseError::MessageTooLarge.code());
     assert!(told.error_message.unwrap().contains("send fewer in one batch"));
     let few: Vec<Rec> = (0..200).map(|_| by_reference()).collect();
-    assert_eq!(member.client.produce("retry.shop", 0, plain(&few)).error_code, 0);
+    assert_eq!(member.client.produce("reprise.retry.shop", 0, plain(&few)).error_code, 0);
     let again = member.retry_once();
     assert_eq!(again.reconsume_times(), 2, "one failure, however often it was told");
 }
@@ -44,7 +44,7 @@ fn a_reload_may_move_more_entries_than_one_group_of_the_log_holds() {
         let origin = |n: usize| format!("orders-0@{}", batch * BATCH + n);
         let nacks = (0..BATCH).map(|n| Rec::new("x").header("x-retry-origin", origin(n)));
         let nacks: Vec<Rec> = nacks.collect();
-        assert_eq!(client.produce("retry.shop", 0, plain(&nacks)).error_code, 0);
+        assert_eq!(client.produce("reprise.retry.shop", 0, plain(&nacks)).error_code, 0);
     }
     let parked = |server: &Server| server.json("/api/v1/groups/shop")["parked"].clone();
     assert_eq!(parked(&server), 0, "nothing is due for an hour");

@@ -8,12 +8,12 @@ use crate::support::client::s;
 use crate::support::member::offset_fetch;
 use crate::support::{Member, Rec, Server, until};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 2), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 2), ("reprise.retry.shop", 1)];
 
 fn shop(yaml: &str) -> (Server, Member) {
     let server = Server::with(yaml);
     server.client().create("orders", 2);
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.join(PARTITIONS);
     // Of today: retention would take others soon.
     let at = crate::support::wall_ms();
@@ -70,14 +70,14 @@ fn a_retry_that_fails_again_is_named_by_the_commit_of_the_retry_topic() {
     assert_eq!(commit(&mut member, "orders", 2, "!retry:1"), 0);
     let first = member.retry_once();
     let again = format!("!retry:{}", first.offset);
-    assert_eq!(commit(&mut member, "retry.shop", first.offset + 1, &again), 0);
+    assert_eq!(commit(&mut member, "reprise.retry.shop", first.offset + 1, &again), 0);
     let second = member.retries_from(first.offset + 1).remove(0);
     assert_eq!((second.text().as_str(), second.number("RECONSUME_TIME")), ("order 1", 2));
     // an older hand-out: known, charges nothing
-    assert_eq!(commit(&mut member, "retry.shop", first.offset + 1, &again), 0);
+    assert_eq!(commit(&mut member, "reprise.retry.shop", first.offset + 1, &again), 0);
     let last = format!("!retry:{};reason=enough", second.offset);
-    assert_eq!(commit(&mut member, "retry.shop", second.offset + 1, &last), 0);
-    let letters = member.client.read_all("dlq.shop");
+    assert_eq!(commit(&mut member, "reprise.retry.shop", second.offset + 1, &last), 0);
+    let letters = member.client.read_all("reprise.dlq.shop");
     assert_eq!(letters.len(), 1);
     assert_eq!(letters[0].header("x-retry-disposition").unwrap(), "max_attempts");
     assert_eq!(letters[0].header("x-retry-reason").unwrap(), "enough");
@@ -98,7 +98,7 @@ fn it_may_ask_for_a_level_a_delay_or_the_dead_letters() {
         (due - crate::support::wall_ms() + 30_000) / 60_000
     };
     assert_eq!((due_in("orders-0@0"), due_in("orders-0@1")), (120, 15));
-    let letters = member.client.read_all("dlq.shop");
+    let letters = member.client.read_all("reprise.dlq.shop");
     assert_eq!(letters[0].header("x-retry-disposition").unwrap(), "explicit_dlq");
     assert_eq!(letters[0].header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@2");
 }
@@ -120,7 +120,7 @@ fn the_same_commit_again_and_again_counts_once_however_long_ago_that_was() {
         member.done(clock.offset + 1);
         same(&mut member);
     }
-    assert!(member.client.read_all("retry.shop").is_empty(), "nothing waits");
+    assert!(member.client.read_all("reprise.retry.shop").is_empty(), "nothing waits");
     // the group goes back and comes again: that is another failure
     assert_eq!(commit(&mut member, "orders", 0, ""), 0);
     same(&mut member);
@@ -133,7 +133,7 @@ fn a_commit_that_was_answered_has_its_failures_on_the_disk() {
     let (server, mut member) = shop("retry: {levels: 1h}");
     assert_eq!(commit(&mut member, "orders", 5, "!retry:1,2,4"), 0);
     let after = server.killed();
-    assert_eq!(after.client().list_offset("retry.shop", 0, -1), (0, 3, -1));
+    assert_eq!(after.client().list_offset("reprise.retry.shop", 0, -1), (0, 3, -1));
     assert_eq!(committed(&after).0, 5);
 }
 
@@ -166,9 +166,17 @@ fn a_marker_nobody_can_follow_refuses_its_partition_alone_and_takes_nothing() {
         let beside = offset_fetch(&mut server.client(), 7, "shop", "orders", 1);
         assert_eq!(beside, (n, Some("mine".to_owned()), 0));
     }
-    assert!(member.client.read_all("retry.shop").is_empty());
-    assert_eq!(commit(&mut member, "retry.shop", 0, "!retry:0"), invalid.code(), "no hand-out");
-    assert_eq!(commit(&mut member, "retry.else", 0, "!retry:0"), invalid.code(), "another group's");
+    assert!(member.client.read_all("reprise.retry.shop").is_empty());
+    assert_eq!(
+        commit(&mut member, "reprise.retry.shop", 0, "!retry:0"),
+        invalid.code(),
+        "no hand-out"
+    );
+    assert_eq!(
+        commit(&mut member, "reprise.retry.else", 0, "!retry:0"),
+        invalid.code(),
+        "another group's"
+    );
 }
 
 #[test]
@@ -179,9 +187,9 @@ fn what_one_commit_names_may_not_be_more_than_memory_is_for() {
     let invalid = ResponseError::InvalidCommitOffsetSize.code();
     assert_eq!(commit(&mut member, "orders", 11, &times(80)), invalid);
     assert_eq!(refused(&server, "too_large"), 1);
-    assert!(member.client.read_all("retry.shop").is_empty());
+    assert!(member.client.read_all("reprise.retry.shop").is_empty());
     assert_eq!(commit(&mut member, "orders", 11, &times(20)), 0);
-    let waiting = member.client.read_all("retry.shop");
+    let waiting = member.client.read_all("reprise.retry.shop");
     assert_eq!(waiting.len(), 1, "one record, however often it is named");
     assert_eq!(waiting[0].number("RECONSUME_TIME"), 1);
 }
@@ -236,7 +244,7 @@ fn a_commit_that_may_not_be_made_fails_nothing() {
     // the cluster is asked for the record first, and has none
     let expected = if crate::support::in_front() { bytes } else { topic };
     assert_eq!(unknown, expected.code());
-    assert!(member.client.read_all("retry.shop").is_empty());
+    assert!(member.client.read_all("reprise.retry.shop").is_empty());
 }
 
 /// What real clients leave there by themselves, and what is nearly ours.
@@ -269,5 +277,5 @@ fn every_other_metadata_is_the_clients_own_byte_for_byte() {
     request.topics[0].partitions[0].committed_metadata = None::<StrBytes>;
     assert_eq!(member.client.call(9, &request).topics[0].partitions[0].error_code, 0);
     assert_eq!(committed(&server), (9, Some(String::new())), "as Kafka answers null");
-    assert!(member.client.read_all("retry.shop").is_empty());
+    assert!(member.client.read_all("reprise.retry.shop").is_empty());
 }

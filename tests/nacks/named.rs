@@ -12,12 +12,12 @@ use crate::support::client::produce_request;
 use crate::support::member::offset_fetch;
 use crate::support::{Member, Rec, Server, until};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 fn shop(yaml: &str) -> (Server, Member) {
     let server = Server::with(yaml);
     server.client().create("orders", 1);
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.join(PARTITIONS);
     (server, member)
 }
@@ -61,7 +61,7 @@ fn by_reference_the_origins_bytes_come_back() {
     );
     assert_eq!((got.number("RECONSUME_TIME"), got.number("x-retry-attempt")), (1, 2));
     // a hand-out by reference: the entry has its bytes already
-    assert_eq!(by_reference(&mut member, &format!("retry.shop-0@{}", got.offset)), 0);
+    assert_eq!(by_reference(&mut member, &format!("reprise.retry.shop-0@{}", got.offset)), 0);
     member.done(got.offset + 1);
     let again = member.retry_once();
     assert_eq!((again.text().as_str(), again.number("RECONSUME_TIME")), ("original", 2));
@@ -91,7 +91,7 @@ fn stale_headers_an_application_copied_are_replaced_and_not_believed() {
     let mut copied = Rec::new(&got.text());
     copied.headers = got.headers.clone();
     copied = copied.header("mine", "1").header("x-retry-origin", "nonsense");
-    let origin = format!("retry.shop-0@{}", got.offset);
+    let origin = format!("reprise.retry.shop-0@{}", got.offset);
     assert_eq!(member.client.nack("shop", &origin, copied).error_code, 0);
     let again = member.retry_once();
     assert_eq!(again.number("RECONSUME_TIME"), 2);
@@ -106,7 +106,7 @@ fn a_hand_out_is_charged_once_and_an_older_one_not_at_all() {
     assert_eq!(nack(&mut member, "orders-0@3"), 0, "known: acknowledged");
     let first = member.retry_once();
     assert_eq!(first.number("RECONSUME_TIME"), 1, "charged once");
-    let older = format!("retry.shop-0@{}", first.offset);
+    let older = format!("reprise.retry.shop-0@{}", first.offset);
     assert_eq!((nack(&mut member, &older), nack(&mut member, &older)), (0, 0));
     let second = member.retries_from(first.offset + 1).remove(0);
     assert_eq!(second.number("RECONSUME_TIME"), 2);
@@ -114,7 +114,7 @@ fn a_hand_out_is_charged_once_and_an_older_one_not_at_all() {
     member.done(second.offset + 1);
     // by its true origin while nothing has passed it: known and settled
     assert_eq!(nack(&mut member, "orders-0@3"), 0);
-    let listed = member.client.read_all("retry.shop");
+    let listed = member.client.read_all("reprise.retry.shop");
     assert!(listed.is_empty(), "nothing waits: {listed:?}");
 }
 
@@ -127,7 +127,11 @@ fn a_commit_that_overtook_the_nack_takes_nothing_away() {
     let got = member.retry_once();
     assert_eq!(got.number("RECONSUME_TIME"), 1);
     member.done(got.offset + 1);
-    assert_eq!(nack(&mut member, &format!("retry.shop-0@{}", got.offset)), 0, "committed first");
+    assert_eq!(
+        nack(&mut member, &format!("reprise.retry.shop-0@{}", got.offset)),
+        0,
+        "committed first"
+    );
     let got = member.retries_from(got.offset + 1).remove(0);
     assert_eq!(got.number("RECONSUME_TIME"), 2, "alive again");
     // now by the true origin: in flight, and the commit is past it
@@ -144,7 +148,7 @@ fn what_a_commit_passed_is_kept_although_its_nacks_were_not_awaited() {
     let mut other = server.client();
     let nacks = |n: i32| {
         let record = Rec::new("x").header("x-retry-origin", format!("orders-0@{n}"));
-        produce_request("retry.shop", 0, plain(&[record]), -1)
+        produce_request("reprise.retry.shop", 0, plain(&[record]), -1)
     };
     for round in 0..5 {
         let sent: Vec<_> =
@@ -159,7 +163,7 @@ fn what_a_commit_passed_is_kept_although_its_nacks_were_not_awaited() {
         let answer = member.client.receive::<OffsetCommitRequest>(committed);
         assert_eq!(answer.topics[0].partitions[0].error_code, 0);
         let after = server.killed();
-        assert_eq!(after.client().list_offset("retry.shop", 0, -1), (0, passed, -1));
+        assert_eq!(after.client().list_offset("reprise.retry.shop", 0, -1), (0, passed, -1));
         let kept = offset_fetch(&mut after.client(), 7, "shop", "orders", 0);
         assert_eq!(kept.0, passed);
     }
@@ -170,7 +174,7 @@ fn a_nack_answered_is_a_nack_kept_even_if_the_process_dies_at_once() {
     let (server, mut member) = shop("retry: {levels: 20ms}");
     assert_eq!(nack(&mut member, "orders-0@1"), 0);
     let got = member.retry_once();
-    assert_eq!(nack(&mut member, &format!("retry.shop-0@{}", got.offset)), 0);
+    assert_eq!(nack(&mut member, &format!("reprise.retry.shop-0@{}", got.offset)), 0);
     let after = server.killed();
     member.client = after.client();
     assert_eq!(member.heartbeat(), 0, "the member is known");
@@ -180,7 +184,7 @@ fn a_nack_answered_is_a_nack_kept_even_if_the_process_dies_at_once() {
     let after = after.killed();
     member.client = after.client();
     assert_eq!(member.position(), again.offset + 1, "and what was acknowledged");
-    assert!(member.client.read_all("dlq.shop").is_empty());
+    assert!(member.client.read_all("reprise.dlq.shop").is_empty());
 }
 
 #[test]
@@ -193,7 +197,7 @@ fn a_commit_waits_for_every_nack_that_reached_the_sidecar_before_it() {
         let of = |n: i32| Rec::new("x").header("x-retry-origin", format!("orders-0@{n}"));
         let records: Vec<Rec> = (batch * 150..batch * 150 + 150).map(of).collect();
         let mut body = BytesMut::new();
-        produce_request("retry.shop", 0, plain(&records), -1).encode(&mut body, 9).unwrap();
+        produce_request("reprise.retry.shop", 0, plain(&records), -1).encode(&mut body, 9).unwrap();
         let (api, api_key, body) = (Api::Produce, Api::Produce.key(), body.freeze());
         let head =
             RequestHead { api, api_key, version: 9, correlation_id: 1, client_id: None, body };
@@ -210,7 +214,7 @@ fn a_commit_waits_for_every_nack_that_reached_the_sidecar_before_it() {
         }
     });
     let after = server.killed();
-    assert_eq!(after.client().list_offset("retry.shop", 0, -1), (0, 1500, -1));
+    assert_eq!(after.client().list_offset("reprise.retry.shop", 0, -1), (0, 1500, -1));
     drop(waiting);
 }
 

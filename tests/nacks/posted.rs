@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Member, Rec, Server, until};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 2), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 2), ("reprise.retry.shop", 1)];
 
 /// A member that reads these topics, and two records.
 fn shop(yaml: &str, topics: &[&str]) -> (Server, Member) {
@@ -31,7 +31,7 @@ fn told(server: &Server, of: (&str, i32, i64), more: &Value) -> (u16, Value) {
 #[test]
 fn a_record_fails_by_its_origin_and_then_by_each_hand_out() {
     let (server, mut member) =
-        shop("retry: {levels: 20ms, max_reconsume_times: 1}", &["orders", "retry.shop"]);
+        shop("retry: {levels: 20ms, max_reconsume_times: 1}", &["orders", "reprise.retry.shop"]);
     let (status, first) = told(&server, ("orders", 0, 1), &json!({"reason": "no stock"}));
     assert_eq!((status, &first["outcome"]), (200, &"scheduled".into()), "{first}");
     let (status, known) = told(&server, ("orders", 0, 1), &json!({}));
@@ -46,7 +46,7 @@ fn a_record_fails_by_its_origin_and_then_by_each_hand_out() {
     let (status, dead) = told(&server, hand_out, &json!({"reason": "still none"}));
     assert_eq!((status, &dead["outcome"]), (200, &"dead".into()), "{dead}");
     assert_eq!(told(&server, hand_out, &json!({})).1["outcome"], "known", "charged once");
-    let letters = member.client.read_all("dlq.shop");
+    let letters = member.client.read_all("reprise.dlq.shop");
     assert_eq!(letters[0].header("x-retry-disposition").unwrap(), "max_attempts");
     assert_eq!(letters[0].header("x-retry-reason").unwrap(), "still none");
 
@@ -62,7 +62,7 @@ fn a_record_fails_by_its_origin_and_then_by_each_hand_out() {
 
 #[test]
 fn it_may_ask_for_a_level_a_delay_or_the_dead_letters() {
-    let (server, mut member) = shop("retry: {levels: 1h 2h}", &["orders", "retry.shop"]);
+    let (server, mut member) = shop("retry: {levels: 1h 2h}", &["orders", "reprise.retry.shop"]);
     let due_in_min = |answer: &Value| {
         (answer["due_ms"].as_i64().unwrap() - crate::support::wall_ms() + 30_000) / 60_000
     };
@@ -73,7 +73,7 @@ fn it_may_ask_for_a_level_a_delay_or_the_dead_letters() {
     member.client.put("orders", 1, &[Rec::new("other")]);
     let (_, dead) = told(&server, ("orders", 1, 0), &json!({"dlq": true, "level": null}));
     assert_eq!(dead["outcome"], "dead");
-    let letters = member.client.read_all("dlq.shop");
+    let letters = member.client.read_all("reprise.dlq.shop");
     assert_eq!(letters[0].header("x-retry-disposition").unwrap(), "explicit_dlq");
 }
 
@@ -83,9 +83,9 @@ fn without_a_way_back_only_the_dead_letters_are_taken() {
     let (status, refused) = told(&server, ("orders", 0, 1), &json!({}));
     assert_eq!(status, 409, "{refused}");
     let says = refused["error"].as_str().unwrap();
-    assert!(says.contains("subscribe to retry.shop") && says.contains("dlq"), "{says}");
+    assert!(says.contains("subscribe to reprise.retry.shop") && says.contains("dlq"), "{says}");
     assert_eq!(told(&server, ("orders", 0, 1), &json!({"level": -1})).0, 200);
-    assert_eq!(member.client.read_all("dlq.shop")[0].text(), "one");
+    assert_eq!(member.client.read_all("reprise.dlq.shop")[0].text(), "one");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn what_only_the_retry_topic_can_bring_back_is_parked_where_the_operator_chose_s
 
 #[test]
 fn what_cannot_be_followed_is_refused_with_the_reason() {
-    let (server, mut member) = shop("retry: {levels: 20ms}", &["orders", "retry.shop"]);
+    let (server, mut member) = shop("retry: {levels: 20ms}", &["orders", "reprise.retry.shop"]);
     let lane = |n: i64| (1_i64 << 50) + n;
     for (of, more, status, says) in [
         (("orderz", 0, 1), json!({}), 404, "there is no topic \"orderz\""),
@@ -111,10 +111,15 @@ fn what_cannot_be_followed_is_refused_with_the_reason() {
         (("orders", 0, 1), json!({"delay_ms": 31_622_400_001_u64}), 400, "366 days"),
         (("orders", 0, 1), json!({"dlq": true, "delay_ms": 1}), 400, "send one of them"),
         (("orders", 0, 1), json!({"group": "shap"}), 404, "a group called \"shap\""),
-        (("retry.shop", 0, 5), json!({}), 404, "no hand-out of retry.shop has the offset 5"),
-        (("retry.shop", 0, lane(5)), json!({}), 409, "no longer remembered"),
-        (("retry.shop", 1, lane(5)), json!({}), 404, "which has 1"),
-        (("retry.else", 0, lane(0)), json!({}), 400, "another group"),
+        (
+            ("reprise.retry.shop", 0, 5),
+            json!({}),
+            404,
+            "no hand-out of reprise.retry.shop has the offset 5",
+        ),
+        (("reprise.retry.shop", 0, lane(5)), json!({}), 409, "no longer remembered"),
+        (("reprise.retry.shop", 1, lane(5)), json!({}), 404, "which has 1"),
+        (("reprise.retry.else", 0, lane(0)), json!({}), 400, "another group"),
         (("orders", 0, 1), json!({"colour": 1}), 422, "unknown field `colour`"),
         (("orders", 0, 1), json!({"offset": "1"}), 422, "offset: invalid type"),
         (("orders", 0, 1), json!({"group": null}), 422, "the body is {\"group\""),
@@ -129,7 +134,7 @@ fn what_cannot_be_followed_is_refused_with_the_reason() {
     assert!(refused["error"].as_str().unwrap().contains("missing field `topic`"), "{refused}");
     assert_eq!(server.post("/api/v1/nack", "{").0, 400);
     assert_eq!(server.json("/api/v1/overview")["waiting"], 0, "nothing was taken");
-    assert!(member.client.read_all("dlq.shop").is_empty());
+    assert!(member.client.read_all("reprise.dlq.shop").is_empty());
 }
 
 #[test]

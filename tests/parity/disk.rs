@@ -53,7 +53,7 @@ fn q19_while_the_disk_takes_nothing_offset_and_count_stay_and_then_the_limit_hol
     shop.server.pass(10_000);
     let got = given(&mut shop.member);
     assert_eq!(got.len(), 1);
-    let lane = format!("retry.shop-0@{}", got[0].offset);
+    let lane = format!("reprise.retry.shop-0@{}", got[0].offset);
     // Less than what is kept free for what was taken already.
     let room = shop.server.disk().used_bytes() + (512 << 10);
     shop.server.disk().set_capacity(Some(room));
@@ -136,7 +136,7 @@ fn q39_a_record_lies_there_once_however_often_it_fails_and_goes_when_it_is_settl
     shop.server.pass(10_000);
     for _ in 0..15 {
         let got = shop.given();
-        place = format!("retry.shop-0@{}", got[0].offset);
+        place = format!("reprise.retry.shop-0@{}", got[0].offset);
         // by value each time, as applications do
         shop.fail_with(&place, large());
         shop.server.pass(7_200_000);

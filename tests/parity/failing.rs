@@ -37,11 +37,11 @@ fn q05_every_way_to_say_it_is_one_failure_with_one_consequence() {
     let texts: Vec<String> = got.iter().map(Got::text).collect();
     assert_eq!(texts, ["0", "1", "2"]);
     // and once more, each in its own way
-    let place = |got: &Got| format!("retry.shop-0@{}", got.offset);
+    let place = |got: &Got| format!("reprise.retry.shop-0@{}", got.offset);
     shop.fail_with(&place(&got[0]), Rec::new("0"));
     shop.fail_with(&place(&got[1]), by_reference());
     let named = format!("!retry:{}", got[2].offset);
-    assert_eq!(commit(&mut shop.member, "retry.shop", got[2].offset + 1, &named), 0);
+    assert_eq!(commit(&mut shop.member, "reprise.retry.shop", got[2].offset + 1, &named), 0);
     let letters = shop.letters();
     let said = |letter: &Got| {
         let history = letter.header("x-retry-history").unwrap();
@@ -130,10 +130,10 @@ fn q20_levels_the_limit_and_dead_at_once_hold_on_every_way_in() {
         let got = shop.given();
         assert!(got.iter().all(|got| got.reconsume_times() == times));
         let (produced, marked) = (got[0].offset, got[1].offset);
-        let place = format!("retry.shop-0@{produced}");
+        let place = format!("reprise.retry.shop-0@{produced}");
         shop.fail_with(&place, level(Rec::new("produced"), "5"));
         let named = format!("!retry:{marked};level=5");
-        assert_eq!(commit(&mut shop.member, "retry.shop", marked + 1, &named), 0);
+        assert_eq!(commit(&mut shop.member, "reprise.retry.shop", marked + 1, &named), 0);
     }
     let letters = shop.letters();
     assert_eq!(letters.iter().map(Got::reconsume_times).collect::<Vec<_>>(), [3, 3]);

@@ -36,7 +36,7 @@ pub(crate) const Q11: Row = Row {
 #[test]
 fn q11_what_one_group_fails_on_is_nothing_to_another_one() {
     let mut shop = Shop::with("retry: {max_reconsume_times: 1}");
-    let mut audit = joined(&shop.server, "audit", &["orders", "retry.audit"]);
+    let mut audit = joined(&shop.server, "audit", &["orders", "reprise.retry.audit"]);
     let place = shop.delivered(Rec::new("x"));
     assert_eq!(unpack(&audit.client.fetch("orders", 0, 0, 0).records.unwrap()).len(), 1);
     shop.fail(&place);
@@ -44,13 +44,13 @@ fn q11_what_one_group_fails_on_is_nothing_to_another_one() {
     assert_eq!(given(&mut audit), []);
     let got = shop.given();
     assert_eq!(got.len(), 1);
-    shop.fail(&format!("retry.shop-0@{}", got[0].offset));
+    shop.fail(&format!("reprise.retry.shop-0@{}", got[0].offset));
     assert_eq!(shop.letters().len(), 1);
     let metrics = shop.server.get("/metrics");
     let of_audit = |line: &&str| line.contains("retries") && line.contains("group=\"audit\"");
     assert_eq!(metrics.lines().find(of_audit), None);
-    assert!(audit.client.read_all("dlq.audit").is_empty());
-    assert!(audit.client.read_all("retry.audit").is_empty());
+    assert!(audit.client.read_all("reprise.dlq.audit").is_empty());
+    assert!(audit.client.read_all("reprise.retry.audit").is_empty());
 }
 
 pub(crate) const Q12: Row = Row {
@@ -78,7 +78,7 @@ fn q12_two_topics_of_a_group_share_its_retry_topic_and_its_dead_letters() {
     assert_eq!(got.iter().map(topic).collect::<Vec<_>>(), ["orders", "bills"]);
     for got in &got {
         let dead = Rec::new(&got.text()).header("x-retry-level", "-1");
-        shop.fail_with(&format!("retry.shop-0@{}", got.offset), dead);
+        shop.fail_with(&format!("reprise.retry.shop-0@{}", got.offset), dead);
     }
     let letters = shop.letters();
     assert_eq!(letters.iter().map(topic).collect::<Vec<_>>(), ["orders", "bills"]);
@@ -94,7 +94,7 @@ pub(crate) const Q13: Row = Row {
            reported, and flows as soon as somebody does. Who subscribes to it is given the \
            retries of every topic.",
     stands: Stands::Differs(
-        "who subscribes to `retry.<group>` asks for what the group failed on, wherever it came \
+        "who subscribes to `reprise.retry.<group>` asks for what the group failed on, wherever it came \
          from; as there, its list of topics filters nothing",
     ),
 };
@@ -108,13 +108,16 @@ fn q13_what_nobody_subscribes_to_is_parked_and_reported_and_flows_again() {
     assert_eq!(tool.nack("shop", "orders-0@0", Rec::new("x")).error_code, 0);
     server.pass(3 * 60 * 60 * 1000);
     // a question lets the engine see what the time is
-    assert_eq!(tool.read_all("retry.shop").len(), 1);
+    assert_eq!(tool.read_all("reprise.retry.shop").len(), 1);
     let group = server.json("/api/v1/groups/shop");
     assert_eq!((&group["parked"], &group["ready"]), (&1.into(), &0.into()));
-    assert!(group["advice"].to_string().contains("retry.shop has no subscriber"), "{group}");
+    assert!(
+        group["advice"].to_string().contains("reprise.retry.shop has no subscriber"),
+        "{group}"
+    );
     assert!((server.metric("reprise_records_parked{group=\"shop\"}") - 1.0).abs() < 0.1);
     assert_eq!(member.leave(), 0);
-    let mut other = joined(&server, "shop", &["retry.shop"]);
+    let mut other = joined(&server, "shop", &["reprise.retry.shop"]);
     let got = given(&mut other);
     assert_eq!((got.len(), got[0].reconsume_times()), (1, 1), "with its count, at once");
     assert_eq!(got[0].header("RETRY_TOPIC").unwrap(), "orders", "whatever else it subscribes to");

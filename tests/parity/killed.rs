@@ -86,7 +86,7 @@ pub(crate) const Q24: Row = Row {
 #[test]
 fn q24_of_300_retries_a_kill_loses_none_and_only_what_was_in_hand_comes_twice() {
     let mut sidecar = Sidecar::new();
-    let mut member = Member::on(Client::connect(sidecar.start()), "shop", &["retry.shop"]);
+    let mut member = Member::on(Client::connect(sidecar.start()), "shop", &["reprise.retry.shop"]);
     member.session_ms = 24 * 60 * 60 * 1000;
     member.join(&[]);
     let nack = |n: usize| {
@@ -95,7 +95,7 @@ fn q24_of_300_retries_a_kill_loses_none_and_only_what_was_in_hand_comes_twice() 
         rec.header("x-retry-delay-ms", delay_ms)
     };
     let nacks: Vec<Rec> = (0..RETRIES).map(nack).collect();
-    assert_eq!(member.client.produce("retry.shop", 0, plain(&nacks)).error_code, 0);
+    assert_eq!(member.client.produce("reprise.retry.shop", 0, plain(&nacks)).error_code, 0);
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let (mut in_hand, mut killed, mut given) = (BTreeSet::new(), false, 0);
     while seen.len() < RETRIES || !killed {
@@ -124,5 +124,5 @@ fn q24_of_300_retries_a_kill_loses_none_and_only_what_was_in_hand_comes_twice() 
     let twice = seen.iter().filter(|(_, times)| **times > 1).map(|(origin, _)| origin.clone());
     assert_eq!(twice.collect::<BTreeSet<_>>(), in_hand);
     assert!(!in_hand.is_empty());
-    assert!(member.client.read_all("retry.shop").is_empty(), "nothing is left");
+    assert!(member.client.read_all("reprise.retry.shop").is_empty(), "nothing is left");
 }

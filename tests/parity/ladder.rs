@@ -173,7 +173,7 @@ fn q29_every_client_has_the_published_ladder_and_its_last_failure_is_the_end() {
     let mut tool = shop.server.client();
     assert_eq!(tool.nack("shop", &place, Rec::new("x")).error_code, 0);
     assert_eq!(shop.member.leave(), 0);
-    let letters = tool.read_all("dlq.shop");
+    let letters = tool.read_all("reprise.dlq.shop");
     assert_eq!((letters.len(), letters[0].reconsume_times()), (1, 3));
     assert_eq!(letters[0].number("x-retry-last-failed-ms"), shop.server.now_ms());
 }

@@ -116,7 +116,7 @@ fn past(server: &Server) -> Vec<Value> {
 }
 
 fn letters(server: &Server) -> Vec<Got> {
-    server.client().read_all("dlq.shop")
+    server.client().read_all("reprise.dlq.shop")
 }
 
 pub(crate) const Q26: Row = Row {

@@ -147,7 +147,7 @@ fn q22_a_record_that_kills_its_process_is_a_dead_letter_and_its_neighbours_count
         process.kill();
         killed += 1;
     }
-    let dead = server.client().read_all("dlq.shop");
+    let dead = server.client().read_all("reprise.dlq.shop");
     assert_eq!(dead.len(), 1, "{dead:?}");
     assert_eq!(dead[0].header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@5");
     assert_eq!(dead[0].header("x-retry-disposition").unwrap(), "crashed");

@@ -25,7 +25,7 @@ impl Shop {
     pub(crate) fn with(yaml: &str) -> Self {
         let server = Server::told(&(LONG_SESSIONS.to_owned() + yaml));
         server.client().create("orders", 1);
-        let member = joined(&server, "shop", &["orders", "retry.shop"]);
+        let member = joined(&server, "shop", &["orders", "reprise.retry.shop"]);
         Self { server, member }
     }
 
@@ -67,7 +67,7 @@ impl Shop {
         let mut got = self.given();
         assert_eq!(got.len(), 1, "{ms} ms later: {got:?}");
         let got = got.remove(0);
-        (format!("retry.shop-0@{}", got.offset), got)
+        (format!("reprise.retry.shop-0@{}", got.offset), got)
     }
 
     /// What has failed and is not settled, as the admin port lists it.
@@ -84,7 +84,7 @@ impl Shop {
     }
 
     pub(crate) fn letters(&mut self) -> Vec<Got> {
-        self.member.client.read_all("dlq.shop")
+        self.member.client.read_all("reprise.dlq.shop")
     }
 
     /// Commits `orders` with that metadata; the error code.

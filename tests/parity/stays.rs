@@ -34,7 +34,7 @@ fn q21_a_retry_open_for_the_consume_timeout_goes_back_then_and_a_late_failure_ad
     assert_eq!(state(&shop), "inflight");
     shop.server.pass(1);
     assert_eq!(state(&shop), "waiting");
-    shop.fail(&format!("retry.shop-0@{}", in_hand.offset));
+    shop.fail(&format!("reprise.retry.shop-0@{}", in_hand.offset));
     let retry = shop.only();
     assert_eq!((&retry["reconsume_times"], &retry["state"]), (&1.into(), &"waiting".into()));
     let (_, again) = shop.comes_after(1_000);
@@ -89,9 +89,9 @@ fn q35_what_a_killed_member_had_comes_back_with_the_end_of_its_session_uncharged
     let mut tool = server.client();
     tool.create("orders", 1);
     tool.put("orders", 0, &[Rec::new("a"), Rec::new("b")]);
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.session_ms = 300;
-    member.join(&[("orders", 1), ("retry.shop", 1)]);
+    member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);
     let soon = Rec::new("a").header("x-retry-delay-ms", "100");
     assert_eq!(member.client.nack("shop", "orders-0@0", soon).error_code, 0);
     let fetched = member.client.fetch("orders", 0, 0, 0).records.unwrap();
@@ -107,7 +107,7 @@ fn q35_what_a_killed_member_had_comes_back_with_the_end_of_its_session_uncharged
     });
     assert_eq!(retry["due_ms"], server.now_ms() + 1_000);
     assert_eq!(retry["reconsume_times"], 1);
-    let mut next = joined(&server, "shop", &["orders", "retry.shop"]);
+    let mut next = joined(&server, "shop", &["orders", "reprise.retry.shop"]);
     assert_eq!(next.position_of("orders", 0), -1);
     let again = next.client.fetch("orders", 0, 0, 0).records.unwrap();
     assert_eq!(unpack(&again).len(), 2);
@@ -129,7 +129,7 @@ pub(crate) const Q38: Row = Row {
              the same over all hops.",
     ours: "Key, value, headers and timestamp byte for byte, ORIGIN_MESSAGE_ID and RETRY_TOPIC \
            the same over all hops. In place: the record itself, at its own offset. Through the \
-           retry topic: `retry.<group>`, the origin's topic in RETRY_TOPIC.",
+           retry topic: `reprise.retry.<group>`, the origin's topic in RETRY_TOPIC.",
     stands: Stands::Partly("the virtual lane, which shows the origin's topic there too"),
 };
 
@@ -148,7 +148,7 @@ fn q38_over_all_hops_a_record_is_the_same_and_says_where_it_came_from() {
         assert_eq!(got.headers[..sent.headers.len()], sent.headers);
         assert_eq!(got.header("RETRY_TOPIC").unwrap(), "orders");
         assert_eq!(got.header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@0");
-        place = format!("retry.shop-0@{}", got.offset);
+        place = format!("reprise.retry.shop-0@{}", got.offset);
         failed.headers = got.headers;
     }
     assert_eq!(shop.letters()[0].reconsume_times(), 17);

@@ -24,12 +24,12 @@ fn q16_a_retry_topic_has_one_partition_and_nothing_changes_that() {
     shop.fail(&place);
     for count in [0, 1, 4] {
         let mut topic = CreatePartitionsTopic::default();
-        (topic.name, topic.count, topic.assignments) = (s("retry.shop"), count, None);
+        (topic.name, topic.count, topic.assignments) = (s("reprise.retry.shop"), count, None);
         let request = CreatePartitionsRequest::default().with_topics(vec![topic]);
         let answer = shop.member.client.call(3, &request);
         assert_ne!(answer.results[0].error_code, 0, "{count} partitions");
     }
-    assert_eq!(partitions(&mut shop.member.client, "retry.shop"), 1);
+    assert_eq!(partitions(&mut shop.member.client, "reprise.retry.shop"), 1);
     let (_, got) = shop.comes_after(10_000);
     assert_eq!(got.reconsume_times(), 1, "and it comes");
     for key in ["queues", "retry_queue_nums", "partitions"] {
@@ -51,11 +51,11 @@ pub(crate) const Q17: Row = Row {
 fn q17_the_dead_letter_topic_has_one_partition_and_is_read_and_written() {
     let mut shop = Shop::with("retry: {max_reconsume_times: 0}");
     let place = shop.delivered(Rec::new("x"));
-    assert!(listed(&mut shop.member.client).contains(&"dlq.shop".to_owned()));
+    assert!(listed(&mut shop.member.client).contains(&"reprise.dlq.shop".to_owned()));
     assert!(shop.letters().is_empty());
     shop.fail(&place);
-    assert_eq!(partitions(&mut shop.member.client, "dlq.shop"), 1);
-    assert_eq!(shop.member.client.put("dlq.shop", 0, &[Rec::new("by hand")]), 1);
+    assert_eq!(partitions(&mut shop.member.client, "reprise.dlq.shop"), 1);
+    assert_eq!(shop.member.client.put("reprise.dlq.shop", 0, &[Rec::new("by hand")]), 1);
     let texts: Vec<String> = shop.letters().iter().map(crate::support::Got::text).collect();
     assert_eq!(texts, ["x", "by hand"]);
 }

@@ -72,7 +72,8 @@ impl Client {
     /// The connection on which this topic is produced and fetched: the sidecar leads its own, the
     /// cluster's broker all others.
     pub fn leader(&mut self, topic: &str) -> &mut Self {
-        let ours = ["retry.", "dlq.", "%"].iter().any(|prefix| topic.starts_with(prefix));
+        let ours =
+            ["reprise.retry.", "reprise.dlq.", "%"].iter().any(|prefix| topic.starts_with(prefix));
         if !in_front() || ours {
             return self;
         }
@@ -259,7 +260,7 @@ impl Client {
     /// A nack of `record` that names `origin`.
     pub fn nack(&mut self, group: &str, origin: &str, record: Rec) -> PartitionProduceResponse {
         let record = record.header("x-retry-origin", origin);
-        self.produce(&format!("retry.{group}"), 0, plain(&[record]))
+        self.produce(&format!("reprise.retry.{group}"), 0, plain(&[record]))
     }
 
     /// Fetches one partition.

@@ -76,7 +76,7 @@ impl Member {
 
     /// The name of the group's retry topic.
     pub fn retry(&self) -> String {
-        format!("retry.{}", self.group)
+        format!("reprise.retry.{}", self.group)
     }
 
     pub fn join_request(&self) -> JoinGroupRequest {

@@ -92,27 +92,27 @@ fn a_description_of_the_cluster_names_the_same_addresses() {
 #[test]
 fn topics_of_ours_are_shown_beside_the_cluster_s_and_led_by_this_node() {
     let (server, mut client) = house();
-    let told = client.metadata(9, &["orders", "retry.shop", "missing"]);
+    let told = client.metadata(9, &["orders", "reprise.retry.shop", "missing"]);
     let leader = |index: usize| told.topics[index].partitions.first().map(|p| p.leader_id.0);
     let names: Vec<_> = told.topics.iter().map(|t| t.name.as_ref().unwrap().to_string()).collect();
-    assert_eq!(names, ["orders", "missing", "retry.shop"]);
+    assert_eq!(names, ["orders", "missing", "reprise.retry.shop"]);
     assert_eq!(leader(0), Some(server.cluster().node_id()));
     assert_eq!(leader(2), Some(server.node_id()));
     // Asked for by id, by a client that saw it here.
-    let id = client.metadata(12, &["retry.shop"]).topics[0].topic_id;
+    let id = client.metadata(12, &["reprise.retry.shop"]).topics[0].topic_id;
     let mut by_id = kafka_protocol::messages::metadata_request::MetadataRequestTopic::default();
     by_id.topic_id = id;
     by_id.name = None;
     let request = MetadataRequest::default().with_topics(Some(vec![by_id]));
     let told = client.call(12, &request);
-    assert_eq!(told.topics[0].name.as_ref().unwrap().as_str(), "retry.shop");
+    assert_eq!(told.topics[0].name.as_ref().unwrap().as_str(), "reprise.retry.shop");
 }
 
 #[test]
 fn ids_of_our_topics_are_the_same_through_every_sidecar_of_a_cluster() {
     let (server, mut client) = house();
     let beside = server.beside();
-    let id = |client: &mut Client| client.metadata(12, &["retry.shop"]).topics[0].topic_id;
+    let id = |client: &mut Client| client.metadata(12, &["reprise.retry.shop"]).topics[0].topic_id;
     assert_eq!(id(&mut client), id(&mut beside.client()));
 }
 
@@ -120,13 +120,13 @@ fn ids_of_our_topics_are_the_same_through_every_sidecar_of_a_cluster() {
 fn a_topic_of_the_cluster_by_a_name_of_ours_is_never_shown_nor_read() {
     let (server, mut client) = house();
     let mut direct = Client::connect(server.cluster().addr());
-    direct.create("retry.shop", 3);
-    direct.put("retry.shop", 0, &[Rec::new("junk")]);
+    direct.create("reprise.retry.shop", 3);
+    direct.put("reprise.retry.shop", 0, &[Rec::new("junk")]);
     for told in [
-        client.metadata(9, &["retry.shop"]),
+        client.metadata(9, &["reprise.retry.shop"]),
         client.call(9, &MetadataRequest::default().with_topics(None)),
     ] {
-        let mut named = told.topics.iter().filter(|t| t.name == Some(s("retry.shop")));
+        let mut named = told.topics.iter().filter(|t| t.name == Some(s("reprise.retry.shop")));
         if let Some(topic) = named.next() {
             assert_eq!(topic.partitions.len(), 1, "ours has one partition");
             assert_eq!(topic.partitions[0].leader_id.0, server.node_id());
@@ -134,7 +134,7 @@ fn a_topic_of_the_cluster_by_a_name_of_ours_is_never_shown_nor_read() {
     }
     assert_eq!(server.router().names.clashes(), 1, "it is said once");
     assert!(server.get("/readyz").contains("name clash"));
-    assert_eq!(client.read_all("retry.shop"), [], "nothing waits");
+    assert_eq!(client.read_all("reprise.retry.shop"), [], "nothing waits");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_broker_with_our_node_id_keeps_it_and_our_topics_have_no_leader() {
     client.create("orders", 1);
     client.put("orders", 0, &[Rec::new("x")]);
     assert_eq!(client.read_all("orders").len(), 1, "the cluster's own topics go on");
-    let told = client.metadata(9, &["retry.shop"]);
+    let told = client.metadata(9, &["reprise.retry.shop"]);
     assert_eq!(told.brokers.len(), 1, "one broker of that id");
     let partition = &told.topics[0].partitions[0];
     assert_eq!((partition.error_code, partition.leader_id.0), (5, -1), "LEADER_NOT_AVAILABLE");
@@ -163,13 +163,13 @@ fn a_broker_with_our_node_id_keeps_it_and_our_topics_have_no_leader() {
 fn a_topic_by_a_name_of_ours_is_found_when_somebody_joins() {
     let server = Server::start();
     server.client().create("orders", 1);
-    let topics = &["orders", "retry.shop"];
+    let topics = &["orders", "reprise.retry.shop"];
     let mut classic = Member::new(&server, "shop", topics);
     classic.join(&[("orders", 1)]);
     assert_eq!(server.router().names.clashes(), 0);
     // By a client that is connected to the cluster directly.
     let mut direct = Client::connect(server.cluster().addr());
-    direct.create("retry.shop", 1);
+    direct.create("reprise.retry.shop", 1);
     direct.create("dlq.store", 1);
     rebalance(&mut [&mut classic, &mut Member::new(&server, "shop", topics)], &[("orders", 1)]);
     assert_eq!(server.router().names.clashes(), 1);

@@ -6,8 +6,8 @@ use kafka_protocol::messages::MetadataRequest;
 use crate::older::older;
 use crate::support::{Member, Rec, Server, rebalance};
 
-const TOPICS: &[&str] = &["orders", "retry.shop"];
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 /// Nothing comes back meanwhile.
 const SETTINGS: &str = "retry: {levels: 1h}";
 

@@ -167,7 +167,7 @@ fn consumed(server: &Server, end: i64) -> Vec<i64> {
 }
 
 fn dead_letters(server: &Server) -> Vec<Got> {
-    server.client().read_all("dlq.shop")
+    server.client().read_all("reprise.dlq.shop")
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn a_broker_that_is_not_there_ends_the_connection_and_the_sidecar_stays_ready() 
     assert_eq!(asks(&mut server.client()), None);
     // Nobody can say whether this client may: the producer keeps the nack and tries again.
     let nack = plain(&[Rec::new("x").header("x-retry-origin", "orders-0@1")]);
-    let request = produce_request("retry.shop", 0, nack, -1);
+    let request = produce_request("reprise.retry.shop", 0, nack, -1);
     assert!(server.client().try_call(9, &request).is_none());
     let ready = server.get("/readyz");
     assert!(ready.contains("upstream lost"), "an unready sidecar takes its pod with it: {ready}");
@@ -245,7 +245,7 @@ fn a_nack_by_reference_is_not_refused_while_a_leader_is_elected() {
     let mut record = Rec::new("").header("x-retry-by-reference", "true");
     (record.key, record.value) = (None, None);
     let nack = plain(&[record.header("x-retry-origin", "orders-0@1")]);
-    let request = produce_request("retry.shop", 0, nack, -1);
+    let request = produce_request("reprise.retry.shop", 0, nack, -1);
     assert!(server.client().try_call(9, &request).is_none(), "the producer tries again");
 }
 

@@ -34,7 +34,8 @@ fn letter(value: &str) -> Rec {
 }
 
 fn send(client: &mut Client, group: &str, records: &[Rec]) {
-    let request: ProduceRequest = produce_request(&format!("retry.{group}"), 0, plain(records), -1);
+    let request: ProduceRequest =
+        produce_request(&format!("reprise.retry.{group}"), 0, plain(records), -1);
     let answer = client.call(9, &request);
     let told = &answer.responses[0].partition_responses[0];
     assert_eq!(told.error_code, 0, "{:?}", told.error_message);

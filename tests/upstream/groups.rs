@@ -7,8 +7,8 @@ use crate::support::client::s;
 use crate::support::member::assigned;
 use crate::support::{Client, Consumer, Member, Rec, Server, rebalance, settle, until};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 4), ("retry.shop", 1)];
-const TOPICS: &[&str] = &["orders", "retry.shop"];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 4), ("reprise.retry.shop", 1)];
+const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
 
 fn house() -> Server {
     let server = Server::start();
@@ -17,7 +17,7 @@ fn house() -> Server {
 }
 
 fn has_lane(member: &Member) -> bool {
-    member.assigned.contains(&("retry.shop".to_owned(), vec![0]))
+    member.assigned.contains(&("reprise.retry.shop".to_owned(), vec![0]))
 }
 
 fn orders(member: &Member) -> usize {
@@ -113,8 +113,9 @@ fn a_leader_without_us_hands_out_no_lane_and_each_member_here_has_one_all_the_sa
 #[test]
 fn dead_letters_are_one_member_s_here_and_the_cluster_hears_nothing_of_them() {
     let server = house();
-    let topics = &["orders", "dlq.shop"];
-    let holds = |member: &Member| member.assigned.contains(&("dlq.shop".to_owned(), vec![0]));
+    let topics = &["orders", "reprise.dlq.shop"];
+    let holds =
+        |member: &Member| member.assigned.contains(&("reprise.dlq.shop".to_owned(), vec![0]));
     let mut direct = Member::new(server.cluster(), "audit", &["orders"]);
     let mut a = Member::new(&server, "audit", topics);
     let mut b = Member::new(&server, "audit", topics);
@@ -126,7 +127,7 @@ fn dead_letters_are_one_member_s_here_and_the_cluster_hears_nothing_of_them() {
     assert_eq!(first.leave(), 0);
     // This one does, and shares them out.
     until("the rebalance", || second.heartbeat() == ResponseError::RebalanceInProgress.code());
-    second.join(&[("orders", 4), ("dlq.shop", 1)]);
+    second.join(&[("orders", 4), ("reprise.dlq.shop", 1)]);
     assert!(second.leads && holds(&second), "{:?}", second.assigned);
     let mut asked = DescribeGroupsRequest::default();
     asked.groups = vec![s("audit")];
@@ -186,7 +187,7 @@ fn a_member_that_is_none_any_more_commits_nothing() {
     assert_eq!(a.leave(), 0);
     (a.id, a.generation) = (id, generation);
     let unknown = ResponseError::UnknownMemberId.code();
-    assert_eq!(a.commit("retry.shop", 0, retry.offset + 1), unknown);
+    assert_eq!(a.commit("reprise.retry.shop", 0, retry.offset + 1), unknown);
     assert_eq!(a.commit("orders", 0, 1), unknown);
 }
 
@@ -200,10 +201,12 @@ fn who_is_no_member_acknowledges_nothing() {
     let mut stranger = Member::new(&server, "shop", &[]);
     stranger.generation = -1;
     let unknown = ResponseError::UnknownMemberId.code();
-    assert_eq!(stranger.commit("retry.shop", 0, retry.offset + 1), unknown);
+    assert_eq!(stranger.commit("reprise.retry.shop", 0, retry.offset + 1), unknown);
     let mut empty = stranger.commit_request("orders", 0, 1, "");
     empty.topics[0].partitions.clear();
-    empty.topics.extend(stranger.commit_request("retry.shop", 0, retry.offset + 1, "").topics);
+    empty
+        .topics
+        .extend(stranger.commit_request("reprise.retry.shop", 0, retry.offset + 1, "").topics);
     let told = stranger.client.call(9, &empty);
     assert_eq!(told.topics[1].partitions[0].error_code, unknown);
     assert_eq!(member.retries()[0].offset, retry.offset, "it is still the member's");
@@ -282,31 +285,32 @@ fn a_reset_made_at_the_cluster_is_seen() {
 fn what_a_group_of_the_cluster_has_committed_of_ours_stays_as_long_as_it_has_members() {
     let cluster = Server::alone();
     let server = Server::told_in_front_of(cluster.addr(), "");
-    let mut member = Member::new(&server, "audit", &["dlq.shop"]);
+    let mut member = Member::new(&server, "audit", &["reprise.dlq.shop"]);
     member.client.nack("shop", "orders-0@1", Rec::new("x").header("x-retry-level", "-1"));
-    member.join(&[("dlq.shop", 1)]);
-    assert_eq!(member.commit("dlq.shop", 0, 1), 0);
+    member.join(&[("reprise.dlq.shop", 1)]);
+    assert_eq!(member.commit("reprise.dlq.shop", 0, 1), 0);
     let mut nobody = Member::new(&server, "nobody", &[]);
     nobody.generation = -1;
-    assert_eq!(nobody.commit("dlq.shop", 0, 1), 0);
+    assert_eq!(nobody.commit("reprise.dlq.shop", 0, 1), 0);
     // Its last commit is as old, and a day passes at each look.
     until("what a group without members has committed is forgotten", || {
         server.pass(24 * 3_600_000);
         assert_eq!(member.heartbeat(), 0);
-        nobody.position_of("dlq.shop", 0) == -1
+        nobody.position_of("reprise.dlq.shop", 0) == -1
     });
-    assert_eq!(member.position_of("dlq.shop", 0), 1);
+    assert_eq!(member.position_of("reprise.dlq.shop", 0), 1);
 }
 
 #[test]
 fn a_member_by_kip_848_keeps_its_dead_letters_when_the_sidecar_forgets_that_it_wanted_them() {
     let mut server = house();
-    let held = |member: &mut Consumer| member.holds().contains(&("dlq.shop".to_owned(), vec![0]));
-    let mut a = Consumer::new(&server, "audit", &["orders", "dlq.shop"]);
+    let held =
+        |member: &mut Consumer| member.holds().contains(&("reprise.dlq.shop".to_owned(), vec![0]));
+    let mut a = Consumer::new(&server, "audit", &["orders", "reprise.dlq.shop"]);
     a.enter();
     settle(&mut [&mut a]);
     assert!(held(&mut a));
-    assert_eq!(a.commit("dlq.shop", 0, 0), 0);
+    assert_eq!(a.commit("reprise.dlq.shop", 0, 0), 0);
     server.restart();
     a.client = server.client();
     assert_eq!(a.beat().assignment, None, "while nothing changes nothing is asked of it");

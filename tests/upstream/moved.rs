@@ -10,8 +10,8 @@ use crate::broker::{answer, broker, request};
 use crate::relay::pass;
 use crate::support::{Client, Member, Rec, Server, rebalance, until};
 
-const TOPICS: &[&str] = &["orders", "retry.shop"];
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 /// A cluster, a balancer that leads there wherever it is, and a sidecar that knows the balancer.
 struct House {

@@ -16,8 +16,8 @@ use crate::broker::{answer, broker, request};
 use crate::support::client::s;
 use crate::support::{Client, Member, Rec, Server, until};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
-const TOPICS: &[&str] = &["orders", "retry.shop"];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
+const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
 
 /// A minute without the cluster, at a hundredth of its length: sessions end, retries fall due.
 #[test]
@@ -114,17 +114,20 @@ fn names_of_a_group_that_opts_out_are_the_cluster_s() {
     client.create("orders", 1);
     // The cluster knows such topics by the same names.
     let mut direct = Client::connect(server.cluster().addr());
-    direct.create("retry.shop", 2);
+    direct.create("reprise.retry.shop", 2);
     let told = client.metadata(9, TOPICS).topics;
-    let retry = told.iter().find(|topic| topic.name == Some(s("retry.shop"))).unwrap();
+    let retry = told.iter().find(|topic| topic.name == Some(s("reprise.retry.shop"))).unwrap();
     assert_eq!((retry.error_code, retry.partitions.len()), (0, 2));
     assert_eq!(retry.partitions[0].leader_id.0, server.cluster().node_id());
     let mut member = Member::new(&server, "shop", TOPICS);
-    member.join(&[("orders", 1), ("retry.shop", 2)]);
+    member.join(&[("orders", 1), ("reprise.retry.shop", 2)]);
     assert_eq!(member.assigned.len(), 2);
-    assert!(member.assigned.contains(&("retry.shop".to_owned(), vec![0, 1])), "both are its own");
-    assert_eq!(member.commit("retry.shop", 1, 7), 0);
-    assert_eq!(member.position_of("retry.shop", 1), 7);
+    assert!(
+        member.assigned.contains(&("reprise.retry.shop".to_owned(), vec![0, 1])),
+        "both are its own"
+    );
+    assert_eq!(member.commit("reprise.retry.shop", 1, 7), 0);
+    assert_eq!(member.position_of("reprise.retry.shop", 1), 7);
     assert_eq!(server.router().names.clashes(), 0, "nobody minds");
     assert_eq!(server.json("/api/v1/overview")["waiting"], 0);
 }

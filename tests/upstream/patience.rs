@@ -20,12 +20,12 @@ fn a_commit_behind_a_nack_that_takes_too_long_is_refused_for_now() {
     let server = Server::with(RULES);
     let held = hold_up();
     server.client().create("orders", 1);
-    let mut member = Member::new(&server, "stuck", &["orders", "retry.stuck"]);
-    member.join(&[("orders", 1), ("retry.stuck", 1)]);
+    let mut member = Member::new(&server, "stuck", &["orders", "reprise.retry.stuck"]);
+    member.join(&[("orders", 1), ("reprise.retry.stuck", 1)]);
     member.client.put("orders", 0, &[Rec::new("x")]);
     let mut producer = server.client();
     let nack = plain(&[Rec::new("x").header("x-retry-origin", "orders-0@0")]);
-    let sent = producer.send(9, &produce_request("retry.stuck", 0, nack, -1));
+    let sent = producer.send(9, &produce_request("reprise.retry.stuck", 0, nack, -1));
     wait_for_it();
 
     let began = instant();

@@ -31,12 +31,12 @@ fn a_batch_may_name_more_than_is_remembered_and_is_told_when_it_names_too_much()
     for _ in 0..70 {
         client.put("orders", 0, &[large()]);
     }
-    let told = client.produce("retry.shop", 0, naming(0..17));
+    let told = client.produce("reprise.retry.shop", 0, naming(0..17));
     assert_eq!(told.error_code, 0, "{:?}", told.error_message);
-    let told = client.produce("retry.shop", 0, naming(0..70));
+    let told = client.produce("reprise.retry.shop", 0, naming(0..70));
     let said = told.error_message.unwrap();
     assert_eq!(told.error_code, ResponseError::MessageTooLarge.code(), "{said}");
     assert!(said.contains("name fewer"), "{said}");
-    let told = client.produce("retry.shop", 0, naming(17..70));
+    let told = client.produce("reprise.retry.shop", 0, naming(17..70));
     assert_eq!(told.error_code, 0, "{:?}", told.error_message);
 }

@@ -49,7 +49,8 @@ fn topics_are_made_and_deleted_in_the_cluster_and_ours_are_neither() {
         (topic.name, topic.num_partitions, topic.replication_factor) = (s(name), 1, 1);
         topic
     };
-    for names in [&["retry.new", "payments", "dlq.new"][..], &["retry.new"]] {
+    for names in [&["reprise.retry.new", "payments", "reprise.dlq.new"][..], &["reprise.retry.new"]]
+    {
         let topics = names.iter().map(|name| topic(name)).collect();
         let told = client.call(7, &CreateTopicsRequest::default().with_topics(topics));
         assert_eq!(told.topics.len(), names.len());
@@ -62,14 +63,14 @@ fn topics_are_made_and_deleted_in_the_cluster_and_ours_are_neither() {
     assert_eq!(topics_of(&mut cluster), ["orders", "payments"]);
 
     let mut by_name = DeleteTopicsRequest::default();
-    by_name.topic_names = vec![s("retry.shop"), s("payments")];
+    by_name.topic_names = vec![s("reprise.retry.shop"), s("payments")];
     let told = client.call(5, &by_name);
     let code = |name: &str| {
         let mut found = told.responses.iter().filter(|r| r.name.as_ref().unwrap().as_str() == name);
         found.next().unwrap().error_code
     };
-    assert_eq!((code("payments"), code("retry.shop")), (0, INVALID()));
-    let ours = client.metadata(12, &["retry.shop"]).topics[0].topic_id;
+    assert_eq!((code("payments"), code("reprise.retry.shop")), (0, INVALID()));
+    let ours = client.metadata(12, &["reprise.retry.shop"]).topics[0].topic_id;
     let theirs = client.metadata(12, &["orders"]).topics[0].topic_id;
     let mut by_id = DeleteTopicsRequest::default();
     by_id.topics = [ours, theirs]
@@ -99,10 +100,10 @@ fn settings_of_ours_and_of_this_node_are_told_beside_the_cluster_s() {
     for version in 1..=4 {
         let mut request = DescribeConfigsRequest::default();
         request.resources =
-            vec![resource(2, "retry.shop"), resource(2, "orders"), resource(4, &node)];
+            vec![resource(2, "reprise.retry.shop"), resource(2, "orders"), resource(4, &node)];
         let told = client.call(version, &request);
         assert_eq!(told.results.len(), 3);
-        for name in ["orders", "retry.shop", &node] {
+        for name in ["orders", "reprise.retry.shop", &node] {
             let one = told.results.iter().find(|one| one.resource_name.as_str() == name).unwrap();
             assert_eq!(one.error_code, 0, "{name}");
             assert!(!one.configs.is_empty(), "{name}");
@@ -119,7 +120,9 @@ fn topics_grow_in_the_cluster_and_ours_do_not() {
     let policy = ResponseError::PolicyViolation.code();
     for version in 0..=3 {
         let count = 4 + i32::from(version);
-        for names in [&["retry.shop", "orders", "dlq.shop"][..], &["retry.shop"]] {
+        for names in
+            [&["reprise.retry.shop", "orders", "reprise.dlq.shop"][..], &["reprise.retry.shop"]]
+        {
             let topic = |name: &&str| {
                 let mut topic = CreatePartitionsTopic::default();
                 (topic.name, topic.count, topic.assignments) = (s(name), count, None);
@@ -134,7 +137,7 @@ fn topics_grow_in_the_cluster_and_ours_do_not() {
                 assert_eq!(one.error_code, if ours { policy } else { 0 }, "v{version} {one:?}");
             }
         }
-        let grown = client.metadata(9, &["orders", "retry.shop"]).topics;
+        let grown = client.metadata(9, &["orders", "reprise.retry.shop"]).topics;
         let grown: Vec<usize> = grown.iter().map(|topic| topic.partitions.len()).collect();
         assert_eq!(grown, [usize::try_from(count).unwrap(), 1], "v{version}");
     }
@@ -147,8 +150,12 @@ fn settings_of_the_cluster_s_topics_are_changed_and_none_of_ours_or_this_node_s(
     let node = server.node_id().to_string();
     let (policy, invalid) =
         (ResponseError::PolicyViolation.code(), ResponseError::InvalidRequest.code());
-    let told: [(i8, &str, i16); 4] =
-        [(2, "orders", 0), (2, "retry.shop", policy), (2, "dlq.shop", policy), (4, &node, invalid)];
+    let told: [(i8, &str, i16); 4] = [
+        (2, "orders", 0),
+        (2, "reprise.retry.shop", policy),
+        (2, "reprise.dlq.shop", policy),
+        (4, &node, invalid),
+    ];
     let code_of = |name: &str| told.iter().find(|(_, of, _)| *of == name).unwrap().2;
     for version in 0..=1 {
         let resource = |(kind, name, _): &(i8, &str, i16)| {
@@ -203,7 +210,7 @@ fn records_of_the_cluster_are_deleted_and_no_dead_letters() {
     client.leader("orders").put("orders", 0, &[Rec::new("a"), Rec::new("b")]);
     let policy = ResponseError::PolicyViolation.code();
     for version in 0..=2 {
-        for (name, told) in [("orders", (2, 0)), ("dlq.shop", (-1, policy))] {
+        for (name, told) in [("orders", (2, 0)), ("reprise.dlq.shop", (-1, policy))] {
             let partition = DeleteRecordsPartition::default().with_offset(-1);
             let mut topic = DeleteRecordsTopic::default();
             (topic.name, topic.partitions) = (s(name), vec![partition]);
@@ -215,7 +222,7 @@ fn records_of_the_cluster_are_deleted_and_no_dead_letters() {
     }
     let mut behind = Client::connect(server.cluster().addr());
     assert_eq!(behind.list_offset("orders", 0, -2).1, 2);
-    assert_eq!(client.leader("dlq.shop").read_all("dlq.shop").len(), 1);
+    assert_eq!(client.leader("reprise.dlq.shop").read_all("reprise.dlq.shop").len(), 1);
 }
 
 #[test]
@@ -233,13 +240,13 @@ fn topics_are_described_page_by_page_and_ours_on_the_last_one() {
     request.cursor = Some(next);
     let last = client.call(0, &request);
     let names: Vec<&str> = last.topics.iter().map(|t| t.name.as_ref().unwrap().as_str()).collect();
-    assert_eq!(names, ["orders", "dlq.shop", "retry.shop"]);
+    assert_eq!(names, ["orders", "reprise.dlq.shop", "reprise.retry.shop"]);
     assert!(last.next_cursor.is_none());
     assert_eq!(last.topics[2].partitions[0].leader_id.0, server.node_id());
     assert_ne!(last.topics[0].partitions[0].leader_id.0, server.node_id());
 
     let mut one = TopicRequest::default();
-    one.name = s("retry.shop");
+    one.name = s("reprise.retry.shop");
     let mut by_name = DescribeTopicPartitionsRequest::default();
     (by_name.topics, by_name.response_partition_limit) = (vec![one], 100);
     let told = client.call(0, &by_name);
@@ -253,7 +260,7 @@ fn what_every_broker_is_asked_for_this_node_has_none_of() {
     member.join(&[("orders", 3)]);
     // Offsets of dead letters are kept here; that makes no group of ours.
     member.client.nack("shop", "orders-0@1", Rec::new("x"));
-    assert_eq!(member.commit("dlq.shop", 0, 0), 0);
+    assert_eq!(member.commit("reprise.dlq.shop", 0, 0), 0);
     let mut client = server.client();
     assert!(client.call(4, &ListGroupsRequest::default()).groups.is_empty());
     let groups = client.leader("orders").call(4, &ListGroupsRequest::default()).groups;

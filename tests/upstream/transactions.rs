@@ -26,8 +26,8 @@ use crate::support::batch::plain;
 use crate::support::client::{produce_request, s};
 use crate::support::{Got, Member, Rec, Server, until};
 
-const TOPICS: &[&str] = &["orders", "retry.shop"];
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 /// What the cluster's coordinators were told, and what they say.
 #[derive(Default)]
@@ -188,7 +188,7 @@ fn a_transaction_acknowledges_retries_when_it_is_committed_and_not_before() {
     for version in 0..=5 {
         let house = House::new();
         let (mut member, retry) = house.with_retry();
-        let offsets = [("orders", 1), ("retry.shop", retry.offset + 1)];
+        let offsets = [("orders", 1), ("reprise.retry.shop", retry.offset + 1)];
         assert_eq!(commit(&mut member, version, &offsets), [0, 0], "v{version}");
         assert_eq!(house.told().committed, [["orders"]], "nothing of ours is told");
         assert_eq!(member.position(), retry.offset, "not acknowledged yet");
@@ -202,7 +202,7 @@ fn a_transaction_acknowledges_retries_when_it_is_committed_and_not_before() {
 fn an_aborted_transaction_gives_its_retries_back_uncharged() {
     let house = House::new();
     let (mut member, retry) = house.with_retry();
-    let offsets = [("orders", 1), ("retry.shop", retry.offset + 1)];
+    let offsets = [("orders", 1), ("reprise.retry.shop", retry.offset + 1)];
     assert_eq!(commit(&mut member, 3, &offsets), [0, 0]);
     assert_eq!(end(&mut member, 3, false).error_code, 0);
     let again = member.retry_once();
@@ -214,7 +214,7 @@ fn an_aborted_transaction_gives_its_retries_back_uncharged() {
 fn whoever_begins_anew_has_aborted_what_was_open() {
     let house = House::new();
     let (mut member, retry) = house.with_retry();
-    assert_eq!(commit(&mut member, 3, &[("retry.shop", retry.offset + 1)]), [0]);
+    assert_eq!(commit(&mut member, 3, &[("reprise.retry.shop", retry.offset + 1)]), [0]);
     let mut init = InitProducerIdRequest::default();
     init.transactional_id = Some(s("pay"));
     assert_eq!(member.client.call(2, &init).error_code, 0);
@@ -227,7 +227,7 @@ fn whoever_begins_anew_has_aborted_what_was_open() {
 fn an_end_that_is_not_known_yet_is_asked_again_and_one_that_is_fenced_aborts() {
     let house = House::new();
     let (mut member, retry) = house.with_retry();
-    assert_eq!(commit(&mut member, 3, &[("retry.shop", retry.offset + 1)]), [0]);
+    assert_eq!(commit(&mut member, 3, &[("reprise.retry.shop", retry.offset + 1)]), [0]);
     let later = ResponseError::ConcurrentTransactions;
     house.told().end_errors.push_back(later);
     assert_eq!(end(&mut member, 3, true).error_code, later.code());
@@ -236,7 +236,7 @@ fn an_end_that_is_not_known_yet_is_asked_again_and_one_that_is_fenced_aborts() {
     assert_eq!(member.position(), retry.offset + 1);
     let house = House::new();
     let (mut member, retry) = house.with_retry();
-    assert_eq!(commit(&mut member, 3, &[("retry.shop", retry.offset + 1)]), [0]);
+    assert_eq!(commit(&mut member, 3, &[("reprise.retry.shop", retry.offset + 1)]), [0]);
     house.told().end_errors.push_back(ResponseError::ProducerFenced);
     assert_eq!(end(&mut member, 3, true).error_code, ResponseError::ProducerFenced.code());
     assert_eq!(member.retry_once().offset, retry.offset + 1, "handed out anew");
@@ -248,7 +248,7 @@ fn an_end_whose_answer_is_lost_counts_and_after_a_restart_the_retry_comes_once_m
     for is_restarted in [false, true] {
         let mut house = House::new();
         let (mut member, retry) = house.with_retry();
-        assert_eq!(commit(&mut member, 3, &[("retry.shop", retry.offset + 1)]), [0]);
+        assert_eq!(commit(&mut member, 3, &[("reprise.retry.shop", retry.offset + 1)]), [0]);
         house.told().loses_end = true;
         let mut request = EndTxnRequest::default();
         (request.transactional_id, request.committed) = (s("pay"), true);
@@ -275,7 +275,7 @@ fn an_end_whose_answer_is_lost_counts_and_after_a_restart_the_retry_comes_once_m
 fn a_transaction_that_is_all_ours_is_aborted_there_and_committed_here() {
     let house = House::new();
     let (mut member, retry) = house.with_retry();
-    assert_eq!(commit(&mut member, 5, &[("retry.shop", retry.offset + 1)]), [0]);
+    assert_eq!(commit(&mut member, 5, &[("reprise.retry.shop", retry.offset + 1)]), [0]);
     assert!(house.told().committed.is_empty(), "there is nothing to tell");
     // KIP-890: a commit of a transaction that never began.
     house.told().end_errors.push_back(ResponseError::InvalidTxnState);
@@ -291,7 +291,7 @@ fn an_end_of_which_nobody_could_be_told_is_told_when_it_can_be() {
     let mut member = house.with_nack();
     house.sidecar.pass(20);
     let retry = member.retry_once();
-    let offsets = [("retry.shop", retry.offset + 1), ("dlq.shop", 3)];
+    let offsets = [("reprise.retry.shop", retry.offset + 1), ("reprise.dlq.shop", 3)];
     assert_eq!(commit(&mut member, 3, &offsets), [0, 0]);
     let disk = house.sidecar.disk();
     disk.set_capacity(Some(disk.used_bytes()));
@@ -299,13 +299,13 @@ fn an_end_of_which_nobody_could_be_told_is_told_when_it_can_be() {
     let refused = end(&mut member, 3, true).error_code;
     assert_eq!(refused, ResponseError::CoordinatorNotAvailable.code());
     assert_eq!(house.told().ended, [true], "for the cluster it has ended");
-    assert_eq!(member.position_of("dlq.shop", 0), -1);
+    assert_eq!(member.position_of("reprise.dlq.shop", 0), -1);
     disk.set_capacity(None);
     // Nobody asks again.
-    until("the rest is told", || member.position_of("dlq.shop", 0) == 3);
+    until("the rest is told", || member.position_of("reprise.dlq.shop", 0) == 3);
     assert_eq!(member.position(), retry.offset + 1);
     assert_eq!(end(&mut member, 3, false).error_code, 0);
-    assert_eq!(member.position_of("dlq.shop", 0), 3, "what was told is not taken back");
+    assert_eq!(member.position_of("reprise.dlq.shop", 0), 3, "what was told is not taken back");
 }
 
 #[test]
@@ -314,14 +314,14 @@ fn what_the_cluster_refuses_of_a_commit_is_refused_of_ours_too() {
     let (mut member, retry) = house.with_retry();
     house.told().commit_error = Some(ResponseError::IllegalGeneration);
     let refused = ResponseError::IllegalGeneration.code();
-    let offsets = [("orders", 1), ("retry.shop", retry.offset + 1)];
+    let offsets = [("orders", 1), ("reprise.retry.shop", retry.offset + 1)];
     assert_eq!(commit(&mut member, 3, &offsets), [refused; 2]);
     // All ours: the coordinator of the group is asked.
     member.generation += 1;
     assert_eq!(commit(&mut member, 3, &offsets[1..]), [refused]);
     member.generation -= 1;
     // Beyond what was handed out.
-    let far = [("retry.shop", retry.offset + 2)];
+    let far = [("reprise.retry.shop", retry.offset + 2)];
     assert_eq!(commit(&mut member, 3, &far), [ResponseError::OffsetOutOfRange.code()]);
     assert_eq!(end(&mut member, 3, true).error_code, 0);
     assert_eq!(member.position(), retry.offset, "nothing was held");
@@ -334,7 +334,7 @@ fn offsets_of_a_transaction_do_not_say_what_failed() {
     let mut request = TxnOffsetCommitRequest::default();
     (request.transactional_id, request.group_id) = (s("pay"), s(&member.group));
     (request.member_id, request.generation_id) = (s(&member.id), member.generation);
-    for (topic, metadata) in [("orders", "!retry:0"), ("retry.shop", "")] {
+    for (topic, metadata) in [("orders", "!retry:0"), ("reprise.retry.shop", "")] {
         let mut partition = TxnOffsetCommitRequestPartition::default();
         (partition.committed_offset, partition.committed_metadata) = (1, Some(s(metadata)));
         let mut one = TxnOffsetCommitRequestTopic::default();
@@ -360,7 +360,7 @@ fn topics_of_ours_take_no_part_in_transactions() {
     for version in 0..=3 {
         let mut request = AddPartitionsToTxnRequest::default();
         request.v3_and_below_transactional_id = s("pay");
-        request.v3_and_below_topics = vec![topic("orders"), topic("retry.shop")];
+        request.v3_and_below_topics = vec![topic("orders"), topic("reprise.retry.shop")];
         let answer = client.call(version, &request);
         let codes = answer.results_by_topic_v3_and_below.iter();
         let codes = codes.map(|topic| topic.results_by_partition[0].partition_error_code);
@@ -369,7 +369,7 @@ fn topics_of_ours_take_no_part_in_transactions() {
             [ResponseError::OperationNotAttempted.code(), ResponseError::InvalidTxnState.code()]
         );
     }
-    let mut request = produce_request("retry.shop", 0, plain(&[Rec::new("x")]), -1);
+    let mut request = produce_request("reprise.retry.shop", 0, plain(&[Rec::new("x")]), -1);
     request.transactional_id = Some(s("pay"));
     let answer = client.call(9, &request);
     let told = &answer.responses[0].partition_responses[0];

@@ -18,7 +18,7 @@ use crate::support::client::fetch_request;
 use crate::support::{Got, Member, Producer, Rec, Server, until, wall_ms};
 
 const RULES: &str = "retry: {levels: 20ms, order: {mode: key}}";
-const TOPICS: &[(&str, i32)] = &[("t", 1), ("retry.shop", 1)];
+const TOPICS: &[(&str, i32)] = &[("t", 1), ("reprise.retry.shop", 1)];
 
 /// One that retention does not take meanwhile.
 fn rec(key: &str, value: &str) -> Rec {
@@ -40,7 +40,7 @@ fn opened(server: &Server, cluster: &Server) -> (Member, Producer) {
     assert_eq!(producer.put_record(9, "t", rec("other", "open")), 0);
     server.client().put("t", 0, &[rec("k", "k1"), rec("j", "j2"), rec("k", "k3")]);
     assert_eq!(producer.put_record(9, "t", rec("k", "k4")), 0);
-    let mut member = Member::new(server, "shop", &["t", "retry.shop"]);
+    let mut member = Member::new(server, "shop", &["t", "reprise.retry.shop"]);
     member.join(TOPICS);
     assert_eq!(member.client.fetch("t", 0, 0, 1_000).high_watermark, 5);
     assert_eq!(member.client.nack("shop", "t-0@1", rec("k", "k1")).error_code, 0);
@@ -57,7 +57,7 @@ fn retried(member: &mut Member) -> String {
 /// What one Fetch of its lane brings, of all records or of committed ones.
 fn given(member: &mut Member, isolation: i8) -> Vec<Got> {
     let from = member.position();
-    let request = fetch_request("retry.shop", 0, from, 0).with_isolation_level(isolation);
+    let request = fetch_request("reprise.retry.shop", 0, from, 0).with_isolation_level(isolation);
     let data = member.client.fetch_by(11, &request);
     assert_eq!(data.error_code, 0);
     unpack(&data.records.unwrap())
@@ -89,7 +89,7 @@ fn what_is_put_behind_is_given_to_nobody_while_its_transaction_is_open_at_the_cl
         assert_eq!(member.client.fetch("t", 0, 6, 0).error_code, 0);
         if committed {
             assert_eq!(retried(&mut member), "k4");
-            let place = format!("retry.shop-0@{}", member.position() - 1);
+            let place = format!("reprise.retry.shop-0@{}", member.position() - 1);
             assert_eq!(member.client.nack("shop", &place, rec("k", "k4")).error_code, 0);
             let got = member.retry_once();
             assert_eq!((got.text().as_str(), got.reconsume_times()), ("k4", 1), "and once only");
@@ -109,7 +109,7 @@ fn what_the_cluster_has_taken_back_is_nobody_s_after_a_restart_either() {
     });
     let server = server.killed();
     assert_eq!(producer.end(3, false), 0);
-    let mut member = Member::new(&server, "shop", &["t", "retry.shop"]);
+    let mut member = Member::new(&server, "shop", &["t", "reprise.retry.shop"]);
     member.join(TOPICS);
     until("it is settled", || {
         assert_eq!(given(&mut member, 1), []);
@@ -139,7 +139,7 @@ fn what_moves_to_another_sidecar_is_given_to_nobody_there_either() {
         let other = Server::in_front_of(server.cluster().addr(), RULES);
         did(&other, &["import", &file, "--execute"]);
 
-        let mut member = Member::new(&other, "shop", &["t", "retry.shop"]);
+        let mut member = Member::new(&other, "shop", &["t", "reprise.retry.shop"]);
         member.join(TOPICS);
         until("its turn comes there", || {
             assert_eq!(given(&mut member, 1), []);

@@ -105,9 +105,9 @@ impl House {
 
     /// A member with a connection to the leader, on which it fetches.
     fn with_member(&self) -> (Member, Client) {
-        let mut member = Member::new(&self.sidecar, "shop", &["orders", "retry.shop"]);
+        let mut member = Member::new(&self.sidecar, "shop", &["orders", "reprise.retry.shop"]);
         member.client.id = MEMBER.into();
-        member.join(&[("orders", 1), ("retry.shop", 1)]);
+        member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);
         let brokers = member.client.call(9, &MetadataRequest::default()).brokers;
         let mut leader = member.client.connect_to(&brokers[1]);
         leader.call(3, &ApiVersionsRequest::default());
@@ -117,7 +117,7 @@ impl House {
 
     /// Nacks by reference, as a client object that is no member.
     fn nack(&self, offset: i64) -> i16 {
-        self.client().produce("retry.shop", 0, by_reference("orders", offset)).error_code
+        self.client().produce("reprise.retry.shop", 0, by_reference("orders", offset)).error_code
     }
 
     fn client(&self) -> Client {
@@ -275,7 +275,7 @@ fn a_member_that_waits_for_long_does_not_say_that_a_record_is_gone() {
     let _polling = leader.send(11, &fetch_request("orders", 0, 2, LONG_POLL_MS));
     // Many more than those that may wait.
     let mut nacks: Vec<_> = (0..24).map(|_| house.client()).collect();
-    let nack = produce_request("retry.shop", 0, by_reference("orders", 1), -1);
+    let nack = produce_request("reprise.retry.shop", 0, by_reference("orders", 1), -1);
     let sent: Vec<_> = nacks.iter_mut().map(|client| client.send(9, &nack)).collect();
     for (mut client, sent) in nacks.into_iter().zip(sent) {
         let told = client.receive::<ProduceRequest>(sent);
@@ -300,7 +300,8 @@ fn all_that_a_batch_names_waits_for_one_long_poll_of_a_member_and_not_one_each()
     let name = |offset| by_name("orders", offset);
     let batch = plain(&(2..22).map(name).collect::<Vec<_>>());
     let mut client = house.client();
-    let mut told = (0..3).map(|_| client.produce("retry.shop", 0, batch.clone()).error_code);
+    let mut told =
+        (0..3).map(|_| client.produce("reprise.retry.shop", 0, batch.clone()).error_code);
     assert!(told.any(|code| code == 0), "and on one connection");
     is_done.store(true, Ordering::SeqCst);
     polls.join().unwrap();
@@ -326,7 +327,7 @@ fn our_own_connection_reads_only_what_the_client_may_read() {
     *house.cluster.refusal.lock().unwrap() = ResponseError::TopicAuthorizationFailed;
     assert_eq!(house.nack(0), ResponseError::InvalidRecord.code());
     // What was read for another client is not this one's, whatever its group.
-    let told = house.client().produce("retry.audit", 0, by_reference("orders", 1));
+    let told = house.client().produce("reprise.retry.audit", 0, by_reference("orders", 1));
     assert_eq!(told.error_code, ResponseError::InvalidRecord.code());
     assert_eq!(house.fetched_by("reprise"), 1, "it was not even asked");
 }
@@ -339,15 +340,15 @@ fn a_leader_that_hangs_holds_up_nobody_who_asks_another_one() {
     // Both have their broker before there is one that hangs.
     let (mut stuck, mut other) = (house.client(), house.client());
     house.cluster.has_third.store(true, Ordering::SeqCst);
-    let nack = produce_request("retry.shop", 0, by_reference("stuck", 0), -1);
+    let nack = produce_request("reprise.retry.shop", 0, by_reference("stuck", 0), -1);
     let sent = stuck.send(9, &nack);
     until("its leader is asked", || house.cluster.in_vain.load(Ordering::SeqCst) > 0);
-    let told = other.produce("retry.shop", 0, by_reference("orders", 1));
+    let told = other.produce("reprise.retry.shop", 0, by_reference("orders", 1));
     assert_eq!(told.error_code, 0);
     assert!(stuck.is_silent());
     let told = stuck.receive::<ProduceRequest>(sent).responses.remove(0).partition_responses;
     assert_eq!(told[0].error_code, ResponseError::RequestTimedOut.code(), "another time");
-    assert_eq!(stuck.produce("retry.shop", 0, by_reference("orders", 1)).error_code, 0);
+    assert_eq!(stuck.produce("reprise.retry.shop", 0, by_reference("orders", 1)).error_code, 0);
 }
 
 #[test]
@@ -404,8 +405,8 @@ fn what_the_admin_port_names_is_read_in_the_name_of_a_member() {
 #[test]
 fn what_a_member_may_not_read_is_not_read_for_it_by_the_admin_port() {
     let house = House::new(NOT_LEADER, true);
-    let mut member = Member::new(&house.sidecar, "shop", &["orders", "retry.shop"]);
-    member.join(&[("orders", 1), ("retry.shop", 1)]);
+    let mut member = Member::new(&house.sidecar, "shop", &["orders", "reprise.retry.shop"]);
+    member.join(&[("orders", 1), ("reprise.retry.shop", 1)]);
     let brokers = member.client.call(9, &MetadataRequest::default()).brokers;
     let mut leader = member.client.connect_to(&brokers[1]);
     leader.call(3, &ApiVersionsRequest::default());

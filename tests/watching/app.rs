@@ -183,5 +183,5 @@ pub(crate) fn orders_more(server: &Server) {
 
 /// The dead letters of the group.
 pub(crate) fn dead_letters(server: &Server) -> Vec<Got> {
-    server.client().read_all("dlq.shop")
+    server.client().read_all("reprise.dlq.shop")
 }

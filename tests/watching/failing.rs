@@ -195,11 +195,11 @@ fn what_kills_a_consumer_with_a_retry_topic_comes_back_there_and_holds_nothing()
                  order: {interval: 30s}}",
     );
     orders(&server, 8);
-    let mut app = App::new(&server, 2).subscribed_to("retry.shop");
+    let mut app = App::new(&server, 2).subscribed_to("reprise.retry.shop");
     app.run(Failing::Crash, 8);
     assert_eq!(app.done, all_but(2, 8));
     assert_eq!(dead_letters(&server).len(), 0);
-    let mut member = Member::new(&server, "shop", &["retry.shop"]);
+    let mut member = Member::new(&server, "shop", &["reprise.retry.shop"]);
     drop(app);
     member.join(&[]);
     let retry = member.retry_once();

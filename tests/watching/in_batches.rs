@@ -14,7 +14,7 @@ fn named(origin: &str) -> Rec {
 }
 
 fn send(member: &mut Member, sent: Bytes) -> i16 {
-    member.client.produce("retry.shop", 0, sent).error_code
+    member.client.produce("reprise.retry.shop", 0, sent).error_code
 }
 
 /// Failures of records of the topic that were counted since the start.
@@ -27,9 +27,9 @@ fn failures(server: &Server) -> String {
 #[test]
 fn a_batch_that_is_refused_charges_nothing_and_every_bad_record_is_named_by_its_place() {
     let (server, mut member) = shop(&rules("", ""));
-    let never = "retry.shop-0@1125899906842629";
+    let never = "reprise.retry.shop-0@1125899906842629";
     let records = ["orders-0@1", never, "orders-0@2", never].map(named);
-    let answer = member.client.produce("retry.shop", 0, plain(&records));
+    let answer = member.client.produce("reprise.retry.shop", 0, plain(&records));
     assert_eq!(answer.error_code, ResponseError::InvalidRecord.code());
     let bad: Vec<i32> = answer.record_errors.iter().map(|error| error.batch_index).collect();
     assert_eq!(bad, [1, 3]);
@@ -76,7 +76,7 @@ fn of_a_mixed_batch_each_record_goes_its_own_way() {
         assert_eq!(charged(&server), [(FAILED, 1)]);
         assert_eq!(dead_letters(&server).len(), 1);
         let queue: Vec<String> =
-            server.client().read_all("retry.shop").iter().map(Got::text).collect();
+            server.client().read_all("reprise.retry.shop").iter().map(Got::text).collect();
         assert_eq!(queue, ["new"]);
         assert_eq!(failures(&server), "1", "the dead letter is counted by its own reason");
     }

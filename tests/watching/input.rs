@@ -142,7 +142,7 @@ fn a_marker_that_is_refused_neither_frees_nor_moves_nor_charges_anything() {
         assert_eq!(known(&server), [(0, Some(1), vec![(1, 0)])], "{metadata:.40}");
         assert_eq!(read(&mut member, 1, 0), NOTHING, "{metadata:.40}: it is held as before");
     }
-    assert!(server.client().read_all("retry.shop").is_empty());
+    assert!(server.client().read_all("reprise.retry.shop").is_empty());
     assert_eq!(member.commit("orders", 0, 2), 0);
     assert_eq!(read(&mut member, 2, 5_000), all(2, 8));
 }
@@ -153,7 +153,11 @@ fn what_a_marker_names_before_anybody_was_given_it_is_given_in_its_place_all_the
     let more = member.client.put("orders", 0, &[Rec::new("8"), Rec::new("9"), Rec::new("10")]);
     let request = member.commit_request("orders", 0, 2, &format!("!retry:{}", more + 1));
     assert_eq!(member.client.call(9, &request).topics[0].partitions[0].error_code, 0);
-    assert_eq!(server.client().read_all("retry.shop").len(), 1, "it failed, as it was said");
+    assert_eq!(
+        server.client().read_all("reprise.retry.shop").len(),
+        1,
+        "it failed, as it was said"
+    );
     assert_eq!(read(&mut member, 2, 5_000), all(2, more + 3));
     assert_eq!(member.commit("orders", 0, more + 1), 0);
     for _ in 0..4 {

@@ -3,14 +3,14 @@
 use crate::app::orders;
 use crate::support::{Member, Rec, Server, until};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 /// A member whose topic goes one by one after three were lost; a retry is due.
 fn narrow() -> (Server, Member) {
     let server = Server::with("retry: {levels: 10ms, narrow_patience: 60s}");
     orders(&server, 4);
     let start = || {
-        let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+        let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
         member.join(PARTITIONS);
         assert!(!is_retried(&mut member), "its slot is known from here on");
         member

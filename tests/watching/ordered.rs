@@ -105,7 +105,7 @@ fn nothing_passes_a_failed_record_before_it_was_handled() {
     assert_eq!(charged(&server), []);
     assert_eq!(member.commit("orders", 0, 5), 0);
     assert_eq!(member.position_of("orders", 0), 5);
-    assert!(server.client().read_all("retry.shop").is_empty(), "it never was an entry");
+    assert!(server.client().read_all("reprise.retry.shop").is_empty(), "it never was an entry");
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_partition_does_not_wait_for_what_it_has_not_come_to() {
     let answer = member.client.nack("shop", "orders-0@6", Rec::new("elsewhere"));
     assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
     assert_eq!(charged(&server), []);
-    assert_eq!(server.client().read_all("retry.shop").len(), 1, "it waits in the queue");
+    assert_eq!(server.client().read_all("reprise.retry.shop").len(), 1, "it waits in the queue");
     let records: Vec<Rec> = (4..8).map(|n| Rec::new(&n.to_string())).collect();
     member.client.put("orders", 0, &records);
     assert_eq!(given(&mut member, 4), [4, 5, 6, 7], "together, and all of them");
@@ -320,7 +320,7 @@ fn a_group_that_is_not_in_order_any_more_waits_for_nothing_and_loses_nothing() {
             assert_eq!(member.position_of("orders", 0), 4, "{lane:?}, {restarts}: it is passed");
             let mut kept = Vec::new();
             until("an entry", || {
-                kept = server.client().read_all("retry.shop");
+                kept = server.client().read_all("reprise.retry.shop");
                 !kept.is_empty()
             });
             assert_eq!((kept.len(), kept[0].reconsume_times()), (1, 1), "charged when it was said");

@@ -3,7 +3,7 @@
 use crate::support::batch::{plain, unpack};
 use crate::support::{Member, Rec, Server, until, wall_ms};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 const OPEN: &str = "reprise_breaker_open{group=\"shop\"}";
 
 #[test]
@@ -13,7 +13,7 @@ fn a_group_of_which_everything_fails_is_held_until_a_record_succeeds() {
          breaker: {min: 5, window: 10}}",
     );
     server.client().create("orders", 1);
-    let mut member = Member::new(&server, "shop", &["orders", "retry.shop"]);
+    let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.session_ms = 60_000;
     member.join(PARTITIONS);
     let all: Vec<Rec> = (0..8).map(|n| Rec::new(&n.to_string()).at(wall_ms())).collect();
@@ -33,11 +33,11 @@ fn a_group_of_which_everything_fails_is_held_until_a_record_succeeds() {
     // Retries go one by one, and fail without being charged: their limit is one.
     for n in 0..3 {
         let retry = member.retry_once();
-        let again = format!("retry.shop-0@{}", retry.offset);
-        let never = format!("retry.shop-0@{}", retry.offset + 1_000);
+        let again = format!("reprise.retry.shop-0@{}", retry.offset);
+        let never = format!("reprise.retry.shop-0@{}", retry.offset + 1_000);
         let named = [again.as_str(), never.as_str()];
         let named = named.map(|origin| Rec::new("x").header("x-retry-origin", origin));
-        assert_ne!(member.client.produce("retry.shop", 0, plain(&named)).error_code, 0);
+        assert_ne!(member.client.produce("reprise.retry.shop", 0, plain(&named)).error_code, 0);
         let stands = server.json("/api/v1/groups/shop")["breaker"].to_string();
         assert!(stands.contains(&format!("{n} have failed")), "refused, and no failure: {stands}");
         assert_eq!(member.client.nack("shop", &again, Rec::new("x")).error_code, 0);

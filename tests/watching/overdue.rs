@@ -4,7 +4,7 @@ use crate::app::dead_letters;
 use crate::support::batch::{Around, batch};
 use crate::support::{Member, Rec, Server, until, wall_ms};
 
-const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("retry.shop", 1)];
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 /// A member that has handled the first of two records and hangs with the second.
 fn hanging(yaml: &str, topics: &[&str]) -> (Server, Member) {
@@ -37,7 +37,7 @@ fn waiting(server: &Server) -> Vec<serde_json::Value> {
 fn it_comes_back_by_the_retry_topic_unless_it_is_committed_before_that() {
     let (server, mut member) = hanging(
         "retry: {levels: 1h 2h 3h, consume_timeout: 1s, timeout_level: 2}",
-        &["orders", "retry.shop"],
+        &["orders", "reprise.retry.shop"],
     );
     until("the timeout", || waiting(&server).len() == 1);
     let entry = waiting(&server).remove(0);
@@ -61,7 +61,7 @@ fn what_nobody_can_read_when_it_times_out_is_kept_for_the_next_fetch_of_it() {
     let mut tool = server.client();
     tool.create("orders", 1);
     tool.put("orders", 0, &[Rec::new("done").at(wall_ms())]);
-    let topics = ["orders", "retry.shop"];
+    let topics = ["orders", "reprise.retry.shop"];
     let mut member = Member::new(&server, "shop", &topics);
     member.join(PARTITIONS);
     member.client.fetch("orders", 0, 0, 5_000);
@@ -90,8 +90,10 @@ fn what_nobody_can_read_when_it_times_out_is_kept_for_the_next_fetch_of_it() {
 
 #[test]
 fn what_its_member_says_has_failed_is_never_withdrawn() {
-    let (server, mut member) =
-        hanging("retry: {levels: 1h 2h 3h, consume_timeout: 1s}", &["orders", "retry.shop"]);
+    let (server, mut member) = hanging(
+        "retry: {levels: 1h 2h 3h, consume_timeout: 1s}",
+        &["orders", "reprise.retry.shop"],
+    );
     until("the timeout", || waiting(&server).len() == 1);
     let failed = member.client.nack("shop", "orders-0@1", Rec::new("late"));
     assert_eq!(failed.error_code, 0, "a late failure adds none");
@@ -101,8 +103,10 @@ fn what_its_member_says_has_failed_is_never_withdrawn() {
 
 #[test]
 fn what_its_member_says_has_failed_after_a_commit_has_withdrawn_it_waits_again() {
-    let (server, mut member) =
-        hanging("retry: {levels: 1h 2h 3h, consume_timeout: 1s}", &["orders", "retry.shop"]);
+    let (server, mut member) = hanging(
+        "retry: {levels: 1h 2h 3h, consume_timeout: 1s}",
+        &["orders", "reprise.retry.shop"],
+    );
     until("the timeout", || waiting(&server).len() == 1);
     assert_eq!(member.commit("orders", 0, 2), 0);
     until("it is withdrawn", || waiting(&server).is_empty());
@@ -118,8 +122,10 @@ fn what_its_member_says_has_failed_after_a_commit_has_withdrawn_it_waits_again()
 
 #[test]
 fn what_its_member_goes_back_to_is_never_withdrawn() {
-    let (server, mut member) =
-        hanging("retry: {levels: 1h 2h 3h, consume_timeout: 1s}", &["orders", "retry.shop"]);
+    let (server, mut member) = hanging(
+        "retry: {levels: 1h 2h 3h, consume_timeout: 1s}",
+        &["orders", "reprise.retry.shop"],
+    );
     until("the timeout", || waiting(&server).len() == 1);
     server.client().put("orders", 0, &[Rec::new("next").at(wall_ms())]);
     let given = member.client.fetch("orders", 0, 1, 5_000).records.unwrap();

@@ -39,7 +39,7 @@ fn judge(says: impl Fn(&mut Member)) {
     let mut member = charged_twice(&server);
     says(&mut member);
     assert_eq!(suspects(&server), [], "no suspect any more");
-    let waiting = server.client().read_all("retry.shop");
+    let waiting = server.client().read_all("reprise.retry.shop");
     assert_eq!(waiting.len(), 1);
     assert_eq!((waiting[0].text().as_str(), waiting[0].number("RECONSUME_TIME")), ("2", 3));
     assert_eq!(member.commit("orders", 0, 3), 0);

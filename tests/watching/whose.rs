@@ -173,7 +173,7 @@ fn a_member_by_kip_848_is_known_by_its_address_and_by_its_topics() {
 fn who_subscribes_to_the_retry_topic_has_a_lane_unless_the_group_is_to_retry_in_place() {
     let mut server = Server::with("retry: {lane: auto}");
     server.client().create("orders", 1);
-    let _shop = joined(&server, "shop", &["orders", "retry.shop"]);
+    let _shop = joined(&server, "shop", &["orders", "reprise.retry.shop"]);
     let known = conn(None, None);
     let has_lane = |server: &Server| whose(server, &known, &["orders"]).map(|(.., lane)| lane);
     assert_eq!(has_lane(&server), Some(true));
@@ -203,10 +203,10 @@ fn dead_letters_and_retry_topics_are_nobody_s_to_watch() {
     let mut tool = server.client();
     tool.create("orders", 1);
     assert_eq!(tool.nack("shop", "orders-0@0", Rec::new("x")).error_code, 0);
-    assert_eq!(tool.read_all("dlq.shop").len(), 1);
+    assert_eq!(tool.read_all("reprise.dlq.shop").len(), 1);
     let before = unowned(&server);
-    tool.fetch("dlq.shop", 0, 0, 0);
-    tool.fetch("retry.shop", 0, 0, 0);
+    tool.fetch("reprise.dlq.shop", 0, 0, 0);
+    tool.fetch("reprise.retry.shop", 0, 0, 0);
     assert_eq!(unowned(&server), before);
     tool.fetch("orders", 0, 0, 0);
     assert_eq!(unowned(&server), before + 1);

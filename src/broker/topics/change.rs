@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn dead_letters_are_no_topic_to_change() {
         let (topics, _, _writer) = house();
-        let name = TopicName::new("dlq.shop");
+        let name = TopicName::new("reprise.dlq.shop");
         topics.dead_letters(&name, Uuid::from_u128(6), true).unwrap().unwrap();
         assert!(topics.alter(&name, &[set("retention.ms", "1")], false).is_err());
         assert!(topics.replace(&name, Vec::new(), false).is_err());

@@ -60,7 +60,10 @@ pub struct Names {
 
 impl Default for Names {
     fn default() -> Self {
-        Self { retry: "retry.{group}".to_owned(), dead_letters: "dlq.{group}".to_owned() }
+        Self {
+            retry: "reprise.retry.{group}".to_owned(),
+            dead_letters: "reprise.dlq.{group}".to_owned(),
+        }
     }
 }
 

@@ -86,8 +86,9 @@ fn whoever_joins_after_the_leader_takes_nothing_from_it() {
 
 #[test]
 fn what_one_holds_is_another_s_when_the_first_is_not_heard_of_or_wants_it_no_more() {
-    let (members, group, dlq) = (Members::new(45_000), GroupId::from("audit"), "dlq.x".into());
-    let metadata = Subscription::to(vec![TopicName::new("dlq.x")]).to_bytes();
+    let (members, group, dlq) =
+        (Members::new(45_000), GroupId::from("audit"), "reprise.dlq.x".into());
+    let metadata = Subscription::to(vec![TopicName::new("reprise.dlq.x")]).to_bytes();
     let wants = |key| Joined { metadata: metadata.clone(), ..joined(key, 10_000) };
     let claims = |key: &str, at: u64| members.claim(&group, &key.into(), &dlq, MonoMs(at));
     members.joined(&group, wants("a"), MonoMs(0));

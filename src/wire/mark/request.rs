@@ -1,4 +1,4 @@
-//! What a record produced to `retry.<group>` asks for.
+//! What a record produced to `reprise.retry.<group>` asks for.
 
 use crate::model::Origin;
 use crate::wire::batch::Headers;

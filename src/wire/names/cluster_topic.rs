@@ -63,7 +63,13 @@ mod tests {
     #[test]
     fn names_that_the_sidecar_serves_itself_are_refused() {
         let ours = Templates::default();
-        for bad in ["dlq.{group}", "retry.{group}", "dlq.shop", "{group}.dead", "dlq.{group}.x"] {
+        for bad in [
+            "reprise.dlq.{group}",
+            "reprise.retry.{group}",
+            "reprise.dlq.shop",
+            "{group}.dead",
+            "reprise.dlq.{group}.x",
+        ] {
             let refused = ours.check_cluster_topic(bad);
             assert!(matches!(refused, Err(ClusterTopicError::Ours { .. })), "{bad}: {refused:?}");
         }
@@ -73,8 +79,8 @@ mod tests {
         for bad in ["", "a b", "{group}", "a{group}{group}", "ä.{group}", "%DLQ%{group}"] {
             assert!(ours.check_cluster_topic(bad).is_err(), "{bad}");
         }
-        let others = Templates::new("retry.{group}", "here.{group}").unwrap();
-        assert_eq!(others.check_cluster_topic("dlq.{group}"), Ok(()));
+        let others = Templates::new("reprise.retry.{group}", "here.{group}").unwrap();
+        assert_eq!(others.check_cluster_topic("reprise.dlq.{group}"), Ok(()));
     }
 
     #[test]

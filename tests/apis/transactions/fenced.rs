@@ -70,15 +70,15 @@ fn who_may_not_commit_is_told_that_whatever_a_commit_waits_for() {
     let server = Server::with(RULES);
     let held = hold_up();
     server.client().create("orders", 1);
-    let mut member = Member::new(&server, STUCK, &["orders", "retry.stuck"]);
-    member.join(&[("orders", 1), ("retry.stuck", 1)]);
+    let mut member = Member::new(&server, STUCK, &["orders", "reprise.retry.stuck"]);
+    member.join(&[("orders", 1), ("reprise.retry.stuck", 1)]);
     member.client.put("orders", 0, &[Rec::new("x")]);
     let mut old = Producer::begin(&server, "pay");
     let mut new = Producer::begin(&server, "pay");
     assert_eq!(new.add_group(3, STUCK), 0);
     let mut producer = server.client();
     let nack = plain(&[Rec::new("x").header("x-retry-origin", "orders-0@0")]);
-    let nacked = producer.send(9, &produce_request("retry.stuck", 0, nack, -1));
+    let nacked = producer.send(9, &produce_request("reprise.retry.stuck", 0, nack, -1));
     wait_for_it();
 
     let began = instant();

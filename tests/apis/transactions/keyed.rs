@@ -23,8 +23,8 @@ fn with_open(server: Server) -> (Server, Member, Producer) {
     assert_eq!(producer.put_record(9, "t", rec("other", "open")), 0);
     server.client().put("t", 0, &[rec("k", "k1"), rec("j", "j2"), rec("k", "k3")]);
     assert_eq!(producer.put_record(9, "t", rec("k", "k4")), 0);
-    let mut member = Member::new(&server, "shop", &["t", "retry.shop"]);
-    member.join(&[("t", 1), ("retry.shop", 1)]);
+    let mut member = Member::new(&server, "shop", &["t", "reprise.retry.shop"]);
+    member.join(&[("t", 1), ("reprise.retry.shop", 1)]);
     let given = member.client.fetch("t", 0, 0, 1_000);
     assert_eq!((given.last_stable_offset, given.high_watermark), (0, 5));
     (server, member, producer)
@@ -56,7 +56,7 @@ fn what_is_in_hand_behind_an_open_transaction_goes_behind_a_failed_record_of_its
 /// What one Fetch of its lane brings, of all records or of committed ones.
 fn given(member: &mut Member, isolation: i8) -> Vec<Got> {
     let from = member.position();
-    let request = fetch_request("retry.shop", 0, from, 0).with_isolation_level(isolation);
+    let request = fetch_request("reprise.retry.shop", 0, from, 0).with_isolation_level(isolation);
     let data = member.client.fetch_by(11, &request);
     assert_eq!(data.error_code, 0);
     unpack(&data.records.unwrap())
@@ -83,7 +83,7 @@ fn what_is_put_behind_is_given_to_nobody_while_its_own_transaction_is_open() {
         if committed {
             let got = given(&mut member, 1).remove(0);
             assert_eq!((got.text().as_str(), got.reconsume_times()), ("k4", 0));
-            let place = format!("retry.shop-0@{}", got.offset);
+            let place = format!("reprise.retry.shop-0@{}", got.offset);
             assert_eq!(member.client.nack("shop", &place, rec("k", "k4")).error_code, 0);
             server.pass(20);
             let got = given(&mut member, 1).remove(0);

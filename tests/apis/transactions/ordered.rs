@@ -24,7 +24,7 @@ fn shop() -> (Server, Member) {
 /// A nack of a record, held until the transaction ends.
 fn nack(producer: &mut Producer, offset: i64) {
     let record = Rec::new("x").header("x-retry-origin", format!("t-0@{offset}"));
-    assert_eq!(producer.put_record(12, "retry.shop", record), 0);
+    assert_eq!(producer.put_record(12, "reprise.retry.shop", record), 0);
 }
 
 /// Records the partition waits for, and how often each was charged.
@@ -115,9 +115,9 @@ fn one_bad_nack_of_a_transaction_leaves_none_charged() {
     let mut producer = Producer::begin(&server, "pay");
     nack(&mut producer, 1);
     // Another group's, and a hand-out that nobody knows.
-    let bad =
-        Rec::new("x").header("x-retry-origin", format!("retry.other-0@{}", (1_i64 << 50) + 7));
-    assert_eq!(producer.put_record(12, "retry.other", bad), 0);
+    let bad = Rec::new("x")
+        .header("x-retry-origin", format!("reprise.retry.other-0@{}", (1_i64 << 50) + 7));
+    assert_eq!(producer.put_record(12, "reprise.retry.other", bad), 0);
     for _ in 0..2 {
         assert_eq!(producer.end(3, true), ResponseError::InvalidTxnState.code());
         assert_eq!(charged(&server), []);

@@ -10,8 +10,8 @@ use crate::support::{Got, Member, Rec, Server};
 
 /// A member that was handed one retry.
 fn with_retry(server: &Server) -> (Member, Got) {
-    let mut member = Member::new(server, "shop", &["t", "retry.shop"]);
-    member.join(&[("t", 1), ("retry.shop", 1)]);
+    let mut member = Member::new(server, "shop", &["t", "reprise.retry.shop"]);
+    member.join(&[("t", 1), ("reprise.retry.shop", 1)]);
     member.client.put("t", 0, &[Rec::new("x")]);
     member.client.nack("shop", "t-0@0", Rec::new("x"));
     let retry = member.retry_once();
@@ -26,7 +26,7 @@ fn a_transaction_acknowledges_retries_when_it_is_committed_and_gives_them_back_w
     let mut producer = Producer::begin(&server, "pay");
     for committed in [false, true] {
         assert_eq!(producer.add_group(3, "shop"), 0);
-        let offsets = [("t", 1), ("retry.shop", retry.offset + 1)];
+        let offsets = [("t", 1), ("reprise.retry.shop", retry.offset + 1)];
         let mut request = producer.offsets_request("shop", &offsets);
         (request.member_id, request.generation_id) = (s(&member.id), member.generation);
         let mut stale = request.clone();
@@ -56,7 +56,7 @@ fn whoever_begins_anew_gives_back_the_retries_of_what_was_open() {
     let (mut member, retry) = with_retry(&server);
     let mut producer = Producer::begin(&server, "pay");
     assert_eq!(producer.add_group(3, "shop"), 0);
-    assert_eq!(producer.offsets(3, "shop", &[("retry.shop", retry.offset + 1)]), [0]);
+    assert_eq!(producer.offsets(3, "shop", &[("reprise.retry.shop", retry.offset + 1)]), [0]);
     Producer::begin(&server, "pay");
     assert_eq!(member.retry_once().offset, retry.offset + 1);
 }
@@ -68,7 +68,7 @@ fn nack(producer: &mut Producer, version: i16, origin: &str) -> i16 {
         ..Around::producer(producer.by.0, producer.by.1, producer.sequence)
     };
     let record = Rec::new("x").header("x-retry-origin", origin);
-    let mut request = produce_request("retry.shop", 0, batch(&[record], around), -1);
+    let mut request = produce_request("reprise.retry.shop", 0, batch(&[record], around), -1);
     request.transactional_id = Some(s(producer.id));
     let answer = producer.client.call(version, &request);
     answer.responses[0].partition_responses[0].error_code
@@ -79,14 +79,14 @@ fn a_nack_in_a_transaction_takes_effect_when_it_is_committed_and_only_then() {
     let server = Server::with("retry: {levels: 20ms}");
     let mut client = server.client();
     client.create("t", 1);
-    let mut member = Member::new(&server, "shop", &["t", "retry.shop"]);
-    member.join(&[("t", 1), ("retry.shop", 1)]);
+    let mut member = Member::new(&server, "shop", &["t", "reprise.retry.shop"]);
+    member.join(&[("t", 1), ("reprise.retry.shop", 1)]);
     member.client.put("t", 0, &[Rec::new("x"), Rec::new("x")]);
     let waiting = |server: &Server| server.json("/api/v1/retries?group=shop").to_string();
     let nothing = waiting(&server);
     let mut producer = Producer::begin(&server, "pay");
     assert_eq!(nack(&mut producer, 11, "t-0@0"), ResponseError::InvalidTxnState.code());
-    assert_eq!(producer.add(3, &[("retry.shop", 0)]), [0]);
+    assert_eq!(producer.add(3, &[("reprise.retry.shop", 0)]), [0]);
     assert_eq!(nack(&mut producer, 11, "rubbish"), ResponseError::InvalidRecord.code(), "at once");
     assert_eq!(nack(&mut producer, 11, "t-0@0"), 0);
     assert_eq!(producer.end(3, false), 0);
@@ -101,8 +101,8 @@ fn a_nack_in_a_transaction_takes_effect_when_it_is_committed_and_only_then() {
     for (server, member) in [(&server, Some(member)), (&killed, None)] {
         let mut member = member.unwrap_or_else(|| {
             // Whoever was in the group has to be given up first.
-            let mut member = Member::new(server, "shop", &["t", "retry.shop"]);
-            member.join(&[("t", 1), ("retry.shop", 1)]);
+            let mut member = Member::new(server, "shop", &["t", "reprise.retry.shop"]);
+            member.join(&[("t", 1), ("reprise.retry.shop", 1)]);
             member
         });
         let mut producer = Producer { client: server.client(), id: "pay", by, sequence: 0 };
@@ -129,11 +129,11 @@ fn of_a_transaction_whose_nacks_are_not_all_good_none_takes_effect() {
     client.put("t", 0, &[Rec::new("x"), Rec::new("x")]);
     let nothing = waiting(&server);
     // A hand-out that nobody knows, in a second batch, to another group, and both.
-    let unknown = format!("retry.shop-0@{}", (1_i64 << 50) + 7);
-    for (nth, of) in ["retry.shop", "retry.other"].into_iter().enumerate() {
+    let unknown = format!("reprise.retry.shop-0@{}", (1_i64 << 50) + 7);
+    for (nth, of) in ["reprise.retry.shop", "reprise.retry.other"].into_iter().enumerate() {
         let mut producer = Producer::begin(&server, ["one", "two"][nth]);
-        assert_eq!(nack_to(&mut producer, "retry.shop", "t-0@0"), 0);
-        assert_eq!(nack_to(&mut producer, of, &unknown.replace("retry.shop", of)), 0);
+        assert_eq!(nack_to(&mut producer, "reprise.retry.shop", "t-0@0"), 0);
+        assert_eq!(nack_to(&mut producer, of, &unknown.replace("reprise.retry.shop", of)), 0);
         for _ in 0..2 {
             assert_eq!(producer.end(3, true), ResponseError::InvalidTxnState.code(), "{of}");
             assert_eq!(waiting(&server), nothing, "{of}");
@@ -142,9 +142,9 @@ fn of_a_transaction_whose_nacks_are_not_all_good_none_takes_effect() {
         assert_eq!(waiting(&server), nothing, "{of}");
     }
     let mut producer = Producer::begin(&server, "three");
-    assert_eq!(nack_to(&mut producer, "retry.shop", "t-0@0"), 0);
-    assert_eq!(nack_to(&mut producer, "retry.other", "t-0@0"), 0);
-    assert_eq!(nack_to(&mut producer, "retry.shop", "t-0@1"), 0);
+    assert_eq!(nack_to(&mut producer, "reprise.retry.shop", "t-0@0"), 0);
+    assert_eq!(nack_to(&mut producer, "reprise.retry.other", "t-0@0"), 0);
+    assert_eq!(nack_to(&mut producer, "reprise.retry.shop", "t-0@1"), 0);
     assert_eq!(producer.end(3, true), 0);
     let counts = |group: &str| {
         let path = format!("/api/v1/retries?group={group}");
@@ -170,8 +170,8 @@ fn what_a_transaction_says_has_failed_comes_into_the_log_with_its_end_once() {
     let mut producer = Producer::begin(&server, "pay");
     assert_eq!(producer.put(12, "t", "paid"), 0, "a partition whose end is marked");
     let letter = Rec::new("dead").header("x-retry-origin", "t-0@0").header("x-retry-level", "-1");
-    assert_eq!(producer.put_record(12, "retry.shop", letter), 0);
-    assert_eq!(producer.put(12, "retry.shop", "of nobody"), 0, "it names no record");
+    assert_eq!(producer.put_record(12, "reprise.retry.shop", letter), 0);
+    assert_eq!(producer.put(12, "reprise.retry.shop", "of nobody"), 0, "it names no record");
     let mut request = EndTxnRequest::default();
     (request.transactional_id, request.committed) = (s(producer.id), true);
     (request.producer_id, request.producer_epoch) = (producer.by.0.into(), producer.by.1);
@@ -184,10 +184,10 @@ fn what_a_transaction_says_has_failed_comes_into_the_log_with_its_end_once() {
     for server in [&server, &killed] {
         let waiting = waiting(server);
         assert_eq!(waiting.matches("\"id\"").count(), 1, "{waiting}");
-        let letters = server.client().read_all("dlq.shop");
+        let letters = server.client().read_all("reprise.dlq.shop");
         assert_eq!(letters.iter().map(Got::text).collect::<Vec<_>>(), ["dead"]);
     }
-    let mut member = Member::new(&killed, "shop", &["t", "retry.shop"]);
-    member.join(&[("t", 2), ("retry.shop", 1)]);
+    let mut member = Member::new(&killed, "shop", &["t", "reprise.retry.shop"]);
+    member.join(&[("t", 2), ("reprise.retry.shop", 1)]);
     assert_eq!(member.retry_once().text(), "of nobody");
 }

@@ -68,7 +68,7 @@ fn a_member_s_epoch_that_is_over_is_a_generation_that_is_to_a_producer() {
 #[test]
 fn who_has_not_heard_of_the_next_epoch_yet_commits_what_it_has_had_since_the_one_before() {
     let (server, _client) = with_topic();
-    let mut consumer = Consumer::new(&server, "g", &["t", "retry.g"]);
+    let mut consumer = Consumer::new(&server, "g", &["t", "reprise.retry.g"]);
     consumer.enter();
     let before = consumer.generation;
     let mut other = Consumer::new(&server, "g", &["t"]);

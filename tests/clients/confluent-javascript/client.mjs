@@ -89,7 +89,7 @@ function produce([tag, codec, topic, partition, key, value, ...headers]) {
 
 function nack([tag, codec, origin, way, ...headers]) {
   const own = [{ "x-retry-origin": origin }, { "x-retry-reason": `because ${tag}` }];
-  const to = { topic: `retry.${group}`, partition: null };
+  const to = { topic: `reprise.retry.${group}`, partition: null };
   const added = [...own, ...headersOf(headers)];
   if (way === "value") {
     const { key, value, timestamp, headers: had } = received.get(origin);

@@ -14,7 +14,7 @@ const TAKEN_ALONG: &str = "/data/subscribedTopicNames";
 
 /// Applications that make topics of the cluster by such names themselves are called otherwise.
 fn is_ours(text: &str) -> bool {
-    text.contains("retry.shop-") || text.contains("dlq.shop-")
+    text.contains("reprise.retry.shop-") || text.contains("reprise.dlq.shop-")
 }
 
 #[test]

@@ -23,12 +23,12 @@ impl Scene {
 
     /// Where failed orders come back.
     pub(crate) fn retry_topic(&self) -> String {
-        format!("retry.{}", self.group)
+        format!("reprise.retry.{}", self.group)
     }
 
     /// Where exhausted orders lie.
     pub(crate) fn dead_letter_topic(&self) -> String {
-        format!("dlq.{}", self.group)
+        format!("reprise.dlq.{}", self.group)
     }
 
     /// A group beside the application's.

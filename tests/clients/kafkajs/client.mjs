@@ -195,7 +195,7 @@ function nack([tag, codec, origin, way, ...headers]) {
       : { key: null, value: null, headers: { "x-retry-by-reference": "true", ...own } };
   headersOf(headers, message.headers);
   const { key, value, timestamp } = message;
-  queue.push({ tag, codec, topic: `retry.${group}`, message: { key, value, timestamp, headers: message.headers } });
+  queue.push({ tag, codec, topic: `reprise.retry.${group}`, message: { key, value, timestamp, headers: message.headers } });
 }
 
 // Sends what is queued, each codec's at once, and tells in the order of the queue.

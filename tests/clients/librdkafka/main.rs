@@ -191,7 +191,7 @@ impl Client {
             .insert(Header { key: "x-retry-origin", value: Some(words[3]) })
             .insert(Header { key: "x-retry-reason", value: Some(&reason) });
         headers = with_headers(headers, &words[5..]);
-        let topic = format!("retry.{}", self.group);
+        let topic = format!("reprise.retry.{}", self.group);
         let mut record = FutureRecord::<[u8], [u8]>::to(&topic).headers(headers);
         if by_value {
             record.key = failed.key();

@@ -111,7 +111,7 @@ class Program:
             headers = [("x-retry-by-reference", b"true"), *own, *headers]
             # These libraries send nothing that has neither key nor value.
             record = Record(None, None, None, None, b"", now_ms(), headers)
-        record = record._replace(topic=f"retry.{self.args.group}", partition=None)
+        record = record._replace(topic=f"reprise.retry.{self.args.group}", partition=None)
         self.queue.append((tag, codec, record))
 
     async def flush(self):

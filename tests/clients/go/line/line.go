@@ -175,7 +175,7 @@ func (p *program) run(words []string) error {
 // nack TAG CODEC ORIGIN value|reference [HEADER=VALUE]…
 func (p *program) nack(words []string) {
 	failed := p.received[words[3]]
-	record := Record{Place: Place{Topic: "retry." + p.args.Group}, Time: time.Now()}
+	record := Record{Place: Place{Topic: "reprise.retry." + p.args.Group}, Time: time.Now()}
 	if words[4] == "value" {
 		record.Key, record.Value, record.Time = failed.Key, failed.Value, failed.Time
 		record.Headers = append(record.Headers, failed.Headers...)

@@ -81,7 +81,7 @@ fn tools_show_no_dead_letters(program: Program) {
         for more in [&[][..], &["--members", "--verbose"][..]] {
             let words = [&["--describe", "--group", &group], more].concat();
             let told = asked("consumer.group.ConsumerGroupCommand", &words);
-            assert!(told.contains(topic) && !told.contains("dlq."), "{told}");
+            assert!(told.contains(topic) && !told.contains("reprise.dlq."), "{told}");
         }
         end(audit);
     }

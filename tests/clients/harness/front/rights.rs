@@ -149,7 +149,7 @@ fn without_read_on_the_group_no_failure_is_taken_and_nothing_kept() {
     let says = refused.error_message.unwrap_or_default();
     assert_eq!(refused.error_code, ResponseError::TopicAuthorizationFailed.code(), "{says}");
     assert!(says.contains("READ"), "{says}");
-    let retries = guest(&addr).fetch(&format!("retry.{shut}"), 0, 0, 0).error_code;
+    let retries = guest(&addr).fetch(&format!("reprise.retry.{shut}"), 0, 0, 0).error_code;
     assert_eq!(retries, ResponseError::TopicAuthorizationFailed.code());
     assert_eq!(committed(shut, topic), -1);
     // What the cluster says itself to such a commit.

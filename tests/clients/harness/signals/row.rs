@@ -42,7 +42,7 @@ impl Row {
             wire: case.wire.to_owned(),
             seen: words(seen),
             ends: match case.ends {
-                Ends::DeadLetter(word) => format!("`dlq.<group>`, `{word}`, after {tries}"),
+                Ends::DeadLetter(word) => format!("`reprise.dlq.<group>`, `{word}`, after {tries}"),
                 Ends::PassedOver { others_too: false } => {
                     format!("the client goes past it after {tries}")
                 }

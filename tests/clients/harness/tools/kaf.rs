@@ -73,7 +73,7 @@ fn records_come_back_and_groups_tell_how_far_they_are() {
     assert_eq!(rows(&listed)[1][0], "shop");
 
     // What is added to the topics is there for who asks by its name, and nobody else.
-    let dead = kaf(&house, &["topic", "describe", "dlq.shop"], "");
+    let dead = kaf(&house, &["topic", "describe", "reprise.dlq.shop"], "");
     assert!(dead.contains("Summed HighWatermark:  0\n"), "{dead}");
     assert_eq!(rows(&kaf(&house, &["topics"], "")).len(), 2);
 }

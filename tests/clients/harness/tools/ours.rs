@@ -7,7 +7,7 @@ fn house(name: &str) -> House {
     let house = House::new(name);
     house.told(TOPICS, &["--create", "--topic", "orders"]);
     house.produce("orders", "a:first\nb:second\n");
-    let with_headers = ["--topic", "retry.shop", "--reader-property", "parse.headers=true"];
+    let with_headers = ["--topic", "reprise.retry.shop", "--reader-property", "parse.headers=true"];
     let nacks = "x-retry-origin:orders-0@0\tfirst\n\
         x-retry-origin:orders-0@1,x-retry-level:-1,x-retry-reason:no stock\tsecond\n";
     let said = house.given(CONSOLE_PRODUCER, &with_headers, nacks);
@@ -18,24 +18,27 @@ fn house(name: &str) -> House {
 #[test]
 fn what_waits_and_what_has_ended_is_listed_and_read_with_a_console() {
     let house = house("ours-read");
-    assert_eq!(house.told(TOPICS, &["--list"]), "dlq.shop\norders\nretry.shop\n");
-    let told = house.told(TOPICS, &["--describe", "--topic", "retry.shop"]);
+    assert_eq!(house.told(TOPICS, &["--list"]), "reprise.dlq.shop\norders\nretry.shop\n");
+    let told = house.told(TOPICS, &["--describe", "--topic", "reprise.retry.shop"]);
     assert!(told.contains("PartitionCount: 1"), "{told}");
-    assert_eq!(house.told(OFFSETS, &["--topic", "dlq.shop"]), "dlq.shop:0:1\n");
-    let read = ["--topic", "dlq.shop", "--from-beginning", "--max-messages", "1"];
+    assert_eq!(house.told(OFFSETS, &["--topic", "reprise.dlq.shop"]), "reprise.dlq.shop:0:1\n");
+    let read = ["--topic", "reprise.dlq.shop", "--from-beginning", "--max-messages", "1"];
     let shown = ["--formatter-property", "print.headers=true"];
     let letter = house.told(CONSOLE_CONSUMER, &[&read[..], &shown].concat());
     for part in ["ORIGIN_MESSAGE_ID:orders-0@1", "x-retry-reason:no stock", "second"] {
         assert!(letter.contains(part), "{letter}");
     }
     // one that is a member, and one that only looks
-    let read = ["--topic", "retry.shop", "--max-messages", "1", "--from-beginning"];
+    let read = ["--topic", "reprise.retry.shop", "--max-messages", "1", "--from-beginning"];
     for more in [&["--partition", "0"][..], &["--group", "shop"]] {
         let retry = house.told(CONSOLE_CONSUMER, &[&read[..], more, &shown].concat());
         assert!(retry.contains("ORIGIN_MESSAGE_ID:orders-0@0"), "{retry}");
     }
     let told = house.told("LogDirsCommand", &["--describe"]);
-    assert!(told.contains("dlq.shop-0") && !told.contains("retry.shop-0"), "{told}");
+    assert!(
+        told.contains("reprise.dlq.shop-0") && !told.contains("reprise.retry.shop-0"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -43,7 +46,7 @@ fn what_cannot_be_changed_of_them_is_refused_in_words() {
     let house = house("ours-refused");
     let retry = "it is the retry topic of a group";
     let letters = "it holds the dead letters of a group";
-    for (topic, says) in [("retry.shop", retry), ("dlq.shop", letters)] {
+    for (topic, says) in [("reprise.retry.shop", retry), ("reprise.dlq.shop", letters)] {
         let grown = house.asked(TOPICS, &["--alter", "--topic", topic, "--partitions", "3"]);
         assert!(!grown.good && grown.all().contains(says), "{grown:?}");
         let set = ["--entity-type", "topics", "--entity-name", topic, "--alter", "--add-config"];
@@ -52,22 +55,22 @@ fn what_cannot_be_changed_of_them_is_refused_in_words() {
         let deleted = house.asked(TOPICS, &["--delete", "--topic", topic]);
         assert!(!deleted.good && deleted.all().contains("cannot be deleted"), "{deleted:?}");
     }
-    let made = house.asked(TOPICS, &["--create", "--topic", "retry.other"]);
+    let made = house.asked(TOPICS, &["--create", "--topic", "reprise.retry.other"]);
     assert!(!made.good && made.all().contains("they need no making"), "{made:?}");
     let all = r#"{"version": 1, "partitions": [
-        {"topic": "dlq.shop", "partition": 0, "offset": -1}]}"#;
+        {"topic": "reprise.dlq.shop", "partition": 0, "offset": -1}]}"#;
     let file = house.file("deleted.json", all);
     let deleted = house.asked("DeleteRecordsCommand", &["--offset-json-file", &file]);
     assert!(deleted.all().contains("PolicyViolationException"), "{deleted:?}");
     assert_eq!(
-        house.told(OFFSETS, &["--topic", "dlq.shop", "--time", "earliest"]),
-        "dlq.shop:0:0\n"
+        house.told(OFFSETS, &["--topic", "reprise.dlq.shop", "--time", "earliest"]),
+        "reprise.dlq.shop:0:0\n"
     );
 
     // A group that is deleted comes back to what waits for it.
     let read = ["--topic", "orders", "--group", "shop", "--from-beginning", "--max-messages", "2"];
     house.told(CONSOLE_CONSUMER, &read);
     house.told(GROUPS, &["--group", "shop", "--delete"]);
-    let read = ["--topic", "retry.shop", "--group", "shop", "--max-messages", "1"];
+    let read = ["--topic", "reprise.retry.shop", "--group", "shop", "--max-messages", "1"];
     assert_eq!(house.told(CONSOLE_CONSUMER, &read), "first\n");
 }

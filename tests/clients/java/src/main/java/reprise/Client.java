@@ -230,7 +230,7 @@ public final class Client {
         var failed = received.get(words[3]);
         boolean byValue = words[4].equals("value");
         var record = new ProducerRecord<>(
-            "retry." + group, null, byValue ? failed.timestamp() : null,
+            "reprise.retry." + group, null, byValue ? failed.timestamp() : null,
             byValue ? failed.key() : null, byValue ? failed.value() : null);
         if (byValue) {
             failed.headers().forEach(record.headers()::add);
