@@ -6,11 +6,9 @@ use reprise::cli::{self, Exit, Next, ServeArgs};
 use reprise::config::{ConfigError, Loaded};
 use reprise::server::{self, Load};
 
-/// Threads take memory and others give it back all the time; and what a burst has taken is to go
-/// back to the system.
-#[cfg(target_os = "linux")]
+// Memory moves between threads all the time, and a burst returns to the system.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 struct Flags<'a>(&'a ServeArgs);
 
