@@ -45,3 +45,5 @@ pub mod config;
 
 pub mod cli;
 pub mod server;
+
+pub mod demo;

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use reprise::cli::{self, Exit, Next, ServeArgs};
+use reprise::cli::{self, DemoArgs, Exit, Next, ServeArgs};
 use reprise::config::{ConfigError, Loaded};
+use reprise::demo::{self, DemoOptions};
 use reprise::server::{self, Load};
 
 // Memory moves between threads all the time, and a burst returns to the system.
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     match cli::run(std::env::args_os()) {
         Next::Done(exit) => exit.into(),
         Next::Serve(args) => serve(&args).into(),
+        Next::Demo(DemoArgs { speed, exit, json }) => demo::run(DemoOptions { speed, exit, json }),
     }
 }
 

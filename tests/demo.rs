@@ -9,15 +9,37 @@ use serde_json::Value;
 #[path = "support/example.rs"]
 mod example;
 
-fn demo() -> PathBuf {
+/// The example, whose application uses librdkafka.
+fn example() -> PathBuf {
     let (built, demo) = example::built("demo", env!("CARGO_BIN_EXE_reprise"), &[]);
     assert!(built.status.success(), "the example builds: {built:?}");
     demo
 }
 
 #[test]
-fn twenty_orders_end_done_or_as_dead_letters_and_none_is_lost_or_early() {
-    let ran = Command::new(demo()).args(["--exit", "--json", "--speed", "1000"]).output().unwrap();
+fn the_demo_loses_no_order_and_delivers_none_early() {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_reprise"));
+    assert_story(demo.arg("demo"));
+}
+
+#[test]
+fn the_demo_with_librdkafka_tells_the_same_story() {
+    assert_story(&mut Command::new(example()));
+}
+
+#[test]
+fn the_text_of_the_demo_fits_eighty_columns() {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_reprise"));
+    let shown = demo.args(["demo", "--exit", "--speed", "1000"]).output().unwrap();
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(text.contains("Dead letters") && text.contains("Summary"), "{text}");
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+fn assert_story(demo: &mut Command) {
+    let ran = demo.args(["--exit", "--json", "--speed", "1000"]).output().unwrap();
     let said = String::from_utf8(ran.stdout).unwrap();
     let complaint = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{said}{complaint}");

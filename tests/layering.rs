@@ -25,7 +25,8 @@ const RANKS: &[(&str, u8)] = &[
     ("admin", 5),
     ("cli", 6),
     ("server", 6),
-    ("main", 7),
+    ("demo", 7),
+    ("main", 8),
 ];
 
 /// `clock` makes what `model` names; both are at the bottom.
@@ -33,7 +34,7 @@ const WITHIN_RANK: &[(&str, &str)] = &[("clock", "model")];
 
 /// Outside crates and the modules (or the one file) that may name them.
 const FENCES: &[(&str, &[&str])] = &[
-    ("kafka_protocol", &["wire", "route", "broker", "upstream"]),
+    ("kafka_protocol", &["wire", "route", "broker", "upstream", "demo"]),
     ("serde_yaml", &["config/raw.rs"]),
     ("prometheus", &["observe", "admin"]),
     ("lru", &["journal", "route"]),

@@ -50,8 +50,10 @@ const UPSTREAM: &str = "upstream.bootstrap=";
 /// What has to be true for a command to be tried.
 #[derive(Debug, PartialEq, Eq)]
 enum Shown {
-    /// Cargo runs it; this test is part of it, or it serves for ever.
+    /// Cargo runs it; `tests/demo.rs` runs the demo.
     ByCargo,
+    /// A sidecar that serves until it is stopped.
+    ForEver,
     /// It serves in front of a cluster.
     InFront,
     /// It asks a running sidecar.
@@ -65,10 +67,11 @@ fn sort(line: &str) -> Result<Option<Shown>, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
         [] | ["#", ..] => Ok(None),
-        ["cargo", "test"] | ["cargo", "run", "--release", "--", "serve"] => {
+        ["cargo", "test"] | ["cargo", "run", "--", "demo"] => Ok(Some(Shown::ByCargo)),
+        ["cargo", "install", "--path", ".", "--locked", "--profile", "dist"] => {
             Ok(Some(Shown::ByCargo))
         }
-        ["cargo", "run", "--release", "--example", _] => Ok(Some(Shown::ByCargo)),
+        ["reprise", "serve"] => Ok(Some(Shown::ForEver)),
         ["reprise", "serve", "--set", upstream] if upstream.starts_with(UPSTREAM) => {
             Ok(Some(Shown::InFront))
         }
@@ -114,7 +117,7 @@ fn fill(bootstrap: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_it_shows_works() {
     let lines = commands(&readme());
-    for must in ["cargo run --release --example demo", "cargo test"] {
+    for must in ["cargo run -- demo", "cargo test"] {
         assert!(lines.iter().any(|line| line == must), "{must} is not among {lines:?}");
     }
     let dir = tempfile::tempdir().unwrap();

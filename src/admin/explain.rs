@@ -80,7 +80,7 @@ pub struct Explained {
 pub struct AloneView {
     /// Whose.
     pub member: String,
-    /// Its hand-out, such as `reprise.retry.shop-0@…`; absent while it waits for that.
+    /// Current delivery, such as `reprise.retry.shop-0@…`; absent while the record waits.
     pub retry: Option<String>,
     /// Where it stands, in words.
     pub stands: String,
@@ -102,7 +102,7 @@ pub struct RuleView {
 pub struct PartitionView {
     /// Its topic.
     pub topic: String,
-    /// Its number.
+    /// Number of the order.
     pub partition: i32,
     /// Who holds it.
     pub member: Option<String>,

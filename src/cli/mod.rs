@@ -3,6 +3,7 @@
 mod check;
 mod config;
 mod delayed;
+mod demo;
 mod dlq;
 mod exit;
 mod explain;
@@ -23,6 +24,7 @@ use std::io::Write;
 
 use clap::{Parser, Subcommand};
 
+pub use demo::DemoArgs;
 pub use exit::Exit;
 pub use serve::ServeArgs;
 
@@ -54,6 +56,8 @@ struct Cli {
 enum Command {
     /// Run the sidecar.
     Serve(ServeArgs),
+    /// Show how failed records come back: a sidecar, an application and twenty orders.
+    Demo(DemoArgs),
     /// Tell whether a configuration is valid; with --connect whether it would work here.
     Check(CheckArgs),
     /// Show the configuration in force, or the shipped file.
@@ -85,6 +89,8 @@ enum Command {
 pub enum Next {
     /// Run the sidecar.
     Serve(ServeArgs),
+    /// Run the demo.
+    Demo(DemoArgs),
     /// Nothing: the command ran.
     Done(Exit),
 }
@@ -102,6 +108,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Next {
     let out = &mut std::io::stdout().lock();
     let result = match cli.command {
         Command::Serve(args) => return Next::Serve(args),
+        Command::Demo(args) => return Next::Demo(args),
         Command::Check(args) => check::run(&args, out),
         Command::Config(command) => config::run(&command, out),
         Command::Delayed(command) => delayed::run(&command, out),

@@ -1,4 +1,4 @@
-//! What a record produced to `reprise.retry.<group>` asks for.
+//! Request headers of a record produced to `reprise.retry.<group>`.
 
 use crate::model::Origin;
 use crate::wire::batch::Headers;

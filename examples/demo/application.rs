@@ -9,41 +9,47 @@ use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Header, Headers, Messag
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::util::Timeout;
 use reprise::clock::Clock;
+use reprise::demo::shop::{
+    DEAD_LETTERS, GROUP, RETRY_TOPIC, TOPIC, handle, order_of as order_in, orders,
+};
+use reprise::demo::{DeadLetter, Delivery, DemoError, Event, Parts};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::tally::{DeadLetter, Delivery, Event};
-
-/// Orders placed.
-pub(crate) const ORDERS: u32 = 20;
-/// What the handler never manages.
-const NEVER: [(u32, &str); 3] =
-    [(4, "card declined"), (11, "address unknown"), (17, "out of stock")];
-/// What it manages at the third try.
-const THIRD_TRY: [u32; 2] = [7, 14];
-const CUSTOMERS: [&str; 4] = ["ann", "bob", "cleo", "dan"];
+/// Spawns the producer, the shop and the reader of dead letters.
+pub(crate) fn begin(
+    parts: &mut Parts,
+    kafka: String,
+    events: UnboundedSender<Event>,
+    clock: Clock,
+) {
+    let failed = |error: KafkaError| DemoError::Application(error.to_string());
+    let (work, letters) = (work(kafka.clone(), events.clone(), clock), events.clone());
+    let letters = read_dead_letters(kafka.clone(), letters);
+    parts.spawn(async move { work.await.map_err(failed) });
+    parts.spawn(async move { letters.await.map_err(failed) });
+    parts.spawn(async move { order(kafka, events).await.map_err(failed) });
+}
 
 /// Places the orders.
 pub(crate) async fn order(kafka: String, events: UnboundedSender<Event>) -> Result<(), KafkaError> {
     let producer: FutureProducer = client(&kafka).create()?;
-    for (number, customer) in (1..=ORDERS).zip(CUSTOMERS.iter().cycle()) {
-        let key = format!("order-{number}");
-        let value = format!("{{\"order\":{number},\"for\":\"{customer}\"}}");
-        let record = FutureRecord::to("orders").key(&key).payload(&value);
+    for (number, key, value) in orders() {
+        let record = FutureRecord::to(TOPIC).key(&key).payload(&value);
         producer.send(record, Timeout::Never).await.map_err(|(error, _)| error)?;
         let _ = events.send(Event::Produced { order: number });
     }
     Ok(())
 }
 
-/// Works them off, failed ones again and again.
+/// Handles orders and failed orders until the demo ends.
 pub(crate) async fn work(
     kafka: String,
     events: UnboundedSender<Event>,
     clock: Clock,
 ) -> Result<(), KafkaError> {
     let producer: FutureProducer = client(&kafka).create()?;
-    let consumer: StreamConsumer = group(&kafka, "shop").create()?;
-    consumer.subscribe(&["orders", "reprise.retry.shop"])?;
+    let consumer: StreamConsumer = group(&kafka, GROUP).create()?;
+    consumer.subscribe(&[TOPIC, RETRY_TOPIC])?;
     loop {
         let record = consumer.recv().await?;
         let at_ms = clock.now().wall.0;
@@ -59,18 +65,7 @@ pub(crate) async fn work(
     }
 }
 
-/// The business of the shop.
-fn handle(order: u32, attempt: u32) -> Result<(), &'static str> {
-    if let Some((_, reason)) = NEVER.iter().find(|(never, _)| *never == order) {
-        return Err(reason);
-    }
-    if THIRD_TRY.contains(&order) && attempt < 3 {
-        return Err("warehouse busy");
-    }
-    Ok(())
-}
-
-/// Says that this record failed. Once it returns, the record is safe and may be committed.
+/// Produces a failed record to the retry topic; afterwards it may be committed.
 async fn retry_later(
     producer: &FutureProducer,
     record: &BorrowedMessage<'_>,
@@ -81,20 +76,20 @@ async fn retry_later(
     let headers = headers
         .insert(Header { key: "x-retry-origin", value: Some(&origin) })
         .insert(Header { key: "x-retry-reason", value: Some(reason) });
-    let mut failed = FutureRecord::<[u8], [u8]>::to("reprise.retry.shop").headers(headers);
+    let mut failed = FutureRecord::<[u8], [u8]>::to(RETRY_TOPIC).headers(headers);
     failed.key = record.key();
     failed.payload = record.payload();
     producer.send(failed, Timeout::Never).await.map_err(|(error, _)| error)?;
     Ok(())
 }
 
-/// Someone else looks after the dead letters: any Kafka client can.
+/// Reads the dead letters, as any Kafka client can.
 pub(crate) async fn read_dead_letters(
     kafka: String,
     events: UnboundedSender<Event>,
 ) -> Result<(), KafkaError> {
     let consumer: StreamConsumer = group(&kafka, "support").create()?;
-    consumer.subscribe(&["reprise.dlq.shop"])?;
+    consumer.subscribe(&[DEAD_LETTERS])?;
     loop {
         let record = consumer.recv().await?;
         let text =
@@ -124,10 +119,9 @@ fn group(kafka: &str, group: &str) -> ClientConfig {
     config
 }
 
-/// The order a record is about: the number in its key.
+/// The order that the record's key names.
 fn order_of(record: &BorrowedMessage<'_>) -> u32 {
-    let key = String::from_utf8_lossy(record.key().unwrap_or_default());
-    key.strip_prefix("order-").map_or(0, number)
+    order_in(record.key().unwrap_or_default())
 }
 
 fn number(text: &str) -> u32 {

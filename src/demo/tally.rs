@@ -1,18 +1,21 @@
-//! What happened, counted from what the Kafka clients received and from nothing else.
+//! Counts of the story, from the events of the application and from nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::ladder::Ladder;
-use crate::shop::ORDERS;
+use crate::demo::ladder::Ladder;
+use crate::demo::shop::ORDERS;
 
-/// Something the application saw.
+/// An event of the application.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub enum Event {
     /// An order was acknowledged.
-    Produced { order: u32 },
-    /// A record was received, handled and committed.
+    Produced {
+        /// Number of the order.
+        order: u32,
+    },
+    /// A delivery was handled and committed.
     Delivered(Delivery),
     /// A record was read from `reprise.dlq.shop`.
     DeadLetter(DeadLetter),
@@ -20,43 +23,46 @@ pub(crate) enum Event {
 
 /// One delivery to the shop.
 #[derive(Debug)]
-pub(crate) struct Delivery {
-    pub(crate) order: u32,
-    /// 1-based.
-    pub(crate) attempt: u32,
-    /// When it was received, Unix ms.
-    pub(crate) at_ms: i64,
-    /// When the retry was due, Unix ms; absent on a first delivery.
-    pub(crate) due_ms: Option<i64>,
-    /// Why the handler failed.
-    pub(crate) failed: Option<&'static str>,
+pub struct Delivery {
+    /// The order's number.
+    pub order: u32,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// Time of receipt, Unix ms.
+    pub at_ms: i64,
+    /// Due time of the retry, Unix ms; `None` for a first delivery.
+    pub due_ms: Option<i64>,
+    /// The reason of a failure.
+    pub failed: Option<&'static str>,
 }
 
 /// One record of `reprise.dlq.shop`.
 #[derive(Debug)]
-pub(crate) struct DeadLetter {
-    pub(crate) order: u32,
-    pub(crate) value: String,
-    /// In the order they came.
-    pub(crate) headers: Vec<(String, String)>,
+pub struct DeadLetter {
+    /// The order's number.
+    pub order: u32,
+    /// The record's value as text.
+    pub value: String,
+    /// Names and values, in the record's order.
+    pub headers: Vec<(String, String)>,
 }
 
 /// Counts of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(super) struct Tally {
     produced: BTreeSet<u32>,
     done: BTreeSet<u32>,
     recovered: BTreeSet<u32>,
     /// Deliveries of each order.
     tries: BTreeMap<u32, u32>,
-    /// Received minus due of each retry, by which retry it was (1-based).
+    /// Received minus due of each retry, by its number (1-based).
     lateness_ms: BTreeMap<u32, Vec<i64>>,
-    pub(crate) dead_letters: Vec<DeadLetter>,
+    pub(super) dead_letters: Vec<DeadLetter>,
 }
 
-/// What `--json` prints, in this order.
+/// The line of `--json`, in this order.
 #[derive(Debug, Serialize)]
-pub(crate) struct Summary {
+pub(super) struct Summary {
     produced: u32,
     delivered: u32,
     retried: u32,
@@ -80,19 +86,19 @@ struct Level {
 
 impl Delivery {
     /// Received minus due; negative = early.
-    pub(crate) fn lateness_ms(&self) -> Option<i64> {
-        self.due_ms.map(|due_ms| self.at_ms - due_ms)
+    pub(super) fn lateness_ms(&self) -> Option<i64> {
+        self.due_ms.map(|due_ms| self.at_ms.saturating_sub(due_ms))
     }
 }
 
 impl DeadLetter {
-    pub(crate) fn header(&self, name: &str) -> &str {
+    pub(super) fn header(&self, name: &str) -> &str {
         self.headers.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 }
 
 impl Tally {
-    pub(crate) fn count(&mut self, event: Event) {
+    pub(super) fn count(&mut self, event: Event) {
         match event {
             Event::Produced { order } => drop(self.produced.insert(order)),
             Event::Delivered(delivery) => self.deliver(&delivery),
@@ -114,51 +120,51 @@ impl Tally {
         }
     }
 
-    /// Whether each order placed is done or a dead letter, and each delivery was told: a dead
-    /// letter may be read before the shop says that its last try failed.
-    pub(crate) fn is_settled(&self) -> bool {
-        let told = |letter: &DeadLetter| {
+    /// Whether each order is done or a dead letter, and each delivery is counted: a dead letter
+    /// may be read before the shop reports its last attempt.
+    pub(super) fn is_over(&self) -> bool {
+        let is_counted = |letter: &DeadLetter| {
             let tries = self.tries.get(&letter.order).copied().unwrap_or(0);
             letter.header("x-retry-attempt").parse() == Ok(tries)
         };
-        self.produced() == ORDERS && self.lost() == 0 && self.dead_letters.iter().all(told)
+        self.produced() == ORDERS && self.lost() == 0 && self.dead_letters.iter().all(is_counted)
     }
 
-    /// Whether the story went as it should.
-    pub(crate) fn is_good(&self) -> bool {
+    /// True if no order was lost and no retry came early.
+    pub(super) fn is_good(&self) -> bool {
         self.produced() == ORDERS && self.lost() == 0 && self.early() == 0
     }
 
-    pub(crate) fn produced(&self) -> u32 {
+    pub(super) fn produced(&self) -> u32 {
         len(self.produced.len())
     }
 
-    pub(crate) fn delivered(&self) -> u32 {
+    pub(super) fn delivered(&self) -> u32 {
         self.tries.values().sum()
     }
 
-    pub(crate) fn retried(&self) -> u32 {
+    pub(super) fn retried(&self) -> u32 {
         len(self.all_lateness().len())
     }
 
-    pub(crate) fn recovered(&self) -> u32 {
+    pub(super) fn recovered(&self) -> u32 {
         len(self.recovered.len())
     }
 
     /// Orders placed that are neither done nor a dead letter.
-    pub(crate) fn lost(&self) -> u32 {
+    pub(super) fn lost(&self) -> u32 {
         let dead: BTreeSet<u32> = self.dead_letters.iter().map(|letter| letter.order).collect();
         let unsettled = |order: &&u32| !self.done.contains(order) && !dead.contains(order);
         len(self.produced.iter().filter(unsettled).count())
     }
 
     /// Retries received before they were due.
-    pub(crate) fn early(&self) -> u32 {
+    pub(super) fn early(&self) -> u32 {
         len(self.all_lateness().iter().filter(|lateness_ms| **lateness_ms < 0).count())
     }
 
-    /// Which retry (1-based), and the lateness of each, sorted.
-    pub(crate) fn by_retry(&self) -> Vec<(u32, Vec<i64>)> {
+    /// Number of each retry (1-based) and its latenesses, sorted.
+    pub(super) fn by_retry(&self) -> Vec<(u32, Vec<i64>)> {
         let sorted = |(retry, all): (&u32, &Vec<i64>)| {
             let mut all = all.clone();
             all.sort_unstable();
@@ -167,15 +173,15 @@ impl Tally {
         self.lateness_ms.iter().map(sorted).collect()
     }
 
-    /// Sorted.
-    pub(crate) fn all_lateness(&self) -> Vec<i64> {
+    /// The lateness of every retry, sorted.
+    pub(super) fn all_lateness(&self) -> Vec<i64> {
         let mut all: Vec<i64> = self.lateness_ms.values().flatten().copied().collect();
         all.sort_unstable();
         all
     }
 
     /// The summary of `--json`.
-    pub(crate) fn summary(&self, ladder: &Ladder) -> Summary {
+    pub(super) fn summary(&self, ladder: &Ladder) -> Summary {
         let level = |(retry, late): &(u32, Vec<i64>)| {
             let (number, delay_ms) = ladder.step(*retry);
             let lateness_ms_p99 = percentile(late, 99);
@@ -196,11 +202,12 @@ impl Tally {
 }
 
 /// The smallest value that `percent` of the sorted values do not exceed; 0 of none.
-pub(crate) fn percentile(sorted: &[i64], percent: usize) -> i64 {
+pub(super) fn percentile(sorted: &[i64], percent: usize) -> i64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
 }
 
 fn len(count: usize) -> u32 {
+    // Each order has at most six deliveries, so the count fits.
     u32::try_from(count).unwrap_or(u32::MAX)
 }

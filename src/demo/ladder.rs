@@ -1,4 +1,4 @@
-//! RocketMQ's delay table, sped up: ordinary `levels` of the configuration.
+//! RocketMQ's delay table at another speed: ordinary `levels` of the configuration.
 
 use std::time::Duration;
 
@@ -10,35 +10,35 @@ const TABLE_MS: [u64; 18] = [
 /// The first retry takes the table's third delay, each further one the next.
 const LEVEL_OF_FIRST_RETRY: usize = 3;
 /// Retries of group `shop` before the dead letters.
-pub(crate) const RETRIES_MAX: u32 = 5;
+pub(super) const RETRIES_MAX: u32 = 5;
 
 /// The delays of this run.
 #[derive(Debug)]
-pub(crate) struct Ladder {
+pub(super) struct Ladder {
     delays_ms: Vec<u64>,
 }
 
 impl Ladder {
     /// The table, `speed` times faster; no delay below 1 ms.
-    pub(crate) fn faster(speed: u64) -> Self {
+    pub(super) fn faster(speed: u64) -> Self {
         Self { delays_ms: TABLE_MS.iter().map(|delay_ms| (delay_ms / speed).max(1)).collect() }
     }
 
     /// The value of `levels` in the configuration.
-    pub(crate) fn levels(&self) -> String {
+    pub(super) fn levels(&self) -> String {
         let items: Vec<String> = self.delays_ms.iter().map(|ms| format!("{ms}ms")).collect();
         items.join(" ")
     }
 
     /// Level and delay of the `retry`-th retry, 1-based.
-    pub(crate) fn step(&self, retry: u32) -> (usize, u64) {
-        let retry = usize::try_from(retry).unwrap_or(usize::MAX);
+    pub(super) fn step(&self, retry: u32) -> (usize, u64) {
+        let retry = usize::try_from(retry.min(RETRIES_MAX)).unwrap_or(1);
         let level = (LEVEL_OF_FIRST_RETRY - 1).saturating_add(retry).min(self.delays_ms.len());
         (level, self.delays_ms.get(level - 1).copied().unwrap_or(0))
     }
 
     /// The last delay of the story.
-    pub(crate) fn longest(&self) -> Duration {
+    pub(super) fn longest(&self) -> Duration {
         Duration::from_millis(self.step(RETRIES_MAX).1)
     }
 }

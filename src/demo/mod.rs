@@ -1,0 +1,168 @@
+//! `reprise demo`: twenty orders, a handler that fails some of them, and none is lost.
+//!
+//! A sidecar runs in this process, on free ports and in a temporary directory. The application is
+//! an ordinary consumer with one topic more in its subscription; each step of it goes over TCP.
+
+mod client;
+mod connection;
+mod ladder;
+mod messages;
+mod screen;
+pub mod shop;
+mod sidecar;
+mod tally;
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::task::JoinSet;
+
+use crate::clock::Clock;
+use crate::config::ConfigError;
+use crate::server::StartError;
+use crate::wire::{AnswerError, EncodeError};
+
+use ladder::Ladder;
+use screen::Screen;
+use sidecar::Sidecar;
+use tally::Tally;
+pub use tally::{DeadLetter, Delivery, Event};
+
+/// The longest silence beyond the ladder's delays: joining a group, on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The silence at the end of the story, in which a second delivery would come.
+const AFTERMATH: Duration = Duration::from_millis(300);
+
+/// The options of the demo.
+#[derive(Clone, Copy, Debug)]
+pub struct DemoOptions {
+    /// Speed of the retries, as a multiple of RocketMQ's ladder.
+    pub speed: u64,
+    /// End after the summary.
+    pub exit: bool,
+    /// Print the summary only, as one line of JSON.
+    pub json: bool,
+}
+
+/// The reason the demo ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    /// The sidecar has no configuration: the demo's own text is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The sidecar does not start.
+    #[error(transparent)]
+    Server(#[from] StartError),
+    /// A socket or the temporary directory failed.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// A request cannot be encoded.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// An answer cannot be decoded.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    /// An answer is above every bound of the story.
+    #[error("the sidecar announced an answer above 4 MiB")]
+    AnswerTooLarge,
+    /// The sidecar refused a request.
+    #[error("the sidecar refused {api} with error code {code}")]
+    Refused {
+        /// Name of the request.
+        api: &'static str,
+        /// Kafka's error code.
+        code: i16,
+    },
+    /// An answer breaks the protocol.
+    #[error("the sidecar sent {0}")]
+    Unexpected(&'static str),
+    /// A part of the application ended by a panic.
+    #[error("the application ended early: {0}")]
+    Ended(#[from] tokio::task::JoinError),
+    /// An application on another client failed.
+    #[error("the application failed: {0}")]
+    Application(String),
+}
+
+/// The parts of the application, each a task.
+pub type Parts = JoinSet<Result<(), DemoError>>;
+
+/// Runs the demo with the sidecar's own small client.
+pub fn run(options: DemoOptions) -> ExitCode {
+    run_with(options, |parts, kafka, events, clock| {
+        parts.spawn(client::consume_orders(kafka.clone(), events.clone(), clock));
+        parts.spawn(client::read_dead_letters(kafka.clone(), events.clone()));
+        parts.spawn(client::produce_orders(kafka, events, clock));
+    })
+}
+
+/// Runs the demo with another application: `begin` spawns its parts.
+pub fn run_with(
+    options: DemoOptions,
+    begin: impl FnOnce(&mut Parts, String, UnboundedSender<Event>, Clock),
+) -> ExitCode {
+    match tell(options, begin) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// True if no order was lost and no retry came early.
+fn tell(
+    options: DemoOptions,
+    begin: impl FnOnce(&mut Parts, String, UnboundedSender<Event>, Clock),
+) -> Result<bool, DemoError> {
+    let clock = Clock::start();
+    let ladder = Ladder::faster(options.speed);
+    let sidecar = Sidecar::start(&ladder)?;
+    let screen = Screen::new(clock, options.json);
+    screen.show_opening(&sidecar, &ladder, options.speed);
+    let application = tokio::runtime::Runtime::new()?;
+    let story = follow(&sidecar, &ladder, &screen, clock, begin);
+    let tally = application.block_on(story)?;
+    if options.json {
+        screen.show_json(&tally.summary(&ladder));
+    } else {
+        screen.show_dead_letters(&tally);
+        screen.show_summary(&tally, &ladder);
+    }
+    if !options.exit {
+        screen.show_addresses(&sidecar);
+        application.block_on(tokio::signal::ctrl_c())?;
+    }
+    drop(application);
+    sidecar.stop();
+    Ok(tally.is_good())
+}
+
+/// Follows the application until each order is done or a dead letter.
+async fn follow(
+    sidecar: &Sidecar,
+    ladder: &Ladder,
+    screen: &Screen,
+    clock: Clock,
+    begin: impl FnOnce(&mut Parts, String, UnboundedSender<Event>, Clock),
+) -> Result<Tally, DemoError> {
+    let (events, mut received) = mpsc::unbounded_channel();
+    let mut parts = Parts::new();
+    begin(&mut parts, sidecar.kafka(), events, clock);
+    let mut tally = Tally::default();
+    loop {
+        let is_over = tally.is_over();
+        let patience = if is_over { AFTERMATH } else { ladder.longest() + PATIENCE };
+        tokio::select! {
+            Some(event) = received.recv() => {
+                screen.show_event(&event, ladder);
+                tally.count(event);
+            }
+            Some(ended) = parts.join_next() => ended??,
+            () = tokio::time::sleep(patience) => return Ok(tally),
+        }
+    }
+}
