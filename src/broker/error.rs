@@ -17,6 +17,19 @@ pub enum BrokerError {
     /// The name is taken.
     #[error("topic {0} exists already")]
     TopicExists(String),
+    /// A retry or dead-letter topic, which is there without being created.
+    #[error(
+        "topic {name} exists already: it is the {kind} topic of group {group}, which reprise \
+         serves itself; it needs no creating"
+    )]
+    Served {
+        /// Name that the client asked for.
+        name: String,
+        /// `retry` or `dead-letter`.
+        kind: &'static str,
+        /// Group that owns the topic.
+        group: String,
+    },
     /// Not a legal topic name, or one this sidecar keeps for itself.
     #[error("topic name {name:?} is refused: {why}")]
     InvalidTopic {

@@ -25,7 +25,9 @@ pub fn of_broker(error: &BrokerError) -> ResponseError {
     match error {
         BrokerError::UnknownTopicOrPartition => ResponseError::UnknownTopicOrPartition,
         BrokerError::UnknownTopicId => ResponseError::UnknownTopicId,
-        BrokerError::TopicExists(_) => ResponseError::TopicAlreadyExists,
+        BrokerError::TopicExists(_) | BrokerError::Served { .. } => {
+            ResponseError::TopicAlreadyExists
+        }
         BrokerError::InvalidTopic { .. } => ResponseError::InvalidTopicException,
         BrokerError::InvalidPartitions(_) | BrokerError::NotAnIncrease { .. } => {
             ResponseError::InvalidPartitions

@@ -11,8 +11,10 @@ use uuid::Uuid;
 
 use crate::broker::error::BrokerError;
 use crate::broker::settings::{SettingError, TopicSettings, TopicSpec};
+use crate::model::TopicName;
 use crate::route::convert::{some_text, text, topic_of};
 use crate::route::parted::ask_cluster;
+use crate::route::place::Place;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
@@ -91,14 +93,8 @@ async fn create(
     validate_only: bool,
 ) -> Result<Made, BrokerError> {
     let spec = spec(router, asked)?;
-    if router.names.is_ours(spec.name.as_str()) {
-        return Err(BrokerError::InvalidTopic {
-            name: spec.name.to_string(),
-            why: "names of this form are retry and dead-letter topics; they need no making",
-        });
-    }
-    if router.place(&spec.name).is_some() {
-        return Err(BrokerError::TopicExists(spec.name.to_string()));
+    if let Some(refusal) = taken(router, &spec.name) {
+        return Err(refusal);
     }
     if validate_only {
         let settings = router.broker.topics.check(&spec)?;
@@ -108,6 +104,25 @@ async fn create(
     router.broker.durable(seq).await?;
     tracing::info!(topic = %spec.name, partitions = spec.partitions, "topic created");
     Ok(Made { id: topic.id, partitions: spec.partitions, settings: topic.settings.clone() })
+}
+
+/// Why no topic can be created under this name: there is one, or the name is kept for ours.
+fn taken(router: &Router, name: &TopicName) -> Option<BrokerError> {
+    let canonical = router.names.canonical(name);
+    let group = router.names.group_of(&canonical);
+    let served = |kind| {
+        let group = group.as_ref().map(ToString::to_string).unwrap_or_default();
+        BrokerError::Served { name: name.to_string(), kind, group }
+    };
+    match router.place(&canonical) {
+        Some(Place::Retry(_)) => Some(served("retry")),
+        Some(Place::DeadLetters(_)) => Some(served("dead-letter")),
+        Some(Place::Local(_)) => Some(BrokerError::TopicExists(name.to_string())),
+        None => group.is_some().then(|| BrokerError::InvalidTopic {
+            name: name.to_string(),
+            why: "names of this form are retry topics, and this group has none (retry.lane: off)",
+        }),
+    }
 }
 
 fn spec(router: &Router, asked: &CreatableTopic) -> Result<TopicSpec, BrokerError> {

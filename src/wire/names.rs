@@ -1,6 +1,7 @@
 //! Names of topics: legality, the retry and dead-letter topics of a group, topic ids.
 
 mod cluster_topic;
+mod letter_streams;
 
 use std::fmt::Write;
 
@@ -10,10 +11,12 @@ use uuid::Uuid;
 use crate::model::{GroupId, TopicName};
 
 pub use cluster_topic::ClusterTopicError;
+pub use letter_streams::LetterStreams;
 
 /// Kafka's limit on topic names, in bytes.
 pub const TOPIC_BYTES_MAX: usize = 249;
-/// The longest group that is used as it is.
+/// The longest group that is used as it is, where the template leaves room: with the default
+/// names it is 235 bytes.
 const GROUP_BYTES_MAX: usize = 240;
 /// `-` and 16 hex digits behind a mangled group.
 const MANGLE_BYTES: usize = 17;
@@ -120,6 +123,11 @@ impl Templates {
         Ok(of)
     }
 
+    /// The configured templates: of retry topics, then of dead-letter topics.
+    pub fn texts(&self) -> (String, String) {
+        (self.retry.text(), self.dlq.text())
+    }
+
     /// The retry topic of a group on the wire.
     pub fn retry_topic(&self, group: &GroupId) -> TopicName {
         self.retry.topic(self.key(group).as_str())
@@ -151,6 +159,13 @@ impl Templates {
             let _ = write!(key, "{byte:02x}");
         }
         GroupKey(key)
+    }
+
+    /// Whether bytes of a request may hold a name of ours in any spelling.
+    pub fn may_be_in(&self, request: &[u8]) -> bool {
+        let parts = [self.retry.longest_part(), self.dlq.longest_part(), SHOWN_RETRY, SHOWN_DLQ];
+        let holds = |part: &str| request.windows(part.len()).any(|run| run == part.as_bytes());
+        parts.into_iter().any(holds)
     }
 
     /// Whose topic this is; `None` for a topic that is not ours. `%RETRY%<group>` and
@@ -233,8 +248,17 @@ impl Template {
         Ok(of)
     }
 
+    fn text(&self) -> String {
+        format!("{}{GROUP}{}", self.prefix, self.suffix)
+    }
+
     fn fixed_bytes(&self) -> usize {
         self.prefix.len() + self.suffix.len()
+    }
+
+    /// The longest text that every name by the template has; never empty.
+    fn longest_part(&self) -> &str {
+        if self.prefix.len() < self.suffix.len() { &self.suffix } else { &self.prefix }
     }
 
     fn topic(&self, key: &str) -> TopicName {
@@ -262,7 +286,7 @@ mod tests {
     #[test]
     fn a_legal_group_is_its_own_key_and_comes_back_from_both_topics() {
         let t = Templates::default();
-        for group in ["shop", "a.b_c-D9", &"g".repeat(240)] {
+        for group in ["shop", "a.b_c-D9", &"g".repeat(235)] {
             let group = GroupId::new(group);
             assert_eq!(t.retry_topic(&group).as_str(), format!("reprise.retry.{group}"));
             assert_eq!(t.owned(t.retry_topic(&group).as_str()), Some(Owned::Retry(t.key(&group))));
@@ -276,17 +300,33 @@ mod tests {
     fn other_groups_get_legal_names_of_their_own() {
         let t = Templates::default();
         let groups =
-            ["a b", "a/b", "größe", "", &"g".repeat(241), &"h".repeat(1000), &"é".repeat(150)];
+            ["a b", "a/b", "größe", "", &"g".repeat(236), &"h".repeat(1000), &"é".repeat(150)];
         let mut seen = std::collections::BTreeSet::new();
         for group in groups {
             let topic = t.retry_topic(&group.into());
             assert!(is_legal_topic(topic.as_str()), "{topic}");
             assert!(t.key(&group.into()).may_be_mangled());
-            assert!(t.key(&group.into()).as_str().len() <= 240);
+            assert!(t.key(&group.into()).as_str().len() <= 235);
             assert!(seen.insert(topic), "{group} shares its topic");
         }
         // Written down: a stored name must stay what it is.
         assert_eq!(t.key(&"a b".into()).as_str(), "a_b-c8687a08aa5d6ed2");
+    }
+
+    #[test]
+    fn the_longest_group_that_fits_is_not_mangled() {
+        for (retry, dlq, longest) in [
+            ("reprise.retry.{group}", "reprise.dlq.{group}", 235),
+            ("retry.{group}", "dlq.{group}", 240),
+        ] {
+            let t = Templates::new(retry, dlq).unwrap();
+            let fits = GroupId::new(&"g".repeat(longest));
+            assert_eq!(t.key(&fits).as_group(), fits);
+            let longer = t.key(&GroupId::new(&"g".repeat(longest + 1)));
+            assert!(longer.may_be_mangled());
+            let topic = t.retry.topic(longer.as_str());
+            assert!(is_legal_topic(topic.as_str()), "{topic}");
+        }
     }
 
     #[test]
@@ -299,16 +339,35 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_names_a_topic_of_ours_is_recognised() {
+        let default = Templates::default();
+        let behind = Templates::new("{group}-retry", "{group}-dlq").unwrap();
+        for (t, bytes, is_there) in [
+            (&default, "\0\x13reprise.retry.shop\0", true),
+            (&default, "\x10reprise.dlq.a", true),
+            (&default, "%DLQ%shop", true),
+            (&default, "retry.shop dlq.shop reprise", false),
+            (&default, "", false),
+            (&behind, "shop-retry", true),
+            (&behind, "reprise.retry.shop", false),
+        ] {
+            assert_eq!(t.may_be_in(bytes.as_bytes()), is_there, "{bytes:?}");
+        }
+    }
+
+    #[test]
     fn other_topics_are_not_ours() {
         let t = Templates::default();
         for topic in [
             "orders",
             "reprise.retry.",
             "reprise.dlq.",
-            "retryshop",
+            "retry.shop",
+            "dlq.shop",
+            "reprise.retryshop",
             "%RETRY%",
-            "Retry.shop",
-            "retry.a b",
+            "Reprise.retry.shop",
+            "reprise.retry.a b",
         ] {
             assert_eq!(t.owned(topic), None, "{topic}");
         }
@@ -355,6 +414,6 @@ mod tests {
         let id = topic_id("abc", "reprise.retry.shop");
         assert_eq!(id.get_version_num(), 5);
         assert_ne!(id, topic_id("abd", "reprise.retry.shop"));
-        assert_eq!(id.to_string(), "115436b8-dbf7-541e-bed9-2d0f6a77b357");
+        assert_eq!(id.to_string(), "98888372-d6a7-5e8d-b20d-8ef9e7f4e1d8");
     }
 }

@@ -62,7 +62,7 @@ fn topics_are_made_in_every_version_and_every_refusal_has_its_code() {
             ResponseError::InvalidReplicationFactor.code(),
             ResponseError::InvalidConfig.code(),
             ResponseError::InvalidConfig.code(),
-            ResponseError::InvalidTopicException.code(),
+            ResponseError::TopicAlreadyExists.code(),
         ];
         assert_eq!(codes, expected, "v{version}");
         assert!(answer.topics[1..].iter().all(|topic| topic.error_message.is_some()));

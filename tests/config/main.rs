@@ -223,7 +223,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "upstream: {bootstrap: a:1}\nretry: {dead_letters: {upstream_topic: 'reprise.dlq.{group}'}}\n",
         "2:8",
-        "this sidecar serves itself, and what the cluster has by such a name is never read",
+        "names retry or dead-letter topics that this sidecar serves itself; choose another name",
     ),
     (
         "upstream: {bootstrap: a:1}\nretry: {dead_letters: {upstream_topic: x, keep: false}}\n",

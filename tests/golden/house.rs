@@ -25,9 +25,10 @@ pub(crate) const CLIENT: &str = "golden";
 /// Two partitions: two records in 0, in 1 one of a transaction that is open.
 pub(crate) const ORDERS: (&str, Uuid) = ("orders", Uuid::from_u128((0x1111 << 112) | 0x11));
 /// The retry topic of `shop`.
-pub(crate) const RETRY: (&str, Uuid) = ("retry.shop", Uuid::from_u128((0x2222 << 112) | 0x22));
+pub(crate) const RETRY: (&str, Uuid) =
+    ("reprise.retry.shop", Uuid::from_u128((0x2222 << 112) | 0x22));
 /// Its dead letters.
-pub(crate) const DEAD: (&str, Uuid) = ("dlq.shop", Uuid::from_u128((0x3333 << 112) | 0x33));
+pub(crate) const DEAD: (&str, Uuid) = ("reprise.dlq.shop", Uuid::from_u128((0x3333 << 112) | 0x33));
 /// A topic that CreateTopics makes.
 pub(crate) const MADE: (&str, Uuid) = ("made", Uuid::from_u128((0x4444 << 112) | 0x44));
 /// The only member of the classic group `till`, in generation 1; it has committed `orders-0` at 1.
@@ -172,8 +173,8 @@ fn ids(client: &mut Client) -> Vec<Drawn> {
         .collect();
     let topics = [
         ("the id of topic orders", ORDERS),
-        ("the id of topic retry.shop", RETRY),
-        ("the id of topic dlq.shop", DEAD),
+        ("the id of topic reprise.retry.shop", RETRY),
+        ("the id of topic reprise.dlq.shop", DEAD),
         ("the id of topic made", MADE),
     ];
     let topics = topics.into_iter().filter_map(|(what, (name, written))| {

@@ -17,9 +17,8 @@ pub enum ClusterTopicError {
     Template(#[from] TemplateError),
     /// We serve that name ourselves.
     #[error(
-        "{template:?} names retry or dead-letter topics that this sidecar serves itself, and what \
-         the cluster has by such a name is never read through it; choose another name here, such \
-         as {OTHER:?}, or change names.dead_letters"
+        "{template:?} names retry or dead-letter topics that this sidecar serves itself; choose \
+         another name here, such as {OTHER:?}, or change names.dead_letters"
     )]
     Ours {
         /// As configured.
@@ -27,7 +26,7 @@ pub enum ClusterTopicError {
     },
 }
 
-/// A name that clashes with nothing by default.
+/// A name that is none of ours by default.
 const OTHER: &str = "dead-letters.{group}";
 
 impl Templates {
