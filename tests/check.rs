@@ -9,8 +9,12 @@ mod support;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
 
-use kafka_protocol::messages::MetadataResponse;
-use kafka_protocol::messages::metadata_response::MetadataResponseBroker;
+use kafka_protocol::messages::api_versions_response::{ApiVersion, SupportedFeatureKey};
+use kafka_protocol::messages::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult,
+};
+use kafka_protocol::messages::metadata_response::{MetadataResponseBroker, MetadataResponseTopic};
+use kafka_protocol::messages::{ApiVersionsResponse, DescribeConfigsResponse, MetadataResponse};
 use kafka_protocol::protocol::Encodable;
 use reprise::wire::Api;
 use serde_json::Value;
@@ -231,6 +235,108 @@ fn the_ports_of_brokers_are_told_where_the_listener_s_own_is_fixed() {
     check(three, 18_000).is("broker_ports", "ok", "brokers 3, of up to 1000");
     check(three, 18_000).is("broker_ports", "ok", " 18001 (100), 18002 (0), 18008 (7)");
     check(three, 65_533).is("broker_ports", "fail", "3 brokers want a port each behind it, of 2");
+}
+
+#[test]
+fn ports_of_the_configuration_are_never_foretold_for_a_broker() {
+    let two = broker(|stream| many(stream, &[0, 1]));
+    let yaml = format!(
+        "listen: [{{address: '127.0.0.1:18100'}}, {{address: '127.0.0.1:18101'}}]\n\
+         admin: {{address: '127.0.0.1:18102'}}\n{}",
+        upstream(two)
+    );
+    let told = Home::new().run(&yaml, "json").stdout;
+    let found = Found { code: 0, findings: serde_json::from_slice(&told).unwrap() };
+    let ports = found.of("broker_ports");
+    assert!(ports[0].1.ends_with(" 18103 (0), 18104 (1)"), "{ports:?}");
+    assert!(ports[1].1.ends_with(" 18105 (0), 18106 (1)"), "{ports:?}");
+}
+
+#[test]
+fn an_advertised_address_is_resolved_and_dialled() {
+    let home = Home::new();
+    let two = broker(|stream| many(stream, &[0, 1]));
+    let check = |advertised: &str| {
+        let yaml = format!(
+            "listen: [{{address: '127.0.0.1:18200', advertised: '{advertised}'}}]\n\
+             admin: {{address: off}}\n{}",
+            upstream(two)
+        );
+        let output = home.run(&yaml, "json");
+        let findings = serde_json::from_slice(&output.stdout).unwrap();
+        Found { code: output.status.code().unwrap(), findings }
+    };
+    let right = check("localhost:18200");
+    assert_eq!(right.code, 0, "{:#?}", right.findings);
+    right.is("advertised", "ok", "arrive");
+    let of = right.of("advertised");
+    assert!(of[0].1.contains("a connection arrives here"), "{of:?}");
+    assert!(of[1].1.contains("connections to 2 ports of brokers arrive here"), "{of:?}");
+    // Another port, as if nothing forwarded it.
+    let astray = check("localhost:18290");
+    assert_eq!(astray.code, 0, "clients may reach what this host does not");
+    astray.is("advertised", "warn", "");
+    assert!(astray.of("advertised")[0].1.contains("no connection from this host"));
+    check("no-such-name.invalid:18200").is("advertised", "warn", "does not resolve");
+}
+
+/// A broker of Kafka 4.4: `share.version` 2, and its setting where it is asked for it.
+fn shares(mut stream: TcpStream, prefix: &str) {
+    let own = stream.local_addr().unwrap().port();
+    while let Some(asked) = request(&mut stream) {
+        let version = i16::from_be_bytes([asked.frame[2], asked.frame[3]]);
+        let mut body = bytes::BytesMut::new();
+        if is(&asked, Api::ApiVersions.key()) {
+            let mut told = ApiVersionsResponse::default();
+            let key = |api: &Api| {
+                let (min, max) = api.served();
+                let mut key = ApiVersion::default();
+                (key.api_key, key.min_version, key.max_version) = (api.key(), min, max);
+                key
+            };
+            told.api_keys = Api::ALL.iter().map(key).collect();
+            let mut feature = SupportedFeatureKey::default();
+            (feature.name, feature.max_version) = (s("share.version"), 2);
+            told.supported_features = vec![feature];
+            told.encode(&mut body, version).unwrap();
+        } else if is(&asked, Api::DescribeConfigs.key()) {
+            let mut config = DescribeConfigsResourceResult::default();
+            config.name = s("errors.deadletterqueue.topic.name.prefix");
+            config.value = Some(s(prefix));
+            let mut result = DescribeConfigsResult::default();
+            result.configs = vec![config];
+            let told = DescribeConfigsResponse::default().with_results(vec![result]);
+            told.encode(&mut body, version).unwrap();
+        } else {
+            let mut told = MetadataResponse::default();
+            let mut broker = MetadataResponseBroker::default();
+            broker.node_id = 1.into();
+            (broker.host, broker.port) = (s("127.0.0.1"), own.into());
+            told.brokers = vec![broker];
+            let topic = MetadataResponseTopic::default().with_name(Some(s("dead.payments")));
+            told.topics = vec![topic];
+            told.encode(&mut body, version).unwrap();
+        }
+        answer(&mut stream, asked.correlation_id, &body);
+    }
+}
+
+#[test]
+fn share_group_dead_letters_are_told_where_names_meet() {
+    let home = Home::new();
+    let before = home.check(&upstream(broker(|stream| many(stream, &[1]))));
+    assert!(before.of("share_dead_letters").is_empty(), "a cluster of before has none");
+    let share = upstream(broker(|stream| shares(stream, "dead.")));
+    let apart = home.check(&share);
+    apart.is(
+        "share_dead_letters",
+        "ok",
+        "that begin with dead. (errors.deadletterqueue.topic.name",
+    );
+    apart.is("share_dead_letters", "ok", "as the brokers say; 1 topics begin so");
+    let meet = home.check(&format!("{share}names: {{dead_letters: 'dead.{{group}}'}}\n"));
+    meet.is("share_dead_letters", "warn", "and so may topics of ours (names.dead_letters)");
+    assert_eq!(meet.code, 0);
 }
 
 #[test]

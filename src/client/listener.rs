@@ -125,6 +125,11 @@ impl Listener {
         Self { doors: Some(doors), ..self }
     }
 
+    /// The socket bound first, for who looks whether connections arrive there.
+    pub fn socket(&self) -> Option<&TcpListener> {
+        self.sockets.first()
+    }
+
     /// Opens a port for a broker: as far behind the listener's own as it was before, or as its id
     /// says; the next free one if that is taken. The socket and its distance.
     pub async fn open_door(&self, node: i32, before: Option<u16>) -> Option<(TcpListener, u16)> {

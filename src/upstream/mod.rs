@@ -44,7 +44,9 @@ pub use own::OwnLinks;
 use reading::Reading;
 pub use record::{FETCH_ANY_REPLICA, FETCH_ANYWHERE, Found, Question};
 pub use sasl::{Credentials, SaslError, Secret, SecretError, SecretPlace};
-pub use survey::{BrokerSeen, ClusterSeen, Login, Reached, Served, Survey};
+pub use survey::{
+    BrokerSeen, ClusterSeen, DEAD_LETTERS_PREFIX, Login, Reached, Served, ShareDeadLetters, Survey,
+};
 pub use topic::{Brokers, TopicSeen};
 pub use view::Address;
 use view::View;
@@ -132,6 +134,11 @@ impl Upstream {
     /// Whether the cluster has named any broker since the start.
     pub fn knows_brokers(&self) -> bool {
         !self.view.addresses().is_empty()
+    }
+
+    /// The brokers the cluster has named, ascending.
+    pub fn brokers(&self) -> Vec<i32> {
+        self.view.nodes()
     }
 
     /// Whether the cluster has named a broker of that id.

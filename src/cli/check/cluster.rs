@@ -3,12 +3,18 @@
 use tokio::sync::watch;
 
 use super::Finding;
-use crate::client::{DOORS_MAX, Listener};
+use super::reserved::Reserved;
+use crate::client::DOORS_MAX;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::model::{GroupId, TopicName};
 use crate::observe::Metrics;
 use crate::socket::Budget;
-use crate::upstream::{BrokerSeen, ClusterSeen, Login, Reached, Served, Survey, UpstreamError};
+use crate::upstream::{
+    BrokerSeen, ClusterSeen, DEAD_LETTERS_PREFIX, Login, Reached, Served, ShareDeadLetters, Survey,
+    UpstreamError,
+};
+use crate::wire::names::Owned;
 
 /// What the connections of a check may keep in memory.
 const CHECK_BYTES: usize = 64 << 20;
@@ -17,7 +23,12 @@ const CLASHES_MAX: usize = 20;
 /// Ports of brokers told at most.
 const DOORS_TOLD_MAX: usize = 20;
 
-pub(super) async fn look(config: &Config, clock: Clock, metrics: &Metrics) -> Vec<Finding> {
+pub(super) async fn look(
+    config: &Config,
+    clock: Clock,
+    metrics: &Metrics,
+    reserved: &mut Reserved,
+) -> Vec<Finding> {
     // Files that cannot be read are told with the certificates.
     let Ok(tls) = config.upstream_tls() else { return Vec::new() };
     let tls = tls.map(|tls| watch::channel(tls).1);
@@ -27,7 +38,7 @@ pub(super) async fn look(config: &Config, clock: Clock, metrics: &Metrics) -> Ve
     let survey = upstream.survey(clock).await;
     let mut findings = findings(config, clock, &survey);
     if let Some(cluster) = &survey.cluster {
-        findings.extend(doors(config, cluster).await);
+        findings.extend(doors(config, cluster, reserved).await);
     }
     findings
 }
@@ -146,6 +157,9 @@ fn whole(config: &Config, cluster: &ClusterSeen) -> Vec<Finding> {
         node_id(config, cluster, &on),
         names(config, cluster, &on),
     ]
+    .into_iter()
+    .chain(cluster.dead_letters.as_ref().map(|of| share_dead_letters(config, cluster, of, &on)))
+    .collect()
 }
 
 fn node_id(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
@@ -161,22 +175,16 @@ fn node_id(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
 
 /// The ports that a first start opens behind each listener, one for each broker: firewalls and
 /// services in front of this host must let them through.
-async fn doors(config: &Config, cluster: &ClusterSeen) -> Vec<Finding> {
+async fn doors(config: &Config, cluster: &ClusterSeen, reserved: &mut Reserved) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, listener) in config.listen.iter().enumerate() {
         let port = listener.address.port;
-        let Some(spec) = config.listener(index, None, None).filter(|_| port != 0) else { continue };
-        // One that is taken is told as such.
-        let Ok(bound) = Listener::bind(&spec).await else { continue };
-        let (mut open, mut shut) = (Vec::new(), 0);
-        for (node, _) in &cluster.nodes {
-            match bound.open_door(*node, None).await {
-                Some((socket, distance)) => {
-                    open.push((*node, port.saturating_add(distance), socket));
-                }
-                None => shut += 1,
-            }
-        }
+        // A taken listener has a finding already. Port 0 is chosen at the start, and so are those
+        // behind it.
+        let Some(bound) = reserved.listener(index).filter(|_| port != 0) else { continue };
+        let nodes = cluster.nodes.iter().map(|(node, _)| *node);
+        let shut = bound.open_broker_ports(nodes).await;
+        let open = &bound.broker_ports;
         let on = listener.address.to_string();
         let (brokers, room) = (cluster.nodes.len(), DOORS_MAX.min(u16::MAX - port));
         if shut > 0 {
@@ -189,7 +197,8 @@ async fn doors(config: &Config, cluster: &ClusterSeen) -> Vec<Finding> {
             continue;
         }
         let told = open.iter().take(DOORS_TOLD_MAX);
-        let told: Vec<_> = told.map(|(node, port, _)| format!("{port} ({node})")).collect();
+        let at = |distance: u16| port.saturating_add(distance);
+        let told: Vec<_> = told.map(|of| format!("{} ({})", at(of.distance), of.node)).collect();
         let more = if brokers > told.len() { " …" } else { "" };
         let found = format!(
             "brokers {brokers}, of up to {room}; at a first start their ports are {}{more}",
@@ -219,4 +228,92 @@ fn names(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
         ),
         "delete them there, or set names to other templates",
     )
+}
+
+/// Whether dead letters of the cluster's own share groups (KIP-1191) could lie in topics that are
+/// called like ours. Then neither the share group nor its readers would see them here.
+fn share_dead_letters(
+    config: &Config,
+    cluster: &ClusterSeen,
+    of: &ShareDeadLetters,
+    on: &str,
+) -> Finding {
+    const CHECK: &str = "share_dead_letters";
+    let ShareDeadLetters { prefix, is_told } = of;
+    let source = if *is_told { "as the brokers say" } else { "the default; no broker says it" };
+    if prefix.is_empty() {
+        let found = format!(
+            "dead letters of share groups may lie in topics of any name ({DEAD_LETTERS_PREFIX} is \
+             empty, {source})"
+        );
+        return Finding::ok(CHECK, on, found);
+    }
+    let there = cluster.topics.iter().filter(|topic| topic.starts_with(prefix)).count();
+    let begin = format!(
+        "dead letters of share groups lie in topics that begin with {prefix} \
+         ({DEAD_LETTERS_PREFIX}, {source}; {there} topics begin so)"
+    );
+    match clashing_template(config, prefix) {
+        None => Finding::ok(CHECK, on, format!("{begin}, which no topic of ours does")),
+        Some(key) => Finding::warn(
+            CHECK,
+            on,
+            format!(
+                "{begin}, and so may topics of ours ({key}): through this sidecar such a topic is \
+                 ours, and a share group's dead letters in it are not read"
+            ),
+            &format!(
+                "another template in {key}, or other topics for the share groups \
+                 (errors.deadletterqueue.topic.name of the group, {DEAD_LETTERS_PREFIX} of the \
+                 brokers)"
+            ),
+        ),
+    }
+}
+
+/// The setting by which a topic of ours may begin with `prefix`.
+fn clashing_template(config: &Config, prefix: &str) -> Option<&'static str> {
+    let (templates, group) = (config.templates(), GroupId::new("g"));
+    let sample = format!("{prefix}g");
+    let begins = |topic: TopicName| topic.as_str().starts_with(prefix);
+    let owned = templates.owned(&sample);
+    if begins(templates.dlq_topic(&group)) || matches!(owned, Some(Owned::Dlq(_))) {
+        return Some("names.dead_letters");
+    }
+    let is_retry = begins(templates.retry_topic(&group)) || owned.is_some();
+    is_retry.then_some("names.retry")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Grade;
+    use super::*;
+
+    fn found(names: (&str, &str), prefix: &str) -> Finding {
+        let mut config = Config::default();
+        (config.names.retry, config.names.dead_letters) = (names.0.to_owned(), names.1.to_owned());
+        let topics = vec!["dlq.payments".to_owned(), "orders".to_owned()];
+        let cluster = ClusterSeen { topics, ..ClusterSeen::default() };
+        let of = ShareDeadLetters { prefix: prefix.to_owned(), is_told: true };
+        share_dead_letters(&config, &cluster, &of, "c")
+    }
+
+    #[test]
+    fn share_groups_dead_letters_matter_where_names_of_ours_begin_as_theirs() {
+        let ours = ("reprise.retry.{group}", "reprise.dlq.{group}");
+        let before = ("retry.{group}", "dlq.{group}");
+        for (names, prefix, grade, words) in [
+            (ours, "dlq.", Grade::Ok, "1 topics begin so), which no topic of ours does"),
+            (ours, "", Grade::Ok, "may lie in topics of any name"),
+            (ours, "reprise.", Grade::Warn, "(names.dead_letters)"),
+            (before, "dlq.", Grade::Warn, "(names.dead_letters)"),
+            (before, "dlq.team.", Grade::Warn, "(names.dead_letters)"),
+            (("dlq.retry.{group}", "dead.{group}"), "dlq.", Grade::Warn, "(names.retry)"),
+            (("retry.{group}", "{group}.dlq"), "dlq.", Grade::Ok, "no topic of ours"),
+        ] {
+            let found = found(names, prefix);
+            assert_eq!(found.grade, grade, "{names:?} {prefix}: {found:?}");
+            assert!(found.found.contains(words), "{names:?} {prefix}: {found:?}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::Finding;
+use super::reserved::Reserved;
 use crate::client::Listener;
 use crate::clock::Clock;
 use crate::config::{Config, Ephemeral};
@@ -30,12 +31,13 @@ const CLOCK_BEHIND_MS: u64 = 60_000;
 /// The owner of a finding that is about nothing smaller.
 const HOST: &str = "this host";
 
-pub(super) async fn look(config: &Config, clock: Clock) -> Vec<Finding> {
+/// The findings, and the ports that stay reserved until the check ends.
+pub(super) async fn look(config: &Config, clock: Clock) -> (Vec<Finding>, Reserved) {
     let now = clock.now().wall;
     let mut findings = data_dir(config, now);
     let certificates = config.listener_tls();
-    findings.extend(listeners(config, certificates.as_deref().unwrap_or_default()).await);
-    findings.extend(admin(config).await);
+    let tls = certificates.as_deref().unwrap_or_default();
+    let reserved = reserve(config, tls, &mut findings).await;
     match &certificates {
         Ok(certificates) => {
             let named = config.listen.iter().zip(certificates);
@@ -61,7 +63,7 @@ pub(super) async fn look(config: &Config, clock: Clock) -> Vec<Finding> {
         }
     }
     findings.push(open_files(config));
-    findings
+    (findings, reserved)
 }
 
 fn data_dir(config: &Config, now: WallMs) -> Vec<Finding> {
@@ -123,29 +125,37 @@ fn wall_clock(now: WallMs, written: Option<WallMs>) -> Finding {
     Finding::ok("clock", HOST, "plausible, and not behind the data directory")
 }
 
-async fn listeners(config: &Config, certificates: &[Option<ServerTls>]) -> Vec<Finding> {
-    let mut findings = Vec::new();
+/// Binds what the configuration asks for, as a start does: listeners first, then the admin port.
+async fn reserve(
+    config: &Config,
+    certificates: &[Option<ServerTls>],
+    findings: &mut Vec<Finding>,
+) -> Reserved {
+    let mut reserved = Reserved::default();
     for (index, listener) in config.listen.iter().enumerate() {
         let tls = certificates.get(index).cloned().flatten().map(|tls| watch::channel(tls).1);
         let Some(spec) = config.listener(index, tls, None) else { continue };
         let on = &listener.address.to_string();
         findings.push(match Listener::bind(&spec).await {
-            Ok(_) => Finding::ok("listen", on, "free"),
+            Ok(bound) => {
+                reserved.add(index, bound, config.upstream.is_some());
+                Finding::ok("listen", on, "free")
+            }
             Err(error) => Finding::fail("listen", on, error.to_string(), ""),
         });
     }
-    findings
-}
-
-async fn admin(config: &Config) -> Option<Finding> {
-    let address = config.admin.address.as_ref()?;
+    let Some(address) = &config.admin.address else { return reserved };
     let on = &address.to_string();
-    Some(match TcpListener::bind((address.host.as_str(), address.port)).await {
-        Ok(_) => Finding::ok("admin", on, "free"),
+    findings.push(match TcpListener::bind((address.host.as_str(), address.port)).await {
+        Ok(bound) => {
+            reserved.admin = Some(bound);
+            Finding::ok("admin", on, "free")
+        }
         Err(error) => {
             Finding::fail("admin", on, format!("cannot listen: {error}"), "another admin.address")
         }
-    })
+    });
+    reserved
 }
 
 fn open_files(config: &Config) -> Finding {

@@ -1,7 +1,9 @@
 //! `check`: the configuration; with `--connect` what it names, here and in the cluster.
 
+mod advertised;
 mod cluster;
 mod local;
+mod reserved;
 
 use std::io::Write;
 
@@ -143,10 +145,11 @@ pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), Failure> 
 
 async fn look(config: &Config) -> Vec<Finding> {
     let clock = Clock::start();
-    let mut findings = local::look(config, clock).await;
+    let (mut findings, mut reserved) = local::look(config, clock).await;
     // Nobody reads these figures.
     let Ok(metrics) = Metrics::new(1) else { return findings };
-    findings.extend(cluster::look(config, clock, &metrics).await);
+    findings.extend(cluster::look(config, clock, &metrics, &mut reserved).await);
+    findings.extend(reserved.advertised(config).await);
     findings
 }
 

@@ -1,6 +1,7 @@
 //! A look at the cluster for people: which brokers answer, how fast, and what they serve. On
 //! connections of its own that carry nothing else.
 
+mod dead_letters;
 mod login;
 mod served;
 
@@ -20,6 +21,7 @@ use crate::upstream::topic::METADATA;
 use crate::upstream::{Address, Link, Upstream, UpstreamError, connect, no_tls};
 use crate::wire::Api;
 
+pub use dead_letters::{PREFIX as DEAD_LETTERS_PREFIX, ShareDeadLetters};
 pub use served::Served;
 
 /// The first ApiVersions that names features: they tell a release.
@@ -80,6 +82,8 @@ pub struct ClusterSeen {
     pub nodes: Vec<(i32, Address)>,
     /// Its topics.
     pub topics: Vec<String>,
+    /// Topics of share groups' dead letters; `None`: there are none before Kafka 4.4.
+    pub dead_letters: Option<ShareDeadLetters>,
 }
 
 impl Upstream {
@@ -107,7 +111,27 @@ impl Upstream {
             seen.node = Some(*node);
             survey.brokers.push(seen);
         }
+        let dead_letters = self.dead_letters(&survey.brokers).await;
+        if let Some(cluster) = &mut survey.cluster {
+            cluster.dead_letters = dead_letters;
+        }
         survey
+    }
+
+    /// Asks the first broker whose share groups may have dead letters.
+    async fn dead_letters(&self, brokers: &[BrokerSeen]) -> Option<ShareDeadLetters> {
+        let has_them = |seen: &&BrokerSeen| {
+            let reached = seen.reached.as_ref().ok();
+            let served = reached.and_then(|reached| reached.served.as_ref().ok());
+            served.is_some_and(|served| served.share_dead_letters)
+        };
+        let seen = brokers.iter().find(has_them)?;
+        let Some(node) = seen.node else { return Some(ShareDeadLetters::default()) };
+        let asked = async {
+            let (mut link, _) = self.open_seen(&seen.address, true).await?;
+            dead_letters::ask(&mut link, node).await
+        };
+        Some(self.in_time(asked).await.unwrap_or_default())
     }
 
     async fn look_at(&self, address: &Address, clock: Clock) -> BrokerSeen {
@@ -163,6 +187,7 @@ impl Upstream {
             id: told.cluster_id.as_ref().map(ToString::to_string),
             nodes: nodes.collect(),
             topics: names.map(|name| name.0.to_string()).collect(),
+            dead_letters: None,
         })
     }
 

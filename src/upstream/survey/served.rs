@@ -27,6 +27,9 @@ const NEEDED: [Api; 12] = [
 ];
 /// The feature whose highest level is a release's own.
 const METADATA_VERSION: &str = "metadata.version";
+/// The feature whose second level are dead letters of share groups (KIP-1191).
+const SHARE_VERSION: &str = "share.version";
+const DEAD_LETTERS_SINCE: i16 = 2;
 /// First level of `metadata.version` of each release (Kafka's `MetadataVersion`).
 const LEVELS: [(i16, &str); 12] = [
     (31, "4.4 or later"),
@@ -68,6 +71,8 @@ pub struct Served {
     pub missing: Vec<&'static str>,
     /// Whether groups by KIP-848 are served.
     pub consumer_groups: bool,
+    /// Whether share groups may have dead letters (Kafka 4.4).
+    pub share_dead_letters: bool,
 }
 
 impl Served {
@@ -82,6 +87,7 @@ impl Served {
             release: release(ranges, features),
             missing: missing.map(Api::name).collect(),
             consumer_groups: serves(ranges, Api::ConsumerGroupHeartbeat),
+            share_dead_letters: level(features, SHARE_VERSION) >= Some(DEAD_LETTERS_SINCE),
         }
     }
 }
@@ -97,16 +103,18 @@ fn serves(ranges: &Ranges, api: Api) -> bool {
     ranges.get(&api.key()).is_some_and(|(lowest, highest)| *lowest <= max && min <= *highest)
 }
 
-fn release(ranges: &Ranges, features: Option<&ApiVersionsResponse>) -> Option<String> {
+/// The highest level of a feature that the broker supports.
+fn level(features: Option<&ApiVersionsResponse>, name: &str) -> Option<i16> {
     let features = features.into_iter().flat_map(|answer| &answer.supported_features);
-    let level = features
-        .filter(|feature| feature.name.as_str() == METADATA_VERSION)
-        .map(|feature| feature.max_version)
-        .max();
+    let levels = features.filter(|feature| feature.name.as_str() == name);
+    levels.map(|feature| feature.max_version).max()
+}
+
+fn release(ranges: &Ranges, features: Option<&ApiVersionsResponse>) -> Option<String> {
     let of = |table: &[(i16, &'static str)], found: i16| {
         table.iter().find(|(first, _)| found >= *first).map(|(_, release)| *release)
     };
-    if let Some(release) = level.and_then(|level| of(&LEVELS, level)) {
+    if let Some(release) = level(features, METADATA_VERSION).and_then(|level| of(&LEVELS, level)) {
         return Some(format!("Kafka {release}"));
     }
     let (_, fetch) = ranges.get(&Api::Fetch.key())?;
@@ -152,6 +160,20 @@ mod tests {
 
     fn release_of(ranges: &Ranges, features: Option<&ApiVersionsResponse>) -> String {
         release(ranges, features).unwrap()
+    }
+
+    #[test]
+    fn share_groups_have_dead_letters_since_the_second_level_of_their_feature() {
+        let has_them = |level: i16| {
+            let mut answer = at_level(31);
+            let mut feature = answer.supported_features[0].clone();
+            feature.name = StrBytes::from_static_str(SHARE_VERSION);
+            feature.max_version = level;
+            answer.supported_features.push(feature);
+            Served::of(Duration::ZERO, &all(18), Some(&answer)).share_dead_letters
+        };
+        assert_eq!([has_them(0), has_them(1), has_them(2)], [false, false, true]);
+        assert!(!Served::of(Duration::ZERO, &all(18), None).share_dead_letters);
     }
 
     #[test]

@@ -1,0 +1,230 @@
+//! Whether what clients are told to connect to leads here: each advertised address is resolved and
+//! dialled from this host, and what is sent there has to arrive at the listener.
+
+use std::io;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::Finding;
+
+/// How long a name may take to resolve, and bytes to arrive.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a connection of somebody else may hold up the one that is waited for.
+const STRANGER: Duration = Duration::from_millis(200);
+/// Brokers told at most whose ports lead elsewhere.
+const TOLD_MAX: usize = 20;
+const CHECK: &str = "advertised";
+const ELSEWHERE: &str = "a name or address by which clients reach this host, or a port that leads \
+                         to the listener; check it from a client's host too";
+
+/// A port of ours and where clients are told it is.
+pub(super) struct Port<'a> {
+    /// What is told at that port.
+    pub(super) node: Option<i32>,
+    pub(super) port: u16,
+    /// `None`: another process listens there, a running sidecar perhaps.
+    pub(super) socket: Option<&'a TcpListener>,
+}
+
+/// Where a connection went.
+#[derive(Debug)]
+enum Arrival {
+    /// To the listener.
+    Here,
+    /// To somebody who accepts it, and is not known.
+    Unknown,
+    /// To somebody else.
+    Elsewhere,
+    /// Nowhere.
+    Failed(io::Error),
+}
+
+/// The listener's own port first, then those of brokers.
+pub(super) async fn look(host: &str, ports: &[Port<'_>]) -> Vec<Finding> {
+    let Some(own) = ports.first() else { return Vec::new() };
+    let on = format!("{host}:{}", own.port);
+    let addresses = match resolved(host, own.port).await {
+        Ok(addresses) => addresses,
+        Err(error) => {
+            let found = format!(
+                "does not resolve from this host ({error}): clients that resolve names as this \
+                 host does reach the bootstrap address and nothing else"
+            );
+            return vec![Finding::warn(CHECK, &on, found, "a name that clients resolve")];
+        }
+    };
+    let mut findings = vec![finding(&on, &addresses, &arrival(host, own).await)];
+    if let Some(brokers) = ports.get(1..).filter(|brokers| !brokers.is_empty()) {
+        findings.push(of_brokers(host, &on, brokers).await);
+    }
+    findings
+}
+
+fn finding(on: &str, addresses: &str, arrival: &Arrival) -> Finding {
+    match arrival {
+        Arrival::Here => {
+            Finding::ok(CHECK, on, format!("resolves to {addresses}; a connection arrives here"))
+        }
+        Arrival::Unknown => {
+            Finding::ok(CHECK, on, format!("resolves to {addresses}; somebody accepts there"))
+        }
+        Arrival::Elsewhere => {
+            let found = format!(
+                "resolves to {addresses}; a connection is accepted there, but it does not arrive \
+                 at this listener: clients would talk to somebody else"
+            );
+            Finding::warn(CHECK, on, found, ELSEWHERE)
+        }
+        Arrival::Failed(error) => {
+            let found = format!(
+                "resolves to {addresses}; no connection from this host ({error}): clients that \
+                 reach it no better get no answer behind the bootstrap address"
+            );
+            Finding::warn(CHECK, on, found, ELSEWHERE)
+        }
+    }
+}
+
+/// The ports of brokers, at the same distances behind the advertised one.
+async fn of_brokers(host: &str, on: &str, brokers: &[Port<'_>]) -> Finding {
+    let arrivals = join_all(brokers.iter().map(|port| arrival(host, port))).await;
+    let is_astray = |arrival: &Arrival| !matches!(arrival, Arrival::Here | Arrival::Unknown);
+    let mut astray: Vec<String> = brokers
+        .iter()
+        .zip(&arrivals)
+        .filter(|(_, arrival)| is_astray(arrival))
+        .map(|(port, _)| match port.node {
+            Some(node) => format!("{} ({node})", port.port),
+            None => port.port.to_string(),
+        })
+        .collect();
+    if astray.is_empty() {
+        let found = format!("connections to {} ports of brokers arrive here", brokers.len());
+        return Finding::ok(CHECK, on, found);
+    }
+    let more = if astray.len() > TOLD_MAX { " …" } else { "" };
+    astray.truncate(TOLD_MAX);
+    let found = format!(
+        "connections to ports of brokers do not arrive here: {}{more}; clients would not reach \
+         those brokers",
+        astray.join(", ")
+    );
+    let way_out = "forward them as well, at the same distances behind the advertised port";
+    Finding::warn(CHECK, on, found, way_out)
+}
+
+/// The addresses of a name, for people.
+async fn resolved(host: &str, port: u16) -> io::Result<String> {
+    let found = timeout(PATIENCE, lookup_host((host, port))).await;
+    let found = found.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let mut addresses: Vec<String> = found.map(|address| address.ip().to_string()).collect();
+    addresses.dedup();
+    if addresses.is_empty() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(addresses.join(", "))
+}
+
+async fn arrival(host: &str, port: &Port<'_>) -> Arrival {
+    let word = Uuid::new_v4().into_bytes();
+    let dialling = async {
+        let mut stream = TcpStream::connect((host, port.port)).await?;
+        stream.write_all(&word).await?;
+        io::Result::Ok(stream)
+    };
+    let dialled = match timeout(PATIENCE, dialling).await {
+        Ok(dialled) => dialled,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    };
+    // It stays open until its bytes are read.
+    let _stream = match dialled {
+        Ok(stream) => stream,
+        Err(error) => return Arrival::Failed(error),
+    };
+    let Some(socket) = port.socket else { return Arrival::Unknown };
+    match timeout(PATIENCE, arrives(socket, word)).await {
+        Ok(()) => Arrival::Here,
+        Err(_) => Arrival::Elsewhere,
+    }
+}
+
+/// Waits for a connection that says that word.
+async fn arrives(socket: &TcpListener, word: [u8; 16]) {
+    loop {
+        let Ok((mut stream, _)) = socket.accept().await else {
+            tokio::time::sleep(STRANGER).await;
+            continue;
+        };
+        let mut said = [0; 16];
+        let read = timeout(STRANGER, stream.read_exact(&mut said)).await;
+        if read.is_ok_and(|read| read.is_ok()) && said == word {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Grade;
+    use super::*;
+
+    async fn bound() -> (TcpListener, u16) {
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = socket.local_addr().unwrap().port();
+        (socket, port)
+    }
+
+    fn port(port: u16, socket: Option<&TcpListener>, node: Option<i32>) -> Port<'_> {
+        Port { node, port, socket }
+    }
+
+    #[tokio::test]
+    async fn an_address_that_leads_to_the_listener_is_right() {
+        let (socket, at) = bound().await;
+        let (broker, behind) = bound().await;
+        let ports = [port(at, Some(&socket), None), port(behind, Some(&broker), Some(3))];
+        let findings = look("localhost", &ports).await;
+        let grades: Vec<Grade> = findings.iter().map(|finding| finding.grade).collect();
+        assert_eq!(grades, [Grade::Ok, Grade::Ok], "{findings:?}");
+        assert!(findings[0].found.contains("127.0.0.1; a connection arrives here"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_leads_elsewhere_or_nowhere_is_told() {
+        let (socket, _) = bound().await;
+        let (_other, elsewhere) = bound().await;
+        let (closed, nowhere) = bound().await;
+        drop(closed);
+        let wrong = look("127.0.0.1", &[port(elsewhere, Some(&socket), None)]).await;
+        assert!(wrong[0].found.contains("does not arrive at this listener"), "{wrong:?}");
+        let refused = look("127.0.0.1", &[port(nowhere, Some(&socket), None)]).await;
+        assert!(refused[0].found.contains("no connection from this host"), "{refused:?}");
+        let grades = [&wrong, &refused].map(|findings| findings[0].grade);
+        assert_eq!(grades, [Grade::Warn, Grade::Warn]);
+    }
+
+    #[tokio::test]
+    async fn a_port_of_a_broker_that_is_not_forwarded_is_told() {
+        let (socket, at) = bound().await;
+        let (broker, _) = bound().await;
+        let (closed, nowhere) = bound().await;
+        drop(closed);
+        let ports = [port(at, Some(&socket), None), port(nowhere, Some(&broker), Some(7))];
+        let findings = look("127.0.0.1", &ports).await;
+        let words = format!("do not arrive here: {nowhere} (7);");
+        assert!(findings[1].found.contains(&words), "{findings:?}");
+    }
+
+    #[tokio::test]
+    async fn a_name_that_does_not_resolve_is_told() {
+        let (socket, at) = bound().await;
+        let findings = look("no-such-name.invalid", &[port(at, Some(&socket), None)]).await;
+        assert!(findings[0].found.contains("does not resolve from this host"), "{findings:?}");
+        assert_eq!((findings.len(), findings[0].grade), (1, Grade::Warn));
+    }
+}

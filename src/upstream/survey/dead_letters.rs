@@ -1,0 +1,47 @@
+//! Dead letters of share groups (KIP-1191): in which topics a cluster keeps them.
+
+use kafka_protocol::messages::DescribeConfigsRequest;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::protocol::StrBytes;
+
+use crate::upstream::own::head;
+use crate::upstream::{Link, UpstreamError};
+use crate::wire::Api;
+
+/// The broker's setting of which names such topics begin with.
+pub const PREFIX: &str = "errors.deadletterqueue.topic.name.prefix";
+/// Its default.
+const PREFIX_DEFAULT: &str = "dlq.";
+/// `ConfigResource.Type` of a broker.
+const BROKER: i8 = 4;
+const DESCRIBE_CONFIGS: i16 = 1;
+
+/// What a broker says of the dead letters of share groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareDeadLetters {
+    /// What names of their topics begin with.
+    pub prefix: String,
+    /// The broker has said so; else it is the default.
+    pub is_told: bool,
+}
+
+impl Default for ShareDeadLetters {
+    fn default() -> Self {
+        Self { prefix: PREFIX_DEFAULT.to_owned(), is_told: false }
+    }
+}
+
+/// Asks the broker, which needs DESCRIBE_CONFIGS of the cluster: without it nothing is told.
+pub(super) async fn ask(link: &mut Link, node: i32) -> Result<ShareDeadLetters, UpstreamError> {
+    let mut resource = DescribeConfigsResource::default();
+    resource.resource_type = BROKER;
+    resource.resource_name = StrBytes::from_string(node.to_string());
+    resource.configuration_keys = Some(vec![StrBytes::from_static_str(PREFIX)]);
+    let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
+    let answer = link.call(&head(Api::DescribeConfigs, DESCRIBE_CONFIGS), &request).await?;
+    let configs = answer.results.iter().flat_map(|result| &result.configs);
+    let value =
+        configs.filter(|config| config.name.as_str() == PREFIX).find_map(|c| c.value.as_ref());
+    let told = |value: &StrBytes| ShareDeadLetters { prefix: value.to_string(), is_told: true };
+    Ok(value.map(told).unwrap_or_default())
+}
