@@ -194,7 +194,8 @@ impl Acceptor {
         let advertised = listener.advertise(token);
         let conn = Conn::new(id, peer, advertised, token, listener.group.clone())
             .behind(listener.doors.clone(), node, listener.advertise(None).1)
-            .asking(listener.login.clone());
+            .asking(listener.login.clone())
+            .under_tls(listener.tls.is_some());
         let notices = self.notices.clone();
         let router = Arc::clone(&self.router);
         let connection = Connection { conn, router, limits, notices, stop: stop.clone() };

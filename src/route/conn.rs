@@ -56,6 +56,10 @@ pub struct Conn {
     fetch_session: Mutex<Option<FetchSession>>,
     /// The client has closed it.
     gone: AtomicBool,
+    /// The client has requested a topic of ours.
+    requests_ours: AtomicBool,
+    /// Clients speak TLS on its listener.
+    is_tls: bool,
 }
 
 impl Conn {
@@ -86,6 +90,8 @@ impl Conn {
             whose: Arc::default(),
             fetch_session: Mutex::default(),
             gone: AtomicBool::new(false),
+            requests_ours: AtomicBool::new(false),
+            is_tls: false,
         }
     }
 
@@ -97,6 +103,31 @@ impl Conn {
     /// The same on a listener where clients must say who they are.
     pub fn asking(self, login: Option<Arc<Login>>) -> Self {
         Self { session: Session::asking(login), ..self }
+    }
+
+    /// Sets whether clients speak TLS on the listener.
+    pub fn under_tls(self, is_tls: bool) -> Self {
+        Self { is_tls, ..self }
+    }
+
+    /// `security.protocol` of the listener. A login at the cluster's brokers is not the listener's.
+    pub(super) fn security_protocol(&self) -> &'static str {
+        match (self.is_tls, self.session.login().is_some()) {
+            (false, false) => "PLAINTEXT",
+            (false, true) => "SASL_PLAINTEXT",
+            (true, false) => "SSL",
+            (true, true) => "SASL_SSL",
+        }
+    }
+
+    /// Notes that the client requests a topic of ours; whether for the first time here.
+    pub(super) fn request_ours(&self) -> bool {
+        !self.requests_ours() && !self.requests_ours.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether the client has requested a topic of ours here.
+    pub(super) fn requests_ours(&self) -> bool {
+        self.requests_ours.load(Ordering::Relaxed)
     }
 
     /// The ports of brokers behind the listener it came to.

@@ -7,6 +7,7 @@ use kafka_protocol::messages::create_partitions_response::CreatePartitionsTopicR
 use kafka_protocol::messages::{BrokerId, CreatePartitionsRequest, CreatePartitionsResponse};
 
 use crate::broker::error::BrokerError;
+use crate::route::conn::Conn;
 use crate::route::convert::{some_text, topic_of, wire_topic};
 use crate::route::parted::ask_cluster;
 use crate::route::{Router, code};
@@ -41,13 +42,20 @@ pub(super) async fn answer(
 /// The same in front of a cluster: its topics are its own, ours do not grow.
 pub(super) async fn relayed(
     router: &Router,
+    conn: &Conn,
     link: &mut Link,
     head: &RequestHead,
-    request: CreatePartitionsRequest,
+    mut request: CreatePartitionsRequest,
 ) -> Result<CreatePartitionsResponse, UpstreamError> {
     let is_own = |asked: &CreatePartitionsTopic| {
         router.is_own(&router.names.canonical(&topic_of(&asked.name)))
     };
+    if let Some(rule) = router.replica_rule(conn) {
+        for topic in &mut request.topics {
+            let lists = topic.assignments.iter_mut().flatten();
+            rule.replace_node(lists.map(|of| &mut of.broker_ids));
+        }
+    }
     let parted = ask_cluster(link, head, request, |r| &mut r.topics, is_own);
     let (mine, mut response) = parted.await?;
     response.results.extend(answer(router, mine).await.results);

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::broker::error::BrokerError;
 use crate::broker::settings::{SettingError, TopicSettings, TopicSpec};
 use crate::model::TopicName;
+use crate::route::conn::Conn;
 use crate::route::convert::{some_text, text, topic_of};
 use crate::route::parted::ask_cluster;
 use crate::route::place::Place;
@@ -69,12 +70,19 @@ pub(super) async fn answer(
 /// The same in front of a cluster: its topics are its own, names of ours need no making.
 pub(super) async fn relayed(
     router: &Router,
+    conn: &Conn,
     link: &mut Link,
     head: &RequestHead,
-    request: CreateTopicsRequest,
+    mut request: CreateTopicsRequest,
 ) -> Result<CreateTopicsResponse, UpstreamError> {
     let is_own =
         |asked: &CreatableTopic| router.is_own(&router.names.canonical(&topic_of(&asked.name)));
+    if let Some(rule) = router.replica_rule(conn) {
+        for topic in &mut request.topics {
+            topic.replication_factor = rule.factor(topic.replication_factor);
+            rule.replace_node(topic.assignments.iter_mut().map(|of| &mut of.broker_ids));
+        }
+    }
     let parted = ask_cluster(link, head, request, |r| &mut r.topics, is_own);
     let (mine, mut response) = parted.await?;
     response.topics.extend(answer(router, head, mine).await.topics);

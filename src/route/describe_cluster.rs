@@ -7,6 +7,7 @@ use crate::route::Router;
 use crate::route::addresses::{self, Real};
 use crate::route::conn::Conn;
 use crate::route::convert::text;
+use crate::route::node_listing::ListingReason;
 use crate::route::operations::{self, OF_CLUSTER};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;
@@ -38,7 +39,8 @@ fn node(router: &Router, conn: &Conn) -> DescribeClusterBroker {
     node
 }
 
-/// The same in front of a cluster: its brokers, and this node as one more.
+/// Answers in front of a cluster: its brokers, and this node to a client that knows a topic of
+/// ours.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -59,7 +61,7 @@ pub(super) async fn relayed(
             response.brokers.push(broker);
         }
     }
-    if !router.node_clash() {
+    if router.lists_node(conn, ListingReason::TopicShown) {
         response.brokers.push(node(router, conn));
     }
     Ok(response)

@@ -1,5 +1,7 @@
 //! DescribeConfigs 1–4: the settings of topics, and a few of the broker's that tools ask for.
 
+mod node;
+
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
@@ -9,6 +11,7 @@ use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 use crate::broker::settings::{TopicSettings, idle};
 use crate::model::TopicName;
 use crate::route::Router;
+use crate::route::conn::Conn;
 use crate::route::convert::{some_text, text};
 use crate::route::create_topics::{SOURCE_DEFAULT, SOURCE_TOPIC};
 use crate::route::named::once;
@@ -78,20 +81,25 @@ const ABOUT: [About; 5] = [
     },
 ];
 
-pub(super) fn answer(router: &Router, request: DescribeConfigsRequest) -> DescribeConfigsResponse {
+pub(super) fn answer(
+    router: &Router,
+    conn: &Conn,
+    request: DescribeConfigsRequest,
+) -> DescribeConfigsResponse {
     let mut response = DescribeConfigsResponse::default();
     let more = More::of(&request);
     let resources = request.resources.iter();
     let resources = once(resources, |of| {
         (of.resource_type, of.resource_name.clone(), of.configuration_keys.clone())
     });
-    response.results = resources.map(|asked| describe(router, asked, more)).collect();
+    response.results = resources.map(|asked| describe(router, conn, asked, more)).collect();
     response
 }
 
 /// The same in front of a cluster: its topics and brokers are its own, ours and this node are here.
 pub(super) async fn relayed(
     router: &Router,
+    conn: &Conn,
     link: &mut Link,
     head: &RequestHead,
     request: DescribeConfigsRequest,
@@ -101,7 +109,7 @@ pub(super) async fn relayed(
     };
     let parted = ask_cluster(link, head, request, |r| &mut r.resources, is_ours);
     let (mine, mut response) = parted.await?;
-    response.results.extend(answer(router, mine).results);
+    response.results.extend(answer(router, conn, mine).results);
     Ok(response)
 }
 
@@ -118,13 +126,18 @@ impl More {
     }
 }
 
-fn describe(router: &Router, asked: &DescribeConfigsResource, more: More) -> DescribeConfigsResult {
+fn describe(
+    router: &Router,
+    conn: &Conn,
+    asked: &DescribeConfigsResource,
+    more: More,
+) -> DescribeConfigsResult {
     let mut result = DescribeConfigsResult::default();
     result.resource_type = asked.resource_type;
     result.resource_name = asked.resource_name.clone();
     let settings = match asked.resource_type {
         TOPIC => of_topic(router, &TopicName::new(&asked.resource_name)),
-        BROKER => of_broker(router, &asked.resource_name),
+        BROKER => of_broker(router, conn, &asked.resource_name),
         _ => Err((ResponseError::InvalidRequest, "only topics and the broker have settings here")),
     };
     match settings {
@@ -225,16 +238,22 @@ fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, Refusal> 
         .collect())
 }
 
-fn of_broker(router: &Router, name: &str) -> Result<Vec<Setting>, Refusal> {
+fn of_broker(router: &Router, conn: &Conn, name: &str) -> Result<Vec<Setting>, Refusal> {
     if !name.is_empty() && name != router.config.node_id.to_string() {
         return Err((ResponseError::InvalidRequest, "there is no broker of that id here"));
     }
     let setting =
         |name, value: String| Setting { name, value, source: SOURCE_STATIC, default: None };
-    Ok(vec![
+    let mut settings = vec![
         setting("auto.create.topics.enable", router.config.auto_create.to_string()),
         setting("default.replication.factor", "1".to_owned()),
         setting("num.partitions", router.config.default_partitions.to_string()),
         setting("socket.request.max.bytes", router.config.frame_bytes_max.to_string()),
-    ])
+    ];
+    for (name, value) in node::settings(router, conn) {
+        if settings.iter().all(|known| known.name != name) {
+            settings.push(setting(name, value));
+        }
+    }
+    Ok(settings)
 }

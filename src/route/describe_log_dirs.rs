@@ -17,7 +17,7 @@ use crate::route::convert::{text, topic_of, wire_topic};
 use crate::route::place::Place;
 
 /// Not a path: where the journal lies is nobody's business here.
-const LOG_DIR: &str = "reprise";
+pub(super) const LOG_DIR: &str = "reprise";
 
 pub(super) fn answer(router: &Router, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
     let mut result = DescribeLogDirsResult::default();

@@ -11,6 +11,7 @@ use kafka_protocol::messages::{
 
 use crate::model::TopicName;
 use crate::route::Router;
+use crate::route::conn::Conn;
 use crate::route::convert::{topic_of, wire_topic};
 use crate::route::operations::OF_TOPIC;
 use crate::upstream::{Link, UpstreamError};
@@ -59,6 +60,7 @@ pub(super) fn answer(
 /// The same in front of a cluster: its topics are its own, ours follow on the last page.
 pub(super) async fn relayed(
     router: &Router,
+    conn: &Conn,
     link: &mut Link,
     head: &RequestHead,
     mut request: DescribeTopicPartitionsRequest,
@@ -68,6 +70,9 @@ pub(super) async fn relayed(
     let asked = std::mem::take(&mut request.topics).into_iter();
     let (ours, theirs): (Vec<_>, Vec<_>) = asked.partition(|topic| is_own(&topic_of(&topic.name)));
     request.topics = theirs;
+    if !ours.is_empty() {
+        router.list_node(conn);
+    }
     let mut response = if all || !request.topics.is_empty() {
         link.call(head, &request).await?
     } else {
@@ -83,6 +88,9 @@ pub(super) async fn relayed(
         } else {
             ours.iter().map(|topic| topic_of(&topic.name)).collect()
         };
+        if all && !names.is_empty() {
+            router.show_topics(conn);
+        }
         response.topics.extend(names.iter().map(|name| describe(router, name, 0, 1).0));
     }
     Ok(response)

@@ -17,6 +17,7 @@ use crate::route::addresses::Real;
 use crate::route::conn::Conn;
 use crate::route::convert::{text, topic_of, wire_topic};
 use crate::route::named::once;
+use crate::route::node_listing::ListingReason;
 use crate::route::operations::{self, OF_CLUSTER, OF_TOPIC};
 use crate::route::place::Place;
 use crate::route::topic_ids::{IDS_SINCE, tells_ids};
@@ -70,7 +71,8 @@ pub(super) async fn answer(
     response
 }
 
-/// The same in front of a cluster: its topics and brokers, and among them ours and this node.
+/// Answers in front of a cluster: its topics and brokers, and ours beside them. This node is one
+/// more broker to a client that needs it.
 pub(super) async fn relayed(
     router: &Router,
     conn: &Conn,
@@ -101,26 +103,43 @@ pub(super) async fn relayed(
         router.names.of_cluster(cluster_id);
     }
     shadowed(router, &mut response);
-    readdress(router, conn, &mut response).await;
-    router.told(&response).await;
+    if !ours.is_empty() {
+        router.list_node(conn);
+    }
     if all {
         let names = router.names.listed().into_iter();
         ours.extend(names.map(|name| (Some(name.clone()), name)));
     }
-    for (asked, name) in ours {
-        if let Some(place) = router.place(&name) {
-            let mut topic = found(router, &name, &place);
-            // A client that asked by the RocketMQ spelling looks for its own words in the answer.
-            topic.name = asked.as_ref().map(wire_topic).or(topic.name);
-            let is_asked = request.include_topic_authorized_operations;
-            topic.topic_authorized_operations = operations::told(is_asked, OF_TOPIC);
-            if router.node_clash() {
-                topic.partitions.iter_mut().for_each(leaderless);
-            }
-            response.topics.push(topic);
-        }
+    readdress(router, conn, &mut response).await;
+    router.told(&response).await;
+    let is_asked = request.include_topic_authorized_operations;
+    let topics: Vec<_> = ours.into_iter().filter_map(|of| beside(router, of, is_asked)).collect();
+    if all && !topics.is_empty() {
+        router.show_topics(conn);
     }
+    let is_leader = (all && !topics.is_empty() && !router.node_clash())
+        || router.lists_node(conn, ListingReason::TopicRequested);
+    if is_leader {
+        response.brokers.push(node(router, conn));
+    }
+    response.topics.extend(topics);
     Ok(response)
+}
+
+/// A topic of ours beside the cluster's: by the name the client requested, and the topic's own.
+fn beside(
+    router: &Router,
+    (requested, name): (Option<TopicName>, TopicName),
+    tells_operations: bool,
+) -> Option<MetadataResponseTopic> {
+    let mut topic = found(router, &name, &router.place(&name)?);
+    // A client that asked by the RocketMQ spelling looks for its own words in the answer.
+    topic.name = requested.as_ref().map(wire_topic).or(topic.name);
+    topic.topic_authorized_operations = operations::told(tells_operations, OF_TOPIC);
+    if router.node_clash() {
+        topic.partitions.iter_mut().for_each(leaderless);
+    }
+    Some(topic)
 }
 
 /// The cluster's answer, with the ids of topics where its broker knows any: they are left out again
@@ -178,7 +197,7 @@ fn shadowed(router: &Router, response: &mut MetadataResponse) {
     });
 }
 
-/// Brokers at the addresses clients reach them by, and this node as one more.
+/// Brokers at the addresses clients reach them by.
 async fn readdress(router: &Router, conn: &Conn, response: &mut MetadataResponse) {
     let brokers = std::mem::take(&mut response.brokers);
     let real = |broker: &MetadataResponseBroker| {
@@ -196,9 +215,6 @@ async fn readdress(router: &Router, conn: &Conn, response: &mut MetadataResponse
     }
     if let Some(doors) = conn.doors() {
         router.keep_brokers(response.cluster_id.as_deref(), &known, doors);
-    }
-    if !router.node_clash() {
-        response.brokers.push(node(router, conn));
     }
 }
 

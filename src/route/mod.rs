@@ -45,6 +45,7 @@ mod metadata;
 mod nacks;
 mod named;
 pub mod names;
+pub mod node_listing;
 mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
@@ -60,6 +61,7 @@ pub mod posted;
 mod produce;
 mod refusals;
 mod relayed;
+mod replicas;
 pub mod rights;
 mod sasl_authenticate;
 mod sasl_handshake;
@@ -91,6 +93,7 @@ use crate::route::conn::Conn;
 use crate::route::markers::Markers;
 use crate::route::members::Members;
 use crate::route::names::Names;
+use crate::route::node_listing::NodeListing;
 use crate::route::origins::{Origins, ReadBack};
 use crate::route::positions::Positions;
 use crate::route::refusals::Refusals;
@@ -147,6 +150,8 @@ pub struct Router {
     pub names: Names,
     /// Which client object speaks for which member.
     pub tokens: Tokens,
+    /// Clients to which this node is listed, in front of a cluster.
+    pub node_listing: NodeListing,
     /// Connections on which brokers are asked in a member's name.
     pub voices: Voices,
     /// What is told from what consumers do.
@@ -332,7 +337,7 @@ impl Router {
     async fn inspect(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
         Ok(match head.api {
             Api::DescribeConfigs => {
-                self.with(&head, async |r| describe_configs::answer(self, r)).await?
+                self.with(&head, async |r| describe_configs::answer(self, conn, r)).await?
             }
             Api::DescribeCluster => {
                 self.with(&head, async |r| describe_cluster::answer(self, conn, r)).await?

@@ -3,7 +3,7 @@
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::sasl_handshake;
-use crate::wire::Api;
+use crate::wire::{Api, reassignments};
 
 /// What is read on every connection: addresses of brokers, what groups agree on, and what may name
 /// topics of ours.
@@ -50,7 +50,7 @@ const OWN: &[Api] = &[
 pub enum Way {
     /// Its bytes go to the broker, the broker's bytes to the client.
     Pass,
-    /// The same, after it was read: a Fetch that may be a member's.
+    /// Passes after it was read: a Fetch that may be a member's, replica lists of a tool.
     Gather,
     /// It is read and answered by a route.
     Answer,
@@ -67,6 +67,7 @@ impl Router {
             Some(api) if conn.node.is_none() && OWN.contains(&api) => Way::Answer,
             Some(Api::SaslHandshake) if version == sasl_handshake::BARE => Way::Answer,
             Some(Api::Fetch) if self.may_be_watched(conn) => Way::Gather,
+            _ if api_key == reassignments::KEY => Way::Gather,
             _ => Way::Pass,
         }
     }

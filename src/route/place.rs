@@ -76,6 +76,7 @@ impl Router {
         if self.upstream.is_some() && self.names.group_of(name).is_some_and(denied) {
             return Err(ResponseError::TopicAuthorizationFailed);
         }
+        self.list_node(conn);
         self.place(name).ok_or(ResponseError::UnknownTopicOrPartition)
     }
 

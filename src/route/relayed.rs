@@ -97,13 +97,14 @@ impl Router {
         let h = &head;
         match head.api {
             Api::CreateTopics => {
-                self.helped(h, async |r| create_topics::relayed(self, link, h, r).await).await
+                self.helped(h, async |r| create_topics::relayed(self, conn, link, h, r).await).await
             }
             Api::DeleteTopics => {
                 self.helped(h, async |r| delete_topics::relayed(self, link, h, r).await).await
             }
             Api::CreatePartitions => {
-                self.helped(h, async |r| create_partitions::relayed(self, link, h, r).await).await
+                self.helped(h, async |r| create_partitions::relayed(self, conn, link, h, r).await)
+                    .await
             }
             Api::AlterConfigs => {
                 self.helped(h, async |r| alter_configs::relayed(self, link, h, r).await).await
@@ -113,10 +114,12 @@ impl Router {
                 self.helped(h, with).await
             }
             Api::DescribeConfigs => {
-                self.helped(h, async |r| describe_configs::relayed(self, link, h, r).await).await
+                self.helped(h, async |r| describe_configs::relayed(self, conn, link, h, r).await)
+                    .await
             }
             Api::DescribeTopicPartitions => {
-                let with = async |r| describe_topic_partitions::relayed(self, link, h, r).await;
+                let with =
+                    async |r| describe_topic_partitions::relayed(self, conn, link, h, r).await;
                 self.helped(h, with).await
             }
             // Nothing else is asked of the cluster.

@@ -24,6 +24,7 @@ use crate::route::doors::Doors;
 use crate::route::markers::Markers;
 use crate::route::members::Members;
 use crate::route::names::Names;
+use crate::route::node_listing::NodeListing;
 use crate::route::origins::Origins;
 use crate::route::positions::Positions;
 use crate::route::token::Tokens;
@@ -270,6 +271,7 @@ fn router(
         topic_ids: TopicIds::remembered(&core.windows),
         names: names(templates, core),
         tokens: Tokens::new(token_seed()),
+        node_listing: NodeListing::default(),
         voices: Voices::default(),
         watches: watches(config, core, clock.now()),
         budget,

@@ -21,6 +21,7 @@ pub mod mark;
 pub mod names;
 mod parallel;
 mod reader;
+pub mod reassignments;
 pub mod relay;
 pub mod sasl;
 pub mod scan;

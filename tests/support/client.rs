@@ -65,8 +65,12 @@ impl Client {
 
     /// Another connection of the same client object: to the address Metadata tells.
     pub fn another(&mut self) -> Self {
-        let told = self.call(9, &MetadataRequest::default());
-        self.connect_to(told.brokers.last().unwrap())
+        let mut node = self.call(9, &MetadataRequest::default()).brokers.remove(0);
+        if in_front() {
+            // The cluster's broker has the same host here, this node the port of the listener.
+            node.port = i32::from(self.stream.tcp().peer_addr().unwrap().port());
+        }
+        self.connect_to(&node)
     }
 
     /// The connection on which this topic is produced and fetched: the sidecar leads its own, the

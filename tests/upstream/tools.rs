@@ -115,6 +115,31 @@ fn settings_of_ours_and_of_this_node_are_told_beside_the_cluster_s() {
 }
 
 #[test]
+fn this_node_tells_the_static_settings_that_tools_read() {
+    let server = house();
+    let mut client = server.client();
+    let node = server.node_id().to_string();
+    let mut asked = DescribeConfigsResource::default();
+    (asked.resource_type, asked.resource_name) = (4, s(&node));
+    asked.configuration_keys = None;
+    let request = DescribeConfigsRequest::default().with_resources(vec![asked]);
+    let configs = client.call(4, &request).results.remove(0).configs;
+    let of = |name: &str| {
+        let mut named = configs.iter().filter(|config| config.name.as_str() == name);
+        let value = named.next().and_then(|config| config.value.as_ref()).map(|v| v.to_string());
+        assert!(named.next().is_none(), "{name} is told once");
+        value.unwrap_or_else(|| panic!("{name} is not told"))
+    };
+    assert_eq!([of("node.id"), of("broker.id")], [node.clone(), node]);
+    let told = client.metadata(9, &["reprise.retry.shop"]).brokers.pop().unwrap();
+    let listener = format!("PLAINTEXT://{}:{}", told.host.as_str(), told.port);
+    assert_eq!([of("advertised.listeners"), of("listeners")], [listener.clone(), listener]);
+    assert_eq!(of("log.retention.ms"), "-1", "retries and dead letters are not retained by time");
+    assert_eq!(of("log.retention.bytes"), "-1");
+    assert!(configs.iter().all(|config| config.read_only));
+}
+
+#[test]
 fn topics_grow_in_the_cluster_and_ours_do_not() {
     let server = house();
     let mut client = server.client();

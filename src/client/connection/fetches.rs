@@ -1,29 +1,35 @@
-//! Fetches of members on their way to a broker, and their answers on the way back.
+//! Requests that are read on their way to a broker: Fetches of members, with their answers on the
+//! way back, and the replica lists of tools.
 
 use std::future::ready;
+
+use bytes::BytesMut;
 
 use crate::client::cause::Cause;
 use crate::client::connection::{Connection, Serving, bytes_of};
 use crate::client::due::{Due, Here, Passing};
 use crate::client::inbox::Gathered;
 use crate::client::outgoing;
-use crate::route::fetch::Onward;
-use crate::wire::Api;
+use crate::route::fetch::{Onward, Tracked};
+use crate::wire::relay::RequestStart;
+use crate::wire::{Api, reassignments};
 
 impl Serving<'_> {
     /// A Fetch that may be a member's: it passes like any other unless something is held of it.
     pub(super) async fn take_gathered(&mut self, mut gathered: Gathered) -> Result<(), Cause> {
         let Connection { router, conn, .. } = self.connection;
         self.in_sasl = false;
+        if gathered.start.api_key == reassignments::KEY {
+            if let Some(frame) = router.reassigned(conn, &gathered.bytes) {
+                gathered.bytes = BytesMut::from(&frame[..]);
+            }
+            let api = Api::from_key(reassignments::KEY).map_or("other", Api::name);
+            self.pass_on(&gathered.start, api, None);
+            return self.send_on(gathered.bytes).await;
+        }
         match router.onward(conn, &mut gathered.bytes) {
             Onward::Pass(tracked) => {
-                self.due.push(Due::There(Passing {
-                    correlation_id: gathered.start.correlation_id,
-                    api: Api::Fetch.name(),
-                    began: router.clock.elapsed(),
-                    looked_at: None,
-                    tracked,
-                }));
+                self.pass_on(&gathered.start, Api::Fetch.name(), tracked);
                 self.send_on(gathered.bytes).await?;
             }
             Onward::Answer => self.held = Some(gathered.into_frame()),
@@ -32,6 +38,17 @@ impl Serving<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The broker's answer is due.
+    fn pass_on(&mut self, start: &RequestStart, api: &'static str, tracked: Option<Box<Tracked>>) {
+        self.due.push(Due::There(Passing {
+            correlation_id: start.correlation_id,
+            api,
+            began: self.connection.router.clock.elapsed(),
+            looked_at: None,
+            tracked,
+        }));
     }
 
     /// Sends on some of the answer that is due, which is read on its way.

@@ -36,6 +36,7 @@ pub(in crate::route) async fn relayed(
     let ours = |name: &TopicName| router.is_own(&router.names.canonical(name));
     let topics = request.subscribed_topic_names.as_ref();
     let topics = topics.map(|names| names.iter().map(topic_of).collect::<Vec<TopicName>>());
+    router.list_node_to_subscriber(conn, topics.iter().flatten());
     if let Some(names) = &mut request.subscribed_topic_names {
         names.retain(|name| !ours(&topic_of(name)));
     }

@@ -37,6 +37,11 @@ pub use tracked::{Onward, Tracked};
 
 /// A long poll is never longer than this, whatever the client asks for.
 const WAIT_MS_MAX: u64 = 60_000;
+/// In front of a cluster this node leads retry and dead-letter topics only, most of the time with
+/// nothing to give. KafkaJS fetches from each broker by itself and waits for every Fetch before it
+/// stops or goes on after a failed handler. So a Fetch waits no longer than `fetch.max.wait.ms` of
+/// Java's client by default.
+const WAIT_MS_MAX_IN_FRONT: u64 = 500;
 /// How often a Fetch of dead letters that are not there yet looks whether there are some, and one
 /// of the retries of a group that is held whether one may be given.
 const LOOK_AGAIN_MS: u64 = 500;
@@ -70,7 +75,8 @@ pub(super) async fn answer(
     let mut planned = plan::plan(router, conn, &request);
     let wanted =
         usize::try_from(request.max_bytes).unwrap_or(0).clamp(1, router.config.fetch_bytes_max);
-    let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0).min(WAIT_MS_MAX);
+    let wait_ms_max = if router.upstream.is_some() { WAIT_MS_MAX_IN_FRONT } else { WAIT_MS_MAX };
+    let wait_ms = u64::try_from(request.max_wait_ms).unwrap_or(0).min(wait_ms_max);
     let deadline = router.clock.now().mono.plus(wait_ms);
     let member = Member::of(router, conn, &planned, wait_ms);
     loop {
