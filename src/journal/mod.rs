@@ -30,6 +30,7 @@ mod index_file;
 mod keyed;
 mod live;
 mod mem_disk;
+mod mounts;
 mod past;
 mod place;
 mod probe;

@@ -7,6 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use rustix::fs::{Access, access, statvfs};
 
+use super::mounts::is_on_empty_dir;
 use super::real_disk::open_error;
 use super::segment::LOCK_NAME;
 use super::{OpenError, RealDisk};
@@ -21,7 +22,7 @@ const OVERLAYFS: i64 = 0x794c_7630;
 pub struct Place {
     /// It is there; else a start makes it.
     pub exists: bool,
-    /// `tmpfs` or `overlay`: it does not outlive the machine or the pod.
+    /// A kind of storage that does not outlive the machine or the pod.
     pub ephemeral: Option<&'static str>,
     /// Bytes this process may write there, where that can be told.
     pub free_bytes: Option<u64>,
@@ -67,7 +68,7 @@ fn written(dir: &Path) -> Option<WallMs> {
     times.max().map(WallMs)
 }
 
-/// `tmpfs` or `overlay`, where that can be told.
+/// The kind of storage under `dir` that does not outlive the pod, where that can be told.
 #[cfg(target_os = "linux")]
 #[cfg_attr(
     target_pointer_width = "64",
@@ -78,14 +79,19 @@ pub fn ephemeral(dir: &Path) -> Option<&'static str> {
     match i64::try_from(stat.f_type).ok()? {
         TMPFS => Some("tmpfs"),
         OVERLAYFS => Some("overlay"),
-        _ => None,
+        _ => {
+            let mountinfo = fs::read("/proc/self/mountinfo").ok()?;
+            let dir = fs::canonicalize(dir).ok()?;
+            is_on_empty_dir(&String::from_utf8_lossy(&mountinfo), &dir)
+                .then_some("an emptyDir volume")
+        }
     }
 }
 
-/// `tmpfs` or `overlay`, where that can be told.
+/// The kind of storage under `dir` that does not outlive the pod, where that can be told.
 #[cfg(not(target_os = "linux"))]
 pub fn ephemeral(_dir: &Path) -> Option<&'static str> {
-    let _ = (TMPFS, OVERLAYFS);
+    let _ = (TMPFS, OVERLAYFS, is_on_empty_dir);
     None
 }
 

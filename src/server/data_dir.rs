@@ -24,7 +24,7 @@ pub(super) fn check(dir: &Path, in_front: bool) -> Result<(), EphemeralError> {
     }
     tracing::warn!(
         dir = %dir.display(), kind,
-        "the data directory does not outlive this machine or pod; put it on a real volume"
+        "R0503 the data directory does not outlive this machine or pod; put it on a real volume"
     );
     Ok(())
 }
