@@ -28,6 +28,8 @@ pub struct ListenerSpec {
     pub host: String,
     /// Port; 0 = any free one.
     pub port: u16,
+    /// Bind this address and no other; then there are no token addresses either.
+    pub is_exact: bool,
     /// What clients are told instead; then there are no token addresses.
     pub advertised: Option<(String, u16)>,
     /// All its clients belong to this group.
@@ -40,12 +42,27 @@ pub struct ListenerSpec {
 
 /// Why a listener cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {cause}; choose another `listen` address")]
-pub struct BindError {
-    /// As configured.
-    pub address: String,
-    /// What the system says.
-    pub cause: std::io::Error,
+pub enum BindError {
+    /// The system refuses the address.
+    #[error("cannot listen on {address}: {cause}; choose another `listen` address")]
+    Refused {
+        /// The address in the configuration.
+        address: String,
+        /// The reason the system gives.
+        cause: std::io::Error,
+    },
+    /// Another process has the port, on another address of this host.
+    #[error(
+        "cannot listen on {address}: the listener binds every address of this host (0.0.0.0:{port}) \
+         to tell client objects apart, and another process or listener has port {port} on one of \
+         them; choose another port, or set listen[].bind: exact"
+    )]
+    PortTaken {
+        /// The address in the configuration.
+        address: String,
+        /// The port that is taken.
+        port: u16,
+    },
 }
 
 /// An open listener.
@@ -69,19 +86,20 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds what `spec` says. A loopback listener on Linux binds the wildcard address, because
-    /// its clients arrive at addresses of their own in 127/8; connections from elsewhere are
-    /// dropped before a byte is read. Under TLS they are told ports instead, because a
-    /// certificate is for one name.
+    /// Binds the address of `spec`. A loopback listener on Linux binds the wildcard address,
+    /// because its clients arrive at addresses of their own in 127/8. Connections to other
+    /// addresses are dropped before a byte is read. Under TLS clients are told ports instead,
+    /// because a certificate is for one name.
     pub async fn bind(spec: &ListenerSpec) -> Result<Self, BindError> {
         let wanted = format!("{}:{}", spec.host, spec.port);
-        let failed = |cause| BindError { address: wanted.clone(), cause };
+        let failed = |cause| BindError::Refused { address: wanted.clone(), cause };
         let first = tokio::net::lookup_host((spec.host.as_str(), spec.port))
             .await
             .map_err(failed)?
             .next()
             .ok_or_else(|| failed(std::io::ErrorKind::AddrNotAvailable.into()))?;
-        let tokens = first.ip().is_loopback() && first.is_ipv4() && spec.advertised.is_none();
+        let is_loopback = first.ip().is_loopback() && first.is_ipv4();
+        let tokens = is_loopback && spec.advertised.is_none() && !spec.is_exact;
         let addresses = HAS_LOOPBACK_NET && spec.tls.is_none();
         let loopback_only = tokens && addresses;
         let bind = if loopback_only {
@@ -89,7 +107,13 @@ impl Listener {
         } else {
             first
         };
-        let socket = TcpListener::bind(bind).await.map_err(failed)?;
+        let socket = match TcpListener::bind(bind).await {
+            // The listener's own address is free, so another one is not.
+            Err(_) if loopback_only && TcpListener::bind(first).await.is_ok() => {
+                return Err(BindError::PortTaken { address: wanted, port: first.port() });
+            }
+            bound => bound.map_err(failed)?,
+        };
         let port = socket.local_addr().map_err(failed)?.port();
         let mut sockets = vec![socket];
         let scheme = match (tokens, addresses) {
@@ -113,6 +137,11 @@ impl Listener {
             tls: spec.tls.clone(),
             login: spec.login.clone(),
         })
+    }
+
+    /// Whether it binds every address of this host, and drops connections to all but 127/8.
+    pub fn binds_all(&self) -> bool {
+        self.loopback_only
     }
 
     /// The same in front of a cluster: each broker gets a port of its own when it is first named,
@@ -192,10 +221,45 @@ async fn token_ports(ip: IpAddr, port: u16, sockets: &mut Vec<TcpListener>) -> V
 mod tests {
     use super::*;
 
+    fn spec(host: &str) -> ListenerSpec {
+        let (host, port, is_exact) = (host.to_owned(), 0, false);
+        let (advertised, group, tls, login) = (None, None, None, None);
+        ListenerSpec { host, port, is_exact, advertised, group, tls, login }
+    }
+
     async fn bound(host: &str, advertised: Option<(String, u16)>) -> Listener {
-        let host = host.to_owned();
-        let spec = ListenerSpec { host, port: 0, advertised, group: None, tls: None, login: None };
-        Listener::bind(&spec).await.unwrap()
+        Listener::bind(&ListenerSpec { advertised, ..spec(host) }).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_exact_listener_binds_its_own_address_alone() {
+        let exact = ListenerSpec { is_exact: true, ..spec("127.0.0.1") };
+        let listener = Listener::bind(&exact).await.unwrap();
+        assert!(!listener.binds_all());
+        assert_eq!(listener.scheme, TokenScheme::None);
+        let local = listener.sockets[0].local_addr().unwrap();
+        assert_eq!(local, listener.address);
+        assert_eq!(listener.advertise(None), ("127.0.0.1".to_owned(), local.port()));
+        // Another process may have the port on another address.
+        TcpListener::bind(("127.0.0.2", local.port())).await.unwrap();
+        let (door, _) = listener.open_door(1, None).await.unwrap();
+        assert_eq!(door.local_addr().unwrap().ip(), local.ip());
+    }
+
+    #[tokio::test]
+    async fn a_port_taken_on_another_address_names_the_way_out() {
+        let other = TcpListener::bind("127.0.0.2:0").await.unwrap();
+        let port = other.local_addr().unwrap().port();
+        let here = ListenerSpec { port, ..spec("127.0.0.1") };
+        let refused = Listener::bind(&here).await.unwrap_err().to_string();
+        assert!(refused.contains(&format!("0.0.0.0:{port}")), "{refused}");
+        assert!(refused.contains("listen[].bind: exact"), "{refused}");
+        let exact = ListenerSpec { is_exact: true, ..here.clone() };
+        let taken = Listener::bind(&exact).await.unwrap();
+        let refused = Listener::bind(&here).await.unwrap_err().to_string();
+        assert!(!refused.contains("exact"), "{refused}");
+        drop((other, taken));
+        assert!(Listener::bind(&here).await.unwrap().binds_all());
     }
 
     #[tokio::test]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Backoff, Config, ConfigError, GroupRule, HostPort, LaneChoice, Listener, ListenerTls, OnReset,
-    Retry, Rewind, UpstreamSasl, UpstreamTls, ms,
+    Backoff, BindMode, Config, ConfigError, GroupRule, HostPort, LaneChoice, Listener, ListenerTls,
+    OnReset, Retry, Rewind, UpstreamSasl, UpstreamTls, ms,
 };
 use tokio::sync::watch;
 
@@ -130,6 +130,7 @@ impl Config {
         Some(ListenerSpec {
             host: listener.address.host.clone(),
             port: listener.address.port,
+            is_exact: listener.bind == BindMode::Exact,
             advertised: listener.advertised.as_ref().map(|to| (to.host.clone(), to.port)),
             group: listener.group.as_deref().map(GroupId::new),
             tls,

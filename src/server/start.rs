@@ -194,6 +194,14 @@ async fn listen(
     for spec in specs {
         let mut listener = Listener::bind(&spec).await?;
         let port = listener.address.port();
+        if listener.binds_all() {
+            tracing::info!(
+                listener = listener.name,
+                "the listener binds every address of this host (0.0.0.0:{port}), because each \
+                 client object is told an address of its own in 127/8; a connection to any other \
+                 address is dropped before a byte is read (listen[].bind: exact binds one address)"
+            );
+        }
         let before = known.doors.remove(&port).unwrap_or_default();
         let (doors, asked) = Doors::new(port, before);
         if config.upstream.is_some() {

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::{ListenerSasl, ListenerTls};
 use crate::config::node::Value;
-use crate::config::section::{Section, text};
+use crate::config::section::{Section, choice, text};
 use crate::upstream::Address;
 
 /// A host (name or address, IPv6 without its brackets) and a port.
@@ -19,11 +19,26 @@ pub struct HostPort {
     pub port: u16,
 }
 
+/// The addresses of this host that a listener binds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BindMode {
+    /// A plaintext listener on 127.0.0.1 that advertises nothing binds every address, to tell
+    /// client objects apart; any other listener binds its own address.
+    #[default]
+    Auto,
+    /// The address of the listener and no other.
+    Exact,
+}
+
 /// One address clients connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listener {
     /// Where to listen.
     pub address: HostPort,
+    /// Whether other addresses of this host are bound too.
+    #[serde(skip_serializing_if = "is_default")]
+    pub bind: BindMode,
     /// What clients are told to connect to; `None` = the address they came to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advertised: Option<HostPort>,
@@ -41,7 +56,8 @@ pub struct Listener {
 impl Default for Listener {
     fn default() -> Self {
         let address = HostPort { host: "127.0.0.1".to_owned(), port: 9092 };
-        Self { address, advertised: None, group: None, tls: None, sasl: None }
+        let bind = BindMode::Auto;
+        Self { address, bind, advertised: None, group: None, tls: None, sasl: None }
     }
 }
 
@@ -60,6 +76,8 @@ impl Listener {
         for mut item in items {
             let mut listener = Self::default();
             item.take("address", &mut listener.address, host_port);
+            let modes = [("auto", BindMode::Auto), ("exact", BindMode::Exact)];
+            item.take("bind", &mut listener.bind, choice(&modes));
             item.take("advertised", &mut listener.advertised, |v| host_port(v).map(Some));
             item.take("group", &mut listener.group, |v| text(v).map(Some));
             listener.tls = ListenerTls::read(&mut item);
@@ -87,6 +105,11 @@ impl HostPort {
     pub fn to_address(&self) -> Address {
         Address { host: self.host.clone(), port: self.port }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape serde asks for")]
+fn is_default(bind: &BindMode) -> bool {
+    *bind == BindMode::default()
 }
 
 /// Reads `host:port`.

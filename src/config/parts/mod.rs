@@ -18,7 +18,7 @@ pub use admin::{Admin, Payloads};
 pub use backoff::Backoff;
 pub use groups::{GroupRule, Membership};
 pub use limits::Limits;
-pub use listen::{HostPort, Listener};
+pub use listen::{BindMode, HostPort, Listener};
 pub use login::ListenerSasl;
 pub use process::{Drain, Ephemeral, Journal, Log, MetricsBound, Names};
 pub use retry::{DeadLetters, LaneChoice, OnReset, Order, Retry, Rewind};
