@@ -18,7 +18,7 @@ pub enum Exit {
     NothingMatched,
     /// The sidecar would not.
     Refused,
-    /// The configuration is not valid (`EX_USAGE` of sysexits).
+    /// The configuration is not valid (`EX_CONFIG` of sysexits).
     BadConfig,
     /// Another process has the data directory (`EX_TEMPFAIL` of sysexits).
     Locked,
@@ -33,7 +33,7 @@ impl Exit {
             Self::Usage => 2,
             Self::NothingMatched => 3,
             Self::Refused => 4,
-            Self::BadConfig => 64,
+            Self::BadConfig => 78,
             Self::Locked => 75,
         }
     }

@@ -8,6 +8,8 @@
 //! ```
 
 mod convert;
+mod keys;
+mod kubernetes;
 mod node;
 mod parts;
 mod problem;
@@ -139,7 +141,7 @@ impl Config {
             Section::root(&tree, &findings).finish();
             tree = Node::empty();
         }
-        sources::overlay(&mut tree, env, flags, &mut findings.problems.borrow_mut());
+        sources::overlay(&mut tree, env, flags, &findings);
         let config = Self::read(Section::root(&tree, &findings));
         let problems = findings.problems.into_inner();
         if problems.is_empty() {

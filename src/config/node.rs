@@ -82,23 +82,119 @@ impl Node {
         self
     }
 
-    /// Puts `node` at `path`, making maps on the way; what was there is replaced.
-    pub(super) fn put(&mut self, path: &[&str], node: Self) {
-        let Some((key, rest)) = path.split_first() else {
+    /// Puts `node` at `path`, making maps and lists on the way; the value there before is replaced.
+    /// An error is the length of a list that ends before the index.
+    pub(super) fn put(&mut self, path: &[PathStep<'_>], node: Self) -> Result<(), usize> {
+        let Some((step, rest)) = path.split_first() else {
             *self = node;
-            return;
+            return Ok(());
         };
-        if !matches!(self.value, Value::Map(_)) {
-            *self = Self { place: node.place.clone(), value: Value::Map(Vec::new()) };
+        self.below(step, &node.place)?.put(rest, node)
+    }
+
+    /// The node one step down; one that is missing is made, empty.
+    fn below(&mut self, step: &PathStep<'_>, place: &Place) -> Result<&mut Self, usize> {
+        let empty = Self { place: place.clone(), value: Value::Null };
+        let fits = match step {
+            PathStep::Key(_) => matches!(self.value, Value::Map(_)),
+            PathStep::Index(_) => matches!(self.value, Value::List(_)),
+        };
+        if !fits {
+            let value = match step {
+                PathStep::Key(_) => Value::Map(Vec::new()),
+                PathStep::Index(_) => Value::List(Vec::new()),
+            };
+            *self = Self { place: place.clone(), value };
         }
-        let Value::Map(entries) = &mut self.value else { return };
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.key == *key) {
-            entry.node.put(rest, node);
-            return;
+        match (step, &mut self.value) {
+            (PathStep::Index(index), Value::List(items)) => {
+                if *index == items.len() {
+                    items.push(empty);
+                }
+                let length = items.len();
+                items.get_mut(*index).ok_or(length)
+            }
+            (PathStep::Key(key), Value::Map(entries)) => {
+                let at = entries.iter().position(|entry| entry.key == *key);
+                let at = at.unwrap_or(entries.len());
+                if at == entries.len() {
+                    let key = (*key).to_owned();
+                    entries.push(Entry { key, place: place.clone(), node: empty });
+                }
+                entries.get_mut(at).map(|entry| &mut entry.node).ok_or(0)
+            }
+            _ => Err(0),
         }
-        let place = node.place.clone();
-        let mut below = Self { place: place.clone(), value: Value::Null };
-        below.put(rest, node);
-        entries.push(Entry { key: (*key).to_owned(), place, node: below });
+    }
+
+    /// Whether `key` is written in this map.
+    pub(super) fn has(&self, key: &str) -> bool {
+        matches!(&self.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == key))
+    }
+}
+
+/// One step of a path: a key of a map, or the index of a list's item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PathStep<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+impl<'a> PathStep<'a> {
+    /// Reads parts of a path: `listen`, `listen[0]`, or `0` alone.
+    pub(super) fn path(parts: impl Iterator<Item = &'a str>) -> Vec<Self> {
+        let mut steps = Vec::new();
+        for part in parts {
+            if let Some(index) = index(part) {
+                steps.push(Self::Index(index));
+                continue;
+            }
+            let (key, indexes) = indexed(part).unwrap_or((part, Vec::new()));
+            steps.push(Self::Key(key));
+            steps.extend(indexes.into_iter().map(Self::Index));
+        }
+        steps
+    }
+}
+
+/// `listen[0][1]` as its key and its indexes.
+fn indexed(part: &str) -> Option<(&str, Vec<usize>)> {
+    let (key, rest) = part.strip_suffix(']')?.split_once('[')?;
+    Some((key, rest.split("][").map(index).collect::<Option<_>>()?))
+}
+
+fn index(digits: &str) -> Option<usize> {
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_keys_and_items_of_lists() {
+        let path = |text: &'static str| PathStep::path(text.split('.'));
+        let address = [PathStep::Key("listen"), PathStep::Index(0), PathStep::Key("address")];
+        assert_eq!(path("listen[0].address"), address);
+        assert_eq!(path("listen.0.address"), address);
+        assert_eq!(path("a[1][22]"), [PathStep::Key("a"), PathStep::Index(1), PathStep::Index(22)]);
+        for odd in ["a[]", "a[x]", "a[1", "a]", "a[-1]", "a[99999999999999999999]", ""] {
+            assert_eq!(path(odd), [PathStep::Key(odd)], "{odd}");
+        }
+    }
+
+    #[test]
+    fn an_item_is_replaced_or_follows_the_last_one() {
+        let text = |text: &str| Node { value: Value::Text(text.to_owned()), ..Node::empty() };
+        let mut tree = Node::empty();
+        let mut put =
+            |index, value| tree.put(&[PathStep::Key("a"), PathStep::Index(index)], text(value));
+        assert_eq!(
+            [put(1, "x"), put(0, "x"), put(1, "y"), put(0, "z")],
+            [Err(0), Ok(()), Ok(()), Ok(())]
+        );
+        assert_eq!(put(usize::MAX, "x"), Err(2));
+        let Value::Map(entries) = tree.value else { panic!("a map") };
+        assert_eq!(entries[0].node.value, Value::List(vec![text("z"), text("y")]));
     }
 }

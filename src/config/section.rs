@@ -2,9 +2,11 @@
 //! what nobody asked for is unknown.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::keys::KeyIndex;
 use super::node::{Entry, Node, Place, Value};
 use super::problem::{Problem, nearest};
 use super::raw;
@@ -39,6 +41,10 @@ pub(super) struct Findings {
     pub(super) warnings: RefCell<Vec<String>>,
     /// What was written where a secret does not belong.
     pub(super) secrets: RefCell<Vec<String>>,
+    /// Every key that was asked for, dotted; an item of a list is `[]`.
+    pub(super) keys: RefCell<BTreeSet<String>>,
+    /// The index of keys itself is made of this reading, so it can give no hints.
+    pub(super) without_hints: bool,
 }
 
 /// One map of the tree, or its absence.
@@ -74,7 +80,8 @@ impl<'a> Section<'a> {
         let node = self.value(key)?;
         let path = self.at(key);
         let Value::List(items) = &node.value else {
-            let says = format!("expected a list, found {}", node.value.kind());
+            let found = node.value.kind();
+            let says = format!("expected a list, found {found}; its first item is {path}[0]");
             self.refuse(&node.place, &path, &says);
             return None;
         };
@@ -158,6 +165,10 @@ impl<'a> Section<'a> {
     /// Refuses every key nobody asked for and every key written twice.
     pub(super) fn finish(self) {
         let entries = self.entries();
+        let path = without_indexes(&self.path);
+        let dotted =
+            |key: &&str| if path.is_empty() { (*key).into() } else { format!("{path}.{key}") };
+        self.findings.keys.borrow_mut().extend(self.known.iter().map(dotted));
         for (index, entry) in entries.iter().enumerate() {
             let path = self.at(&entry.key);
             if self.may_be_secret(&entry.key) {
@@ -166,13 +177,16 @@ impl<'a> Section<'a> {
             if entries.iter().take(index).any(|earlier| earlier.key == entry.key) {
                 self.refuse(&entry.place, &path, "this key is written twice; keep one");
             } else if !self.known.contains(&entry.key.as_str()) {
-                self.refuse(&entry.place, &path, &self.unknown(&entry.key));
+                self.refuse(&entry.place, &path, &self.unknown(entry));
             }
         }
     }
 
     /// A secret, or, beside one, what may be meant as one.
     fn may_be_secret(&self, key: &str) -> bool {
+        if key.contains("password") && !key.ends_with("_file") {
+            return true;
+        }
         let named = self.known.contains(&key);
         let meant = if named { Some(key) } else { nearest(key, &self.known) };
         !self.secrets.is_empty() && meant.is_none_or(|key| self.secrets.contains(&key))
@@ -190,13 +204,28 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn unknown(&self, key: &str) -> String {
+    fn unknown(&self, entry: &Entry) -> String {
+        let key = entry.key.as_str();
         if NOT_IN_THIS_BUILD.contains(&key) {
             return "unknown key; this build does not have it".to_owned();
         }
-        match nearest(key, &self.known) {
-            Some(near) => format!("unknown key; did you mean {near}?"),
-            None => format!("unknown key; known here: {}", self.known.join(", ")),
+        if let Some(near) = nearest(key, &self.known) {
+            return format!("unknown key; did you mean {near}?");
+        }
+        let hints = if self.findings.without_hints {
+            Vec::new()
+        } else {
+            KeyIndex::get().hints(&self.at(key), entry)
+        };
+        match (hints.is_empty(), key.split_once('.')) {
+            (true, _) => format!("unknown key; known here: {}", self.known.join(", ")),
+            (false, Some((first, rest))) if hints.iter().any(|hint| hint == key) => {
+                format!(
+                    "unknown key; levels are not parted by dots here: write {first}: and {rest} \
+                     below it"
+                )
+            }
+            _ => format!("unknown key; did you mean {}?", hints.join(" or ")),
         }
     }
 
@@ -233,6 +262,17 @@ impl<'a> Section<'a> {
             is_secret: self.may_be_secret(own),
         });
     }
+}
+
+/// `listen[0].tls` as `listen[].tls`.
+fn without_indexes(path: &str) -> String {
+    let mut parts = path.split('[');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push('[');
+        out.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    out
 }
 
 fn expected(what: &str, found: &Value) -> String {

@@ -1,28 +1,39 @@
-//! Where settings come from besides the file: `--set` flags, `REPRISE_*` variables, `${env:NAME}`.
+//! Sources of settings besides the file: `--set` flags, `REPRISE_*` variables, `${env:NAME}`.
 
-use super::node::{Node, Place, Value};
+use super::keys::{KeyIndex, PREFIX};
+use super::kubernetes::is_service_variable;
+use super::node::{Node, PathStep, Place, Value};
+use super::parts::Listener;
 use super::problem::Problem;
 use super::raw;
-
-/// What every variable of ours begins with.
-const PREFIX: &str = "REPRISE_";
+use super::section::Findings;
 
 /// Lays variables and flags over the tree of the file; flags win over variables over the file.
 pub(super) fn overlay(
     tree: &mut Node,
     env: &[(String, String)],
     flags: &[String],
-    problems: &mut Vec<Problem>,
+    findings: &Findings,
 ) {
-    substitute(tree, env, problems);
+    let problems = &mut findings.problems.borrow_mut();
+    let mut named = Vec::new();
+    substitute(tree, env, problems, &mut named);
+    Listener::spell_out(tree);
     for (name, value) in env {
-        let Some(key) = name.strip_prefix(PREFIX) else { continue };
-        if set_by_kubernetes(name, value) {
+        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+        if is_service_variable(name, value) || named.contains(name) {
             continue;
         }
-        let key = key.to_ascii_lowercase();
-        let path: Vec<&str> = key.split("__").collect();
-        tree.put(&path, scalar(value).placed(&Place::Env(name.clone())));
+        let key = rest.to_ascii_lowercase();
+        if !key.contains("__") && !KeyIndex::get().is_like_a_key(&key) {
+            findings.warnings.borrow_mut().push(format!(
+                "environment {name}: no key has this name, so the variable is ignored; variables \
+                 of keys are {PREFIX} and the key, with __ between levels"
+            ));
+            continue;
+        }
+        let path = PathStep::path(key.split("__"));
+        lay(tree, &path, scalar(value).placed(&Place::Env(name.clone())), problems);
     }
     for flag in flags {
         let place = Place::Flag(flag.clone());
@@ -32,8 +43,25 @@ pub(super) fn overlay(
             problems.push(Problem { place, key: String::new(), says, is_secret });
             continue;
         };
-        let path: Vec<&str> = key.trim().split('.').collect();
-        tree.put(&path, scalar(value).placed(&place));
+        let path = PathStep::path(key.trim().split('.'));
+        lay(tree, &path, scalar(value).placed(&place), problems);
+    }
+    Listener::spell_out(tree);
+}
+
+/// Puts a node at a path. The default listener is there to be changed, as `config show` has it.
+fn lay(tree: &mut Node, path: &[PathStep<'_>], node: Node, problems: &mut Vec<Problem>) {
+    let place = node.place.clone();
+    if let [listen @ PathStep::Key(Listener::KEY), PathStep::Index(_), ..] = path {
+        if !tree.has(Listener::KEY) {
+            let default = scalar(&Listener::default().address.to_string()).placed(&place);
+            tree.put(&[*listen], default).unwrap_or_default();
+        }
+        Listener::spell_out(tree);
+    }
+    if let Err(length) = tree.put(path, node) {
+        let says = format!("the list has {length} items, so the next one is [{length}]");
+        problems.push(Problem { place, key: String::new(), says, is_secret: false });
     }
 }
 
@@ -42,25 +70,19 @@ fn scalar(text: &str) -> Node {
     raw::parse(text).unwrap_or_else(|_| Node { value: Value::Text(text.into()), ..Node::empty() })
 }
 
-/// Kubernetes gives every pod variables about every Service of its namespace; those of a Service
-/// called `reprise` or `reprise-…` look like ours.
-fn set_by_kubernetes(name: &str, value: &str) -> bool {
-    let last = name.rsplit("_PORT").next().unwrap_or(name);
-    let port_detail = name.contains("_PORT_")
-        && ["_TCP", "_UDP", "_SCTP"].iter().any(|protocol| last.contains(protocol));
-    name.contains("_SERVICE_HOST")
-        || name.contains("_SERVICE_PORT")
-        || port_detail
-        || (name.ends_with("_PORT") && value.contains("://"))
-}
-
-/// Replaces each scalar that is wholly `${env:NAME}`.
-fn substitute(node: &mut Node, env: &[(String, String)], problems: &mut Vec<Problem>) {
+/// Replaces each scalar that is wholly `${env:NAME}`; `named` are the variables they name.
+fn substitute(
+    node: &mut Node,
+    env: &[(String, String)],
+    problems: &mut Vec<Problem>,
+    named: &mut Vec<String>,
+) {
     match &mut node.value {
         Value::Text(text) => {
             let Some(name) = text.strip_prefix("${env:").and_then(|t| t.strip_suffix('}')) else {
                 return;
             };
+            named.push(name.to_owned());
             match env.iter().find(|(key, _)| key == name) {
                 Some((_, value)) => node.value = Value::FromEnv(value.clone()),
                 None => problems.push(Problem {
@@ -71,33 +93,14 @@ fn substitute(node: &mut Node, env: &[(String, String)], problems: &mut Vec<Prob
                 }),
             }
         }
-        Value::List(items) => items.iter_mut().for_each(|item| substitute(item, env, problems)),
+        Value::List(items) => {
+            items.iter_mut().for_each(|item| substitute(item, env, problems, named));
+        }
         Value::Map(entries) => {
             for entry in entries {
-                substitute(&mut entry.node, env, problems);
+                substitute(&mut entry.node, env, problems, named);
             }
         }
         _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_of_a_kubernetes_service_called_reprise_are_not_settings() {
-        for (name, value) in [
-            ("REPRISE_SERVICE_HOST", "10.0.0.1"),
-            ("REPRISE_SERVICE_PORT_KAFKA", "9092"),
-            ("REPRISE_PORT", "tcp://10.0.0.1:9092"),
-            ("REPRISE_PORT_9092_TCP_ADDR", "10.0.0.1"),
-            ("REPRISE_EU_SERVICE_HOST", "10.0.0.1"),
-        ] {
-            assert!(set_by_kubernetes(name, value), "{name}");
-        }
-        for name in ["REPRISE_LISTEN", "REPRISE_RETRY__LANE", "REPRISE_PORT"] {
-            assert!(!set_by_kubernetes(name, "9092"), "{name}");
-        }
     }
 }

@@ -106,7 +106,7 @@ async fn run(
 
 fn warn(loaded: &Loaded) {
     for warning in &loaded.warnings {
-        tracing::warn!("{warning}");
+        tracing::warn!("R0500 configuration: {warning}");
     }
 }
 

@@ -381,7 +381,7 @@ fn commands_about_the_configuration_need_no_sidecar() {
     std::fs::write(&file, "retry:\n  level: 1s\nlimits: {idle: 3}\n").unwrap();
     let file = file.to_str().unwrap();
     let bad = run(&["check", "-c", file]);
-    assert_eq!((bad.status.code(), bad.stdout.len()), (Some(64), 0));
+    assert_eq!((bad.status.code(), bad.stdout.len()), (Some(78), 0));
     assert!(text(&bad.stderr).contains("c.yaml:2:3: retry.level: unknown key"), "{bad:?}");
     assert!(text(&bad.stderr).contains("c.yaml:3:16: limits.idle"), "{bad:?}");
     let good = run(&["check", "--set", "retry.levels=1s 1s"]);

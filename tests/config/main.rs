@@ -1,6 +1,7 @@
 //! The configuration: the shipped file is the defaults, bad input is refused whole, with places.
 #![expect(clippy::panic, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod places;
 mod users;
 
 use std::path::Path;
@@ -106,6 +107,14 @@ const BAD: &[(&str, &str, &str)] = &[
         "1:52",
         "an earlier rule has the same pattern and wins",
     ),
+    ("listen: nine\n", "1:9", "listen[0].address: \"nine\" is no address"),
+    ("listen: [a:1, b]\n", "1:15", "listen[1].address: \"b\" is no address"),
+    (
+        "listen: {address: a:1}\n",
+        "1:9",
+        "expected a list, found a group of keys; its first item is listen[0]",
+    ),
+    ("listen: [{address: a:1, bind: all}]\n", "1:31", "expected one of auto, exact"),
     ("data_dri: x\n", "1:1", "did you mean data_dir?"),
     ("colour: red\n", "1:1", "unknown key; known here: node_id, listen"),
     ("upstream: {bootstrap: x}\n", "1:23", "\"x\" is no address; such as 127.0.0.1:9092"),
@@ -177,7 +186,7 @@ const BAD: &[(&str, &str, &str)] = &[
     ("upstream: {bootstrap: a:1, tls: {verify: false}}\n", "1:42", "are always verified"),
     ("upstream: {bootstrap: a:1, tls: {key: k}}\n", "1:33", "tls.certificate: is missing"),
     ("upstream: {bootstrap: a:1, tls: true}\n", "1:33", "expected keys below it"),
-    ("upstream: {bootstrap: a:1, ca: x}\n", "1:28", "known here: bootstrap"),
+    ("upstream: {bootstrap: a:1, ca: x}\n", "1:28", "did you mean upstream.tls.ca?"),
     ("listen:\n- address: a:1\n  tls: {}\n", "3:8", "tls.certificate: is missing; the path"),
     ("listen:\n- address: a:1\n  tls: {key: nine}\n", "3:8", "tls.certificate: is missing"),
     ("listen:\n- address: a:1\n  tls: {certficate: a}\n", "3:9", "did you mean certificate?"),
@@ -313,12 +322,12 @@ fn flags_win_over_variables_over_the_file_over_defaults() {
 
 #[test]
 fn problems_of_flags_and_variables_name_them() {
-    let env = pairs(&[("REPRISE_RETRY__LEVEL", "1s"), ("REPRISE_FOO", "1")]);
+    let env = pairs(&[("REPRISE_RETRY__LEVEL", "1s"), ("REPRISE_FOO__BAR", "1")]);
     let flags = ["limits.idle=soon".to_owned(), "novalue".to_owned()];
     let shown = Config::parse("t", "", &env, &flags).unwrap_err().to_string();
     for words in [
         "environment REPRISE_RETRY__LEVEL: retry.level: unknown key; did you mean levels?",
-        "environment REPRISE_FOO: foo: unknown key",
+        "environment REPRISE_FOO__BAR: foo: unknown key",
         "--set limits.idle=soon: limits.idle: \"soon\" is no duration",
         "--set novalue: expected key=value",
     ] {

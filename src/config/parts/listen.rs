@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 use super::{ListenerSasl, ListenerTls};
-use crate::config::node::Value;
+use crate::config::node::{Entry, Node, Value};
 use crate::config::section::{Section, choice, text};
 use crate::upstream::Address;
 
@@ -62,13 +62,38 @@ impl Default for Listener {
 }
 
 impl Listener {
+    /// The key of all listeners.
+    pub(in crate::config) const KEY: &str = "listen";
+
     /// The listeners when the key is absent.
     pub(crate) fn defaults() -> Vec<Self> {
         vec![Self::default()]
     }
 
+    /// Spells out listeners of which only the address is written: one (`listen: 127.0.0.1:9092`),
+    /// several parted by commas, or as items of the list.
+    pub(in crate::config) fn spell_out(tree: &mut Node) {
+        let Value::Map(entries) = &mut tree.value else { return };
+        for Entry { node, .. } in entries.iter_mut().filter(|entry| entry.key == Self::KEY) {
+            if let Value::Text(text) | Value::FromEnv(text) = &node.value {
+                let item = |address: &str| Node {
+                    place: node.place.clone(),
+                    value: Value::Text(address.trim().into()),
+                };
+                node.value = Value::List(text.split(',').map(item).collect());
+            }
+            let Value::List(items) = &mut node.value else { continue };
+            for item in items.iter_mut().filter(|item| matches!(item.value, Value::Text(_))) {
+                let (key, place) = ("address".to_owned(), item.place.clone());
+                let address = std::mem::replace(item, Node::empty());
+                let entry = Entry { key, place: place.clone(), node: address };
+                *item = Node { place, value: Value::Map(vec![entry]) };
+            }
+        }
+    }
+
     pub(in crate::config) fn read_all(root: &mut Section<'_>) -> Vec<Self> {
-        let Some(items) = root.list("listen") else { return Self::defaults() };
+        let Some(items) = root.list(Self::KEY) else { return Self::defaults() };
         let mut all: Vec<Self> = Vec::new();
         if items.is_empty() {
             root.problem("listen", "at least one listener is needed");

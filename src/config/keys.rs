@@ -1,0 +1,183 @@
+//! Every key of the configuration, to name the place of one that is written elsewhere.
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
+use super::Config;
+use super::node::{Entry, Place, Value};
+use super::problem::nearest;
+use super::raw;
+use super::section::{Findings, Section};
+
+/// The beginning of every variable of ours.
+pub(super) const PREFIX: &str = "REPRISE_";
+/// Places named in one hint at most.
+const HINTS_MAX: usize = 3;
+/// A shorter name is near to some key of another part by chance.
+const NEAR_BYTES_LEAST: usize = 5;
+
+/// A configuration with every part that is absent by default.
+const WHOLE: &str = "listen: [{address: 'a:1', tls: {}, sasl: {}}]
+upstream: {bootstrap: 'a:1', tls: {}, sasl: {}}
+topics: {list: [{name: a}]}
+retry: {breaker: {}}
+groups: [{match: a}]
+";
+
+/// Names that people bring along from Kafka and RocketMQ, and the key of each one here.
+const FOREIGN: [(&str, &str); 13] = [
+    ("advertised_listeners", "listen[].advertised"),
+    ("bootstrap_servers", "upstream.bootstrap"),
+    ("broker_id", "node_id"),
+    ("delay_levels", "retry.levels"),
+    ("dlq", "retry.dead_letters"),
+    ("listeners", "listen"),
+    ("log_dir", "data_dir"),
+    ("log_dirs", "data_dir"),
+    ("log_level", "log.filter"),
+    ("max_retries", "retry.max_reconsume_times"),
+    ("message_delay_level", "retry.levels"),
+    ("message_max_bytes", "topics.max_message_bytes"),
+    ("num_partitions", "topics.default_partitions"),
+];
+
+/// The dotted keys; an item of a list is `[]`.
+#[derive(Debug)]
+pub(super) struct KeyIndex(BTreeSet<String>);
+
+impl KeyIndex {
+    /// The index of this build.
+    pub(super) fn get() -> &'static Self {
+        static INDEX: OnceLock<KeyIndex> = OnceLock::new();
+        INDEX.get_or_init(|| {
+            let findings = Findings { without_hints: true, ..Findings::default() };
+            if let Ok(tree) = raw::parse(WHOLE) {
+                Config::read(Section::root(&tree, &findings));
+            }
+            Self(findings.keys.into_inner())
+        })
+    }
+
+    /// Whether a variable without `__` may be meant as a key: a top-level key or nearly one, a
+    /// whole key with other signs between its words, or the last part of one if that is no
+    /// everyday word.
+    pub(super) fn is_like_a_key(&self, name: &str) -> bool {
+        let top: Vec<&str> =
+            self.0.iter().map(String::as_str).filter(|key| !key.contains('.')).collect();
+        let is_distinct = || name.contains('_') && !self.ending_in(name).is_empty();
+        nearest(name, &top).is_some() || self.spelled_as(name).next().is_some() || is_distinct()
+    }
+
+    /// The places where an unknown key may belong, most likely first, each as it is written there.
+    /// `path` is the whole key at its place.
+    pub(super) fn hints(&self, path: &str, entry: &Entry) -> Vec<String> {
+        let mut found: Vec<&str> = self.spelled_as(path).collect();
+        if found.is_empty() {
+            found = self.ending_in(&entry.key);
+        }
+        if found.is_empty() {
+            found = self.nearly_ending_in(&entry.key);
+        }
+        let fits = |key: &&&str| self.fits(key, &entry.node.value);
+        if found.iter().any(|key| fits(&key)) {
+            found.retain(|key| fits(&key));
+        }
+        found.into_iter().take(HINTS_MAX).map(|key| written(key, &entry.place)).collect()
+    }
+
+    /// Keys that have this name when only letters and digits count.
+    fn spelled_as(&self, name: &str) -> impl Iterator<Item = &str> {
+        let name = squeezed(name);
+        let foreign = FOREIGN.iter().filter(|(foreign, _)| squeezed(foreign) == name);
+        let foreign: Vec<&str> = foreign.map(|(_, key)| *key).collect();
+        let own = self.0.iter().map(String::as_str).filter(move |key| squeezed(key) == name);
+        foreign.into_iter().chain(own)
+    }
+
+    /// Keys whose last part has this name; those of `retry` stand for those of `groups` as well.
+    fn ending_in(&self, name: &str) -> Vec<&str> {
+        let name = squeezed(name);
+        let same = self.endings().filter(|(_, last)| squeezed(last) == name);
+        same.map(|(key, _)| key).collect()
+    }
+
+    fn nearly_ending_in(&self, name: &str) -> Vec<&str> {
+        if name.len() < NEAR_BYTES_LEAST {
+            return Vec::new();
+        }
+        let endings: Vec<&str> = self.endings().map(|(_, last)| last).collect();
+        nearest(name, &endings).map(|near| self.ending_in(near)).unwrap_or_default()
+    }
+
+    fn endings(&self) -> impl Iterator<Item = (&str, &str)> {
+        let in_groups = |key: &str| {
+            let below = key.strip_prefix("groups[].");
+            below.is_some_and(|below| self.0.contains(&format!("retry.{below}")))
+        };
+        let keys = self.0.iter().map(String::as_str).filter(move |key| !in_groups(key));
+        keys.filter_map(|key| Some((key, key.rsplit_once('.')?.1)))
+    }
+
+    /// Whether a value of this kind can be at `key`: keys where keys are below it, else no keys.
+    fn fits(&self, key: &str, value: &Value) -> bool {
+        let has = |below: &str| self.0.contains(&format!("{key}.{below}"));
+        let is_part = self
+            .0
+            .iter()
+            .any(|other| other.strip_prefix(key).is_some_and(|rest| rest.starts_with('.')));
+        match value {
+            Value::Map(entries) if !entries.is_empty() => entries.iter().any(|e| has(&e.key)),
+            Value::Map(_) | Value::Null => true,
+            _ => !is_part,
+        }
+    }
+}
+
+/// A key as it is written where it would replace one at `place`.
+fn written(key: &str, place: &Place) -> String {
+    match place {
+        Place::Env(_) => {
+            let name = key.replace("[]", "__0").replace('.', "__").to_ascii_uppercase();
+            format!("{PREFIX}{name}")
+        }
+        Place::Flag(_) => key.replace("[]", "[0]"),
+        Place::File { .. } => key.to_owned(),
+    }
+}
+
+/// Only letters and digits, in lower case.
+fn squeezed(name: &str) -> String {
+    let kept = name.chars().filter(char::is_ascii_alphanumeric);
+    kept.map(|char| char.to_ascii_lowercase()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_has_every_key_and_no_other() {
+        let index = KeyIndex::get();
+        for key in [
+            "node_id",
+            "listen[].sasl.users_file",
+            "upstream.sasl.password",
+            "upstream.tls.verify",
+            "retry.breaker.window",
+            "topics.list[].name",
+            "groups[].match",
+            "log.filter",
+        ] {
+            assert!(index.0.contains(key), "{key}");
+        }
+        let mut findings = Findings { without_hints: true, ..Findings::default() };
+        let tree = raw::parse(WHOLE).unwrap();
+        Config::read(Section::root(&tree, &findings));
+        let problems = std::mem::take(findings.problems.get_mut());
+        let unknown: Vec<_> = problems.iter().filter(|p| p.says.contains("unknown key")).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+        for (foreign, key) in FOREIGN {
+            assert!(index.0.contains(key) && !index.0.contains(foreign), "{foreign} {key}");
+        }
+    }
+}
