@@ -152,6 +152,27 @@ fn sigterm_goes_on_serving_new_connections_too_until_the_last_client_has_left() 
 }
 
 #[test]
+fn a_drain_that_its_timeout_ends_counts_the_clients_left() {
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir, LISTEN, "");
+    let config = dir.path().join("config.yaml");
+    let short = fs::read_to_string(&config).unwrap().replace("timeout: 1m", "timeout: 100ms");
+    fs::write(config, short).unwrap();
+    let mut child = serve(&dir);
+    let mut log = child.stderr.take().unwrap();
+    let mut sidecar = Sidecar::started(dir, child);
+    let mut clients = [(); 3].map(|()| TcpStream::connect(sidecar.kafka).unwrap());
+    assert!(clients.iter_mut().all(is_answered));
+    sidecar.signal("TERM");
+    assert_eq!(sidecar.ended(), 0);
+    let mut lines = String::new();
+    log.read_to_string(&mut lines).unwrap();
+    let line = lines.lines().find(|line| line.contains("drain.timeout is over")).unwrap();
+    assert!(line.contains("INFO") && line.contains("clients=3 connections=3"), "{line}");
+    assert!(!lines.contains("WARN"), "{lines}");
+}
+
+#[test]
 fn a_second_signal_stops_at_once() {
     let mut sidecar = Sidecar::start();
     let mut client = TcpStream::connect(sidecar.kafka).unwrap();

@@ -47,6 +47,11 @@ impl Acceptor {
     pub fn connections(&self) -> usize {
         self.seats.count()
     }
+
+    /// Client objects with open connections.
+    pub fn clients(&self) -> usize {
+        self.seats.clients()
+    }
 }
 
 /// Accepts on `listener` until `stop` is true; then every connection is closed. `asked`: brokers
@@ -190,6 +195,7 @@ impl Acceptor {
         };
         let arrived = listener.token_of(local);
         let token = arrived.or_else(|| self.router.tokens.issue(&listener.scheme));
+        let seat = seat.of_client(token);
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let advertised = listener.advertise(token);
         let conn = Conn::new(id, peer, advertised, token, listener.group.clone())

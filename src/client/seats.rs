@@ -1,8 +1,11 @@
-//! How many connections are open, in all and per address.
+//! Counts of open connections, in all and per address, and of client objects.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::route::token::Token;
 
 /// Counts connections.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +15,7 @@ pub(super) struct Seats(Arc<Mutex<Taken>>);
 struct Taken {
     all: usize,
     by_ip: BTreeMap<IpAddr, usize>,
+    by_token: BTreeMap<Token, usize>,
 }
 
 /// One open connection; dropping it frees the seat.
@@ -19,6 +23,7 @@ struct Taken {
 pub(super) struct Seat {
     seats: Seats,
     ip: IpAddr,
+    token: Option<Token>,
 }
 
 /// Why a connection is turned away.
@@ -43,12 +48,31 @@ impl Seats {
         }
         *of_ip += 1;
         taken.all += 1;
-        Ok(Seat { seats: self.clone(), ip })
+        Ok(Seat { seats: self.clone(), ip, token: None })
     }
 
     /// Open connections.
     pub(super) fn count(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).all
+    }
+
+    /// Client objects with open connections.
+    pub(super) fn clients(&self) -> usize {
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let with_token: usize = taken.by_token.values().sum();
+        taken.by_token.len().saturating_add(taken.all.saturating_sub(with_token))
+    }
+}
+
+impl Seat {
+    /// The seat of the client object that is known by `token`; without one, of a client of its own.
+    pub(super) fn of_client(mut self, token: Option<Token>) -> Self {
+        self.token = token;
+        if let Some(token) = token {
+            let mut taken = self.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
+            *taken.by_token.entry(token).or_default() += 1;
+        }
+        self
     }
 }
 
@@ -56,12 +80,18 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut taken = self.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all = taken.all.saturating_sub(1);
-        let left = taken.by_ip.get_mut(&self.ip).map(|count| {
-            *count = count.saturating_sub(1);
-            *count
-        });
-        if left == Some(0) {
-            taken.by_ip.remove(&self.ip);
+        count_down(&mut taken.by_ip, self.ip);
+        if let Some(token) = self.token {
+            count_down(&mut taken.by_token, token);
+        }
+    }
+}
+
+fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() = count.get().saturating_sub(1);
+        if *count.get() == 0 {
+            count.remove();
         }
     }
 }
@@ -83,5 +113,19 @@ mod tests {
         drop(first);
         assert_eq!(seats.count(), 2);
         assert!(seats.take(far, 3, 1).is_ok());
+    }
+
+    #[test]
+    fn a_client_object_is_counted_once() {
+        let seats = Seats::default();
+        let near: IpAddr = "127.0.0.1".parse().unwrap();
+        let seat = |token| seats.take(near, 9, 9).unwrap().of_client(token);
+        let (first, second) = (seat(Some(Token::Port(1))), seat(Some(Token::Port(1))));
+        let others = [seat(Some(Token::Port(2))), seat(None), seat(None)];
+        assert_eq!((seats.count(), seats.clients()), (5, 4));
+        drop(first);
+        assert_eq!((seats.count(), seats.clients()), (4, 4));
+        drop((second, others));
+        assert_eq!((seats.count(), seats.clients()), (0, 0));
     }
 }

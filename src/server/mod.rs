@@ -155,8 +155,12 @@ impl Server {
             }
         };
         if tokio::time::timeout(timeout, left).await.is_err() {
-            let connections = self.acceptor.connections();
-            tracing::warn!(connections, "drain.timeout is over; the last clients are cut off");
+            let (clients, connections) = (self.acceptor.clients(), self.acceptor.connections());
+            tracing::info!(
+                clients,
+                connections,
+                "drain.timeout is over: the clients that are still connected are cut off"
+            );
         }
     }
 
