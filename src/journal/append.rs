@@ -92,7 +92,7 @@ impl Core {
             free_bytes = self.refresh_free_bytes();
         }
         if free_bytes < needed || state.disk_full {
-            return Err(AppendError::DiskFull { free_bytes, reserve_bytes });
+            return Err(AppendError::DiskFull { free_bytes, needed_bytes: needed });
         }
         Ok(())
     }

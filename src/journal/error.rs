@@ -112,12 +112,12 @@ pub enum OpenError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// The disk has no room beyond the reserve; try again when space was freed.
-    #[error("the journal's disk is full: {free_bytes} bytes free, {reserve_bytes} kept in reserve")]
+    #[error("the journal's disk is full: {free_bytes} bytes free, {needed_bytes} needed")]
     DiskFull {
         /// Free bytes.
         free_bytes: u64,
-        /// Bytes kept for compaction.
-        reserve_bytes: u64,
+        /// Bytes of the append, before it and kept for compaction.
+        needed_bytes: u64,
     },
     /// A write or fdatasync has failed; only a restart helps.
     #[error(transparent)]

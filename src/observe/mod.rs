@@ -1,10 +1,12 @@
 //! Names every metric once, hands out typed handles, sets up the log.
 
 mod labels;
+mod log_limit;
 mod metrics;
 pub mod names;
 mod process;
 mod trace;
 
+pub use log_limit::{LeftOut, LogBudget, LogLimit};
 pub use metrics::{GroupGauges, Metrics, MetricsError};
 pub use trace::{LogFormat, LogHandle, TraceError, check_filter, start_log};

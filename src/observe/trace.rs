@@ -4,6 +4,7 @@
 //! (`conn group topic partition offset attempt`).
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::Serialize;
 use tracing::Subscriber;
@@ -13,6 +14,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
+
+use super::log_limit::{RepeatFilter, WithLeftOut};
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -60,28 +63,35 @@ pub fn check_filter(filter: &str) -> Result<(), TraceError> {
     parse(filter).map(drop)
 }
 
-/// Starts the log of this process on stderr.
-pub fn start_log(format: LogFormat, filter: &str) -> Result<LogHandle, TraceError> {
+/// Starts the log of this process on stderr. `elapsed` is the time since some moment, by which
+/// repeated lines are limited.
+pub fn start_log(
+    format: LogFormat,
+    filter: &str,
+    elapsed: impl Fn() -> Duration + Send + Sync + 'static,
+) -> Result<LogHandle, TraceError> {
     let (filter, handle) = reload::Layer::new(parse(filter)?);
-    let registry = tracing_subscriber::registry().with(filter);
+    let repeats = RepeatFilter::new(elapsed);
+    let registry = tracing_subscriber::registry().with(filter).with(repeats.clone());
     match format {
         LogFormat::Text => {
             let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            registry.with(text(std::io::stderr, ansi)).try_init()
+            registry.with(text(std::io::stderr, ansi, repeats)).try_init()
         }
-        LogFormat::Json => registry.with(json(std::io::stderr)).try_init(),
+        LogFormat::Json => registry.with(json(std::io::stderr, repeats)).try_init(),
     }
     .map_err(|_| TraceError::Twice)?;
     Ok(LogHandle(handle))
 }
 
 /// A line for eyes.
-fn text<S, W>(writer: W, ansi: bool) -> impl Layer<S>
+fn text<S, W>(writer: W, ansi: bool, filter: RepeatFilter) -> impl Layer<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
     W: for<'w> fmt::MakeWriter<'w> + Send + Sync + 'static,
 {
-    fmt::layer().with_ansi(ansi).with_writer(writer).fmt_fields(OneLine)
+    let layer = fmt::layer().with_ansi(ansi).with_writer(writer).fmt_fields(OneLine);
+    layer.map_event_format(|format| WithLeftOut { format, filter })
 }
 
 /// Writes fields as the text format does, and control characters as what they are called: a name
@@ -109,12 +119,13 @@ impl<'writer> FormatFields<'writer> for OneLine {
 
 /// One object a line: `timestamp level target` and the event's own fields side by side, the ids of
 /// the spans around it under `spans`.
-fn json<S, W>(writer: W) -> impl Layer<S>
+fn json<S, W>(writer: W, filter: RepeatFilter) -> impl Layer<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
     W: for<'w> fmt::MakeWriter<'w> + Send + Sync + 'static,
 {
-    fmt::layer().json().flatten_event(true).with_current_span(false).with_writer(writer)
+    let layer = fmt::layer().json().flatten_event(true).with_current_span(false);
+    layer.with_writer(writer).map_event_format(|format| WithLeftOut { format, filter })
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, TraceError> {
@@ -125,6 +136,7 @@ fn parse(filter: &str) -> Result<EnvFilter, TraceError> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
 
     use super::*;
@@ -141,11 +153,62 @@ mod tests {
         }
     }
 
+    /// A filter whose time stands still.
+    fn still() -> RepeatFilter {
+        RepeatFilter::new(|| Duration::ZERO)
+    }
+
+    fn refuse(group: &str, error: &str) {
+        tracing::warn!(group, error, "a nack was refused");
+    }
+
+    #[test]
+    fn lines_that_repeat_one_failure_are_left_out_and_counted() {
+        for is_json in [false, true] {
+            let lines = Lines::default();
+            let (writer, now) = (lines.clone(), Arc::new(AtomicU64::new(0)));
+            let seconds = Arc::clone(&now);
+            let filter =
+                RepeatFilter::new(move || Duration::from_secs(seconds.load(Ordering::Relaxed)));
+            let writer = move || writer.clone();
+            let registry = tracing_subscriber::registry().with(filter.clone());
+            let log = || {
+                for n in 0..100 {
+                    refuse("shop", &format!("the disk is full: {n} bytes free"));
+                    tracing::warn!(group = "shop", offset = n, "a record is a dead letter");
+                }
+                refuse("shop", "too large");
+                refuse("other", "the disk is full: 1 bytes free");
+                now.store(10, Ordering::Relaxed);
+                refuse("shop", "the disk is full: 7 bytes free");
+            };
+            if is_json {
+                let layer = json(writer, filter);
+                tracing::subscriber::with_default(registry.with(layer), log);
+            } else {
+                let layer = text(writer, false, filter);
+                tracing::subscriber::with_default(registry.with(layer), log);
+            }
+            let lines = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+            let count = |words: &str| lines.lines().filter(|line| line.contains(words)).count();
+            assert_eq!(count("dead letter"), 100, "each is an event of its own");
+            assert_eq!((count("bytes free"), count("too large")), (10 + 1 + 1, 1), "{lines}");
+            let last = lines.lines().last().unwrap();
+            if is_json {
+                let last: serde_json::Value = serde_json::from_str(last).unwrap();
+                assert_eq!(last["left_out"], 90);
+            } else {
+                assert!(last.ends_with(" (90 more for this cause since the last line)"), "{last}");
+            }
+        }
+    }
+
     #[test]
     fn json_lines_have_the_keys_people_may_rely_on() {
         let lines = Lines::default();
         let writer = lines.clone();
-        let subscriber = tracing_subscriber::registry().with(json(move || writer.clone()));
+        let layer = json(move || writer.clone(), still());
+        let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, || {
             let span = tracing::info_span!("conn", conn = 7);
             let _inside = span.enter();
@@ -166,7 +229,7 @@ mod tests {
         for ansi in [false, true] {
             let lines = Lines::default();
             let writer = lines.clone();
-            let layer = text(move || writer.clone(), ansi);
+            let layer = text(move || writer.clone(), ansi, still());
             tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
                 let client = "a\n2026-01-01 ERROR forged\r\u{1b}[2J\u{9b}1m é";
                 let span = tracing::info_span!("conn", client);

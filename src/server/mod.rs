@@ -10,6 +10,7 @@ mod core;
 mod credentials;
 mod data_dir;
 mod delayed;
+mod disk_room;
 mod explaining;
 mod forwarding;
 mod greeting;

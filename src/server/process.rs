@@ -59,7 +59,9 @@ impl ServeError {
 /// Runs the sidecar until it is told to stop.
 pub fn serve(load: &impl Load, ready_file: Option<&Path>) -> Result<(), ServeError> {
     let loaded = load.load()?;
-    let log = start_log(loaded.config.log.format, &loaded.config.log.filter)?;
+    let clock = Clock::start();
+    let elapsed = move || clock.elapsed();
+    let log = start_log(loaded.config.log.format, &loaded.config.log.filter, elapsed)?;
     warn(&loaded);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().build().map_err(ServeError::System)?;
@@ -68,7 +70,7 @@ pub fn serve(load: &impl Load, ready_file: Option<&Path>) -> Result<(), ServeErr
         let hangup = signal(SignalKind::hangup()).map_err(ServeError::System)?;
         let disk = open_disk(&loaded.config)?;
         ready_file.map(ReadyFile::forget).transpose()?;
-        let server = Server::start_on(loaded.config, disk, Clock::start()).await?;
+        let server = Server::start_on(loaded.config, disk, clock).await?;
         run(server, hangup, load, ready_file, &log).await
     });
     runtime.shutdown_background();

@@ -48,5 +48,23 @@ pub(super) fn readiness(source: &AdminSource) -> Readiness {
 
 /// Whether new records are refused for want of room.
 pub(super) fn is_full(journal: &Journal) -> bool {
-    matches!(journal.admits(), Err(AppendError::DiskFull { .. })) || journal.stats().disk_full
+    shortage(journal).is_some()
+}
+
+/// The room that new records lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shortage {
+    pub(super) needed_bytes: u64,
+    /// Not below the need where a quota or the limit of open files is reached.
+    pub(super) free_bytes: u64,
+}
+
+/// `None`: new records are taken, or refused for another reason.
+pub(super) fn shortage(journal: &Journal) -> Option<Shortage> {
+    if let Err(AppendError::DiskFull { free_bytes, needed_bytes }) = journal.admits() {
+        return Some(Shortage { needed_bytes, free_bytes });
+    }
+    let stats = journal.stats();
+    let waiting = Shortage { needed_bytes: stats.queued_bytes, free_bytes: stats.disk_free };
+    stats.disk_full.then_some(waiting)
 }

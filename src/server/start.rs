@@ -41,7 +41,7 @@ use crate::server::letters::Oldest;
 use crate::server::pace::Pace;
 use crate::server::source::AdminSource;
 use crate::server::threads::spawn;
-use crate::server::{Server, data_dir, forwarding, greeting, housekeeping};
+use crate::server::{Server, data_dir, disk_room, forwarding, greeting, housekeeping};
 use crate::socket::Budget;
 use crate::wire::names::{TemplateError, Templates};
 
@@ -138,6 +138,8 @@ pub(super) async fn start_on(
     let pace = Pace { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(core.journal.clone(), router.clone(), pace);
     tasks.spawn(until(stopped.clone(), upkeep));
+    let room = disk_room::run(core.journal.clone(), Arc::clone(&router), config.data_dir.clone());
+    tasks.spawn(until(stopped.clone(), room));
     let (listening, doors) =
         listen(&config, &credentials, &acceptor, &router, &stopped, &mut tasks).await?;
     let (draining, told_to_drain) = watch::channel(false);

@@ -1,0 +1,227 @@
+//! The log rate limit: lines of one cause come in bounded numbers, and each says how many were left
+//! out before it.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+/// Lines of one cause that may come at once, and the time after which one more may.
+#[derive(Clone, Copy, Debug)]
+pub struct LogLimit {
+    /// Lines at once.
+    pub at_once: u32,
+    /// Time for each line beyond them.
+    pub one_in: Duration,
+}
+
+/// The lines of one cause.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogBudget {
+    spent: u32,
+    /// The moment up to which lines were given back.
+    refilled: Duration,
+    left_out: u64,
+}
+
+impl LogBudget {
+    /// Spends a line; `None`: too many came, and this one is left out. Else how many were left out
+    /// since the last line.
+    pub fn spend(&mut self, now: Duration, limit: LogLimit) -> Option<u64> {
+        while self.spent > 0 && now.saturating_sub(self.refilled) >= limit.one_in {
+            self.spent -= 1;
+            self.refilled = self.refilled.saturating_add(limit.one_in);
+        }
+        if self.spent == 0 {
+            self.refilled = now;
+        }
+        if self.spent >= limit.at_once {
+            self.left_out = self.left_out.saturating_add(1);
+            return None;
+        }
+        self.spent += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+/// The number of lines that were left out before this one; nothing where there were none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftOut(pub u64);
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            count => write!(f, " ({count} more for this cause since the last line)"),
+        }
+    }
+}
+
+/// A failure that stays is retried for ever: ten lines tell it, then one in ten seconds.
+const REPEATS: LogLimit = LogLimit { at_once: 10, one_in: Duration::from_secs(10) };
+/// Causes told apart; beyond them all causes of a call site count as one.
+const CAUSES_MAX: usize = 1024;
+/// Bytes of a cause that are compared.
+const CAUSE_BYTES_MAX: usize = 256;
+/// Fields that hold the failure a line is about. A line without one of them is an event of its own
+/// and never left out.
+const FAILURE_FIELDS: [&str; 5] = ["error", "refusal", "says", "trouble", "why"];
+/// Fields that tell causes apart besides.
+const SUBJECT_FIELDS: [&str; 2] = ["group", "topic"];
+
+/// Leaves out lines at WARN and above that repeat one failure at one call site.
+#[derive(Clone)]
+pub(super) struct RepeatFilter {
+    elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
+    causes: Arc<Mutex<BTreeMap<Cause, Repeats>>>,
+}
+
+#[derive(Debug, Default)]
+struct Repeats {
+    budget: LogBudget,
+    /// Left out before the line that is about to be written.
+    to_tell: u64,
+}
+
+/// A call site, and the failure without its numbers: sizes and offsets change with each attempt.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cause {
+    site: usize,
+    text: String,
+}
+
+impl Cause {
+    /// `None`: the event is no failure that may repeat.
+    fn of(event: &Event<'_>) -> Option<Self> {
+        let metadata = event.metadata();
+        let fields = metadata.fields();
+        let is_failure = || FAILURE_FIELDS.iter().any(|name| fields.field(name).is_some());
+        if *metadata.level() > Level::WARN || !is_failure() {
+            return None;
+        }
+        let mut cause = Self { site: address(&metadata.callsite()), text: String::new() };
+        event.record(&mut cause);
+        Some(cause)
+    }
+}
+
+impl Visit for Cause {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if SUBJECT_FIELDS.contains(&field.name()) {
+            write!(self.text, "{value:?} ").unwrap_or_default();
+        }
+        if FAILURE_FIELDS.contains(&field.name()) {
+            let text = format!("{value:?} ");
+            self.text.extend(text.chars().filter(|char| !char.is_ascii_digit()));
+        }
+        while self.text.len() > CAUSE_BYTES_MAX {
+            self.text.pop();
+        }
+    }
+}
+
+/// Call sites are statics: the address of one is its identity for ever.
+fn address(site: &Identifier) -> usize {
+    std::ptr::from_ref(site.0).cast::<()>().addr()
+}
+
+impl RepeatFilter {
+    pub(super) fn new(elapsed: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self { elapsed: Arc::new(elapsed), causes: Arc::default() }
+    }
+
+    /// Whether the line is written.
+    fn admit(&self, event: &Event<'_>) -> bool {
+        let now = (self.elapsed)();
+        self.with_repeats(event, |repeats| match repeats.budget.spend(now, REPEATS) {
+            Some(left_out) => {
+                repeats.to_tell = repeats.to_tell.saturating_add(left_out);
+                true
+            }
+            None => false,
+        })
+        .unwrap_or(true)
+    }
+
+    fn left_out(&self, event: &Event<'_>) -> LeftOut {
+        let told = self.with_repeats(event, |repeats| std::mem::take(&mut repeats.to_tell));
+        LeftOut(told.unwrap_or(0))
+    }
+
+    fn with_repeats<T>(&self, event: &Event<'_>, f: impl FnOnce(&mut Repeats) -> T) -> Option<T> {
+        let mut cause = Cause::of(event)?;
+        let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+        if causes.len() >= CAUSES_MAX && !causes.contains_key(&cause) {
+            cause.text.clear();
+        }
+        Some(f(causes.entry(cause).or_default()))
+    }
+}
+
+impl<S: Subscriber> Layer<S> for RepeatFilter {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        self.admit(event)
+    }
+}
+
+/// Writes events as `format` does, and behind each line how many were left out before it.
+pub(super) struct WithLeftOut<F> {
+    pub(super) format: F,
+    pub(super) filter: RepeatFilter,
+}
+
+impl<S, N, F> FormatEvent<S, N> for WithLeftOut<F>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+    N: for<'writer> FormatFields<'writer> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        ctx: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let left_out = self.filter.left_out(event);
+        if left_out == LeftOut(0) {
+            return self.format.format_event(ctx, writer, event);
+        }
+        let mut line = String::new();
+        self.format.format_event(ctx, Writer::new(&mut line), event)?;
+        let line = line.trim_end_matches('\n');
+        match line.strip_suffix('}').filter(|_| line.starts_with('{')) {
+            Some(object) => writeln!(writer, "{object},\"left_out\":{}}}", left_out.0),
+            None => writeln!(writer, "{line}{left_out}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quiet_time_gives_back_no_more_lines_than_may_come_at_once() {
+        let limit = LogLimit { at_once: 3, one_in: Duration::from_secs(1) };
+        let mut budget = LogBudget::default();
+        let mut lines = |ms, count| {
+            let now = Duration::from_millis(ms);
+            (0..count).filter_map(|_| budget.spend(now, limit)).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(0, 10), [0, 0, 0]);
+        assert_eq!(lines(999, 10), [0; 0]);
+        assert_eq!(lines(1_000, 2), [17]);
+        assert_eq!(lines(3_600_000, 5), [1, 0, 0]);
+        assert_eq!(LeftOut(0).to_string(), "");
+        assert_eq!(LeftOut(7).to_string(), " (7 more for this cause since the last line)");
+    }
+}
