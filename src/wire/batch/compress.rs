@@ -1,6 +1,10 @@
 //! Decompression of a batch's records, never beyond a bound: a bomb of a few bytes is refused.
+//!
+//! Each codec takes the bytes that Kafka's own reader takes, measured on Kafka 4.3.1
+//! (docs/protocol.md#produce): a consumer must be able to read every batch that is stored.
 
 use bytes::Bytes;
+use flate2::bufread::GzDecoder;
 // The in-memory reading trait of the decoders; no file or socket is ever behind it here.
 use ruzstd::io::Read;
 
@@ -13,6 +17,18 @@ const XERIAL_MAGIC: &[u8; 8] = b"\x82SNAPPY\0";
 const XERIAL_HEADER_BYTES: usize = 16;
 /// A snappy element of 3 bytes yields 64 at most; a length beyond that is a lie.
 const SNAPPY_RATIO_MAX: usize = 22;
+/// In front of an LZ4 frame; little-endian 0x184D2204.
+const LZ4_MAGIC: &[u8; 4] = b"\x04\x22\x4d\x18";
+/// Flags of an LZ4 frame descriptor (LZ4 Frame Format 1.6).
+const LZ4_INDEPENDENT: u8 = 1 << 5;
+const LZ4_BLOCK_CHECKSUM: u8 = 1 << 4;
+const LZ4_CONTENT_SIZE: u8 = 1 << 3;
+const LZ4_CONTENT_CHECKSUM: u8 = 1 << 2;
+const LZ4_DICTIONARY: u8 = 1;
+/// In a block's length: the block is not compressed.
+const LZ4_UNCOMPRESSED: u32 = 1 << 31;
+/// Magic numbers of zstd frames to be skipped, each followed by a 4-byte length (RFC 8878).
+const ZSTD_SKIPPABLE: std::ops::RangeInclusive<u32> = 0x184D_2A50..=0x184D_2A5F;
 /// The largest window zstd itself reads without being asked to (`ZSTD_WINDOWLOG_LIMIT_DEFAULT`).
 const ZSTD_WINDOW_BYTES_MAX: u64 = 1 << 27;
 
@@ -26,8 +42,8 @@ pub(in crate::wire) fn decompress(
     match codec {
         Codec::None if payload.len() <= bytes_max => return Ok(payload.clone()),
         Codec::None => return Err(RecordError::TooLarge { max: bytes_max }),
-        Codec::Gzip => out.read(flate2::bufread::MultiGzDecoder::new(&payload[..]), "gzip")?,
-        Codec::Lz4 => out.read(lz4_flex::frame::FrameDecoder::new(&payload[..]), "lz4")?,
+        Codec::Gzip => gzip(payload, &mut out)?,
+        Codec::Lz4 => lz4(payload, &mut out)?,
         Codec::Snappy => snappy(payload, &mut out)?,
         Codec::Zstd => zstd(payload, &mut out)?,
     }
@@ -55,15 +71,72 @@ impl Bounded {
     }
 }
 
-/// One bare block, or xerial's framing: blocks with a 4-byte length each.
+/// One member after another. Bytes behind the first that are no header of a member are left out, as
+/// `java.util.zip.GZIPInputStream` does.
+fn gzip(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
+    let mut member = GzDecoder::new(payload);
+    let mut is_first = true;
+    loop {
+        match out.read(&mut member, "gzip") {
+            Err(RecordError::Decompress(_)) if !is_first && member.header().is_none() => {
+                return Ok(());
+            }
+            result => result?,
+        }
+        let rest: &[u8] = member.get_ref();
+        if rest.is_empty() {
+            return Ok(());
+        }
+        member.reset(rest);
+        is_first = false;
+    }
+}
+
+/// The first frame; what lies behind it is left out, as Kafka's `Lz4BlockInputStream` does.
+fn lz4(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
+    let broken = RecordError::Decompress("lz4");
+    let mut frame = lz4_frame(payload).ok_or(broken)?;
+    out.read(lz4_flex::frame::FrameDecoder::new(&mut frame), "lz4")?;
+    // An empty block ends the decoder early.
+    if frame.is_empty() { Ok(()) } else { Err(broken) }
+}
+
+/// The bytes of the first frame, to behind its end mark; `None` for one that Kafka's reader refuses:
+/// without an end mark, with linked blocks or a dictionary, or of the old format.
+fn lz4_frame(payload: &[u8]) -> Option<&[u8]> {
+    let descriptor = payload.strip_prefix(LZ4_MAGIC)?;
+    let flags = *descriptor.first()?;
+    let has = |flag: u8| flags & flag != 0;
+    if !has(LZ4_INDEPENDENT) || has(LZ4_DICTIONARY) {
+        return None;
+    }
+    // Flags, block size and the checksum of both, around a content size of 8 bytes.
+    let mut rest = descriptor.get(if has(LZ4_CONTENT_SIZE) { 11 } else { 3 }..)?;
+    loop {
+        let (length, behind) = rest.split_first_chunk::<4>()?;
+        let length = u32::from_le_bytes(*length) & !LZ4_UNCOMPRESSED;
+        if length == 0 {
+            rest = behind.get(if has(LZ4_CONTENT_CHECKSUM) { 4 } else { 0 }..)?;
+            return payload.get(..payload.len() - rest.len());
+        }
+        let checksum = if has(LZ4_BLOCK_CHECKSUM) { 4 } else { 0 };
+        rest = behind.get(usize::try_from(length).ok()?..)?.get(checksum..)?;
+    }
+}
+
+/// One bare block, or xerial's framing: blocks with a 4-byte length each. Another header may stand
+/// between two blocks, and up to 3 bytes behind the last (snappy-java's `SnappyInputStream`).
 fn snappy(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
     let broken = RecordError::Decompress("snappy");
     if !payload.starts_with(XERIAL_MAGIC) {
         return snappy_block(payload, out);
     }
     let mut rest = payload.get(XERIAL_HEADER_BYTES..).ok_or(broken)?;
-    while !rest.is_empty() {
-        let (len, behind) = rest.split_first_chunk::<4>().ok_or(broken)?;
+    while let Some((len, behind)) = rest.split_first_chunk::<4>() {
+        if rest.starts_with(XERIAL_MAGIC) {
+            rest = rest.get(XERIAL_HEADER_BYTES..).ok_or(broken)?;
+            continue;
+        }
         let len = usize::try_from(u32::from_be_bytes(*len)).map_err(|_| broken)?;
         let (block, behind) = behind.split_at_checked(len).ok_or(broken)?;
         snappy_block(block, out)?;
@@ -74,6 +147,9 @@ fn snappy(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
 
 fn snappy_block(block: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
     let broken = RecordError::Decompress("snappy");
+    if block.is_empty() {
+        return Err(broken);
+    }
     let len = snap::raw::decompress_len(block).map_err(|_| broken)?;
     if len > out.left() {
         return Err(RecordError::TooLarge { max: out.bytes_max });
@@ -86,16 +162,71 @@ fn snappy_block(block: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// One frame after another; memory grows with what is decoded, not with the window claimed.
+/// One frame after another, and frames to be skipped between them; memory grows with what is
+/// decoded, not with the window claimed.
 fn zstd(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
+    let broken = RecordError::Decompress("zstd");
     let mut rest = payload;
     while !rest.is_empty() {
-        let decoder = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(
+        if let Some(behind) = behind_skippable(rest) {
+            rest = behind.ok_or(broken)?;
+            continue;
+        }
+        let before = out.bytes.len();
+        let content_bytes = zstd_content_bytes(rest);
+        let mut decoder = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(
             &mut rest,
             ZSTD_WINDOW_BYTES_MAX,
         )
-        .map_err(|_| RecordError::Decompress("zstd"))?;
-        out.read(decoder, "zstd")?;
+        .map_err(|_| broken)?;
+        out.read(&mut decoder, "zstd")?;
+        // The decoder compares neither the checksum nor the size; zstd itself does.
+        let frame = decoder.into_frame_decoder();
+        let claimed = frame.get_checksum_from_data();
+        if claimed.is_some() && claimed != frame.get_calculated_checksum() {
+            return Err(broken);
+        }
+        let written = u64::try_from(out.bytes.len() - before).ok();
+        if content_bytes.is_some() && content_bytes != written {
+            return Err(broken);
+        }
     }
     Ok(())
 }
+
+/// The bytes behind a frame to be skipped, `Some(None)` for a cut one; `None` for any other frame.
+#[expect(clippy::option_option, reason = "another frame, a whole one and a cut one are three")]
+fn behind_skippable(frame: &[u8]) -> Option<Option<&[u8]>> {
+    let (magic, behind) = frame.split_first_chunk::<4>()?;
+    if !ZSTD_SKIPPABLE.contains(&u32::from_le_bytes(*magic)) {
+        return None;
+    }
+    let skipped = behind.split_first_chunk::<4>().and_then(|(length, behind)| {
+        behind.get(usize::try_from(u32::from_le_bytes(*length)).ok()?..)
+    });
+    Some(skipped)
+}
+
+/// The content size a zstd frame claims (RFC 8878, 3.1.1.1); `None`: none, or the header is cut.
+fn zstd_content_bytes(frame: &[u8]) -> Option<u64> {
+    let descriptor = *frame.get(4)?;
+    let is_single_segment = descriptor & 0x20 != 0;
+    let field = match descriptor >> 6 {
+        0 if is_single_segment => 1,
+        0 => return None,
+        power => 1_usize << power,
+    };
+    let dictionary = match descriptor & 3 {
+        3 => 4,
+        bytes => usize::from(bytes),
+    };
+    let at = 5 + usize::from(!is_single_segment) + dictionary;
+    let mut value = [0; 8];
+    value.get_mut(..field)?.copy_from_slice(frame.get(at..)?.get(..field)?);
+    let value = u64::from_le_bytes(value);
+    // Two bytes begin at 256.
+    Some(if field == 2 { value.saturating_add(256) } else { value })
+}
+
+#[cfg(test)]
+mod tests;
