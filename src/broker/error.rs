@@ -3,7 +3,6 @@
 use crate::broker::settings::SettingError;
 use crate::broker::transactions::TransactionError;
 use crate::journal::{AppendError, JournalError, ReadError};
-use crate::model::AHEAD_MS_MAX;
 
 /// One refusal.
 #[derive(Debug, thiserror::Error)]
@@ -82,12 +81,6 @@ pub enum BrokerError {
     /// Before the log start or after its end.
     #[error("the offset is outside the log")]
     OffsetOutOfRange,
-    /// A record of a time that is still to come.
-    #[error("a record is of {timestamp_ms} ms, more than {} ms ahead of the clock", AHEAD_MS_MAX)]
-    TimestampAhead {
-        /// Its time, Unix ms.
-        timestamp_ms: i64,
-    },
     /// A gap in an idempotent producer's sequence numbers, or a batch behind those remembered.
     #[error("the producer's sequence number is out of order")]
     OutOfOrderSequence,

@@ -1,5 +1,7 @@
 //! Produce to and read from one partition.
 
+mod admission;
+
 use std::sync::PoisonError;
 
 use bytes::{Bytes, BytesMut};
@@ -13,10 +15,11 @@ use crate::broker::versioned;
 use crate::journal::{
     Bounds, Entry, EntryRef, NewEntry, ReadError, StreamAppend, StreamBatch, StreamId, StreamRead,
 };
-use crate::model::AHEAD_MS_MAX;
 use crate::wire::batch::{Batch, LEADER_EPOCH, commits, rebase};
 
-/// A record asked for by reference unpacks to at most this.
+pub use admission::{AdmissionError, TimeBounds};
+
+/// A produced batch, and a record asked for by reference, unpack to at most this.
 pub(super) const RECORD_BYTES_MAX: usize = 64 << 20;
 /// The one key of its kind.
 const MARK_KEY: Bytes = Bytes::from_static(b"-");
@@ -55,7 +58,7 @@ impl Broker {
         partition: &Partition,
         batch: &Batch,
     ) -> Result<Produced, BrokerError> {
-        self.check(topic, batch)?;
+        Self::check_size(topic, batch)?;
         let produced = self.produce_with(partition, batch, &mut || Some(Vec::new()));
         produced.map(|(produced, _)| produced)
     }
@@ -193,18 +196,10 @@ impl Broker {
         }
     }
 
-    /// Whether a topic takes a batch of this size and of this time. Times of dead letters are those
-    /// of the records they were.
-    pub(super) fn check(&self, topic: &Topic, batch: &Batch) -> Result<(), BrokerError> {
-        let max = topic.settings.max_message_bytes;
-        if batch.bytes.len() > max {
-            return Err(BrokerError::MessageTooLarge { bytes: batch.bytes.len(), max });
-        }
-        let timestamp_ms = batch.header.max_timestamp_ms;
-        if !topic.dead_letters && timestamp_ms > self.latest_taken(timestamp_ms) {
-            return Err(BrokerError::TimestampAhead { timestamp_ms });
-        }
-        Ok(())
+    /// Whether a topic takes a batch of this size.
+    pub(super) fn check_size(topic: &Topic, batch: &Batch) -> Result<(), BrokerError> {
+        let (bytes, max) = (batch.bytes.len(), topic.settings.max_message_bytes);
+        if bytes <= max { Ok(()) } else { Err(BrokerError::MessageTooLarge { bytes, max }) }
     }
 
     /// What retention takes for the time of a batch: one that says none is of now.
@@ -212,16 +207,7 @@ impl Broker {
         if timestamp_ms < 0 {
             return self.clock.now().wall.0;
         }
-        timestamp_ms.min(self.latest_taken(timestamp_ms))
-    }
-
-    /// The latest time a record may have. The system's clock may have been set since the start:
-    /// what is right by either is.
-    fn latest_taken(&self, timestamp_ms: i64) -> i64 {
-        let latest = self.clock.now().wall.plus(AHEAD_MS_MAX);
-        let is_right = timestamp_ms <= latest.0;
-        let departed_ms = if is_right { 0 } else { self.clock.departure_ms() };
-        latest.plus(u64::try_from(departed_ms).unwrap_or(0)).0
+        timestamp_ms.min(self.latest(self.clock.now().wall, timestamp_ms))
     }
 
     /// Base offset, the sequence to wait for, and where `more` lies.

@@ -30,7 +30,7 @@ use crate::clock::Clock;
 use crate::journal::{Durability, Entry, Journal};
 
 pub use crate::broker::committed::{At, Committed};
-pub use crate::broker::log::{Produced, ReadBack};
+pub use crate::broker::log::{AdmissionError, Produced, ReadBack, TimeBounds};
 pub use crate::broker::retention::{Expiration, Expired};
 
 /// The local cluster.

@@ -237,7 +237,7 @@ impl Broker {
         (topic, partition): (&Topic, &Partition),
         batch: &Batch,
     ) -> Result<Produced, BrokerError> {
-        self.check(topic, batch)?;
+        Self::check_size(topic, batch)?;
         let header = &batch.header;
         let by = (header.producer_id, header.producer_epoch);
         let bounds = self.bounds(partition);

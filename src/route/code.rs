@@ -39,7 +39,6 @@ pub fn of_broker(error: &BrokerError) -> ResponseError {
         BrokerError::Setting(_) => ResponseError::InvalidConfig,
         BrokerError::MessageTooLarge { .. } => ResponseError::MessageTooLarge,
         BrokerError::OffsetOutOfRange => ResponseError::OffsetOutOfRange,
-        BrokerError::TimestampAhead { .. } => ResponseError::InvalidTimestamp,
         BrokerError::OutOfOrderSequence => ResponseError::OutOfOrderSequenceNumber,
         BrokerError::InvalidProducerEpoch => ResponseError::InvalidProducerEpoch,
         BrokerError::Transaction(error) => of_transaction(*error),

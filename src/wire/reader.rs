@@ -124,12 +124,10 @@ impl<'a> Reader<'a> {
         Err(ReadError::VarintTooLong)
     }
 
-    /// Bytes with a zigzag length in front, −1 = absent (the form inside record batches).
+    /// Bytes with a zigzag length in front, negative = absent (the form inside record batches;
+    /// Kafka's `Utils.readBytes` takes any negative length for it).
     pub(super) fn varint_bytes(&mut self) -> Result<Option<&'a [u8]>, ReadError> {
-        match self.varint()? {
-            -1 => Ok(None),
-            len => self.take(length(len)?).map(Some),
-        }
+        usize::try_from(self.varint()?).map_or(Ok(None), |len| self.take(len).map(Some))
     }
 
     /// Text with a 16-bit length in front, −1 = absent.

@@ -10,6 +10,7 @@ mod support;
 mod cases;
 
 mod admin;
+mod admission;
 mod changes;
 mod consumers;
 mod delayed;

@@ -19,20 +19,32 @@ fn a_record_of_a_time_to_come_is_refused_and_keeps_nothing_behind_it() {
     let mut client = server.client();
     let far = 1_000 * i64::try_from(HOUR_MS).unwrap();
     let hour = i64::try_from(HOUR_MS).unwrap();
-    for ahead in [hour + 1, far] {
-        let refused = put(&mut client, "orders", ahead);
-        assert_eq!(refused, ResponseError::InvalidTimestamp.code(), "{ahead}");
-    }
-    assert_eq!(put(&mut client, "orders", hour), 0, "an hour is what clocks may differ by");
-    // Where records may wait, times are not judged: it counts as one of now.
-    assert_eq!(put(&mut client, "later", far), 0);
     for topic in ["orders", "later"] {
+        for ahead in [hour + 1, far] {
+            let refused = put(&mut client, topic, ahead);
+            assert_eq!(refused, ResponseError::InvalidTimestamp.code(), "{topic} {ahead}");
+        }
+        assert_eq!(put(&mut client, topic, hour), 0, "an hour is what clocks may differ by");
         assert_eq!(put(&mut client, topic, 0), 0);
     }
     server.pass(2 * HOUR_MS + 1);
     for topic in ["orders", "later"] {
         until("retention", || client.list_offset(topic, 0, -2).1 == 2);
     }
+}
+
+#[test]
+fn a_waiting_record_may_have_its_delivery_time() {
+    let yaml = "topics: {produce_delay_max: 1d, list: [{name: later, produce_delay: true}]}";
+    let server = Server::told(yaml);
+    let mut client = server.client();
+    let hour = i64::try_from(HOUR_MS).unwrap();
+    let mut waiting = |ahead_ms: i64| {
+        let record = Rec::new("x").header("x-deliver-after-ms", (5 * hour).to_string());
+        client.produce("later", 0, plain(&[record.at(TIME_MS + ahead_ms)])).error_code
+    };
+    assert_eq!(waiting(5 * hour), 0);
+    assert_eq!(waiting(6 * hour + 1), ResponseError::InvalidTimestamp.code());
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn nacks_that_unpack_to_much_are_refused_or_kept_and_their_memory_is_given_back(
     for (sent, mib) in sent.into_iter().zip(SIZES) {
         let answer = client.receive::<ProduceRequest>(sent);
         let one = &answer.responses[0].partition_responses[0];
-        let refused = ResponseError::CorruptMessage.code();
+        let refused = ResponseError::MessageTooLarge.code();
         assert_eq!(one.error_code, if mib > 64 { refused } else { 0 }, "{mib} MiB");
     }
     let grown = sidecar.resident_most_mib() - before;

@@ -137,7 +137,7 @@ fn nacks_of_a_transaction_that_is_not_named_are_refused_with_a_hint() {
     let mut client = server.client();
     let around = Around { attributes: TRANSACTIONAL, ..Around::producer(4, 0, 0) };
     let answer = client.produce("reprise.retry.shop", 0, batch(&[named("orders-0@1")], around));
-    assert_eq!(answer.error_code, ResponseError::InvalidTxnState.code());
+    assert_eq!(answer.error_code, ResponseError::TransactionalIdAuthorizationFailed.code());
     let hint = if in_front() { "outside" } else { "names its id" };
     assert!(answer.error_message.unwrap().contains(hint));
     assert!(client.read_all("reprise.retry.shop").is_empty());

@@ -42,7 +42,7 @@ fn a_batch_whose_compressed_bytes_are_damaged_is_refused() {
         let crc = reprise::wire::batch::crc_of(&bytes).unwrap();
         bytes[17..21].copy_from_slice(&crc.to_be_bytes());
         let answer = client.produce("reprise.retry.shop", 0, bytes.into());
-        assert_eq!(answer.error_code, ResponseError::CorruptMessage.code(), "{codec:?}");
+        assert_eq!(answer.error_code, ResponseError::InvalidRecord.code(), "{codec:?}");
     }
     assert!(client.read_all("reprise.retry.shop").is_empty());
 }

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use crate::broker::AdmissionError;
 use crate::broker::error::BrokerError;
 use crate::broker::topic::Topic;
 use crate::engine::{DelayBatch, More};
 use crate::model::{TopicName, WallMs};
 use crate::retry::{Next, Until, Want, delayed};
+use crate::route::produce::batch::refused;
 use crate::route::produce::{Outcome, Waiting, done};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -112,16 +114,24 @@ fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome>
         return Err(too_large(bytes, max));
     }
     let refuse = |error: &dyn std::fmt::Display| {
-        Outcome::refused(ResponseError::CorruptMessage, error.to_string())
+        Outcome::refused(ResponseError::InvalidRecord, error.to_string())
     };
     let (mut waiting, mut offsets, mut bad) = (Vec::new(), Vec::new(), Vec::new());
+    let mut out_of_bounds = Vec::new();
     let now = router.clock.now().wall;
     let all = records(&batch, UNPACKED_BYTES_MAX).map_err(|error| refuse(&error))?;
     for (index, record) in (0_i32..).zip(all) {
         let record = record.map_err(|error| refuse(&error))?;
-        match until(router, now, &record.headers) {
+        let until = until(router, now, &record.headers);
+        // A record that waits is checked as if it were produced when its time comes.
+        let at = until.as_ref().map_or(now, |until| until.map_or(now, |(_, ms)| now.plus(ms)));
+        let is_named = out_of_bounds.len() < AdmissionError::NAMED_MAX;
+        if is_named && !router.broker.allows_time(at, record.timestamp_ms) {
+            out_of_bounds.push((index, record.timestamp_ms));
+        }
+        match until {
             Ok(None) => {}
-            Ok(Some(until)) => {
+            Ok(Some((until, _))) => {
                 offsets.push(record.offset);
                 let mut raw = record.into_raw();
                 raw.headers = without_delay(&raw.headers);
@@ -134,6 +144,9 @@ fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome>
             }
             Err(why) => bad.push((index, why.to_string())),
         }
+    }
+    if !out_of_bounds.is_empty() {
+        return Err(refused(AdmissionError::Times { records: out_of_bounds }));
     }
     if let Some((index, why)) = bad.first() {
         let message = format!("nothing of the batch was taken; record {index}: {why}");
@@ -153,8 +166,12 @@ fn part(router: &Router, topic: &Topic, batch: Batch) -> Result<Parted, Outcome>
     Ok(Parted { batch, records: waiting })
 }
 
-/// Until when a record is to wait; `None`: not at all.
-fn until(router: &Router, now: WallMs, headers: &Headers) -> Result<Option<Until>, BadDelay> {
+/// Until when a record is to wait, and for how many ms; `None`: not at all.
+fn until(
+    router: &Router,
+    now: WallMs,
+    headers: &Headers,
+) -> Result<Option<(Until, u64)>, BadDelay> {
     let Some(asked) = read_delay(headers)? else { return Ok(None) };
     let (until, ms) = match asked {
         Deliver::After(ms) => (Until::After(ms), ms),
@@ -171,6 +188,6 @@ fn until(router: &Router, now: WallMs, headers: &Headers) -> Result<Option<Until
     };
     match router.config.produce_delay.ms_max {
         most if ms > most => Err(BadDelay::TooFar { ms, most }),
-        _ => Ok(Some(until)),
+        _ => Ok(Some((until, ms))),
     }
 }

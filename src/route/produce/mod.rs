@@ -4,13 +4,15 @@
 //! keep their order in the log; only durability is waited for.
 
 mod ahead;
+mod batch;
 mod delayed;
 mod local;
 mod nack;
 
+use std::future::poll_fn;
 use std::pin::Pin;
+use std::task::Poll;
 
-use bytes::Bytes;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
@@ -24,7 +26,7 @@ use crate::route::convert::{some_text, text, topic_of};
 use crate::route::origins::ReadBack;
 use crate::route::place::Place;
 use crate::route::{AnswerError, Reply, Router, code};
-use crate::wire::batch::{Batch, BatchError, batches};
+use crate::wire::batch::BatchHeader;
 use crate::wire::{DecodeError, RequestHead, ResponseError, decode};
 
 pub use delayed::ProduceDelay;
@@ -44,6 +46,12 @@ pub(super) const NO_DEAD_LETTERS: &str = "dead-letter topics take no part in tra
 /// What to do instead of a nack inside a transaction.
 pub(super) const NOT_TRANSACTIONAL: &str = "retry and dead-letter topics take no part in \
     transactions; produce outside, with a producer that has no transactional.id";
+
+/// The refusal of a transactional batch in a request without a transactional id.
+const OUTSIDE_TRANSACTION: (ResponseError, &str) = (
+    ResponseError::TransactionalIdAuthorizationFailed,
+    "a batch of a transaction comes in a request that names its id",
+);
 
 /// What one partition's batches came to.
 pub(super) struct Outcome {
@@ -82,6 +90,15 @@ struct Within<'a> {
     implied: bool,
 }
 
+/// The origin of a Produce.
+#[derive(Clone, Copy)]
+struct Sender<'a> {
+    conn: &'a Conn,
+    /// The records of the cluster that were read back for its nacks.
+    back: &'a ReadBack,
+    version: i16,
+}
+
 /// Already appended; what is left is to wait.
 type Waiting<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
@@ -105,13 +122,13 @@ struct Pending<'a> {
 /// for it.
 pub(super) fn begin<'a>(
     router: &'a Router,
-    from: (&Conn, &ReadBack),
+    (conn, back): (&Conn, &ReadBack),
     head: &RequestHead,
 ) -> Result<Begun<'a>, DecodeError> {
     let request = decode::<ProduceRequest>(head)?;
     let refusal = refusal(router, &request);
-    let implied = head.version >= IMPLIED_SINCE;
-    Ok(Begun { acks: request.acks, topics: append(router, from, request, refusal, implied) })
+    let from = Sender { conn, back, version: head.version };
+    Ok(Begun { acks: request.acks, topics: append(router, from, request, refusal) })
 }
 
 impl Begun<'_> {
@@ -122,8 +139,10 @@ impl Begun<'_> {
         head: &RequestHead,
     ) -> Result<Reply, AnswerError> {
         if self.acks == NONE {
-            unqueued(self.topics).await;
-            return Ok(Reply::Nothing);
+            return Ok(match unqueued(self.topics).await {
+                None => Reply::Nothing,
+                Some(why) => Reply::Close(why),
+            });
         }
         let mut response = ProduceResponse::default();
         for (mut topic, partitions) in self.topics {
@@ -136,14 +155,29 @@ impl Begun<'_> {
     }
 }
 
-/// Nobody waits for an answer, but whoever goes on before the engine has come to this fills its
-/// queue as fast as the network lets.
-async fn unqueued(topics: Topics<'_>) {
-    for pending in topics.into_iter().flat_map(|(_, partitions)| partitions) {
-        if pending.is_queued {
-            drop(pending.waiting.await);
+/// Waits for what lies in the engine's queue: a client that goes on before the engine has come to it
+/// fills that queue as fast as the network lets. Returns a refusal that is known by then, with which
+/// the connection ends, as in Kafka: the client has no other way to hear of it.
+async fn unqueued(topics: Topics<'_>) -> Option<String> {
+    let mut refusal = None;
+    for (topic, partitions) in topics {
+        for Pending { index, mut waiting, is_queued } in partitions {
+            let outcome = if is_queued {
+                Some(waiting.await)
+            } else {
+                poll_fn(|cx| match waiting.as_mut().poll(cx) {
+                    Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+                    Poll::Pending => Poll::Ready(None),
+                })
+                .await
+            };
+            if let Some(Outcome { error: Some(error), message, .. }) = outcome {
+                let (name, why) = (topic.name.as_str(), message.unwrap_or_default());
+                refusal = Some(format!("Produce with acks 0: {error:?} for {name}-{index}: {why}"));
+            }
         }
     }
+    refusal
 }
 
 /// A reason to refuse the request whole.
@@ -153,28 +187,39 @@ fn refusal(router: &Router, request: &ProduceRequest) -> Option<(ResponseError, 
         Some(_) if router.upstream.is_some() => {
             return Some((ResponseError::InvalidTxnState, NOT_TRANSACTIONAL));
         }
+        None if request.topic_data.iter().any(has_transactional_batch) => {
+            let (error, why) = OUTSIDE_TRANSACTION;
+            let why = if router.upstream.is_some() { NOT_TRANSACTIONAL } else { why };
+            return Some((error, why));
+        }
         Some(_) | None => {}
     }
     (!matches!(request.acks, ALL | LEADER | NONE))
         .then_some((ResponseError::InvalidRequiredAcks, "acks must be all, 1 or 0"))
 }
 
+fn has_transactional_batch(topic: &TopicProduceData) -> bool {
+    let records = topic.partition_data.iter().filter_map(|data| data.records.as_ref());
+    let mut headers = records.filter_map(|records| BatchHeader::parse(records).ok());
+    headers.any(|header| header.magic == 2 && header.is_transactional())
+}
+
 /// Appends everything, in the order of the request.
 fn append<'a>(
     router: &'a Router,
-    from: (&Conn, &ReadBack),
+    from: Sender<'_>,
     request: ProduceRequest,
     refusal: Option<(ResponseError, &'static str)>,
-    implied: bool,
 ) -> Topics<'a> {
     let id = request.transactional_id;
+    let implied = from.version >= IMPLIED_SINCE;
     let within = id.as_ref().map(|id| Within { id: id.as_str(), implied });
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for asked in request.topic_data {
         let mut topic = TopicProduceResponse::default();
         topic.name = asked.name.clone();
         topic.topic_id = asked.topic_id;
-        let place = find(router, from.0, &asked);
+        let place = find(router, from.conn, &asked);
         let is_queued = place.as_ref().is_ok_and(|(_, place)| match place {
             Place::Retry(_) => true,
             Place::Local(topic) => router.config.produce_delay.is_for(&topic.name),
@@ -213,7 +258,7 @@ fn find(
 
 fn one<'a>(
     router: &'a Router,
-    from: (&Conn, &ReadBack),
+    from: Sender<'_>,
     (name, place): (&TopicName, &Place),
     data: PartitionProduceData,
     within: Option<Within<'_>>,
@@ -229,11 +274,15 @@ fn one<'a>(
             Some(within) => nack::hold(router, from, (name, group), records, within),
             None => nack::begin(router, from, group, records),
         },
-        Place::Local(topic) => local::begin(router, topic, data.index, records, within),
+        Place::Local(topic) => {
+            local::begin(router, topic, data.index, records, (from.version, within))
+        }
         Place::DeadLetters(_) => {
             let id = router.names.topic_id(name);
             match router.broker.topics.dead_letters(name, id, true) {
-                Ok(Some(topic)) => local::begin(router, &topic, data.index, records, None),
+                Ok(Some(topic)) => {
+                    local::begin(router, &topic, data.index, records, (from.version, None))
+                }
                 Ok(None) => done(Outcome::of_broker(&BrokerError::UnknownTopicOrPartition)),
                 Err(error) => done(Outcome::of_broker(&error)),
             }
@@ -242,32 +291,11 @@ fn one<'a>(
     }
 }
 
-/// What says a batch of a transaction in a request that belongs to none.
-fn refused_outside() -> Outcome {
-    let why = "a batch of a transaction comes in a request that names its id";
-    Outcome::refused(ResponseError::InvalidTxnState, why)
-}
-
-/// And any other in a request that belongs to one.
+/// Says that a batch outside a transaction is no part of the request's (a nack would count at once,
+/// though the transaction it came in may abort).
 fn refused_inside() -> Outcome {
     let why = "a request that names a transactional id has batches of its transaction";
     Outcome::refused(ResponseError::InvalidTxnState, why)
-}
-
-/// The one batch a Produce has for a partition since version 3, checked.
-fn one_batch(records: Bytes, bytes_max: usize) -> Result<Batch, Outcome> {
-    let mut all = batches(records, bytes_max);
-    let refuse = |error: BatchError| Outcome::refused(error.code(), error.to_string());
-    let none = || Outcome::refused(ResponseError::InvalidRecord, "there is no record batch");
-    let batch = all.next().ok_or_else(none)?.map_err(refuse)?;
-    match all.next() {
-        None => Ok(batch),
-        Some(Err(error)) => Err(refuse(error)),
-        Some(Ok(_)) => {
-            let why = "a partition of one request may have exactly one record batch";
-            Err(Outcome::refused(ResponseError::InvalidRecord, why))
-        }
-    }
 }
 
 fn done<'a>(outcome: Outcome) -> Waiting<'a> {

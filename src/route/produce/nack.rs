@@ -7,7 +7,7 @@ use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
 
-use crate::broker::At;
+use crate::broker::{At, TimeBounds};
 use crate::engine::{EngineError, NackBatch, NackRequest, Producer};
 use crate::model::{GroupId, LaneOffset, Origin, TopicName};
 use crate::retry::{self, Evidence, Nack, Named, Reporter, Want};
@@ -15,8 +15,9 @@ use crate::route::conn::Conn;
 use crate::route::nacks::word_of;
 use crate::route::origins::{ReadBack, Unread};
 use crate::route::place::Place;
+use crate::route::produce::batch::one_batch;
 use crate::route::produce::{
-    NOT_TRANSACTIONAL, Outcome, Waiting, Within, done, one_batch, refused_inside, refused_outside,
+    OUTSIDE_TRANSACTION, Outcome, Sender, Waiting, Within, done, refused_inside,
 };
 use crate::route::{Router, code};
 use crate::wire::ResponseError;
@@ -28,20 +29,16 @@ pub(super) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
 pub(super) fn begin<'a>(
     router: &'a Router,
-    (conn, back): (&Conn, &ReadBack),
+    from: Sender<'_>,
     group: &GroupId,
     bytes: Bytes,
 ) -> Waiting<'a> {
-    let bytes_max = router.broker.topics.defaults().max_message_bytes;
-    let request = one_batch(bytes, bytes_max).and_then(|batch| {
+    let request = batch_of(router, from.version, bytes).and_then(|batch| {
         if batch.header.is_transactional() {
-            return Err(if router.upstream.is_some() {
-                Outcome::refused(ResponseError::InvalidTxnState, NOT_TRANSACTIONAL)
-            } else {
-                refused_outside()
-            });
+            let (error, why) = OUTSIDE_TRANSACTION;
+            return Err(Outcome::refused(error, why));
         }
-        read(router, (conn, back), group, &batch)
+        read(router, (from.conn, from.back), group, &batch)
     });
     let (telling, sent) = match request {
         Ok(request) => router.send_nacks(request, Evidence::Nack),
@@ -63,20 +60,26 @@ pub(super) fn begin<'a>(
     })
 }
 
+/// The batch, checked as one of a topic would be, except for the times of its records: those are of
+/// the topic they come from.
+fn batch_of(router: &Router, version: i16, bytes: Bytes) -> Result<Batch, Outcome> {
+    let bytes_max = router.broker.topics.defaults().max_message_bytes;
+    one_batch(router, bytes, (version, bytes_max), TimeBounds::None)
+}
+
 /// A batch of nacks inside a transaction: looked at, and held until it is committed.
 pub(super) fn hold<'a>(
     router: &'a Router,
-    (conn, back): (&Conn, &ReadBack),
+    from: Sender<'_>,
     (topic, group): (&TopicName, &GroupId),
     bytes: Bytes,
     within: Within<'_>,
 ) -> Waiting<'a> {
-    let bytes_max = router.broker.topics.defaults().max_message_bytes;
-    let held = one_batch(bytes, bytes_max).and_then(|batch| {
+    let held = batch_of(router, from.version, bytes).and_then(|batch| {
         if !batch.header.is_transactional() {
             return Err(refused_inside());
         }
-        read(router, (conn, back), group, &batch)?;
+        read(router, (from.conn, from.back), group, &batch)?;
         let Within { id, implied } = within;
         let held = router.broker.hold_in_transaction(id, implied, topic, &batch);
         held.map_err(|error| Outcome::of_broker(&error))
@@ -135,7 +138,7 @@ fn read(
     batch: &Batch,
 ) -> Result<NackBatch, Outcome> {
     let refuse = |error: &dyn std::fmt::Display| {
-        Outcome::refused(ResponseError::CorruptMessage, error.to_string())
+        Outcome::refused(ResponseError::InvalidRecord, error.to_string())
     };
     let mut nacks = Vec::new();
     let mut bad = Vec::new();

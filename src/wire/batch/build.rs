@@ -3,10 +3,11 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::header::{
-    BatchHeader, CRC_START, HEADER_BYTES, LENGTH_OVERHEAD, TimestampType, crc_of, plain_attributes,
-    with_log_append_time,
+    BatchHeader, CRC_START, HEADER_BYTES, LENGTH_OVERHEAD, TimestampType, crc_of,
+    create_time_attributes, plain_attributes, with_log_append_time,
 };
 use super::headers::Headers;
+use super::produce::Batch;
 use super::raw::RawRecord;
 use crate::wire::reader::ReadError;
 use crate::wire::varint::put_varint;
@@ -27,6 +28,16 @@ pub fn set_log_append_time(batch: &mut [u8], timestamp_ms: i64) -> Result<(), Re
     put_at(batch, 35, timestamp_ms.to_be_bytes())?;
     let crc = crc_of(batch).ok_or(ReadError::Truncated)?;
     put_at(batch, 17, crc.to_be_bytes())
+}
+
+/// The batch with this largest timestamp, stamped by its producer, under a CRC of its own. Unused
+/// attribute bits are cleared, as Kafka's `DefaultRecordBatch.setMaxTimestamp` does.
+pub fn with_max_timestamp(batch: &Batch, timestamp_ms: i64) -> Result<Batch, ReadError> {
+    let mut bytes = BytesMut::from(&batch.bytes[..]);
+    put_at(&mut bytes, 21, create_time_attributes(batch.header.attributes).to_be_bytes())?;
+    put_at(&mut bytes, 35, timestamp_ms.to_be_bytes())?;
+    let bytes = finish(bytes);
+    Ok(Batch { header: BatchHeader::parse(&bytes)?, bytes })
 }
 
 /// A batch of one record at `base_offset`: uncompressed, producer id −1, the record's own

@@ -7,28 +7,35 @@ use super::produce::Batch;
 use super::records::RecordError;
 use crate::wire::reader::{ReadError, Reader, length};
 
-/// Walks all records of `batch`, unpacked to at most `bytes_max` bytes; copies none of a batch that
-/// is not compressed. The CRC is not checked again.
-pub fn check_records(batch: &Batch, bytes_max: usize) -> Result<(), RecordError> {
+/// Walks all records of `batch`, unpacked to at most `bytes_max` bytes, and shows each one's index
+/// and the time its producer gave it. Copies no record of a batch that is not compressed. The CRC
+/// is not checked again.
+pub fn check_records(
+    batch: &Batch,
+    bytes_max: usize,
+    mut show: impl FnMut(i32, i64),
+) -> Result<(), RecordError> {
     let header = &batch.header;
     let codec = header.codec().ok_or(RecordError::Batch)?;
     let bytes_max = if codec == Codec::None { usize::MAX } else { bytes_max };
     let plain = decompress(codec, &batch.payload(), bytes_max)?;
     let mut reader = Reader::new(&plain);
-    for delta in 0..header.count {
+    for index in 0..header.count {
         if reader.is_empty() {
             return Err(RecordError::Count { count: header.count });
         }
         let len = length(reader.varint()?)?;
-        check_record(Reader::new(reader.take(len)?), delta)?;
+        let delta_ms = check_record(Reader::new(reader.take(len)?), index)?;
+        show(index, header.base_timestamp_ms.saturating_add(delta_ms));
     }
     if reader.is_empty() { Ok(()) } else { Err(RecordError::Count { count: header.count }) }
 }
 
-fn check_record(mut reader: Reader<'_>, delta: i32) -> Result<(), RecordError> {
+/// Returns the record's timestamp delta.
+fn check_record(mut reader: Reader<'_>, index: i32) -> Result<i64, RecordError> {
     reader.int8()?; // attributes, unused
-    reader.varlong()?; // any time
-    if reader.varint()? != delta {
+    let delta_ms = reader.varlong()?;
+    if reader.varint()? != index {
         return Err(RecordError::Offset);
     }
     reader.varint_bytes()?;
@@ -38,7 +45,7 @@ fn check_record(mut reader: Reader<'_>, delta: i32) -> Result<(), RecordError> {
         reader.varint_bytes()?.ok_or(ReadError::NegativeLength)?;
         reader.varint_bytes()?;
     }
-    if reader.is_empty() { Ok(()) } else { Err(RecordError::Length) }
+    if reader.is_empty() { Ok(delta_ms) } else { Err(RecordError::Length) }
 }
 
 #[cfg(test)]
@@ -66,7 +73,7 @@ mod tests {
     }
 
     fn checked(bytes: impl Into<Bytes>) -> Result<(), RecordError> {
-        check_records(&Batch::parse(&bytes.into()).unwrap(), BYTES_MAX)
+        check_records(&Batch::parse(&bytes.into()).unwrap(), BYTES_MAX, |_, _| {})
     }
 
     /// With another number of records.

@@ -26,6 +26,8 @@ const CODEC_MASK: i16 = 0b111;
 const LOG_APPEND_TIME: i16 = 1 << 3;
 const TRANSACTIONAL: i16 = 1 << 4;
 const CONTROL: i16 = 1 << 5;
+/// The base timestamp is the time from which a log cleaner removes the batch (KIP-534).
+const DELETE_HORIZON: i16 = 1 << 6;
 
 /// Whose clock a record's timestamp is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -175,6 +177,11 @@ pub(super) const MARKER: i16 = TRANSACTIONAL | CONTROL;
 /// `attributes` of the same batch with its records uncompressed.
 pub(super) fn uncompressed_attributes(attributes: i16) -> i16 {
     attributes & !CODEC_MASK
+}
+
+/// `attributes` without unused bits and with the timestamp type set to `CreateTime`.
+pub(super) fn create_time_attributes(attributes: i16) -> i16 {
+    attributes & (CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON)
 }
 
 /// `attributes` with the timestamp type set to `LogAppendTime`.

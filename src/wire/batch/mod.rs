@@ -18,7 +18,7 @@ mod tests;
 
 pub use build::{
     LEADER_EPOCH, ProducerStamp, build_batch, empty_batch, produce_batch, rebase,
-    set_log_append_time,
+    set_log_append_time, with_max_timestamp,
 };
 pub use check::check_records;
 pub(super) use compress::decompress;

@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
-use super::header::{BatchHeader, HEADER_BYTES, TimestampType, crc_of};
+use super::header::{BatchHeader, HEADER_BYTES, LENGTH_OVERHEAD, crc_of};
 
 /// The least a record takes: its length byte and six fields behind it.
 pub(super) const RECORD_BYTES_MIN: usize = 7;
 /// The only format stored; 0 and 1 ended with Kafka 4.0 (KIP-724).
 pub(super) const MAGIC: i8 = 2;
+/// The least a batch of format 0 has behind its length field (Kafka's `RECORD_OVERHEAD_V0`).
+const LENGTH_MIN: i32 = 14;
 
 /// One batch with its header read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,12 @@ pub enum BatchError {
     #[error("a batch ends before the length it claims")]
     Truncated,
     /// `CORRUPT_MESSAGE`
+    #[error("a batch claims a length of {length}, less than any batch has")]
+    Length {
+        /// In bytes.
+        length: i32,
+    },
+    /// `CORRUPT_MESSAGE`
     #[error("a batch is damaged: its CRC32C is {found:08x}, its bytes give {computed:08x}")]
     Crc {
         /// In the header.
@@ -33,7 +41,7 @@ pub enum BatchError {
         /// Of the bytes.
         computed: u32,
     },
-    /// `UNSUPPORTED_FOR_MESSAGE_FORMAT`
+    /// `INVALID_RECORD` for a format there was, `CORRUPT_MESSAGE` for any other number.
     #[error("record format {magic} is not stored; version 2 (Kafka 0.11 and later) is")]
     Magic {
         /// The format's number.
@@ -57,14 +65,11 @@ pub enum BatchError {
     #[error("clients may not write control records")]
     Control,
     /// `INVALID_RECORD`
-    #[error("a batch of producer id {producer_id} has no sequence or epoch")]
+    #[error("a batch of producer id {producer_id} has no sequence")]
     NoSequence {
         /// The producer's id.
         producer_id: i64,
     },
-    /// `INVALID_TIMESTAMP`
-    #[error("a producer may not set the timestamp type LogAppendTime")]
-    LogAppendTime,
     /// `UNSUPPORTED_COMPRESSION_TYPE`
     #[error("compression codec {codec} is not known")]
     Codec {
@@ -77,13 +82,15 @@ impl BatchError {
     /// The Kafka error a Produce answer carries for it.
     pub fn code(&self) -> ResponseError {
         match self {
-            Self::Truncated | Self::Crc { .. } => ResponseError::CorruptMessage,
-            Self::Magic { .. } => ResponseError::UnsupportedForMessageFormat,
+            Self::Truncated | Self::Length { .. } | Self::Crc { .. } => {
+                ResponseError::CorruptMessage
+            }
+            Self::Magic { magic: 0..=MAGIC } => ResponseError::InvalidRecord,
+            Self::Magic { .. } => ResponseError::CorruptMessage,
             Self::TooLarge { .. } => ResponseError::MessageTooLarge,
             Self::Count { .. } | Self::Control | Self::NoSequence { .. } => {
                 ResponseError::InvalidRecord
             }
-            Self::LogAppendTime => ResponseError::InvalidTimestamp,
             Self::Codec { .. } => ResponseError::UnsupportedCompressionType,
         }
     }
@@ -114,9 +121,6 @@ impl Batch {
 
     fn check_produced(&self, bytes_max: usize) -> Result<(), BatchError> {
         let header = &self.header;
-        if header.magic != MAGIC {
-            return Err(BatchError::Magic { magic: header.magic });
-        }
         if self.bytes.len() > bytes_max {
             return Err(BatchError::TooLarge { bytes: self.bytes.len(), max: bytes_max });
         }
@@ -127,11 +131,7 @@ impl Batch {
         if header.is_control() {
             return Err(BatchError::Control);
         }
-        if header.timestamp_type() == TimestampType::LogAppendTime {
-            return Err(BatchError::LogAppendTime);
-        }
-        let idempotent = header.producer_id >= 0;
-        if idempotent && (header.base_sequence < 0 || header.producer_epoch < 0) {
+        if header.producer_id >= 0 && header.base_sequence < 0 {
             return Err(BatchError::NoSequence { producer_id: header.producer_id });
         }
         self.check_count()
@@ -158,20 +158,27 @@ pub struct Batches {
 }
 
 /// Cuts `bytes` into batches of at most `bytes_max` bytes each and checks all that Kafka checks
-/// without decoding a record: size, format 2, CRC32C, codec, counts, no control batch.
+/// without decoding a record: size, format 2, CRC32C, codec, counts, no control batch. Bytes at the
+/// end that make no whole batch are left out, as Kafka trims them.
 pub fn batches(bytes: Bytes, bytes_max: usize) -> Batches {
     Batches { rest: bytes, bytes_max }
+}
+
+impl Batches {
+    /// Whether another whole batch follows, whatever is in it.
+    pub fn has_more(&self) -> Result<bool, BatchError> {
+        whole_bytes(&self.rest).map(|bytes| bytes.is_some())
+    }
 }
 
 impl Iterator for Batches {
     type Item = Result<Batch, BatchError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
         let rest = std::mem::take(&mut self.rest);
-        let checked = first(&rest).and_then(|batch| {
+        let bytes = whole_bytes(&rest).transpose()?;
+        let checked = bytes.and_then(|bytes| {
+            let batch = first(&rest.slice(..bytes))?;
             batch.check_produced(self.bytes_max)?;
             Ok(batch)
         });
@@ -192,7 +199,24 @@ pub fn end_of(records: &Bytes) -> Option<i64> {
     end
 }
 
-/// The first batch; an old format is told before its size, whose meaning differs.
+/// The size of the first batch, of any format; `None`: no whole one is left. The rules are those of
+/// Kafka's `ByteBufferLogInputStream`.
+fn whole_bytes(bytes: &Bytes) -> Result<Option<usize>, BatchError> {
+    let Some(length) = bytes.get(8..).and_then(<[u8]>::first_chunk) else { return Ok(None) };
+    let length = i32::from_be_bytes(*length);
+    if length < LENGTH_MIN {
+        return Err(BatchError::Length { length });
+    }
+    let Some(magic) = bytes.get(16) else { return Ok(None) };
+    let magic = magic.cast_signed();
+    if !(0..=MAGIC).contains(&magic) {
+        return Err(BatchError::Magic { magic });
+    }
+    let total = usize::try_from(length).ok().and_then(|length| length.checked_add(LENGTH_OVERHEAD));
+    Ok(total.filter(|total| *total <= bytes.len()))
+}
+
+/// The one batch in `bytes`; an old format is told before its header, whose meaning differs.
 fn first(bytes: &Bytes) -> Result<Batch, BatchError> {
     match bytes.get(16) {
         Some(&magic) if magic.cast_signed() != MAGIC => {

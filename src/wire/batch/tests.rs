@@ -174,15 +174,15 @@ fn each_kind_of_bad_batch_is_refused_by_its_own_kafka_error() {
     *damaged.last_mut().unwrap() ^= 1;
     for (error, code) in [
         (first(damaged.into(), MAX), E::CorruptMessage),
-        (first(good.slice(..good.len() - 1), MAX), E::CorruptMessage),
         (of(8, &[0xff; 4]), E::CorruptMessage),
         (of(8, &10_i32.to_be_bytes()), E::CorruptMessage),
-        (of(16, &[0]), E::UnsupportedForMessageFormat),
-        (of(16, &[1]), E::UnsupportedForMessageFormat),
+        (of(16, &[0]), E::InvalidRecord),
+        (of(16, &[1]), E::InvalidRecord),
+        (of(16, &[3]), E::CorruptMessage),
+        (of(16, &[0xff]), E::CorruptMessage),
         (first(good.clone(), good.len() - 1), E::MessageTooLarge),
         (of(21, &5_i16.to_be_bytes()), E::UnsupportedCompressionType),
         (of(21, &0x20_i16.to_be_bytes()), E::InvalidRecord),
-        (of(21, &0x08_i16.to_be_bytes()), E::InvalidTimestamp),
         (of(23, &1_i32.to_be_bytes()), E::InvalidRecord),
         (of(57, &0_i32.to_be_bytes()), E::InvalidRecord),
         (of(57, &(-1_i32).to_be_bytes()), E::InvalidRecord),
@@ -193,6 +193,35 @@ fn each_kind_of_bad_batch_is_refused_by_its_own_kafka_error() {
     let huge =
         patched(&patched(&good, 23, &(i32::MAX - 1).to_be_bytes()), 57, &i32::MAX.to_be_bytes());
     assert_eq!(first(huge, MAX), BatchError::Count { count: i32::MAX });
+}
+
+#[test]
+fn bytes_that_make_no_whole_batch_are_trimmed() {
+    let good = encoded(Compression::None, <[u8]>::to_vec);
+    let found = |bytes: Vec<u8>| batches(bytes.into(), MAX).map(|batch| batch.is_ok());
+    for len in 0..good.len() {
+        assert_eq!(found(good[..len].to_vec()).count(), 0, "{len} bytes");
+        let behind = [&good[..], &good[..len]].concat();
+        assert_eq!(found(behind).collect::<Vec<_>>(), [true], "{len} bytes behind");
+    }
+    for rubbish in [&[0; 12][..], &[9; 40]] {
+        let behind = [&good[..], rubbish].concat();
+        assert_eq!(found(behind).collect::<Vec<_>>(), [true, false], "{rubbish:?}");
+    }
+}
+
+#[test]
+fn a_corrected_largest_time_changes_nothing_else() {
+    for (codec, bytes) in every_codec() {
+        let batch = only(patched(&bytes, 35, &(-1_i64).to_be_bytes()));
+        let corrected = with_max_timestamp(&batch, 1_700_000_000_002).unwrap();
+        corrected.check_crc().unwrap();
+        assert_eq!(corrected.header.max_timestamp_ms, 1_700_000_000_002, "{codec}");
+        assert_eq!(read(&corrected), read(&batch), "{codec}");
+        let producer = |batch: &Batch| (batch.header.producer_id, batch.header.base_sequence);
+        assert_eq!(producer(&corrected), producer(&batch), "{codec}");
+        assert_eq!(corrected.payload(), batch.payload(), "{codec}");
+    }
 }
 
 #[test]

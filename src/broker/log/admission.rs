@@ -1,0 +1,91 @@
+//! A look at the records of a produced batch before it is appended (Kafka's `LogValidator`).
+//!
+//! A batch is kept as its producer made it, except for what Kafka computes itself: the largest
+//! time, by which records are found and kept, and the timestamp type.
+
+use crate::broker::Broker;
+use crate::broker::log::RECORD_BYTES_MAX;
+use crate::model::{AHEAD_MS_MAX, WallMs};
+use crate::wire::batch::{Batch, RecordError, TimestampType, check_records, with_max_timestamp};
+
+/// The time of a record that has none.
+const NO_TIMESTAMP: i64 = -1;
+
+/// The bounds on the times of a batch's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeBounds {
+    /// Kafka's defaults for `message.timestamp.before.max.ms` (none) and
+    /// `message.timestamp.after.max.ms` (an hour).
+    Kafka,
+    /// Any time: dead letters keep that of their record; records that wait are checked apart.
+    None,
+}
+
+/// Why the records of a batch are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdmissionError {
+    /// The batch counts other records, or its records cannot be read.
+    #[error(transparent)]
+    Records(#[from] RecordError),
+    /// Some have a time out of bounds.
+    #[error("one or more records have been rejected due to invalid timestamp")]
+    Times {
+        /// Index and time of the first of them, at most [`AdmissionError::NAMED_MAX`].
+        records: Vec<(i32, i64)>,
+    },
+    /// Timestamp type `LogAppendTime` without a time.
+    #[error("a producer may not set the timestamp type LogAppendTime")]
+    LogAppendTime,
+}
+
+impl AdmissionError {
+    /// Records an answer names; a batch of a mebibyte may hold 150 000.
+    pub const NAMED_MAX: usize = 1_000;
+}
+
+impl Broker {
+    /// Checks every record of a produced batch. Returns the batch, its largest time computed from
+    /// the records and its timestamp type `CreateTime`.
+    pub fn admit(&self, batch: Batch, bounds: TimeBounds) -> Result<Batch, AdmissionError> {
+        let mut max_timestamp_ms = NO_TIMESTAMP;
+        let mut out_of_bounds = Vec::new();
+        let now = self.clock.now().wall;
+        check_records(&batch, RECORD_BYTES_MAX, |index, time_ms| {
+            max_timestamp_ms = max_timestamp_ms.max(time_ms);
+            let is_named = out_of_bounds.len() < AdmissionError::NAMED_MAX;
+            if is_named && bounds == TimeBounds::Kafka && !self.allows_time(now, time_ms) {
+                out_of_bounds.push((index, time_ms));
+            }
+        })?;
+        if !out_of_bounds.is_empty() {
+            return Err(AdmissionError::Times { records: out_of_bounds });
+        }
+        let header = &batch.header;
+        let is_create_time = header.timestamp_type() == TimestampType::CreateTime;
+        if !is_create_time && header.max_timestamp_ms == NO_TIMESTAMP {
+            return Err(AdmissionError::LogAppendTime);
+        }
+        if is_create_time && header.max_timestamp_ms == max_timestamp_ms {
+            return Ok(batch);
+        }
+        let computed = with_max_timestamp(&batch, max_timestamp_ms);
+        computed.map_err(|error| RecordError::from(error).into())
+    }
+
+    /// Whether a record that is appended `at` may have that time.
+    pub fn allows_time(&self, at: WallMs, timestamp_ms: i64) -> bool {
+        // Kafka's difference of both overflows where a time is below the least.
+        let is_above_least = at.0.checked_sub(timestamp_ms).is_some();
+        let is_in_bounds = is_above_least && timestamp_ms <= self.latest(at, timestamp_ms);
+        timestamp_ms == NO_TIMESTAMP || is_in_bounds
+    }
+
+    /// The latest time of a record that is appended `at`. The system's clock may have been set
+    /// since the start: a time that is right by either clock is allowed.
+    pub(super) fn latest(&self, at: WallMs, timestamp_ms: i64) -> i64 {
+        let latest = at.plus(AHEAD_MS_MAX);
+        let is_right = timestamp_ms <= latest.0;
+        let departed_ms = if is_right { 0 } else { self.clock.departure_ms() };
+        latest.plus(u64::try_from(departed_ms).unwrap_or(0)).0
+    }
+}

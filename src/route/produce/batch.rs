@@ -1,0 +1,67 @@
+//! The one batch of a partition in a Produce, as Kafka's `ProduceRequest.validateRecords` and
+//! `LogValidator` look at it (docs/protocol.md#produce).
+
+use bytes::Bytes;
+
+use crate::broker::{AdmissionError, TimeBounds};
+use crate::model::AHEAD_MS_MAX;
+use crate::route::Router;
+use crate::route::produce::Outcome;
+use crate::wire::ResponseError;
+use crate::wire::batch::{Batch, BatchError, Codec, RecordError, batches};
+
+/// The first Produce version that may carry zstd (KIP-110).
+const ZSTD_SINCE: i16 = 7;
+
+/// The batch, whose header is checked and every record too. `version`: of the request.
+pub(super) fn one_batch(
+    router: &Router,
+    records: Bytes,
+    (version, bytes_max): (i16, usize),
+    bounds: TimeBounds,
+) -> Result<Batch, Outcome> {
+    let batch = only(records, version, bytes_max)?;
+    router.broker.admit(batch, bounds).map_err(refused)
+}
+
+fn only(records: Bytes, version: i16, bytes_max: usize) -> Result<Batch, Outcome> {
+    let refuse = |error: BatchError| Outcome::refused(error.code(), error.to_string());
+    let invalid = |why: &str| Outcome::refused(ResponseError::InvalidRecord, why);
+    let mut all = batches(records, bytes_max);
+    let first = all.next().ok_or_else(|| invalid("there is no record batch"))?;
+    let batch = first.map_err(refuse)?;
+    if all.has_more().map_err(refuse)? {
+        return Err(invalid("a partition of one request may have exactly one record batch"));
+    }
+    let header = &batch.header;
+    if version < ZSTD_SINCE && header.codec() == Some(Codec::Zstd) {
+        let why = "a batch compressed by zstd needs Produce version 7 or later";
+        return Err(Outcome::refused(ResponseError::UnsupportedCompressionType, why));
+    }
+    if header.base_offset != 0 {
+        let why = format!("the base offset of a batch is 0, not {}", header.base_offset);
+        return Err(invalid(&why));
+    }
+    Ok(batch)
+}
+
+pub(super) fn refused(error: AdmissionError) -> Outcome {
+    let code = match &error {
+        // Producers split a batch that is refused so (Java).
+        AdmissionError::Records(RecordError::TooLarge { .. }) => ResponseError::MessageTooLarge,
+        // Not CORRUPT_MESSAGE, which producers send again: these bytes stay what they are.
+        AdmissionError::Records(_) => ResponseError::InvalidRecord,
+        AdmissionError::Times { .. } | AdmissionError::LogAppendTime => {
+            ResponseError::InvalidTimestamp
+        }
+    };
+    let mut outcome = Outcome::refused(code, error.to_string());
+    if let AdmissionError::Times { records } = error {
+        let why = |time_ms| {
+            format!("its timestamp {time_ms} is out of range: at most {AHEAD_MS_MAX} ms from now")
+        };
+        outcome.record_errors =
+            records.into_iter().map(|(index, time_ms)| (index, why(time_ms))).collect();
+    }
+    outcome
+}
