@@ -28,3 +28,5 @@ pub const HELD_BATCH: Kind = Kind(25);
 pub const TRANSACTION_STEP: Kind = Kind(26);
 /// The nodes of the cluster in front of which this one stands, and their ports here; one key.
 pub const NODES: Kind = Kind(27);
+/// A moment by which everything up to a sequence had arrived; key: that sequence.
+pub const ARRIVAL: Kind = Kind(28);

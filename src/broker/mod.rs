@@ -3,6 +3,7 @@
 //! Topic partitions are streams of the journal; `broker` reads through its indexes and writes
 //! through the same writer as everyone. Nothing here knows of retries.
 
+mod arrivals;
 mod committed;
 pub mod error;
 pub mod groups;
@@ -20,6 +21,7 @@ pub mod transactions;
 pub mod versioned;
 
 use crate::broker::groups::Groups;
+use crate::broker::arrivals::Arrivals;
 use crate::broker::ids::Ids;
 use crate::broker::nodes::NodeMap;
 use crate::broker::offsets::Offsets;
@@ -49,6 +51,7 @@ pub struct Broker {
     ids: Ids,
     journal: Journal,
     durability: Durability,
+    arrivals: Arrivals,
     clock: Clock,
     expiration: Expiration,
 }
@@ -90,6 +93,7 @@ impl Broker {
         let ids = Ids::new(journal.clone());
         let transactions = Transactions::default();
         let nodes = NodeMap::new(journal.clone());
+        let arrivals = Arrivals::new(journal.clone());
         let expiration = Expiration::default();
         Self {
             topics,
@@ -100,6 +104,7 @@ impl Broker {
             ids,
             journal,
             durability,
+            arrivals,
             clock,
             expiration,
         }
@@ -123,6 +128,7 @@ impl Broker {
             kind::NODES => self.nodes.replay(entry),
             kind::PRODUCER_ID | kind::CLUSTER => readable(entry, self.ids.replay(entry)),
             _ => {}
+            kind::ARRIVAL => readable(entry, self.arrivals.replay(entry)),
         }
     }
 

@@ -1,9 +1,12 @@
-//! What leaves local topics: what is older or more than its topic keeps, batch by batch, and what
-//! somebody deletes.
+//! Retention of local topics, batch by batch: by arrival and by bytes; and `DeleteRecords`.
+//!
+//! The time inside a record is its producer's: a backfill would be gone before its reader comes.
+
+use std::sync::Arc;
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
-use crate::broker::topic::Partition;
+use crate::broker::topic::{Partition, Topic};
 use crate::model::WallMs;
 
 const DAY_MS: u64 = 24 * 3_600_000;
@@ -40,17 +43,17 @@ impl Broker {
     pub fn expire(&self) -> Result<Expired, BrokerError> {
         let now = self.clock.now().wall;
         let mut expired = Expired::default();
-        let mut failed = None;
-        for topic in self.topics.list() {
-            if topic.dead_letters {
-                continue;
-            }
+        let mut topics = self.topics.list();
+        topics.retain(|topic| !topic.dead_letters);
+        let mut failed = self.mark_arrivals(&topics, now).err();
+        for topic in topics {
             let settings = &topic.settings;
-            let oldest = settings.retention_ms.map(|keep| {
-                WallMs(now.0.saturating_sub(i64::try_from(keep).unwrap_or(i64::MAX))).0
+            let arrived = settings.retention_ms.and_then(|keep| {
+                let keep = i64::try_from(keep).unwrap_or(i64::MAX);
+                self.arrivals.arrived_by(now.0.saturating_sub(keep))
             });
             for partition in &topic.partitions {
-                match self.expire_partition(partition, settings.retention_bytes, oldest) {
+                match self.expire_partition(partition, settings.retention_bytes, arrived) {
                     Ok(0) => {}
                     Ok(records) => {
                         expired.partitions += 1;
@@ -68,14 +71,25 @@ impl Broker {
         Ok(expired)
     }
 
-    /// How many records went.
+    /// Writes down that all batches of these topics have arrived by now.
+    fn mark_arrivals(&self, topics: &[Arc<Topic>], now: WallMs) -> Result<(), BrokerError> {
+        let partitions = topics.iter().flat_map(|topic| &topic.partitions);
+        let newest = |partition: &Partition| self.journal.stream_newest(partition.stream);
+        // A partition that cannot be read, or was deleted meanwhile, loses nothing by age.
+        match partitions.filter_map(|partition| newest(partition).ok().flatten()).max() {
+            Some(newest) => Ok(self.arrivals.mark(newest, now)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns how many records went. `arrived`: the newest entry that is older than its topic keeps.
     fn expire_partition(
         &self,
         partition: &Partition,
         bytes_max: Option<u64>,
-        oldest: Option<i64>,
+        arrived: Option<u64>,
     ) -> Result<u64, BrokerError> {
-        let to = self.journal.stream_expired(partition.stream, bytes_max, oldest)?;
+        let to = self.journal.stream_expired(partition.stream, bytes_max, arrived)?;
         let before = self.bounds(partition).start;
         if to > before {
             self.journal.stream_trim(partition.stream, to)?;
@@ -99,3 +113,6 @@ impl Broker {
         Ok((start, self.journal.appended_seq()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ const NO_BOUND: &str = "-1";
 /// How long and how much a topic keeps. `None` = for ever, without bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicSettings {
-    /// `retention.ms`: age of a batch's newest record, in milliseconds.
+    /// `retention.ms`: time since a batch arrived, in milliseconds.
     pub retention_ms: Option<u64>,
     /// `retention.bytes`: per partition.
     pub retention_bytes: Option<u64>,

@@ -205,15 +205,20 @@ impl Journal {
         self.core.stream_latest_time(id)
     }
 
-    /// How far retention may trim: the offset up to which batches from the front are older than
-    /// `before_ms` or surplus to `max_bytes`. The stream's start when nothing has expired.
+    /// Retention may trim up to this offset: batches before it were appended at or before entry
+    /// `old`, or are surplus to `max_bytes`. The stream's start when nothing has expired.
     pub fn stream_expired(
         &self,
         id: StreamId,
         max_bytes: Option<u64>,
-        before_ms: Option<i64>,
+        old: Option<u64>,
     ) -> Result<i64, ReadError> {
-        self.core.stream_expired(id, max_bytes, before_ms)
+        self.core.stream_expired(id, max_bytes, old)
+    }
+
+    /// The entry of the newest visible batch of a stream; none of an empty or unknown stream.
+    pub fn stream_newest(&self, id: StreamId) -> Result<Option<u64>, ReadError> {
+        self.core.stream_newest(id)
     }
 
     /// Notifies `waker` once (`notify_one`), at the next visible append of the stream or its drop.

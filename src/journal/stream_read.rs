@@ -218,7 +218,7 @@ impl Core {
         &self,
         id: StreamId,
         max_bytes: Option<u64>,
-        before_ms: Option<i64>,
+        old: Option<u64>,
     ) -> Result<i64, ReadError> {
         let unknown = ReadError::UnknownStream { stream: id.0 };
         let bounds = self.stream_bounds(id).ok_or(unknown)?;
@@ -226,8 +226,8 @@ impl Core {
         let mut to = bounds.start;
         self.batches_from(id, bounds.start, bounds.visible_end, &mut |batch| {
             let surplus = max_bytes.is_some_and(|most| bytes > most);
-            let old = before_ms.is_some_and(|before| batch.max_timestamp_ms < before);
-            if !surplus && !old {
+            let is_old = old.is_some_and(|old| batch.entry.seq <= old);
+            if !surplus && !is_old {
                 return ControlFlow::Break(());
             }
             bytes = bytes.saturating_sub(u64::from(batch.entry.len));
@@ -235,6 +235,17 @@ impl Core {
             ControlFlow::Continue(())
         })?;
         Ok(to)
+    }
+
+    pub(super) fn stream_newest(&self, id: StreamId) -> Result<Option<u64>, ReadError> {
+        let Some(bounds) = self.stream_bounds(id) else { return Ok(None) };
+        let end = bounds.visible_end;
+        let mut newest = None;
+        self.batches_from(id, bounds.start.max(end - 1), end, &mut |batch| {
+            newest = Some(batch.entry.seq);
+            ControlFlow::Continue(())
+        })?;
+        Ok(newest)
     }
 
     pub(super) fn stream_bounds(&self, id: StreamId) -> Option<super::Bounds> {

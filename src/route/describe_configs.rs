@@ -76,8 +76,7 @@ const ABOUT: [About; 5] = [
         kind: TYPE_LONG,
         default: "log.retention.ms",
         fixed: false,
-        words: "How long a batch is kept after the time of its newest record, in milliseconds; \
-                -1: for ever.",
+        words: "How long a batch is kept at least after it arrived, in milliseconds; -1: for ever.",
     },
 ];
 

@@ -11,8 +11,10 @@ use crate::server::pace::Pace;
 use crate::server::readiness::is_full;
 use crate::server::vacancy::Vacancies;
 
-/// Rounds between two looks at retention: as often as Kafka's own default is rare (5 min), topics
-/// with a short retention need it sooner.
+/// Between two looks at retention: a topic with a short retention needs them more often than
+/// Kafka's default (`log.retention.check.interval.ms`, 5 min).
+const RETENTION_MS: u64 = 60_000;
+/// Rounds between two looks at retention while the disk is full.
 const RETENTION_ROUNDS: u32 = 5;
 /// Between two looks at offsets that nobody needs, as in Kafka
 /// (`offsets.retention.check.interval.ms`).
@@ -44,6 +46,8 @@ struct Rounds {
     count: u32,
     /// When old offsets were last looked for, or this began.
     offsets_at: MonoMs,
+    /// When retention was last looked at; `None`: not since the start.
+    retention_at: Option<MonoMs>,
     /// What keeps old segments has been let go of since the disk filled up.
     let_go: bool,
 }
@@ -64,7 +68,7 @@ struct Due {
 impl Rounds {
     /// Whoever was connected to the process before this one has as long to come back.
     fn new(now: MonoMs) -> Self {
-        Self { count: 0, offsets_at: now, let_go: false }
+        Self { count: 0, offsets_at: now, retention_at: None, let_go: false }
     }
 
     /// The next one. `is_full`: the disk takes no new records; `is_stuck`: nothing at all, so that
@@ -78,7 +82,11 @@ impl Rounds {
         if offsets {
             self.offsets_at = now;
         }
-        let retention = self.count.is_multiple_of(RETENTION_ROUNDS);
+        let is_due = self.retention_at.is_none_or(|at| RETENTION_MS <= now.since(at));
+        let retention = is_due || is_full && self.count.is_multiple_of(RETENTION_ROUNDS);
+        if retention {
+            self.retention_at = Some(now);
+        }
         Due { retention, offsets, keep, producers }
     }
 }
@@ -215,6 +223,18 @@ mod tests {
             }
         }
         assert_eq!(kept_at, [4, 51, 60, 120]);
+    }
+
+    #[test]
+    fn retention_is_looked_at_once_a_minute_and_more_often_on_a_full_disk() {
+        let mut rounds = Rounds::new(MonoMs(0));
+        let looks = |rounds: &mut Rounds, seconds: std::ops::Range<u64>, is_full| -> Vec<u64> {
+            let due = |s: &u64| rounds.next(MonoMs(s * 1_000), is_full, false).retention;
+            seconds.filter(due).collect()
+        };
+        assert_eq!(looks(&mut rounds, 0..150, false), [0, 60, 120]);
+        assert_eq!(looks(&mut rounds, 150..162, true), [154, 159]);
+        assert_eq!(looks(&mut rounds, 162..230, false), [219]);
     }
 
     #[test]

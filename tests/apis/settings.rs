@@ -14,7 +14,7 @@ use reprise::wire::ResponseError;
 
 use crate::support::batch::plain;
 use crate::support::client::s;
-use crate::support::{Client, Rec, Server, wall_ms};
+use crate::support::{Client, Rec, Server};
 
 const SET: i8 = 0;
 const DELETE: i8 = 1;
@@ -285,15 +285,18 @@ pub(crate) fn keep_for_ever(client: &mut Client, topic: &str) {
 
 #[test]
 fn a_retention_that_is_set_is_what_the_next_round_goes_by() {
-    let server = Server::start();
+    let server = Server::told("{}");
     let mut client = server.client();
     client.create("orders", 1);
-    client.put("orders", 0, &[Rec::new("old").at(wall_ms() - 100_000)]);
-    client.put("orders", 0, &[Rec::new("new").at(wall_ms())]);
-    let round = || server.router().broker.expire().unwrap().records;
-    assert_eq!(round(), 0, "a week by default");
+    client.put("orders", 0, &[Rec::new("old")]);
+    let look = || server.router().broker.expire().unwrap();
+    look();
+    server.pass(100_000);
+    client.put("orders", 0, &[Rec::new("new")]);
+    look();
+    assert_eq!(client.list_offset("orders", 0, -2).1, 0, "a week by default");
     let asked = of_topic("orders", vec![change("retention.ms", SET, Some("50000"))]);
     assert_eq!(alter(&mut client, 1, asked).0, 0);
-    assert_eq!(round(), 1);
+    look();
     assert_eq!(client.list_offset("orders", 0, -2).1, 1);
 }

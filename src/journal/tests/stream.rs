@@ -90,9 +90,14 @@ fn a_trim_moves_the_start_for_good_and_releases_what_is_before_it() {
     check(&journal);
     assert_eq!(journal.stream_trim(id, 100).unwrap(), 451);
     assert_eq!(journal.stream_expired(id, Some(0), None).unwrap(), 900);
-    assert_eq!(journal.stream_expired(id, None, Some(2000)).unwrap(), 600);
+    let old = journal.stream_read(id, 597, 1).unwrap().batches[0].seq;
+    assert_eq!(journal.stream_expired(id, None, Some(old)).unwrap(), 600);
+    assert_eq!(journal.stream_expired(id, None, Some(old - 1)).unwrap(), 597);
+    let newest = journal.stream_read(id, 899, 1).unwrap().batches[0].seq;
+    assert_eq!(journal.stream_newest(id).unwrap(), Some(newest));
     assert_eq!(journal.stream_expired(id, None, None).unwrap(), 451);
     assert_eq!(journal.stream_trim(id, 5000).unwrap(), 900);
+    assert_eq!(journal.stream_newest(id).unwrap(), None);
     journal.append(vec![batch(id, 1, 7, "after")]).unwrap();
     writer.step();
     assert_eq!(offsets(&journal, id, 900, 1), [900]);
