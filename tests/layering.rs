@@ -43,6 +43,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("tokio_rustls", &["socket"]),
     ("rustls_native_certs", &["socket"]),
     ("redb", &["journal"]),
+    ("regex", &["broker/patterns.rs"]),
     ("axum", &["admin"]),
     ("hyper", &["admin"]),
     ("hyper_util", &["admin"]),

@@ -12,6 +12,7 @@ pub mod kind;
 mod log;
 pub mod nodes;
 pub mod offsets;
+pub mod patterns;
 pub mod producers;
 mod retention;
 pub mod settings;
@@ -20,11 +21,12 @@ pub mod topics;
 pub mod transactions;
 pub mod versioned;
 
-use crate::broker::groups::Groups;
 use crate::broker::arrivals::Arrivals;
+use crate::broker::groups::Groups;
 use crate::broker::ids::Ids;
 use crate::broker::nodes::NodeMap;
 use crate::broker::offsets::Offsets;
+use crate::broker::patterns::Patterns;
 use crate::broker::topics::Topics;
 use crate::broker::transactions::Transactions;
 use crate::broker::versioned::FactError;
@@ -49,9 +51,10 @@ pub struct Broker {
     /// The cluster in front of which this one stands, where there is one.
     pub nodes: NodeMap,
     ids: Ids,
+    arrivals: Arrivals,
+    patterns: Patterns,
     journal: Journal,
     durability: Durability,
-    arrivals: Arrivals,
     clock: Clock,
     expiration: Expiration,
 }
@@ -91,9 +94,9 @@ impl Broker {
         clock: Clock,
     ) -> Self {
         let ids = Ids::new(journal.clone());
+        let arrivals = Arrivals::new(journal.clone());
         let transactions = Transactions::default();
         let nodes = NodeMap::new(journal.clone());
-        let arrivals = Arrivals::new(journal.clone());
         let expiration = Expiration::default();
         Self {
             topics,
@@ -102,9 +105,10 @@ impl Broker {
             transactions,
             nodes,
             ids,
+            arrivals,
+            patterns: Patterns::default(),
             journal,
             durability,
-            arrivals,
             clock,
             expiration,
         }
@@ -126,9 +130,9 @@ impl Broker {
             kind::TRANSACTION => readable(entry, self.transactions.replay(entry)),
             kind::TRANSACTION_STEP => readable(entry, self.transactions.replay_step(entry)),
             kind::NODES => self.nodes.replay(entry),
+            kind::ARRIVAL => readable(entry, self.arrivals.replay(entry)),
             kind::PRODUCER_ID | kind::CLUSTER => readable(entry, self.ids.replay(entry)),
             _ => {}
-            kind::ARRIVAL => readable(entry, self.arrivals.replay(entry)),
         }
     }
 

@@ -38,6 +38,8 @@ struct State {
     by_name: BTreeMap<TopicName, Arc<Topic>>,
     by_id: BTreeMap<Uuid, TopicName>,
     producers: BTreeMap<StreamId, Arc<Mutex<Producers>>>,
+    /// Another one whenever a topic comes or goes.
+    version: u64,
 }
 
 impl Topics {
@@ -59,6 +61,11 @@ impl Topics {
     /// The name of the topic with that id.
     pub fn name_of(&self, id: Uuid) -> Option<TopicName> {
         self.read().by_id.get(&id).cloned()
+    }
+
+    /// Another number whenever a topic comes or goes.
+    pub fn version(&self) -> u64 {
+        self.read().version
     }
 
     /// All topics, in name order.
@@ -107,6 +114,7 @@ impl Topics {
         // It is written: whatever becomes of its streams, nobody finds it any more.
         state.by_name.remove(name);
         state.by_id.remove(&topic.id);
+        state.version += 1;
         // What is known of their producers goes when that is next written down.
         let dropped = topic.partitions.iter().map(|p| self.journal.stream_drop(p.stream));
         dropped.fold(Ok(()), Result::and)?;
@@ -263,6 +271,7 @@ impl State {
         });
         self.by_name.insert(name.clone(), Arc::clone(&topic));
         self.by_id.insert(id, name.clone());
+        self.version += 1;
         topic
     }
 }

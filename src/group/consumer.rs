@@ -41,6 +41,7 @@ use crate::model::{Deadline, MemberId, Now, TopicName};
 use member::Member;
 pub use state::{
     ClassicMember, ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState, KnownTopic,
+    PatternMember,
 };
 
 /// The epoch of a heartbeat that joins.
@@ -150,7 +151,12 @@ impl Consumer {
         self.wanted.keys()
     }
 
-    /// Whether a member subscribes to `topic`.
+    /// Patterns somebody subscribes by.
+    pub fn patterns(&self) -> impl Iterator<Item = &String> {
+        self.members.values().filter_map(|member| member.subscription.pattern.as_ref())
+    }
+
+    /// Whether a member subscribes to `topic`, by its name or by a pattern.
     pub fn subscribes(&self, member: &MemberId, topic: &TopicName) -> bool {
         self.members.get(member).is_some_and(|member| member.topics.contains(topic))
     }

@@ -1,6 +1,7 @@
 //! What a group is told.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -154,7 +155,7 @@ pub struct ConsumerHeartbeat {
     pub rebalance_timeout_ms: Option<u64>,
     /// All topics it subscribes to by name.
     pub topics: Option<BTreeSet<TopicName>>,
-    /// Topics it subscribes to by a pattern.
+    /// The pattern it subscribes by; empty: by none any more.
     pub regex: Option<String>,
     /// The assignor it votes for.
     pub assignor: Option<String>,
@@ -162,6 +163,9 @@ pub struct ConsumerHeartbeat {
     pub owned: Option<BTreeSet<TopicPartition>>,
     /// What the topics of this group and of this request are at the moment; none: no such topic.
     pub cluster: BTreeMap<TopicName, Option<TopicImage>>,
+    /// The topics that match the patterns of this group and of this request at the moment. A
+    /// pattern that is missing here cannot be evaluated.
+    pub matching: BTreeMap<String, Arc<BTreeSet<TopicName>>>,
 }
 
 impl ConsumerHeartbeat {

@@ -18,7 +18,7 @@ pub use classic::Classic;
 pub use config::{ClassicConfig, ConsumerConfig};
 pub use consumer::{
     ClassicMember, Consumer, ConsumerDescription, ConsumerMember, ConsumerPhase, ConsumerState,
-    JOINS, KnownTopic,
+    JOINS, KnownTopic, PatternMember,
 };
 pub use error::GroupError;
 pub use input::{

@@ -2,7 +2,7 @@
 //!
 //! The private partition of the retry topic is not shown: it is no part of what is shared out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kafka_protocol::messages::consumer_group_describe_response::{
     Assignment, DescribedGroup, Member, TopicPartitions,
@@ -10,7 +10,7 @@ use kafka_protocol::messages::consumer_group_describe_response::{
 use kafka_protocol::messages::{ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse};
 use uuid::Uuid;
 
-use crate::group::{self, ConsumerDescription, ConsumerMember};
+use crate::group::{self, ConsumerDescription, ConsumerMember, PatternMember};
 use crate::model::MemberId;
 use crate::route::Router;
 use crate::route::convert::{group_of, some_text, text, wire_topic};
@@ -51,9 +51,16 @@ fn described(router: &Router, version: i16, seen: ConsumerDescription) -> Descri
     group.assignor_name = text(&seen.assignor);
     let classic: BTreeSet<MemberId> =
         seen.state.classic.into_iter().map(|one| one.member_id).collect();
+    let mut patterns: BTreeMap<MemberId, PatternMember> =
+        seen.state.patterns.into_iter().map(|one| (one.member_id.clone(), one)).collect();
     let members = seen.state.members.into_iter().map(|one| {
         let is_classic = classic.contains(&one.member_id);
+        let pattern = patterns.remove(&one.member_id);
         let mut shown = member(router, one);
+        if let Some(PatternMember { pattern, names, .. }) = pattern {
+            shown.subscribed_topic_names = names.iter().map(wire_topic).collect();
+            shown.subscribed_topic_regex = some_text(&pattern);
+        }
         if version >= MEMBER_TYPE_SINCE {
             shown.member_type = if is_classic { CLASSIC_MEMBER } else { CONSUMER_MEMBER };
         }

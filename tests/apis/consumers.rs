@@ -284,18 +284,6 @@ fn an_empty_group_becomes_what_the_next_member_speaks() {
 }
 
 #[test]
-fn patterns_are_refused_by_name_of_the_error() {
-    let (server, _client) = house();
-    let mut a = member(&server);
-    let mut join = a.whole_request();
-    join.member_epoch = 0;
-    join.subscribed_topic_regex = Some(s("ord.*"));
-    assert_eq!(a.refused(&join), ResponseError::InvalidRegularExpression.code());
-    join.subscribed_topic_regex = Some(s(""));
-    a.send(&join);
-}
-
-#[test]
 fn groups_are_described_and_listed_in_every_version() {
     let (server, mut client) = house();
     let (mut a, mut b) = (member(&server).fixed("one"), member(&server));

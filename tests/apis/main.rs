@@ -23,6 +23,7 @@ mod login;
 mod memory;
 mod no_room;
 mod offsets;
+mod patterns;
 mod produce;
 mod settings;
 mod side_by_side;

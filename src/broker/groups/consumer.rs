@@ -1,5 +1,8 @@
 //! What members of consumer groups (KIP-848) ask.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use crate::broker::groups::cell::Cell;
 use crate::broker::groups::{GroupKind, Groups};
 use crate::group::{
@@ -10,15 +13,22 @@ use crate::model::{GroupId, MemberId, TopicName};
 
 impl Groups {
     /// `ConsumerGroupHeartbeat`: answers when what it tells is durable. `image` says what a topic
-    /// is at the moment; `cluster` of `beat` is filled here. A member of a group that is not there
-    /// is unknown and joins again: Kafka's `GROUP_ID_NOT_FOUND` ends a client.
+    /// is at the moment, `matching` which topics match a pattern; `cluster` and `matching` of `beat`
+    /// are filled here. A member of a group that is not there is unknown and joins again: Kafka's
+    /// `GROUP_ID_NOT_FOUND` ends a client.
     pub async fn consumer_heartbeat(
         &self,
         group: &GroupId,
         mut beat: ConsumerHeartbeat,
         image: impl Fn(&TopicName) -> Option<TopicImage>,
+        matching: impl Fn(&str) -> Option<Arc<BTreeSet<TopicName>>>,
     ) -> Result<Alive, GroupError> {
+        let mut patterns = self.patterns_of(group);
+        patterns.extend(beat.regex.clone().filter(|pattern| !pattern.is_empty()));
+        let matched = patterns.into_iter().filter_map(|one| matching(&one).map(|all| (one, all)));
+        beat.matching = matched.collect();
         let mut names = beat.topics.clone().unwrap_or_default();
+        names.extend(beat.matching.values().flat_map(|all| all.iter().cloned()));
         names.extend(self.topics_of(group));
         let known = |name: TopicName| {
             let image = image(&name);
@@ -81,6 +91,11 @@ impl Groups {
     /// Topics that members of a consumer group subscribe to.
     pub(super) fn topics_of(&self, group: &GroupId) -> Vec<TopicName> {
         self.consumer(group, |known| known.wanted().cloned().collect())
+    }
+
+    /// Patterns that members of a consumer group subscribe by.
+    fn patterns_of(&self, group: &GroupId) -> BTreeSet<String> {
+        self.consumer(group, |known| known.patterns().cloned().collect())
     }
 
     /// Looks at a consumer group; nothing where there is none.

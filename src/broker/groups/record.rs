@@ -14,6 +14,8 @@ const CLASSIC: u8 = 1;
 const CONSUMER: u8 = 2;
 /// The same with members that speak the classic protocol.
 const MIXED: u8 = 3;
+/// A consumer group with members that subscribe by a pattern.
+const PATTERNED: u8 = 4;
 
 /// A group's state and when it became that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +46,15 @@ struct Mixed<S, C> {
     classic: C,
 }
 
+/// A consumer group with patterns, classic members included.
+#[derive(Serialize, Deserialize)]
+struct Patterned<S, C, P> {
+    at: WallMs,
+    state: S,
+    classic: C,
+    patterns: P,
+}
+
 pub(super) fn key_of(group: &GroupId) -> Bytes {
     Bytes::copy_from_slice(group.as_str().as_bytes())
 }
@@ -56,6 +67,10 @@ pub(super) fn group_of(key: &[u8]) -> Result<GroupId, FactError> {
 pub(super) fn write(kept: &Kept) -> Bytes {
     match &kept.state {
         State::Classic(state) => versioned::write(CLASSIC, &Stored { at: kept.at, state }),
+        State::Consumer(state) if !state.patterns.is_empty() => {
+            let (classic, patterns) = (&state.classic, &state.patterns);
+            versioned::write(PATTERNED, &Patterned { at: kept.at, state, classic, patterns })
+        }
         State::Consumer(state) if !state.classic.is_empty() => {
             let mixed = Mixed { at: kept.at, state, classic: &state.classic };
             versioned::write(MIXED, &mixed)
@@ -74,9 +89,15 @@ pub(super) fn read(head: &[u8]) -> Result<Kept, FactError> {
             let Stored { at, state } = versioned::read(WHAT, CONSUMER, head)?;
             Ok(Kept { at, state: State::Consumer(state) })
         }
-        _ => {
+        Some(&MIXED) => {
             let Mixed { at, state, classic } = versioned::read(WHAT, MIXED, head)?;
             Ok(Kept { at, state: State::Consumer(ConsumerState { classic, ..state }) })
+        }
+        _ => {
+            let read = versioned::read(WHAT, PATTERNED, head)?;
+            let Patterned { at, state, classic, patterns } = read;
+            let state = ConsumerState { classic, patterns, ..state };
+            Ok(Kept { at, state: State::Consumer(state) })
         }
     }
 }

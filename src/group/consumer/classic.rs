@@ -259,9 +259,11 @@ fn heartbeat(join: &Join, id: &MemberId, consuming: Consuming) -> ConsumerHeartb
         client_host: join.client_host.clone(),
         rebalance_timeout_ms: Some(join.rebalance_timeout_ms),
         topics: Some(consuming.topics),
-        regex: None,
+        // A classic consumer evaluates its pattern itself.
+        regex: Some(String::new()),
         assignor: None,
         owned: Some(consuming.owned),
         cluster: consuming.cluster,
+        matching: BTreeMap::new(),
     }
 }

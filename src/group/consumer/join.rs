@@ -1,6 +1,7 @@
 //! Heartbeats of members that come and stay: who may, under which epoch, and what that changes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::group::assignor;
 use crate::group::consumer::member::Member;
@@ -10,6 +11,9 @@ use crate::group::input::ConsumerHeartbeat;
 use crate::group::output::{Alive, GoneCause, MemberGone, Output};
 use crate::group::partition::{TopicImage, TopicPartition};
 use crate::model::{MemberId, Now, TopicName};
+
+/// The topics that match each pattern.
+type Matching = BTreeMap<String, Arc<BTreeSet<TopicName>>>;
 
 /// What no client sends, whatever the group looks like.
 pub(in crate::group) fn check(beat: &ConsumerHeartbeat) -> Result<(), GroupError> {
@@ -41,8 +45,8 @@ pub(in crate::group) fn check(beat: &ConsumerHeartbeat) -> Result<(), GroupError
     if beat.assignor.as_deref().is_some_and(|name| !assignor::is_known(name)) {
         return Err(GroupError::UnsupportedAssignor);
     }
-    // Empty: no longer by a pattern.
-    if beat.regex.as_deref().is_some_and(|regex| !regex.is_empty()) {
+    let pattern = beat.regex.as_deref().filter(|pattern| !pattern.is_empty());
+    if pattern.is_some_and(|pattern| !beat.matching.contains_key(pattern)) {
         return Err(GroupError::InvalidRegularExpression);
     }
     Ok(())
@@ -77,8 +81,8 @@ impl Consumer {
             self.is_changed |= member.update(&beat);
             member.beat(now, session_ms);
         }
-        let resubscribed = beat.topics.is_some_and(|topics| self.subscribe(id, topics));
-        let others = self.learn(beat.cluster);
+        let resubscribed = self.subscribe(&beat);
+        let others = self.rematch(&beat.matching) | self.learn(beat.cluster);
         if is_new || resubscribed || others {
             self.retarget();
         }
@@ -162,9 +166,40 @@ impl Consumer {
         self.is_changed = true;
     }
 
-    /// Whether that is another subscription than before.
-    fn subscribe(&mut self, id: &MemberId, topics: BTreeSet<TopicName>) -> bool {
+    /// Takes over names and pattern of a member; whether it has other topics by that.
+    fn subscribe(&mut self, beat: &ConsumerHeartbeat) -> bool {
+        let id = &beat.member_id;
         let Some(member) = self.members.get_mut(id) else { return false };
+        let mut subscription = member.subscription.clone();
+        if let Some(names) = &beat.topics {
+            subscription.names.clone_from(names);
+        }
+        if let Some(pattern) = &beat.regex {
+            subscription.pattern = Some(pattern.clone()).filter(|pattern| !pattern.is_empty());
+        }
+        if member.subscription != subscription {
+            member.subscription = subscription;
+            self.is_changed = true;
+        }
+        self.resolve(id, &beat.matching)
+    }
+
+    /// Gives every member by a pattern the topics that match now; whether there are others.
+    fn rematch(&mut self, matching: &Matching) -> bool {
+        let by_pattern = self.members.iter().filter(|(_, one)| one.subscription.pattern.is_some());
+        let ids: Vec<MemberId> = by_pattern.map(|(id, _)| id.clone()).collect();
+        ids.iter().fold(false, |others, id| self.resolve(id, matching) | others)
+    }
+
+    /// Sets the topics of a member by its subscription; whether they are others. A pattern of which
+    /// nothing is said matches what it did.
+    fn resolve(&mut self, id: &MemberId, matching: &Matching) -> bool {
+        let Some(member) = self.members.get_mut(id) else { return false };
+        let mut topics = member.subscription.names.clone();
+        if let Some(pattern) = &member.subscription.pattern {
+            let Some(matched) = matching.get(pattern) else { return false };
+            topics.extend(matched.iter().cloned());
+        }
         if member.topics == topics {
             return false;
         }

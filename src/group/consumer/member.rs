@@ -16,6 +16,8 @@ pub(super) struct Member {
     pub(super) client_host: String,
     pub(super) rebalance_timeout_ms: u64,
     pub(super) assignor: Option<String>,
+    pub(super) subscription: Subscription,
+    /// The names of its subscription, and the topics that match its pattern.
     pub(super) topics: BTreeSet<TopicName>,
     /// What it was last told; 0 until then, −2 while a static member is away.
     pub(super) epoch: i32,
@@ -36,6 +38,13 @@ pub(super) struct Member {
     pub(super) revoke_by: Option<MonoMs>,
     /// Set while it speaks the classic protocol.
     pub(super) classic: Option<ClassicSide>,
+}
+
+/// Names and pattern as the member sends them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Subscription {
+    pub(super) names: BTreeSet<TopicName>,
+    pub(super) pattern: Option<String>,
 }
 
 /// What a member that speaks the classic protocol says beside all that.
@@ -67,6 +76,7 @@ impl Member {
             client_host: beat.client_host.clone(),
             rebalance_timeout_ms: beat.rebalance_timeout_ms.unwrap_or(0),
             assignor: beat.assignor.clone(),
+            subscription: Subscription::default(),
             topics: BTreeSet::new(),
             epoch: 0,
             epoch_before: 0,

@@ -1,12 +1,13 @@
 //! What is kept of a consumer group, and what is shown of it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::group::config::ConsumerConfig;
 use crate::group::consumer::Consumer;
-use crate::group::consumer::member::{ClassicSide, Member};
+use crate::group::consumer::member::{ClassicSide, Member, Subscription};
 use crate::group::partition::{TopicImage, TopicPartitions, by_topic, one_by_one};
 use crate::group::state::Protocol;
 use crate::model::{ClientId, MemberId, MonoMs, Now, TopicId, TopicName};
@@ -47,6 +48,21 @@ pub struct ConsumerState {
     /// More of those that speak the classic protocol; kept beside.
     #[serde(skip)]
     pub classic: Vec<ClassicMember>,
+    /// More of those that subscribe by a pattern; kept beside.
+    #[serde(skip)]
+    pub patterns: Vec<PatternMember>,
+}
+
+/// The subscription of a member by a pattern. Journalled: a change of this shape is a change of a
+/// format.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PatternMember {
+    /// Its member id, as in the list of members.
+    pub member_id: MemberId,
+    /// RE2 syntax, for whole topic names.
+    pub pattern: String,
+    /// The topics it names beside that.
+    pub names: Vec<TopicName>,
 }
 
 /// What a member that speaks the classic protocol says beside that. Journalled: a change of this
@@ -89,7 +105,7 @@ pub struct ConsumerMember {
     pub rebalance_timeout_ms: u64,
     /// The assignor it votes for.
     pub assignor: Option<String>,
-    /// What it subscribes to.
+    /// All topics it subscribes to, the matches of its pattern included.
     pub topics: Vec<TopicName>,
     /// What it was last told; −2 while a static member is away.
     pub epoch: i32,
@@ -144,6 +160,13 @@ impl Consumer {
                 member.classic = Some(side);
             }
         }
+        for kept in state.patterns {
+            if let Some(member) = group.members.get_mut(&kept.member_id) {
+                let PatternMember { pattern, names, .. } = kept;
+                let names = names.into_iter().collect();
+                member.subscription = Subscription { names, pattern: Some(pattern) };
+            }
+        }
         group.restart_sessions(now);
         group
     }
@@ -165,7 +188,20 @@ impl Consumer {
             topics: self.topics.iter().map(topic).collect(),
             members: self.members.iter().map(|(id, member)| member.kept(id)).collect(),
             classic: self.kept_classic(),
+            patterns: self.kept_patterns(),
         }
+    }
+
+    fn kept_patterns(&self) -> Vec<PatternMember> {
+        let kept = self.members.iter().filter_map(|(id, member)| {
+            let Subscription { names, pattern } = &member.subscription;
+            Some(PatternMember {
+                member_id: id.clone(),
+                pattern: pattern.clone()?,
+                names: names.iter().cloned().collect(),
+            })
+        });
+        kept.collect()
     }
 }
 
@@ -174,6 +210,7 @@ impl Member {
         let (assigned, revoking) = (one_by_one(&kept.assigned), one_by_one(&kept.revoking));
         let held = assigned.iter().chain(&revoking);
         let since = held.map(|one| (*one, kept.epoch)).collect();
+        let topics: BTreeSet<TopicName> = kept.topics.into_iter().collect();
         Self {
             instance_id: kept.instance_id,
             rack_id: kept.rack_id,
@@ -181,7 +218,8 @@ impl Member {
             client_host: kept.client_host,
             rebalance_timeout_ms: kept.rebalance_timeout_ms,
             assignor: kept.assignor,
-            topics: kept.topics.into_iter().collect(),
+            subscription: Subscription { names: topics.clone(), pattern: None },
+            topics,
             epoch: kept.epoch,
             epoch_before: kept.epoch_before,
             target: one_by_one(&kept.target),

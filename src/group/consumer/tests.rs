@@ -191,6 +191,7 @@ fn beat(id: &str, epoch: i32) -> ConsumerHeartbeat {
         assignor: None,
         owned: None,
         cluster: BTreeMap::new(),
+        matching: BTreeMap::new(),
     }
 }
 

@@ -13,7 +13,7 @@ use kafka_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeart
 use uuid::Uuid;
 
 use crate::engine::EngineError;
-use crate::group::{Alive, ConsumerHeartbeat, GroupError, TopicImage, TopicPartition};
+use crate::group::{Alive, ConsumerHeartbeat, TopicImage, TopicPartition};
 use crate::model::{ClientId, GroupId, MemberId, TopicId, TopicName};
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, some_text, topic_of};
@@ -42,14 +42,23 @@ pub(super) async fn answer(
     // Asked before it goes, and of the group: it may name itself by its id alone.
     let key = goes.then(|| router.broker.groups.key_of(&group, &beat.member_id)).flatten();
     let known = |name: &TopicName| image(router, name, &retry);
-    let alive = match router.broker.groups.consumer_heartbeat(&group, beat, known).await {
-        Ok(alive) => alive,
-        Err(error) => {
-            if error == GroupError::InvalidRegularExpression && conn.refuses(&group) {
-                tracing::warn!(%group, client = %conn.client(), %error, "a pattern is refused");
-            }
-            return refused(code::of_group(error), &error);
+    let own = lane.map(|_| &retry);
+    let matching = |pattern: &str| router.broker.matching(pattern, own);
+    if let Some(Err(error)) = beat.regex.as_deref().filter(|one| !one.is_empty()).map(matching) {
+        if conn.refuses(&group) {
+            let client = conn.client();
+            tracing::warn!(
+                %group, %client, %error,
+                "R0600 subscription pattern refused: the member gets no partitions; correct it"
+            );
         }
+        return refused(ResponseError::InvalidRegularExpression, &error);
+    }
+    let matched = |pattern: &str| matching(pattern).ok();
+    let heard = router.broker.groups.consumer_heartbeat(&group, beat, known, matched).await;
+    let alive = match heard {
+        Ok(alive) => alive,
+        Err(error) => return refused(code::of_group(error), &error),
     };
     let mut response = ConsumerGroupHeartbeatResponse::default();
     response.member_id = some_text(alive.member_id.as_str());
@@ -133,6 +142,7 @@ fn beat(
         assignor: optional(request.server_assignor),
         owned,
         cluster: BTreeMap::new(),
+        matching: BTreeMap::new(),
     }
 }
 

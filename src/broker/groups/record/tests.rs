@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::group::{
-    ClassicMember, ConsumerMember, KnownTopic, MemberState, Protocol, TopicPartitions,
+    ClassicMember, ConsumerMember, KnownTopic, MemberState, PatternMember, Protocol,
+    TopicPartitions,
 };
 use crate::model::TopicId;
 
@@ -46,8 +47,8 @@ fn a_state_written_by_the_first_version_is_read_for_ever() {
 fn a_newer_state_is_refused_by_its_version_and_a_cut_one_as_unreadable() {
     let whole = write(&sample());
     let mut newer = whole.to_vec();
-    newer[0] = 4;
-    assert_eq!(read(&newer), Err(FactError::Newer { what: WHAT, found: 4, known: 3 }));
+    newer[0] = 5;
+    assert_eq!(read(&newer), Err(FactError::Newer { what: WHAT, found: 5, known: 4 }));
     for cut in 0..whole.len() {
         assert_eq!(read(&whole[..cut]), Err(FactError::Unreadable { what: WHAT }), "{cut}");
     }
@@ -78,6 +79,7 @@ fn consumer_sample() -> Kept {
         topics: vec![KnownTopic { name: "orders".into(), id: topic, partitions: 301 }],
         members: vec![member],
         classic: Vec::new(),
+        patterns: Vec::new(),
     };
     Kept { at: WallMs(1_700_000_000_000), state: State::Consumer(state) }
 }
@@ -121,6 +123,31 @@ fn a_group_of_both_protocols_written_by_the_third_version_is_read_for_ever() {
     let whole = write(&sample);
     assert_eq!(hex(&whole), MIXED_FIXTURE);
     assert_eq!(read(&bytes(MIXED_FIXTURE)).unwrap(), sample);
+    for cut in 0..whole.len() {
+        assert_eq!(read(&whole[..cut]), Err(FactError::Unreadable { what: WHAT }), "{cut}");
+    }
+}
+
+/// Version 4, as written once and to be read for ever.
+const PATTERN_FIXTURE: &str = concat!(
+    "0480a0abfef9620801066f726465727307070707070707070707070707070707da040103632d3101016901",
+    "01720163042f3a3a31e0a712010572616e676502066f72646572730772657472792e670603010707070707",
+    "07070707070707070707070200d80401070707070707070707070707070707070100010707070707070707",
+    "07070707070707070102000103632d31066f72642e2a2a0107"
+);
+
+#[test]
+fn patterns_written_by_the_fourth_version_are_read_for_ever() {
+    let Kept { at, state: State::Consumer(mut state) } = consumer_sample() else { panic!() };
+    state.patterns = vec![PatternMember {
+        member_id: "c-1".into(),
+        pattern: "ord.*".into(),
+        names: vec!["reprise.retry.g".into()],
+    }];
+    let sample = Kept { at, state: State::Consumer(state) };
+    let whole = write(&sample);
+    assert_eq!(hex(&whole), PATTERN_FIXTURE);
+    assert_eq!(read(&bytes(PATTERN_FIXTURE)).unwrap(), sample);
     for cut in 0..whole.len() {
         assert_eq!(read(&whole[..cut]), Err(FactError::Unreadable { what: WHAT }), "{cut}");
     }

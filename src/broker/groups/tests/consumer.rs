@@ -20,6 +20,7 @@ pub(super) fn beat(id: &str, epoch: i32) -> ConsumerHeartbeat {
         assignor: None,
         owned: None,
         cluster: BTreeMap::new(),
+        matching: BTreeMap::new(),
     }
 }
 
@@ -41,7 +42,7 @@ impl House {
     /// A heartbeat that changes something: answered once that is durable.
     pub(super) async fn kept(&mut self, group: &GroupId, beat: ConsumerHeartbeat) -> Alive {
         let groups = self.groups.clone();
-        let mut asked = pin!(groups.consumer_heartbeat(group, beat, image));
+        let mut asked = pin!(groups.consumer_heartbeat(group, beat, image, |_| None));
         assert!(poll_immediate(&mut asked).await.is_none(), "answered before it was durable");
         self.writer.step();
         asked.await.unwrap()
@@ -53,7 +54,7 @@ impl House {
         group: &GroupId,
         beat: ConsumerHeartbeat,
     ) -> Result<Alive, GroupError> {
-        let asked = self.groups.consumer_heartbeat(group, beat, image);
+        let asked = self.groups.consumer_heartbeat(group, beat, image, |_| None);
         poll_immediate(pin!(asked)).await.expect("nothing to wait for")
     }
 }
@@ -82,7 +83,7 @@ async fn an_assignment_that_the_disk_did_not_keep_is_told_to_nobody() {
     let group = GroupId::new("g");
     house.disk.fail_nth_sync(1);
     let groups = house.groups.clone();
-    let mut asked = pin!(groups.consumer_heartbeat(&group, enters("a"), image));
+    let mut asked = pin!(groups.consumer_heartbeat(&group, enters("a"), image, |_| None));
     assert!(poll_immediate(&mut asked).await.is_none());
     house.writer.step();
     assert_eq!(asked.await, Err(GroupError::CoordinatorNotAvailable));
@@ -153,7 +154,7 @@ async fn topics_others_subscribe_to_are_looked_up_with_every_heartbeat() {
     house.kept(&group, enters("a")).await;
     let more = |_: &TopicName| Some(TopicImage { id: TopicId([1; 16]), partitions: 3 });
     let groups = house.groups.clone();
-    let mut asked = pin!(groups.consumer_heartbeat(&group, beat("a", 1), more));
+    let mut asked = pin!(groups.consumer_heartbeat(&group, beat("a", 1), more, |_| None));
     assert!(poll_immediate(&mut asked).await.is_none(), "there is news to keep");
     house.writer.step();
     let third = TopicPartition { topic: TopicId([1; 16]), index: 2 };

@@ -53,7 +53,8 @@ impl House {
         let mut asked = Vec::new();
         for (g, (group, beats)) in groups.iter().zip(beats.iter()).enumerate() {
             for (m, beat) in beats.iter().enumerate().filter(|(m, _)| (g, *m) != SILENT) {
-                let mut told = Box::pin(known.consumer_heartbeat(group, beat.clone(), image));
+                let mut told =
+                    Box::pin(known.consumer_heartbeat(group, beat.clone(), image, |_| None));
                 // It may be told at once; else it is when that is durable.
                 let early = poll_immediate(&mut told).await;
                 asked.push((g, m, early, told));

@@ -176,7 +176,7 @@ impl House {
     /// A heartbeat in a group of four partitions; what it changes is durable.
     async fn of_four(&mut self, group: &GroupId, beat: ConsumerHeartbeat) -> Alive {
         let groups = self.groups.clone();
-        let mut asked = pin!(groups.consumer_heartbeat(group, beat, four));
+        let mut asked = pin!(groups.consumer_heartbeat(group, beat, four, |_| None));
         if let Some(told) = poll_immediate(&mut asked).await {
             return told.unwrap();
         }
