@@ -47,6 +47,8 @@ use crate::wire::names::{TemplateError, Templates};
 
 /// Node ids made from the cluster id lie at 2^30 and above: clear of any real broker's.
 const NODE_ID_BASE: i32 = 1 << 30;
+/// The first broker of a Kafka that is set up by its documentation.
+const NODE_ID_BY_ITSELF: i32 = 1;
 
 /// Why the sidecar cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -333,7 +335,7 @@ pub(super) fn limits(config: &Config) -> Limits {
 
 fn route_config(config: &Config, cluster_id: &str) -> route::Config {
     route::Config {
-        node_id: config.node_id.unwrap_or_else(|| node_id(cluster_id)),
+        node_id: config.node_id.unwrap_or_else(|| default_node_id(config, cluster_id)),
         auto_create: config.topics.auto_create,
         default_partitions: config.topics.default_partitions,
         frame_bytes_max: size(config.limits.frame_bytes),
@@ -350,6 +352,12 @@ fn produce_delay(config: &Config) -> ProduceDelay {
         listed: listed.collect(),
         ms_max: ms(topics.produce_delay_max),
     }
+}
+
+/// By itself this node is the first and only one. In front of a cluster its id is one that no
+/// broker has.
+fn default_node_id(config: &Config, cluster_id: &str) -> i32 {
+    if config.upstream.is_some() { node_id(cluster_id) } else { NODE_ID_BY_ITSELF }
 }
 
 /// The same node id at every start of one cluster.

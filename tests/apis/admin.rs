@@ -203,7 +203,7 @@ fn settings_are_described_in_every_version() {
         assert!(answer.results[0].configs.len() > 2, "v{version}");
         let only = &answer.results[1].configs;
         assert_eq!(only.len(), 1);
-        assert_eq!(only[0].value.as_ref().unwrap().as_str(), "1048576");
+        assert_eq!(only[0].value.as_ref().unwrap().as_str(), "1048588");
         assert_eq!(only[0].config_source, 5);
         let of_broker = &answer.results[2].configs;
         assert!(of_broker.iter().any(|c| c.name.as_str() == "auto.create.topics.enable"));

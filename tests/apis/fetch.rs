@@ -185,6 +185,25 @@ fn an_unknown_topic_id_and_an_unknown_session_are_told() {
 }
 
 #[test]
+fn a_fetch_of_epoch_0_is_full_whatever_its_session() {
+    let (_server, mut client) = with_batches();
+    for (id, epoch, code) in [
+        (0, -1, 0),
+        (7, -1, 0),
+        (7, 0, 0),
+        (-1, 0, 0),
+        (0, 1, ResponseError::FetchSessionIdNotFound.code()),
+        (7, -2, ResponseError::FetchSessionIdNotFound.code()),
+    ] {
+        let mut request = fetch_request("t", 0, 0, 0);
+        (request.session_id, request.session_epoch) = (id, epoch);
+        let answer = client.call(12, &request);
+        assert_eq!((answer.error_code, answer.session_id), (code, 0), "{id} {epoch}");
+        assert_eq!(answer.responses.is_empty(), code != 0, "{id} {epoch}");
+    }
+}
+
+#[test]
 fn a_waiting_fetch_of_dead_letters_is_answered_by_the_first_one() {
     let server = Server::start();
     let mut client = server.client();

@@ -118,6 +118,21 @@ fn what_changes_nothing_on_one_node_is_kept_and_listed() {
 }
 
 #[test]
+fn every_compression_type_of_kafka_is_kept_and_listed() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.create("orders", 1);
+    let asked = |value| of_topic("orders", vec![change("compression.type", SET, Some(value))]);
+    for codec in ["gzip", "snappy", "lz4", "zstd", "uncompressed", "producer"] {
+        assert_eq!(alter(&mut client, 1, asked(codec)).0, 0, "{codec}");
+        assert_eq!(setting(&mut client, "orders", "compression.type"), (codec.to_owned(), 1));
+    }
+    let (code, why) = alter(&mut client, 1, asked("brotli"));
+    assert_eq!(code, ResponseError::InvalidConfig.code());
+    assert!(why.contains("expected uncompressed, zstd"), "{why}");
+}
+
+#[test]
 fn a_topic_of_the_list_that_is_kept_for_ever_is_whatever_holds_for_the_others() {
     let mut server = Server::with(
         "topics:

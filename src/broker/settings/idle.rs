@@ -1,5 +1,8 @@
 //! Settings of a Kafka topic that change nothing on this node: kept and listed for the tools and
 //! clients that set them (Kafka Streams, Connect), as long as they promise nothing.
+//!
+//! `compression.type` is one of them: batches stay as their producers made them, and every consumer
+//! reads every codec.
 
 /// What such a setting may say.
 enum Says {
@@ -7,13 +10,21 @@ enum Says {
     Number,
     /// Only what is so anyway.
     Only(&'static str),
+    /// Any of these; the last is how an error lists them.
+    OneOf(&'static [&'static str], &'static str),
 }
 
-use Says::{Number, Only};
+use Says::{Number, OneOf, Only};
+
+/// Values of `compression.type`: Kafka's `BrokerCompressionType`.
+const CODECS: &[&str] = &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"];
 
 /// In name order.
-const IDLE: [(&str, Says); 19] = [
-    ("compression.type", Only("producer")),
+const IDLE: [(&str, Says); 22] = [
+    ("compression.gzip.level", Number),
+    ("compression.lz4.level", Number),
+    ("compression.type", OneOf(CODECS, "uncompressed, zstd, lz4, snappy, gzip or producer")),
+    ("compression.zstd.level", Number),
     ("delete.retention.ms", Number),
     ("file.delete.delay.ms", Number),
     ("flush.messages", Only("9223372036854775807")),
@@ -47,5 +58,7 @@ pub(super) fn expected(name: &str, value: &str) -> Option<&'static str> {
         Number => Some("a number"),
         Only(only) if value == *only => None,
         Only(only) => Some(only),
+        OneOf(values, _) if values.contains(&value) => None,
+        OneOf(_, listed) => Some(listed),
     }
 }

@@ -80,6 +80,9 @@ pub struct Topics {
     pub list: Vec<Topic>,
 }
 
+/// Kafka's `message.max.bytes`: 1 MiB, and the 12 bytes before a batch's length counts.
+const MAX_MESSAGE_BYTES: u64 = MIB + 12;
+
 impl Default for Topics {
     fn default() -> Self {
         Self {
@@ -88,7 +91,7 @@ impl Default for Topics {
             durability: Durability::Fsync,
             retention: Some(DAY * 7),
             retention_bytes: None,
-            max_message_bytes: MIB,
+            max_message_bytes: MAX_MESSAGE_BYTES,
             produce_delay: false,
             produce_delay_max: DAY * 40,
             produce_delay_max_bytes: 16 * GIB,

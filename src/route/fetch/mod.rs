@@ -68,7 +68,8 @@ pub(super) async fn answer(
     request: FetchRequest,
 ) -> FetchResponse {
     let mut response = FetchResponse::default();
-    if request.session_id != 0 {
+    // Epoch 0 begins a session and −1 is of none; either is a full fetch, whatever its session id.
+    if !matches!(request.session_epoch, -1 | 0) {
         response.error_code = ResponseError::FetchSessionIdNotFound.code();
         return response;
     }

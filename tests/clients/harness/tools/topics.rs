@@ -65,7 +65,7 @@ fn settings_of_a_topic_are_set_shown_and_taken_back() {
     assert!(shown.contains("DEFAULT_CONFIG:log.retention.bytes=-1"), "{shown}");
     assert!(!shown.contains("retention.ms="), "{shown}");
     let all = house.told(CONFIGS, &of(&["--describe", "--all"]));
-    for name in ["cleanup.policy=delete", "max.message.bytes=1048576", "retention.ms=604800000"] {
+    for name in ["cleanup.policy=delete", "max.message.bytes=1048588", "retention.ms=604800000"] {
         assert!(all.contains(name), "{all}");
     }
 }
