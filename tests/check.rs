@@ -155,12 +155,12 @@ fn a_cluster_is_described_and_names_and_numbers_that_meet_are_told() {
     client.create("orders", 1);
     client.create("reprise.retry.shop", 1);
     client.create("reprise.dlq.shop", 1);
-    let clash = format!("node_id: {}\n{}", cluster.node_id(), upstream(cluster.addr()));
-    let found = home.check(&clash);
+    let conflict = format!("node_id: {}\n{}", cluster.node_id(), upstream(cluster.addr()));
+    let found = home.check(&conflict);
     assert_eq!(found.code, 1);
     found.is("cluster", "ok", "topics 3");
     found.is("node_id", "fail", &format!("{} is a broker's", cluster.node_id()));
-    found.is("topic_names", "warn", "2 of the cluster are called like ours");
+    found.is("topic_names", "warn", "name conflict: 2 of the cluster have names of");
     let other = format!("node_id: 7\n{}", upstream(cluster.addr()));
     home.check(&other).is("node_id", "ok", "7 is no broker's");
 }

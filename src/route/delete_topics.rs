@@ -79,6 +79,7 @@ pub(super) async fn relayed(
     let deleted: Vec<TopicName> =
         deleted.filter_map(|result| result.name.as_ref().map(topic_of)).collect();
     for name in deleted {
+        router.learn_conflict(&name, false);
         router.is_gone(&name).await;
     }
     response.responses.extend(answer(router, head, ours).await.responses);
@@ -99,6 +100,7 @@ async fn delete(
             // Before anything is waited for: the client may go meanwhile.
             let gone = router.is_gone(&name);
             router.broker.durable(seq).await?;
+            router.learn_conflict(&name, false);
             gone.await;
             tracing::info!(topic = %name, "topic deleted");
             Ok((name, topic.id))

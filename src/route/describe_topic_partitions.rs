@@ -78,10 +78,8 @@ pub(super) async fn relayed(
     } else {
         DescribeTopicPartitionsResponse::default()
     };
-    // Topics of the cluster that are called like ours are never shown: ours are.
-    response
-        .topics
-        .retain(|topic| !topic.name.as_ref().is_some_and(|name| is_own(&topic_of(name))));
+    let there = response.topics.iter().filter(|topic| topic.error_code == 0);
+    router.exist(there.filter_map(|topic| topic.name.as_ref().map(topic_of)));
     if response.next_cursor.is_none() {
         let names: Vec<TopicName> = if all {
             router.names.listed()

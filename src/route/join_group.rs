@@ -121,7 +121,7 @@ pub(super) async fn relayed(
     }
     router.assigned(conn, &group, (&key, &member_id), response.generation_id, Step::Joined);
     router.heard_of(conn, &group, (&key, &member_id));
-    router.look_for_clash(link, head, &group).await?;
+    router.look_for_conflicts_of(link, head, &group).await?;
     let topics = router.members.wants(&group, &key).unwrap_or_default();
     router.list_node_to_subscriber(conn, topics.iter());
     router.look_at_ids(conn, link, head, topics, AT_JOIN_MS).await?;

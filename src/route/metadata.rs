@@ -102,7 +102,8 @@ pub(super) async fn relayed(
     if let Some(cluster_id) = &response.cluster_id {
         router.names.of_cluster(cluster_id);
     }
-    shadowed(router, &mut response);
+    let there = response.topics.iter().filter(|topic| topic.error_code == 0);
+    router.exist(there.filter_map(|topic| topic.name.as_ref().map(topic_of)));
     if !ours.is_empty() {
         router.list_node(conn);
     }
@@ -185,18 +186,6 @@ fn own(router: &Router, topic: &MetadataRequestTopic) -> Option<(Option<TopicNam
     router.is_own(&name).then_some((asked, name))
 }
 
-/// Topics of the cluster that are called like ours are never shown: ours are.
-fn shadowed(router: &Router, response: &mut MetadataResponse) {
-    response.topics.retain(|topic| {
-        let Some(name) = topic.name.as_ref().map(topic_of) else { return true };
-        let ours = router.is_own(&name);
-        if ours && topic.error_code == 0 {
-            router.names.clash(&name);
-        }
-        !ours
-    });
-}
-
 /// Brokers at the addresses clients reach them by.
 async fn readdress(router: &Router, conn: &Conn, response: &mut MetadataResponse) {
     let brokers = std::mem::take(&mut response.brokers);
@@ -262,11 +251,10 @@ async fn one(
         return topic;
     }
     // A name of ours that has no place (`retry.lane: off`) is never made an ordinary topic.
-    let may_create =
-        create && router.config.auto_create && !router.names.is_ours(resolved.as_str());
+    let may_create = create && router.config.auto_create && !router.names.is_ours(&resolved);
     if !may_create {
         // Ours may be spelled as RocketMQ does, which no topic of Kafka can be.
-        let is_ours = router.names.is_ours(resolved.as_str());
+        let is_ours = router.names.is_ours(&resolved);
         let illegal = legal(&resolved).err().filter(|_| !is_ours);
         return missing(name, id, &illegal.unwrap_or(BrokerError::UnknownTopicOrPartition));
     }

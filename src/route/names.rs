@@ -1,6 +1,7 @@
 //! The names this sidecar keeps for itself, and the ids of the topics behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use uuid::Uuid;
@@ -8,6 +9,9 @@ use uuid::Uuid;
 use crate::model::{GroupId, TopicName};
 use crate::wire::names::{Owned, Templates, topic_id};
 
+/// Templates that a line about a conflict proposes.
+const OTHER_RETRY: &str = "reprise.retries.{group}";
+const OTHER_DEAD_LETTERS: &str = "reprise.dead-letters.{group}";
 /// Ids and mangled groups remembered; beyond that the oldest by order are forgotten.
 const REMEMBERED_MAX: usize = 100_000;
 
@@ -15,7 +19,11 @@ const REMEMBERED_MAX: usize = 100_000;
 #[derive(Debug)]
 pub struct Names {
     templates: Templates,
+    /// Dead-letter topics of an earlier configuration that are served beside those of this one.
+    former: BTreeMap<TopicName, GroupId>,
     known: RwLock<Known>,
+    /// Number of known conflicts: most processes never have one.
+    conflict_count: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -28,15 +36,37 @@ struct Known {
     /// Behind mangled names.
     groups: BTreeMap<TopicName, GroupId>,
     listed: BTreeSet<TopicName>,
-    /// Names the cluster has a topic of its own by; warned of once each.
-    clashes: BTreeSet<TopicName>,
+    /// Names of ours that another owner has a topic by, which is served instead of ours.
+    conflicts: BTreeSet<TopicName>,
+    /// Names of ours for which the cluster has said whether it has such a topic.
+    compared: BTreeSet<TopicName>,
 }
 
 impl Names {
     /// Names by these templates; ids are uuid v5 over `<cluster id>/<name>`.
     pub fn new(templates: Templates, cluster_id: &str) -> Self {
         let known = Known { cluster_id: cluster_id.to_owned(), ..Known::default() };
-        Self { templates, known: RwLock::new(known) }
+        Self {
+            templates,
+            former: BTreeMap::new(),
+            known: RwLock::new(known),
+            conflict_count: AtomicUsize::new(0),
+        }
+    }
+
+    /// With dead-letter topics that no template of this configuration names.
+    #[must_use]
+    pub fn with_former(mut self, former: BTreeMap<TopicName, GroupId>) -> Self {
+        let mut known = self.write();
+        for (name, group) in &former {
+            let id = topic_id(&known.cluster_id, name.as_str());
+            known.by_id.insert(id, name.clone());
+            known.listed.insert(name.clone());
+            known.groups.insert(name.clone(), group.clone());
+        }
+        drop(known);
+        self.former = former;
+        self
     }
 
     /// In front of a cluster ids are made from its own id, so that they are the same through every
@@ -101,51 +131,118 @@ impl Names {
 
     /// The group whose retry topic has that name.
     pub fn group_of_retry(&self, name: &TopicName) -> Option<GroupId> {
-        match self.templates.owned(name.as_str())? {
-            Owned::Retry(key) => Some(self.full_group(name, key.as_group())),
-            Owned::Dlq(_) => None,
+        match self.owned(name)? {
+            (Owned::Retry(_), group) => Some(group),
+            (Owned::Dlq(_), _) => None,
         }
     }
 
     /// The group whose retry or dead-letter topic has that name.
     pub fn group_of(&self, name: &TopicName) -> Option<GroupId> {
-        match self.templates.owned(name.as_str())? {
-            Owned::Retry(key) | Owned::Dlq(key) => Some(self.full_group(name, key.as_group())),
-        }
+        self.owned(name).map(|(_, group)| group)
     }
 
     /// Whether the name is a dead-letter topic's.
     pub fn is_dead_letters(&self, name: &TopicName) -> bool {
-        matches!(self.templates.owned(name.as_str()), Some(Owned::Dlq(_)))
+        matches!(self.owned(name), Some((Owned::Dlq(_), _)))
     }
 
     /// Whether the name is a retry topic's or a dead-letter topic's.
-    pub fn is_ours(&self, name: &str) -> bool {
-        self.templates.owned(name).is_some()
+    pub fn is_ours(&self, name: &TopicName) -> bool {
+        self.owned(name).is_some()
     }
 
-    /// The cluster has a topic with a name of ours: said once.
-    pub(super) fn clash(&self, name: &TopicName) {
+    /// The topic and group a name of ours spells, whether or not another owner has a topic by it.
+    pub(super) fn spelled(&self, name: &TopicName) -> Option<(Owned, GroupId)> {
+        let owned = match self.templates.owned(name.as_str()) {
+            Some(owned) => owned,
+            None => Owned::Dlq(self.templates.key(self.former.get(name)?)),
+        };
+        let (Owned::Retry(key) | Owned::Dlq(key)) = &owned;
+        let group = self.full_group(name, key.as_group());
+        Some((owned, group))
+    }
+
+    /// The topic and group a name means; `None` where the topic is another owner's.
+    fn owned(&self, name: &TopicName) -> Option<(Owned, GroupId)> {
+        self.spelled(name).filter(|_| !self.is_conflict(&self.canonical(name)))
+    }
+
+    /// Whether a request of these bytes may name one of our topics.
+    pub(super) fn may_be_in(&self, request: &[u8]) -> bool {
+        !self.former.is_empty() || self.templates.may_be_in(request)
+    }
+
+    /// Whether another owner has a topic by this name of ours.
+    pub(super) fn is_conflict(&self, name: &TopicName) -> bool {
+        self.conflicts() > 0 && self.read().conflicts.contains(name)
+    }
+
+    /// Whether the cluster has said whether it has a topic by this name of ours.
+    pub(super) fn is_compared(&self, name: &TopicName) -> bool {
+        self.read().compared.contains(name)
+    }
+
+    /// Remembers whether `owner` has a topic by this name of ours; true: that has changed.
+    pub(super) fn learn_conflict(&self, name: &TopicName, exists: bool, owner: &str) -> bool {
         let mut known = self.write();
-        if known.clashes.len() < REMEMBERED_MAX && known.clashes.insert(name.clone()) {
-            tracing::warn!(
-                topic = %name,
-                "the cluster has a topic by this name, which is a retry or dead-letter topic of \
-                 this sidecar: the cluster's is never read. It was made by a client that is \
-                 connected to the cluster directly while brokers create topics by themselves; \
-                 delete it, or set `names` to other templates"
-            );
+        if known.compared.len() >= REMEMBERED_MAX {
+            known.compared.pop_first();
+        }
+        known.compared.insert(name.clone());
+        if exists == known.conflicts.contains(name) {
+            return false;
+        }
+        if !exists {
+            known.conflicts.remove(name);
+        } else if known.conflicts.len() < REMEMBERED_MAX {
+            known.conflicts.insert(name.clone());
+        } else {
+            return false;
+        }
+        self.conflict_count.store(known.conflicts.len(), Ordering::Release);
+        drop(known);
+        self.tell_conflict(name, exists, owner);
+        true
+    }
+
+    /// One line each time a conflict begins or ends.
+    fn tell_conflict(&self, topic: &TopicName, exists: bool, owner: &str) {
+        let Some((owned, group)) = self.spelled(topic) else { return };
+        match owned {
+            _ if !exists => {
+                tracing::info!(%topic, %group, "a name conflict is over: the topic is served here");
+            }
+            Owned::Retry(_) => tracing::warn!(
+                %topic, %group,
+                "R0300 {owner} has a topic by the name of this group's retry topic: it passes \
+                 untouched, and no retry comes back through it. Set `names: {{retry: \
+                 \"{OTHER_RETRY}\"}}` and restart, or delete the topic"
+            ),
+            Owned::Dlq(_) => tracing::warn!(
+                %topic, %group,
+                "R0301 {owner} has a topic by the name of this group's dead-letter topic: it \
+                 passes untouched, and dead letters are kept here without a topic (`reprise dlq`). \
+                 Set `names: {{dead_letters: \"{OTHER_DEAD_LETTERS}\"}}` and restart, or delete \
+                 the topic"
+            ),
         }
     }
 
-    /// How many topics of the cluster have names of ours.
-    pub fn clashes(&self) -> usize {
-        self.read().clashes.len()
+    /// Number of names of ours that are another owner's topics.
+    pub fn conflicts(&self) -> usize {
+        self.conflict_count.load(Ordering::Acquire)
     }
 
-    /// Topics of groups that have retries.
+    /// The first few of those names.
+    pub fn conflict_names(&self, count: usize) -> Vec<TopicName> {
+        self.read().conflicts.iter().take(count).cloned().collect()
+    }
+
+    /// Topics of groups that have retries, without those that are another owner's.
     pub fn listed(&self) -> Vec<TopicName> {
-        self.read().listed.iter().cloned().collect()
+        let known = self.read();
+        known.listed.difference(&known.conflicts).cloned().collect()
     }
 
     /// The id of one of our topics.

@@ -1,4 +1,5 @@
-//! Which kind of topic a name means. Every name that matches a template is ours.
+//! The kind of topic a name means. A name that matches a template is ours, unless another owner
+//! has a topic by it (`conflict.rs`).
 
 use std::sync::{Arc, PoisonError};
 
@@ -80,8 +81,15 @@ impl Router {
         self.place(name).ok_or(ResponseError::UnknownTopicOrPartition)
     }
 
-    /// Whether the group has a retry topic (`retry.lane`).
+    /// Whether the group has a retry topic: `retry.lane` says so, and nobody else has its name.
     pub(super) fn has_lane(&self, group: &GroupId) -> bool {
+        self.lane_is_on(group)
+            && (self.names.conflicts() == 0
+                || !self.names.is_conflict(&self.names.retry_topic(group)))
+    }
+
+    /// Whether `retry.lane` gives the group a retry topic.
+    pub(super) fn lane_is_on(&self, group: &GroupId) -> bool {
         self.policies.read().unwrap_or_else(PoisonError::into_inner).of(group).lane
     }
 

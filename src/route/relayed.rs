@@ -30,6 +30,7 @@ impl Router {
         head: RequestHead,
     ) -> Result<Reply, AnswerError> {
         let h = &head;
+        self.look_for_conflicts(link, h).await?;
         match head.api {
             Api::ApiVersions => {
                 Ok(Reply::Frame(api_versions::relayed(conn, link, h, decode(h)?).await?))

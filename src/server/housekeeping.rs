@@ -110,7 +110,7 @@ pub(super) async fn run(journal: Journal, router: Arc<Router>, pace: Pace) {
         let stats = journal.stats();
         let segments = u64::try_from(stats.segments).unwrap_or(u64::MAX);
         router.metrics.set_journal_size(stats.bytes, segments, stats.disk_free);
-        router.metrics.set_degraded("name_clash", router.names.clashes() > 0);
+        router.metrics.set_degraded("name_conflict", router.names.conflicts() > 0);
         let node_clash = router.node_clash();
         router.metrics.set_degraded("node_id_clash", node_clash);
         if node_clash && !std::mem::replace(&mut clash_told, node_clash) {

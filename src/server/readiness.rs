@@ -2,8 +2,12 @@
 
 use crate::admin::Readiness;
 use crate::journal::{AppendError, Journal};
+use crate::route::Router;
 use crate::server::source::AdminSource;
 use crate::upstream::Upstream;
+
+/// Names of conflicting topics that are listed.
+const NAMES_TOLD_MAX: usize = 5;
 
 /// As it is now.
 pub(super) fn readiness(source: &AdminSource) -> Readiness {
@@ -16,13 +20,7 @@ pub(super) fn readiness(source: &AdminSource) -> Readiness {
     if router.upstream.as_ref().is_some_and(Upstream::is_lost) {
         degraded.push("upstream lost: no broker of the cluster can be reached".to_owned());
     }
-    if router.names.clashes() > 0 {
-        degraded.push(
-            "name clash: the cluster has a topic with the name of a retry or dead-letter topic; \
-             it is never read"
-                .to_owned(),
-        );
-    }
+    degraded.extend(name_conflict(router));
     match board.troubled() {
         0 => {}
         groups => degraded.push(format!(
@@ -44,6 +42,24 @@ pub(super) fn readiness(source: &AdminSource) -> Readiness {
     degraded.extend(poisoned);
     degraded.extend(stopped);
     Readiness { started: true, ready, degraded }
+}
+
+/// Topics of another owner under names of ours.
+fn name_conflict(router: &Router) -> Option<String> {
+    let count = router.names.conflicts();
+    if count == 0 {
+        return None;
+    }
+    let names = router.names.conflict_names(NAMES_TOLD_MAX);
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let more = if count > names.len() { " …" } else { "" };
+    let owner = if router.upstream.is_some() { "the cluster" } else { "this node" };
+    Some(format!(
+        "name conflict: {owner} has topics by names of retry or dead-letter topics ({}{more}): they \
+         pass untouched, and ours are not served by these names; set `names` to other templates \
+         and restart, or delete those topics",
+        names.join(", ")
+    ))
 }
 
 /// Whether new records are refused for want of room.

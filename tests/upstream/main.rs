@@ -19,6 +19,7 @@ mod kafka;
 mod login;
 mod marked;
 mod moved;
+mod names;
 mod node_listing;
 mod older;
 mod outage;

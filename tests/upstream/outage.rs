@@ -128,7 +128,7 @@ fn names_of_a_group_that_opts_out_are_the_cluster_s() {
     );
     assert_eq!(member.commit("reprise.retry.shop", 1, 7), 0);
     assert_eq!(member.position_of("reprise.retry.shop", 1), 7);
-    assert_eq!(server.router().names.clashes(), 0, "nobody minds");
+    assert_eq!(server.router().names.conflicts(), 0, "nobody minds");
     assert_eq!(server.json("/api/v1/overview")["waiting"], 0);
 }
 

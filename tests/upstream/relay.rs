@@ -20,7 +20,8 @@ pub(crate) fn pass(asked: &Request, behind: &mut TcpStream) -> Option<Vec<u8>> {
 pub(crate) fn is_greeting(stream: &TcpStream) -> bool {
     let mut start = [0; 64];
     let len = stream.peek(&mut start).unwrap_or(0);
-    start[..len].windows(7).any(|window| window == b"reprise")
+    // Behind length, API key, version, number and length of the name: a topic may begin so too.
+    start[..len].get(14..).is_some_and(|name| name.starts_with(b"reprise"))
 }
 
 /// The header of a request, and its version.

@@ -18,8 +18,8 @@ use crate::wire::names::Owned;
 
 /// What the connections of a check may keep in memory.
 const CHECK_BYTES: usize = 64 << 20;
-/// Names of clashing topics told at most.
-const CLASHES_MAX: usize = 20;
+/// Names of conflicting topics listed at most.
+const CONFLICTS_MAX: usize = 20;
 /// Ports of brokers told at most.
 const DOORS_TOLD_MAX: usize = 20;
 
@@ -211,22 +211,25 @@ async fn doors(config: &Config, cluster: &ClusterSeen, reserved: &mut Reserved) 
 
 fn names(config: &Config, cluster: &ClusterSeen, on: &str) -> Finding {
     let templates = config.templates();
-    let clashes = cluster.topics.iter().filter(|topic| templates.owned(topic).is_some());
-    let clashes: Vec<&str> = clashes.map(String::as_str).collect();
-    if clashes.is_empty() {
-        return Finding::ok("topic_names", on, "no topic is called like ours");
+    let conflicts = cluster.topics.iter().filter(|topic| templates.owned(topic).is_some());
+    let conflicts: Vec<&str> = conflicts.map(String::as_str).collect();
+    if conflicts.is_empty() {
+        return Finding::ok("topic_names", on, "no topic has a name of ours");
     }
-    let count = clashes.len();
-    let told: Vec<&str> = clashes.into_iter().take(CLASHES_MAX).collect();
-    let more = if count > told.len() { " …" } else { "" };
+    let count = conflicts.len();
+    let listed: Vec<&str> = conflicts.into_iter().take(CONFLICTS_MAX).collect();
+    let more = if count > listed.len() { " …" } else { "" };
     Finding::warn(
         "topic_names",
         on,
         format!(
-            "{count} of the cluster are called like ours and never read: {}{more}",
-            told.join(", ")
+            "name conflict: {count} of the cluster have names of retry or dead-letter topics and \
+             are served instead of ours: {}{more}",
+            listed.join(", ")
         ),
-        "delete them there, or set names to other templates",
+        "names: {retry: \"reprise.retries.{group}\", dead_letters: \
+         \"reprise.dead-letters.{group}\"} or other templates of your choice, or delete those \
+         topics in the cluster",
     )
 }
 

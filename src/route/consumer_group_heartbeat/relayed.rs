@@ -63,7 +63,7 @@ pub(in crate::route) async fn relayed(
             router.assigned(conn, &group, (&key, &member), epoch, Step::Assigned);
             if request.member_epoch == JOINS {
                 router.members.joins(&group, &key);
-                router.look_for_clash(link, head, &group).await?;
+                router.look_for_conflicts_of(link, head, &group).await?;
             } else if topics.is_none()
                 && response.assignment.is_some()
                 && is_unheard_of(router, &group, &key)

@@ -313,7 +313,7 @@ impl Router {
             let topic = self.names.canonical(&topic);
             (TopicPartition { topic, partition }, offset)
         });
-        let is_ours = |partition: &TopicPartition| self.names.is_ours(partition.topic.as_str());
+        let is_ours = |partition: &TopicPartition| self.names.is_ours(&partition.topic);
         offsets.filter(move |(partition, offset)| *offset >= 0 && !is_ours(partition))
     }
 }

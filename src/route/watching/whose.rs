@@ -223,11 +223,14 @@ impl Router {
     /// Whether what fails at this member need not wait in its own place.
     fn comes_back_by_lane(&self, consumer: &Consumer) -> bool {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        let policy = policies.of(&consumer.group);
+        let in_place = policies.of(&consumer.group).in_place;
+        drop(policies);
         let retry = self.names.retry_topic(&consumer.group);
         let subscribes =
             |known: &Vec<TopicName>| known.iter().any(|topic| self.names.canonical(topic) == retry);
-        policy.lane && !policy.in_place && consumer.wants.as_ref().is_some_and(subscribes)
+        !in_place
+            && consumer.wants.as_ref().is_some_and(subscribes)
+            && self.has_lane(&consumer.group)
     }
 }
 

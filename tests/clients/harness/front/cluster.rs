@@ -134,7 +134,7 @@ fn is_member_id(word: &str) -> bool {
 }
 
 #[test]
-fn a_real_topic_made_by_a_direct_leader_is_reported_and_never_read() {
+fn a_topic_made_by_a_direct_leader_belongs_to_kafka() {
     let _beside_others = crate::turn::beside_others();
     let stage = Stage::with(Program::JAVA, "direct-leader", Scene::of("junk"), CONSUMER_SESSION);
     let (topic, retry) = (&stage.scene.topic, stage.scene.retry_topic());
@@ -149,22 +149,18 @@ fn a_real_topic_made_by_a_direct_leader_is_reported_and_never_read() {
         |_, c| c[0].owned.len() == 5 && asked("TopicCommand", &["--list"]).contains(&retry),
     );
     let mut a = stage.member("a", LONG_SESSION);
-    let lane = format!("{retry}-0");
+    let real = format!("{retry}-0");
     judge.rounds_until(&mut [&mut direct, &mut a], "both have their share", |_, clients| {
         let orders = |at: usize| clients[at].owned.iter().filter(|p| p.starts_with(topic)).count();
-        orders(0) == 2 && orders(1) == 2 && clients[1].owned.contains(&lane)
+        let owners = clients.iter().filter(|client| client.owned.contains(&real)).count();
+        orders(0) == 2 && orders(1) == 2 && owners == 1
     });
-    judge.produce(&mut a, "order", &failing(24));
-    judge.finish(&mut [&mut direct, &mut a], &stage.sidecar);
-    assert!(judge.orders.values().any(|order| order.failures > 0), "some came back");
-    until(PATIENCE, "it is reported", || stage.sidecar.get("/readyz").contains("name clash"));
+    until(PATIENCE, "it is reported", || stage.sidecar.get("/readyz").contains("name conflict"));
     let log = stage.sidecar.log();
-    let told: Vec<&str> = log.lines().filter(|line| line.contains("never read")).collect();
+    let told: Vec<&str> = log.lines().filter(|line| line.contains("R0300")).collect();
     assert_eq!(told.len(), 1, "once: {log}");
-    assert!(told[0].contains(&retry) && told[0].contains("delete it"), "{}", told[0]);
+    assert!(told[0].contains(&retry) && told[0].contains("delete the topic"), "{}", told[0]);
     direct.close();
-    let letters = asked("GetOffsetShell", &["--topic", &retry]);
-    assert!(letters.trim().ends_with(":0"), "nothing was written to it: {letters}");
     a.poll(Duration::ZERO);
     a.close();
 }
