@@ -14,6 +14,7 @@ pub mod nodes;
 pub mod offsets;
 pub mod patterns;
 pub mod producers;
+mod renamed;
 mod retention;
 pub mod settings;
 pub mod topic;

@@ -16,7 +16,7 @@ use crate::broker::settings::{SettingError, TopicSettings, TopicSpec};
 use crate::broker::topic::{Partition, Topic, TopicRecord};
 use crate::journal::{Entry, Journal, NewEntry, StreamId};
 use crate::model::TopicName;
-use crate::wire::names::{dead_letter_stream, is_legal_topic};
+use crate::wire::names::{LetterStreams, is_legal_topic};
 
 pub use change::Change;
 
@@ -30,6 +30,7 @@ pub struct Topics {
     defaults: TopicSettings,
     /// No request is larger, so no batch can be.
     request_bytes_max: usize,
+    letter_streams: LetterStreams,
     state: RwLock<State>,
 }
 
@@ -45,7 +46,15 @@ struct State {
 impl Topics {
     /// An empty registry; `replay` fills it.
     pub fn new(journal: Journal, defaults: TopicSettings, request_bytes_max: usize) -> Self {
-        Self { journal, defaults, request_bytes_max, state: RwLock::default() }
+        let letter_streams = LetterStreams::default();
+        Self { journal, defaults, request_bytes_max, letter_streams, state: RwLock::default() }
+    }
+
+    /// With dead-letter topics that were renamed.
+    #[must_use]
+    pub fn with_letter_streams(mut self, letter_streams: LetterStreams) -> Self {
+        self.letter_streams = letter_streams;
+        self
     }
 
     /// What a topic has when its creator says nothing.
@@ -132,7 +141,7 @@ impl Topics {
         if let Some(topic) = self.find(name) {
             return Ok(Some(topic));
         }
-        let key = dead_letter_stream(name);
+        let key = self.letter_streams.stream(name);
         let stream = match self.journal.stream_find(&key) {
             Some(stream) => stream,
             None if open => self.journal.stream_open(&key)?,

@@ -5,7 +5,6 @@ use crate::engine::error::EngineError;
 use crate::journal::StreamBatch;
 use crate::model::{EntryId, Now, TopicName};
 use crate::retry::{Entries, Fact, Input, State, decode_fact};
-use crate::wire::names::dead_letter_stream;
 
 /// Bytes of dead letters looked at in one go: others get their turn.
 const LOOK_BYTES_MAX: usize = 1 << 20;
@@ -20,7 +19,7 @@ impl Driver {
     /// more and that goes with the next look.
     pub(super) fn discard(&mut self, topic: &TopicName, up_to: i64) -> Result<u64, EngineError> {
         self.usable()?;
-        let Some(stream) = self.journal.stream_find(&dead_letter_stream(topic)) else {
+        let Some(stream) = self.journal.stream_find(&self.render.streams().stream(topic)) else {
             return Ok(0);
         };
         let Some(bounds) = self.journal.stream_bounds(stream) else { return Ok(0) };

@@ -9,7 +9,6 @@ use crate::journal::{Bounds, StreamBatch};
 use crate::model::{GroupId, TopicName};
 use crate::retry::{Entry, Fact, decode_fact};
 use crate::wire::batch::{Batch, RawRecord, RecordError, RecordView, records};
-use crate::wire::names::dead_letter_stream;
 
 /// What one batch may unpack to.
 const BATCH_BYTES_MAX: usize = 64 << 20;
@@ -117,7 +116,7 @@ impl Engine {
         from: i64,
         bytes_max: usize,
     ) -> Result<Letters, EngineError> {
-        self.letters_of(&dead_letter_stream(topic), from, bytes_max)
+        self.letters_of(&self.render.streams().stream(topic), from, bytes_max)
     }
 
     fn letters_of(

@@ -15,7 +15,6 @@ use crate::engine::handle::Engine;
 use crate::engine::kind;
 use crate::journal::{Bounds, NewEntry};
 use crate::model::TopicName;
-use crate::wire::names::dead_letter_topic;
 
 /// The version byte of a stored mark.
 const VERSION: u8 = 1;
@@ -69,14 +68,14 @@ impl Engine {
     pub fn dead_letter_topics(&self) -> Vec<(TopicName, Bounds)> {
         let streams = self.journal.stream_list().into_iter();
         let known = streams.filter_map(|(name, stream)| {
-            Some((dead_letter_topic(&name)?, self.journal.stream_bounds(stream)?))
+            Some((self.render.streams().topic(&name)?, self.journal.stream_bounds(stream)?))
         });
         known.collect()
     }
 
     /// How far those of a topic have gone.
     pub fn forwarded(&self, topic: &TopicName) -> Result<Forwarded, EngineError> {
-        let key = topic.as_str().as_bytes();
+        let key = self.render.streams().begun_as(topic).as_str().as_bytes();
         let Some(at) = self.journal.keyed_get(kind::FORWARDED, key)? else {
             return Ok(Forwarded::default());
         };
@@ -89,7 +88,8 @@ impl Engine {
         topic: &TopicName,
         forwarded: &Forwarded,
     ) -> Result<(), EngineError> {
-        let key = Bytes::copy_from_slice(topic.as_str().as_bytes());
+        let begun = self.render.streams().begun_as(topic);
+        let key = Bytes::copy_from_slice(begun.as_str().as_bytes());
         let entry = NewEntry::keyed(kind::FORWARDED, key, forwarded.to_bytes(), Bytes::new());
         // It lets dead letters go: a full disk must not keep it from that.
         let seq = self.journal.append_reserved(vec![entry])?.seq();

@@ -22,7 +22,7 @@ use crate::model::{EntryId, GroupId, TopicName, TopicPartition};
 use crate::observe::Metrics;
 use crate::retry::watch::NACKED_MAX;
 use crate::retry::{DELAYED, Entries, Input, Machine, Policies, decode_fact};
-use crate::wire::names::Templates;
+use crate::wire::names::{LetterStreams, Templates};
 
 /// What an engine is made of beside its state.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub struct Parts {
     pub journal: Journal,
     /// Names of retry and dead-letter topics.
     pub templates: Templates,
+    /// Streams of dead-letter topics that were renamed.
+    pub letter_streams: LetterStreams,
     /// The rules.
     pub policies: Policies,
     /// Time.
@@ -50,6 +52,7 @@ impl Parts {
         Self {
             journal: journal.clone(),
             templates: Templates::default(),
+            letter_streams: LetterStreams::default(),
             policies: Policies::default(),
             clock,
             metrics: Metrics::new(8).unwrap(),
@@ -162,7 +165,7 @@ impl Replay {
         self.machine.recovered(parts.clock.now());
         let (commands, receiver) = channel();
         let wakes = Arc::new(Wakes::default());
-        let render = Render::new(parts.templates);
+        let render = Render::new(parts.templates, parts.letter_streams);
         let engine = Engine {
             commands,
             journal: parts.journal.clone(),

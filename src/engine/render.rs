@@ -11,7 +11,7 @@ use crate::model::{EntryId, GroupId, Origin};
 use crate::retry::{Disposition, Entry};
 use crate::wire::batch::{LEADER_EPOCH, RawRecord, build_batch, rebase};
 use crate::wire::mark::{DeadLetterMark, HistoryItem, MarkInput, mark_headers};
-use crate::wire::names::{Templates, dead_letter_stream};
+use crate::wire::names::{LetterStreams, Templates};
 
 /// The disposition of a delayed record that never failed.
 const DELAYED: &str = "rejected";
@@ -48,17 +48,23 @@ impl LaneRecord {
 #[derive(Clone, Debug)]
 pub(super) struct Render {
     templates: Arc<Templates>,
+    streams: LetterStreams,
 }
 
 impl Render {
     /// By these topic names.
-    pub(super) fn new(templates: Templates) -> Self {
-        Self { templates: Arc::new(templates) }
+    pub(super) fn new(templates: Templates, streams: LetterStreams) -> Self {
+        Self { templates: Arc::new(templates), streams }
+    }
+
+    /// Streams of dead-letter topics.
+    pub(super) fn streams(&self) -> &LetterStreams {
+        &self.streams
     }
 
     /// The journal's name for the stream of a group's dead letters; `broker` reads it.
     pub(super) fn dead_letter_stream(&self, group: &GroupId) -> String {
-        dead_letter_stream(&self.templates.dlq_topic(group))
+        self.streams.stream(&self.templates.dlq_topic(group))
     }
 
     /// The stream of a group's dead letters and what it holds; `None`: there are none.

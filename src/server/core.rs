@@ -1,5 +1,6 @@
 //! The durable half: what is read back before a client is let in.
 
+use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
@@ -11,11 +12,14 @@ use crate::broker::topics::Topics;
 use crate::broker::{Broker, Expiration};
 use crate::clock::Clock;
 use crate::config::{Config, Durability as ConfigDurability, ms};
-use crate::engine::{Destinations, Driver, Engine, NotPassed, Parts, Replay, Windows};
+use crate::engine::{
+    Destinations, Driver, Engine, LetterTopics, NotPassed, Parts, Replay, Windows,
+};
 use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
-use crate::model::GroupId;
+use crate::model::{GroupId, TopicName};
 use crate::observe::Metrics;
 use crate::server::probe::JournalProbe;
+use crate::server::renamed;
 use crate::server::start::{StartError, size};
 use crate::server::threads::{spawn, spawn_nice};
 use crate::wire::names::Templates;
@@ -29,6 +33,8 @@ pub(super) struct Core {
     /// They write: the retry tables, then the log.
     pub(super) writers: Vec<thread::JoinHandle<()>>,
     pub(super) groups_of_retries: Vec<GroupId>,
+    /// Dead-letter topics that this configuration does not name.
+    pub(super) former_topics: BTreeMap<TopicName, GroupId>,
     pub(super) windows: Windows,
     pub(super) not_passed: NotPassed,
     pub(super) events: tokio::sync::mpsc::UnboundedReceiver<GroupEvent>,
@@ -52,8 +58,10 @@ impl Core {
             let now = move || clock.now();
             Groups::new(journal.clone(), config.classic(), config.consumer(), now)
         };
+        let mut letters = LetterTopics::find(&journal, templates)?;
         let broker = Broker::new(
-            Topics::new(journal.clone(), topic_settings(config), size(config.limits.frame_bytes)),
+            Topics::new(journal.clone(), topic_settings(config), size(config.limits.frame_bytes))
+                .with_letter_streams(letters.streams.clone()),
             groups,
             Offsets::new(journal.clone()),
             journal.clone(),
@@ -64,6 +72,7 @@ impl Core {
         let parts = Parts {
             journal: journal.clone(),
             templates: templates.clone(),
+            letter_streams: letters.streams.clone(),
             policies: config.policies(),
             clock,
             metrics: metrics.clone(),
@@ -77,6 +86,7 @@ impl Core {
         let flusher = spawn_nice("retry-tables", move || flusher.run())?;
         read_back(&recovery, &broker, &mut replay)?;
         let groups_of_retries = replay.groups();
+        renamed::keep(&letters, &journal, &broker, clock, !groups_of_retries.is_empty());
         let (windows, not_passed) = (replay.windows(), replay.not_passed());
         let (engine, driver) = replay.finish(parts);
         let seconds = clock.elapsed().saturating_sub(began).as_secs_f64();
@@ -88,6 +98,7 @@ impl Core {
             driver,
             writers: vec![flusher, writer],
             groups_of_retries,
+            former_topics: std::mem::take(&mut letters.former),
             windows,
             not_passed,
             events,

@@ -22,6 +22,7 @@ mod pace;
 mod probe;
 mod process;
 mod readiness;
+mod renamed;
 mod seen;
 mod source;
 mod start;

@@ -17,6 +17,7 @@ use crate::broker::settings::{TopicSpec, spelled};
 use crate::client::{Acceptor, BindError, Limits, Listener, accept};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Ephemeral, Payloads, ms};
+use crate::engine::EngineError;
 use crate::journal::{Disk, OpenError, ReadError, RealDisk, TablesError};
 use crate::model::{Now, TopicName};
 use crate::observe::{Metrics, MetricsError};
@@ -85,6 +86,9 @@ pub enum StartError {
     /// First writes.
     #[error(transparent)]
     Broker(#[from] BrokerError),
+    /// Dead letters that cannot be read.
+    #[error("the dead letters cannot be read: {0}")]
+    DeadLetters(#[from] EngineError),
     /// No thread can be started.
     #[error("no thread can be started: {0}")]
     Thread(std::io::Error),
@@ -122,6 +126,7 @@ pub(super) async fn start_on(
     make_topics(&core.broker, &config).await?;
     let router = Arc::new(router(&config, templates, &core, &credentials, &metrics, clock));
     router.remember_brokers();
+    router.find_local_conflicts();
     let driver = core.driver;
     let driver = spawn("retry-engine", move || driver.run())?;
     let (limits, limits_seen) = watch::channel(limits(&config));
@@ -309,6 +314,7 @@ fn watches(config: &Config, core: &Core, now: Now) -> Watches {
 
 fn names(templates: Templates, core: &Core) -> Names {
     let names = Names::new(templates, core.broker.cluster_id());
+    let names = names.with_former(core.former_topics.clone());
     for group in &core.groups_of_retries {
         names.meet(group);
     }

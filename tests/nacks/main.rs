@@ -15,3 +15,5 @@ mod marked;
 mod named;
 mod posted;
 mod reload;
+mod renamed;
+mod taken;

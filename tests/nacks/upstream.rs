@@ -14,3 +14,4 @@ mod large;
 mod marked;
 mod named;
 mod posted;
+mod renamed;

@@ -13,7 +13,7 @@ use reprise::model::{GroupId, LaneOffset, Origin, WallMs};
 use reprise::observe::Metrics;
 use reprise::retry::{Company, LevelTable, Nack, Named, Policies, Policy, Reporter, Want};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
-use reprise::wire::names::Templates;
+use reprise::wire::names::{LetterStreams, Templates};
 
 const SEGMENT_BYTES: u64 = 8 << 10;
 const HOUR_MS: u64 = 3_600_000;
@@ -47,6 +47,7 @@ impl House {
         let parts = Parts {
             journal: journal.clone(),
             templates: Templates::default(),
+            letter_streams: LetterStreams::default(),
             policies: Policies::new(policy, Vec::new()),
             clock,
             metrics: Metrics::new(8).unwrap(),

@@ -19,7 +19,7 @@ use reprise::model::{GroupId, WallMs};
 use reprise::observe::Metrics;
 use reprise::retry::{LevelTable, NackOutcome, Policies, Policy};
 use reprise::wire::batch::{Batch, records};
-use reprise::wire::names::Templates;
+use reprise::wire::names::{LetterStreams, Templates};
 
 use crate::invariants;
 use crate::model::{BOUND, Became, CONSUME_TIMEOUT_MS, DROPS, Model, Rules, Said, Stands};
@@ -233,6 +233,7 @@ impl World {
         let parts = Parts {
             journal: journal.clone(),
             templates: Templates::default(),
+            letter_streams: LetterStreams::default(),
             policies: policies(&self.model.rules),
             clock,
             metrics: Metrics::new(8).unwrap(),

@@ -1,0 +1,32 @@
+//! By itself: an ordinary topic that was made before its name became one of ours.
+
+use kafka_protocol::messages::DeleteTopicsRequest;
+use reprise::config::Config;
+
+use crate::support::client::s;
+use crate::support::{Rec, Server};
+
+#[test]
+fn a_topic_older_than_our_name_is_served() {
+    let mut server = Server::with("names: {retry: 'retry.{group}', dead_letters: 'dlq.{group}'}");
+    let mut client = server.client();
+    for name in ["reprise.dlq.shop", "reprise.retry.shop"] {
+        client.create(name, 2);
+        client.put(name, 1, &[Rec::new("theirs")]);
+    }
+    server.restart_with(|config| config.names = Config::default().names);
+    let mut client = server.client();
+    for name in ["reprise.dlq.shop", "reprise.retry.shop"] {
+        assert_eq!(client.metadata(9, &[name]).topics[0].partitions.len(), 2, "{name}");
+        assert_eq!(client.put(name, 1, &[Rec::new("more")]), 1, "{name}");
+    }
+    let ready = server.get("/readyz");
+    assert!(ready.contains("name conflict: this node has topics by names of"), "{ready}");
+    assert_eq!(client.nack("store", "orders-0@0", Rec::new("x")).error_code, 0, "others are ours");
+    let names = vec![s("reprise.dlq.shop"), s("reprise.retry.shop")];
+    let request = DeleteTopicsRequest::default().with_topic_names(names);
+    let told = client.call(3, &request);
+    assert!(told.responses.iter().all(|one| one.error_code == 0), "{told:?}");
+    assert!(!server.get("/readyz").contains("name conflict"));
+    assert_eq!(client.nack("shop", "orders-0@0", Rec::new("x")).error_code, 0);
+}
