@@ -31,6 +31,7 @@ const DIFFERENCES: &[(&str, E)] = &[
     ("gzip record len neg", E::InvalidRecord),
     // Other clients stop at each of them.
     ("varint of 5 bytes, high bits", E::InvalidRecord),
+    ("gzip reserved flags", E::InvalidRecord),
     ("lz4 content checksum wrong", E::InvalidRecord),
     ("zstd skippable cut", E::InvalidRecord),
     ("zstd trailing magic cut", E::InvalidRecord),
@@ -135,8 +136,9 @@ fn odd_batches_are_answered_and_stored_as_kafka_does() {
             wrong.push(format!("{}: {code:?}, not {wanted:?}", case.name));
             continue;
         }
-        let differs = wanted != case.code || case.name.starts_with("LogAppendTime bit");
-        if differs {
+        // Kafka believes the header's largest time there.
+        let is_believed = case.name.starts_with("LogAppendTime bit") && case.stored.is_some();
+        if wanted != case.code || is_believed {
             continue;
         }
         let got = stored(&mut client, index);

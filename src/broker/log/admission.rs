@@ -33,9 +33,6 @@ pub enum AdmissionError {
         /// Index and time of the first of them, at most [`AdmissionError::NAMED_MAX`].
         records: Vec<(i32, i64)>,
     },
-    /// Timestamp type `LogAppendTime` without a time.
-    #[error("a producer may not set the timestamp type LogAppendTime")]
-    LogAppendTime,
 }
 
 impl AdmissionError {
@@ -47,23 +44,23 @@ impl Broker {
     /// Checks every record of a produced batch. Returns the batch, its largest time computed from
     /// the records and its timestamp type `CreateTime`.
     pub fn admit(&self, batch: Batch, bounds: TimeBounds) -> Result<Batch, AdmissionError> {
+        let header = batch.header;
+        let is_create_time = header.timestamp_type() == TimestampType::CreateTime;
+        // A timestamp type of the broker without a time: Kafka refuses every record.
+        let has_no_time = !is_create_time && header.max_timestamp_ms == NO_TIMESTAMP;
         let mut max_timestamp_ms = NO_TIMESTAMP;
         let mut out_of_bounds = Vec::new();
         let now = self.clock.now().wall;
+        let is_bounded = bounds == TimeBounds::Kafka;
         check_records(&batch, RECORD_BYTES_MAX, |index, time_ms| {
             max_timestamp_ms = max_timestamp_ms.max(time_ms);
-            let is_named = out_of_bounds.len() < AdmissionError::NAMED_MAX;
-            if is_named && bounds == TimeBounds::Kafka && !self.allows_time(now, time_ms) {
+            let is_wrong = || has_no_time || is_bounded && !self.allows_time(now, time_ms);
+            if out_of_bounds.len() < AdmissionError::NAMED_MAX && is_wrong() {
                 out_of_bounds.push((index, time_ms));
             }
         })?;
         if !out_of_bounds.is_empty() {
             return Err(AdmissionError::Times { records: out_of_bounds });
-        }
-        let header = &batch.header;
-        let is_create_time = header.timestamp_type() == TimestampType::CreateTime;
-        if !is_create_time && header.max_timestamp_ms == NO_TIMESTAMP {
-            return Err(AdmissionError::LogAppendTime);
         }
         if is_create_time && header.max_timestamp_ms == max_timestamp_ms {
             return Ok(batch);

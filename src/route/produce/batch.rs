@@ -28,11 +28,11 @@ fn only(records: Bytes, version: i16, bytes_max: usize) -> Result<Batch, Outcome
     let refuse = |error: BatchError| Outcome::refused(error.code(), error.to_string());
     let invalid = |why: &str| Outcome::refused(ResponseError::InvalidRecord, why);
     let mut all = batches(records, bytes_max);
-    let first = all.next().ok_or_else(|| invalid("there is no record batch"))?;
-    let batch = first.map_err(refuse)?;
-    if all.has_more().map_err(refuse)? {
+    if all.are_several().map_err(refuse)? {
         return Err(invalid("a partition of one request may have exactly one record batch"));
     }
+    let first = all.next().ok_or_else(|| invalid("there is no record batch"))?;
+    let batch = first.map_err(refuse)?;
     let header = &batch.header;
     if version < ZSTD_SINCE && header.codec() == Some(Codec::Zstd) {
         let why = "a batch compressed by zstd needs Produce version 7 or later";
@@ -51,9 +51,7 @@ pub(super) fn refused(error: AdmissionError) -> Outcome {
         AdmissionError::Records(RecordError::TooLarge { .. }) => ResponseError::MessageTooLarge,
         // Not CORRUPT_MESSAGE, which producers send again: these bytes stay what they are.
         AdmissionError::Records(_) => ResponseError::InvalidRecord,
-        AdmissionError::Times { .. } | AdmissionError::LogAppendTime => {
-            ResponseError::InvalidTimestamp
-        }
+        AdmissionError::Times { .. } => ResponseError::InvalidTimestamp,
     };
     let mut outcome = Outcome::refused(code, error.to_string());
     if let AdmissionError::Times { records } = error {

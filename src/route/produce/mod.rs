@@ -155,9 +155,9 @@ impl Begun<'_> {
     }
 }
 
-/// Waits for what lies in the engine's queue: a client that goes on before the engine has come to it
-/// fills that queue as fast as the network lets. Returns a refusal that is known by then, with which
-/// the connection ends, as in Kafka: the client has no other way to hear of it.
+/// Waits for nacks in the engine's queue: a client that goes on before the engine has come to them
+/// fills that queue as fast as the network lets. Returns a refusal that is known by then. The
+/// connection ends with it, as in Kafka: the client has no other way to hear of it.
 async fn unqueued(topics: Topics<'_>) -> Option<String> {
     let mut refusal = None;
     for (topic, partitions) in topics {

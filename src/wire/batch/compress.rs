@@ -29,6 +29,8 @@ const LZ4_DICTIONARY: u8 = 1;
 const LZ4_UNCOMPRESSED: u32 = 1 << 31;
 /// Magic numbers of zstd frames to be skipped, each followed by a 4-byte length (RFC 8878).
 const ZSTD_SKIPPABLE: std::ops::RangeInclusive<u32> = 0x184D_2A50..=0x184D_2A5F;
+/// A bit of a zstd frame's descriptor that zstd refuses and the decoder lets pass.
+const ZSTD_RESERVED: u8 = 1 << 3;
 /// The largest window zstd itself reads without being asked to (`ZSTD_WINDOWLOG_LIMIT_DEFAULT`).
 const ZSTD_WINDOW_BYTES_MAX: u64 = 1 << 27;
 
@@ -101,8 +103,8 @@ fn lz4(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
     if frame.is_empty() { Ok(()) } else { Err(broken) }
 }
 
-/// The bytes of the first frame, to behind its end mark; `None` for one that Kafka's reader refuses:
-/// without an end mark, with linked blocks or a dictionary, or of the old format.
+/// The bytes of the first frame, to behind its end mark; `None` for one that Kafka's reader
+/// refuses: without an end mark, with linked blocks or a dictionary, or of the old format.
 fn lz4_frame(payload: &[u8]) -> Option<&[u8]> {
     let descriptor = payload.strip_prefix(LZ4_MAGIC)?;
     let flags = *descriptor.first()?;
@@ -171,6 +173,9 @@ fn zstd(payload: &[u8], out: &mut Bounded) -> Result<(), RecordError> {
         if let Some(behind) = behind_skippable(rest) {
             rest = behind.ok_or(broken)?;
             continue;
+        }
+        if rest.get(4).is_some_and(|descriptor| descriptor & ZSTD_RESERVED != 0) {
+            return Err(broken);
         }
         let before = out.bytes.len();
         let content_bytes = zstd_content_bytes(rest);

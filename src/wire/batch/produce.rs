@@ -30,7 +30,7 @@ pub enum BatchError {
     /// `CORRUPT_MESSAGE`
     #[error("a batch claims a length of {length}, less than any batch has")]
     Length {
-        /// In bytes.
+        /// The claim, in bytes.
         length: i32,
     },
     /// `CORRUPT_MESSAGE`
@@ -165,9 +165,10 @@ pub fn batches(bytes: Bytes, bytes_max: usize) -> Batches {
 }
 
 impl Batches {
-    /// Whether another whole batch follows, whatever is in it.
-    pub fn has_more(&self) -> Result<bool, BatchError> {
-        whole_bytes(&self.rest).map(|bytes| bytes.is_some())
+    /// Whether more than one whole batch is left, by their lengths alone.
+    pub fn are_several(&self) -> Result<bool, BatchError> {
+        let Some(first) = whole_bytes(&self.rest)? else { return Ok(false) };
+        whole_bytes(&self.rest.slice(first..)).map(|second| second.is_some())
     }
 }
 

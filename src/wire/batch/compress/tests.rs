@@ -95,7 +95,7 @@ fn lz4_frames_are_read_with_every_option_but_linked_blocks() {
     }
 }
 
-/// Of `zstd -3` with checksum and content size: [`PLAIN`].
+/// [`PLAIN`] by `zstd -3`, with checksum and content size.
 fn checked_zstd() -> Vec<u8> {
     let hex = ZSTD_HEX.as_bytes().chunks(2);
     hex.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
@@ -118,6 +118,9 @@ fn zstd_frames_are_skipped_and_checked() {
     let mut size = checked.clone();
     size[5] -= 1;
     refuses(Codec::Zstd, "content size", &[&size]);
+    let mut reserved = checked.clone();
+    reserved[4] |= 1 << 3;
+    refuses(Codec::Zstd, "reserved bit", &[&reserved]);
     refuses(Codec::Zstd, "rubbish behind", &[&one, b"abcdefgh"]);
     refuses(Codec::Zstd, "cut", &[&checked[..checked.len() - 5]]);
     refuses(Codec::Zstd, "a skipped one cut", &[&one, &skipped[..9]]);
