@@ -5,6 +5,7 @@ mod cell;
 mod consumer;
 mod machine;
 mod record;
+mod simple;
 #[cfg(test)]
 mod tests;
 mod upgrade;
@@ -148,7 +149,7 @@ impl Groups {
         let kept = record::read(&entry.head)?;
         let machine =
             Machine::restored(self.inner.classic, self.inner.consumer, self.now(), kept.state);
-        self.lock().cells.insert(group, Cell::new(machine, kept.at));
+        self.lock().cells.insert(group, Cell::restored(machine, kept.at));
         Ok(())
     }
 
@@ -228,12 +229,13 @@ impl Groups {
 
     /// May this client commit offsets of the group? A yes counts as a heartbeat.
     pub fn commit_check(&self, group: &GroupId, check: CommitCheck) -> Result<(), GroupError> {
-        let outside = check.generation < 0;
+        let (outside, transactional) = (check.generation < 0, check.transactional);
         match self.ask_now(group, |token| Input::CommitCheck(token, check)) {
             Ok(Answer::CommitCheck(result)) => result,
             // A group that only keeps offsets has no members; a member of it is of the past.
             Err(GroupError::UnknownMemberId) if outside => Ok(()),
-            Err(GroupError::UnknownMemberId) => Err(GroupError::IllegalGeneration),
+            Err(GroupError::UnknownMemberId) if transactional => Err(GroupError::IllegalGeneration),
+            Err(GroupError::UnknownMemberId) => Err(GroupError::GroupIdNotFound),
             Ok(_) => Err(GroupError::CoordinatorNotAvailable),
             Err(error) => Err(error),
         }
@@ -250,7 +252,7 @@ impl Groups {
         }
     }
 
-    /// All groups that have or had members. Groups that only keep offsets are the offset store's.
+    /// Every group, empty ones too.
     pub fn list(&self) -> Vec<Listed> {
         let state = self.lock();
         let listed = |(group, cell): (&GroupId, &Cell)| Listed {
@@ -299,9 +301,9 @@ impl Groups {
             .lock()
             .cells
             .iter()
-            .filter(|(_, cell)| match cell.occupancy() {
-                Occupancy::VacantSince(since) => VACANT_MS_MAX <= now.wall.since(since),
-                Occupancy::Occupied | Occupancy::Unknown => false,
+            .filter(|(_, cell)| {
+                let since = cell.empty_since();
+                since.is_some_and(|since| VACANT_MS_MAX <= now.wall.since(since))
             })
             .map(|(group, _)| group.clone())
             .collect();
@@ -370,13 +372,16 @@ impl Groups {
         first: impl FnOnce(&mut Cell, Now),
         input: impl FnOnce(Token) -> Input,
     ) -> Result<oneshot::Receiver<Reply>, GroupError> {
-        if !group.is_legal() {
-            return Err(GroupError::InvalidGroupId);
-        }
         let now = self.now();
         let mut state = self.lock();
         state.tokens = state.tokens.saturating_add(1);
         let token = Token(state.tokens);
+        let input = input(token);
+        // Kafka keeps offsets of a group without a name, which nobody joins.
+        let keeps_unnamed = matches!(input, Input::CommitCheck(..) | Input::Delete(_));
+        if group.is_reserved() || !(group.is_legal() || keeps_unnamed) {
+            return Err(GroupError::InvalidGroupId);
+        }
         let (sender, receiver) = oneshot::channel();
         let machine =
             create.map(|kind| Machine::new(kind, self.inner.classic, self.inner.consumer));
@@ -391,7 +396,7 @@ impl Groups {
         let cell = state.cells.get_mut(group).ok_or(GroupError::UnknownMemberId)?;
         first(cell, now);
         cell.waiting.insert(token, sender);
-        cell.machine.handle(now, input(token));
+        cell.machine.handle(now, input);
         self.drain(group, cell, now);
         cell.turn_back_if_blank();
         let wanted = cell.machine.poll_timeout().map(|due| due.0);

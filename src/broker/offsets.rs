@@ -88,12 +88,29 @@ pub struct Offsets {
 
 type Book = BTreeMap<TopicName, BTreeMap<i32, Position>>;
 
+/// A commit of one partition in a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingCommit {
+    /// Partition and offset.
+    pub item: CommitItem,
+    /// The sequence number of its TxnOffsetCommit: a later commit of the partition stays.
+    pub order: u64,
+}
+
 /// One group's place in one partition.
 #[derive(Clone, Debug, Default)]
 struct Position {
-    durable: Option<Committed>,
+    durable: Option<Commit>,
     /// Appended, with their sequence numbers, oldest first.
-    pending: Vec<(u64, Committed)>,
+    pending: Vec<(u64, Commit)>,
+}
+
+/// A committed offset and its order: the sequence number of the OffsetCommit or TxnOffsetCommit.
+/// Kafka's `OffsetAndMetadata.recordOffset`.
+#[derive(Clone, Debug)]
+struct Commit {
+    committed: Committed,
+    order: u64,
 }
 
 impl Offsets {
@@ -116,7 +133,8 @@ impl Offsets {
             prune(&mut books, &group);
             return Ok(());
         }
-        let durable = Some(record::read(&entry.head)?);
+        let (committed, order) = record::read(&entry.head)?;
+        let durable = Some(Commit { committed, order: order.unwrap_or(entry.seq) });
         let position = Position { durable, pending: Vec::new() };
         books.entry(group).or_default().entry(topic).or_default().insert(partition, position);
         Ok(())
@@ -156,46 +174,67 @@ impl Offsets {
         for (topic, partition, committed) in accepted {
             let position = book.entry(topic).or_default().entry(partition).or_default();
             position.settle(durable_seq);
-            position.pending.push((seq, committed));
+            position.pending.push((seq, Commit { committed, order: seq }));
         }
         Ok(Receipt { seq, results })
     }
 
-    /// Appends commits of several groups, which were checked, as part of a larger unit: `append` is
-    /// given their entries and says where the unit ended.
-    pub(super) fn commit_all(
+    /// Appends the pending commits of a transaction as part of a larger unit: `append` takes their
+    /// entries and tells where the unit ended. Returns that and the commits that took effect: a
+    /// commit made after the staging stays, as in Kafka.
+    pub(super) fn commit_pending<E>(
         &self,
         at: WallMs,
-        commits: &[(GroupId, Vec<CommitItem>)],
-        append: impl FnOnce(Vec<NewEntry>) -> Result<u64, AppendError>,
-    ) -> Result<u64, AppendError> {
-        let mut entries = Vec::new();
-        let mut accepted = Vec::new();
-        for (group, items) in commits {
-            for item in items {
-                let committed = Committed {
-                    offset: item.offset,
-                    leader_epoch: item.leader_epoch,
-                    metadata: item.metadata.clone(),
-                    commit_ms: at,
-                };
-                let key = record::key(group, &item.topic, item.partition);
-                let head = record::write(&committed);
-                entries.push(NewEntry::keyed(OFFSET_KIND, key, head, Bytes::new()));
-                accepted.push((group, &item.topic, item.partition, committed));
-            }
-        }
+        pending: &[(GroupId, Vec<PendingCommit>)],
+        append: impl FnOnce(Vec<NewEntry>) -> Result<u64, E>,
+    ) -> Result<(u64, Vec<(GroupId, CommitItem)>), E> {
         // Under the lock, so that the table changes in the order of the log.
         let mut books = self.lock();
+        let mut entries = Vec::new();
+        let mut accepted = Vec::new();
+        let all = pending.iter().flat_map(|(group, items)| items.iter().map(move |it| (group, it)));
+        for (group, PendingCommit { item, order }) in all {
+            let position = books
+                .get(group)
+                .and_then(|book| book.get(&item.topic)?.get(&item.partition)?.newest());
+            if position.is_some_and(|newest| *order < newest.order) {
+                continue;
+            }
+            let committed = Committed {
+                offset: item.offset,
+                leader_epoch: item.leader_epoch,
+                metadata: item.metadata.clone(),
+                commit_ms: at,
+            };
+            let key = record::key(group, &item.topic, item.partition);
+            let head = record::write_ordered(&committed, *order);
+            entries.push(NewEntry::keyed(OFFSET_KIND, key, head, Bytes::new()));
+            accepted.push((group, item, Commit { committed, order: *order }));
+        }
         let seq = append(entries)?;
         let durable_seq = self.journal.durable_seq();
-        for (group, topic, partition, committed) in accepted {
+        let mut effective = Vec::new();
+        for (group, item, commit) in accepted {
             let book = books.entry(group.clone()).or_default();
-            let position = book.entry(topic.clone()).or_default().entry(partition).or_default();
+            let of_topic = book.entry(item.topic.clone()).or_default();
+            let position = of_topic.entry(item.partition).or_default();
             position.settle(durable_seq);
-            position.pending.push((seq, committed));
+            position.pending.push((seq, commit));
+            effective.push((group.clone(), item.clone()));
         }
-        Ok(seq)
+        Ok((seq, effective))
+    }
+
+    /// The order of the last commit of that partition.
+    pub(super) fn newest_order(
+        &self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+    ) -> Option<u64> {
+        let books = self.lock();
+        let position = books.get(group)?.get(topic)?.get(&partition)?;
+        position.newest().map(|commit| commit.order)
     }
 
     /// Whether a commit of that partition is on its way to the disk.
@@ -225,7 +264,7 @@ impl Offsets {
         let mut books = self.lock();
         let position = books.get_mut(group)?.get_mut(topic)?.get_mut(&partition)?;
         position.settle(durable_seq);
-        position.durable.clone()
+        position.durable.as_ref().map(|commit| commit.committed.clone())
     }
 
     /// The durable offsets of a group: of these partitions in their order, or of all that have one.
@@ -268,11 +307,13 @@ impl Offsets {
     }
 
     /// Deletes offsets of groups that have been empty, and of partitions not committed, for
-    /// [`RETENTION_MS`]. `occupancy` is [`Groups::occupancy`](crate::broker::groups::Groups).
-    pub fn expire(
+    /// [`RETENTION_MS`]. `occupancy` is [`Groups::occupancy`](crate::broker::groups::Groups);
+    /// partitions with a pending offset stay.
+    pub(super) fn expire(
         &self,
         now: WallMs,
         occupancy: impl Fn(&GroupId) -> Occupancy,
+        is_pending: impl Fn(&GroupId, &TopicName, i32) -> bool,
     ) -> Result<u64, AppendError> {
         let mut expired = BTreeSet::new();
         for group in self.groups() {
@@ -285,9 +326,10 @@ impl Offsets {
                 expired.insert(group);
             }
         }
-        let goes = |group: &GroupId, _: &TopicName, _, position: &Position| {
-            let last = position.newest().map_or(now, |committed| committed.commit_ms);
-            expired.contains(group) && RETENTION_MS <= now.since(last)
+        let goes = |group: &GroupId, topic: &TopicName, partition, position: &Position| {
+            let last = position.newest().map_or(now, |commit| commit.committed.commit_ms);
+            let is_old = expired.contains(group) && RETENTION_MS <= now.since(last);
+            is_old && !is_pending(group, topic, partition)
         };
         self.remove(goes, |gone| self.append_gone(gone))
     }
@@ -300,7 +342,7 @@ impl Offsets {
         for (topic, positions) in book {
             for (partition, position) in positions {
                 position.settle(durable_seq);
-                if let Some(committed) = &position.durable {
+                if let Some(Commit { committed, .. }) = &position.durable {
                     all.push((topic.clone(), *partition, Some(committed.clone())));
                 }
             }
@@ -352,13 +394,13 @@ impl Position {
     /// What has become durable takes effect.
     fn settle(&mut self, durable_seq: u64) {
         let done = self.pending.iter().take_while(|(seq, _)| *seq <= durable_seq).count();
-        if let Some((_, committed)) = self.pending.drain(..done).next_back() {
-            self.durable = Some(committed);
+        if let Some((_, commit)) = self.pending.drain(..done).next_back() {
+            self.durable = Some(commit);
         }
     }
 
-    fn newest(&self) -> Option<&Committed> {
-        self.pending.last().map(|(_, committed)| committed).or(self.durable.as_ref())
+    fn newest(&self) -> Option<&Commit> {
+        self.pending.last().map(|(_, commit)| commit).or(self.durable.as_ref())
     }
 }
 

@@ -25,6 +25,7 @@ use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::kind;
 use crate::broker::log::Produced;
+use crate::broker::offsets::CommitItem;
 use crate::broker::producers::Judged;
 use crate::broker::topic::{Partition, Topic};
 use crate::broker::versioned::FactError;
@@ -72,7 +73,8 @@ impl Transactions {
         let unreadable = FactError::Unreadable { what: record::WHAT };
         let id = entry.key.as_deref().and_then(|key| std::str::from_utf8(key).ok());
         let id = id.ok_or(unreadable)?;
-        let next = if entry.is_tombstone() { None } else { Some(record::read(&entry.head)?) };
+        let mut next = if entry.is_tombstone() { None } else { Some(record::read(&entry.head)?) };
+        next.iter_mut().for_each(|next| next.set_order(entry.seq));
         self.lock().apply(id, next);
         Ok(())
     }
@@ -82,7 +84,7 @@ impl Transactions {
         if let Some((producer_id, number, step)) = step::read(entry)? {
             let mut book = self.lock();
             if let Some(id) = book.of_producer(producer_id).cloned() {
-                book.step(&id, number, step);
+                book.step(&id, number, step.ordered(entry.seq));
             }
         }
         Ok(())
@@ -177,7 +179,7 @@ impl Broker {
         };
         let producer = next.incarnation();
         let seq = if old.is_open() {
-            self.end(&mut book, id, &old, (next, false), &[])?.0
+            self.end(&mut book, id, &old, (next, false), &[])?.seq
         } else {
             self.keep_transaction(&mut book, id, next)?
         };
@@ -210,7 +212,21 @@ impl Broker {
         if !(implied || known.is_open() && has_group) {
             return Err(TransactionError::InvalidState.into());
         }
+        let mut joining = joining;
+        if let Some(group) = &joining.group {
+            joining.items.retain(|item| !self.is_repeated(&book, id, group, item));
+        }
         self.join(&mut book, id, by, joining)
+    }
+
+    /// Whether a transaction has this offset already, with no commit of its partition since then.
+    fn is_repeated(&self, book: &Book, id: &str, group: &GroupId, item: &CommitItem) -> bool {
+        let Some(order) = book.get(id).and_then(|known| known.order_of(group, item)) else {
+            return false;
+        };
+        let (topic, partition) = (&item.topic, item.partition);
+        let is_newest = self.offsets.newest_order(group, topic, partition) < Some(order);
+        is_newest && book.pending(group, topic, partition) == 1
     }
 
     fn join(
@@ -282,7 +298,7 @@ impl Broker {
         &self,
         book: &mut Book,
         id: &str,
-        next: Transaction,
+        mut next: Transaction,
     ) -> Result<u64, BrokerError> {
         let now = self.clock.now().wall;
         let mut entries = Vec::new();
@@ -294,6 +310,7 @@ impl Broker {
             book.apply(&goes, None);
         }
         let opens = next.is_open();
+        next.set_order(seq);
         book.apply(id, Some(next));
         if opens {
             self.transactions.opened.notify_one();
@@ -316,13 +333,14 @@ impl Broker {
             next.take(step);
             entries.extend(whole(book, id, &next));
             let seq = self.journal.append(entries)?.seq();
+            next.set_order(seq);
             book.apply(id, Some(next));
             return Ok(seq);
         }
         let number = book.steps(id);
         entries.push(step::entry(known.producer_id, number, &step));
         let seq = self.journal.append(entries)?.seq();
-        book.step(id, number, step);
+        book.step(id, number, step.ordered(seq));
         Ok(seq)
     }
 

@@ -214,6 +214,10 @@ impl Consumer {
         if check.generation < 0 && self.members.is_empty() {
             return Ok(());
         }
+        let member = self.members.get(&check.member_id).ok_or(GroupError::UnknownMemberId)?;
+        if !check.has_epochs && member.classic.is_none() {
+            return Err(GroupError::UnsupportedVersion);
+        }
         self.check_epoch(&check.member_id, check.generation)
     }
 

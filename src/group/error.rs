@@ -48,6 +48,9 @@ pub enum GroupError {
     /// The member has moved on; it knows its epoch after its next heartbeat.
     #[error("the member's epoch is not the current one")]
     StaleMemberEpoch,
+    /// A KIP-848 member commits by a version before OffsetCommit 9.
+    #[error("a member of a KIP-848 group commits with OffsetCommit 9 or later")]
+    UnsupportedVersion,
     /// A process with this instance id is still a member.
     #[error("another member still uses this instance id")]
     UnreleasedInstanceId,

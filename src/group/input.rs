@@ -133,6 +133,8 @@ pub struct CommitCheck {
     pub generation: i32,
     /// In a transaction: a rebalance that goes on holds up none.
     pub transactional: bool,
+    /// The request is of a version that has member epochs; a KIP-848 member speaks no other.
+    pub has_epochs: bool,
 }
 
 /// A member of a consumer group (KIP-848) speaks. What is absent has not changed.

@@ -28,7 +28,7 @@ async fn join(
     request: &AddOffsetsToTxnRequest,
 ) -> Result<(), ResponseError> {
     let group = group_of(&request.group_id);
-    if !group.is_legal() {
+    if group.is_reserved() {
         return Err(ResponseError::InvalidGroupId);
     }
     let by = (request.producer_id.0, request.producer_epoch);

@@ -138,6 +138,7 @@ pub fn of_group(error: GroupError) -> ResponseError {
         GroupError::GroupIdNotFound => ResponseError::GroupIdNotFound,
         GroupError::InvalidRequest(_) => ResponseError::InvalidRequest,
         GroupError::FencedMemberEpoch => ResponseError::FencedMemberEpoch,
+        GroupError::UnsupportedVersion => ResponseError::UnsupportedVersion,
         GroupError::StaleMemberEpoch => ResponseError::StaleMemberEpoch,
         GroupError::UnreleasedInstanceId => ResponseError::UnreleasedInstanceId,
         GroupError::UnsupportedAssignor => ResponseError::UnsupportedAssignor,

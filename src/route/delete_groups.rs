@@ -25,11 +25,7 @@ pub(super) async fn answer(router: &Router, request: DeleteGroupsRequest) -> Del
 
 async fn delete(router: &Router, group: &GroupId) -> Result<(), GroupError> {
     let (groups, offsets) = (&router.broker.groups, &router.broker.offsets);
-    match groups.delete(group).await {
-        // A group that only ever committed offsets.
-        Err(GroupError::GroupIdNotFound) if offsets.has(group) => {}
-        deleted => deleted?,
-    }
+    groups.delete(group).await?;
     let stored = |_| GroupError::CoordinatorNotAvailable;
     let seq = router.broker.delete_offsets(group, |_, _| true).map_err(stored)?;
     offsets.durable(seq).await.map_err(|_| GroupError::CoordinatorNotAvailable)

@@ -3,7 +3,7 @@
 use kafka_protocol::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
 use kafka_protocol::messages::{DescribeGroupsRequest, DescribeGroupsResponse};
 
-use crate::group::{Description, MemberDescription, Phase};
+use crate::group::{Description, MemberDescription};
 use crate::route::Router;
 use crate::route::convert::{group_of, some_text, text};
 use crate::route::named::once;
@@ -23,10 +23,7 @@ pub(super) fn answer(
         let id = group_of(&group_id);
         let mut group = match router.broker.groups.describe(&id) {
             Some(seen) => described(seen),
-            // Of the other protocol (ConsumerGroupDescribe).
-            None if router.broker.groups.has(&id) => unknown(head.version),
-            // A group that only ever committed offsets.
-            None if router.broker.offsets.has(&id) => empty(),
+            // Not there, or of the other protocol (ConsumerGroupDescribe).
             None => unknown(head.version),
         };
         group.group_id = group_id;
@@ -55,12 +52,6 @@ fn member(seen: MemberDescription) -> DescribedGroupMember {
     member.member_metadata = seen.metadata;
     member.member_assignment = seen.assignment;
     member
-}
-
-fn empty() -> DescribedGroup {
-    let mut group = DescribedGroup::default();
-    group.group_state = text(&Phase::Empty.to_string());
-    group
 }
 
 fn unknown(version: i16) -> DescribedGroup {

@@ -3,8 +3,6 @@
 use kafka_protocol::messages::list_groups_response::ListedGroup;
 use kafka_protocol::messages::{ListGroupsRequest, ListGroupsResponse};
 
-use crate::broker::groups::{GroupKind, Listed};
-use crate::group::Phase;
 use crate::route::Router;
 use crate::route::convert::{text, wire_group};
 
@@ -17,7 +15,7 @@ pub(super) fn answer(router: &Router, request: ListGroupsRequest) -> ListGroupsR
     if router.upstream.is_some() {
         return response;
     }
-    for seen in all(router) {
+    for seen in router.broker.groups.list() {
         let kind = seen.kind.as_str();
         if !wanted(&request.types_filter, kind) || !wanted(&request.states_filter, &seen.phase) {
             continue;
@@ -30,18 +28,4 @@ pub(super) fn answer(router: &Router, request: ListGroupsRequest) -> ListGroupsR
         response.groups.push(listed);
     }
     response
-}
-
-/// Groups with members or a past, and groups that only ever committed offsets.
-fn all(router: &Router) -> Vec<Listed> {
-    let mut listed = router.broker.groups.list();
-    let only_offsets = router.broker.offsets.groups().into_iter();
-    let unknown = only_offsets.filter(|group| !router.broker.groups.has(group));
-    listed.extend(unknown.map(|group| Listed {
-        group,
-        kind: GroupKind::Classic,
-        phase: Phase::Empty.to_string(),
-        protocol_type: String::new(),
-    }));
-    listed
 }

@@ -297,7 +297,8 @@ impl Router {
                 self.with(&head, async |r| leave_group::answer(self, &head, r)).await?
             }
             Api::OffsetCommit => {
-                self.with(&head, async |r| offset_commit::answer(self, conn, r).await).await?
+                self.with(&head, async |r| offset_commit::answer(self, conn, &head, r).await)
+                    .await?
             }
             Api::OffsetFetch => {
                 self.with(&head, async |r| offset_fetch::answer(self, conn, &head, r).await).await?

@@ -38,13 +38,12 @@ pub(super) async fn answer(router: &Router, request: OffsetDeleteRequest) -> Off
     let mut going = BTreeSet::new();
     for asked in request.topics {
         let name = router.names.canonical(&topic_of(&asked.name));
-        let error = refused(router, &name, &subscribed);
         let mut topic = OffsetDeleteResponseTopic::default();
         topic.name = asked.name;
         for partition in asked.partitions {
             let mut result = OffsetDeleteResponsePartition::default();
             result.partition_index = partition.partition_index;
-            match error {
+            match refused(router, &name, partition.partition_index, &subscribed) {
                 Some(error) => result.error_code = error.code(),
                 None => {
                     going.insert((name.clone(), partition.partition_index));
@@ -66,9 +65,17 @@ pub(super) async fn answer(router: &Router, request: OffsetDeleteRequest) -> Off
     response
 }
 
-fn refused(router: &Router, name: &TopicName, subscribed: &Subscribed) -> Option<ResponseError> {
+fn refused(
+    router: &Router,
+    name: &TopicName,
+    partition: i32,
+    subscribed: &Subscribed,
+) -> Option<ResponseError> {
     match router.place(name) {
         None => return Some(ResponseError::UnknownTopicOrPartition),
+        Some(place) if !(0..place.partitions()).contains(&partition) => {
+            return Some(ResponseError::UnknownTopicOrPartition);
+        }
         // Its positions are what each member has acknowledged.
         Some(Place::Retry(_)) => return Some(ResponseError::PolicyViolation),
         Some(Place::Local(_) | Place::DeadLetters(_)) => {}
@@ -85,7 +92,7 @@ fn subscribed(router: &Router, group: &GroupId) -> Result<Subscribed, ResponseEr
     if !group.is_legal() {
         return Err(ResponseError::InvalidGroupId);
     }
-    if !groups.has(group) && !router.broker.offsets.has(group) {
+    if !groups.has(group) {
         return Err(ResponseError::GroupIdNotFound);
     }
     if groups.occupancy(group) != Occupancy::Occupied {

@@ -28,6 +28,8 @@ use crate::wire::{RequestHead, ResponseError};
 
 /// Since then the group need not have been said before (KIP-890).
 const IMPLIED_SINCE: i16 = 5;
+/// Since then a transaction in no state for this is to be aborted (KIP-890).
+const ABORTABLE_SINCE: i16 = 4;
 
 pub(super) async fn answer(
     router: &Router,
@@ -69,8 +71,7 @@ pub(super) async fn answer(
         let partitions = topic.partitions.iter();
         parts.extend(partitions.map(|asked| ((name.clone(), asked.partition_index), of(asked))));
     }
-    let implied = head.version >= IMPLIED_SINCE;
-    let kept = patience.bounds(keep(router, &request, group, &parts, implied)).await;
+    let kept = patience.bounds(keep(router, head.version, &request, group, &parts)).await;
     let kept = kept.map_or_else(|error| error.code(), |()| 0);
     respond(&request, |named| match parts.get(named) {
         Some(Part::Refuse(error)) => error.code(),
@@ -82,21 +83,37 @@ pub(super) async fn answer(
 /// Makes the offsets part of the transaction: the ordinary ones in the log, those of a lane here.
 async fn keep(
     router: &Router,
+    version: i16,
     request: &TxnOffsetCommitRequest,
     group: GroupId,
     parts: &BTreeMap<Named, Part>,
-    implied: bool,
 ) -> Result<(), ResponseError> {
+    let nowhere =
+        |part: &Part| matches!(part, Part::Refuse(ResponseError::UnknownTopicOrPartition));
+    if parts.values().all(nowhere) {
+        // No transaction begins for it, as in Kafka.
+        return Ok(());
+    }
     let id = request.transactional_id.as_str();
     let by = (request.producer_id.0, request.producer_epoch);
-    let of = |error| code::of_coordinator(&error, false);
+    let implied = version >= IMPLIED_SINCE;
+    let of = |error| match code::of_coordinator(&error, false) {
+        ResponseError::InvalidTxnState if version >= ABORTABLE_SINCE => {
+            ResponseError::TransactionAbortable
+        }
+        error => error,
+    };
     let items = parts.values().filter_map(|part| match part {
         Part::Store(item) => Some(item.clone()),
         _ => None,
     });
-    let joining =
-        Joining { group: Some(group.clone()), items: items.collect(), ..Joining::default() };
+    let items: Vec<_> = items.collect();
+    let has_items = !items.is_empty();
+    let joining = Joining { group: Some(group.clone()), items, ..Joining::default() };
     let seq = router.broker.commit_in_transaction(id, by, joining, implied).map_err(of)?;
+    if has_items {
+        router.keep_group(&group);
+    }
     router.broker.durable(seq).await.map_err(of)?;
     let lanes = parts.iter().filter(|(_, part)| matches!(part, Part::Lane(_)));
     let ours: BTreeMap<_, _> = lanes.map(|(named, part)| (named.clone(), part.clone())).collect();
@@ -124,7 +141,7 @@ fn check_member(
     group: &GroupId,
     request: &TxnOffsetCommitRequest,
 ) -> Result<(), ResponseError> {
-    if group.is_reserved() {
+    if !group.is_legal() {
         return Err(ResponseError::InvalidGroupId);
     }
     let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
@@ -133,7 +150,8 @@ fn check_member(
     }
     let member_id = MemberId::new(&request.member_id);
     let generation = request.generation_id;
-    let check = CommitCheck { member_id, instance_id, generation, transactional: true };
+    let (transactional, has_epochs) = (true, true);
+    let check = CommitCheck { member_id, instance_id, generation, transactional, has_epochs };
     let named = offsets(request).map(|(topic, partition, _)| (topic, partition));
     may_here(router, group, &check, named).map_err(known_to_producers)
 }

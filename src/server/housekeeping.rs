@@ -188,15 +188,15 @@ async fn trim(router: &Arc<Router>) -> Result<(), Trouble> {
 /// What groups have committed that are empty for long, and groups that keep nothing.
 fn forget(router: &Router, vacancies: &mut Vacancies) -> Result<(), Trouble> {
     let now = router.clock.now().wall;
-    let (groups, offsets) = (&router.broker.groups, &router.broker.offsets);
-    let expired = if router.upstream.is_some() {
-        vacancies.look(now, offsets.groups(), &router.members.groups().into_iter().collect());
-        offsets.expire(now, |group| vacancies.occupancy(group))
+    let broker = &router.broker;
+    if router.upstream.is_some() {
+        let members = router.members.groups().into_iter().collect();
+        vacancies.look(now, broker.offsets.groups(), &members);
+        broker.expire_offsets(now, |group| vacancies.occupancy(group))?;
     } else {
-        offsets.expire(now, |group| groups.occupancy(group))
-    };
-    expired.map_err(BrokerError::from)?;
-    groups.expire(|group| offsets.has(group));
+        broker.expire_offsets(now, |group| broker.groups.occupancy(group))?;
+    }
+    broker.groups.expire(|group| broker.has_offsets(group));
     Ok(())
 }
 

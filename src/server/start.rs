@@ -123,6 +123,9 @@ pub(super) async fn start_on(
     let credentials = Credentials::read(&config)?.put_to_use();
     let core = Core::open(&config, &templates, disk, clock, &metrics)?;
     core.broker.started().await?;
+    if config.upstream.is_none() {
+        core.broker.keep_simple_groups();
+    }
     make_topics(&core.broker, &config).await?;
     let router = Arc::new(router(&config, templates, &core, &credentials, &metrics, clock));
     router.remember_brokers();

@@ -25,6 +25,10 @@ pub(super) struct Cell {
     /// What it was when a join asked for a group of the other kind.
     before: Option<Machine>,
     pub(super) waiting: BTreeMap<Token, oneshot::Sender<Reply>>,
+    /// Offsets keep the group without a member.
+    pub(super) is_simple: bool,
+    /// The journal has a state of it.
+    is_stored: bool,
     /// What the journal did not take; offered again until it does.
     pub(super) unkept: Option<NewEntry>,
     /// The last entry it took, 0 = none since the start.
@@ -35,8 +39,21 @@ pub(super) struct Cell {
 
 impl Cell {
     pub(super) fn new(machine: Machine, at: WallMs) -> Self {
-        let waiting = BTreeMap::new();
-        Self { machine, before: None, waiting, unkept: None, kept_seq: 0, kept_at: at }
+        Self {
+            machine,
+            before: None,
+            waiting: BTreeMap::new(),
+            is_simple: false,
+            is_stored: false,
+            unkept: None,
+            kept_seq: 0,
+            kept_at: at,
+        }
+    }
+
+    /// A group that the journal has.
+    pub(super) fn restored(machine: Machine, at: WallMs) -> Self {
+        Self { is_stored: true, ..Self::new(machine, at) }
     }
 
     /// An empty group becomes one of the other kind; any other stays what it is.
@@ -98,6 +115,7 @@ impl Cell {
                     self.persist(group, at, State::Consumer(state), journal);
                     continue;
                 }
+                Output::Forget if !self.is_stored => continue,
                 Output::Forget => {
                     self.keep(NewEntry::tombstone(GROUP_KIND, record::key_of(group)), journal);
                     continue;
@@ -118,7 +136,7 @@ impl Cell {
     }
 
     pub(super) fn occupancy(&self) -> Occupancy {
-        if self.machine.is_deleted() {
+        if self.machine.is_deleted() || self.machine.is_blank() {
             Occupancy::Unknown
         } else if self.machine.is_empty() {
             Occupancy::VacantSince(self.kept_at)
@@ -127,9 +145,15 @@ impl Cell {
         }
     }
 
-    /// Nothing is lost when this cell is dropped: the group is deleted, or nobody ever joined it.
+    /// Since when the group has had no member; `None`: it has one, or is deleted.
+    pub(super) fn empty_since(&self) -> Option<WallMs> {
+        (self.machine.is_empty() && !self.machine.is_deleted()).then_some(self.kept_at)
+    }
+
+    /// Nothing is lost when this cell is dropped: the group is deleted, or nobody ever joined it
+    /// and no offsets keep it.
     pub(super) fn is_over(&self) -> bool {
-        let over = self.machine.is_deleted() || self.machine.is_blank();
+        let over = self.machine.is_deleted() || self.machine.is_blank() && !self.is_simple;
         self.unkept.is_none() && self.waiting.is_empty() && over
     }
 
@@ -142,6 +166,7 @@ impl Cell {
 
     fn persist(&mut self, group: &GroupId, at: WallMs, state: State, journal: &Journal) {
         self.kept_at = at;
+        self.is_stored = true;
         let head = record::write(&Kept { at, state });
         let key = record::key_of(group);
         self.keep(NewEntry::keyed(GROUP_KIND, key, head, bytes::Bytes::new()), journal);

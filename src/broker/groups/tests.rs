@@ -118,7 +118,13 @@ fn assign(joined: &Joined) -> Sync {
 }
 
 fn check(member: &str, generation: i32) -> CommitCheck {
-    CommitCheck { member_id: member.into(), instance_id: None, generation, transactional: false }
+    CommitCheck {
+        member_id: member.into(),
+        instance_id: None,
+        generation,
+        transactional: false,
+        has_epochs: true,
+    }
 }
 
 #[tokio::test]
@@ -288,11 +294,19 @@ async fn requests_to_a_group_that_is_not_there_are_answered_as_kafka_does() {
     assert_eq!(house.groups.heartbeat(&group, beat), Err(GroupError::UnknownMemberId));
     assert_eq!(house.groups.commit_check(&group, check("", -1)), Ok(()));
     let of_the_past = house.groups.commit_check(&group, check("x", 3));
-    assert_eq!(of_the_past, Err(GroupError::IllegalGeneration));
+    assert_eq!(of_the_past, Err(GroupError::GroupIdNotFound));
+    let in_transaction = CommitCheck { transactional: true, ..check("x", 3) };
+    assert_eq!(
+        house.groups.commit_check(&group, in_transaction),
+        Err(GroupError::IllegalGeneration)
+    );
     let leaver = Leaver { member_id: "x".into(), instance_id: None, reason: None };
     let left = house.groups.leave(&group, Leave { members: vec![leaver] }).unwrap();
     assert_eq!(left[0].result, Err(GroupError::UnknownMemberId));
-    for name in ["", "\0delayed", "a\0"] {
+    assert_eq!(house.groups.commit_check(&"".into(), check("", -1)), Ok(()));
+    let refused = house.groups.join(&"".into(), join("range"), |_| None).await.unwrap_err();
+    assert_eq!(refused.error, GroupError::InvalidGroupId);
+    for name in ["\0delayed", "a\0"] {
         let refused = house.groups.join(&name.into(), join("range"), |_| None).await.unwrap_err();
         assert_eq!(refused.error, GroupError::InvalidGroupId, "{name:?}");
         let outside = house.groups.commit_check(&name.into(), check("", -1));
@@ -324,4 +338,26 @@ async fn an_empty_group_without_offsets_is_forgotten_after_ten_minutes() {
     assert_eq!(house.groups.occupancy(&group), Occupancy::Unknown);
     house.writer.step();
     assert!(house.power_cut().groups.list().is_empty());
+}
+
+#[tokio::test]
+async fn a_simple_group_outlives_its_offsets() {
+    let house = House::new();
+    let (deleted, expired) = (GroupId::new("deleted"), GroupId::new("expired"));
+    for group in [&deleted, &expired] {
+        house.groups.keep_simple(group);
+        assert_eq!(house.groups.describe(group).unwrap().phase.to_string(), "Empty");
+        assert_eq!(house.groups.occupancy(group), Occupancy::Unknown, "offsets expire alone");
+    }
+    let past = house.groups.commit_check(&deleted, check("x", 3));
+    assert_eq!(past, Err(GroupError::UnknownMemberId));
+    assert_eq!(house.groups.delete(&deleted).await, Ok(()), "nothing of it is in the log");
+    house.pass(VACANT_MS_MAX - 1);
+    house.groups.expire(|_| false);
+    assert_eq!(house.groups.list().len(), 1);
+    house.pass(1);
+    house.groups.expire(|_| true);
+    assert_eq!(house.groups.list().len(), 1, "it keeps offsets");
+    house.groups.expire(|_| false);
+    assert!(house.groups.list().is_empty());
 }

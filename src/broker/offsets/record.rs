@@ -7,7 +7,10 @@ use crate::broker::versioned::{self, FactError};
 use crate::model::{GroupId, TopicName, WallMs};
 
 const WHAT: &str = "committed offset";
+/// A commit outside a transaction.
 const VERSION: u8 = 1;
+/// A commit of a transaction: behind the first version's fields, its sequence number of staging.
+const ORDERED_VERSION: u8 = 2;
 const NUL: u8 = 0;
 /// The partition and the two NULs before it and the topic.
 const KEY_EXTRA_BYTES: usize = 6;
@@ -54,8 +57,18 @@ pub(super) fn write(committed: &Committed) -> Bytes {
     versioned::write(VERSION, committed)
 }
 
-pub(super) fn read(head: &[u8]) -> Result<Committed, FactError> {
-    versioned::read(WHAT, VERSION, head)
+/// Writes the offset of a TxnOffsetCommit at `order`.
+pub(super) fn write_ordered(committed: &Committed, order: u64) -> Bytes {
+    versioned::write(ORDERED_VERSION, &(committed, order))
+}
+
+/// A committed offset, and its order where that is not the sequence number of its entry.
+pub(super) fn read(head: &[u8]) -> Result<(Committed, Option<u64>), FactError> {
+    if head.first() == Some(&VERSION) {
+        return Ok((versioned::read(WHAT, VERSION, head)?, None));
+    }
+    let (committed, order) = versioned::read(WHAT, ORDERED_VERSION, head)?;
+    Ok((committed, Some(order)))
 }
 
 #[cfg(test)]
@@ -71,8 +84,11 @@ mod tests {
             commit_ms: WallMs(1_700_000_000_000),
         };
         let fixture = b"\x01\xd8\x0c\x01\x01m\x80\xa0\xab\xfe\xf9\x62";
-        assert_eq!(read(fixture).unwrap(), committed);
+        assert_eq!(read(fixture).unwrap(), (committed.clone(), None));
         assert_eq!(write(&committed)[..], fixture[..]);
+        let ordered = b"\x02\xd8\x0c\x01\x01m\x80\xa0\xab\xfe\xf9\x62\x85\x02";
+        assert_eq!(read(ordered).unwrap(), (committed.clone(), Some(261)));
+        assert_eq!(write_ordered(&committed, 261)[..], ordered[..]);
     }
 
     #[test]
@@ -98,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_newer_or_damaged_offset_is_refused() {
-        assert_eq!(read(&[2, 0]), Err(FactError::Newer { what: WHAT, found: 2, known: 1 }));
+        assert_eq!(read(&[3, 0]), Err(FactError::Newer { what: WHAT, found: 3, known: 2 }));
         assert_eq!(read(&[]), Err(FactError::Unreadable { what: WHAT }));
         assert_eq!(read(&[1, 0x80]), Err(FactError::Unreadable { what: WHAT }));
         assert_eq!(read(&[0, 0, 0, 0, 0]), Err(FactError::Unreadable { what: WHAT }));

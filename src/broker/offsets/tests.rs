@@ -165,12 +165,12 @@ fn offsets_expire_a_week_after_their_group_became_empty_and_never_before() {
         "vacant" => Occupancy::VacantSince(WallMs(5)),
         _ => Occupancy::Unknown,
     };
-    assert_eq!(house.offsets.expire(WallMs(week - 1), occupancy).unwrap(), 0);
-    house.offsets.expire(WallMs(week), occupancy).unwrap();
+    assert_eq!(house.offsets.expire(WallMs(week - 1), occupancy, |_, _, _| false).unwrap(), 0);
+    house.offsets.expire(WallMs(week), occupancy, |_, _, _| false).unwrap();
     assert_eq!((house.offset("outside", "t", 0), house.offset("vacant", "t", 0)), (None, Some(1)));
-    house.offsets.expire(WallMs(week + 5), occupancy).unwrap();
+    house.offsets.expire(WallMs(week + 5), occupancy, |_, _, _| false).unwrap();
     assert_eq!((house.offset("outside", "u", 0), house.offset("vacant", "t", 0)), (Some(1), None));
-    house.offsets.expire(WallMs(10 * week), occupancy).unwrap();
+    house.offsets.expire(WallMs(10 * week), occupancy, |_, _, _| false).unwrap();
     house.writer.step();
     assert_eq!(house.power_cut().offsets.groups(), ["occupied".into()]);
 }

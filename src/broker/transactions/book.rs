@@ -147,11 +147,29 @@ impl Book {
 
     /// Whether an open transaction holds an offset of that partition.
     pub(super) fn is_pending(&self, group: &GroupId, topic: &TopicName, partition: i32) -> bool {
-        let Some(ids) = self.by_group.get(group) else { return false };
+        self.pending(group, topic, partition) > 0
+    }
+
+    /// The number of open transactions that hold an offset of that partition.
+    pub(super) fn pending(&self, group: &GroupId, topic: &TopicName, partition: i32) -> usize {
         let place = (topic.clone(), partition);
-        ids.iter().filter_map(|id| self.get(id)).any(|known| {
+        let ids = self.by_group.get(group).into_iter().flatten();
+        let has_it = |known: &&Transaction| {
             known.is_open() && known.groups.get(group).is_some_and(|of| of.contains_key(&place))
-        })
+        };
+        ids.filter_map(|id| self.get(id)).filter(has_it).count()
+    }
+
+    /// The groups of which open transactions have offsets.
+    pub(super) fn groups_with_offsets(&self) -> BTreeSet<GroupId> {
+        let named = self.by_group.keys();
+        named.filter(|group| self.has_offsets(group)).cloned().collect()
+    }
+
+    /// Whether an open transaction has an offset of the group.
+    pub(super) fn has_offsets(&self, group: &GroupId) -> bool {
+        let ids = self.by_group.get(group).into_iter().flatten();
+        ids.filter_map(|id| self.get(id)?.groups.get(group)).any(|offsets| !offsets.is_empty())
     }
 
     /// What open ones lose with what is deleted, each by this rule: of which, its producer, the

@@ -6,7 +6,9 @@ use bytes::Bytes;
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
+use crate::broker::groups::Occupancy;
 use crate::broker::kind;
+use crate::broker::offsets::CommitItem;
 use crate::broker::producers::Producers;
 use crate::broker::transactions::book::Book;
 use crate::broker::transactions::held::released;
@@ -19,6 +21,17 @@ use crate::wire::batch::marker_batch;
 
 /// Of partitions.
 type Offsets = Vec<(TopicName, i32, i64)>;
+
+/// The atomic group that ended a transaction.
+#[derive(Debug)]
+pub(super) struct EndReceipt {
+    /// The entry to wait for.
+    pub(super) seq: u64,
+    /// The offsets that took effect.
+    committed: Vec<(GroupId, Offsets)>,
+    /// Entries of others in it.
+    refs: Vec<EntryRef>,
+}
 
 /// What an EndTxn came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,15 +82,8 @@ impl Broker {
         };
         let producer = next.incarnation();
         let more = more(&old)?;
-        let (seq, refs) = self.end(&mut book, id, &old, (next, commits), &more)?;
-        let items = if commits { old.items() } else { Vec::new() };
-        let offsets = |(group, items): (GroupId, Vec<crate::broker::offsets::CommitItem>)| {
-            (
-                group,
-                items.into_iter().map(|item| (item.topic, item.partition, item.offset)).collect(),
-            )
-        };
-        let committed = items.into_iter().map(offsets).collect();
+        let EndReceipt { seq, committed, refs } =
+            self.end(&mut book, id, &old, (next, commits), &more)?;
         Ok((Ended { producer, committed, is_news: old.is_open(), seq }, refs))
     }
 
@@ -90,7 +96,7 @@ impl Broker {
         let Some(old) = book.get(&id).cloned() else { return Ok(None) };
         let fresh = || self.ids.take().ok().map(|(producer_id, _)| producer_id);
         let next = old.timed_out(now, fresh).ok_or(TransactionError::TooMany)?;
-        let (seq, _) = self.end(&mut book, &id, &old, (next, false), &[])?;
+        let seq = self.end(&mut book, &id, &old, (next, false), &[])?.seq;
         tracing::warn!(transactional_id = %id, "a transaction timed out and was aborted");
         Ok(Some((id, old.incarnation(), seq)))
     }
@@ -140,7 +146,35 @@ impl Broker {
         Ok(seq)
     }
 
-    /// Markers, offsets, `more` and the new state in one atomic group; where `more` lies.
+    /// Deletes offsets that are older than their retention. As in Kafka, an offset stays while a
+    /// transaction has another of its partition.
+    pub fn expire_offsets(
+        &self,
+        now: WallMs,
+        occupancy: impl Fn(&GroupId) -> Occupancy,
+    ) -> Result<u64, BrokerError> {
+        // Locked before the offsets, as everywhere.
+        let book = self.transactions.lock();
+        let is_pending = |group: &GroupId, topic: &TopicName, partition| {
+            book.is_pending(group, topic, partition)
+        };
+        Ok(self.offsets.expire(now, occupancy, is_pending)?)
+    }
+
+    /// Groups in which offsets are committed or pending are there after a restart.
+    pub fn keep_simple_groups(&self) {
+        let pending = self.transactions.lock().groups_with_offsets();
+        for group in self.offsets.groups().iter().chain(&pending) {
+            self.groups.keep_simple(group);
+        }
+    }
+
+    /// Whether offsets of the group are committed or pending.
+    pub fn has_offsets(&self, group: &GroupId) -> bool {
+        self.offsets.has(group) || self.transactions.lock().has_offsets(group)
+    }
+
+    /// Markers, offsets, `more` and the new state in one atomic group.
     pub(super) fn end(
         &self,
         book: &mut Book,
@@ -148,13 +182,13 @@ impl Broker {
         old: &Transaction,
         (next, commits): (Transaction, bool),
         more: &[NewEntry],
-    ) -> Result<(u64, Vec<EntryRef>), BrokerError> {
+    ) -> Result<EndReceipt, BrokerError> {
         let now = self.clock.now().wall;
         let marker = old.marker(&next);
         let bytes = marker_batch(marker.0, marker.1, commits, now.0);
         let items = if commits { old.items() } else { Vec::new() };
         let mut parts: Vec<&Part> = old.parts.iter().collect();
-        let (seq, refs) = loop {
+        let closed = loop {
             parts.retain(|part| self.journal.stream_bounds(StreamId(part.stream)).is_some());
             let producers: Vec<_> =
                 parts.iter().map(|part| self.topics.producers(StreamId(part.stream))).collect();
@@ -165,7 +199,7 @@ impl Broker {
             let rest = released(id, old).chain(whole(book, id, &next));
             let entries: Vec<_> = markers.chain(more.iter().cloned()).chain(rest).collect();
             let (mut placed, mut refs) = (Vec::new(), Vec::new());
-            let appended = self.offsets.commit_all(now, &items, |offsets| {
+            let appended = self.offsets.commit_pending(now, &items, |offsets| {
                 let group = entries.into_iter().chain(offsets).collect();
                 // An end frees what waits for it: the last room is for that. Whoever brings
                 // more has asked whether there is room, and cannot take it back.
@@ -176,23 +210,35 @@ impl Broker {
                 };
                 placed.clone_from(&appended.base_offsets);
                 refs = appended.refs.iter().skip(parts.len()).take(more.len()).copied().collect();
-                Ok(appended.seq())
+                Ok::<_, AppendError>(appended.seq())
             });
             match appended {
                 // A topic was deleted in between.
                 Err(AppendError::UnknownStream { .. }) => {}
                 Err(error) => return Err(error.into()),
-                Ok(seq) => {
+                Ok((seq, effective)) => {
                     for (producers, offset) in locked.iter_mut().zip(placed) {
                         producers.ended(marker, commits, (offset, seq), now);
                     }
-                    break (seq, refs);
+                    break EndReceipt { seq, committed: by_group(effective), refs };
                 }
             }
         };
         book.apply(id, Some(next));
-        Ok((seq, refs))
+        Ok(closed)
     }
+}
+
+fn by_group(items: Vec<(GroupId, CommitItem)>) -> Vec<(GroupId, Offsets)> {
+    let mut groups: Vec<(GroupId, Offsets)> = Vec::new();
+    for (group, item) in items {
+        let offset = (item.topic, item.partition, item.offset);
+        match groups.last_mut() {
+            Some((last, offsets)) if *last == group => offsets.push(offset),
+            _ => groups.push((group, vec![offset])),
+        }
+    }
+    groups
 }
 
 fn locked(producers: &Mutex<Producers>) -> MutexGuard<'_, Producers> {

@@ -1,5 +1,7 @@
 //! How a transactional id lies in the journal.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 
 use crate::broker::transactions::state::Transaction;
@@ -7,13 +9,27 @@ use crate::broker::versioned::{self, FactError};
 
 pub(super) const WHAT: &str = "transactional id";
 const VERSION: u8 = 1;
+/// Behind the first version's fields, the order of each pending offset.
+const ORDERED_VERSION: u8 = 2;
 
 pub(super) fn write(transaction: &Transaction) -> Bytes {
-    versioned::write(VERSION, transaction)
+    let pending = transaction.groups.values().flat_map(BTreeMap::values);
+    let orders: Vec<u64> = pending.map(|pending| pending.order).collect();
+    if orders.iter().all(|order| *order == 0) {
+        return versioned::write(VERSION, transaction);
+    }
+    versioned::write(ORDERED_VERSION, &(transaction, orders))
 }
 
+/// A transactional id; the order of an offset that came with the same entry is 0.
 pub(super) fn read(head: &[u8]) -> Result<Transaction, FactError> {
-    versioned::read(WHAT, VERSION, head)
+    if head.first() == Some(&VERSION) {
+        return versioned::read(WHAT, VERSION, head);
+    }
+    let (mut transaction, orders): (Transaction, Vec<u64>) =
+        versioned::read(WHAT, ORDERED_VERSION, head)?;
+    transaction.pending_mut().zip(orders).for_each(|(pending, order)| pending.order = order);
+    Ok(transaction)
 }
 
 #[cfg(test)]
@@ -44,6 +60,13 @@ mod tests {
             \x01\x00\x08\x01r\x03";
         assert_eq!(write(&open)[..], fixture[..]);
         assert_eq!(read(fixture).unwrap(), open);
-        assert!(matches!(read(b"\x02\xd0"), Err(FactError::Newer { .. })));
+        assert!(matches!(read(b"\x03\xd0"), Err(FactError::Newer { .. })));
+        let mut ordered = open;
+        ordered.set_order(261);
+        let mut fixture = fixture.to_vec();
+        fixture[0] = 2;
+        fixture.extend(b"\x01\x85\x02");
+        assert_eq!(write(&ordered)[..], fixture[..]);
+        assert_eq!(read(&fixture).unwrap(), ordered);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::broker::offsets::CommitItem;
+use crate::broker::offsets::{CommitItem, PendingCommit};
 use crate::broker::transactions::error::TransactionError;
 use crate::model::{GroupId, TopicName, WallMs};
 
@@ -69,6 +69,9 @@ pub struct Pending {
     pub leader_epoch: i32,
     /// The client's own note.
     pub metadata: String,
+    /// The sequence number of the entry that brought it; 0 = the entry in which it lies.
+    #[serde(skip)]
+    pub order: u64,
 }
 
 /// Offsets of one group.
@@ -179,7 +182,9 @@ impl Transaction {
     ) -> Result<Option<Self>, TransactionError> {
         match by {
             Some(by) if by == self.incarnation() => {}
-            Some(by) if self.previous == Some(by) && !self.is_open() => return Ok(None),
+            Some(by) if self.previous == Some(by) && !self.is_open() => {
+                return Ok(self.begun_again(timeout_ms, now));
+            }
             Some(by) if self.previous != Some(by) => return Err(TransactionError::Fenced),
             Some(_) | None => {}
         }
@@ -191,7 +196,14 @@ impl Transaction {
         Ok(Some(next))
     }
 
-    /// Whether this incarnation may end it so; true: it is ended so already.
+    /// Answers a repeated InitProducerId with this incarnation; `None`: nothing changes.
+    fn begun_again(&self, timeout_ms: u32, now: WallMs) -> Option<Self> {
+        let changes = self.phase != Phase::Empty || self.timeout_ms != timeout_ms;
+        changes.then(|| Self { timeout_ms, ..self.over(Phase::Empty, now) })
+    }
+
+    /// Whether this incarnation may end it so; true: it is ended so already. With KIP-890 the one
+    /// before the last end repeats that end, also where its time ended it.
     pub fn may_end(
         &self,
         by: Incarnation,
@@ -199,8 +211,9 @@ impl Transaction {
         raises: bool,
     ) -> Result<bool, TransactionError> {
         let to = if commits { Phase::Committed } else { Phase::Aborted };
-        if raises && self.previous == Some(by) && self.phase == to {
-            return Ok(true);
+        let is_ended = matches!(self.phase, Phase::Committed | Phase::Aborted);
+        if raises && is_ended && self.previous == Some(by) {
+            return if self.phase == to { Ok(true) } else { Err(TransactionError::InvalidState) };
         }
         self.check(by)?;
         match self.phase {
@@ -232,12 +245,10 @@ impl Transaction {
         Ok(End::Next(Box::new(next)))
     }
 
-    /// Its time is over: aborted, and its producer fenced.
+    /// Aborts it after its timeout; the producer is fenced until it aborts or begins anew.
     pub fn timed_out(&self, now: WallMs, fresh: impl FnOnce() -> Option<i64>) -> Option<Self> {
         let mut next = self.over(Phase::Aborted, now);
         next.raise(fresh)?;
-        // The one that was too slow is not to be taken for one whose answer was lost.
-        next.previous = None;
         Some(next)
     }
 
@@ -247,14 +258,38 @@ impl Transaction {
         (self.producer_id, if same { next.epoch } else { self.epoch })
     }
 
+    /// Every pending offset.
+    pub(super) fn pending_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
+        self.groups.values_mut().flat_map(BTreeMap::values_mut)
+    }
+
+    /// The order of this very offset; `None`: the transaction does not have it.
+    pub(super) fn order_of(&self, group: &GroupId, item: &CommitItem) -> Option<u64> {
+        let pending = self.groups.get(group)?.get(&(item.topic.clone(), item.partition))?;
+        let Pending { offset, leader_epoch, metadata, order } = pending;
+        let is_same = (*offset, *leader_epoch) == (item.offset, item.leader_epoch)
+            && *metadata == item.metadata;
+        is_same.then_some(*order)
+    }
+
+    /// Gives the pending offsets of the entry `seq` their order.
+    pub(super) fn set_order(&mut self, seq: u64) {
+        self.pending_mut()
+            .filter(|pending| pending.order == 0)
+            .for_each(|pending| pending.order = seq);
+    }
+
     /// The offsets it commits.
-    pub fn items(&self) -> Vec<(GroupId, Vec<CommitItem>)> {
-        let item = |((topic, partition), pending): (&(TopicName, i32), &Pending)| CommitItem {
-            topic: topic.clone(),
-            partition: *partition,
-            offset: pending.offset,
-            leader_epoch: pending.leader_epoch,
-            metadata: pending.metadata.clone(),
+    pub fn items(&self) -> Vec<(GroupId, Vec<PendingCommit>)> {
+        let item = |((topic, partition), pending): (&(TopicName, i32), &Pending)| PendingCommit {
+            item: CommitItem {
+                topic: topic.clone(),
+                partition: *partition,
+                offset: pending.offset,
+                leader_epoch: pending.leader_epoch,
+                metadata: pending.metadata.clone(),
+            },
+            order: pending.order,
         };
         let groups = self.groups.iter().filter(|(_, offsets)| !offsets.is_empty());
         groups.map(|(group, of)| (group.clone(), of.iter().map(item).collect())).collect()

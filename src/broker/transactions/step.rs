@@ -68,8 +68,7 @@ impl Transaction {
         let Joining { mut parts, group, items } = joining;
         parts.retain(|part| !self.parts.contains(part));
         let known = group.as_ref().and_then(|group| self.groups.get(group));
-        let mut offsets: Vec<_> = items.into_iter().map(pending).collect();
-        offsets.retain(|(place, offset)| known.and_then(|of| of.get(place)) != Some(offset));
+        let offsets: Vec<_> = items.into_iter().map(pending).collect();
         let group = group.filter(|_| known.is_none() || !offsets.is_empty());
         if self.is_open() && parts.is_empty() && group.is_none() {
             return Ok(None);
@@ -163,6 +162,14 @@ impl Transaction {
 }
 
 impl Step {
+    /// Gives the offsets the order of the entry `seq`, which brought them.
+    pub(super) fn ordered(mut self, seq: u64) -> Self {
+        if let Change::Joins { offsets, .. } = &mut self.change {
+            offsets.iter_mut().for_each(|(_, pending)| pending.order = seq);
+        }
+        self
+    }
+
     /// The group it brings offsets of.
     pub fn group(&self) -> Option<&GroupId> {
         match &self.change {
@@ -224,5 +231,5 @@ fn key(producer_id: i64, number: u32) -> Bytes {
 
 fn pending(item: CommitItem) -> ((TopicName, i32), Pending) {
     let CommitItem { topic, partition, offset, leader_epoch, metadata } = item;
-    ((topic, partition), Pending { offset, leader_epoch, metadata })
+    ((topic, partition), Pending { offset, leader_epoch, metadata, order: 0 })
 }

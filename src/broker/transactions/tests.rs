@@ -20,6 +20,7 @@ mod books;
 mod deleted;
 mod expiry;
 mod journalled;
+mod overtaken;
 mod readers;
 mod steps;
 

@@ -191,7 +191,8 @@ impl Script {
         generation: i32,
     ) -> Result<(), GroupError> {
         let member_id = member.into();
-        let check = CommitCheck { member_id, instance_id: None, generation, transactional };
+        let (instance_id, has_epochs) = (None, true);
+        let check = CommitCheck { member_id, instance_id, generation, transactional, has_epochs };
         let token = self.send(|token| Input::CommitCheck(token, check));
         match self.answers.get(&token) {
             Some(Answer::CommitCheck(result)) => *result,

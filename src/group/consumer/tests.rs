@@ -129,7 +129,8 @@ impl Script {
 
     fn may_commit(&mut self, member: &str, generation: i32) -> Result<(), GroupError> {
         let member_id = member.into();
-        let check = CommitCheck { member_id, instance_id: None, generation, transactional: false };
+        let (instance_id, transactional, has_epochs) = (None, false, true);
+        let check = CommitCheck { member_id, instance_id, generation, transactional, has_epochs };
         match self.ask(|token| Input::CommitCheck(token, check)) {
             Answer::CommitCheck(result) => result,
             other => panic!("no commit answer: {other:?}"),

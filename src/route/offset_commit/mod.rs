@@ -28,13 +28,16 @@ use crate::route::convert::{group_of, topic_of};
 use crate::route::offset_commit::marked::Refused;
 use crate::route::place::Place;
 use crate::route::{Router, code};
-use crate::wire::ResponseError;
+use crate::wire::{RequestHead, ResponseError};
 
 pub(super) use marked::is_marked;
 pub(super) use relayed::{Named, is_ours, may_commit, noted, own_parts, relayed};
 
 /// How long a commit waits for the nacks it passes and for the disk (docs/semantics.md).
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Member epochs, and GROUP_ID_NOT_FOUND for a member of a group that is not there (KIP-848).
+const EPOCHS_SINCE: i16 = 9;
 
 /// What became of all partitions of one kind.
 type Done = Result<(), ResponseError>;
@@ -55,9 +58,10 @@ pub(super) enum Part {
 pub(super) async fn answer(
     router: &Router,
     conn: &Conn,
+    head: &RequestHead,
     mut request: OffsetCommitRequest,
 ) -> OffsetCommitResponse {
-    let committer = Committer::of(router, &request);
+    let committer = Committer::of(router, head, &request);
     let group = committer.group.clone();
     if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
@@ -117,23 +121,30 @@ struct Committer<'a> {
 }
 
 impl<'a> Committer<'a> {
-    fn of(router: &'a Router, request: &OffsetCommitRequest) -> Self {
+    fn of(router: &'a Router, head: &RequestHead, request: &OffsetCommitRequest) -> Self {
         let member_id = MemberId::new(&request.member_id);
         let instance_id = request.group_instance_id.as_ref().map(ToString::to_string);
         let key = member_key(&member_id, instance_id.as_deref());
         let generation = request.generation_id_or_member_epoch;
-        let check = CommitCheck { member_id, instance_id, generation, transactional: false };
+        let (transactional, has_epochs) = (false, head.version >= EPOCHS_SINCE);
+        let check = CommitCheck { member_id, instance_id, generation, transactional, has_epochs };
         Self { router, group: group_of(&request.group_id), key, check }
     }
 
     fn may(&self, request: &OffsetCommitRequest) -> Done {
         let named = offsets(request).map(|(topic, partition, _)| (topic, partition));
-        may_here(self.router, &self.group, &self.check, named)
+        let may = may_here(self.router, &self.group, &self.check, named);
+        may.map_err(|error| match error {
+            ResponseError::GroupIdNotFound if !self.check.has_epochs => {
+                ResponseError::IllegalGeneration
+            }
+            error => error,
+        })
     }
 
     /// It may not: whoever watches hears of it.
     fn refused(&self, request: &OffsetCommitRequest, error: ResponseError) -> OffsetCommitResponse {
-        let Self { router, group, key, check } = self;
+        let Self { router, group, key, check, .. } = self;
         router.metrics.commit_failed(group.as_str(), &code::name(error));
         let refused = offsets(request).map(|offset| (offset, error));
         router.commit_refused(group, (key, &check.member_id), refused);
@@ -322,6 +333,7 @@ pub(super) async fn store(
     noted(router.engine.origin_commits(group, Vec::new())).await?;
     may()?;
     let offsets = items.iter().map(|i| (i.topic.clone(), i.partition, i.offset)).collect();
+    router.keep_group(group);
     let now = router.clock.now().wall;
     let kept = router.broker.offsets.commit(group, now, items);
     let kept = kept.map_err(|_| ResponseError::CoordinatorNotAvailable)?;
@@ -329,6 +341,15 @@ pub(super) async fn store(
     let (told, durable) = tokio::join!(told, router.broker.offsets.durable(kept.seq));
     told.map_err(|error| code::of_commit(&error))?;
     durable.map_err(|_| ResponseError::CoordinatorNotAvailable)
+}
+
+impl Router {
+    /// Offsets make a group of this cluster; those of a real one are its own.
+    pub(super) fn keep_group(&self, group: &GroupId) {
+        if self.upstream.is_none() {
+            self.broker.groups.keep_simple(group);
+        }
+    }
 }
 
 /// Where the group stands that a request of nobody's member sets anew.

@@ -71,7 +71,8 @@ fn by_kip_890_an_end_gives_the_next_epoch_and_its_repetition_the_same() {
     assert_eq!(known.incarnation(), (40, 1));
     assert_eq!(old.marker(&known), (40, 1), "what is late is fenced in every partition");
     assert_eq!(known.ended((40, 0), true, true, T, || None), Ok(End::Already));
-    assert_eq!(known.ended((40, 0), false, true, T, || None), Err(TransactionError::Fenced));
+    let other_way = known.ended((40, 0), false, true, T, || None);
+    assert_eq!(other_way, Err(TransactionError::InvalidState));
     assert_eq!(known.ended((40, 1), true, true, T, || None), Err(TransactionError::InvalidState));
     let aborted = ended(&known, false, true);
     assert_eq!(aborted.incarnation(), (40, 2), "nothing was open: only the epoch is wanted");
@@ -95,7 +96,11 @@ fn who_begins_anew_is_the_next_and_a_repetition_is_answered_the_same() {
     let slow = open(&first).timed_out(T, || None).unwrap();
     assert_eq!(slow.incarnation(), (40, 2));
     let late = slow.begun_anew(Some((40, 1)), 5, T, || None);
-    assert_eq!(late, Err(TransactionError::Fenced), "who was too slow is out");
+    let late = late.unwrap().unwrap();
+    assert_eq!((late.incarnation(), late.phase, late.timeout_ms), ((40, 2), Phase::Empty, 5));
+    assert_eq!(slow.may_end((40, 1), false, true), Ok(true));
+    assert_eq!(slow.may_end((40, 1), true, true), Err(TransactionError::InvalidState));
+    assert_eq!(slow.may_end((40, 1), false, false), Err(TransactionError::Fenced));
 }
 
 #[test]

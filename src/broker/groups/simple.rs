@@ -1,0 +1,23 @@
+//! Simple groups, as Kafka calls them: offsets were committed or pending in them, and they may have
+//! no member. Such a group outlives its offsets until it is deleted or expires.
+
+use crate::broker::groups::cell::Cell;
+use crate::broker::groups::machine::Machine;
+use crate::broker::groups::{GroupKind, Groups};
+use crate::model::GroupId;
+
+impl Groups {
+    /// Offsets of the group are committed or pending: it is a group from now on.
+    pub fn keep_simple(&self, group: &GroupId) {
+        let now = self.now();
+        let mut state = self.lock();
+        if let Some(cell) = state.cells.get_mut(group) {
+            cell.is_simple = true;
+            return;
+        }
+        let machine = Machine::new(GroupKind::Classic, self.inner.classic, self.inner.consumer);
+        let mut cell = Cell::new(machine, now.wall);
+        cell.is_simple = true;
+        state.cells.insert(group.clone(), cell);
+    }
+}
