@@ -1,14 +1,18 @@
 //! How far the writer has got, and how to wait for it.
 
-use std::future::poll_fn;
+use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::{Durability, JournalError, Poisoned};
 
-/// The writer's progress. Whoever waits is woken by the flush that reaches it and by no other:
-/// with hundreds of waiters, waking all for every flush would cost more than the flush.
+/// Waiting futures by sequence number and ticket.
+type Wakers = BTreeMap<(u64, u64), Waker>;
+
+/// The writer's progress. A flush wakes the waiters it reaches and no others: with hundreds of
+/// waiters, waking all for every flush would cost more than the flush.
 #[derive(Debug)]
 pub(super) struct Progress {
     durable: AtomicU64,
@@ -19,12 +23,56 @@ pub(super) struct Progress {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    durable: Vec<(u64, Waker)>,
-    written: Vec<(u64, Waker)>,
+    durable: Wakers,
+    written: Wakers,
+    next_ticket: u64,
     poisoned: Option<Poisoned>,
     closed: bool,
     /// Plain threads that wait on `moved`.
     threads: usize,
+}
+
+/// One wait; its waker goes with it.
+#[derive(Debug)]
+struct Wait<'p> {
+    progress: &'p Progress,
+    seq: u64,
+    durability: Durability,
+    ticket: Option<u64>,
+}
+
+impl Future for Wait<'_> {
+    type Output = Result<(), JournalError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = self.progress.poll((self.seq, self.durability), self.ticket, context);
+        match outcome {
+            Ok(ticket) => {
+                self.ticket = Some(ticket);
+                Poll::Pending
+            }
+            Err(outcome) => {
+                self.forget();
+                Poll::Ready(outcome)
+            }
+        }
+    }
+}
+
+impl Wait<'_> {
+    fn forget(&mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let at = (self.seq, ticket);
+        let removed = self.progress.waiting().wakers(self.durability).remove(&at);
+        // Outside the lock: the end of a task may drop another wait.
+        drop(removed);
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.forget();
+    }
 }
 
 impl Progress {
@@ -50,12 +98,11 @@ impl Progress {
         let mut waiting = self.waiting();
         self.written.store(written, Ordering::Release);
         self.durable.store(durable, Ordering::Release);
-        let mut reached: Vec<(u64, Waker)> =
-            waiting.durable.extract_if(.., |(seq, _)| *seq <= durable).collect();
-        reached.extend(waiting.written.extract_if(.., |(seq, _)| *seq <= written));
+        let reached =
+            [take_until(&mut waiting.durable, durable), take_until(&mut waiting.written, written)];
         let threads = waiting.threads;
         drop(waiting);
-        for (_, waker) in reached {
+        for waker in reached.into_iter().flat_map(BTreeMap::into_values) {
             waker.wake();
         }
         if threads > 0 {
@@ -75,7 +122,7 @@ impl Progress {
 
     /// Returns when entry `seq` has got as far as `durability` says.
     pub(super) async fn wait(&self, seq: u64, durability: Durability) -> Result<(), JournalError> {
-        poll_fn(|context| self.poll(seq, durability, context)).await
+        Wait { progress: self, seq, durability, ticket: None }.await
     }
 
     pub(super) fn wait_durable_blocking(&self, seq: u64) -> Result<(), JournalError> {
@@ -91,42 +138,42 @@ impl Progress {
         }
     }
 
+    /// The ticket of a wait that goes on, or how it ends.
     fn poll(
         &self,
-        seq: u64,
-        durability: Durability,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), JournalError>> {
+        (seq, durability): (u64, Durability),
+        ticket: Option<u64>,
+        context: &Context<'_>,
+    ) -> Result<u64, Result<(), JournalError>> {
         let reached = match durability {
             Durability::Os => &self.written,
             Durability::Fsync => &self.durable,
         };
         if reached.load(Ordering::Acquire) >= seq {
-            return Poll::Ready(Ok(()));
+            return Err(Ok(()));
         }
         let mut waiting = self.waiting();
         if reached.load(Ordering::Acquire) >= seq {
-            return Poll::Ready(Ok(()));
+            return Err(Ok(()));
         }
         if let Err(error) = waiting.outcome() {
-            return Poll::Ready(Err(error));
+            return Err(Err(error));
         }
-        // one that was dropped meanwhile leaves its waker here until `seq` is reached
-        let list = match durability {
-            Durability::Os => &mut waiting.written,
-            Durability::Fsync => &mut waiting.durable,
-        };
-        list.push((seq, context.waker().clone()));
-        Poll::Pending
+        let ticket = ticket.unwrap_or(waiting.next_ticket);
+        waiting.next_ticket = waiting.next_ticket.max(ticket.saturating_add(1));
+        let replaced = waiting.wakers(durability).insert((seq, ticket), context.waker().clone());
+        // Outside the lock, as in `forget`.
+        drop(waiting);
+        drop(replaced);
+        Ok(ticket)
     }
 
     fn stop(&self, change: impl FnOnce(&mut Waiting)) {
         let mut waiting = self.waiting();
         change(&mut waiting);
-        let mut all = std::mem::take(&mut waiting.durable);
-        all.append(&mut waiting.written);
+        let all = [std::mem::take(&mut waiting.durable), std::mem::take(&mut waiting.written)];
         drop(waiting);
-        for (_, waker) in all {
+        for waker in all.into_iter().flat_map(BTreeMap::into_values) {
             waker.wake();
         }
         self.moved.notify_all();
@@ -138,11 +185,61 @@ impl Progress {
 }
 
 impl Waiting {
+    fn wakers(&mut self, durability: Durability) -> &mut Wakers {
+        match durability {
+            Durability::Os => &mut self.written,
+            Durability::Fsync => &mut self.durable,
+        }
+    }
+
     fn outcome(&self) -> Result<(), JournalError> {
         match &self.poisoned {
             Some(poisoned) => Err(JournalError::Poisoned(poisoned.clone())),
             None if self.closed => Err(JournalError::Closed),
             None => Ok(()),
         }
+    }
+}
+
+/// Takes the wakers of everything up to `seq`.
+fn take_until(wakers: &mut Wakers, seq: u64) -> Wakers {
+    let later = wakers.split_off(&(seq.saturating_add(1), 0));
+    std::mem::replace(wakers, later)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    fn count(progress: &Progress) -> usize {
+        let waiting = progress.waiting();
+        waiting.durable.len() + waiting.written.len()
+    }
+
+    #[test]
+    fn a_dropped_wait_takes_its_waker_along() {
+        let progress = Progress::new(0);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..100 {
+            for durability in [Durability::Fsync, Durability::Os] {
+                let mut wait = pin!(progress.wait(9, durability));
+                assert!(wait.as_mut().poll(&mut context).is_pending());
+                assert!(wait.as_mut().poll(&mut context).is_pending());
+                assert_eq!(count(&progress), 1, "one waker, however often it is polled");
+            }
+        }
+        assert_eq!(count(&progress), 0);
+        let mut early = pin!(progress.wait(3, Durability::Fsync));
+        let mut late = pin!(progress.wait(4, Durability::Fsync));
+        assert!(early.as_mut().poll(&mut context).is_pending());
+        assert!(late.as_mut().poll(&mut context).is_pending());
+        progress.advance(3, 3);
+        assert_eq!(count(&progress), 1, "only the wait that was reached is woken");
+        assert_eq!(early.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+        progress.close();
+        assert_eq!(count(&progress), 0);
+        assert_eq!(late.as_mut().poll(&mut context), Poll::Ready(Err(JournalError::Closed)));
     }
 }
