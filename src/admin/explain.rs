@@ -69,6 +69,9 @@ pub struct Explained {
     pub watched: bool,
     /// Where its breaker stands, in words.
     pub breaker: String,
+    /// Advice for the operator, a sentence each; left out where only one record is asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<String>,
     /// Retries that go alone, after hand-outs of theirs were lost again and again.
     pub alone: Vec<AloneView>,
     /// Partitions that were fetched or committed lately.
@@ -150,6 +153,10 @@ pub(super) async fn explain<S: Source>(
         (Some(group), None) => match admin.source.explain(&group).await? {
             Some(mut explained) => {
                 explained.rules = admin.source.in_force(&group, asked.topic.as_deref());
+                if let Some(mut view) = admin.source.group(&group).await? {
+                    view.advise();
+                    explained.advice = view.advice;
+                }
                 Ok(json_answer(StatusCode::OK, &explained))
             }
             None => Err(Refusal::unknown_group(&group)),

@@ -1,5 +1,6 @@
 //! HTTP: probes, metrics, JSON API. A GET only reads; what changes anything is a POST.
 
+mod advice;
 mod answer;
 mod api;
 mod base64;
@@ -13,6 +14,7 @@ mod payload;
 mod port;
 mod portable;
 mod source;
+mod states;
 mod view;
 
 use std::future::Future;
@@ -36,9 +38,10 @@ pub use explain::{AloneView, Explained, PartitionView, PastView, RuleView, Suspe
 pub use nack::{Failed, FailedRefused, FailedTaken};
 pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
 pub use source::{Source, Unavailable};
+pub use states::StateCounts;
 pub use view::{
-    DeadLetter, DelayedView, Drain, DrainGroup, ForwardView, GroupView, LevelView, MemberView,
-    OffsetView, Overview, PolicyView, Readiness, RetryView,
+    DeadLetter, DelayedView, Drain, DrainGroup, ElsewhereView, ForwardView, GroupView, LevelView,
+    MemberView, OffsetView, Overview, PolicyView, Readiness, RetryView,
 };
 
 /// Everything there is, for whoever asks for something else.

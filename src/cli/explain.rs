@@ -32,6 +32,7 @@ pub(super) fn lines(explained: &Value) -> Vec<String> {
     }
     out.extend(items(explained, "alone").map(alone));
     out.extend(items(explained, "partitions").flat_map(partition));
+    out.extend(items(explained, "advice").map(|advice| format!("note: {}", text(advice))));
     out
 }
 

@@ -12,13 +12,15 @@ use super::show::{Column, Reading, cell, text};
 use super::table::clean;
 use crate::config::duration_text;
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 9] = [
     ("GROUP", |v| cell(v, "group")),
     ("PHASE", |v| cell(v, "phase")),
-    ("MEMBERS", |v| v.get("members").and_then(Value::as_array).map_or(0, Vec::len).to_string()),
-    ("WAITING", |v| waiting(v).to_string()),
-    ("INFLIGHT", |v| cell(v, "inflight")),
+    ("MEMBERS", members),
+    ("WAITING", |v| cell(v, "waiting")),
+    ("READY", |v| cell(v, "ready")),
     ("PARKED", |v| cell(v, "parked")),
+    ("INFLIGHT", |v| cell(v, "inflight")),
+    ("PENDING", |v| cell(v, "pending")),
     ("DEAD", |v| cell(v, "dead_letters")),
 ];
 
@@ -79,12 +81,17 @@ pub(super) fn run(command: &GroupCommand, out: &mut dyn Write) -> Result<(), Fai
     }
 }
 
-/// Waiting and ready ones.
-fn waiting(group: &Value) -> u64 {
-    let count = |value: &Value, key: &str| value.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let levels = group.get("waiting").and_then(Value::as_array);
-    let waiting: u64 = levels.into_iter().flatten().map(|level| count(level, "records")).sum();
-    waiting + count(group, "ready")
+/// Live members, and silent ones where there are some.
+fn members(group: &Value) -> String {
+    let (silent, live): (Vec<&Value>, Vec<&Value>) = items(group, "members").partition(is_silent);
+    match silent.len() {
+        0 => live.len().to_string(),
+        silent => format!("{} (+{silent} silent)", live.len()),
+    }
+}
+
+fn is_silent(member: &&Value) -> bool {
+    member.get("silent").and_then(Value::as_bool) == Some(true)
 }
 
 fn lines(group: &Value) -> Vec<String> {
@@ -113,26 +120,31 @@ fn lines(group: &Value) -> Vec<String> {
         ),
         format!("breaker       {}", clean(&cell(group, "breaker"))),
         format!(
-            "retries       {} waiting, {} ready, {} in flight, {} parked, {} held",
-            waiting(group) - group.get("ready").and_then(Value::as_u64).unwrap_or(0),
+            "retries       {} pending: {} waiting, {} ready, {} parked, {} in flight, {} held, \
+             {} exported, {} behind their key",
+            cell(group, "pending"),
+            cell(group, "waiting"),
             cell(group, "ready"),
-            cell(group, "inflight"),
             cell(group, "parked"),
-            cell(group, "held")
+            cell(group, "inflight"),
+            cell(group, "held"),
+            cell(group, "exported"),
+            cell(group, "behind")
         ),
     ];
-    for level in items(group, "waiting") {
+    for level in items(group, "levels") {
         out.push(format!("  level {}: {}", cell(level, "level"), cell(level, "records")));
     }
     out.push(heading("members", group));
     for member in items(group, "members") {
         let takes = member.get("takes_retries").and_then(Value::as_bool).unwrap_or(false);
         out.push(format!(
-            "  {} ({}, {}){}{}",
+            "  {} ({}, {}){}{}{}",
             clean(&cell(member, "member_id")),
             clean(&cell(member, "client_id")),
             clean(&cell(member, "host")),
             if takes { ", takes retries" } else { "" },
+            if is_silent(&member) { ", silent" } else { "" },
             held(member)
         ));
     }
@@ -174,4 +186,24 @@ fn delays(policy: &Value) -> String {
 fn millis(value: Option<&Value>) -> String {
     let ms = value.and_then(Value::as_u64).unwrap_or(0);
     duration_text(std::time::Duration::from_millis(ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_list_shows_due_retries_once_and_silent_members_apart() {
+        let members = json!([{ "silent": false }, { "silent": true }, { "silent": true }]);
+        let group = json!({
+            "group": "shop", "phase": "InCluster", "members": members, "waiting": 0, "ready": 17,
+            "parked": 0, "inflight": 3, "pending": 20, "dead_letters": 1,
+        });
+        let row: Vec<String> = COLUMNS.iter().map(|(_, shown)| shown(&group)).collect();
+        assert_eq!(row[2..], ["1 (+2 silent)", "0", "17", "0", "3", "20", "1"]);
+        let shown = lines(&group).join("\n");
+        assert!(shown.contains("20 pending: 0 waiting, 17 ready"), "{shown}");
+    }
 }

@@ -20,7 +20,6 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact, now: WallMs) {
         (State::Inflight { since, .. } | State::Alone { since, .. }, Evidence::HandOut) => {
             let late_ms = entry.last_due.map_or(0, |due| since.since(due));
             metrics.retry_redelivered(group, level_of(entry.last_level), seconds(late_ms));
-            metrics.records_delivered(group, topic, true, 1);
         }
         (State::Committed { at }, _) => {
             let took_ms = entry.first_failed.map_or(0, |first| at.since(first));

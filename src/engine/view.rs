@@ -47,8 +47,8 @@ impl GroupView {
         }
     }
 
-    /// Whether a member of this sidecar takes from the lane.
-    pub fn has_taker(&self) -> bool {
+    /// Whether a member holds a slot; in front of a cluster it may be silent.
+    pub fn has_slot_holder(&self) -> bool {
         self.slots.iter().any(|slot| slot.member.is_some())
     }
 }

@@ -25,6 +25,11 @@ impl Bounded {
         Self { max, seen: RwLock::default() }
     }
 
+    /// Whether half of the values, or more, are taken.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.seen.read().unwrap_or_else(PoisonError::into_inner).len() >= self.max.div_ceil(2)
+    }
+
     /// True when `value` is, or now becomes, one of the kept ones.
     pub(super) fn admits(&self, value: &str) -> bool {
         if value.len() > VALUE_BYTES_MAX * 2 + 1 {

@@ -81,7 +81,8 @@ metrics! {
     REQUEST_BYTES Counter "reprise_request_bytes_total" ["direction"]
         "Bytes of requests in and of answers out";
 
-    GROUP_MEMBERS Gauge "reprise_group_members" ["group"] "Live members";
+    GROUP_MEMBERS Gauge "reprise_group_members" ["group"]
+        "Live members; in front of a cluster those connected here and not silent";
     GROUP_REBALANCES Counter "reprise_group_rebalances_total" ["group"] "Completed rebalances";
     COMMIT_FAILURES Counter "reprise_commit_failures_total" ["group", "error"]
         "Offset commits refused";
@@ -89,10 +90,8 @@ metrics! {
         "Partitions of commits refused for the failed records their metadata names";
     NACKS_REFUSED Counter "reprise_nacks_refused_total" ["group", "reason"]
         "Batches of records produced to a retry topic that were refused, each as a whole";
-    RECORDS_DELIVERED Counter "reprise_records_delivered_total" ["group", "topic", "kind"]
-        "Records handed out, first deliveries and retries";
     RECORDS_ACKED Counter "reprise_records_acked_total" ["group", "topic"]
-        "Records passed by a commit";
+        "Retries that a commit of the retry topic acknowledged";
     RECORDS_FAILED Counter "reprise_records_failed_total" ["group", "topic", "reason"]
         "Deliveries charged as failed";
     RECORDS_INFLIGHT Gauge "reprise_records_inflight" ["group"]
@@ -108,12 +107,19 @@ metrics! {
         "Retries accepted, by delay level";
     RETRIES_REDELIVERED Counter "reprise_retries_redelivered_total" ["group", "level"]
         "Retries handed out after their delay, by delay level";
-    RECORDS_WAITING Gauge "reprise_records_waiting" ["group", "level"]
-        "Retries whose delay runs, by delay level";
+    RECORDS_WAITING Gauge "reprise_records_waiting" ["group"] "Retries whose delay runs";
+    RECORDS_READY Gauge "reprise_records_ready" ["group"]
+        "Due retries of a group with a live subscriber to the retry topic";
     RECORDS_PARKED Gauge "reprise_records_parked" ["group"]
-        "Due retries with no subscriber to the retry topic";
+        "Due retries of a group without a live subscriber to the retry topic";
     RECORDS_HELD Gauge "reprise_records_held" ["group"]
-        "Exhausted records held until the dead letters have room, also counted as waiting, level 0";
+        "Exhausted records held until the dead letters have room";
+    RECORDS_EXPORTED Gauge "reprise_records_exported" ["group"]
+        "Retries set aside for another sidecar";
+    RECORDS_BEHIND Gauge "reprise_records_behind" ["group"]
+        "Records behind an earlier one of their key that is not final";
+    RECORDS_BY_LEVEL Gauge "reprise_records_by_level" ["group", "level"]
+        "Retries whose delay runs or that are due, by delay level; 0 is an exact delay";
     BREAKER_OPEN Gauge "reprise_breaker_open" ["group"]
         "1 while the group is held because most of its records fail";
     RETRY_OVERDUE Gauge "reprise_retry_overdue_seconds" ["group"]

@@ -48,7 +48,7 @@ impl Router {
     /// The leader of a group of the cluster was told who is in it: whoever else spoke through here
     /// is gone, and is missed before anybody is given what it had.
     pub(super) fn gone_but(&self, group: &GroupId, members: &BTreeSet<MemberId>) {
-        for known in self.members.seen(group) {
+        for known in self.members.seen(group, self.clock.now().mono) {
             if !known.has_epoch && !members.contains(&known.key) {
                 self.gone_from(group, &known.key, false);
             }

@@ -1,7 +1,9 @@
 //! Members of groups whose coordinator is a real broker, as far as they speak through here.
 //!
 //! The embedded coordinator knows its members; of the cluster's groups only what passes by is
-//! known: what a member subscribed to when it joined, and that it is still heard of.
+//! known: what a member subscribed to when it joined, and that it is still heard of. A member that
+//! is not heard of for its session timeout is *silent*: it is remembered, and counts neither as a
+//! member nor as a taker of retries.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,6 +40,8 @@ struct Known {
     client: (ClientId, String),
     /// It was not heard of for its session timeout, and this was said.
     is_silent: bool,
+    /// Heard of since the start, not only remembered from before it.
+    is_heard: bool,
 }
 
 /// A member that is not heard of.
@@ -62,6 +66,8 @@ pub struct MemberSeen {
     pub topics: Option<Vec<TopicName>>,
     /// It is a member by KIP-848.
     pub has_epoch: bool,
+    /// Not heard of for the session timeout, or not since the start.
+    pub is_silent: bool,
 }
 
 /// One group.
@@ -103,16 +109,23 @@ impl Known {
             has_joined: false,
             client: (ClientId::new(""), String::new()),
             is_silent: false,
+            is_heard: true,
         }
     }
 
-    fn seen(&self, key: &MemberId) -> MemberSeen {
+    /// The coordinator has not dropped it, as far as its heartbeats tell.
+    fn is_live(&self, now: MonoMs) -> bool {
+        self.is_heard && !self.is_silent && now.since(self.heard) <= self.session_ms
+    }
+
+    fn seen(&self, key: &MemberId, now: MonoMs) -> MemberSeen {
         MemberSeen {
             key: key.clone(),
             client_id: self.client.0.clone(),
             host: self.client.1.clone(),
             topics: self.metadata.as_ref().map(topics_of),
             has_epoch: self.has_epoch,
+            is_silent: !self.is_live(now),
         }
     }
 }
@@ -251,8 +264,18 @@ impl Members {
         let Some(group) = groups.get_mut(group) else { return };
         group.knows_by(member_id, key);
         if let Some(known) = group.members.get_mut(key) {
-            (known.heard, known.is_silent) = (now, false);
+            (known.heard, known.is_silent, known.is_heard) = (now, false, true);
         }
+    }
+
+    /// A member held a slot before the start. It is silent until it is heard of.
+    pub(super) fn remember(&self, group: &GroupId, key: &MemberId, now: MonoMs) {
+        let mut groups = self.lock();
+        if is_full(&groups) {
+            return;
+        }
+        let known = Known { is_heard: false, ..Known::new(None, self.session_ms, now) };
+        groups.entry(group.clone()).or_default().members.entry(key.clone()).or_insert(known);
     }
 
     /// A member by KIP-848 joins here, or is told to; whether it does for the first time.
@@ -296,16 +319,42 @@ impl Members {
         self.lock().keys().cloned().collect()
     }
 
-    /// The members of a group that speak through here.
-    pub fn seen(&self, group: &GroupId) -> Vec<MemberSeen> {
+    /// The members of a group that speak through here, silent ones included.
+    pub fn seen(&self, group: &GroupId, now: MonoMs) -> Vec<MemberSeen> {
         let groups = self.lock();
         let members = groups.get(group).into_iter().flat_map(|group| &group.members);
-        members.map(|(key, known)| known.seen(key)).collect()
+        members.map(|(key, known)| known.seen(key, now)).collect()
+    }
+
+    /// The members of a group that speak through here and are not silent.
+    pub fn count_live(&self, group: &GroupId, now: MonoMs) -> usize {
+        let groups = self.lock();
+        let members = groups.get(group).into_iter().flat_map(|group| group.members.values());
+        members.filter(|known| known.is_live(now)).count()
+    }
+
+    /// Whether a member speaks through here and is not silent.
+    pub(super) fn is_live(&self, group: &GroupId, key: &MemberId, now: MonoMs) -> bool {
+        self.with(group, key, |known| known.is_live(now)) == Some(true)
+    }
+
+    /// Members of a group that are connected elsewhere, as a leader here was last told of them:
+    /// all, and those that subscribe to `topic`.
+    pub fn elsewhere(&self, group: &GroupId, topic: &TopicName) -> (usize, usize) {
+        let groups = self.lock();
+        let Some(group) = groups.get(group) else { return (0, 0) };
+        let is_here = |id: &MemberId| {
+            let key = group.keys.get(id).unwrap_or(id);
+            group.members.contains_key(key)
+        };
+        let away: Vec<&Bytes> =
+            group.led.iter().filter(|(id, _)| !is_here(id)).map(|(_, wanted)| wanted).collect();
+        (away.len(), away.iter().filter(|wanted| topics_of(wanted).contains(topic)).count())
     }
 
     /// One of them; `None`: there is no such member here.
-    pub(super) fn find(&self, group: &GroupId, key: &MemberId) -> Option<MemberSeen> {
-        self.with(group, key, |known| known.seen(key))
+    pub(super) fn find(&self, group: &GroupId, key: &MemberId, now: MonoMs) -> Option<MemberSeen> {
+        self.with(group, key, |known| known.seen(key, now))
     }
 
     /// Members by KIP-848 that were not heard of for half their session: their coordinator has

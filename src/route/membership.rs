@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::broker::groups::GroupEvent;
+use crate::engine::GroupView;
 use crate::group::GoneCause;
 use crate::model::{GroupId, MemberId};
 use crate::route::Router;
@@ -38,7 +39,56 @@ pub async fn run(router: Arc<Router>, mut events: UnboundedReceiver<GroupEvent>)
     }
 }
 
+/// Why no member takes the retries of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoTaker {
+    /// The coordinator, which is this node, has no member.
+    #[error("the group has no members")]
+    NoMember,
+    /// In front of a cluster no member is connected here.
+    #[error("no member of the group is connected through this sidecar")]
+    NotHere,
+    /// All members were last heard of longer ago than their session timeout.
+    #[error("no member of the group was heard of for its session timeout")]
+    Silent,
+    /// Live members subscribe to other topics.
+    #[error("no member of the group that is connected here subscribes to its retry topic")]
+    NotSubscribed,
+}
+
 impl Router {
+    /// Why no live member takes retries of the group; `None`: one does.
+    pub(super) fn no_taker(&self, group: &GroupId, known: Option<&GroupView>) -> Option<NoTaker> {
+        if known.is_some_and(|known| self.has_taker(known)) {
+            return None;
+        }
+        let is_clustered = self.upstream.is_some();
+        Some(match self.live_members(group) {
+            0 if !is_clustered => NoTaker::NoMember,
+            0 if self.members.seen(group, self.clock.now().mono).is_empty() => NoTaker::NotHere,
+            0 => NoTaker::Silent,
+            _ => NoTaker::NotSubscribed,
+        })
+    }
+
+    /// Whether a live member takes retries of the group: it holds a slot and is not silent.
+    pub fn has_taker(&self, known: &GroupView) -> bool {
+        if self.upstream.is_none() {
+            return known.has_slot_holder();
+        }
+        let now = self.clock.now().mono;
+        let is_live = |member: &MemberId| self.members.is_live(&known.group, member, now);
+        known.slots.iter().filter_map(|slot| slot.member.as_ref()).any(is_live)
+    }
+
+    /// Members of a group that are not silent; in front of a cluster, those connected here.
+    pub fn live_members(&self, group: &GroupId) -> usize {
+        match self.upstream {
+            Some(_) => self.members.count_live(group, self.clock.now().mono),
+            None => self.broker.groups.members(group).len(),
+        }
+    }
+
     /// A member of a group of this cluster leaves: known before it is told so, and before anybody
     /// is given what it had. `member_id`: as that process, where it is known.
     pub(super) fn left(&self, group: &GroupId, key: &MemberId, member_id: Option<&MemberId>) {
@@ -89,7 +139,7 @@ async fn remembered(router: &Router) {
     let now = router.clock.now().mono;
     for group in groups {
         for member in group.slots.iter().filter_map(|slot| slot.member.as_ref()) {
-            router.members.heard(&group.group, (member, member), now);
+            router.members.remember(&group.group, member, now);
         }
     }
     router.watches.changed();

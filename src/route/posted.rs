@@ -14,6 +14,7 @@ use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::{ClientId, GroupId, Origin, TopicName};
 use crate::retry::{BadNack, Bytes, Evidence, Nack, NackOutcome, Named, OrderMode, Reporter, Want};
 use crate::route::Router;
+use crate::route::membership::NoTaker;
 use crate::route::produce::{by_reference, name, origin_at};
 use crate::upstream::{Found, OwnLinks, TopicSeen, Upstream, UpstreamError};
 use crate::wire::ResponseError;
@@ -46,16 +47,18 @@ pub enum PostRefusal {
     /// The group is passed through.
     #[error("the group {0:?} has no retries here (retry.lane: off)")]
     NoLane(String),
-    /// It would wait for nobody.
+    /// No member would get it again.
     #[error(
-        "nobody in the group {group:?} subscribes to {topic}, so the record would not come back: \
-         subscribe to {topic} as well, or send \"dlq\": true for the dead letters"
+        "the record of the group {group:?} would not come back: {why}. Start the application with \
+         {topic} in its subscription, or send \"dlq\": true for the dead letters"
     )]
     NoWayBack {
-        /// Whose.
+        /// The group that failed it.
         group: String,
-        /// What a member should subscribe to.
+        /// The retry topic of that group.
         topic: TopicName,
+        /// Why its retries are not taken.
+        why: NoTaker,
     },
     /// Nobody has it.
     #[error("there is no topic {0:?}; topic is its name as the application sees it")]
@@ -191,12 +194,10 @@ impl Router {
             return Ok(());
         }
         let known = self.engine.groups().await.map_err(PostRefusal::Engine)?;
-        let mut of_group = known.iter().filter(|known| known.group == *group);
-        if of_group.any(crate::engine::GroupView::has_taker) {
-            return Ok(());
-        }
+        let known = known.iter().find(|known| known.group == *group);
+        let Some(why) = self.no_taker(group, known) else { return Ok(()) };
         let topic = self.names.retry_topic(group);
-        Err(PostRefusal::NoWayBack { group: group.to_string(), topic })
+        Err(PostRefusal::NoWayBack { group: group.to_string(), topic, why })
     }
 
     /// A retry topic has one partition.

@@ -12,6 +12,7 @@ pub(super) fn explained(router: &Router, group: &GroupId) -> Explained {
         group: group.to_string(),
         watched,
         rules: Vec::new(),
+        advice: Vec::new(),
         breaker: breaker(router.breaker(group)),
         alone: aparts.iter().map(|apart| alone(router, group, apart)).collect(),
         partitions: windows.into_iter().map(partition).collect(),

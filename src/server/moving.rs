@@ -9,7 +9,8 @@ use crate::admin::{
 };
 use crate::engine::{EngineError, GroupView, ImportBatch, ImportRequest};
 use crate::model::{EntryId, GroupId, OriginError, WallMs};
-use crate::retry::{Entry, ExportOutcome, ExportStep, Import, ImportOutcome, State, StateKind};
+use crate::retry::{Entry, ExportOutcome, ExportStep, Import, ImportOutcome, State};
+use crate::server::seen::states;
 use crate::server::source::{AdminSource, number};
 use crate::wire::batch::{Header, RawRecord, TimestampType};
 
@@ -24,12 +25,13 @@ impl AdminSource {
         let delayed = self.router.engine.delayed_totals().await?;
         let groups = known.iter().map(|known| self.part(known));
         let groups: Vec<DrainGroup> =
-            groups.filter(|group| owed(group) > 0 || group.dead_letters > 0).collect();
+            groups.filter(|group| group.states.pending() > 0 || group.dead_letters > 0).collect();
         let due = groups.iter().filter_map(|group| group.next_due_ms);
         Ok(Drain {
             draining: *self.draining.borrow(),
             connections: number(self.acceptor.connections()),
-            pending: groups.iter().map(owed).sum::<u64>() + delayed.records,
+            pending: groups.iter().map(|group| group.states.pending()).sum::<u64>()
+                + delayed.records,
             delayed: delayed.records,
             delayed_bytes: delayed.bytes,
             dead_letters: groups.iter().map(|group| group.dead_letters).sum(),
@@ -42,11 +44,7 @@ impl AdminSource {
     fn part(&self, known: &GroupView) -> DrainGroup {
         DrainGroup {
             group: known.group.to_string(),
-            waiting: known.counts.of(StateKind::Waiting) + known.counts.of(StateKind::Behind),
-            parked: if known.has_taker() { 0 } else { known.due },
-            inflight: known.counts.of(StateKind::Inflight),
-            held: known.counts.of(StateKind::Held),
-            exported: known.counts.of(StateKind::Exported),
+            states: states(&self.router, known),
             dead_letters: self.dead(&known.group).0,
             next_due_ms: known.first_due.map(|due| due.0),
         }
@@ -123,11 +121,6 @@ impl AdminSource {
         tracing::info!(%source, entries, imported, "an operator brings retries");
         Ok(outcomes)
     }
-}
-
-/// What would be lost with this sidecar's disk.
-fn owed(group: &DrainGroup) -> u64 {
-    group.waiting + group.inflight + group.held + group.exported
 }
 
 fn put(outcomes: &mut [Brought], index: usize, outcome: Brought) {

@@ -2,12 +2,15 @@
 
 use uuid::Uuid;
 
-use crate::admin::MemberView;
+use crate::admin::{ElsewhereView, MemberView, StateCounts};
 use crate::broker::groups::GroupKind;
+use crate::engine;
 use crate::group::{ConsumerMember, MemberDescription, Phase};
 use crate::model::{GroupId, TopicName};
+use crate::retry::StateKind;
 use crate::route::Router;
 use crate::route::members::MemberSeen;
+use crate::server::source::number;
 use crate::wire::assignment::{Assignment, Subscription};
 
 /// The phase of a group that only its coordinator in the cluster knows.
@@ -34,6 +37,28 @@ impl Seen {
             members: Vec::new(),
         }
     }
+}
+
+/// Failed records of a group by state.
+pub(super) fn states(router: &Router, known: &engine::GroupView) -> StateCounts {
+    let of = |kind| known.counts.of(kind);
+    let has_taker = router.has_taker(known);
+    StateCounts {
+        waiting: of(StateKind::Waiting).saturating_sub(known.due),
+        ready: if has_taker { known.due } else { 0 },
+        parked: if has_taker { 0 } else { known.due },
+        inflight: of(StateKind::Inflight),
+        held: of(StateKind::Held),
+        exported: of(StateKind::Exported),
+        behind: of(StateKind::Behind),
+    }
+}
+
+/// Members of a group of the cluster that are connected elsewhere; `None`: no leader is here.
+pub(super) fn elsewhere(router: &Router, group: &GroupId) -> Option<ElsewhereView> {
+    let (members, subscribed) = router.members.elsewhere(group, &router.names.retry_topic(group));
+    (members > 0)
+        .then(|| ElsewhereView { members: number(members), subscribed: number(subscribed) })
 }
 
 /// One group; none if no member ever joined.
@@ -64,7 +89,7 @@ pub(super) fn seen(router: &Router, group: &GroupId) -> Option<Seen> {
 
 /// A group of the cluster behind: those of its members that speak through here.
 fn of_cluster(router: &Router, group: &GroupId, retry: &TopicName) -> Option<Seen> {
-    let members = router.members.seen(group);
+    let members = router.members.seen(group, router.clock.now().mono);
     if members.is_empty() {
         return None;
     }
@@ -75,6 +100,7 @@ fn of_cluster(router: &Router, group: &GroupId, retry: &TopicName) -> Option<See
         host: member.host,
         // One that was not seen joining may: then it has a slot.
         takes_retries: member.topics.is_none_or(|topics| topics.contains(retry)),
+        silent: member.is_silent,
         ..MemberView::default()
     };
     Some(Seen {
@@ -95,6 +121,7 @@ fn classic(member: MemberDescription, retry: &TopicName) -> MemberView {
         instance_id: member.instance_id,
         client_id: member.client_id.to_string(),
         host: member.client_host,
+        silent: false,
         takes_retries: subscribed.is_ok_and(|known| known.topics.contains(retry)),
         assignment: of.flat_map(|of| names(&of.topic, &of.partitions)).collect(),
         slot: None,
@@ -112,6 +139,7 @@ fn consumer(router: &Router, member: ConsumerMember, retry: &TopicName) -> Membe
         instance_id: member.instance_id,
         client_id: member.client_id.to_string(),
         host: member.client_host,
+        silent: false,
         takes_retries: member.topics.contains(retry),
         slot: None,
     }

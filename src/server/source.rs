@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::admin::{
     Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, Failed, FailedRefused,
     FailedTaken, ForwardView, GroupView, LevelView, OffsetView, Overview, PolicyView, Portable,
-    Readiness, RetryView, RuleView, Source, Told, Unavailable,
+    Readiness, RetryView, RuleView, Source, StateCounts, Told, Unavailable,
 };
 use crate::client::Acceptor;
 use crate::config::{Config, InForce};
@@ -19,13 +19,13 @@ use crate::journal::Journal;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
 use crate::retry::watch::BreakerView;
-use crate::retry::{Entry, ExportStep, State, StateKind};
+use crate::retry::{Entry, ExportStep, State};
 use crate::route::Router;
 use crate::server::explaining::{breaker, explained};
 use crate::server::forwarding::Board;
 use crate::server::letters::Oldest;
 use crate::server::readiness::readiness;
-use crate::server::seen::{Seen, seen};
+use crate::server::seen::{Seen, elsewhere, seen, states};
 use crate::server::telling::told;
 
 /// Reads everything; changes what `server/moving.rs` does.
@@ -59,8 +59,7 @@ impl Source for AdminSource {
     async fn overview(&self) -> Result<Overview, Unavailable> {
         let groups = self.router.engine.groups().await?;
         let delayed = self.router.engine.delayed_totals().await?;
-        let of = |kind| groups.iter().map(|group| group.counts.of(kind)).sum();
-        let parked = groups.iter().filter(|group| !group.has_taker()).map(|group| group.due).sum();
+        let states: StateCounts = groups.iter().map(|group| states(&self.router, group)).sum();
         let local = self.router.broker.topics.list();
         Ok(Overview {
             cluster_id: self.router.broker.cluster_id().to_owned(),
@@ -70,11 +69,8 @@ impl Source for AdminSource {
             connections: number(self.acceptor.connections()),
             topics: number(local.iter().filter(|topic| !topic.dead_letters).count()),
             groups: number(self.group_ids().await?.len()),
-            waiting: of(StateKind::Waiting),
-            held: of(StateKind::Held),
-            inflight: of(StateKind::Inflight),
-            parked,
-            exported: of(StateKind::Exported),
+            pending: states.pending(),
+            states,
             dead_letters: groups.iter().map(|group| self.dead(&group.group).0).sum(),
             delayed: delayed.records,
             delayed_unreadable: delayed.unreadable,
@@ -135,6 +131,7 @@ impl Source for AdminSource {
         let now = self.router.clock.now().wall;
         let groups = self.router.engine.groups().await?;
         let view = groups.iter().find(|known| known.group == id);
+        let has_taker = view.is_some_and(|view| self.router.has_taker(view));
         let mut found = Vec::new();
         let mut after = after.map(EntryId);
         while found.len() < limit {
@@ -142,7 +139,7 @@ impl Source for AdminSource {
             let Some(last) = page.last() else { break };
             after = Some(last.entry.id);
             let open = page.into_iter().map(|seen| seen.entry).filter(|entry| !entry.is_settled());
-            found.extend(open.map(|entry| retry_view(&entry, view, now)));
+            found.extend(open.map(|entry| retry_view(&entry, view, (has_taker, now))));
         }
         found.truncate(limit);
         Ok(found)
@@ -236,14 +233,12 @@ impl AdminSource {
         known: Option<&engine::GroupView>,
         now: WallMs,
     ) -> GroupGauges {
-        let members = match self.router.upstream {
-            Some(_) => self.router.members.seen(id).len(),
-            None => self.router.broker.groups.members(id).len(),
-        };
         let (dead, dead_bytes) = self.dead(id);
         let mut gauge = GroupGauges {
             group,
-            members: number(members),
+            members: number(self.router.live_members(id)),
+            levels_in_force: self.policy(id).levels_ms.len(),
+            topics: self.router.subscribed(id).iter().map(ToString::to_string).collect(),
             dead,
             dead_bytes,
             breaker_open: matches!(self.router.breaker(id), BreakerView::Held { .. }),
@@ -251,17 +246,20 @@ impl AdminSource {
             ..GroupGauges::default()
         };
         let Some(known) = known else { return gauge };
-        gauge.inflight = known.counts.of(StateKind::Inflight);
-        gauge.waiting = known
+        let states = states(&self.router, known);
+        gauge.waiting = states.waiting;
+        gauge.ready = states.ready;
+        gauge.parked = states.parked;
+        gauge.inflight = states.inflight;
+        gauge.held = states.held;
+        gauge.exported = states.exported;
+        gauge.behind = states.behind;
+        gauge.levels = known
             .counts
             .waiting
             .iter()
             .map(|(level, n)| (level.and_then(|l| usize::try_from(l).ok()).unwrap_or(0), *n))
             .collect();
-        gauge.held = known.counts.of(StateKind::Held);
-        // still on their way, at no level
-        gauge.waiting.extend((gauge.held > 0).then_some((0, gauge.held)));
-        gauge.parked = if known.has_taker() { 0 } else { known.due };
         let overdue_ms = known.first_due.map_or(0, |due| now.since(due));
         gauge.overdue_s = seconds(overdue_ms);
         gauge.inflight_oldest_s = known.oldest_out.map_or(0.0, |since| seconds(now.since(since)));
@@ -284,8 +282,7 @@ impl AdminSource {
         let dead_letter_topic = self.router.names.dead_letter_topic(group);
         let (dead_letters, dead_letter_bytes) = self.dead(group);
         let seen = seen.unwrap_or_else(Seen::empty);
-        let taker = retries.is_some_and(engine::GroupView::has_taker);
-        let due = retries.map_or(0, |known| known.due);
+        let states = retries.map(|known| states(&self.router, known)).unwrap_or_default();
         let mut view = GroupView {
             group: group.to_string(),
             kind: seen.kind.as_str().to_owned(),
@@ -295,13 +292,11 @@ impl AdminSource {
             retry_topic: retry_topic.to_string(),
             dead_letter_topic: dead_letter_topic.to_string(),
             policy: self.policy(group),
-            waiting: retries.map(levels).unwrap_or_default(),
-            ready: if taker { due } else { 0 },
-            inflight: retries.map_or(0, |known| known.counts.of(StateKind::Inflight)),
-            parked: if taker { 0 } else { due },
-            held: retries.map_or(0, |known| known.counts.of(StateKind::Held)),
-            exported: retries.map_or(0, |known| known.counts.of(StateKind::Exported)),
-            behind: retries.map_or(0, |known| known.counts.of(StateKind::Behind)),
+            in_cluster: self.router.upstream.is_some(),
+            elsewhere: elsewhere(&self.router, group),
+            pending: states.pending(),
+            states,
+            levels: retries.map(levels).unwrap_or_default(),
             dead_letters,
             dead_letter_bytes,
             breaker: breaker(self.router.breaker(group)),
@@ -362,8 +357,11 @@ fn levels(known: &engine::GroupView) -> Vec<LevelView> {
     waiting.map(|(level, records)| LevelView { level: *level, records: *records }).collect()
 }
 
-fn retry_view(entry: &Entry, group: Option<&engine::GroupView>, now: WallMs) -> RetryView {
-    let taker = group.is_some_and(engine::GroupView::has_taker);
+fn retry_view(
+    entry: &Entry,
+    group: Option<&engine::GroupView>,
+    (taker, now): (bool, WallMs),
+) -> RetryView {
     let (state, level, member) = match entry.state {
         State::Waiting { due, level, .. } if due > now => ("waiting", level, None),
         State::Waiting { level, .. } if taker => ("ready", level, None),

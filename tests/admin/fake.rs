@@ -3,7 +3,8 @@
 use reprise::admin::{
     AloneView, Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, Failed,
     FailedRefused, FailedTaken, GroupView, MemberView, Overview, PartitionView, PastView,
-    PolicyView, Portable, Readiness, RetryView, RuleView, Source, SuspectView, Told, Unavailable,
+    PolicyView, Portable, Readiness, RetryView, RuleView, Source, StateCounts, SuspectView, Told,
+    Unavailable,
 };
 use reprise::model::Origin;
 use reprise::observe::GroupGauges;
@@ -43,7 +44,8 @@ impl Source for Fake {
             phase: "Stable".into(),
             retry_topic: format!("reprise.retry.{group}"),
             members: vec![MemberView { member_id: "m-1".into(), ..MemberView::default() }],
-            parked: 2,
+            states: StateCounts { parked: 2, ..StateCounts::default() },
+            pending: 2,
             policy,
             ..GroupView::default()
         }))
@@ -90,6 +92,7 @@ impl Source for Fake {
         Ok(GROUPS.contains(&group).then(|| Explained {
             group: group.into(),
             rules: Vec::new(),
+            advice: Vec::new(),
             watched: true,
             breaker: "closed".into(),
             alone: vec![AloneView {

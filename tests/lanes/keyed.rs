@@ -287,9 +287,8 @@ impl Script {
         self.consume();
         self.retry();
         let group = self.server.json("/api/v1/groups/shop");
-        let levels = group["waiting"].as_array().unwrap().len();
         let end = i64::try_from(self.produced.len()).unwrap();
-        levels == 0 && group["inflight"] == 0 && group["behind"] == 0 && self.next == end
+        group["pending"] == 0 && self.next == end
     }
 
     fn finish(mut self) {

@@ -12,3 +12,4 @@ mod keyed;
 mod replayed;
 mod seen;
 mod single;
+mod states;

@@ -42,7 +42,7 @@ fn next(server: &Server) -> Member {
 }
 
 fn waiting(server: &Server) -> i64 {
-    server.json("/api/v1/overview")["waiting"].as_i64().unwrap()
+    server.json("/api/v1/overview")["pending"].as_i64().unwrap()
 }
 
 fn says(server: &Server) -> String {

@@ -121,7 +121,7 @@ fn who_is_no_member_reads_a_snapshot_and_nothing_is_handed_out() {
         assert_eq!(offsets, (from..3).collect::<Vec<i64>>(), "oldest due first");
     }
     let group = server.json("/api/v1/groups/shop");
-    assert_eq!((&group["inflight"], &group["waiting"][0]["records"]), (&0.into(), &3.into()));
+    assert_eq!((&group["inflight"], &group["pending"]), (&0.into(), &3.into()));
 }
 
 #[test]

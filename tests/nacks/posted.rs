@@ -83,7 +83,7 @@ fn without_a_way_back_only_the_dead_letters_are_taken() {
     let (status, refused) = told(&server, ("orders", 0, 1), &json!({}));
     assert_eq!(status, 409, "{refused}");
     let says = refused["error"].as_str().unwrap();
-    assert!(says.contains("subscribe to reprise.retry.shop") && says.contains("dlq"), "{says}");
+    assert!(says.contains("here subscribes to its retry topic") && says.contains("dlq"), "{says}");
     assert_eq!(told(&server, ("orders", 0, 1), &json!({"level": -1})).0, 200);
     assert_eq!(member.client.read_all("reprise.dlq.shop")[0].text(), "one");
 }
@@ -133,7 +133,7 @@ fn what_cannot_be_followed_is_refused_with_the_reason() {
     assert_eq!(status, 422);
     assert!(refused["error"].as_str().unwrap().contains("missing field `topic`"), "{refused}");
     assert_eq!(server.post("/api/v1/nack", "{").0, 400);
-    assert_eq!(server.json("/api/v1/overview")["waiting"], 0, "nothing was taken");
+    assert_eq!(server.json("/api/v1/overview")["pending"], 0, "nothing was taken");
     assert!(member.client.read_all("reprise.dlq.shop").is_empty());
 }
 

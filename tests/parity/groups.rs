@@ -159,7 +159,7 @@ fn q14_without_a_group_or_without_a_lane_nothing_is_retried_and_nothing_made() {
     assert_eq!(names, ["orders"]);
     let groups = reader.call(4, &ListGroupsRequest::default()).groups;
     assert_eq!(groups.len(), 1, "the one with a member: {groups:?}");
-    assert_eq!(server.json("/api/v1/overview")["waiting"], 0);
+    assert_eq!(server.json("/api/v1/overview")["pending"], 0);
 }
 
 pub(crate) const Q15: Row = Row {

@@ -35,7 +35,7 @@ fn joined(server: &Server) -> Member {
 /// How many retries wait once the first record has failed (again).
 fn failed(server: &Server, member: &mut Member) -> u64 {
     assert_eq!(member.client.nack("shop", "orders-0@0", Rec::new("x")).error_code, 0);
-    server.json("/api/v1/overview")["waiting"].as_u64().unwrap()
+    server.json("/api/v1/overview")["pending"].as_u64().unwrap()
 }
 
 #[test]

@@ -255,7 +255,8 @@ fn people_see_the_members_that_are_connected_here() {
     assert!(listed.contains("shop"), "{listed}");
     ours.leave();
     let seen = server.json("/api/v1/groups/shop");
-    assert!(seen["advice"][0].as_str().unwrap().contains("has no subscriber"), "{seen}");
+    let advice = seen["advice"][0].as_str().unwrap();
+    assert!(advice.contains("no member that is connected through this sidecar"), "{seen}");
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod replicas;
 mod restarts;
 mod rights;
 mod sasl;
+mod silent;
 mod tools;
 mod transactions;
 mod undecided;

@@ -70,7 +70,7 @@ fn house() -> (Arc<Cluster>, Server, Arc<Server>, Member) {
     let asked = Arc::downgrade(&sidecar);
     let waiting = move || {
         let sidecar = asked.upgrade().unwrap();
-        sidecar.json("/api/v1/overview")["waiting"].as_u64().unwrap()
+        sidecar.json("/api/v1/overview")["pending"].as_u64().unwrap()
     };
     assert!(cluster.sidecar.set(Box::new(waiting)).is_ok());
     sidecar.client().create("orders", 2);
@@ -126,5 +126,5 @@ fn without_read_nothing_is_nacked() {
     let denied = ResponseError::GroupAuthorizationFailed.code();
     assert_eq!(commit(&mut member, "!retry:1", 9), [denied, 0]);
     assert_eq!(*cluster.heard.lock().unwrap(), [mine(0)]);
-    assert_eq!(sidecar.json("/api/v1/overview")["waiting"], 0, "nothing was taken");
+    assert_eq!(sidecar.json("/api/v1/overview")["pending"], 0, "nothing was taken");
 }

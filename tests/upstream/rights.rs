@@ -37,7 +37,7 @@ fn without_read_nothing_is_nacked_fetched_or_listed() {
     assert_eq!(client.fetch("reprise.dlq.shop", 0, 0, 0).error_code, denied);
     assert_eq!(client.list_offset("reprise.retry.shop", 0, -1).0, denied);
     assert_eq!(asked.load(Ordering::SeqCst), 1, "one question for each connection and group");
-    assert_eq!(server.json("/api/v1/overview")["waiting"], 0, "nothing was taken");
+    assert_eq!(server.json("/api/v1/overview")["pending"], 0, "nothing was taken");
 }
 
 #[test]

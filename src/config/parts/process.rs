@@ -122,7 +122,7 @@ pub struct MetricsBound {
 
 impl Default for MetricsBound {
     fn default() -> Self {
-        // About 110 series a group: below ten thousand in all.
+        // About 140 series a group: below twelve thousand in all.
         Self { max_groups: 80 }
     }
 }

@@ -30,14 +30,7 @@ impl Metrics {
         self.add(&names::NACKS_REFUSED, &[group, reason], 1);
     }
 
-    /// `n` records of `topic` left for a member; `retry` tells first deliveries from later ones.
-    pub fn records_delivered(&self, group: &str, topic: &str, retry: bool, n: u64) {
-        let (group, topic) = self.pair(&names::RECORDS_DELIVERED, group, topic);
-        let kind = if retry { "retry" } else { "first" };
-        self.add(&names::RECORDS_DELIVERED, &[group, topic, kind], n);
-    }
-
-    /// A commit passed `n` records.
+    /// A commit of the retry topic acknowledged `n` retries.
     pub fn record_acked(&self, group: &str, topic: &str, n: u64) {
         let (group, topic) = self.pair(&names::RECORDS_ACKED, group, topic);
         self.add(&names::RECORDS_ACKED, &[group, topic], n);

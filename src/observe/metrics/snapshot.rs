@@ -14,16 +14,28 @@ pub struct GroupGauges {
     pub group: String,
     /// Live members.
     pub members: u64,
+    /// Levels of its delay table.
+    pub levels_in_force: usize,
+    /// Topics its members subscribe to.
+    pub topics: Vec<String>,
     /// Retries handed out and not settled.
     pub inflight: u64,
     /// Age of the oldest of them, in seconds.
     pub inflight_oldest_s: f64,
-    /// Retries whose delay runs: (level, how many).
-    pub waiting: Vec<(usize, u64)>,
-    /// Due retries with no subscriber.
+    /// Retries whose delay runs.
+    pub waiting: u64,
+    /// Due retries with a live subscriber.
+    pub ready: u64,
+    /// Due retries without a live subscriber.
     pub parked: u64,
     /// Exhausted records held until the dead letters have room.
     pub held: u64,
+    /// Retries set aside for another sidecar.
+    pub exported: u64,
+    /// Records behind an earlier one of their key.
+    pub behind: u64,
+    /// Retries whose delay runs or that are due: (level, how many).
+    pub levels: Vec<(usize, u64)>,
     /// The breaker holds it.
     pub breaker_open: bool,
     /// How long the oldest due retry has waited to be fetched, in seconds.
@@ -39,13 +51,17 @@ pub struct GroupGauges {
 }
 
 /// The families a snapshot replaces.
-const FAMILIES: [&Def; 13] = [
+const FAMILIES: [&Def; 17] = [
     &names::GROUP_MEMBERS,
     &names::RECORDS_INFLIGHT,
     &names::INFLIGHT_OLDEST,
     &names::RECORDS_WAITING,
+    &names::RECORDS_READY,
     &names::RECORDS_PARKED,
     &names::RECORDS_HELD,
+    &names::RECORDS_EXPORTED,
+    &names::RECORDS_BEHIND,
+    &names::RECORDS_BY_LEVEL,
     &names::BREAKER_OPEN,
     &names::RETRY_OVERDUE,
     &names::DLQ_RECORDS,
@@ -64,12 +80,17 @@ impl Metrics {
         }
         let mut oldest_dead: BTreeMap<&str, f64> = BTreeMap::new();
         for state in groups {
+            self.expect_group(&state.group, state.levels_in_force, &state.topics);
             let group = self.group(&names::GROUP_MEMBERS, &state.group);
             for (def, value) in [
                 (&names::GROUP_MEMBERS, state.members),
                 (&names::RECORDS_INFLIGHT, state.inflight),
+                (&names::RECORDS_WAITING, state.waiting),
+                (&names::RECORDS_READY, state.ready),
                 (&names::RECORDS_PARKED, state.parked),
                 (&names::RECORDS_HELD, state.held),
+                (&names::RECORDS_EXPORTED, state.exported),
+                (&names::RECORDS_BEHIND, state.behind),
                 (&names::BREAKER_OPEN, u64::from(state.breaker_open)),
                 (&names::DLQ_RECORDS, state.dead),
                 (&names::DLQ_BYTES, state.dead_bytes),
@@ -80,8 +101,8 @@ impl Metrics {
                 self.plus(&names::DLQ_FORWARD_PENDING, &[group], float(pending));
                 self.plus(&names::DLQ_FORWARD_REFUSED, &[group], float(refused));
             }
-            for (level, n) in &state.waiting {
-                self.plus(&names::RECORDS_WAITING, &[group, &level_label(*level)], float(*n));
+            for (level, n) in &state.levels {
+                self.plus(&names::RECORDS_BY_LEVEL, &[group, &level_label(*level)], float(*n));
             }
             self.at_least(&names::INFLIGHT_OLDEST, group, state.inflight_oldest_s);
             self.at_least(&names::RETRY_OVERDUE, group, state.overdue_s);

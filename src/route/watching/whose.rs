@@ -4,7 +4,7 @@
 //! In a session (KIP-227) only the first Fetch names its topics, later ones what has changed. So
 //! what the first one named is kept of a session that is nobody's: it may become somebody's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicU64;
@@ -202,7 +202,7 @@ impl Router {
     /// The member, if it is one.
     fn known(&self, group: &GroupId, member: &MemberId) -> Option<Consumer> {
         let wants = if self.upstream.is_some() {
-            self.members.find(group, member)?.topics
+            self.members.find(group, member, self.clock.now().mono)?.topics
         } else {
             Some(topics_of(self.broker.groups.wanted_by(group, member)?))
         };
@@ -213,11 +213,17 @@ impl Router {
     fn consumers(&self, group: &GroupId) -> Vec<Consumer> {
         let consumer = |member, wants| Consumer { group: group.clone(), member, wants };
         if self.upstream.is_some() {
-            let seen = self.members.seen(group).into_iter();
+            let seen = self.members.seen(group, self.clock.now().mono).into_iter();
             return seen.map(|seen| consumer(seen.key, seen.topics)).collect();
         }
         let wanted = self.broker.groups.wanted(group).into_iter();
         wanted.map(|(member, wanted)| consumer(member, Some(topics_of(wanted)))).collect()
+    }
+
+    /// Topics that members of a group subscribe to, without those of ours.
+    pub fn subscribed(&self, group: &GroupId) -> BTreeSet<TopicName> {
+        let wants = self.consumers(group).into_iter().filter_map(|consumer| consumer.wants);
+        wants.flatten().filter(|topic| !self.names.is_ours(topic.as_str())).collect()
     }
 
     /// Whether what fails at this member need not wait in its own place.

@@ -24,7 +24,7 @@ fn what_waits_is_not_taken_for_a_record_of_the_new_topic() {
     let fails = |client: &mut Client| -> Value {
         let told = client.nack(group, &format!("{topic}-0@0"), Rec::new("x"));
         assert_eq!(told.error_code, 0);
-        stage.sidecar.json("/api/v1/overview")["waiting"].clone()
+        stage.sidecar.json("/api/v1/overview")["pending"].clone()
     };
     assert_eq!(is_there(&mut client), 0);
     assert_eq!([fails(&mut client), fails(&mut client)], [1, 1], "the same record");

@@ -122,7 +122,7 @@ fn committed(group: &str, topic: &str) -> i64 {
 }
 
 fn waiting(stage: &Stage) -> Value {
-    stage.sidecar.json("/api/v1/overview")["waiting"].clone()
+    stage.sidecar.json("/api/v1/overview")["pending"].clone()
 }
 
 /// A commit of nobody's member that says that the first record has failed.

@@ -1,0 +1,257 @@
+//! Sentences for the operator that follow from a group's figures.
+
+use super::view::{ElsewhereView, ForwardView, GroupView};
+
+impl GroupView {
+    /// The topic of an origin `<topic>-<partition>@<offset>`.
+    pub(super) fn topic_of(origin: &str) -> &str {
+        origin.rsplit_once('@').and_then(|(place, _)| place.rsplit_once('-')).map_or("", |p| p.0)
+    }
+
+    /// Adds the sentences that follow from the figures.
+    pub fn advise(&mut self) {
+        self.advice.extend(self.takers());
+        if !self.policy.keep_dead_letters {
+            self.advice.push("exhausted records are dropped: dead_letters.keep is off".to_owned());
+        }
+        if self.states.exported > 0 {
+            let records = if self.states.exported == 1 { "record is" } else { "records are" };
+            self.advice.push(format!(
+                "{} failed {records} set aside for another sidecar and delivered to nobody here: \
+                 `reprise retry export --end` when they are there, `--undo` to keep them",
+                self.states.exported
+            ));
+        }
+        if self.states.behind > 0 {
+            let records = if self.states.behind == 1 { "record waits" } else { "records wait" };
+            self.advice.push(format!(
+                "{} {records} behind an earlier one of the same key (order.mode: key) and are \
+                 delivered one by one once it is settled",
+                self.states.behind
+            ));
+        }
+        self.advice.extend(self.room());
+        self.advice.extend(self.forward.as_ref().and_then(ForwardView::advice));
+    }
+
+    /// Why nobody takes the retries that wait, and the way out; `None` while a live member takes
+    /// them.
+    fn takers(&self) -> Option<String> {
+        let owed = self.states.owed();
+        let live = || self.members.iter().filter(|member| !member.silent);
+        if owed == 0 || live().any(|member| member.takes_retries) {
+            return None;
+        }
+        let topic = &self.retry_topic;
+        let wait = match owed {
+            1 => "1 failed record waits".to_owned(),
+            n => format!("{n} failed records wait"),
+        };
+        let silent = self.members.len() - live().count();
+        let (subject, way_out) = match (live().count(), silent) {
+            (0, 0) if self.in_cluster => (
+                "the group has no member that is connected through this sidecar".to_owned(),
+                format!(
+                    "Start the application with {topic} in its subscription, and with this sidecar \
+                     as its bootstrap.servers. Members that are connected to the cluster directly \
+                     do not get retries"
+                ),
+            ),
+            (0, 0) => (
+                "the group has no members".to_owned(),
+                format!("Start the application with {topic} in its subscription"),
+            ),
+            (0, n) => (
+                format!("{} heard of for the session timeout", not_one(n)),
+                "Start the application again; its retries then flow at once. For an application \
+                 that has moved to another sidecar, move them with `reprise retry export`"
+                    .to_owned(),
+            ),
+            (n, _) => (
+                format!("{topic} has no subscriber: {} to it", not_subscribed(n)),
+                "Add it to the application's subscription, next to its own topics; they then flow \
+                 at once"
+                    .to_owned(),
+            ),
+        };
+        let elsewhere = self.elsewhere.map(ElsewhereView::sentence).unwrap_or_default();
+        Some(format!("{wait}: {subject}. {way_out}{elsewhere}"))
+    }
+
+    /// What there is to say of the room for dead letters.
+    fn room(&self) -> Option<String> {
+        let most = self.policy.dead_letters_max_bytes.filter(|_| self.policy.keep_dead_letters)?;
+        let (bytes, topic) = (self.dead_letter_bytes, &self.dead_letter_topic);
+        let is_near = bytes.saturating_mul(5) >= most.saturating_mul(4);
+        let held = match self.states.held {
+            0 if is_near => {
+                return Some(format!(
+                    "{topic} takes {bytes} of {most} bytes (dead_letters.max_bytes): when it is \
+                     full, exhausted records are held. Raise the bound in time"
+                ));
+            }
+            0 => return None,
+            1 => "1 exhausted record is held".to_owned(),
+            n => format!("{n} exhausted records are held"),
+        };
+        let why = if is_near { "is full" } else { "has no room for a record of that size" };
+        Some(format!(
+            "{held}, not handed out again: {topic} {why} ({bytes} of {most} bytes, \
+             dead_letters.max_bytes). Raise the bound and reload (SIGHUP): they become dead \
+             letters at once; with dead_letters.keep off they are dropped"
+        ))
+    }
+}
+
+fn not_one(members: usize) -> String {
+    match members {
+        1 => "its only member was not".to_owned(),
+        n => format!("none of its {n} members was"),
+    }
+}
+
+fn not_subscribed(members: usize) -> String {
+    match members {
+        1 => "the only member here does not subscribe".to_owned(),
+        n => format!("none of the {n} members here subscribes"),
+    }
+}
+
+impl ElsewhereView {
+    fn sentence(self) -> String {
+        let Self { members, subscribed } = self;
+        let are =
+            |n: u64| if n == 1 { "1 member is".to_owned() } else { format!("{n} members are") };
+        match (members, subscribed) {
+            (0, _) => String::new(),
+            (n, 0) => format!(". {} connected to the cluster, not through this sidecar", are(n)),
+            (n, subscribed) => format!(
+                ". {} connected to the cluster, not through this sidecar: the retry topic that \
+                 {subscribed} of them subscribe to does not exist there",
+                are(n)
+            ),
+        }
+    }
+}
+
+impl ForwardView {
+    fn advice(&self) -> Option<String> {
+        let Self { topic, pending, refused, trouble } = self;
+        if let Some(trouble) = trouble {
+            return Some(format!(
+                "{pending} dead letters wait here for {topic} of the cluster: {trouble}. They are \
+                 kept, and sent as soon as it takes them"
+            ));
+        }
+        (*refused > 0).then(|| {
+            format!(
+                "{topic} of the cluster refuses {refused} dead letters for what they are; they are \
+                 kept here, and those behind them go on. They are tried again every 10 minutes: \
+                 look at max.message.bytes of the topic"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::states::StateCounts;
+    use super::super::view::{MemberView, PolicyView};
+    use super::*;
+
+    /// The advice for two parked records of a group with these members: silent, takes retries.
+    fn parked(members: &[(bool, bool)], in_cluster: bool, elsewhere: Option<(u64, u64)>) -> String {
+        let member =
+            |(silent, takes_retries)| MemberView { silent, takes_retries, ..MemberView::default() };
+        let view = |(members, subscribed)| ElsewhereView { members, subscribed };
+        let mut group = GroupView {
+            retry_topic: "reprise.retry.shop".into(),
+            policy: PolicyView { keep_dead_letters: true, ..PolicyView::default() },
+            states: StateCounts { parked: 2, ..StateCounts::default() },
+            members: members.iter().copied().map(member).collect(),
+            in_cluster,
+            elsewhere: elsewhere.map(view),
+            ..GroupView::default()
+        };
+        group.advise();
+        group.advice.join("; ")
+    }
+
+    #[test]
+    fn advice_on_parked_retries_names_why_nobody_takes_them() {
+        let says = |said: &str, part: &str| assert!(said.contains(part), "{said}");
+        says(&parked(&[], false, None), "wait: the group has no members. Start the application");
+        says(&parked(&[], true, None), "no member that is connected through this sidecar");
+        says(&parked(&[(true, true)], true, None), "its only member was not heard of");
+        says(&parked(&[(true, true); 2], true, None), "none of its 2 members was heard of");
+        let one = parked(&[(false, false), (true, true)], true, None);
+        says(&one, "reprise.retry.shop has no subscriber: the only member here does not");
+        let two = parked(&[(false, false); 2], true, Some((1, 0)));
+        says(&two, "none of the 2 members here subscribes");
+        says(&two, "1 member is connected to the cluster, not through this sidecar");
+        let away = parked(&[(false, false)], true, Some((3, 2)));
+        says(&away, "the retry topic that 2 of them subscribe to does not exist there");
+        assert_eq!(parked(&[(false, true), (true, true)], true, None), "", "a live taker");
+    }
+
+    #[test]
+    fn a_group_that_owes_nothing_gets_no_advice() {
+        let policy = PolicyView { keep_dead_letters: true, ..PolicyView::default() };
+        let mut idle = GroupView { policy, ..GroupView::default() };
+        idle.advise();
+        assert_eq!(idle.advice, Vec::<String>::new());
+    }
+
+    fn advice(keep: bool, bytes_max: Option<u64>, bytes: u64, held: u64) -> String {
+        let policy = PolicyView {
+            keep_dead_letters: keep,
+            dead_letters_max_bytes: bytes_max,
+            ..PolicyView::default()
+        };
+        let mut group = GroupView {
+            dead_letter_topic: "reprise.dlq.shop".into(),
+            policy,
+            dead_letter_bytes: bytes,
+            states: StateCounts { held, ..StateCounts::default() },
+            ..GroupView::default()
+        };
+        group.advise();
+        group.advice.join("; ")
+    }
+
+    #[test]
+    fn dead_letters_that_do_not_reach_the_cluster_are_told_of_with_the_reason() {
+        let told = |trouble: Option<&str>, refused| {
+            let (topic, trouble) = ("failed".to_owned(), trouble.map(str::to_owned));
+            let forward = Some(ForwardView { topic, pending: 3, refused, trouble });
+            let policy = PolicyView { keep_dead_letters: true, ..PolicyView::default() };
+            let mut group = GroupView { policy, forward, ..GroupView::default() };
+            group.advise();
+            group.advice.join("; ")
+        };
+        assert_eq!(told(None, 0), "");
+        let waits = told(Some("nobody answers"), 0);
+        assert!(waits.starts_with("3 dead letters wait here for failed of the cluster: nobody"));
+        assert!(told(None, 2).starts_with("failed of the cluster refuses 2 dead letters"));
+    }
+
+    #[test]
+    fn dead_letters_near_their_bound_and_held_records_are_told_of_with_the_way_out() {
+        for silent in [(None, 900, 0), (Some(1000), 799, 0)] {
+            assert_eq!(advice(true, silent.0, silent.1, silent.2), "", "{silent:?}");
+        }
+        assert!(
+            advice(true, Some(1000), 800, 0)
+                .starts_with("reprise.dlq.shop takes 800 of 1000 bytes")
+        );
+        let full = advice(true, Some(1000), 900, 3);
+        assert!(full.starts_with("3 exhausted records are held, not handed out again"), "{full}");
+        assert!(full.contains("reprise.dlq.shop is full (900 of 1000 bytes"), "{full}");
+        let large = advice(true, Some(1000), 10, 1);
+        assert!(
+            large.contains("reprise.dlq.shop has no room for a record of that size"),
+            "{large}"
+        );
+        assert!(!advice(false, Some(1000), 900, 0).contains("max_bytes"));
+    }
+}

@@ -1,0 +1,126 @@
+//! A failed record is in one state at a time, and every state is counted once.
+
+use serde_json::{Value, json};
+
+use crate::support::{Member, Rec, Server};
+
+const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
+const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
+const STATES: [&str; 7] = ["waiting", "ready", "parked", "inflight", "held", "exported", "behind"];
+
+fn shop(server: &Server) -> Value {
+    server.json("/api/v1/groups/shop")
+}
+
+/// Every state of the group by the admin port, after the metrics, the drain and the overview have
+/// said the same.
+fn states(server: &Server) -> [u64; 7] {
+    let (shop, overview, drain) =
+        (shop(server), server.json("/api/v1/overview"), server.json("/drain"));
+    let counts = STATES.map(|state| shop[state].as_u64().unwrap());
+    let pending = counts.iter().sum::<u64>();
+    for whole in [&shop["pending"], &overview["pending"], &drain["pending"]] {
+        assert_eq!(*whole, pending, "{shop}");
+    }
+    for (state, count) in STATES.iter().zip(counts) {
+        assert_eq!(
+            (&overview[*state], &drain["groups"][0][*state]),
+            (&count.into(), &count.into())
+        );
+        let series = format!("reprise_records_{state}{{group=\"shop\"}}");
+        assert_eq!(format!("{:.0}", server.metric(&series)), count.to_string(), "{series}");
+    }
+    counts
+}
+
+fn fail(member: &mut Member, offset: u64, delay_ms: u64) {
+    let record = Rec::new("x").header("x-retry-delay-ms", delay_ms.to_string());
+    let told = member.client.nack("shop", &format!("orders-0@{offset}"), record);
+    assert_eq!(told.error_code, 0);
+}
+
+fn joined(server: &Server) -> Member {
+    server.client().create("orders", 1);
+    let mut member = Member::new(server, "shop", TOPICS);
+    member.session_ms = 86_400_000;
+    member.join(PARTITIONS);
+    member
+}
+
+const LONG_SESSIONS: &str = "membership: {session_timeout_max: 1d}";
+
+#[test]
+fn due_retries_are_counted_once() {
+    let server = Server::told(LONG_SESSIONS);
+    let mut member = joined(&server);
+    for offset in 0..17 {
+        fail(&mut member, offset, 1_000);
+    }
+    assert_eq!(states(&server), [17, 0, 0, 0, 0, 0, 0]);
+    server.pass(1_000);
+    assert_eq!(states(&server), [0, 17, 0, 0, 0, 0, 0]);
+    assert_eq!(shop(&server)["levels"], json!([{"level": null, "records": 17}]));
+    assert_eq!(member.leave(), 0);
+    assert_eq!(states(&server), [0, 0, 17, 0, 0, 0, 0]);
+}
+
+#[test]
+fn the_states_of_records_add_up_to_what_is_pending() {
+    let server = Server::told(LONG_SESSIONS);
+    let mut member = joined(&server);
+    for (offset, delay_ms) in [(0, 1), (1, 2), (2, 10), (3, 20), (4, 60_000), (5, 90_000)] {
+        fail(&mut member, offset, delay_ms);
+    }
+    server.pass(2);
+    assert_eq!(member.retries().len(), 2);
+    assert_eq!(states(&server), [4, 0, 0, 2, 0, 0, 0]);
+    let source = server.json("/api/v1/overview")["cluster_id"].clone();
+    let last = server.json("/api/v1/retries?group=shop")["items"][5]["id"].clone();
+    let export = json!({"source": source, "step": "begin", "ids": [last]}).to_string();
+    assert_eq!(server.post("/api/v1/retries/export", &export).0, 200);
+    server.pass(20);
+    assert_eq!(states(&server), [1, 2, 0, 2, 0, 1, 0]);
+    assert_eq!(member.leave(), 0);
+    let [waiting, ready, parked, inflight, held, exported, behind] = states(&server);
+    assert_eq!((ready, inflight, held, exported, behind), (0, 0, 0, 1, 0));
+    assert_eq!(waiting + parked, 5, "two of them return from the member that left");
+}
+
+#[test]
+fn held_records_are_a_state_of_their_own() {
+    let server =
+        Server::told(&format!("retry: {{dead_letters: {{max_bytes: 1MiB}}}}\n{LONG_SESSIONS}"));
+    let mut member = joined(&server);
+    let large = Rec::new(&"v".repeat(700_000)).header("x-retry-level", "-1");
+    for offset in 0..2 {
+        let told = member.client.nack("shop", &format!("orders-0@{offset}"), large.clone());
+        assert_eq!(told.error_code, 0);
+    }
+    assert_eq!(states(&server), [0, 0, 0, 0, 1, 0, 0], "no room for the second");
+}
+
+#[test]
+fn records_behind_their_key_are_a_state_of_their_own() {
+    let server = Server::told(&format!("retry: {{order: {{mode: key}}}}\n{LONG_SESSIONS}"));
+    let mut member = joined(&server);
+    member.client.put("orders", 0, &[Rec::new("a"), Rec::new("b")]);
+    fail(&mut member, 0, 60_000);
+    member.client.fetch("orders", 0, 1, 0);
+    assert_eq!(states(&server), [1, 0, 0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn counters_of_a_group_are_zero_before_its_first_failure() {
+    let server = Server::told(LONG_SESSIONS);
+    let _member = joined(&server);
+    let metrics = server.get("/metrics");
+    for series in [
+        "reprise_dlq_records_total{group=\"shop\",reason=\"max_attempts\",topic=\"orders\"} 0",
+        "reprise_records_failed_total{group=\"shop\",reason=\"rejected\",topic=\"orders\"} 0",
+        "reprise_retries_scheduled_total{group=\"shop\",level=\"3\"} 0",
+        "reprise_retries_redelivered_total{group=\"shop\",level=\"18\"} 0",
+    ] {
+        assert!(metrics.contains(series), "{series}");
+    }
+    assert!(!metrics.contains("reprise_records_delivered_total"));
+}
