@@ -147,8 +147,12 @@ impl Topics {
             None if open => self.journal.stream_open(&key)?,
             None => return Ok(None),
         };
-        let settings =
-            TopicSettings { retention_ms: None, retention_bytes: None, ..self.defaults.clone() };
+        // The caller judges how much the topics of its group hold.
+        let settings = TopicSettings {
+            retention_ms: None,
+            retention_bytes: None,
+            max_message_bytes: self.request_bytes_max,
+        };
         let mut state = self.write();
         if let Some(topic) = state.by_name.get(name) {
             return Ok(Some(Arc::clone(topic)));

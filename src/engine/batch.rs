@@ -7,6 +7,8 @@ use crate::engine::store::Store;
 use crate::model::GroupId;
 use crate::retry::{Entries, Named};
 
+/// The most of one record; an entry of the journal holds 64 MiB, its fact and headers included.
+pub const RECORD_BYTES_MAX: usize = (64 << 20) - (64 << 10);
 /// The most of one batch; a group of the journal holds 256 MiB.
 const BYTES_MAX: u64 = 224 << 20;
 /// Fact and headers of one record at most: 4 KiB of headers, reason, history and hand-outs.
@@ -25,8 +27,10 @@ pub(super) fn check(
 /// The same for batches of several groups that are one.
 pub(super) fn check_all<'a>(
     store: &Store,
-    batches: impl IntoIterator<Item = (&'a GroupId, &'a [NackRequest])>,
+    batches: impl IntoIterator<Item = (&'a GroupId, &'a [NackRequest])> + Clone,
 ) -> Result<(), EngineError> {
+    let all = batches.clone().into_iter().flat_map(|(_, nacks)| nacks);
+    check_each(all.map(|nack| &nack.record))?;
     let of = |(group, nacks): (&'a GroupId, &'a [NackRequest])| {
         nacks.iter().map(move |nack| {
             let own = u64::try_from(nack.record.len()).unwrap_or(u64::MAX);
@@ -39,6 +43,7 @@ pub(super) fn check_all<'a>(
 
 /// The same for entries of another sidecar, each with its own record.
 pub(super) fn check_imports(entries: &[ImportRequest]) -> Result<(), EngineError> {
+    check_each(entries.iter().map(|entry| &entry.record))?;
     let bytes = entries.iter().map(|entry| {
         u64::try_from(entry.record.len()).unwrap_or(u64::MAX).saturating_add(OVERHEAD_BYTES)
     });
@@ -47,10 +52,20 @@ pub(super) fn check_imports(entries: &[ImportRequest]) -> Result<(), EngineError
 
 /// The same for records that bring nothing but themselves.
 pub(super) fn check_bytes(records: &[bytes::Bytes]) -> Result<(), EngineError> {
+    check_each(records.iter())?;
     let bytes = records.iter().map(|record| {
         u64::try_from(record.len()).unwrap_or(u64::MAX).saturating_add(OVERHEAD_BYTES)
     });
     judge(bytes.fold(0, u64::saturating_add))
+}
+
+/// Refuses a record that no entry of the journal holds: after the decision there is no way back.
+fn check_each<'a>(mut records: impl Iterator<Item = &'a bytes::Bytes>) -> Result<(), EngineError> {
+    let Some(record) = records.find(|record| record.len() > RECORD_BYTES_MAX) else {
+        return Ok(());
+    };
+    let of = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
+    Err(EngineError::BatchTooLarge { bytes: of(record.len()), most: of(RECORD_BYTES_MAX) })
 }
 
 fn judge(bytes: u64) -> Result<(), EngineError> {

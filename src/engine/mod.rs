@@ -42,6 +42,7 @@ mod view;
 mod wakes;
 mod windows;
 
+pub use batch::RECORD_BYTES_MAX;
 pub use command::{
     ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest, Producer, TakenEntry,
 };

@@ -14,6 +14,9 @@ use crate::retry::{
 
 /// Entries one Take hands out at most, so that a cumulative commit is nearly one per record.
 pub const TAKE_MAX: usize = 16;
+/// Bytes of records one Take delivers at most, unless the first has more: as many as 16 records of
+/// the usual largest size.
+pub const TAKE_BYTES_MAX: u64 = 16 << 20;
 /// Open hand-outs of one slot at most: the Java consumer's default `max.poll.records`.
 pub const INFLIGHT_MAX: usize = 500;
 

@@ -48,7 +48,7 @@ pub use input::{
 };
 pub use ladder::{Delays, Ladder, THOUSAND, TopicRule};
 pub use level::{DEFAULT_LEVELS, DELAY_MS_MAX, LevelError, LevelTable, LevelWarning, Next};
-pub use machine::{INFLIGHT_MAX, Machine, TAKE_MAX};
+pub use machine::{INFLIGHT_MAX, Machine, TAKE_BYTES_MAX, TAKE_MAX};
 pub use output::{
     Answer, BadImport, BadNack, ExportOutcome, ImportOutcome, NackOutcome, Ordered, Output,
     SlotView,

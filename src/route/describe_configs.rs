@@ -108,8 +108,17 @@ pub(super) async fn relayed(
     };
     let parted = ask_cluster(link, head, request, |r| &mut r.resources, is_ours);
     let (mine, mut response) = parted.await?;
+    router.ask_bounds(link, head, subscribed(router, &mine)).await?;
     response.results.extend(answer(router, conn, mine).results);
     Ok(response)
+}
+
+/// Topics that the groups of these retry and dead-letter topics subscribe to.
+fn subscribed(router: &Router, request: &DescribeConfigsRequest) -> Vec<TopicName> {
+    let topics = request.resources.iter().filter(|of| of.resource_type == TOPIC);
+    let topics = topics.map(|of| router.names.canonical(&TopicName::new(&of.resource_name)));
+    let groups = topics.filter_map(|topic| router.names.group_of(&topic));
+    groups.flat_map(|group| router.subscribed(&group)).collect()
 }
 
 /// What is told of a setting besides its value.
@@ -224,6 +233,12 @@ fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, Refusal> 
         let (name, value) = (idle(name)?, value.clone());
         Some(Setting { name, value, source: SOURCE_TOPIC, default: None })
     });
+    let settings = match router.names.group_of(&router.names.canonical(name)) {
+        Some(group) => {
+            TopicSettings { max_message_bytes: router.group_bytes_max(&group), ..settings }
+        }
+        None => settings,
+    };
     Ok(settings
         .list()
         .into_iter()

@@ -7,6 +7,7 @@ mod addresses;
 mod alter_configs;
 mod altering;
 mod api_versions;
+pub mod bounds;
 pub mod code;
 mod conflict;
 pub mod conn;
@@ -89,6 +90,7 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::observe::Metrics;
 use crate::retry::Policies;
+use crate::route::bounds::TopicBounds;
 use crate::route::conn::Conn;
 use crate::route::markers::Markers;
 use crate::route::members::Members;
@@ -144,6 +146,8 @@ pub struct Router {
     pub markers: Markers,
     /// Records of the cluster that nacks named without their bytes.
     pub origins: Origins,
+    /// The largest batch that each topic of the cluster takes.
+    pub bounds: TopicBounds,
     /// What the cluster's topics were last told by.
     pub topic_ids: TopicIds,
     /// Names this sidecar keeps for itself.

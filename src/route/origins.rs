@@ -94,6 +94,8 @@ pub struct ReadBack {
     charge: Option<Charge>,
     /// One of them had no room beside the others.
     is_full: bool,
+    /// Topics of the cluster whose largest batch has to be known.
+    unbounded: BTreeSet<TopicName>,
 }
 
 /// A record, and in whose name it is asked for.
@@ -131,7 +133,12 @@ impl Unread {
 impl ReadBack {
     /// Whether nothing is left to be read.
     pub fn is_whole(&self) -> bool {
-        self.unread.is_empty()
+        self.unread.is_empty() && self.unbounded.is_empty()
+    }
+
+    /// A large batch names a record of that topic.
+    pub(super) fn needs_bound(&mut self, topic: TopicName) {
+        self.unbounded.insert(topic);
     }
 
     /// What was read of a record that was named; `None`: there is no such record.
@@ -199,6 +206,8 @@ impl Router {
         (conn, link, head): (&Conn, &mut Link, &RequestHead),
         back: &mut ReadBack,
     ) -> Result<(), UpstreamError> {
+        let unbounded = std::mem::take(&mut back.unbounded);
+        self.ask_bounds(link, head, unbounded.into_iter().collect()).await?;
         let began = self.clock.elapsed();
         let left = || patience.saturating_sub(self.clock.elapsed().saturating_sub(began));
         let (mut elsewhere, mut known) = (VecDeque::new(), BTreeMap::new());

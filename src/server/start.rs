@@ -21,6 +21,7 @@ use crate::engine::EngineError;
 use crate::journal::{Disk, OpenError, ReadError, RealDisk, TablesError};
 use crate::model::{Now, TopicName};
 use crate::observe::{Metrics, MetricsError};
+use crate::route::bounds::TopicBounds;
 use crate::route::doors::Doors;
 use crate::route::markers::Markers;
 use crate::route::members::Members;
@@ -288,6 +289,7 @@ fn router(
         transactions: Arc::new(Transactions::default()),
         markers: Markers::default(),
         origins: Origins::default(),
+        bounds: TopicBounds::default(),
         topic_ids: TopicIds::remembered(&core.windows),
         names: names(templates, core),
         tokens: Tokens::new(token_seed()),

@@ -3,7 +3,7 @@
 use crate::model::{GroupId, LANE_SEQUENCE_MAX, LaneOffset, Slot};
 use crate::retry::{
     Answer, Company, Entries, Entry, Evidence, INFLIGHT_MAX, Machine, PayloadChange, Policy,
-    Single, SlotRecord, State, TAKE_MAX, Token,
+    Single, SlotRecord, State, TAKE_BYTES_MAX, TAKE_MAX, Token,
 };
 
 impl<S: Entries> Machine<S> {
@@ -20,14 +20,19 @@ impl<S: Entries> Machine<S> {
         let held = record.as_ref().is_some_and(|record| record.member.is_some());
         let mut record = record.unwrap_or(SlotRecord { slot, member: None, next_sequence: 0 });
         let mut entries = Vec::new();
+        let mut bytes = 0;
         // Beyond the log end a client would skip what it is given: it gets nothing.
         if held && from.sequence <= record.next_sequence {
             // Mostly a member asks for what comes after its last hand-out.
             if from.sequence < record.next_sequence {
                 entries = self.open_from(group, from, max);
+                let open = entries.len();
+                entries.truncate(self.fitting(entries.iter().map(|(_, entry)| entry), &mut bytes));
+                // Open deliveries come first, so nothing new leaves with them.
+                bytes = if entries.len() < open { TAKE_BYTES_MAX } else { bytes };
             }
             let room = max.saturating_sub(entries.len());
-            entries.extend(self.hand_out(group, &mut record, (room, company)));
+            entries.extend(self.hand_out(group, &mut record, (room, company), bytes));
         }
         let view = self.view(group, &record);
         let next_due = self.store.next_due(group, None);
@@ -36,6 +41,17 @@ impl<S: Entries> Machine<S> {
         let (position, next) =
             if held { (view.position, view.next.max(from)) } else { (from, from) };
         self.answer(token, Answer::Taken { entries, position, next, next_due, single });
+    }
+
+    /// The number of entries that leave together; the first of all always leaves. `bytes` counts the
+    /// records of the same Take.
+    fn fitting<'a>(&self, entries: impl Iterator<Item = &'a Entry>, bytes: &mut u64) -> usize {
+        let fits = |entry: &&Entry| {
+            let is_first = *bytes == 0;
+            *bytes = bytes.saturating_add(self.store.record_bytes(entry.id).max(1));
+            is_first || *bytes <= TAKE_BYTES_MAX
+        };
+        entries.take_while(fits).count()
     }
 
     /// Handed out before and still open: the same hand-out again, not another one.
@@ -90,12 +106,14 @@ impl<S: Entries> Machine<S> {
         group: &GroupId,
         record: &mut SlotRecord,
         (room, company): (usize, Company),
+        mut bytes: u64,
     ) -> Vec<(LaneOffset, Entry)> {
         let (now, slot) = (self.wall(), record.slot);
         let room = room.min(INFLIGHT_MAX.saturating_sub(self.store.open(group, slot)));
         let Policy { consume_timeout_ms, rate, .. } = *self.policy(group);
         let due = self.store.due(group, now, room);
         let mut due: Vec<Entry> = due.into_iter().filter_map(|id| self.store.get(id)).collect();
+        due.truncate(self.fitting(due.iter(), &mut bytes));
         let is_alone = self.in_file(group, slot, &mut due, company);
         let due = match rate {
             Some(rate) => self.paced(group, rate, due),

@@ -34,12 +34,15 @@ impl Router {
     }
 
     fn named_in(&self, conn: &Conn, group: &GroupId, bytes: bytes::Bytes, back: &mut ReadBack) {
-        let bytes_max = self.broker.topics.defaults().max_message_bytes;
-        for batch in batches(bytes, bytes_max).map_while(Result::ok) {
+        let is_oversize = self.is_oversize(bytes.len());
+        for batch in batches(bytes, self.config.frame_bytes_max).map_while(Result::ok) {
             let Ok(records) = records(&batch, nack::UNPACKED_BYTES_MAX) else { return };
             for record in records.map_while(Result::ok) {
                 let Ok((asked, _)) = read_nack(&record.headers) else { return };
                 let mark::Named::Origin(origin) = asked.named else { continue };
+                if is_oversize && self.is_bound_unknown(&origin.topic) {
+                    back.needs_bound(origin.topic.clone());
+                }
                 if let Named::Origin(origin) = nack::name(self, group, origin)
                     && asked.by_reference
                     && self.is_of_cluster(&origin.topic)

@@ -279,6 +279,11 @@ fn one<'a>(
         }
         Place::DeadLetters(_) => {
             let id = router.names.topic_id(name);
+            let bytes_max = router.names.group_of(name).map(|group| router.group_bytes_max(&group));
+            if let Some(max) = bytes_max.filter(|max| *max < records.len()) {
+                let bytes = records.len();
+                return done(Outcome::of_broker(&BrokerError::MessageTooLarge { bytes, max }));
+            }
             match router.broker.topics.dead_letters(name, id, true) {
                 Ok(Some(topic)) => {
                     local::begin(router, &topic, data.index, records, (from.version, None))

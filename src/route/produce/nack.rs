@@ -7,6 +7,7 @@ use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
 
+use crate::broker::error::BrokerError;
 use crate::broker::{At, TimeBounds};
 use crate::engine::{EngineError, NackBatch, NackRequest, Producer};
 use crate::model::{GroupId, LaneOffset, Origin, TopicName};
@@ -62,11 +63,6 @@ pub(super) fn begin<'a>(
 
 /// The batch, checked as one of a topic would be, except for the times of its records: those are of
 /// the topic they come from.
-fn batch_of(router: &Router, version: i16, bytes: Bytes) -> Result<Batch, Outcome> {
-    let bytes_max = router.broker.topics.defaults().max_message_bytes;
-    one_batch(router, bytes, (version, bytes_max), TimeBounds::None)
-}
-
 /// A batch of nacks inside a transaction: looked at, and held until it is committed.
 pub(super) fn hold<'a>(
     router: &'a Router,
@@ -117,6 +113,17 @@ pub(in crate::route) fn held(
         }
     }
     Ok(of_groups.into_values().collect())
+}
+
+/// The one batch, no larger than what the topics hold whose records it names.
+fn batch_of(router: &Router, version: i16, bytes: Bytes) -> Result<Batch, Outcome> {
+    let limits = (version, router.config.frame_bytes_max);
+    let batch = one_batch(router, bytes, limits, TimeBounds::None)?;
+    let (bytes, max) = (batch.bytes.len(), router.nack_bytes_max(&batch, UNPACKED_BYTES_MAX));
+    if bytes > max {
+        return Err(Outcome::of_broker(&BrokerError::MessageTooLarge { bytes, max }));
+    }
+    Ok(batch)
 }
 
 fn refused(error: &EngineError) -> Outcome {

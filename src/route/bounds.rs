@@ -1,0 +1,242 @@
+//! The largest batch that retry and dead-letter topics take: whatever the origin's topic may hold,
+//! with room for headers. A record that its topic took can thus be nacked by value.
+//!
+//! In front of a cluster its brokers say how much a topic holds (`max.message.bytes`). A broker
+//! that does not say leaves `limits.frame_bytes` as the bound.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
+use lru::LruCache;
+use tokio::time::timeout;
+
+use crate::engine::RECORD_BYTES_MAX;
+use crate::model::{GroupId, MonoMs, TopicName};
+use crate::route::Router;
+use crate::route::convert::text;
+use crate::route::describe_configs::TOPIC;
+use crate::route::place::Place;
+use crate::upstream::{Link, OwnLinks, Upstream, UpstreamError};
+use crate::wire::batch::{Batch, records};
+use crate::wire::mark::{self, read_nack};
+use crate::wire::{Api, RequestHead};
+
+/// Room for the request headers of a nack, and for the headers of ours (4 KiB at most) that an
+/// application copies from a retry.
+const HEADERS_BYTES: usize = 16 << 10;
+/// The setting of a topic that is asked for.
+const SETTING: &str = "max.message.bytes";
+/// The first DescribeConfigs that Kafka 4 still serves.
+const DESCRIBE_CONFIGS: i16 = 1;
+/// Topics remembered at most; one that is forgotten is asked for again.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+/// Topics asked for at once.
+const ASKED_MAX: usize = 100;
+/// An answer is believed for so long.
+const KNOWN_MS: u64 = 300_000;
+/// A topic whose setting was not told is asked for again after so long.
+const UNTOLD_MS: u64 = 60_000;
+/// How long a broker may take. A client waits at least 10 s for the answer behind it.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// The largest batch of each topic of the cluster, as its brokers said.
+#[derive(Debug)]
+pub struct TopicBounds(Mutex<LruCache<TopicName, Told>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    /// `None`: the cluster did not say.
+    bytes: Option<usize>,
+    at: MonoMs,
+}
+
+impl Default for TopicBounds {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(REMEMBERED)))
+    }
+}
+
+impl TopicBounds {
+    /// What the cluster said, if that is not too old: `None`: it has to be asked.
+    #[expect(clippy::option_option, reason = "not asked, not told and a bound are three answers")]
+    fn known(&self, topic: &TopicName, now: MonoMs) -> Option<Option<usize>> {
+        let told = self.lock().get(topic).copied()?;
+        let lasts_ms = if told.bytes.is_some() { KNOWN_MS } else { UNTOLD_MS };
+        (now.since(told.at) < lasts_ms).then_some(told.bytes)
+    }
+
+    fn put(&self, topic: TopicName, bytes: Option<usize>, at: MonoMs) {
+        self.lock().put(topic, Told { bytes, at });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<TopicName, Told>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Router {
+    /// The most that any batch of a retry or dead-letter topic may have.
+    fn ceiling(&self) -> usize {
+        self.config.frame_bytes_max.min(RECORD_BYTES_MAX)
+    }
+
+    /// With room for headers, within what a request may have.
+    fn with_headers(&self, bytes: usize) -> usize {
+        bytes.saturating_add(HEADERS_BYTES).min(self.ceiling())
+    }
+
+    /// Every retry and dead-letter topic takes so much, whatever a batch names.
+    fn retry_bytes_min(&self) -> usize {
+        self.with_headers(self.broker.topics.defaults().max_message_bytes)
+    }
+
+    /// The most that any topic of this node holds.
+    fn local_bytes_max(&self) -> usize {
+        let topics = self.broker.topics.list();
+        let local = topics.iter().filter(|topic| !topic.dead_letters);
+        let own = self.broker.topics.defaults().max_message_bytes;
+        local.map(|topic| topic.settings.max_message_bytes).fold(own, usize::max)
+    }
+
+    /// Whether a batch may name so much that the cluster has to say what its topics hold.
+    pub(super) fn is_oversize(&self, bytes: usize) -> bool {
+        bytes > self.retry_bytes_min()
+    }
+
+    /// Whether the cluster has to be asked how much that topic holds.
+    pub(super) fn is_bound_unknown(&self, topic: &TopicName) -> bool {
+        self.is_of_cluster(topic) && self.bounds.known(topic, self.clock.now().mono).is_none()
+    }
+
+    /// The largest batch that a retry or dead-letter topic of the group takes for sure, as
+    /// DescribeConfigs says.
+    pub(super) fn group_bytes_max(&self, group: &GroupId) -> usize {
+        let local = self.with_headers(self.local_bytes_max());
+        if self.upstream.is_none() {
+            return local;
+        }
+        let topics = self.subscribed(group);
+        let bytes = topics.iter().map(|topic| self.topic_bytes_max(topic));
+        bytes.max().map_or_else(|| self.ceiling(), |bytes| bytes.max(local))
+    }
+
+    /// The largest batch of nacks of records of that topic.
+    fn topic_bytes_max(&self, topic: &TopicName) -> usize {
+        if self.is_of_cluster(topic) {
+            let told = self.bounds.known(topic, self.clock.now().mono).flatten();
+            return told.map_or_else(|| self.ceiling(), |bytes| self.with_headers(bytes));
+        }
+        match self.place(topic) {
+            Some(Place::Local(topic)) => self.with_headers(topic.settings.max_message_bytes),
+            // A retry of a record whose topic took it.
+            Some(Place::Retry(_) | Place::DeadLetters(_)) if self.upstream.is_some() => {
+                self.ceiling()
+            }
+            Some(Place::Retry(_) | Place::DeadLetters(_)) => {
+                self.with_headers(self.local_bytes_max())
+            }
+            None => 0,
+        }
+    }
+
+    /// How large that batch of nacks may be: what the topic of any record it names may hold.
+    pub(super) fn nack_bytes_max(&self, batch: &Batch, unpacked_bytes_max: usize) -> usize {
+        let least = self.retry_bytes_min();
+        if !self.is_oversize(batch.bytes.len()) {
+            return least;
+        }
+        let Ok(records) = records(batch, unpacked_bytes_max) else { return least };
+        let topics = records.map_while(Result::ok).filter_map(|record| {
+            let (asked, _) = read_nack(&record.headers).ok()?;
+            match asked.named {
+                mark::Named::Origin(origin) => Some(self.names.canonical(&origin.topic)),
+                mark::Named::None => None,
+            }
+        });
+        topics.map(|topic| self.topic_bytes_max(&topic)).fold(least, usize::max)
+    }
+
+    /// Asks how much these topics of the cluster hold, on the client's connection, and on one of
+    /// our own where the client may not see their settings. An error ends the connection.
+    pub(super) async fn ask_bounds(
+        &self,
+        link: &mut Link,
+        head: &RequestHead,
+        mut topics: Vec<TopicName>,
+    ) -> Result<(), UpstreamError> {
+        topics.truncate(ASKED_MAX);
+        topics.retain(|topic| self.is_bound_unknown(topic));
+        let Some(upstream) = self.upstream.as_ref().filter(|_| !topics.is_empty()) else {
+            return Ok(());
+        };
+        let request = question(&topics);
+        let asked = link.call_at(Api::DescribeConfigs, DESCRIBE_CONFIGS, head, &request);
+        // Given up in between, its answer would be taken for another one's.
+        let told = timeout(PATIENCE, asked).await.unwrap_or(Err(UpstreamError::TooSlow))?;
+        self.learn_bounds(&told, &mut topics);
+        if !topics.is_empty() && !upstream.is_anonymous() {
+            self.ask_bounds_ourselves(upstream, &mut topics).await;
+        }
+        let now = self.clock.now().mono;
+        for topic in topics {
+            self.bounds.put(topic, None, now);
+        }
+        Ok(())
+    }
+
+    async fn ask_bounds_ourselves(&self, upstream: &Upstream, topics: &mut Vec<TopicName>) {
+        let request = question(topics);
+        let (mut links, api) = (OwnLinks::default(), (Api::DescribeConfigs, DESCRIBE_CONFIGS));
+        let asked = links.call(upstream, None, api, &request);
+        match timeout(PATIENCE, asked).await.unwrap_or(Err(UpstreamError::TooSlow)) {
+            Ok(told) => self.learn_bounds(&told, topics),
+            Err(error) => tracing::debug!(%error, "the cluster does not say what a topic holds"),
+        }
+    }
+
+    /// Takes down what an answer says; what it does not say stays in `topics`.
+    fn learn_bounds(&self, told: &DescribeConfigsResponse, topics: &mut Vec<TopicName>) {
+        let now = self.clock.now().mono;
+        for of in told.results.iter().filter(|of| of.error_code == 0) {
+            let mut settings = of.configs.iter().filter(|one| one.name.as_str() == SETTING);
+            let bytes = settings.find_map(|one| one.value.as_ref()?.as_str().parse().ok());
+            let topic = TopicName::new(&of.resource_name);
+            if bytes.is_some() && topics.contains(&topic) {
+                topics.retain(|known| *known != topic);
+                self.bounds.put(topic, bytes, now);
+            }
+        }
+    }
+}
+
+fn question(topics: &[TopicName]) -> DescribeConfigsRequest {
+    let mut request = DescribeConfigsRequest::default();
+    let resource = |topic: &TopicName| {
+        let mut resource = DescribeConfigsResource::default();
+        (resource.resource_type, resource.resource_name) = (TOPIC, text(topic.as_str()));
+        resource.configuration_keys = Some(vec![text(SETTING)]);
+        resource
+    };
+    request.resources = topics.iter().map(resource).collect();
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_believed_for_minutes_and_an_untold_one_for_less() {
+        let (bounds, orders) = (TopicBounds::default(), TopicName::new("orders"));
+        assert_eq!(bounds.known(&orders, MonoMs(0)), None);
+        bounds.put(orders.clone(), Some(9), MonoMs(0));
+        let known = [1, KNOWN_MS - 1, KNOWN_MS].map(|at| bounds.known(&orders, MonoMs(at)));
+        assert_eq!(known, [Some(Some(9)), Some(Some(9)), None]);
+        bounds.put(orders.clone(), None, MonoMs(0));
+        let known = [UNTOLD_MS - 1, UNTOLD_MS].map(|at| bounds.known(&orders, MonoMs(at)));
+        assert_eq!(known, [Some(None), None]);
+    }
+}
