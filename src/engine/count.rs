@@ -1,11 +1,10 @@
 //! Facts as metrics.
 
-use crate::model::WallMs;
 use crate::observe::Metrics;
 use crate::retry::{Disposition, Entry, Evidence, Fact, State};
 
 /// Counts one journalled fact.
-pub(super) fn count(metrics: &Metrics, fact: &Fact, now: WallMs) {
+pub(super) fn count(metrics: &Metrics, fact: &Fact) {
     let Fact::Entry { entry, cause, .. } = fact else { return };
     let group = entry.group.as_str();
     let topic = entry.origin.as_ref().map_or("", |origin| origin.topic.as_str());
@@ -32,11 +31,6 @@ pub(super) fn count(metrics: &Metrics, fact: &Fact, now: WallMs) {
         (State::Discarded { .. }, _) if settles(entry, cause.evidence) => {
             metrics.record_failed(group, topic, word);
             metrics.discarded(group, topic);
-            tracing::warn!(
-                group, origin = ?entry.origin, reconsume_times = entry.reconsume_times,
-                at = now.0, "a record was discarded: its retries are used up and the group keeps \
-                no dead letters"
-            );
         }
         _ => {}
     }
@@ -53,6 +47,11 @@ fn has_crashed(entry: &Entry) -> bool {
     at_level && entry.handouts > 0 && entry.disposition == Some(Disposition::Crashed)
 }
 
+/// The fact that ended the entry among the dead letters or discarded, not a later note on it.
+pub(super) fn is_final(entry: &Entry, evidence: Evidence) -> bool {
+    matches!(entry.state, State::Dead { .. } | State::Discarded { .. }) && settles(entry, evidence)
+}
+
 /// The fact that ended the entry, not a later note on it.
 fn settles(entry: &Entry, evidence: Evidence) -> bool {
     let is_note = matches!(evidence, Evidence::OriginCommit | Evidence::Reset);
@@ -66,4 +65,18 @@ fn level_of(level: Option<u32>) -> usize {
 
 fn seconds(ms: u64) -> f64 {
     std::time::Duration::from_millis(ms).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::observe::{FAILURE_REASONS, FINAL_REASONS};
+    use crate::retry::Disposition as D;
+
+    #[test]
+    fn counters_begin_at_zero_for_every_disposition() {
+        let charged = [D::Rejected, D::Timeout, D::SeekBack, D::Crashed, D::CommitFailed];
+        assert_eq!(charged.map(D::as_str), FAILURE_REASONS);
+        let last = [D::MaxAttempts, D::ExplicitDlq, D::Expired, D::Undecodable];
+        assert_eq!(last.map(D::as_str), FINAL_REASONS);
+    }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::engine::command::{Command, Reply, Snapshot, TakenRaw};
-use crate::engine::count::count;
+use crate::engine::count::{count, is_final};
 use crate::engine::delayed::PutOff;
 use crate::engine::error::EngineError;
 use crate::engine::facts::{Unwritten, new_entry};
+use crate::engine::finals::FinalLog;
 use crate::engine::render::Render;
 use crate::engine::room::{Fill, telling};
 use crate::engine::stamps::Stamps;
@@ -46,6 +47,7 @@ pub struct Driver {
     pub(super) unwritten: Unwritten,
     pub(super) wakes: Arc<Wakes>,
     pub(super) render: Render,
+    pub(super) finals: Arc<FinalLog>,
     pub(super) clock: Clock,
     pub(super) metrics: Metrics,
     pub(super) fill: Fill,
@@ -415,10 +417,14 @@ impl Driver {
     pub(super) fn placed(&mut self, facts: &[Fact], refs: &[EntryRef], bodies: Vec<bytes::Bytes>) {
         self.unwritten.appended(refs, bodies, self.journal.durable_seq());
         self.last_seq = refs.last().map_or(self.last_seq, |last| last.seq.max(self.last_seq));
-        let now = self.clock.now().wall;
         for (fact, entry) in facts.iter().zip(refs) {
             self.machine.store_mut().journalled(&self.journal, fact, *entry);
-            count(&self.metrics, fact, now);
+            count(&self.metrics, fact);
+            if let Fact::Entry { entry: known, cause, .. } = fact
+                && is_final(known, cause.evidence)
+            {
+                self.finals.note(known, cause, entry.seq);
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use crate::engine::command::{
     Command, ImportBatch, LaneSlot, Reply, Snapshot, TakenEntry, TakenRaw,
 };
 use crate::engine::error::EngineError;
+use crate::engine::finals::FinalLog;
 use crate::engine::gates::Gates;
 use crate::engine::render::{LaneRecord, Render};
 use crate::engine::view::{EntryView, GroupView};
@@ -31,6 +32,7 @@ pub struct Engine {
     pub(super) journal: Journal,
     pub(super) wakes: Arc<Wakes>,
     pub(super) render: Render,
+    pub(super) finals: Arc<FinalLog>,
     pub(super) gates: Arc<Gates>,
     pub(super) trouble: Arc<OnceLock<String>>,
 }

@@ -21,6 +21,7 @@ mod driver;
 mod ending;
 mod error;
 mod facts;
+mod finals;
 mod gates;
 mod handle;
 mod keeping;
@@ -50,6 +51,7 @@ pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, Destina
 pub use driver::Driver;
 pub use ending::Ending;
 pub use error::EngineError;
+pub use finals::ROUND as FINAL_ROUND;
 pub use gates::Gate;
 pub use handle::{Engine, Taken};
 pub use letter_topics::{LetterTopics, Rename};

@@ -171,6 +171,7 @@ impl Replay {
             journal: parts.journal.clone(),
             wakes: Arc::clone(&wakes),
             render: render.clone(),
+            finals: Arc::default(),
             gates: self.machine.store().gates(),
             trouble: Arc::new(OnceLock::new()),
         };
@@ -186,6 +187,7 @@ impl Replay {
             unwritten: Unwritten::default(),
             wakes,
             render,
+            finals: Arc::clone(&engine.finals),
             clock: parts.clock,
             metrics: parts.metrics,
             fill: Fill::default(),

@@ -77,6 +77,17 @@ impl Render {
         Some((stream, journal.stream_bounds(stream)?))
     }
 
+    /// The place of the dead letter that was journalled as entry `seq`: `<topic>-0@<offset>`; the
+    /// topic alone where the journal does not remember it any more.
+    pub(super) fn dead_letter_place(&self, journal: &Journal, group: &GroupId, seq: u64) -> String {
+        let topic = self.templates.dlq_topic(group);
+        let stream = journal.stream_find(&dead_letter_stream(&topic));
+        match stream.and_then(|stream| journal.stream_offset(stream, seq)) {
+            Some(offset) => format!("{topic}-0@{offset}"),
+            None => topic.to_string(),
+        }
+    }
+
     /// Reads a hand-out's bytes and sets our headers.
     #[expect(clippy::unused_self, reason = "one type builds everything a client receives")]
     pub(super) fn lane_record(

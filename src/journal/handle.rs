@@ -179,6 +179,11 @@ impl Journal {
         self.core.stream_bounds(id)
     }
 
+    /// The base offset of a newest batch by its entry; `None`: it is not among those in memory.
+    pub fn stream_offset(&self, id: StreamId, seq: u64) -> Option<i64> {
+        self.core.state().streams.map.get(&id)?.offset_of(seq)
+    }
+
     /// Visible batches from the one that contains `from`; bytes beyond `max_bytes` only for the
     /// first. Empty at the visible end.
     pub fn stream_read(

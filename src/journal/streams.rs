@@ -178,6 +178,13 @@ impl Stream {
         Some(self.tail.range(at..))
     }
 
+    /// The base offset of a batch of the tail by its entry. A copy by compaction keeps its sequence
+    /// number, so the tail is in their order.
+    pub(super) fn offset_of(&self, seq: u64) -> Option<i64> {
+        let at = self.tail.binary_search_by_key(&seq, |batch| batch.entry.seq).ok()?;
+        self.tail.get(at).map(|batch| batch.base)
+    }
+
     pub(super) fn watch(&mut self, waker: &Arc<Notify>) {
         if self.watchers.iter().any(|known| Arc::ptr_eq(known, waker)) {
             return;

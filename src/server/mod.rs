@@ -12,6 +12,7 @@ mod data_dir;
 mod delayed;
 mod disk_room;
 mod explaining;
+mod final_lines;
 mod forwarding;
 mod greeting;
 mod housekeeping;
@@ -188,6 +189,7 @@ impl Server {
         if let Some(error) = failed {
             tracing::warn!(%error, "no last checkpoint; the next start reads more of the log");
         }
+        self.engine.log_durable_finals();
         self.engine.stop();
         self.journal.close();
         let threads = std::mem::take(&mut self.threads);

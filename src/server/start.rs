@@ -43,7 +43,9 @@ use crate::server::letters::Oldest;
 use crate::server::pace::Pace;
 use crate::server::source::AdminSource;
 use crate::server::threads::spawn;
-use crate::server::{Server, data_dir, disk_room, forwarding, greeting, housekeeping};
+use crate::server::{
+    Server, data_dir, disk_room, final_lines, forwarding, greeting, housekeeping,
+};
 use crate::socket::Budget;
 use crate::wire::names::{TemplateError, Templates};
 
@@ -144,6 +146,7 @@ pub(super) async fn start_on(
     tasks.spawn(until(stopped.clone(), watching::run(Arc::clone(&router))));
     tasks.spawn(until(stopped.clone(), membership::watch(Arc::clone(&router))));
     tasks.spawn(until(stopped.clone(), transactions::run(Arc::clone(&router))));
+    tasks.spawn(until(stopped.clone(), final_lines::run(core.engine.clone())));
     let board = Board::default();
     tasks.spawn(until(stopped.clone(), forwarding::begin(&router, &board)));
     let pace = Pace { segment_bytes: config.journal.segment_bytes };

@@ -8,7 +8,7 @@ use reprise::wire::ResponseError;
 
 use crate::support::batch::plain;
 use crate::support::client::produce_request;
-use crate::support::held_up::{RULES, hold_up, wait_for_it};
+use crate::support::held_up::{RULES, hold_up, large, wait_for_it};
 use crate::support::member::offset_fetch;
 use crate::support::{Client, Member, Rec, Server, instant};
 
@@ -24,7 +24,7 @@ fn a_commit_behind_a_nack_that_takes_too_long_is_refused_for_now() {
     member.join(&[("orders", 1), ("reprise.retry.stuck", 1)]);
     member.client.put("orders", 0, &[Rec::new("x")]);
     let mut producer = server.client();
-    let nack = plain(&[Rec::new("x").header("x-retry-origin", "orders-0@0")]);
+    let nack = plain(&[Rec::new(&large()).header("x-retry-origin", "orders-0@0")]);
     let sent = producer.send(9, &produce_request("reprise.retry.stuck", 0, nack, -1));
     wait_for_it();
 

@@ -61,8 +61,6 @@ pub(super) fn begin<'a>(
     })
 }
 
-/// The batch, checked as one of a topic would be, except for the times of its records: those are of
-/// the topic they come from.
 /// A batch of nacks inside a transaction: looked at, and held until it is committed.
 pub(super) fn hold<'a>(
     router: &'a Router,
@@ -115,7 +113,8 @@ pub(in crate::route) fn held(
     Ok(of_groups.into_values().collect())
 }
 
-/// The one batch, no larger than what the topics hold whose records it names.
+/// Checks the one batch as a topic would, except for its times, which are of the origins. Its size
+/// is at most what the origins' topics take.
 fn batch_of(router: &Router, version: i16, bytes: Bytes) -> Result<Batch, Outcome> {
     let limits = (version, router.config.frame_bytes_max);
     let batch = one_batch(router, bytes, limits, TimeBounds::None)?;

@@ -19,7 +19,7 @@ use reprise::wire::{Api, RequestHead, ResponseError};
 use crate::support::Producer;
 use crate::support::batch::plain;
 use crate::support::client::{produce_request, s};
-use crate::support::held_up::{RULES, STUCK, hold_up, wait_for_it};
+use crate::support::held_up::{RULES, STUCK, hold_up, large, wait_for_it};
 use crate::support::member::offset_fetch;
 use crate::support::{Client, Member, Rec, Server, instant};
 
@@ -77,7 +77,7 @@ fn who_may_not_commit_is_told_that_whatever_a_commit_waits_for() {
     let mut new = Producer::begin(&server, "pay");
     assert_eq!(new.add_group(3, STUCK), 0);
     let mut producer = server.client();
-    let nack = plain(&[Rec::new("x").header("x-retry-origin", "orders-0@0")]);
+    let nack = plain(&[Rec::new(&large()).header("x-retry-origin", "orders-0@0")]);
     let nacked = producer.send(9, &produce_request("reprise.retry.stuck", 0, nack, -1));
     wait_for_it();
 

@@ -1,0 +1,206 @@
+//! One log line for each record whose retries ended: a dead letter, or a discarded record.
+//!
+//! The engine's thread only puts down the few fields of a line, and at most [`LISTED_MAX`] lines of
+//! a group in a round. Another task waits until the end is durable, formats the lines and counts
+//! the rest in one summary per group.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::engine::handle::Engine;
+use crate::model::{GroupId, Origin};
+use crate::retry::{Cause, DELAYED, Disposition, Entry, Evidence, State};
+
+/// A round of lines takes at least so long.
+pub const ROUND: Duration = Duration::from_secs(1);
+/// Lines of one group in one round; the rest is a summary.
+const LISTED_MAX: usize = 10;
+/// Lines of all groups in one round: about 2 MiB, with reasons of 1 KiB.
+const ROUND_MAX: usize = 1_000;
+
+/// Fields of one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FinalRecord {
+    /// The log entry that ended it.
+    seq: u64,
+    origin: Option<Origin>,
+    evidence: Evidence,
+    disposition: Option<Disposition>,
+    attempts: u32,
+    reason: Option<String>,
+    is_discarded: bool,
+}
+
+/// One group in one round.
+#[derive(Debug, Default)]
+struct GroupRound {
+    listed: Vec<FinalRecord>,
+    /// Ends without a line of their own.
+    unlisted: u64,
+    /// The log entry of the last of those.
+    unlisted_seq: u64,
+}
+
+/// Ends that have no line yet.
+#[derive(Debug, Default)]
+pub(super) struct FinalLog {
+    rounds: Mutex<Rounds>,
+    arrival: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Rounds {
+    open: BTreeMap<GroupId, GroupRound>,
+    /// Lines of the open round.
+    listed: usize,
+    /// Nothing is added any more: it waits until its last end is durable.
+    closed: BTreeMap<GroupId, GroupRound>,
+}
+
+impl GroupRound {
+    fn last_seq(&self) -> u64 {
+        let listed = self.listed.last().map_or(0, |record| record.seq);
+        listed.max(self.unlisted_seq)
+    }
+}
+
+impl FinalLog {
+    /// Puts down the end of a record, which lies in the log at `seq`.
+    pub(super) fn note(&self, entry: &Entry, cause: &Cause, seq: u64) {
+        if entry.group.as_str() == DELAYED {
+            return;
+        }
+        let mut rounds = self.lock();
+        let is_full = rounds.listed >= ROUND_MAX;
+        let round = rounds.open.entry(entry.group.clone()).or_default();
+        if is_full || round.listed.len() >= LISTED_MAX {
+            (round.unlisted, round.unlisted_seq) = (round.unlisted + 1, seq);
+            return;
+        }
+        round.listed.push(FinalRecord {
+            seq,
+            origin: entry.origin.clone(),
+            evidence: cause.evidence,
+            disposition: entry.disposition,
+            attempts: entry.reconsume_times,
+            reason: entry.reason.clone(),
+            is_discarded: matches!(entry.state, State::Discarded { .. }),
+        });
+        rounds.listed += 1;
+        drop(rounds);
+        self.arrival.notify_one();
+    }
+
+    /// Closes the open round, unless another one is; its last log entry.
+    fn close(&self) -> u64 {
+        let mut rounds = self.lock();
+        if rounds.closed.is_empty() {
+            rounds.closed = std::mem::take(&mut rounds.open);
+            rounds.listed = 0;
+        }
+        rounds.closed.values().map(GroupRound::last_seq).max().unwrap_or(0)
+    }
+
+    /// Every group's part of a round that is durable by now.
+    fn take(&self, durable: u64) -> Vec<(GroupId, GroupRound)> {
+        let mut rounds = self.lock();
+        let Rounds { open, closed, .. } = &mut *rounds;
+        let is_durable = |_: &GroupId, round: &mut GroupRound| round.last_seq() <= durable;
+        closed.extract_if(.., is_durable).chain(open.extract_if(.., is_durable)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rounds> {
+        self.rounds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine {
+    /// Waits for ended records and writes their lines, once they are durable.
+    pub async fn log_finals(&self) {
+        self.finals.arrival.notified().await;
+        if self.journal.durable(self.finals.close()).await.is_ok() {
+            self.log_durable_finals();
+        }
+    }
+
+    /// Writes the lines of groups all of whose ends are durable by now.
+    pub fn log_durable_finals(&self) {
+        for (group, round) in self.finals.take(self.journal.durable_seq()) {
+            for record in &round.listed {
+                self.log_final(&group, record);
+            }
+            if round.unlisted > 0 {
+                log_rest(&group, round.unlisted);
+            }
+        }
+    }
+
+    fn log_final(&self, group: &GroupId, record: &FinalRecord) {
+        let FinalRecord { seq, origin, evidence, attempts, is_discarded, .. } = record;
+        let origin = origin.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
+        let (evidence, reason) = (word_of(*evidence), record.reason());
+        let disposition = record.disposition.map_or("rejected", Disposition::as_str);
+        if *is_discarded {
+            tracing::warn!(
+                %group, origin, evidence, disposition, attempts, ?reason,
+                "R0541 a record was discarded after its last failure, because its group keeps no \
+                 dead letters; set dead_letters.keep to have such records kept"
+            );
+            return;
+        }
+        let dead_letter = self.render.dead_letter_place(&self.journal, group, *seq);
+        tracing::warn!(
+            %group, origin, evidence, disposition, attempts, ?reason, dead_letter,
+            "R0540 a record became a dead letter: it is not retried any more; \
+             `reprise dlq show GROUP OFFSET` shows it with its headers, and what failed"
+        );
+    }
+}
+
+fn log_rest(group: &GroupId, records: u64) {
+    tracing::warn!(
+        %group, records,
+        "R0542 more records of the group became dead letters or were discarded in the same \
+         second; `reprise dlq list --group GROUP` lists the dead letters"
+    );
+}
+
+impl FinalRecord {
+    /// The application's words; where nobody said anything, the observation.
+    fn reason(&self) -> &str {
+        match (&self.reason, self.disposition) {
+            (Some(reason), _) => reason,
+            (None, Some(Disposition::Crashed)) => "its member was lost with this delivery",
+            (None, Some(Disposition::Timeout)) => {
+                "neither committed nor failed within consume_timeout"
+            }
+            (None, Some(Disposition::SeekBack)) => "its member went back to it again and again",
+            (None, Some(Disposition::CommitFailed)) => "the commit that covered it was refused",
+            (None, Some(Disposition::Expired)) => "max_elapsed is over",
+            (None, Some(Disposition::Undecodable)) => "its bytes cannot be read back",
+            (None, _) => "none given",
+        }
+    }
+}
+
+/// Evidence in the words of the documentation.
+fn word_of(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::CommitMarker => "commit-nack",
+        Evidence::Nack => "produced-nack",
+        Evidence::AdminNack => "admin-nack",
+        Evidence::SeekBack
+        | Evidence::BackwardCommit
+        | Evidence::MemberLost
+        | Evidence::CommitRefused => "lost-delivery",
+        Evidence::Timeout => "timeout",
+        Evidence::HeldEnded => "dead-letter-quota",
+        other => other.as_str(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
