@@ -111,7 +111,7 @@ impl Home {
         for n in 0..40 {
             let body = Bytes::from(format!("entry {n} {}", "y".repeat(100)));
             // Of a kind no owner knows: passed over by all, checked by the journal.
-            journal.append(vec![NewEntry::plain(Kind(200), Bytes::new(), body)]).unwrap();
+            journal.append(vec![NewEntry::bare(Kind(200), body)]).unwrap();
             if n % 8 == 7 {
                 before_last = fs::metadata(self.segment()).unwrap().len();
                 assert_eq!(writer.step(), Stepped::Flushed);
@@ -284,7 +284,7 @@ fn a_full_disk_refuses_new_data_loses_none_and_goes_on_when_there_is_room() {
     mem.set_capacity(Some(mem.used_bytes() + (512 << 10)));
     let entry = |n: usize| {
         let body = Bytes::from(format!("{n} {}", "z".repeat(4000)));
-        vec![NewEntry::plain(Kind(200), Bytes::new(), body)]
+        vec![NewEntry::bare(Kind(200), body)]
     };
     let mut kept = Vec::new();
     let refused = loop {

@@ -50,7 +50,7 @@ fn fill(dir: &Path) {
     let stream = journal.stream_open("t").unwrap();
     let body = crate::produce::batch();
     let append = StreamAppend { stream, records: 1, max_timestamp_ms: 1 };
-    let entry = NewEntry::batch(Kind(16), append, Bytes::new(), body);
+    let entry = NewEntry::bare_batch(Kind(16), append, body);
     while journal.stats().bytes < LOG_BYTES {
         let group = vec![entry.clone(); GROUP];
         let seq = journal.append_with(group, Durability::Os).unwrap().seq();

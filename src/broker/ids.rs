@@ -113,8 +113,8 @@ mod tests {
         assert_eq!(ids.cluster_id(), "abc");
         ids.replay(&entry(kind::PRODUCER_ID, b"\x01\xd0\x0f")).unwrap();
         assert_eq!(ids.producers.lock().unwrap().next, 1000);
-        assert_eq!(versioned::write(VERSION, &"abc"), &b"\x01\x03abc"[..]);
-        assert_eq!(versioned::write(VERSION, &1000_i64), &b"\x01\xd0\x0f"[..]);
+        assert_eq!(versioned::write(VERSION, &"abc")[..], b"\x01\x03abc"[..]);
+        assert_eq!(versioned::write(VERSION, &1000_i64)[..], b"\x01\xd0\x0f"[..]);
         assert!(ids.replay(&entry(kind::PRODUCER_ID, b"\x02\xd0\x0f")).is_err());
     }
 }

@@ -223,7 +223,7 @@ impl Broker {
             records: u32::try_from(header.last_offset_delta).unwrap_or(0).saturating_add(1),
             max_timestamp_ms: self.kept_as_of(header.max_timestamp_ms),
         };
-        let batch = NewEntry::batch(kind::BATCH, append, Bytes::new(), batch.bytes.clone());
+        let batch = NewEntry::bare_batch(kind::BATCH, append, batch.bytes.clone());
         // Before anybody decides on more: what they have decided cannot be taken back.
         if self.journal.stream_bounds(stream).is_none() {
             return Err(BrokerError::UnknownTopicOrPartition);
@@ -291,9 +291,11 @@ impl Broker {
             // Until it is appended: it replaces all that comes before it in the log.
             let mut producers = producers.lock().unwrap_or_else(PoisonError::into_inner);
             producers.forget_passed(bounds);
-            if let Some(bytes) = producers.snapshot(now, self.expiration.producer_id_ms) {
-                let head = Bytes::from(bytes);
-                let entry = NewEntry::keyed(kind::PRODUCERS, key, head, Bytes::new());
+            if let Some(snapshot) = producers.snapshot(now, self.expiration.producer_id_ms) {
+                let entry = match snapshot {
+                    Some(head) => NewEntry::keyed(kind::PRODUCERS, key, head, Bytes::new()),
+                    None => NewEntry::tombstone(kind::PRODUCERS, key),
+                };
                 self.journal.append_reserved(vec![entry])?;
                 producers.kept();
             }

@@ -141,7 +141,7 @@ mod tests {
         let (map, _writer) = map();
         map.replay(&entry(FIRST));
         assert_eq!(map.known(), first());
-        assert_eq!(versioned::write(VERSION, &first()), FIRST);
+        assert_eq!(versioned::write(VERSION, &first())[..], FIRST[..]);
     }
 
     #[test]

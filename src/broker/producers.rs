@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::broker::error::BrokerError;
 use crate::broker::transactions::{TransactionError, Written};
-use crate::journal::Bounds;
+use crate::journal::{Bounds, Encoded};
 use crate::model::WallMs;
 use crate::wire::batch::BatchHeader;
 use crate::wire::idempotence::{ProducerWindow, SeenBatch, Sequenced};
@@ -172,9 +172,10 @@ impl Producers {
         self.known.iter().map(shown).collect()
     }
 
-    /// The bytes to keep, if anything changed since they were last [`kept`](Self::kept); forgets
-    /// producers that have been silent for so long.
-    pub fn snapshot(&mut self, now: WallMs, expire_after_ms: u64) -> Option<Vec<u8>> {
+    /// The bytes to keep, or `Some(None)` when no producer is left; `None` if nothing changed since
+    /// they were last [`kept`](Self::kept). Forgets producers that have been silent for so long.
+    #[expect(clippy::option_option, reason = "unchanged, no producer left, and a snapshot differ")]
+    pub fn snapshot(&mut self, now: WallMs, expire_after_ms: u64) -> Option<Option<Encoded>> {
         let before = self.known.len();
         let written = &self.written;
         self.known.retain(|id, known| {
@@ -185,17 +186,14 @@ impl Producers {
         if !self.changed {
             return None;
         }
-        if self.written.is_empty() {
-            if self.known.is_empty() {
-                return Some(Vec::new());
+        Some(match (self.written.is_empty(), self.known.is_empty()) {
+            (true, true) => None,
+            (true, false) => Some(Encoded::of(postcard::to_extend(&self.known, vec![PLAIN]))),
+            (false, _) => {
+                let all = (&self.known, &self.written);
+                Some(Encoded::of(postcard::to_extend(&all, vec![WITH_TRANSACTIONS])))
             }
-            let mut out = vec![PLAIN];
-            out.extend(postcard::to_stdvec(&self.known).unwrap_or_default());
-            return Some(out);
-        }
-        let mut out = vec![WITH_TRANSACTIONS];
-        out.extend(postcard::to_stdvec(&(&self.known, &self.written)).unwrap_or_default());
-        Some(out)
+        })
     }
 
     /// The snapshot is in the journal.
@@ -262,17 +260,17 @@ mod tests {
         producers.record(&header(0, 2), 100, 7, WallMs(1));
         producers.record(&header(2, 1), 102, 8, WallMs(2));
         let bytes = producers.snapshot(WallMs(3), 9).unwrap();
-        assert_eq!(producers.snapshot(WallMs(3), 9), Some(bytes.clone()), "it could not be kept");
+        assert_eq!(producers.snapshot(WallMs(3), 9).unwrap(), bytes, "it could not be kept");
         producers.kept();
         assert_eq!(producers.snapshot(WallMs(3), 9), None);
         let mut again = Producers::default();
-        again.restore(&bytes);
+        again.restore(&bytes.unwrap());
         let repeated = Judged::Repeated { base_offset: 100, seq: 8 };
         assert_eq!(again.judge(&header(0, 2)).unwrap(), repeated);
         assert_eq!(again.judge(&header(3, 1)).unwrap(), Judged::Append);
         assert!(matches!(again.judge(&header(5, 1)), Err(BrokerError::OutOfOrderSequence)));
         assert_eq!(again.snapshot(WallMs(2).plus(8), 9), None);
-        assert_eq!(again.snapshot(WallMs(2).plus(9), 9), Some(Vec::new()));
+        assert_eq!(again.snapshot(WallMs(2).plus(9), 9), Some(None));
     }
 
     #[test]
@@ -281,7 +279,7 @@ mod tests {
         producers.record(&header(0, 2), 100, 7, WallMs(1));
         let bytes = producers.snapshot(WallMs(3), 9).unwrap();
         let first: &[u8] = &[1, 1, 18, 1, 0, 1, 0, 2, 200, 1, 7, 2];
-        assert_eq!(bytes, first, "the format has changed: give it a new version");
+        assert_eq!(&bytes.unwrap()[..], first, "the format has changed: give it a new version");
         let mut again = Producers::default();
         again.restore(first);
         let repeated = Judged::Repeated { base_offset: 100, seq: 7 };
@@ -300,7 +298,7 @@ mod tests {
             2, 1, 18, 1, 0, 2, 0, 0, 200, 1, 2, 2, 204, 1, 9, 2, 1, 18, 204, 1, 1, 18, 200, 1, 202,
             1,
         ];
-        assert_eq!(bytes, first, "the format has changed: give it a new version");
+        assert_eq!(&bytes.unwrap()[..], first, "the format has changed: give it a new version");
         let mut again = Producers::default();
         again.restore(first);
         assert_eq!(again.written().open_since(9), Some(102));

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::broker::producers::Producers;
 use crate::broker::settings::TopicSettings;
-use crate::journal::StreamId;
+use crate::journal::{Encoded, StreamId};
 use crate::model::TopicName;
 
 /// The version byte of a stored topic.
@@ -61,10 +61,8 @@ pub struct TopicRecord {
 
 impl TopicRecord {
     /// Version byte, then postcard.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
-        out.extend(postcard::to_stdvec(self).unwrap_or_default());
-        out
+    pub fn encode(&self) -> Encoded {
+        Encoded::of(postcard::to_extend(self, vec![VERSION]))
     }
 
     /// `None` for a version or bytes this build cannot read.
@@ -90,7 +88,7 @@ mod tests {
         fixture.extend([2, 3, 0xac, 2, 1, 12]);
         fixture.extend(b"retention.ms");
         fixture.extend([1, b'5']);
-        assert_eq!(record.to_bytes(), fixture);
+        assert_eq!(record.encode().as_bytes(), fixture);
         assert_eq!(TopicRecord::parse(&fixture), Some(record));
         assert_eq!(TopicRecord::parse(&[2, 0]), None);
         assert_eq!(TopicRecord::parse(&[]), None);

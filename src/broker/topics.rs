@@ -14,7 +14,7 @@ use crate::broker::kind;
 use crate::broker::producers::Producers;
 use crate::broker::settings::{SettingError, TopicSettings, TopicSpec};
 use crate::broker::topic::{Partition, Topic, TopicRecord};
-use crate::journal::{Entry, Journal, NewEntry, StreamId};
+use crate::journal::{Encoded, Entry, Journal, NewEntry, StreamId};
 use crate::model::TopicName;
 use crate::wire::names::{LetterStreams, is_legal_topic};
 
@@ -105,7 +105,7 @@ impl Topics {
         }
         let streams = self.streams(id, 0..spec.partitions)?;
         let overrides = spec.settings.clone();
-        let seq = self.store(&spec.name, record(id, &streams, &overrides).to_bytes())?;
+        let seq = self.store(&spec.name, record(id, &streams, &overrides).encode())?;
         let topic = state.insert(&spec.name, id, &streams, settings, Some(overrides));
         Ok((topic, seq))
     }
@@ -223,14 +223,8 @@ impl Topics {
         Ok(indexes.map(open).collect::<Result<_, _>>()?)
     }
 
-    fn store(&self, name: &TopicName, head: Vec<u8>) -> Result<u64, BrokerError> {
-        let entry = NewEntry {
-            kind: kind::TOPIC,
-            key: Some(key(name)),
-            stream: None,
-            head: head.into(),
-            body: Bytes::new(),
-        };
+    fn store(&self, name: &TopicName, head: Encoded) -> Result<u64, BrokerError> {
+        let entry = NewEntry::keyed(kind::TOPIC, key(name), head, Bytes::new());
         Ok(self.journal.append(vec![entry])?.seq())
     }
 

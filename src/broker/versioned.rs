@@ -1,8 +1,9 @@
 //! Facts inside journal entries: a version byte, then the fact in postcard's encoding.
 
-use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::journal::Encoded;
 
 /// Why the bytes of an entry are not the fact they should be. Their checksum was right, so they
 /// were written like this: by a newer build, or by a fault.
@@ -27,10 +28,8 @@ pub enum FactError {
 }
 
 /// Writes `fact` behind its version.
-pub(crate) fn write<T: Serialize>(version: u8, fact: &T) -> Bytes {
-    // Writing plain data to a growing buffer cannot fail; an empty entry would be refused on
-    // reading, never taken for something else.
-    postcard::to_extend(fact, vec![version]).map(Bytes::from).unwrap_or_default()
+pub(crate) fn write<T: Serialize>(version: u8, fact: &T) -> Encoded {
+    Encoded::of(postcard::to_extend(fact, vec![version]))
 }
 
 /// Reads a fact of exactly this version; nothing may follow it.

@@ -13,7 +13,7 @@ use crate::engine::command::{ImportBatch, ImportRequest};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::kind;
-use crate::journal::NewEntry;
+use crate::journal::{Encoded, NewEntry};
 use crate::model::EntryId;
 use crate::retry::{Answer, ExportOutcome, ExportStep, Import, ImportOutcome, Input, Token};
 
@@ -91,7 +91,7 @@ impl Driver {
         brought: ImportBatch,
     ) -> Result<Vec<ImportOutcome>, EngineError> {
         let ImportBatch { group, source, entries } = brought;
-        self.usable()?;
+        self.may_decide()?;
         self.journal.admits()?;
         batch::check_imports(&entries)?;
         let mut pages = self.pages(&source, &entries)?;
@@ -117,7 +117,8 @@ impl Driver {
         }
         let changed = pages.iter().filter(|(_, page)| page.changed);
         let memory = changed.map(|(number, page)| {
-            NewEntry::keyed(kind::BROUGHT, key(&source, *number), Bytes::new(), page.to_bytes())
+            let page = Encoded::new(page.to_bytes());
+            NewEntry::keyed_body(kind::BROUGHT, key(&source, *number), page)
         });
         self.persist(&facts, &records, memory.collect())?;
         Ok(outcomes)

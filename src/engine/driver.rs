@@ -397,7 +397,7 @@ impl Driver {
         if entries.is_empty() {
             return Ok(());
         }
-        let bodies = entries.iter().map(|entry| entry.body.clone()).collect();
+        let bodies = entries.iter().map(|entry| entry.body().clone()).collect();
         let appended = self.journal.append_reserved(entries)?;
         self.placed(facts, &appended.refs, bodies);
         Ok(())

@@ -69,7 +69,7 @@ impl Driver {
         let was_asked = !replies.is_empty() || failed.is_some();
         match appended {
             Some(refs) if was_asked => {
-                let bodies = entries.into_iter().map(|entry| entry.body).collect();
+                let bodies = entries.iter().map(|entry| entry.body().clone()).collect();
                 self.placed(&facts, &refs, bodies);
                 self.unstage();
             }

@@ -8,7 +8,7 @@ use crate::engine::error::EngineError;
 use crate::engine::kind;
 use crate::engine::render::Render;
 use crate::engine::store::Store;
-use crate::journal::{EntryRef, Journal, NewEntry, StreamAppend};
+use crate::journal::{Encoded, EntryRef, Journal, NewEntry, StreamAppend};
 use crate::model::{EntryId, GroupId, Slot};
 use crate::retry::{Entry, Fact, PayloadChange, encode_fact};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
@@ -43,7 +43,7 @@ pub(super) fn new_entry(
     fact: &Fact,
     records: &[Bytes],
 ) -> Result<NewEntry, EngineError> {
-    let head = Bytes::from(encode_fact(fact));
+    let head = Encoded::of(encode_fact(fact));
     match fact {
         Fact::Entry { entry, payload, .. } => {
             let begins = match payload {
@@ -76,7 +76,7 @@ pub(super) fn new_entry(
     }
 }
 
-fn keyed_slot(group: &GroupId, slot: Slot, head: Bytes) -> NewEntry {
+fn keyed_slot(group: &GroupId, slot: Slot, head: Encoded) -> NewEntry {
     NewEntry::keyed(kind::SLOT, slot_key(group, slot), head, Bytes::new())
 }
 
@@ -99,7 +99,7 @@ fn dead_letter(
     journal: &Journal,
     render: &Render,
     entry: &Entry,
-    head: Bytes,
+    head: Encoded,
     record: &RawRecord,
 ) -> Result<NewEntry, EngineError> {
     let stream = journal.stream_open(&render.dead_letter_stream(&entry.group))?;
@@ -113,7 +113,7 @@ fn bare(
     journal: &Journal,
     render: &Render,
     entry: &Entry,
-    head: Bytes,
+    head: Encoded,
     why: &EngineError,
 ) -> Result<NewEntry, EngineError> {
     tracing::error!(entry = %entry.id, error = %why, "a dead letter has lost its bytes");

@@ -13,7 +13,7 @@ use crate::engine::command::Command;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
-use crate::journal::{Bounds, NewEntry};
+use crate::journal::{Bounds, Encoded, NewEntry};
 use crate::model::TopicName;
 
 /// The version byte of a stored mark.
@@ -49,9 +49,8 @@ impl Forwarded {
         self.refused.keys().next().copied().unwrap_or(self.next).min(self.next)
     }
 
-    fn to_bytes(&self) -> Bytes {
-        // Writing plain data to a growing buffer cannot fail.
-        postcard::to_extend(self, vec![VERSION]).map(Bytes::from).unwrap_or_default()
+    fn encode(&self) -> Encoded {
+        Encoded::of(postcard::to_extend(self, vec![VERSION]))
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
@@ -90,7 +89,7 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let begun = self.render.streams().begun_as(topic);
         let key = Bytes::copy_from_slice(begun.as_str().as_bytes());
-        let entry = NewEntry::keyed(kind::FORWARDED, key, forwarded.to_bytes(), Bytes::new());
+        let entry = NewEntry::keyed(kind::FORWARDED, key, forwarded.encode(), Bytes::new());
         // It lets dead letters go: a full disk must not keep it from that.
         let seq = self.journal.append_reserved(vec![entry])?.seq();
         Ok(self.journal.durable(seq).await?)
@@ -117,7 +116,7 @@ mod tests {
         let mut mark = Forwarded { next: 812, ..Forwarded::default() };
         mark.refuse(7, "large");
         let bytes = b"\x01\xd8\x0c\x01\x0e\x05large";
-        assert_eq!(mark.to_bytes()[..], bytes[..]);
+        assert_eq!(mark.encode().as_bytes(), bytes);
         assert_eq!(Forwarded::parse(bytes), Some(mark));
         for bad in [&b""[..], b"\x02\xd8\x0c\x00", b"\x01\xd8", b"\x01\xd8\x0c\x00\x00"] {
             assert_eq!(Forwarded::parse(bad), None, "{bad:?}");

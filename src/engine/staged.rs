@@ -8,13 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::kind;
 use crate::engine::windows::{self, KeptWindow, Windows, in_groups};
-use crate::journal::{Entry, NewEntry};
+use crate::journal::{Encoded, Entry, NewEntry};
 use crate::model::{GroupId, TopicPartition};
 
 /// A window that is as it was staged: version 3 of a stored one, and nothing behind it.
@@ -29,7 +27,7 @@ impl Driver {
         for windows in groups {
             // The end of one takes no room.
             let (ends, windows): (Vec<_>, Vec<_>) =
-                windows.into_iter().partition(|window| window.head.is_empty());
+                windows.into_iter().partition(NewEntry::is_tombstone);
             last.extend(ends);
             self.persist(&[], &[], windows.iter().map(staged).collect())?;
             last.extend(windows.iter().map(as_staged));
@@ -51,17 +49,21 @@ impl Driver {
 
 /// The same window, staged.
 fn staged(window: &NewEntry) -> NewEntry {
-    NewEntry { kind: kind::STAGED, ..window.clone() }
+    window.clone().with_kind(kind::STAGED)
 }
 
 fn as_staged(window: &NewEntry) -> NewEntry {
-    NewEntry { head: Bytes::from_static(AS_STAGED), ..window.clone() }
+    window.clone().with_head(Encoded::new(AS_STAGED))
 }
 
 /// The window as it is without having been staged, and the end of what was.
-fn whole(window: NewEntry) -> [NewEntry; 2] {
-    let gone = NewEntry { head: Bytes::new(), ..staged(&window) };
-    [window, gone]
+fn whole(window: NewEntry) -> impl Iterator<Item = NewEntry> {
+    let end = end_of_staged(&window);
+    std::iter::once(window).chain(end)
+}
+
+fn end_of_staged(window: &NewEntry) -> Option<NewEntry> {
+    window.key.clone().map(|key| NewEntry::tombstone(kind::STAGED, key))
 }
 
 /// Whether that is a window which was staged and counts.
@@ -123,8 +125,9 @@ impl Told {
     /// What is to be journalled, so that nothing is staged.
     pub(super) fn unstaged(self) -> Vec<NewEntry> {
         let each = self.staged.into_iter().flat_map(|((group, of), staged)| {
-            let [window, gone] = whole(windows::stored(&group, &of, &staged.window));
-            [staged.counts.then_some(window), Some(gone)]
+            let window = windows::stored(&group, &of, &staged.window);
+            let end = end_of_staged(&window);
+            [staged.counts.then_some(window), end]
         });
         each.flatten().collect()
     }
@@ -135,11 +138,6 @@ mod tests {
     use super::*;
     use crate::journal::Kind;
 
-    fn read_back(new: NewEntry) -> Entry {
-        let NewEntry { kind, key, head, body, .. } = new;
-        Entry { seq: 1, kind, key, stream: None, head, body }
-    }
-
     /// The window's own bytes have a test beside them.
     #[test]
     fn what_is_staged_is_a_window_and_counts_by_another_of_version_3() {
@@ -147,16 +145,17 @@ mod tests {
         let window = windows::stored(&"shop".into(), &of, &KeptWindow::default());
         let (staged, counts) = (staged(&window), as_staged(&window));
         assert_eq!((staged.kind, counts.kind), (Kind(74), Kind(72)), "the format has changed");
-        assert_eq!((&staged.key, &staged.head), (&window.key, &window.head));
-        assert_eq!((&counts.key, &counts.head[..]), (&window.key, &[3][..]), "it has changed");
+        assert_eq!((&staged.key, staged.head()), (&window.key, window.head()));
+        assert_eq!((&counts.key, &counts.head()[..]), (&window.key, &[3][..]), "it has changed");
 
         let mut told = Told::default();
-        told.entry(&read_back(staged));
+        told.entry(&staged.read_back());
         assert_eq!(told.windows, Windows::new(), "nothing says that it counts");
-        told.entry(&read_back(counts));
+        told.entry(&counts.read_back());
         let known = Windows::from([(("shop".into(), of), KeptWindow::default())]);
         assert_eq!(told.take(), known);
-        let after: Vec<_> = told.unstaged().into_iter().map(|one| (one.kind, one.head)).collect();
-        assert_eq!(after, [(Kind(72), window.head), (Kind(74), Bytes::new())]);
+        let after = told.unstaged();
+        let end = NewEntry::tombstone(Kind(74), window.key.clone().unwrap());
+        assert_eq!(after, [window, end]);
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::engine::command::Producer;
 use crate::engine::kind;
-use crate::journal::{Entry, NewEntry};
+use crate::journal::{Encoded, Entry, NewEntry};
 use crate::model::{GroupId, WallMs};
 use crate::wire::idempotence::{ProducerWindow, SeenBatch, Sequenced};
 
@@ -65,8 +65,8 @@ impl Stamps {
         );
         let mut head = vec![VERSION];
         head.extend(now.0.to_le_bytes());
-        head.extend(postcard::to_stdvec(window).unwrap_or_default());
-        NewEntry::keyed(kind::STAMP, key(group, producer.id), head.into(), Bytes::new())
+        let head = Encoded::of(postcard::to_extend(window, head));
+        NewEntry::keyed(kind::STAMP, key(group, producer.id), head, Bytes::new())
     }
 
     /// Takes a stored stamp back.
@@ -119,14 +119,7 @@ mod tests {
     use super::*;
 
     fn stored(entry: &NewEntry) -> Entry {
-        Entry {
-            seq: 1,
-            kind: entry.kind,
-            key: entry.key.clone(),
-            stream: None,
-            head: entry.head.clone(),
-            body: entry.body.clone(),
-        }
+        entry.clone().read_back()
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
-use crate::journal::{Entry, NewEntry};
+use crate::journal::{Encoded, Entry, NewEntry};
 use crate::model::{GroupId, TopicName, TopicPartition};
 use crate::retry::watch::{Settling, WindowRecord};
 use crate::retry::{Answer, Input, NackOutcome, Token};
@@ -166,11 +166,11 @@ pub(super) fn stored_all(group: &GroupId, windows: &Latest) -> Vec<NewEntry> {
 pub(super) fn in_groups(entries: Vec<NewEntry>, most: usize) -> Vec<Vec<NewEntry>> {
     let (mut groups, mut bytes) = (Vec::<Vec<NewEntry>>::new(), 0_usize);
     for entry in entries {
-        bytes = bytes.saturating_add(entry.head.len());
+        bytes = bytes.saturating_add(entry.head().len());
         if let Some(group) = groups.last_mut().filter(|_| bytes <= most) {
             group.push(entry);
         } else {
-            bytes = entry.head.len();
+            bytes = entry.head().len();
             groups.push(vec![entry]);
         }
     }
@@ -209,9 +209,8 @@ fn entry(group: &GroupId, of: &TopicPartition, window: Option<&KeptWindow>) -> N
 pub(super) fn stored(group: &GroupId, of: &TopicPartition, kept: &KeptWindow) -> NewEntry {
     let KeptWindow { window, topic_id } = kept;
     let whole = (topic_id.as_bytes(), window.has_committed, window);
-    // Writing plain data to a growing buffer cannot fail.
-    let head = postcard::to_extend(&whole, vec![VERSION]).unwrap_or_default();
-    NewEntry::keyed(kind::WINDOW, key(group, of), head.into(), Bytes::new())
+    let head = Encoded::of(postcard::to_extend(&whole, vec![VERSION]));
+    NewEntry::keyed(kind::WINDOW, key(group, of), head, Bytes::new())
 }
 
 fn parse(head: &[u8]) -> Option<KeptWindow> {
@@ -293,11 +292,6 @@ mod tests {
         KeptWindow { window: window(), topic_id: Uuid::from_u128(0x0102_0304) }
     }
 
-    fn read_back(new: &NewEntry) -> Entry {
-        let (key, head) = (new.key.clone(), new.head.clone());
-        Entry { seq: 1, kind: new.kind, key, stream: None, head, body: Bytes::new() }
-    }
-
     /// A window as every version has written it.
     const WINDOW: [u8; 21] =
         [100, 116, 1, 114, 1, 4, 100, 200, 1, 0, 1, 1, 114, 2, 1, 18, 1, 10, 3, 1, 102];
@@ -305,8 +299,13 @@ mod tests {
 
     fn replayed(head: Vec<u8>) -> Windows {
         let mut windows = Windows::new();
-        let new = NewEntry::keyed(kind::WINDOW, Bytes::from_static(KEY), head.into(), Bytes::new());
-        replay(&mut windows, &read_back(&new));
+        let new = NewEntry::keyed(
+            kind::WINDOW,
+            Bytes::from_static(KEY),
+            Encoded::new(head),
+            Bytes::new(),
+        );
+        replay(&mut windows, &new.clone().read_back());
         windows
     }
 
@@ -324,12 +323,12 @@ mod tests {
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
         let new = stored(&"shop".into(), &of, &kept());
         let bytes = [&[2][..], &[0; 12], &[1, 2, 3, 4], &[1], &WINDOW].concat();
-        assert_eq!(new.head[..], bytes[..], "the format has changed: give it a new version");
+        assert_eq!(new.head()[..], bytes[..], "the format has changed: give it a new version");
         assert_eq!(new.key.as_deref(), Some(KEY), "the format has changed");
         let mut windows = replayed(bytes);
         assert_eq!(windows, Windows::from([(("shop".into(), of), kept())]));
         let gone = NewEntry::tombstone(kind::WINDOW, new.key.clone().unwrap());
-        replay(&mut windows, &read_back(&gone));
+        replay(&mut windows, &gone.clone().read_back());
         assert_eq!(windows, Windows::new());
     }
 
@@ -436,9 +435,8 @@ mod tests {
     #[test]
     fn windows_are_parted_into_groups_that_the_log_takes() {
         let of = TopicPartition { topic: "orders".into(), partition: 3 };
-        let large = |bytes: usize| NewEntry {
-            head: vec![0; bytes].into(),
-            ..stored(&"shop".into(), &of, &kept())
+        let large = |bytes: usize| {
+            stored(&"shop".into(), &of, &kept()).with_head(Encoded::new(vec![0; bytes]))
         };
         let sizes = [5 << 20, 11 << 20, 1, 40 << 20, 2];
         let groups = in_groups(sizes.map(large).to_vec(), GROUP_BYTES);

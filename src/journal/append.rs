@@ -117,7 +117,7 @@ impl Core {
             state.next_seq += 1;
             state.queued_bytes += u64::from(*len);
             state.appended_bytes += u64::from(*len);
-            let tombstone = entry.head.is_empty() && entry.body.is_empty();
+            let tombstone = entry.is_tombstone();
             let stream = entry.stream.map(|part| StreamPart {
                 stream: part.stream,
                 base_offset: state.streams.map.get(&part.stream).map_or(0, |known| known.next),
@@ -185,6 +185,9 @@ fn measure(group: &[NewEntry], terms: Terms) -> Result<Vec<u32>, AppendError> {
     for entry in group {
         if !terms.own && entry.kind.0 < KIND_OWNERS {
             return Err(AppendError::Reserved { kind: entry.kind.0 });
+        }
+        if let Some(failure) = &entry.failure {
+            return Err(failure.clone().into());
         }
         let len = entry_len(entry.key.as_ref(), entry.stream.is_some(), &entry.head, &entry.body);
         lens.push(len.ok_or_else(|| {

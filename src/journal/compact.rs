@@ -22,7 +22,7 @@ use super::live::{Logged, Segment};
 use super::read::read_failed;
 use super::scan::{Raw, Scanned, Scanner};
 use super::segment::{SEGMENT_START, SegmentHeader, SegmentId};
-use super::{Housekept, JournalError, NewEntry, ReadError};
+use super::{Encoded, Housekept, JournalError, NewEntry, ReadError};
 
 /// A sealed segment with less than this share of a segment's size live is joined with neighbours.
 const SMALL_SHARE: u64 = 4;
@@ -107,8 +107,8 @@ impl Core {
         let mut group = Vec::new();
         let mut bits = Vec::new();
         for segment in self.segments().map.values().filter(|segment| segment.unlogged) {
-            let body = Bytes::copy_from_slice(segment.dead.as_bytes());
-            group.push(NewEntry::keyed(KIND_DEAD, dead_key(segment.id), Bytes::new(), body));
+            let body = Encoded::new(segment.dead.as_bytes().to_vec());
+            group.push(NewEntry::keyed_body(KIND_DEAD, dead_key(segment.id), body));
             bits.push((segment.id, segment.dead.clone(), segment.live_bytes));
         }
         let seq = self.append(group, OWN)?.seq();

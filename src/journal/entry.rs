@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use super::{EncodeError, Encoded};
+
 /// What an entry means to its owner: 1..=15 the journal's own, 16..=63 broker, 64..=127 engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(pub u8);
@@ -30,40 +32,96 @@ pub enum Durability {
 }
 
 /// An entry to append.
+///
+/// **Invariant:** only [`NewEntry::tombstone`] makes an entry with a key and without bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEntry {
     /// What it means to its owner; 16 or above.
     pub kind: Kind,
-    /// With a key, this entry supersedes the previous one of the same kind and key; empty head and
-    /// body then mean "no more such key". At most 65 535 bytes.
+    /// With a key, this entry supersedes the previous one of the same kind and key. At most
+    /// 65 535 bytes.
     pub key: Option<Bytes>,
     /// With this, the entry is also the next batch of a stream.
     pub stream: Option<StreamAppend>,
-    /// The owner's facts about the body.
-    pub head: Bytes,
-    /// Payload, raw.
-    pub body: Bytes,
+    pub(super) head: Bytes,
+    pub(super) body: Bytes,
+    /// Refuses the append.
+    pub(super) failure: Option<EncodeError>,
 }
 
 impl NewEntry {
     /// An entry with neither key nor stream.
-    pub fn plain(kind: Kind, head: Bytes, body: Bytes) -> Self {
-        Self { kind, key: None, stream: None, head, body }
+    pub fn plain(kind: Kind, head: Encoded, body: Bytes) -> Self {
+        Self { body, ..Self::bare(kind, Bytes::new()) }.with_head(head)
+    }
+
+    /// An entry of which the body says everything.
+    pub fn bare(kind: Kind, body: Bytes) -> Self {
+        Self { kind, key: None, stream: None, head: Bytes::new(), body, failure: None }
     }
 
     /// The new value of a key.
-    pub fn keyed(kind: Kind, key: Bytes, head: Bytes, body: Bytes) -> Self {
-        Self { kind, key: Some(key), stream: None, head, body }
+    pub fn keyed(kind: Kind, key: Bytes, head: Encoded, body: Bytes) -> Self {
+        Self { key: Some(key), ..Self::bare(kind, body) }.with_head(head)
+    }
+
+    /// The new value of a key, of which the body says everything.
+    pub fn keyed_body(kind: Kind, key: Bytes, body: Encoded) -> Self {
+        let (body, failure) = body.parts();
+        Self { key: Some(key), failure, ..Self::bare(kind, body) }
     }
 
     /// The end of a key.
     pub fn tombstone(kind: Kind, key: Bytes) -> Self {
-        Self { kind, key: Some(key), stream: None, head: Bytes::new(), body: Bytes::new() }
+        Self { key: Some(key), ..Self::bare(kind, Bytes::new()) }
     }
 
     /// The next batch of a stream.
-    pub fn batch(kind: Kind, stream: StreamAppend, head: Bytes, body: Bytes) -> Self {
-        Self { kind, key: None, stream: Some(stream), head, body }
+    pub fn batch(kind: Kind, stream: StreamAppend, head: Encoded, body: Bytes) -> Self {
+        Self::bare_batch(kind, stream, body).with_head(head)
+    }
+
+    /// The next batch of a stream, of which the body says everything.
+    pub fn bare_batch(kind: Kind, stream: StreamAppend, body: Bytes) -> Self {
+        Self { stream: Some(stream), ..Self::bare(kind, body) }
+    }
+
+    /// Replaces the head.
+    #[must_use]
+    pub fn with_head(self, head: Encoded) -> Self {
+        let (head, failure) = head.parts();
+        Self { head, failure, ..self }
+    }
+
+    /// Replaces the kind.
+    #[must_use]
+    pub fn with_kind(self, kind: Kind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// The owner's facts about the body.
+    pub fn head(&self) -> &Bytes {
+        &self.head
+    }
+
+    /// The payload.
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// True for the end of a key.
+    pub fn is_tombstone(&self) -> bool {
+        let is_empty = self.head.is_empty() && self.body.is_empty();
+        self.key.is_some() && is_empty && self.failure.is_none()
+    }
+}
+
+/// Tests read back what was not written.
+#[cfg(test)]
+impl NewEntry {
+    pub(crate) fn read_back(self) -> Entry {
+        let Self { kind, key, head, body, .. } = self;
+        Entry { seq: 1, kind, key, stream: None, head, body }
     }
 }
 

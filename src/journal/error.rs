@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Housekept;
+use super::{EncodeError, Housekept};
 
 /// Why a journal could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -136,6 +136,9 @@ pub enum AppendError {
         /// The largest allowed.
         most: u64,
     },
+    /// An entry has no bytes because its encoder failed.
+    #[error(transparent)]
+    Unencodable(#[from] EncodeError),
     /// No stream has this id.
     #[error("there is no stream {stream}")]
     UnknownStream {

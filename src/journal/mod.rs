@@ -22,6 +22,7 @@ mod config;
 mod copy;
 mod core;
 mod disk;
+mod encoded;
 mod entry;
 mod error;
 mod format;
@@ -54,6 +55,7 @@ mod writer;
 
 pub use config::Config;
 pub use disk::{Disk, DiskFile};
+pub use encoded::{EncodeError, Encoded};
 pub use entry::{
     Appended, Durability, Entry, EntryRef, Kind, NewEntry, StreamAppend, StreamId, StreamPart,
 };

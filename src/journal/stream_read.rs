@@ -6,7 +6,8 @@ use super::core::{Core, KIND_NEXT_STREAM, KIND_STREAM, KIND_TRIM};
 use super::stream_index::{Head, chunk_at, heads};
 use super::streams::BatchRef;
 use super::{
-    AppendError, EntryRef, JournalError, NewEntry, ReadError, StreamBatch, StreamId, StreamRead,
+    AppendError, Encoded, EntryRef, JournalError, NewEntry, ReadError, StreamBatch, StreamId,
+    StreamRead,
 };
 
 use bytes::Bytes;
@@ -19,11 +20,11 @@ impl Core {
         }
         let id = StreamId(state.streams.next_id);
         let key = Bytes::copy_from_slice(name.as_bytes());
-        let body = Bytes::copy_from_slice(&id.0.to_le_bytes());
-        let next = Bytes::copy_from_slice(&id.0.saturating_add(1).to_le_bytes());
+        let body = Encoded::new(id.0.to_le_bytes().to_vec());
+        let next = Encoded::new(id.0.saturating_add(1).to_le_bytes().to_vec());
         let group = vec![
-            NewEntry::keyed(KIND_STREAM, key, Bytes::new(), body),
-            NewEntry::keyed(KIND_NEXT_STREAM, Bytes::from_static(b"-"), Bytes::new(), next),
+            NewEntry::keyed_body(KIND_STREAM, key, body),
+            NewEntry::keyed_body(KIND_NEXT_STREAM, Bytes::from_static(b"-"), next),
         ];
         self.append_own(&mut state, group)?;
         state.streams.add(id, name);
@@ -63,8 +64,8 @@ impl Core {
         let dead = self.batches_below(id, to).map_err(|error| failed(&error))?;
         let mut state = self.state();
         let key = Bytes::copy_from_slice(&id.0.to_le_bytes());
-        let body = Bytes::copy_from_slice(&to.to_le_bytes());
-        let entry = NewEntry::keyed(KIND_TRIM, key, Bytes::new(), body);
+        let body = Encoded::new(to.to_le_bytes().to_vec());
+        let entry = NewEntry::keyed_body(KIND_TRIM, key, body);
         self.append_own(&mut state, vec![entry])?;
         state.trimmed(id, to, &dead);
         Ok(to)

@@ -27,13 +27,16 @@ pub enum CodecError {
     /// Written by a build that is newer.
     #[error("a fact of version {0} was written by a newer build; this one reads 1 to 4")]
     Version(u8),
+    /// The encoder failed.
+    #[error("a fact could not be encoded: {0}")]
+    Unencodable(String),
     /// Damaged.
     #[error("the bytes are no fact of their version")]
     Damaged,
 }
 
 /// The bytes to journal.
-pub fn encode_fact(fact: &Fact) -> Vec<u8> {
+pub fn encode_fact(fact: &Fact) -> Result<Vec<u8>, CodecError> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     let key = match fact {
         Fact::Entry { entry, .. } => entry.key,
@@ -48,10 +51,7 @@ pub fn encode_fact(fact: &Fact) -> Vec<u8> {
     if let Some(OrderKey(key)) = key {
         bytes.extend(key);
     }
-    // Into a growing vector postcard cannot fail on these types: no maps of unknown length.
-    let bytes = postcard::to_extend(fact, bytes).unwrap_or_default();
-    debug_assert!(!bytes.is_empty(), "a fact can always be written");
-    bytes
+    postcard::to_extend(fact, bytes).map_err(|error| CodecError::Unencodable(error.to_string()))
 }
 
 /// Reads what [`encode_fact`] wrote; bytes left over are damage.
@@ -201,10 +201,11 @@ mod tests {
     #[test]
     fn facts_of_version_1_are_read_for_ever() {
         for (fact, hex) in fixtures().into_iter().chain(moved()) {
-            let written = encode_fact(&fact).iter().fold(String::new(), |mut hex, byte| {
-                write!(hex, "{byte:02x}").unwrap();
-                hex
-            });
+            let written =
+                encode_fact(&fact).unwrap().iter().fold(String::new(), |mut hex, byte| {
+                    write!(hex, "{byte:02x}").unwrap();
+                    hex
+                });
             assert_eq!(written, hex, "{fact:?}");
             let bytes: Vec<u8> = (0..hex.len() / 2)
                 .map(|n| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).unwrap())
@@ -217,9 +218,9 @@ mod tests {
     fn a_fact_of_what_is_out_alone_is_of_version_3_and_with_a_key_4() {
         let lane = LaneOffset { slot: Slot(2), sequence: 9 };
         let at = WallMs(1_700_000_000_000);
-        let inflight = encode_fact(&entry(State::Inflight { lane, since: at }));
+        let inflight = encode_fact(&entry(State::Inflight { lane, since: at })).unwrap();
         let alone = entry(State::Alone { lane, since: at });
-        let bytes = encode_fact(&alone);
+        let bytes = encode_fact(&alone).unwrap();
         // The same, but for the version and the state's number.
         let differ: Vec<_> = (0..bytes.len()).filter(|n| bytes[*n] != inflight[*n]).collect();
         assert_eq!((bytes.len(), differ), (inflight.len(), vec![0, 19]));
@@ -228,7 +229,7 @@ mod tests {
         let Fact::Entry { mut entry, cause, payload } = alone else { panic!() };
         entry.key = Some(OrderKey([9; 16]));
         let fact = Fact::Entry { entry, cause, payload };
-        let with = encode_fact(&fact);
+        let with = encode_fact(&fact).unwrap();
         assert_eq!(with, [&[4][..], &[9; 16], &bytes[1..]].concat());
         assert_eq!(decode_fact(&with), Ok(fact));
         for wrong in [[&[1][..], &bytes[1..]].concat(), [&[3][..], &inflight[1..]].concat()] {
@@ -250,14 +251,15 @@ mod tests {
             panic!()
         };
         let without =
-            encode_fact(&Fact::Entry { entry: entry.clone(), cause: cause.clone(), payload });
+            encode_fact(&Fact::Entry { entry: entry.clone(), cause: cause.clone(), payload })
+                .unwrap();
         assert_eq!(without[19..25], [7, 2, 4, 0x90, 0x4e, 1], "the state's number and its parts");
         entry.key = Some(OrderKey([9; 16]));
         let fact = Fact::Entry { entry, cause, payload };
-        let with = encode_fact(&fact);
+        let with = encode_fact(&fact).unwrap();
         assert_eq!(with, [&[2][..], &[9; 16], &without[1..]].concat());
         assert_eq!(decode_fact(&with), Ok(fact));
-        let other = [&[2][..], &[9; 16], &encode_fact(&moved()[1].0)[1..]].concat();
+        let other = [&[2][..], &[9; 16], &encode_fact(&moved()[1].0).unwrap()[1..]].concat();
         assert_eq!(decode_fact(&other), Err(CodecError::Damaged), "only an entry has a key");
         for end in 1..with.len() {
             assert_eq!(decode_fact(&with[..end]), Err(CodecError::Damaged));
@@ -267,7 +269,7 @@ mod tests {
     #[test]
     fn cut_longer_newer_and_damaged_facts_are_errors_never_panics() {
         for (fact, _) in fixtures().into_iter().chain(moved()) {
-            let bytes = encode_fact(&fact);
+            let bytes = encode_fact(&fact).unwrap();
             for end in 1..bytes.len() {
                 assert_eq!(decode_fact(&bytes[..end]), Err(CodecError::Damaged));
             }

@@ -157,6 +157,7 @@ fn of_append(error: &AppendError) -> ResponseError {
         | AppendError::Reserved { .. }
         | AppendError::Closed => ResponseError::KafkaStorageError,
     }
+        | AppendError::Unencodable(_)
 }
 
 fn of_journal(error: &JournalError) -> ResponseError {

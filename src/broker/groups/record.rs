@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::broker::versioned::{self, FactError};
 use crate::group::{ConsumerState, GroupState};
+use crate::journal::Encoded;
 use crate::model::{GroupId, WallMs};
 
 const WHAT: &str = "group state";
@@ -64,7 +65,7 @@ pub(super) fn group_of(key: &[u8]) -> Result<GroupId, FactError> {
     Ok(GroupId::new(text))
 }
 
-pub(super) fn write(kept: &Kept) -> Bytes {
+pub(super) fn write(kept: &Kept) -> Encoded {
     match &kept.state {
         State::Classic(state) => versioned::write(CLASSIC, &Stored { at: kept.at, state }),
         State::Consumer(state) if !state.patterns.is_empty() => {

@@ -4,6 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use crate::broker::versioned::{self, FactError};
+use crate::journal::Encoded;
 use crate::model::{GroupId, TopicName, WallMs};
 
 const WHAT: &str = "committed offset";
@@ -53,7 +54,7 @@ pub(super) fn split_key(key: &[u8]) -> Result<(GroupId, TopicName, i32), FactErr
     split().ok_or(FactError::Unreadable { what: WHAT })
 }
 
-pub(super) fn write(committed: &Committed) -> Bytes {
+pub(super) fn write(committed: &Committed) -> Encoded {
     versioned::write(VERSION, committed)
 }
 

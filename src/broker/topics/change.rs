@@ -73,7 +73,7 @@ impl Topics {
         }
         let mut streams = streams_of(&topic);
         streams.extend(self.streams(topic.id, known..partitions)?);
-        let seq = self.store(name, record(topic.id, &streams, &topic.overrides).to_bytes())?;
+        let seq = self.store(name, record(topic.id, &streams, &topic.overrides).encode())?;
         let (settings, overrides) = (topic.settings.clone(), topic.overrides.clone());
         state.insert(name, topic.id, &streams, settings, Some(overrides));
         Ok(seq)
@@ -132,7 +132,7 @@ impl Topics {
             return Ok(0);
         }
         let streams = streams_of(topic);
-        let seq = self.store(&topic.name, record(topic.id, &streams, &overrides).to_bytes())?;
+        let seq = self.store(&topic.name, record(topic.id, &streams, &overrides).encode())?;
         state.insert(&topic.name, topic.id, &streams, settings, Some(overrides));
         Ok(seq)
     }

@@ -248,5 +248,5 @@ fn locked(producers: &Mutex<Producers>) -> MutexGuard<'_, Producers> {
 fn marker_entry(part: &Part, bytes: &Bytes, now: WallMs) -> NewEntry {
     let append =
         StreamAppend { stream: StreamId(part.stream), records: 1, max_timestamp_ms: now.0 };
-    NewEntry::batch(kind::BATCH, append, Bytes::new(), bytes.clone())
+    NewEntry::bare_batch(kind::BATCH, append, bytes.clone())
 }

@@ -9,7 +9,7 @@ use crate::broker::kind;
 use crate::broker::transactions::ending::Ended;
 use crate::broker::transactions::state::{Held, Incarnation, Part, Transaction};
 use crate::broker::transactions::{Joining, TransactionError};
-use crate::journal::{EntryRef, NewEntry};
+use crate::journal::{Encoded, EntryRef, NewEntry};
 use crate::model::TopicName;
 use crate::wire::batch::Batch;
 
@@ -55,12 +55,8 @@ impl Broker {
         let Some((number, step)) = known.holding(topic, size, now)? else {
             return Ok(self.journal.appended_seq());
         };
-        let entry = NewEntry::keyed(
-            kind::HELD_BATCH,
-            key(id, number),
-            Bytes::new(),
-            Bytes::copy_from_slice(&batch.bytes),
-        );
+        let bytes = Encoded::new(batch.bytes.to_vec());
+        let entry = NewEntry::keyed_body(kind::HELD_BATCH, key(id, number), bytes);
         self.keep_step(&mut book, id, step, vec![entry])
     }
 

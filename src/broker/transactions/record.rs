@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-
 use crate::broker::transactions::state::Transaction;
 use crate::broker::versioned::{self, FactError};
+use crate::journal::Encoded;
 
 pub(super) const WHAT: &str = "transactional id";
 const VERSION: u8 = 1;
 /// Behind the first version's fields, the order of each pending offset.
 const ORDERED_VERSION: u8 = 2;
 
-pub(super) fn write(transaction: &Transaction) -> Bytes {
+pub(super) fn write(transaction: &Transaction) -> Encoded {
     let pending = transaction.groups.values().flat_map(BTreeMap::values);
     let orders: Vec<u64> = pending.map(|pending| pending.order).collect();
     if orders.iter().all(|order| *order == 0) {

@@ -2,8 +2,6 @@
 
 use std::collections::btree_map::Entry as Place;
 
-use bytes::Bytes;
-
 use crate::engine::delayed::stored::Stored;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
@@ -95,7 +93,7 @@ impl Driver {
             let latest = now.wall.plus(AHEAD_MS_MAX);
             let max_timestamp_ms = record.timestamp_ms.max(now.wall.0).min(latest.0);
             let append = StreamAppend { stream, records: 1, max_timestamp_ms };
-            NewEntry::batch(kind::DELIVERED, append, Bytes::new(), build_batch(0, &record, &[]))
+            NewEntry::bare_batch(kind::DELIVERED, append, build_batch(0, &record, &[]))
         });
         let mut arrived = arrival.is_some();
         let (_, facts) = self.handle(Input::Delivered { id, arrived });

@@ -8,7 +8,7 @@ use crate::engine::delayed::{DelayBatch, DelayedTotals};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::kind;
-use crate::journal::NewEntry;
+use crate::journal::{Encoded, NewEntry};
 use crate::model::{EntryId, Origin};
 use crate::retry::{
     Answer, Entries, Fact, Input, PayloadChange, StateKind, Token, delayed, encode_fact,
@@ -35,7 +35,7 @@ impl Driver {
             facts = self.handle(input).1;
             let entries: Vec<NewEntry> =
                 facts.iter().filter_map(|fact| begun(fact, &bytes)).collect();
-            bodies = entries.iter().map(|entry| entry.body.clone()).collect();
+            bodies = entries.iter().map(|entry| entry.body().clone()).collect();
             Some(entries)
         });
         match appended {
@@ -138,5 +138,5 @@ impl Driver {
 fn begun(fact: &Fact, bodies: &[Bytes]) -> Option<NewEntry> {
     let Fact::Entry { payload: PayloadChange::Begins(index), .. } = fact else { return None };
     let body = bodies.get(usize::try_from(*index).ok()?)?.clone();
-    Some(NewEntry::plain(kind::WAITS, Bytes::from(encode_fact(fact)), body))
+    Some(NewEntry::plain(kind::WAITS, Encoded::of(encode_fact(fact)), body))
 }

@@ -115,7 +115,7 @@ impl House {
         let journal = self.on().journal.clone();
         let append = Box::new(move |more: More<'_>| {
             let part = StreamAppend { stream, records: 1, max_timestamp_ms: 1 };
-            let batch = NewEntry::batch(PRODUCED, part, Bytes::new(), "batch".into());
+            let batch = NewEntry::bare_batch(PRODUCED, part, "batch".into());
             let more = more()?;
             let appended = journal.append_reserved([vec![batch], more].concat());
             Some(appended.ok()?.refs.into_iter().skip(1).collect())

@@ -27,14 +27,15 @@ impl Entries for Store {
         let number = self.number(group)?;
         let id = |passed| {
             let origins = origins_key(number, &origin.topic, origin.partition, passed);
-            key::read_id(&self.rows.get(&origins.signed(origin.offset).0)?.bytes())
+            key::read_id(&self.rows.get(&origins.signed(origin.offset).0)?.bytes().ok()?)
         };
         id(false).or_else(|| id(true))
     }
 
     fn by_lane(&self, group: &GroupId, lane: LaneOffset) -> Option<EntryId> {
         let number = self.number(group)?;
-        key::read_id(&self.rows.get(&Key::of_group(key::LANE, number).lane(lane).0)?.bytes())
+        let row = self.rows.get(&Key::of_group(key::LANE, number).lane(lane).0)?;
+        key::read_id(&row.bytes().ok()?)
     }
 
     fn due(&self, group: &GroupId, now: WallMs, limit: usize) -> Vec<EntryId> {

@@ -119,7 +119,7 @@ fn write(tables: &Tables, changes: &Changes) -> Result<(), TablesError> {
     tables.write(|batch| {
         for (key, change) in changes {
             match change {
-                Change::Put(row) | Change::New(row) => batch.put(ROWS, key, &row.bytes())?,
+                Change::Put(row) | Change::New(row) => batch.put(ROWS, key, &row.bytes()?)?,
                 Change::Gone => batch.delete(ROWS, key).map(drop)?,
             }
         }

@@ -137,10 +137,10 @@ impl Store {
         for slot in std::mem::take(&mut group.stale) {
             let of = |kind| Key::of_group(kind, group.number).slot(slot).0;
             if let Some(record) = group.slots.get(&slot) {
-                self.rows.put(of(key::SLOT), value::encode(&value::slot_row(record)));
+                self.rows.put_value(of(key::SLOT), &value::slot_row(record));
             }
             match group.open.get(&slot) {
-                Some(open) => self.rows.put(of(key::OPEN), value::encode(&value::open_row(open))),
+                Some(open) => self.rows.put_value(of(key::OPEN), &value::open_row(open)),
                 None => self.rows.delete(of(key::OPEN)),
             }
         }
@@ -150,7 +150,7 @@ impl Store {
             self.rows.delete(row.0);
         } else {
             let value = value::group_row(group.number.0, &group.counts);
-            self.rows.put(row.0, value::encode(&value));
+            self.rows.put_value(row.0, &value);
         }
     }
 }

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::store::key::{self, GroupNumber, Key};
 use crate::engine::store::log::At;
-use crate::engine::store::short::Short;
 use crate::engine::store::value;
 use crate::model::Slot;
 
@@ -56,11 +55,11 @@ impl Holds {
     }
 
     /// Rows that are out of date.
-    pub(super) fn take_stale(&mut self) -> Vec<(Key, Short)> {
+    pub(super) fn take_stale(&mut self) -> Vec<(Key, Hold)> {
         let stale = std::mem::take(&mut self.stale);
         let row = |(group, slot)| {
             let key = Key::of_group(key::HOLD, group).slot(slot);
-            (key, value::encode(&self.get(group, slot)))
+            (key, self.get(group, slot))
         };
         stale.into_iter().map(row).collect()
     }

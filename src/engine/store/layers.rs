@@ -12,10 +12,13 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
+use serde::Serialize;
+
 use crate::engine::store::changes::{Change, Changes, Merged, Way};
 use crate::engine::store::flusher::{Checkpoint, Failure, Flusher, Job, ROWS};
 use crate::engine::store::row::Row;
 use crate::engine::store::short::Short;
+use crate::engine::store::value;
 use crate::journal::Tables;
 
 /// Rows of the disk that are kept in mind until the next flush: a batch of a thousand nacks asks
@@ -164,7 +167,7 @@ impl Layers {
                 let mut replaced = false;
                 while let Some((at, change)) = changes.next_if(|(at, _)| way.is_by(at, key)) {
                     replaced = at[..] == *key;
-                    flow = change.row().map_or(flow, |new| f(at, &new.bytes()));
+                    flow = self.show(at, change, flow, f);
                     if flow.is_break() {
                         return flow;
                     }
@@ -183,7 +186,28 @@ impl Layers {
             if flow.is_break() {
                 return;
             }
-            flow = change.row().map_or(flow, |new| f(at, &new.bytes()));
+            flow = self.show(at, change, flow, f);
+        }
+    }
+
+    fn show(
+        &self,
+        at: &Short,
+        change: &Change,
+        flow: ControlFlow<()>,
+        f: &mut Visit<'_>,
+    ) -> ControlFlow<()> {
+        let Some(row) = change.row() else { return flow };
+        match self.failure.latch(row.bytes()) {
+            Some(bytes) => f(at, &bytes),
+            None => ControlFlow::Break(()),
+        }
+    }
+
+    /// Puts down a value; one that cannot be encoded ends the use of this store.
+    pub(super) fn put_value<T: Serialize>(&mut self, key: Short, value: &T) {
+        if let Some(row) = self.failure.latch(value::encode(value)) {
+            self.put(key, row);
         }
     }
 

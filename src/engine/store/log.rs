@@ -40,7 +40,7 @@ mod tests {
         let mut all = Vec::new();
         for at in 0..40 {
             let body = format!("{at}/{}", "r".repeat(RECORD_BYTES));
-            let entry = NewEntry::plain(Kind(64), Bytes::new(), Bytes::from(body));
+            let entry = NewEntry::bare(Kind(64), Bytes::from(body));
             all.push(journal.append(vec![entry]).unwrap().refs[0]);
             writer.step();
         }
@@ -52,7 +52,7 @@ mod tests {
         while keeper.step().unwrap().more {
             writer.step();
         }
-        let unwritten = NewEntry::plain(Kind(64), Bytes::new(), Bytes::from_static(b"queued"));
+        let unwritten = NewEntry::bare(Kind(64), Bytes::from_static(b"queued"));
         all.push(journal.append_reserved(vec![unwritten]).unwrap().refs[0]);
         let there = |entry: &EntryRef| !matches!(journal.read(*entry), Err(ReadError::Gone { .. }));
         let there: Vec<bool> = all.iter().map(there).collect();

@@ -108,11 +108,11 @@ impl Store {
         for name in std::mem::take(&mut self.stale) {
             self.write_group(&name);
         }
-        for (key, row) in self.holds.take_stale() {
-            self.rows.put(key.0, row);
+        for (key, hold) in self.holds.take_stale() {
+            self.rows.put_value(key.0, &hold);
         }
-        let marks = value::encode(&value::marks_row(self.marks, self.next_group));
-        self.rows.put(Key::new(key::MARKS).0, marks);
+        let marks = value::marks_row(self.marks, self.next_group);
+        self.rows.put_value(Key::new(key::MARKS).0, &marks);
         self.rows.flush();
     }
 
@@ -229,7 +229,7 @@ impl Store {
     /// The decoded value of a row; damage ends the use of this store.
     fn row<T: serde::de::DeserializeOwned>(&self, key: &Key) -> Option<T> {
         let row = self.rows.get(&key.0)?;
-        let value = value::decode(&row.bytes());
+        let value = row.bytes().ok().and_then(|bytes| value::decode(&bytes));
         if value.is_none() {
             self.damaged();
         }

@@ -64,7 +64,7 @@ impl Store {
                 let key = Key::new(key::TABLES);
                 let before = self.row::<At>(&key);
                 if before.is_none_or(|before| before < at) {
-                    self.rows.put(key.0, value::encode(&at));
+                    self.rows.put_value(key.0, &at);
                     if let Some(before) = before {
                         log.release(place(before));
                     }
@@ -97,7 +97,7 @@ impl Store {
                 self.rows.delete(key.0);
                 released += 1;
             } else if left != grave {
-                self.rows.put(key.0, value::encode(&left));
+                self.rows.put_value(key.0, &left);
             }
         }
         self.changed();
@@ -150,7 +150,7 @@ impl Store {
             }
         }
         let grave = Grave { tombstone, dead: refs.dead, rest };
-        self.rows.put(Key::of_entry(key::GRAVE, id).0, value::encode(&grave));
+        self.rows.put_value(Key::of_entry(key::GRAVE, id).0, &grave);
     }
 
     /// The highest hand-out tells where its slot goes on: the one before does not have to any

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::engine::store::needed::Refs;
 use crate::engine::store::short::Short;
 use crate::engine::store::value;
+use crate::journal::TablesError;
 use crate::retry::Entry;
 
 /// The value of a row.
@@ -31,10 +32,10 @@ pub(super) struct Known {
 
 impl Row {
     /// As it lies on the disk.
-    pub(super) fn bytes(&self) -> Cow<'_, [u8]> {
+    pub(super) fn bytes(&self) -> Result<Cow<'_, [u8]>, TablesError> {
         match self {
-            Self::Bytes(bytes) => Cow::Borrowed(bytes),
-            Self::Known(known) => Cow::Owned(value::known_bytes(known)),
+            Self::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
+            Self::Known(known) => value::known_bytes(known).map(Cow::Owned),
         }
     }
 }

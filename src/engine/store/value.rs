@@ -6,9 +6,11 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::engine::store::ROWS_FILE;
 use crate::engine::store::needed::Refs;
 use crate::engine::store::row::Known;
 use crate::engine::store::short::Short;
+use crate::journal::TablesError;
 use crate::model::{EntryId, MemberId, OrderKey, WallMs};
 use crate::retry::{Counts, Entry, Marks, SlotRecord, StateKind};
 
@@ -20,16 +22,19 @@ pub(super) const ROW_VERSION: u8 = 1;
 const USUAL_BYTES: usize = 160;
 
 /// The bytes of a value.
-pub(super) fn bytes<T: Serialize>(value: &T) -> Vec<u8> {
+pub(super) fn bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, TablesError> {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     bytes.push(ROW_VERSION);
-    // Into a growing vector postcard cannot fail on these types: no maps of unknown length.
-    postcard::to_extend(value, bytes).unwrap_or_default()
+    postcard::to_extend(value, bytes).map_err(|error| TablesError {
+        file: ROWS_FILE.to_owned(),
+        doing: "encoding",
+        cause: error.to_string(),
+    })
 }
 
 /// The same for a row.
-pub(super) fn encode<T: Serialize>(value: &T) -> Short {
-    Short::from(bytes(value))
+pub(super) fn encode<T: Serialize>(value: &T) -> Result<Short, TablesError> {
+    bytes(value).map(Short::from)
 }
 
 /// Reads what [`encode`] wrote; `None` for anything else.
@@ -42,12 +47,12 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 }
 
 /// The bytes of what is known of an entry; its key, where it has one, lies behind the rest.
-pub(super) fn known_bytes(known: &Known) -> Vec<u8> {
-    let mut row = bytes(&(known.entry.as_deref(), known.refs.as_deref()));
+pub(super) fn known_bytes(known: &Known) -> Result<Vec<u8>, TablesError> {
+    let mut row = bytes(&(known.entry.as_deref(), known.refs.as_deref()))?;
     if let Some(OrderKey(key)) = known.entry.as_ref().and_then(|entry| entry.key) {
         row.extend(key);
     }
-    row
+    Ok(row)
 }
 
 /// Reads what [`known_bytes`] wrote; `None` for anything else.

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use crate::journal::{
-    Config, Entry, EntryRef, Journal, Kind, MemDisk, NewEntry, OpenError, Recovery, StreamAppend,
-    StreamId, Writer,
+    Config, Encoded, Entry, EntryRef, Journal, Kind, MemDisk, NewEntry, OpenError, Recovery,
+    StreamAppend, StreamId, Writer,
 };
 
 pub(super) const PLAIN: Kind = Kind(64);
@@ -24,16 +24,16 @@ pub(super) fn open(disk: &MemDisk) -> (Journal, Writer, Recovery) {
 }
 
 pub(super) fn plain(text: &str) -> NewEntry {
-    NewEntry::plain(PLAIN, Bytes::from_static(b"head"), Bytes::from(text.to_owned()))
+    NewEntry::plain(PLAIN, Encoded::new("head"), Bytes::from(text.to_owned()))
 }
 
 pub(super) fn keyed(key: &str, value: &str) -> NewEntry {
-    NewEntry::keyed(VALUE, Bytes::from(key.to_owned()), Bytes::new(), Bytes::from(value.to_owned()))
+    NewEntry::keyed_body(VALUE, Bytes::from(key.to_owned()), Encoded::new(value.to_owned()))
 }
 
 pub(super) fn batch(stream: StreamId, records: u32, time: i64, body: &str) -> NewEntry {
     let part = StreamAppend { stream, records, max_timestamp_ms: time };
-    NewEntry::batch(BATCH, part, Bytes::new(), Bytes::from(body.to_owned()))
+    NewEntry::bare_batch(BATCH, part, Bytes::from(body.to_owned()))
 }
 
 pub(super) fn replayed(recovery: &Recovery, from: u64) -> Vec<(Entry, EntryRef)> {

@@ -160,7 +160,7 @@ impl Script {
     fn judge_facts(&mut self) {
         let now = self.rig.now.wall;
         for fact in &self.rig.journal[self.applied..] {
-            assert_eq!(decode_fact(&encode_fact(fact)).as_ref(), Ok(fact));
+            assert_eq!(decode_fact(&encode_fact(fact).unwrap()).as_ref(), Ok(fact));
             match fact {
                 Fact::Entry { entry, cause, .. } => {
                     let before = self.entries.insert(entry.id, (**entry).clone());

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::broker::transactions::held::part_without_log;
+use crate::journal::Encoded;
 
 /// Partitions of topic `many`.
 const MANY: i32 = 1_000;
@@ -190,14 +191,6 @@ fn what_is_sent_again_costs_nothing() {
 
 #[test]
 fn a_step_written_by_the_first_version_is_read_for_ever() {
-    let stored = |new: NewEntry| Entry {
-        seq: 1,
-        kind: new.kind,
-        key: new.key,
-        stream: None,
-        head: new.head,
-        body: new.body,
-    };
     let joins = a_step();
     let topic = part_without_log(&"r".into()).topic;
     let open = Transaction::new(1000, 60_000, WallMs(1));
@@ -211,7 +204,7 @@ fn a_step_written_by_the_first_version_is_read_for_ever() {
         (holds, b"\x01\x06\x01\x00\x08\x01r\x03"),
     ];
     for (step, fixture) in fixtures {
-        let mut entry = stored(step::entry(1000, 5, &step));
+        let mut entry = step::entry(1000, 5, &step).read_back();
         assert_eq!(entry.head[..], fixture[..]);
         assert_eq!(entry.key.as_deref(), Some(&b"\0\0\0\0\0\0\x03\xe8\0\0\0\x05"[..]));
         assert_eq!(step::read(&entry).unwrap(), Some((1000, 5, step)));
@@ -233,7 +226,7 @@ fn what_comes_of_held_batches_is_in_the_log_with_the_end_of_those_and_no_others(
     house.writer.step();
     let held = house.broker.held_in_transaction("x", by).unwrap();
     let fact =
-        |text: &'static str| NewEntry::keyed(kind::HELD_BATCH, "k".into(), "".into(), text.into());
+        |text: &'static str| NewEntry::keyed_body(kind::HELD_BATCH, "k".into(), Encoded::new(text));
     let mut asked = 0;
     let mut more = || {
         asked += 1;

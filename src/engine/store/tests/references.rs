@@ -166,7 +166,7 @@ fn an_entry_that_never_settles_does_not_remember_every_fact_it_ever_had() {
         told.put(1, WAITING, KEEPS);
         told.compact();
     }
-    let refs = value::bytes(&*told.store.known(EntryId(1)).refs.unwrap()).len();
+    let refs = value::bytes(&*told.store.known(EntryId(1)).refs.unwrap()).unwrap().len();
     assert!(refs < 64 * 10, "{refs} bytes");
     assert_eq!(told.payload(1), Some(1));
 }
