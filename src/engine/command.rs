@@ -233,6 +233,8 @@ pub(super) enum Command {
     Policies(Box<crate::retry::Policies>),
     /// Housekeeping: forget silent producers, release what is gone, make a checkpoint.
     Keep(Reply<()>),
+    /// Something has changed that the driver looks at between commands.
+    Look,
     Stop,
 }
 

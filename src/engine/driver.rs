@@ -1,7 +1,7 @@
 //! The engine's thread: command → machine → journal → answer.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::clock::Clock;
@@ -12,9 +12,11 @@ use crate::engine::error::EngineError;
 use crate::engine::facts::{Unwritten, new_entry};
 use crate::engine::finals::FinalLog;
 use crate::engine::render::Render;
+use crate::engine::renewal::{self, Renewals};
 use crate::engine::room::{Fill, telling};
 use crate::engine::stamps::Stamps;
 use crate::engine::store::Store;
+use crate::engine::trouble::Trouble;
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
 use crate::engine::windows::Unkept;
@@ -62,8 +64,8 @@ pub struct Driver {
     pub(super) group_bytes: usize,
     /// Why the machine's state is ahead of the log, if it is.
     pub(super) ahead: Option<String>,
-    /// The same for who asks how it is.
-    pub(super) trouble: Arc<OnceLock<String>>,
+    pub(super) renewals: Renewals,
+    pub(super) trouble: Trouble,
     pub(super) turn: Turn,
 }
 
@@ -71,7 +73,8 @@ impl Driver {
     /// Answers commands until told to stop or every handle is gone.
     pub fn run(mut self) {
         loop {
-            match self.commands.recv_timeout(self.sleep()) {
+            let sleep = self.sleep();
+            match self.commands.recv_timeout(sleep) {
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(command) => self.take_command(command),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -80,6 +83,7 @@ impl Driver {
             if !self.take_commands(COMMANDS_FIRST) {
                 return;
             }
+            self.see_to_store();
             self.see_to_delayed(self.clock.now());
         }
     }
@@ -91,6 +95,7 @@ impl Driver {
             return false;
         }
         self.tick();
+        self.see_to_store();
         self.see_to_delayed(self.clock.now());
         true
     }
@@ -122,13 +127,18 @@ impl Driver {
             settled = settled.and(self.ask(seed).map(|_| ()));
         }
         if let Err(error) = settled {
-            tracing::error!(%error, "what the start decided could not be journalled");
+            tracing::error!(
+                %error,
+                "R0406 decisions of the start could not be journalled: nothing of retries is \
+                 acknowledged; check the disk, then restart"
+            );
         }
         self.see_delayed(0, "scheduled");
     }
 
     /// One command.
     pub(super) fn take_command(&mut self, command: Command) {
+        let Some(command) = self.defer(command) else { return };
         match command {
             Command::Nacks(said, reply) => {
                 let answer = self.nacks(*said);
@@ -303,25 +313,9 @@ impl Driver {
         }
     }
 
-    /// Whether what the machine decides may be believed.
-    pub(super) fn usable(&self) -> Result<(), EngineError> {
-        if let Some(why) = &self.ahead {
-            return Err(EngineError::Ahead(why.clone()));
-        }
-        let Some(why) = self.machine.store().failed() else { return Ok(()) };
-        let error = EngineError::Tables(why);
-        self.tell_trouble(&error);
-        Err(error)
-    }
-
-    fn tell_trouble(&self, why: &EngineError) {
-        // The first is what the others come from.
-        let _ = self.trouble.set(why.to_string());
-    }
-
     /// Tells the machine, journals what it decides.
     pub(super) fn ask(&mut self, input: Input) -> Result<Option<Answer>, EngineError> {
-        self.usable()?;
+        self.may_decide()?;
         let (answer, facts) = self.handle(input);
         self.persist(&facts, &[], Vec::new())?;
         Ok(answer)
@@ -376,13 +370,6 @@ impl Driver {
         appended
     }
 
-    /// What was decided did not come into the log.
-    pub(super) fn stop(&mut self, why: &EngineError) {
-        tracing::error!(error = %why, "the retry engine stops acknowledging until a restart");
-        self.ahead = Some(why.to_string());
-        self.tell_trouble(&EngineError::Ahead(why.to_string()));
-    }
-
     pub(super) fn append(
         &mut self,
         facts: &[Fact],
@@ -398,6 +385,8 @@ impl Driver {
             return Ok(());
         }
         let bodies = entries.iter().map(|entry| entry.body().clone()).collect();
+        // The store may have failed while they were made, and told of no bytes.
+        self.usable()?;
         let appended = self.journal.append_reserved(entries)?;
         self.placed(facts, &appended.refs, bodies);
         Ok(())
@@ -437,8 +426,14 @@ impl Driver {
             }
             self.machine.handle_timeout(now);
             let (_, facts) = self.drain();
-            if let Err(error) = self.persist(&facts, &[], Vec::new()) {
-                tracing::error!(%error, "a timeout could not be journalled");
+            if let Err(error) = self.persist(&facts, &[], Vec::new())
+                && !self.is_renewing()
+            {
+                tracing::error!(
+                    %error,
+                    "R0407 a timeout could not be journalled: nothing of retries is acknowledged; \
+                     restart reprise"
+                );
             }
             for group in &looks {
                 self.see_room(group);
@@ -457,12 +452,17 @@ impl Driver {
         self.fill.see(&self.machine, &self.journal, &self.render, group);
     }
 
-    fn is_due(&self, now: Now) -> bool {
-        self.ahead.is_none()
-            && self.machine.poll_timeout().is_some_and(|deadline| deadline.0 <= now.mono)
+    fn is_due(&mut self, now: Now) -> bool {
+        self.machine.poll_timeout().is_some_and(|deadline| deadline.0 <= now.mono)
+            && self.ahead.is_none()
+            && self.may_decide().is_ok()
     }
 
-    fn sleep(&self) -> Duration {
+    fn sleep(&mut self) -> Duration {
+        let store = self.machine.store_mut();
+        if self.ahead.is_none() && (store.is_leaving() || store.failed().is_some()) {
+            return renewal::LOOK;
+        }
         let now = self.clock.now();
         let deadline = self.machine.poll_timeout().map(|deadline| deadline.0);
         let first = deadline.into_iter().chain(self.put_off.alarm()).min();

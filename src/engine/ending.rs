@@ -47,7 +47,7 @@ impl Engine {
 impl Driver {
     pub(super) fn ends(&mut self, ending: Ending) -> Result<Vec<NackReply>, EngineError> {
         let Ending { nacks, end } = ending;
-        self.usable()?;
+        self.may_decide()?;
         self.journal.admits()?;
         // Failures that were told to the watch are said in these.
         self.keep_windows()?;
@@ -99,9 +99,12 @@ impl Driver {
                 return None;
             }
         }
-        match self.stage(std::mem::take(&mut decided.windows)) {
+        let windows = std::mem::take(&mut decided.windows);
+        // The store may have failed while entries were made, and told of no bytes.
+        match self.stage(windows.clone()).and_then(|last| self.usable().map(|()| last)) {
             Ok(last) => Some([decided.entries.clone(), last].concat()),
             Err(error) => {
+                self.unstaged.extend(windows);
                 decided.failed = Some(error);
                 None
             }

@@ -69,8 +69,14 @@ pub enum EngineError {
     #[error("the retry engine stopped acknowledging: {0}; restart reprise")]
     Ahead(String),
     /// The look-up tables beside the log failed; the log itself has everything.
-    #[error("the retry tables failed: {0}; restart reprise, they are rebuilt from the log")]
+    #[error("the retry tables failed: {0}; they are rebuilt from the log, try again")]
     Tables(String),
+    /// The disk is full, and so is the memory for changes that wait for it.
+    #[error("the disk is full and too many changes of retries wait for it; make room, try again")]
+    Crowded,
+    /// Too many events wait for a store that does not come back.
+    #[error("{0} events wait for the retry tables")]
+    Deferred(usize),
     /// How far dead letters have gone to the cluster is written in a way no build has.
     #[error("the mark of forwarded dead letters cannot be read; run `reprise log verify`")]
     Mark,

@@ -51,6 +51,15 @@ impl Gates {
         self.of(group, of).map_or(0, |gate| gate.lock().epoch)
     }
 
+    /// Takes what another one holds; each key counts as stopped since.
+    pub(super) fn replace(&self, other: &Self) {
+        let all = std::mem::take(&mut *other.all.write().unwrap_or_else(PoisonError::into_inner));
+        for gate in all.values().flat_map(BTreeMap::values) {
+            gate.lock().epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
+        }
+        *self.all.write().unwrap_or_else(PoisonError::into_inner) = all;
+    }
+
     /// An entry is another one than before.
     pub(super) fn change(&self, before: Option<&Entry>, after: Option<&Entry>) {
         let line = |entry: Option<&Entry>| {

@@ -1,8 +1,8 @@
 //! The handle: what `route` and `admin` ask, and the wait for durability before they believe it.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
@@ -14,6 +14,7 @@ use crate::engine::error::EngineError;
 use crate::engine::finals::FinalLog;
 use crate::engine::gates::Gates;
 use crate::engine::render::{LaneRecord, Render};
+use crate::engine::trouble::Trouble;
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
 use crate::journal::Journal;
@@ -34,7 +35,7 @@ pub struct Engine {
     pub(super) render: Render,
     pub(super) finals: Arc<FinalLog>,
     pub(super) gates: Arc<Gates>,
-    pub(super) trouble: Arc<OnceLock<String>>,
+    pub(super) trouble: Trouble,
 }
 
 /// What a Fetch of a lane got.
@@ -70,9 +71,14 @@ impl Engine {
         Ok(Taken { records, position, next, member, is_due, single })
     }
 
-    /// Why nothing is acknowledged any more until a restart, if it is so.
-    pub fn trouble(&self) -> Option<&str> {
-        self.trouble.get().map(String::as_str)
+    /// The reason why nothing is acknowledged now.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.reason()
+    }
+
+    /// The reason why nothing is acknowledged until a restart.
+    pub fn restart_reason(&self) -> Option<String> {
+        self.trouble.final_reason()
     }
 
     /// Acknowledges a slot's open hand-outs below `up_to`; how many. Durable on return.
@@ -189,7 +195,12 @@ impl Engine {
     /// Housekeeping, now and then, after the journal's own checkpoint: forgets silent producers,
     /// releases what is gone from the log and makes a checkpoint of the look-up tables.
     pub async fn keep(&self) -> Result<(), EngineError> {
-        self.ask_durably(Command::Keep).await
+        let kept = self.ask_durably(Command::Keep).await;
+        if matches!(kept, Err(EngineError::Tables(_))) {
+            // The driver may sleep: it is to begin with the renewal.
+            self.tell(Command::Look);
+        }
+        kept
     }
 
     /// Ends the driver after what was asked before.

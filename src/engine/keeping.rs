@@ -22,9 +22,11 @@ impl Driver {
             log.checkpoint()?;
             Ok(())
         };
+        let trust = self.renewals.trust();
         let done = move |kept: Result<(), EngineError>| {
             if kept.is_ok() {
                 journal.hold_from(OWNER, seq);
+                trust();
             }
             // Whoever asked may have gone.
             drop(reply.send(kept.map(|()| ((), seq))));

@@ -33,3 +33,8 @@ pub(super) const DELIVERED: Kind = Kind(73);
 /// A record begins to wait before it enters its topic: head = fact, body = its partition's stream
 /// and the record.
 pub(super) const WAITS: Kind = Kind(76);
+
+/// Whether the head of such an entry is a fact of the retry machine.
+pub(super) fn is_fact(kind: Kind) -> bool {
+    matches!(kind, BEGINS | FACT | DEAD_LETTER | SLOT | TABLES | WAITS)
+}

@@ -19,7 +19,7 @@ use crate::engine::windows::{WindowNews, stored_all};
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Now, TopicName};
 use crate::retry::{
-    Answer, Carried, Disposition, Evidence, Input, Nack, NackOutcome, Named, Token,
+    Answer, Carried, Disposition, Evidence, Input, Nack, NackOutcome, Named, Reporter, Token,
 };
 
 #[cfg(test)]
@@ -94,6 +94,15 @@ pub(super) struct Sorted {
     pub charged: Vec<TopicName>,
 }
 
+/// Nacks of one batch that become facts, with their records.
+struct JudgedBatch {
+    by: Reporter,
+    evidence: Evidence,
+    producer: Option<Producer>,
+    nacks: Vec<Nack>,
+    records: Vec<Bytes>,
+}
+
 impl Sorted {
     fn all((nacks, records): (Vec<Nack>, Vec<Bytes>)) -> Self {
         Self { leaves: vec![true; nacks.len()], nacks, records, charged: Vec::new() }
@@ -129,7 +138,7 @@ impl Driver {
     pub(super) fn nacks(&mut self, said: Said) -> Result<NackReply, EngineError> {
         let Said { batch, evidence, in_place } = said;
         let NackBatch { group, by, producer, nacks } = batch;
-        self.usable()?;
+        self.may_decide()?;
         self.journal.admits()?;
         // Failures that were told to the watch are said in these.
         self.keep_windows()?;
@@ -143,6 +152,34 @@ impl Driver {
         self.tell_room(now, &group);
         let (sorted, windows) = self.sort(now, (&group, evidence), nacks, in_place)?;
         let Sorted { nacks, records, leaves, charged } = sorted;
+        let before = producer.map(|producer| (producer, self.stamps.of(&group, producer.id)));
+        let batch = JudgedBatch { by, evidence, producer, nacks, records };
+        let outcomes = match self.journal_batch(now, &group, batch, windows.clone()) {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                // The batch is not in the log: its producer may repeat it. Its windows are true.
+                if let Some((producer, before)) = before {
+                    self.stamps.restore(&group, producer.id, before);
+                }
+                self.unstaged.extend(windows);
+                return Err(error);
+            }
+        };
+        self.unstage();
+        self.count_charged(&group, &charged);
+        self.see_room(&group);
+        Ok(of_each(leaves, outcomes))
+    }
+
+    /// Decides on nacks and journals all they bring in one group of the log.
+    fn journal_batch(
+        &mut self,
+        now: Now,
+        group: &GroupId,
+        batch: JudgedBatch,
+        windows: Vec<NewEntry>,
+    ) -> Result<Vec<NackOutcome>, EngineError> {
+        let JudgedBatch { by, evidence, producer, nacks, records } = batch;
         let (token, of) = (Token(0), group.clone());
         let input = match evidence {
             Evidence::CommitMarker => Input::Marked { token, group: of, by, nacks },
@@ -155,14 +192,11 @@ impl Driver {
             Some(Answer::BadNacks(bad)) => return Err(EngineError::BadNacks(bad)),
             _ => return Err(EngineError::Stopped),
         };
-        let stamp = producer.map(|producer| self.stamps.record(&group, producer, now.wall));
+        let stamp = producer.map(|producer| self.stamps.record(group, producer, now.wall));
         let mut last = self.stage(windows)?;
         last.extend(stamp);
         self.persist(&facts, &records, last)?;
-        self.unstage();
-        self.count_charged(&group, &charged);
-        self.see_room(&group);
-        Ok(of_each(leaves, outcomes))
+        Ok(outcomes)
     }
 
     /// Records of these topics were charged in their own place.

@@ -55,7 +55,7 @@ impl Driver {
 
     fn follow(&mut self, followers: Followers) -> Result<Vec<Ordered>, EngineError> {
         let Followers { group, partition, records } = followers;
-        self.usable()?;
+        self.may_decide()?;
         self.journal.admits()?;
         let bodies: Vec<Bytes> = records.iter().map(|(_, _, record)| record.clone()).collect();
         batch::check_bytes(&bodies)?;

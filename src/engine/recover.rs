@@ -1,8 +1,8 @@
 //! From the journal to a running engine.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, OnceLock};
 
 use crate::clock::Clock;
 use crate::engine::delayed::{Destinations, PutOff};
@@ -11,17 +11,19 @@ use crate::engine::facts::Unwritten;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
 use crate::engine::render::Render;
+use crate::engine::renewal::Renewals;
 use crate::engine::room::Fill;
 use crate::engine::staged::Told;
 use crate::engine::stamps::Stamps;
-use crate::engine::store::{Flusher, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
+use crate::engine::store::{Flusher, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store, apply};
+use crate::engine::trouble::Trouble;
 use crate::engine::wakes::Wakes;
 use crate::engine::windows::{GROUP_BYTES, Unkept, Windows};
 use crate::journal::{Entry, EntryRef, Journal, Tables, TablesError, Turn};
 use crate::model::{EntryId, GroupId, TopicName, TopicPartition};
 use crate::observe::Metrics;
 use crate::retry::watch::NACKED_MAX;
-use crate::retry::{DELAYED, Entries, Input, Machine, Policies, decode_fact};
+use crate::retry::{DELAYED, Entries, Input, Machine, Policies};
 use crate::wire::names::{LetterStreams, Templates};
 
 /// What an engine is made of beside its state.
@@ -109,22 +111,14 @@ impl Replay {
         match entry.kind {
             kind::STAMP => self.stamps.replay(entry),
             kind::WINDOW | kind::STAGED => self.windows.entry(entry),
-            kind::BEGINS
-            | kind::FACT
-            | kind::DEAD_LETTER
-            | kind::SLOT
-            | kind::TABLES
-            | kind::WAITS => match decode_fact(&entry.head) {
-                Ok(fact) => {
-                    self.machine.apply(&fact);
-                    self.machine.store_mut().journalled(&self.journal, &fact, at);
-                }
-                Err(error) => {
-                    tracing::error!(seq = entry.seq, %error, "a retry fact cannot be read");
-                }
-            },
-            _ => {}
+            _ => apply(&mut self.machine, &self.journal, entry, at),
         }
+    }
+
+    /// Whether the tables took everything so far; after a failure they hold too little to start on.
+    pub fn check(&self) -> Result<(), TablesError> {
+        let Some(cause) = self.machine.store().failed() else { return Ok(()) };
+        Err(TablesError { file: ROWS_FILE.to_owned(), doing: "reading the log back", cause })
     }
 
     /// Every group with an entry or a slot.
@@ -173,7 +167,7 @@ impl Replay {
             render: render.clone(),
             finals: Arc::default(),
             gates: self.machine.store().gates(),
-            trouble: Arc::new(OnceLock::new()),
+            trouble: Trouble::default(),
         };
         let applied = self.machine.store().applied();
         parts.journal.hold_from(OWNER, applied);
@@ -198,7 +192,8 @@ impl Replay {
             unstaged: self.windows.unstaged(),
             group_bytes: GROUP_BYTES,
             ahead: None,
-            trouble: Arc::clone(&engine.trouble),
+            renewals: Renewals::default(),
+            trouble: engine.trouble.clone(),
             turn: Turn::of(TURN_MAX),
         };
         driver.settle(self.seeds);

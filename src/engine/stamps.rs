@@ -25,10 +25,13 @@ pub(super) enum Verdict {
     Fenced,
 }
 
+/// The last batches of one producer, and when it was last seen.
+pub(super) type Past = (ProducerWindow, WallMs);
+
 /// All windows.
 #[derive(Debug)]
 pub(super) struct Stamps {
-    windows: BTreeMap<(GroupId, i64), (ProducerWindow, WallMs)>,
+    windows: BTreeMap<(GroupId, i64), Past>,
     expire_after_ms: u64,
 }
 
@@ -48,6 +51,20 @@ impl Stamps {
             Sequenced::Duplicate { .. } => Verdict::Repeated,
             Sequenced::OutOfOrder => Verdict::OutOfOrder,
             Sequenced::FencedEpoch => Verdict::Fenced,
+        }
+    }
+
+    /// The past of a producer, for [`Stamps::restore`].
+    pub(super) fn of(&self, group: &GroupId, id: i64) -> Option<Past> {
+        self.windows.get(&(group.clone(), id)).cloned()
+    }
+
+    /// Forgets a batch that did not come into the log.
+    pub(super) fn restore(&mut self, group: &GroupId, id: i64, before: Option<Past>) {
+        let of = (group.clone(), id);
+        match before {
+            Some(before) => drop(self.windows.insert(of, before)),
+            None => drop(self.windows.remove(&of)),
         }
     }
 

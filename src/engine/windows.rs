@@ -109,7 +109,11 @@ impl Driver {
         self.unkept
             .extend(news.take().into_iter().map(|(of, window)| ((group.clone(), of), window)));
         if let Err(error) = self.keep_windows() {
-            tracing::warn!(%group, %error, "how far a group has come could not be journalled");
+            tracing::warn!(
+                %group, %error,
+                "R0408 the progress of a group could not be journalled: it is tried again with \
+                 the next progress; check the disk"
+            );
         }
     }
 
@@ -137,7 +141,7 @@ impl Driver {
         (Present(present), topic_id): (Present, Uuid),
         record: Bytes,
     ) -> Result<Option<NackOutcome>, EngineError> {
-        self.usable()?;
+        self.may_decide()?;
         self.journal.admits()?;
         // A later one is behind it in the log.
         self.keep_windows()?;

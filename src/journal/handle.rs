@@ -135,6 +135,12 @@ impl Journal {
         self.core.past(kinds, f)
     }
 
+    /// Calls `f` in sequence order for durable entries of owners after `from`, while others append
+    /// and compact: with `from` = 0 the live ones, otherwise released ones too.
+    pub fn replay(&self, from: u64, f: &mut dyn FnMut(&Entry, EntryRef)) -> Result<(), ReadError> {
+        self.core.replay_beside(from, f)
+    }
+
     /// Says that nobody needs this entry any more. Call it after appending the entry that made it
     /// so: the release takes effect only when all appended before it is durable. An entry that
     /// made others dead may be released only after them. Twice is as good as once.
@@ -246,6 +252,20 @@ impl Journal {
         let tables = Tables::open(&self.core.disk, name, version, cache_bytes)?;
         tables.lean_on(self.core.tables.born())?;
         Ok(tables)
+    }
+
+    /// Opens tables of an owner again after a failure, as of their last checkpoint. They begin
+    /// anew if `anew`, or if their file cannot be opened.
+    pub fn renew_tables(&self, tables: &Tables, anew: bool) -> Result<(), TablesError> {
+        if anew || tables.reopen().is_err() {
+            tables.begin_anew()?;
+        }
+        tables.lean_on(self.core.tables.born())
+    }
+
+    /// Bytes that are free on the disk now.
+    pub fn free_bytes(&self) -> u64 {
+        self.core.refresh_free_bytes()
     }
 
     /// Where the journal stands.

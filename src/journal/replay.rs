@@ -40,7 +40,7 @@ pub(super) struct Walk {
     /// One past the last sequence number it stands for.
     pub(super) end: u64,
     bytes: u64,
-    dead: Bitmap,
+    pub(super) dead: Bitmap,
 }
 
 impl Walk {

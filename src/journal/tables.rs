@@ -134,7 +134,9 @@ impl Tables {
         if self.number(META_BESIDE) == born {
             return Ok(());
         }
-        self.begin_anew()?;
+        if self.applied() > 0 {
+            self.begin_anew()?;
+        }
         self.put_number(META_BESIDE, born)?;
         self.checkpoint(0)
     }

@@ -201,6 +201,11 @@ impl<S: Entries> Machine<S> {
         &mut self.store
     }
 
+    /// The rules of all groups.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
     /// The rules in force.
     pub fn policy(&self, group: &GroupId) -> &Policy {
         self.policies.of(group)

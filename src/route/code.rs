@@ -92,6 +92,8 @@ pub fn of_engine(error: &EngineError) -> ResponseError {
         | EngineError::PayloadLost(_)
         | EngineError::Ahead(_)
         | EngineError::Tables(_)
+        | EngineError::Crowded
+        | EngineError::Deferred(_)
         | EngineError::Mark
         | EngineError::Stopped => ResponseError::KafkaStorageError,
     }
@@ -116,6 +118,8 @@ pub fn of_commit(error: &EngineError) -> ResponseError {
         | EngineError::PayloadLost(_)
         | EngineError::Ahead(_)
         | EngineError::Tables(_)
+        | EngineError::Crowded
+        | EngineError::Deferred(_)
         | EngineError::Mark
         | EngineError::Stopped => ResponseError::CoordinatorNotAvailable,
     }
@@ -153,11 +157,11 @@ fn of_append(error: &AppendError) -> ResponseError {
         AppendError::DiskFull { .. }
         | AppendError::Poisoned(_)
         | AppendError::Overloaded { .. }
+        | AppendError::Unencodable(_)
         | AppendError::Empty
         | AppendError::Reserved { .. }
         | AppendError::Closed => ResponseError::KafkaStorageError,
     }
-        | AppendError::Unencodable(_)
 }
 
 fn of_journal(error: &JournalError) -> ResponseError {

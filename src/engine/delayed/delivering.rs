@@ -29,7 +29,7 @@ pub(super) const LOOK_MS: u64 = 60_000;
 impl Driver {
     /// The next piece of all that is to be done.
     pub(in crate::engine) fn see_to_delayed(&mut self, now: Now) {
-        if self.ahead.is_some() {
+        if self.may_decide().is_err() {
             return;
         }
         self.count_on();

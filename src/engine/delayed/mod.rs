@@ -112,6 +112,12 @@ impl PutOff {
         }
     }
 
+    /// After a renewal of the store; `next`: the number of the next entry.
+    pub(super) fn renew(&mut self, next: EntryId) {
+        let leaving = std::mem::take(&mut self.leaving);
+        *self = Self { leaving, ..Self::new(self.destinations.clone(), next) };
+    }
+
     /// When there is something to do.
     pub(super) fn alarm(&self) -> Option<MonoMs> {
         let at_once = self.backlog.is_counting() || !self.leaving.is_empty();

@@ -22,7 +22,7 @@ impl Driver {
             append(&mut || Some(Vec::new()));
             return Ok(0);
         }
-        self.usable()?;
+        self.may_decide()?;
         self.journal.admits()?;
         let (until, bytes): (Vec<_>, Vec<_>) = records.into_iter().unzip();
         batch::check_bytes(&bytes)?;
@@ -36,7 +36,8 @@ impl Driver {
             let entries: Vec<NewEntry> =
                 facts.iter().filter_map(|fact| begun(fact, &bytes)).collect();
             bodies = entries.iter().map(|entry| entry.body().clone()).collect();
-            Some(entries)
+            // The store may have failed while the machine decided.
+            self.usable().ok().map(|()| entries)
         });
         match appended {
             // Repeated, or refused before anything was decided.

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::engine::error::EngineError;
 use crate::engine::store::changes::{Change, Changes};
+use crate::engine::store::renewal::Renewal;
 use crate::journal::{Table, Tables, TablesError, Turn};
 
 /// All rows lie in one table; the first byte of a key says what it is.
@@ -25,7 +26,12 @@ impl Failure {
     /// The first reason stays.
     pub(super) fn tell(&self, why: &str) {
         if self.0.set(why.to_owned()).is_ok() {
-            tracing::error!(why, "the table of retries cannot be used any more");
+            tracing::error!(
+                why,
+                "R0403 the retry tables cannot be used: nacks, retries and commits are refused \
+                 until they are rebuilt from the log, which is tried again and again; make room \
+                 on the disk, or check it"
+            );
         }
     }
 
@@ -42,6 +48,8 @@ pub(super) enum Job {
     Checkpoint(Checkpoint),
     /// Gives back the memory of changes nobody reads any more.
     Forget(Arc<Changes>),
+    /// Rebuilds the store from the log.
+    Renew(Box<Renewal>),
 }
 
 /// A checkpoint and what belongs to it.
@@ -63,17 +71,24 @@ pub struct Flusher {
 
 impl Flusher {
     /// Works until its store is gone.
-    pub fn run(self) {
+    pub fn run(mut self) {
         while let Ok(job) = self.jobs.recv() {
-            job.run(self.tables.as_ref(), &self.failure);
+            self.work(job);
         }
     }
 
     /// Does the next piece of work, if there is one.
     #[cfg(test)]
-    pub(super) fn step(&self) {
+    pub(in crate::engine) fn step(&mut self) {
         if let Ok(job) = self.jobs.try_recv() {
-            job.run(self.tables.as_ref(), &self.failure);
+            self.work(job);
+        }
+    }
+
+    fn work(&mut self, job: Job) {
+        match job {
+            Job::Renew(renewal) => self.renew(*renewal),
+            job => job.run(self.tables.as_ref(), &self.failure),
         }
     }
 }
@@ -91,6 +106,8 @@ impl Job {
                 let _ = written.send(());
             }
             Self::Forget(changes) => forget(changes),
+            // The failure it leaves behind is that of the store it makes.
+            Self::Renew(renewal) => drop(renewal.run(tables)),
             Self::Checkpoint(Checkpoint { applied, first, done }) => {
                 let kept = first();
                 if let Some(tables) = tables.filter(|_| kept.is_ok())

@@ -74,6 +74,27 @@ impl Layers {
         Flusher { jobs, tables: self.tables.clone(), failure: self.failure.clone() }
     }
 
+    /// Takes the flusher of rows that failed.
+    pub(super) fn take_flusher(&mut self, old: &mut Self) {
+        self.flusher = old.flusher.take();
+    }
+
+    /// The place for a failure of these rows.
+    pub(super) fn failure(&self) -> Failure {
+        self.failure.clone()
+    }
+
+    /// Has a renewal made; false: the thread for it has ended.
+    pub(super) fn renew(&self, job: Job) -> bool {
+        match &self.flusher {
+            Some(flusher) => flusher.send(job).is_ok(),
+            None => {
+                job.run(self.tables.as_ref(), &self.failure);
+                true
+            }
+        }
+    }
+
     /// The failure that ended the use of this store.
     pub(super) fn failed(&self) -> Option<&str> {
         self.failure.told()

@@ -22,6 +22,7 @@ mod log;
 mod needed;
 mod pages;
 mod refs;
+mod renewal;
 mod row;
 mod short;
 #[cfg(test)]
@@ -39,10 +40,12 @@ use crate::retry::{Entries, Marks};
 
 pub(super) use flusher::Checkpoint;
 pub use flusher::Flusher;
+use flusher::{Failure, Job};
 use group::Group;
 use holds::Holds;
 use key::Key;
 use layers::Layers;
+pub(super) use renewal::{Renewal, RenewalOutcome, apply};
 use row::{Known, Row};
 use value::MarksRow;
 
@@ -52,6 +55,8 @@ const CHANGES_MAX: usize = 32 << 10;
 /// Changes held in memory at most, those on their way to the disk included: about 24 MiB. A
 /// checkpoint of the tables may take as long as these take to come together.
 const HELD_MAX: usize = 3 * CHANGES_MAX;
+/// Changes short of [`HELD_MAX`] from which on a full disk refuses more: room for one large batch.
+const CROWDED: usize = CHANGES_MAX / 2;
 /// The layout of the rows; a file of another layout is rebuilt from the log.
 pub(super) const ROWS_VERSION: u32 = 3;
 /// The name of the file of rows.
@@ -114,6 +119,17 @@ impl Store {
         let marks = value::marks_row(self.marks, self.next_group);
         self.rows.put_value(Key::new(key::MARKS).0, &marks);
         self.rows.flush();
+    }
+
+    /// Whether so many changes wait for the disk that a few more would be waited for.
+    pub(super) fn is_crowded(&mut self) -> bool {
+        let unflushed = self.rows.unflushed();
+        unflushed >= CROWDED && unflushed + self.rows.leaving() >= HELD_MAX - CROWDED
+    }
+
+    /// Whether the flusher has work.
+    pub(super) fn is_leaving(&mut self) -> bool {
+        self.rows.leaving() > 0
     }
 
     /// Makes everything so far durable, as the state after an entry of the log.

@@ -186,7 +186,9 @@ impl Store {
     /// Releases a hand-out its slot does not need any more, unless its entry still does.
     fn free_handout(&self, log: &impl Log, handout: Option<Handout>) {
         let Some(Handout { id, at, .. }) = handout else { return };
-        if !self.refs(EntryId(id)).is_some_and(|refs| refs.needs(at)) {
+        let is_needed = self.refs(EntryId(id)).is_some_and(|refs| refs.needs(at));
+        // A failed store knows of no references.
+        if !is_needed && self.failed().is_none() {
             log.release(place(at));
         }
     }

@@ -1,7 +1,7 @@
 //! A full disk refuses, waits and goes on; nothing is lost.
 
 use super::support::*;
-use crate::journal::{AppendError, MemDisk, Stepped};
+use crate::journal::{AppendError, Journal, MemDisk, Stepped};
 
 #[test]
 fn appends_are_refused_while_the_disk_is_full_and_go_on_when_it_is_not() {
@@ -80,4 +80,41 @@ fn an_index_that_meets_a_full_disk_is_saved_later() {
     let (journal, _writer, recovery) = open(&disk);
     assert_eq!(recovery.checkpointed(), saved);
     assert_eq!(journal.stream_read(id, 0, usize::MAX).unwrap().batches.len(), 2000);
+}
+
+#[test]
+fn an_index_is_saved_after_a_failure_of_any_of_its_writes() {
+    let mut n = 0;
+    loop {
+        n += 1;
+        let disk = MemDisk::new(25);
+        let (journal, mut writer, _) = open(&disk);
+        let id = journal.stream_open("s").unwrap();
+        let mut fill = |from: i64| {
+            for at in from..from + 60 {
+                let group = vec![batch(id, 1, at, "b"), keyed(&format!("k{at}"), "v")];
+                journal.append(group).unwrap();
+            }
+            writer.step();
+        };
+        fill(0);
+        journal.checkpoint().unwrap();
+        fill(60);
+        let before = disk.operations();
+        disk.fail_nth(n);
+        let failed = journal.checkpoint().is_err();
+        if disk.operations() < before + n {
+            assert!(!failed && n > 10, "{n}");
+            break;
+        }
+        fill(120);
+        journal.checkpoint().unwrap_or_else(|error| panic!("write {n}: {error}"));
+        let read =
+            |journal: &Journal| journal.stream_read(id, 0, usize::MAX).unwrap().batches.len();
+        assert_eq!(read(&journal), 180, "write {n}");
+        drop((journal, writer));
+        let (journal, _writer, recovery) = open(&disk);
+        assert!(recovery.checkpointed() > 360, "write {n}");
+        assert_eq!(read(&journal), 180, "write {n}");
+    }
 }

@@ -1,0 +1,175 @@
+//! The driver's side of a renewal: a failed store is rebuilt from the log while requests are
+//! refused.
+//!
+//! ```text
+//! failure ──▶ requests refused, events deferred ──▶ log durable, room on the disk
+//!    ▲                                                          │
+//!    └──── failed again: pause ──── Renewal (flusher) ◀─────────┘
+//!                                      └──▶ new machine, deferred events, trouble ends
+//! ```
+//! The driver never waits: it looks at the attempt between commands.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::engine::command::Command;
+use crate::engine::driver::{Driver, OWNER};
+use crate::engine::error::EngineError;
+use crate::engine::store::{Renewal, RenewalOutcome, Store};
+use crate::model::{EntryId, MonoMs};
+use crate::retry::{Entries, Machine};
+
+#[cfg(test)]
+mod tests;
+
+/// Between two looks at a failed store, and at one whose changes are on their way to the disk.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// Pause after a failed attempt; doubled by each further one.
+const PAUSE_MS: u64 = 1_000;
+const PAUSE_MS_MAX: u64 = 30_000;
+/// Free bytes below which an attempt would only fail: a growing file of tables takes as much.
+const ROOM_BYTES: u64 = 1 << 20;
+/// Events that wait for a renewal. Members that leave bring one each, so more is a fault.
+const DEFERRED_MAX: usize = 64 << 10;
+
+/// Where renewals stand.
+#[derive(Default)]
+pub(super) struct Renewals {
+    attempt: Option<Receiver<RenewalOutcome>>,
+    /// No attempt before this.
+    pause_until: MonoMs,
+    /// Failed attempts in a row.
+    failed: u32,
+    /// The rows were renewed, and have made no checkpoint since.
+    is_suspect: Arc<AtomicBool>,
+    deferred: VecDeque<Command>,
+}
+
+impl Renewals {
+    /// To be called when the rows have made a checkpoint: they are trusted again.
+    pub(super) fn trust(&self) -> impl FnOnce() + Send + use<> {
+        let is_suspect = Arc::clone(&self.is_suspect);
+        move || is_suspect.store(false, Ordering::Release)
+    }
+
+    fn fail(&mut self, now: MonoMs) {
+        let pause = PAUSE_MS.checked_shl(self.failed).unwrap_or(PAUSE_MS_MAX).min(PAUSE_MS_MAX);
+        self.failed = self.failed.saturating_add(1);
+        self.pause_until = now.plus(pause);
+    }
+}
+
+impl Driver {
+    /// Whether the store cannot be used now, but may be again.
+    pub(super) fn is_renewing(&self) -> bool {
+        self.ahead.is_none() && self.machine.store().failed().is_some()
+    }
+
+    /// Whether a full disk keeps so many changes in memory that no more are taken.
+    pub(super) fn is_crowded(&mut self) -> bool {
+        self.machine.store_mut().is_crowded() && self.journal.stats().disk_full
+    }
+
+    /// Keeps an event that nobody repeats until the store is renewed; gives back anything else.
+    pub(super) fn defer(&mut self, command: Command) -> Option<Command> {
+        let is_event = matches!(
+            command,
+            Command::Leave { .. }
+                | Command::Silent { .. }
+                | Command::Joined { .. }
+                | Command::News(_)
+                | Command::Policies(_)
+                | Command::TopicGone { .. }
+                | Command::Windows { .. }
+        );
+        if !is_event || !self.is_renewing() {
+            return Some(command);
+        }
+        let command = self.answered(command);
+        if self.renewals.deferred.len() >= DEFERRED_MAX {
+            self.give_up(&EngineError::Deferred(DEFERRED_MAX));
+        } else {
+            self.renewals.deferred.push_back(command);
+        }
+        None
+    }
+
+    /// The event without its asker, who is told that it is not durable.
+    fn answered(&self, command: Command) -> Command {
+        let Command::TopicGone { topic, reply } = command else { return command };
+        self.send(reply, self.usable());
+        Command::TopicGone { topic, reply: oneshot::channel().0 }
+    }
+
+    /// Begins, or looks at, a renewal of a failed store.
+    pub(super) fn see_to_store(&mut self) {
+        if !self.is_renewing() {
+            return;
+        }
+        // Told once more, should nobody have asked since the failure.
+        let _ = self.usable();
+        let Some(attempt) = &self.renewals.attempt else { return self.attempt_renewal() };
+        match attempt.try_recv() {
+            Err(TryRecvError::Empty) => {}
+            Ok(Ok(machine)) => self.renewed(*machine),
+            Ok(Err(why)) => {
+                self.renewals.attempt = None;
+                self.renewals.fail(self.clock.now().mono);
+                tracing::warn!(
+                    why,
+                    "R0404 the retry tables could not be rebuilt from the log; it is tried again. \
+                     Make room on the disk, or check it"
+                );
+            }
+            Err(TryRecvError::Disconnected) => {
+                self.renewals.attempt = None;
+                self.give_up(&EngineError::Stopped);
+            }
+        }
+    }
+
+    fn attempt_renewal(&mut self) {
+        let is_early = self.clock.now().mono < self.renewals.pause_until;
+        if is_early || self.journal.durable_seq() < self.last_seq {
+            return;
+        }
+        if self.journal.free_bytes() < ROOM_BYTES {
+            self.renewals.pause_until = self.clock.now().mono.plus(PAUSE_MS);
+            return;
+        }
+        let (done, attempt) = channel();
+        let renewal = Renewal {
+            journal: self.journal.clone(),
+            policies: self.machine.policies().clone(),
+            anew: self.renewals.is_suspect.swap(true, Ordering::AcqRel),
+            done,
+        };
+        self.renewals.attempt = Some(attempt);
+        if !self.machine.store().renew(renewal) {
+            self.renewals.attempt = None;
+            self.give_up(&EngineError::Stopped);
+        }
+    }
+
+    /// Goes on with what the log says.
+    fn renewed(&mut self, mut machine: Machine<Store>) {
+        machine.store_mut().replace(self.machine.store_mut());
+        machine.recovered(self.clock.now());
+        self.machine = machine;
+        self.journal.hold_from(OWNER, self.machine.store().applied());
+        self.renewals.attempt = None;
+        self.renewals.failed = 0;
+        self.put_off.renew(EntryId(self.machine.store().marks().next_id));
+        self.trouble.end();
+        tracing::info!("the retry tables were rebuilt from the log; retries go on");
+        self.settle(Vec::new());
+        for command in std::mem::take(&mut self.renewals.deferred) {
+            self.take_command(command);
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! Retries go on after failures of their tables, on a disk that fails when told.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+use super::*;
+use crate::clock::{Clock, Hand};
+use crate::engine::store::ROWS_FILE;
+use crate::engine::{Engine, Flusher, NackBatch, NackReply, NackRequest, Parts, Producer, Replay};
+use crate::journal::{Config, Disk, DiskFile, Journal, MemDisk, Writer};
+use crate::model::{ClientId, GroupId, LaneOffset, MemberId, Origin, WallMs};
+use crate::retry::{Company, Fingerprint, Nack, Named, Reporter, StateKind};
+use crate::wire::batch::{Headers, RawRecord, TimestampType};
+
+/// The first level, and a little.
+const LEVEL_MS: u64 = 11_000;
+
+/// What a write to the tables meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// One write fails.
+    Once,
+    /// Writes fail until there is room.
+    Full,
+}
+
+/// Fails writes of one file from the n-th on.
+#[derive(Debug, Default)]
+struct Faults {
+    writes: u64,
+    fails_at: Option<u64>,
+    fault: Option<Fault>,
+    failed: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Failing {
+    disk: Arc<dyn Disk>,
+    faults: Arc<Mutex<Faults>>,
+}
+
+#[derive(Debug)]
+struct FailingFile {
+    file: Arc<dyn DiskFile>,
+    faults: Arc<Mutex<Faults>>,
+}
+
+impl Faults {
+    fn write(&mut self) -> io::Result<()> {
+        self.writes += 1;
+        let Some(at) = self.fails_at.filter(|at| *at <= self.writes) else { return Ok(()) };
+        let failure = match self.fault {
+            Some(Fault::Full) => io::ErrorKind::StorageFull.into(),
+            Some(Fault::Once) if at == self.writes => io::Error::other("simulated failure"),
+            _ => return Ok(()),
+        };
+        self.failed += 1;
+        Err(failure)
+    }
+}
+
+impl Failing {
+    fn opened(&self, name: &str, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        if name != ROWS_FILE {
+            return file;
+        }
+        Arc::new(FailingFile { file, faults: Arc::clone(&self.faults) })
+    }
+}
+
+impl Disk for Failing {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        if name == ROWS_FILE {
+            self.faults.lock().unwrap().write()?;
+        }
+        Ok(self.opened(name, self.disk.create(name)?))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.opened(name, self.disk.open(name)?))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.disk.sync_dir()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes()
+    }
+
+    fn fresh_epoch(&self) -> u64 {
+        self.disk.fresh_epoch()
+    }
+
+    fn describe(&self) -> String {
+        self.disk.describe()
+    }
+}
+
+impl DiskFile for FailingFile {
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.faults.lock().unwrap().write()?;
+        self.file.write_at(offset, data)
+    }
+
+    fn write_durable_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.faults.lock().unwrap().write()?;
+        self.file.write_durable_at(offset, data)
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, out)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.faults.lock().unwrap().write()?;
+        self.file.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.faults.lock().unwrap().write()?;
+        self.file.set_len(len)
+    }
+}
+
+struct House {
+    mem: MemDisk,
+    faults: Arc<Mutex<Faults>>,
+    engine: Engine,
+    driver: Driver,
+    writer: Writer,
+    flusher: Flusher,
+    hand: Hand,
+    /// The flusher works.
+    flushes: bool,
+    /// Offsets whose nacks were acknowledged.
+    kept: Vec<i64>,
+}
+
+fn shop() -> GroupId {
+    GroupId::new("shop")
+}
+
+fn nack(offset: i64) -> NackRequest {
+    let origin = Origin { topic: "orders".into(), partition: 0, offset };
+    let record = RawRecord {
+        timestamp_ms: 1,
+        timestamp_type: TimestampType::CreateTime,
+        key: None,
+        value: Some(Bytes::from(format!("produced at {offset}"))),
+        headers: Headers::NONE,
+    };
+    let nack = Nack { record_bytes: 40, ..Nack::of(Named::Origin(origin)) };
+    NackRequest { nack, record: record.to_bytes() }
+}
+
+/// A replay of the whole log beside what is there.
+fn replayed(mem: &MemDisk) -> Fingerprint {
+    let (journal, _writer, recovery) = Journal::open(mem.disk(), Config::default()).unwrap();
+    let (clock, _) = Clock::told(WallMs(1_000));
+    let parts = Parts::plain(&journal, clock);
+    let mut replay = Replay::new(None, &parts);
+    recovery.replay(0, &mut |entry, at| replay.entry(entry, at)).unwrap();
+    replay.finish(parts).1.fingerprint()
+}
+
+impl House {
+    fn new() -> Self {
+        let mem = MemDisk::new(5);
+        let faults = Arc::new(Mutex::new(Faults::default()));
+        let disk = Arc::new(Failing { disk: mem.disk(), faults: Arc::clone(&faults) });
+        let (journal, writer, recovery) = Journal::open(disk, Config::default()).unwrap();
+        let (clock, hand) = Clock::told(WallMs(1_000));
+        let parts = Parts::plain(&journal, clock);
+        let mut replay = Replay::new(Some(Replay::tables(&journal).unwrap()), &parts);
+        let flusher = replay.flusher();
+        recovery.replay(replay.from(), &mut |entry, at| replay.entry(entry, at)).unwrap();
+        let (engine, driver) = replay.finish(parts);
+        let (flushes, kept) = (true, Vec::new());
+        Self { mem, faults, engine, driver, writer, flusher, hand, flushes, kept }
+    }
+
+    fn step(&mut self) {
+        self.driver.step();
+        self.writer.step();
+        if self.flushes {
+            self.flusher.step();
+        }
+    }
+
+    fn ask<T>(
+        &mut self,
+        asked: impl Future<Output = Result<T, EngineError>>,
+    ) -> Result<T, EngineError> {
+        let mut asked = pin!(asked);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..16 {
+            if let Poll::Ready(answer) = asked.as_mut().poll(&mut context) {
+                return answer;
+            }
+            self.step();
+        }
+        panic!("no answer");
+    }
+
+    fn fail(&mut self, offsets: &[i64]) -> Result<NackReply, EngineError> {
+        self.fail_by(None, offsets)
+    }
+
+    fn fail_by(
+        &mut self,
+        producer: Option<Producer>,
+        offsets: &[i64],
+    ) -> Result<NackReply, EngineError> {
+        let batch = NackBatch {
+            group: shop(),
+            by: Reporter { member: None, client: ClientId::new("test") },
+            producer,
+            nacks: offsets.iter().map(|offset| nack(*offset)).collect(),
+        };
+        let engine = self.engine.clone();
+        let answer = self.ask(engine.nacks(batch));
+        if answer.is_ok() {
+            self.kept.extend(offsets);
+        }
+        answer
+    }
+
+    fn keep(&mut self) -> Result<(), EngineError> {
+        let engine = self.engine.clone();
+        // Journal checkpoints wait for the writer, which is driven here.
+        self.settle();
+        self.ask(engine.keep())
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..8 {
+            self.step();
+        }
+    }
+
+    /// A member takes what is due, and commits it.
+    fn deliver(&mut self) -> Result<usize, EngineError> {
+        let engine = self.engine.clone();
+        let lane = self.ask(engine.join(&shop(), MemberId::new("m-1")))?;
+        self.hand.advance(LEVEL_MS);
+        let from = LaneOffset { slot: lane.slot, sequence: lane.next.sequence };
+        let taken = self.ask(engine.take(&shop(), from, (16, Company::None)))?;
+        self.ask(engine.lane_commit(&shop(), taken.next))
+    }
+
+    fn arm(&self, fault: Fault, n: u64) {
+        let mut faults = self.faults.lock().unwrap();
+        faults.fails_at = Some(faults.writes + n);
+        faults.fault = Some(fault);
+    }
+
+    fn heal(&self) {
+        self.faults.lock().unwrap().fault = None;
+    }
+
+    fn entries(&mut self) -> usize {
+        let engine = self.engine.clone();
+        self.ask(engine.page(&shop(), None, 10_000)).unwrap().len()
+    }
+
+    /// Some work: failures, deliveries, checkpoints; whether all of it was answered well.
+    fn work(&mut self, from: i64) -> bool {
+        let mut is_well = true;
+        for round in 0..2 {
+            let first = from + round * 10;
+            is_well &= self.fail(&[first, first + 1, first + 2]).is_ok();
+            self.driver.machine.store_mut().flush();
+            is_well &= self.deliver().is_ok();
+            is_well &= self.keep().is_ok();
+        }
+        is_well
+    }
+
+    /// Time passes until the store is renewed.
+    fn recover(&mut self) {
+        for _ in 0..8 {
+            self.hand.advance(PAUSE_MS_MAX);
+            self.settle();
+            if self.engine.trouble().is_none() {
+                return;
+            }
+        }
+        panic!("still in trouble: {:?}", self.engine.trouble());
+    }
+}
+
+fn survives(fault: Fault) {
+    let (mut refusals, mut n) = (0, 0);
+    loop {
+        n += 1;
+        let mut house = House::new();
+        assert!(house.work(0));
+        house.arm(fault, n);
+        refusals += u64::from(!house.work(100));
+        if house.faults.lock().unwrap().failed == 0 {
+            break;
+        }
+        if fault == Fault::Full {
+            // A page that redb writes early to save memory is no loss: it is written again here.
+            house.keep().unwrap_err();
+            assert!(house.engine.trouble().is_some(), "{n}");
+            for offset in 300..303 {
+                house.fail(&[offset]).unwrap_err();
+                house.hand.advance(PAUSE_MS);
+            }
+        }
+        assert_eq!(house.engine.restart_reason(), None, "a restart is not needed");
+        house.heal();
+        house.recover();
+        assert!(house.work(200), "{fault:?} {n}");
+        assert_eq!(house.entries(), house.kept.len(), "{fault:?} {n}");
+        assert_eq!(house.driver.fingerprint(), replayed(&house.mem), "{fault:?} {n}");
+    }
+    assert!(n > 20 && refusals > 10, "{fault:?}: {refusals} of {n}");
+}
+
+#[test]
+fn retries_go_on_after_one_failed_write_of_their_tables() {
+    survives(Fault::Once);
+}
+
+#[test]
+fn retries_go_on_when_the_disk_of_their_tables_has_room_again() {
+    survives(Fault::Full);
+}
+
+#[test]
+fn a_member_that_left_while_the_tables_failed_has_left_afterwards() {
+    let mut house = House::new();
+    house.fail(&[1, 2]).unwrap();
+    let engine = house.engine.clone();
+    let lane = house.ask(engine.join(&shop(), MemberId::new("m-1"))).unwrap();
+    house.hand.advance(LEVEL_MS);
+    let from = LaneOffset { slot: lane.slot, sequence: 0 };
+    house.ask(engine.take(&shop(), from, (16, Company::None))).unwrap();
+    house.arm(Fault::Full, 1);
+    house.keep().unwrap_err();
+    engine.leave(&shop(), MemberId::new("m-1"));
+    house.settle();
+    house.heal();
+    house.recover();
+    let page = house.ask(engine.page(&shop(), None, 10)).unwrap();
+    let kinds: Vec<StateKind> = page.iter().map(|view| view.entry.state.kind()).collect();
+    assert_eq!(kinds, [StateKind::Waiting, StateKind::Waiting]);
+}
+
+#[test]
+fn a_batch_that_was_refused_is_taken_when_its_producer_repeats_it() {
+    let mut house = House::new();
+    let producer = |first| Some(Producer { id: 7, epoch: 0, first, last: first });
+    house.fail_by(producer(0), &[1]).unwrap();
+    house.arm(Fault::Full, 1);
+    house.keep().unwrap_err();
+    house.fail_by(producer(1), &[2]).unwrap_err();
+    house.heal();
+    house.recover();
+    let repeated = house.fail_by(producer(1), &[2]).unwrap();
+    assert!(matches!(repeated, NackReply::Taken(_)), "{repeated:?}");
+    assert_eq!(house.fail_by(producer(1), &[2]).unwrap(), NackReply::Repeated);
+}
+
+#[test]
+fn changes_that_a_full_disk_cannot_take_are_bounded_by_refusals() {
+    let mut house = House::new();
+    house.flushes = false;
+    let mut from = 0;
+    while !house.driver.machine.store_mut().is_crowded() {
+        let offsets: Vec<i64> = (from..from + 1_000).collect();
+        house.fail(&offsets).unwrap();
+        from += 1_000;
+        assert!(from < 100_000, "never crowded");
+    }
+    let engine = house.engine.clone();
+    house.ask(engine.join(&shop(), MemberId::new("m-1"))).unwrap();
+    house.mem.set_capacity(Some(house.mem.used_bytes()));
+    // One that is taken by the reserve finds the disk full; its asker waits.
+    let group = shop();
+    let mut waits = pin!(engine.join(&group, MemberId::new("m-2")));
+    assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    house.settle();
+    let refused = house.ask(engine.join(&shop(), MemberId::new("m-3"))).unwrap_err();
+    assert!(matches!(refused, EngineError::Crowded), "{refused}");
+    house.mem.set_capacity(None);
+    house.flushes = true;
+    house.settle();
+    house.ask(waits).unwrap();
+    house.ask(engine.join(&shop(), MemberId::new("m-3"))).unwrap();
+}

@@ -1,0 +1,92 @@
+//! Rebuilds a failed store from the log while the process runs.
+//!
+//! The rows are an index of the log. After a failed write they go back to their last checkpoint,
+//! or begin anew, and the log's facts behind it are applied again. Changes in memory are dropped
+//! at the first failure, and nothing is journalled until the renewal ends, so the log is the truth.
+
+use std::sync::mpsc::Sender;
+
+use crate::engine::store::{Failure, Flusher, Job, Store};
+use crate::journal::{Entry, EntryRef, Journal, Tables};
+use crate::retry::{Machine, Policies, decode_fact};
+
+/// A machine over a store that holds everything in the log, or the reason there is none.
+pub(in crate::engine) type RenewalOutcome = Result<Box<Machine<Store>>, String>;
+
+/// One attempt; the flusher's thread makes it.
+pub(in crate::engine) struct Renewal {
+    pub(in crate::engine) journal: Journal,
+    pub(in crate::engine) policies: Policies,
+    /// The rows begin anew: their last checkpoint is not trusted.
+    pub(in crate::engine) anew: bool,
+    pub(in crate::engine) done: Sender<RenewalOutcome>,
+}
+
+impl Renewal {
+    /// Makes the attempt; the failure of the new store, if there is one.
+    pub(super) fn run(self, tables: Option<&Tables>) -> Option<Failure> {
+        let machine = self.machine(tables);
+        let failure = machine.as_ref().ok().map(|machine| machine.store().rows.failure());
+        // The driver may have gone.
+        let _ = self.done.send(machine.map(Box::new));
+        failure
+    }
+
+    fn machine(&self, tables: Option<&Tables>) -> Result<Machine<Store>, String> {
+        let tables = tables.ok_or("there is no file of retry tables")?;
+        let renewed = self.journal.renew_tables(tables, self.anew);
+        renewed.map_err(|error| error.to_string())?;
+        let store = Store::open(tables.clone());
+        let from = store.applied();
+        let mut machine = Machine::new(store, self.policies.clone());
+        let replayed = self
+            .journal
+            .replay(from, &mut |entry, at| apply(&mut machine, &self.journal, entry, at));
+        replayed.map_err(|error| error.to_string())?;
+        machine.store().failed().map_or(Ok(machine), Err)
+    }
+}
+
+/// Applies an entry of the log if it holds a fact.
+pub(in crate::engine) fn apply(
+    machine: &mut Machine<Store>,
+    journal: &Journal,
+    entry: &Entry,
+    at: EntryRef,
+) {
+    if !crate::engine::kind::is_fact(entry.kind) {
+        return;
+    }
+    match decode_fact(&entry.head) {
+        Ok(fact) => {
+            machine.apply(&fact);
+            machine.store_mut().journalled(journal, &fact, at);
+        }
+        Err(error) => {
+            tracing::error!(seq = entry.seq, %error, "R0405 a retry fact cannot be read: its \
+                record is not retried; run `reprise log verify`");
+        }
+    }
+}
+
+impl Store {
+    /// Asks the flusher for a renewal; false: its thread has ended.
+    pub(in crate::engine) fn renew(&self, renewal: Renewal) -> bool {
+        self.rows.renew(Job::Renew(Box::new(renewal)))
+    }
+
+    /// Takes the flusher and the gates of the store it replaces.
+    pub(in crate::engine) fn replace(&mut self, old: &mut Self) {
+        self.rows.take_flusher(&mut old.rows);
+        old.gates.replace(&self.gates);
+        self.gates = old.gates();
+    }
+}
+
+impl Flusher {
+    pub(super) fn renew(&mut self, renewal: Renewal) {
+        if let Some(failure) = renewal.run(self.tables.as_ref()) {
+            self.failure = failure;
+        }
+    }
+}
