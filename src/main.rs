@@ -31,6 +31,7 @@ fn serve(args: &ServeArgs) -> Exit {
     match server::serve(&Flags(args), args.ready_file.as_deref()) {
         Ok(()) => Exit::Ok,
         Err(error) if error.is_config() => Exit::BadConfig.saying(&error.to_string()),
+        Err(error) if error.is_panic() => Exit::Panicked.saying(&error.to_string()),
         Err(error) if error.is_locked() => Exit::Locked.saying(&error.to_string()),
         Err(error) => Exit::Failed.saying(&error.to_string()),
     }

@@ -102,7 +102,7 @@ fn router<S: Source>(source: S, metrics: Metrics, options: Options) -> Router {
     let admin = Arc::new(Admin { source, metrics, options });
     Router::new()
         .route("/", get(pointer))
-        .route("/livez", get(|| async { text_answer(StatusCode::OK, "ok\n") }))
+        .route("/livez", get(livez::<S>))
         .route("/readyz", get(readyz::<S>))
         .route("/startupz", get(startupz::<S>))
         .route("/metrics", get(metrics_text::<S>))
@@ -158,6 +158,13 @@ async fn readyz<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
     let ok = readiness.started && readiness.ready;
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json_answer(status, &json!({ "ready": ok, "degraded": readiness.degraded }))
+}
+
+async fn livez<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {
+    match admin.source.readiness().restart_reason {
+        None => text_answer(StatusCode::OK, "ok\n"),
+        Some(why) => text_answer(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+    }
 }
 
 async fn startupz<S: Source>(State(admin): State<Arc<Admin<S>>>) -> Response {

@@ -11,6 +11,8 @@ pub struct Readiness {
     pub started: bool,
     /// Anything at all can be served.
     pub ready: bool,
+    /// The reason why only a restart helps.
+    pub restart_reason: Option<String>,
     /// What is impaired meanwhile, a sentence each (`disk full: retries are held`).
     pub degraded: Vec<String>,
 }

@@ -20,6 +20,8 @@ pub enum Exit {
     Refused,
     /// The configuration is not valid (`EX_CONFIG` of sysexits).
     BadConfig,
+    /// A thread ended by a panic (`EX_SOFTWARE` of sysexits).
+    Panicked,
     /// Another process has the data directory (`EX_TEMPFAIL` of sysexits).
     Locked,
 }
@@ -34,6 +36,7 @@ impl Exit {
             Self::NothingMatched => 3,
             Self::Refused => 4,
             Self::BadConfig => 78,
+            Self::Panicked => 70,
             Self::Locked => 75,
         }
     }

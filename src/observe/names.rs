@@ -179,6 +179,9 @@ metrics! {
     SERIES_DROPPED Counter "reprise_metric_series_dropped_total" ["metric"]
         "Updates folded into the label value other because the set of values is full";
 
+    PANICS Counter "reprise_panics_total" ["thread"]
+        "Long-lived threads and tasks that ended by a panic: a restart is due";
+
     PROCESS_CPU Counter "process_cpu_seconds_total" [] "CPU time, user and system";
     PROCESS_RSS Gauge "process_resident_memory_bytes" [] "Resident memory";
     PROCESS_VSIZE Gauge "process_virtual_memory_bytes" [] "Virtual memory";

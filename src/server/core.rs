@@ -18,10 +18,10 @@ use crate::engine::{
 use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
 use crate::model::{GroupId, TopicName};
 use crate::observe::Metrics;
+use crate::server::guard::Guard;
 use crate::server::probe::JournalProbe;
 use crate::server::renamed;
 use crate::server::start::{StartError, size};
-use crate::server::threads::{spawn, spawn_nice};
 use crate::wire::names::Templates;
 
 /// The durable half: everything that is read back before a client is let in.
@@ -48,12 +48,13 @@ impl Core {
         disk: Arc<dyn Disk>,
         clock: Clock,
         metrics: &Metrics,
+        guard: &Guard,
     ) -> Result<Self, StartError> {
         let began = clock.elapsed();
         let mut settings = config.journal_config();
         settings.probe = Arc::new(JournalProbe::new(metrics.clone()));
         let (journal, writer, recovery) = Journal::open(disk, settings)?;
-        let writer = spawn("journal-writer", move || Writer::run(writer))?;
+        let writer = guard.thread("journal-writer", move || Writer::run(writer))?;
         let (groups, events) = {
             let now = move || clock.now();
             Groups::new(journal.clone(), config.classic(), config.consumer(), now)
@@ -83,8 +84,9 @@ impl Core {
         let mut replay = Replay::new(Some(Replay::tables(&journal)?), &parts);
         // What is read back is written beside that.
         let flusher = replay.flusher();
-        let flusher = spawn_nice("retry-tables", move || flusher.run())?;
+        let flusher = guard.nice_thread("retry-tables", move || flusher.run())?;
         read_back(&recovery, &broker, &mut replay)?;
+        replay.check()?;
         let groups_of_retries = replay.groups();
         renamed::keep(&letters, &journal, &broker, clock, !groups_of_retries.is_empty());
         let (windows, not_passed) = (replay.windows(), replay.not_passed());

@@ -15,6 +15,7 @@ mod explaining;
 mod final_lines;
 mod forwarding;
 mod greeting;
+mod guard;
 mod housekeeping;
 mod letters;
 mod moving;
@@ -47,10 +48,12 @@ use crate::engine::Engine;
 use crate::journal::{Disk, Journal};
 use crate::route::Router;
 
+pub use guard::Panic;
 pub use process::{Load, ServeError, serve};
 pub use start::StartError;
 
 use credentials::InUse;
+use guard::Guard;
 
 /// How often a drain looks whether the last client has left.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
@@ -78,6 +81,7 @@ pub struct Server {
     draining: watch::Sender<bool>,
     tasks: JoinSet<()>,
     threads: Vec<ThreadHandle<()>>,
+    guard: Guard,
     listening: Vec<(String, SocketAddr)>,
     admin: Option<SocketAddr>,
 }
@@ -147,6 +151,12 @@ impl Server {
         Ok(reload.changed)
     }
 
+    /// Returns when a thread without which requests are refused has ended by a panic. Shut down
+    /// then: only a restart helps.
+    pub async fn panicked(&self) -> Panic {
+        self.guard.vital_panic().await
+    }
+
     /// Goes on serving, new connections included, until the last client has left or
     /// `drain.timeout` is over.
     pub async fn drain(&self) {
@@ -194,11 +204,9 @@ impl Server {
         self.journal.close();
         let threads = std::mem::take(&mut self.threads);
         let ended = tokio::task::spawn_blocking(move || {
-            let ends: Vec<_> = threads.into_iter().map(ThreadHandle::join).collect();
-            ends.iter().all(Result::is_ok)
+            // The guard has told of those that panicked.
+            threads.into_iter().map(ThreadHandle::join).for_each(drop);
         });
-        if !ended.await.unwrap_or(false) {
-            tracing::error!("a thread ended by a panic; nothing acknowledged is lost");
-        }
+        drop(ended.await);
     }
 }

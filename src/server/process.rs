@@ -11,7 +11,7 @@ use crate::config::{Config, ConfigError, Loaded};
 use crate::journal::OpenError;
 use crate::observe::{LogHandle, TraceError, start_log};
 use crate::server::start::open_disk;
-use crate::server::{ReloadError, Server, StartError};
+use crate::server::{Panic, ReloadError, Server, StartError};
 
 /// Reads the configuration, once more for each reload.
 pub trait Load {
@@ -42,12 +42,20 @@ pub enum ServeError {
         /// What the system says.
         cause: io::Error,
     },
+    /// A thread without which requests are refused.
+    #[error(transparent)]
+    Panicked(#[from] Panic),
 }
 
 impl ServeError {
     /// Another process has the data directory.
     pub fn is_locked(&self) -> bool {
         matches!(self, Self::Start(StartError::Journal(OpenError::InUse { .. })))
+    }
+
+    /// A thread has panicked; a restart helps.
+    pub fn is_panic(&self) -> bool {
+        matches!(self, Self::Panicked(_))
     }
 
     /// The configuration is to blame.
@@ -88,22 +96,33 @@ async fn run(
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::System)?;
     announce(&server);
     let ready = ready_file.map(|path| ReadyFile::make(path, &server)).transpose()?;
-    loop {
+    let panicked = loop {
         tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break None,
+            _ = interrupt.recv() => break None,
             _ = hangup.recv() => reload(&server, load.load(), log),
+            panic = server.panicked() => break Some(panic),
         }
-    }
+    };
     drop(ready);
-    tracing::info!("stopping: serving on until the last client has left; once more stops at once");
-    tokio::select! {
-        () = server.drain() => {}
-        () = either(&mut terminate, &mut interrupt) => {}
-    }
+    let panicked = match panicked {
+        // Clients could only wait: their commits are refused.
+        Some(panic) => Some(panic),
+        None => drain(&server, &mut terminate, &mut interrupt).await,
+    };
     server.shutdown().await;
     tracing::info!("stopped");
-    Ok(())
+    panicked.map_or(Ok(()), |panic| Err(panic.into()))
+}
+
+/// Serves on for as long as clients need it; ends early by a signal, or by a panic.
+async fn drain(server: &Server, terminate: &mut Signal, interrupt: &mut Signal) -> Option<Panic> {
+    tracing::info!("stopping: serving on until the last client has left; once more stops at once");
+    tokio::select! {
+        () = server.drain() => None,
+        () = either(terminate, interrupt) => None,
+        panic = server.panicked() => Some(panic),
+    }
 }
 
 fn warn(loaded: &Loaded) {

@@ -35,13 +35,17 @@ pub(super) fn readiness(source: &AdminSource) -> Readiness {
             router.config.node_id
         ));
     }
-    // A restart mends these, or nothing does: nobody is served as they are.
-    let poisoned = journal.poisoned().map(|why| why.to_string());
-    let stopped = router.engine.trouble().map(ToOwned::to_owned);
-    let ready = poisoned.is_none() && stopped.is_none();
-    degraded.extend(poisoned);
-    degraded.extend(stopped);
-    Readiness { started: true, ready, degraded }
+    let panic = source.guard.panic();
+    let (vital, task) = panic.into_iter().partition::<Vec<_>, _>(|panic| panic.is_vital);
+    let mut restart: Vec<String> = vital.iter().map(ToString::to_string).collect();
+    restart.extend(journal.poisoned().map(|why| why.to_string()));
+    restart.extend(router.engine.restart_reason());
+    // Nacks and commits are refused meanwhile.
+    let mut passing: Vec<String> = task.iter().map(ToString::to_string).collect();
+    passing.extend(router.engine.trouble().filter(|_| restart.is_empty()));
+    let ready = restart.is_empty() && passing.is_empty();
+    degraded.extend(restart.iter().cloned().chain(passing));
+    Readiness { started: true, ready, restart_reason: restart.into_iter().next(), degraded }
 }
 
 /// Topics of another owner under names of ours.

@@ -23,6 +23,7 @@ use crate::retry::{Entry, ExportStep, State};
 use crate::route::Router;
 use crate::server::explaining::{breaker, explained};
 use crate::server::forwarding::Board;
+use crate::server::guard::Guard;
 use crate::server::letters::Oldest;
 use crate::server::readiness::readiness;
 use crate::server::seen::{Seen, elsewhere, seen, states};
@@ -39,6 +40,7 @@ pub(super) struct AdminSource {
     pub(super) oldest: Oldest,
     /// Whether the server was told to drain.
     pub(super) draining: watch::Receiver<bool>,
+    pub(super) guard: Guard,
 }
 
 impl From<EngineError> for Unavailable {

@@ -39,10 +39,10 @@ use crate::server::core::Core;
 use crate::server::credentials::{Credentials, InUse};
 use crate::server::data_dir::EphemeralError;
 use crate::server::forwarding::Board;
+use crate::server::guard::Guard;
 use crate::server::letters::Oldest;
 use crate::server::pace::Pace;
 use crate::server::source::AdminSource;
-use crate::server::threads::spawn;
 use crate::server::{
     Server, data_dir, disk_room, final_lines, forwarding, greeting, housekeeping,
 };
@@ -124,7 +124,8 @@ pub(super) async fn start_on(
     let metrics = Metrics::new(config.metrics.max_groups)?;
     let templates = Templates::new(&config.names.retry, &config.names.dead_letters)?;
     let credentials = Credentials::read(&config)?.put_to_use();
-    let core = Core::open(&config, &templates, disk, clock, &metrics)?;
+    let guard = Guard::new(metrics.clone());
+    let core = Core::open(&config, &templates, disk, clock, &metrics, &guard)?;
     core.broker.started().await?;
     if config.upstream.is_none() {
         core.broker.keep_simple_groups();
@@ -134,26 +135,26 @@ pub(super) async fn start_on(
     router.remember_brokers();
     router.find_local_conflicts();
     let driver = core.driver;
-    let driver = spawn("retry-engine", move || driver.run())?;
+    let driver = guard.thread("retry-engine", move || driver.run())?;
     let (limits, limits_seen) = watch::channel(limits(&config));
     let (stop, stopped) = watch::channel(false);
     let acceptor = Acceptor::new(Arc::clone(&router), limits_seen);
     let (config_sent, config_seen) = watch::channel(config.clone());
-    let mut tasks = JoinSet::new();
     core.broker.groups.open();
-    tasks.spawn(until(stopped.clone(), core.broker.groups.clone().run_timers()));
-    tasks.spawn(until(stopped.clone(), membership::run(Arc::clone(&router), core.events)));
-    tasks.spawn(until(stopped.clone(), watching::run(Arc::clone(&router))));
-    tasks.spawn(until(stopped.clone(), membership::watch(Arc::clone(&router))));
-    tasks.spawn(until(stopped.clone(), transactions::run(Arc::clone(&router))));
-    tasks.spawn(until(stopped.clone(), final_lines::run(core.engine.clone())));
     let board = Board::default();
-    tasks.spawn(until(stopped.clone(), forwarding::begin(&router, &board)));
+    let mut tasks = Tasks { guard: guard.clone(), stopped: stopped.clone(), all: JoinSet::new() };
+    tasks.spawn("group-timers", core.broker.groups.clone().run_timers());
+    tasks.spawn("membership", membership::run(Arc::clone(&router), core.events));
+    tasks.spawn("detection", watching::run(Arc::clone(&router)));
+    tasks.spawn("member-timers", membership::watch(Arc::clone(&router)));
+    tasks.spawn("transactions", transactions::run(Arc::clone(&router)));
+    tasks.spawn("dead-letter-lines", final_lines::run(core.engine.clone()));
+    tasks.spawn("forwarding", forwarding::begin(&router, &board));
     let pace = Pace { segment_bytes: config.journal.segment_bytes };
     let upkeep = housekeeping::run(core.journal.clone(), router.clone(), pace);
-    tasks.spawn(until(stopped.clone(), upkeep));
+    tasks.spawn("housekeeping", upkeep);
     let room = disk_room::run(core.journal.clone(), Arc::clone(&router), config.data_dir.clone());
-    tasks.spawn(until(stopped.clone(), room));
+    tasks.spawn("disk-room", room);
     let (listening, doors) =
         listen(&config, &credentials, &acceptor, &router, &stopped, &mut tasks).await?;
     let (draining, told_to_drain) = watch::channel(false);
@@ -166,11 +167,12 @@ pub(super) async fn start_on(
         board,
         oldest: Oldest::default(),
         draining: told_to_drain,
+        guard: guard.clone(),
     };
-    let admin = open_admin(&config, source, metrics.clone(), stopped.clone(), &mut tasks).await?;
+    let admin = open_admin(&config, source, metrics.clone(), stopped, &mut tasks).await?;
     // Behind what the configuration asks for: no door takes a port of that.
     greeting::reopen(&router, &doors).await;
-    tasks.spawn(until(stopped, greeting::greet(Arc::clone(&router), doors)));
+    tasks.spawn("broker-discovery", greeting::greet(Arc::clone(&router), doors));
     metrics.set_ready(true);
     Ok(Server {
         router,
@@ -182,11 +184,34 @@ pub(super) async fn start_on(
         journal: core.journal,
         stop,
         draining,
-        tasks,
+        tasks: tasks.all,
+        guard,
         threads: std::iter::once(driver).chain(core.writers).collect(),
         listening,
         admin,
     })
+}
+
+/// The server's own tasks: each ends with the server, and is guarded.
+struct Tasks {
+    guard: Guard,
+    stopped: watch::Receiver<bool>,
+    all: JoinSet<()>,
+}
+
+impl Tasks {
+    fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.all.spawn(self.guard.task(name, until(self.stopped.clone(), task)));
+    }
+
+    /// A task that looks itself whether the server stops.
+    fn spawn_unbound(
+        &mut self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.all.spawn(self.guard.task(name, task));
+    }
 }
 
 async fn until(mut stop: watch::Receiver<bool>, task: impl Future<Output = ()>) {
@@ -202,7 +227,7 @@ async fn listen(
     acceptor: &Acceptor,
     router: &Arc<Router>,
     stopped: &watch::Receiver<bool>,
-    tasks: &mut JoinSet<()>,
+    tasks: &mut Tasks,
 ) -> Result<(Vec<(String, SocketAddr)>, Vec<Arc<Doors>>), StartError> {
     let (mut listening, mut behind) = (Vec::new(), Vec::new());
     let mut known = router.broker.nodes.known();
@@ -226,7 +251,8 @@ async fn listen(
             listener = listener.with_doors(doors);
         }
         listening.push((listener.name.clone(), listener.address));
-        tasks.spawn(accept(acceptor.clone(), listener, asked, stopped.clone()));
+        let accepting = accept(acceptor.clone(), listener, asked, stopped.clone());
+        tasks.spawn_unbound("listener", accepting);
     }
     Ok((listening, behind))
 }
@@ -236,7 +262,7 @@ async fn open_admin(
     source: AdminSource,
     metrics: Metrics,
     stopped: watch::Receiver<bool>,
-    tasks: &mut JoinSet<()>,
+    tasks: &mut Tasks,
 ) -> Result<Option<SocketAddr>, StartError> {
     let Some(address) = &config.admin.address else { return Ok(None) };
     let name = address.to_string();
@@ -249,7 +275,7 @@ async fn open_admin(
         token: config.admin_token()?,
         hosts: vec![address.host.clone()],
     };
-    tasks.spawn(async move {
+    tasks.spawn_unbound("admin", async move {
         let stop = until(stopped, std::future::pending());
         admin::serve(listener, source, metrics, options, stop).await;
     });

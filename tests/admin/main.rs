@@ -64,7 +64,8 @@ fn text(bytes: &[u8]) -> &str {
 #[test]
 fn probes_and_figures_answer_and_unready_is_503_only_when_nothing_can_be_served() {
     let degraded = vec!["disk full: retries are held".to_owned()];
-    let up = Fake { readiness: Readiness { started: true, ready: true, degraded } };
+    let readiness = Readiness { started: true, ready: true, restart_reason: None, degraded };
+    let up = Fake { readiness };
     with_admin(up, Options::default(), |at| {
         assert_eq!(get(at, "/livez").0, 200);
         assert_eq!(get(at, "/startupz").0, 200);
@@ -81,6 +82,18 @@ fn probes_and_figures_answer_and_unready_is_503_only_when_nothing_can_be_served(
     with_admin(Fake::default(), Options::default(), |at| {
         assert_eq!(get(at, "/livez").0, 200);
         assert_eq!(get(at, "/startupz").0, 503);
+        assert_eq!(get(at, "/readyz").0, 503);
+    });
+}
+
+#[test]
+fn liveness_fails_with_the_reason_when_only_a_restart_helps() {
+    let why = "the thread retry-engine ended by a panic".to_owned();
+    let degraded = vec![why.clone()];
+    let readiness = Readiness { started: true, ready: false, restart_reason: Some(why), degraded };
+    with_admin(Fake { readiness }, Options::default(), |at| {
+        let (status, body) = get(at, "/livez");
+        assert_eq!((status, body.contains("retry-engine")), (503, true), "{body}");
         assert_eq!(get(at, "/readyz").0, 503);
     });
 }

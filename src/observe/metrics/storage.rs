@@ -25,6 +25,11 @@ impl Metrics {
         self.add(&names::JOURNAL_WRITE_ERRORS, &[], 1);
     }
 
+    /// A long-lived thread or task ended by a panic.
+    pub fn panicked(&self, thread: &str) {
+        self.add(&names::PANICS, &[thread], 1);
+    }
+
     /// What the recovery at start found: its duration and the bytes of a torn end that were cut.
     pub fn journal_recovered(&self, seconds: f64, truncated_bytes: u64) {
         self.set(&names::JOURNAL_RECOVERY, &[], seconds);
