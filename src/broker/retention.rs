@@ -82,7 +82,8 @@ impl Broker {
         }
     }
 
-    /// Returns how many records went. `arrived`: the newest entry that is older than its topic keeps.
+    /// Returns how many records went. `arrived`: the newest entry that is older than the topic
+    /// keeps.
     fn expire_partition(
         &self,
         partition: &Partition,

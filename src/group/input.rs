@@ -158,7 +158,7 @@ pub struct ConsumerHeartbeat {
     /// All topics it subscribes to by name.
     pub topics: Option<BTreeSet<TopicName>>,
     /// The pattern it subscribes by; empty: by none any more.
-    pub regex: Option<String>,
+    pub pattern: Option<String>,
     /// The assignor it votes for.
     pub assignor: Option<String>,
     /// What it holds.

@@ -71,7 +71,7 @@ fn later_topics_come_and_go_with_the_next_heartbeat() {
 fn a_member_changes_between_patterns_and_names() {
     let (server, _client) = house();
     let mut member = by_pattern(&server, "pay.*");
-    let mut change = |member: &mut Consumer, names: Option<&[&str]>, pattern: Option<&str>| {
+    let change = |member: &mut Consumer, names: Option<&[&str]>, pattern: Option<&str>| {
         let mut request = member.quiet_request();
         request.subscribed_topic_names =
             names.map(|names| names.iter().map(|name| s(name)).collect());

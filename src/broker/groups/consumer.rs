@@ -13,9 +13,9 @@ use crate::model::{GroupId, MemberId, TopicName};
 
 impl Groups {
     /// `ConsumerGroupHeartbeat`: answers when what it tells is durable. `image` says what a topic
-    /// is at the moment, `matching` which topics match a pattern; `cluster` and `matching` of `beat`
-    /// are filled here. A member of a group that is not there is unknown and joins again: Kafka's
-    /// `GROUP_ID_NOT_FOUND` ends a client.
+    /// is at the moment, `matching` which topics match a pattern; `cluster` and `matching` of the
+    /// heartbeat come from them. A member of a group that is not there is unknown and joins again:
+    /// Kafka's `GROUP_ID_NOT_FOUND` ends a client.
     pub async fn consumer_heartbeat(
         &self,
         group: &GroupId,
@@ -24,7 +24,7 @@ impl Groups {
         matching: impl Fn(&str) -> Option<Arc<BTreeSet<TopicName>>>,
     ) -> Result<Alive, GroupError> {
         let mut patterns = self.patterns_of(group);
-        patterns.extend(beat.regex.clone().filter(|pattern| !pattern.is_empty()));
+        patterns.extend(beat.pattern.clone().filter(|pattern| !pattern.is_empty()));
         let matched = patterns.into_iter().filter_map(|one| matching(&one).map(|all| (one, all)));
         beat.matching = matched.collect();
         let mut names = beat.topics.clone().unwrap_or_default();

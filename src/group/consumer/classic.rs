@@ -260,7 +260,7 @@ fn heartbeat(join: &Join, id: &MemberId, consuming: Consuming) -> ConsumerHeartb
         rebalance_timeout_ms: Some(join.rebalance_timeout_ms),
         topics: Some(consuming.topics),
         // A classic consumer evaluates its pattern itself.
-        regex: Some(String::new()),
+        pattern: Some(String::new()),
         assignor: None,
         owned: Some(consuming.owned),
         cluster: consuming.cluster,

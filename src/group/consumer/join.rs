@@ -38,14 +38,14 @@ pub(in crate::group) fn check(beat: &ConsumerHeartbeat) -> Result<(), GroupError
         if beat.owned.as_ref().is_none_or(|owned| !owned.is_empty()) {
             return invalid("a member that joins says that it owns no partitions");
         }
-        if beat.topics.is_none() && beat.regex.is_none() {
+        if beat.topics.is_none() && beat.pattern.is_none() {
             return invalid("a member that joins says what it subscribes to");
         }
     }
     if beat.assignor.as_deref().is_some_and(|name| !assignor::is_known(name)) {
         return Err(GroupError::UnsupportedAssignor);
     }
-    let pattern = beat.regex.as_deref().filter(|pattern| !pattern.is_empty());
+    let pattern = beat.pattern.as_deref().filter(|pattern| !pattern.is_empty());
     if pattern.is_some_and(|pattern| !beat.matching.contains_key(pattern)) {
         return Err(GroupError::InvalidRegularExpression);
     }
@@ -174,7 +174,7 @@ impl Consumer {
         if let Some(names) = &beat.topics {
             subscription.names.clone_from(names);
         }
-        if let Some(pattern) = &beat.regex {
+        if let Some(pattern) = &beat.pattern {
             subscription.pattern = Some(pattern.clone()).filter(|pattern| !pattern.is_empty());
         }
         if member.subscription != subscription {

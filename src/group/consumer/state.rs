@@ -57,7 +57,7 @@ pub struct ConsumerState {
 /// format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PatternMember {
-    /// Its member id, as in the list of members.
+    /// The id of the member.
     pub member_id: MemberId,
     /// RE2 syntax, for whole topic names.
     pub pattern: String,

@@ -3,6 +3,7 @@
 mod both;
 mod epochs;
 mod mixed;
+mod patterns;
 mod random;
 mod reconciling;
 mod statics;
@@ -102,6 +103,7 @@ impl Script {
     fn send(&mut self, mut beat: ConsumerHeartbeat) -> Result<Alive, GroupError> {
         let mut names: BTreeSet<TopicName> = self.group.wanted().cloned().collect();
         names.extend(beat.topics.iter().flatten().cloned());
+        names.extend(beat.matching.values().flat_map(|matches| matches.iter().cloned()));
         let image = |name: TopicName| {
             let image = self.cluster.get(&name).copied();
             (name, image)
@@ -188,7 +190,7 @@ fn beat(id: &str, epoch: i32) -> ConsumerHeartbeat {
         client_host: "/127.0.0.1".into(),
         rebalance_timeout_ms: None,
         topics: None,
-        regex: None,
+        pattern: None,
         assignor: None,
         owned: None,
         cluster: BTreeMap::new(),

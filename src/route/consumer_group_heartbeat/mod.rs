@@ -44,7 +44,7 @@ pub(super) async fn answer(
     let known = |name: &TopicName| image(router, name, &retry);
     let own = lane.map(|_| &retry);
     let matching = |pattern: &str| router.broker.matching(pattern, own);
-    if let Some(Err(error)) = beat.regex.as_deref().filter(|one| !one.is_empty()).map(matching) {
+    if let Some(Err(error)) = beat.pattern.as_deref().filter(|one| !one.is_empty()).map(matching) {
         if conn.refuses(&group) {
             let client = conn.client();
             tracing::warn!(
@@ -138,7 +138,7 @@ fn beat(
         client_host: format!("/{}", conn.peer.ip()),
         rebalance_timeout_ms: u64::try_from(request.rebalance_timeout_ms).ok(),
         topics: request.subscribed_topic_names.map(|names| names.iter().map(topic_of).collect()),
-        regex: optional(request.subscribed_topic_regex),
+        pattern: optional(request.subscribed_topic_regex),
         assignor: optional(request.server_assignor),
         owned,
         cluster: BTreeMap::new(),

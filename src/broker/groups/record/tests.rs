@@ -131,18 +131,19 @@ fn a_group_of_both_protocols_written_by_the_third_version_is_read_for_ever() {
 /// Version 4, as written once and to be read for ever.
 const PATTERN_FIXTURE: &str = concat!(
     "0480a0abfef9620801066f726465727307070707070707070707070707070707da040103632d3101016901",
-    "01720163042f3a3a31e0a712010572616e676502066f72646572730772657472792e670603010707070707",
-    "07070707070707070707070200d80401070707070707070707070707070707070100010707070707070707",
-    "07070707070707070102000103632d31066f72642e2a2a0107"
+    "01720163042f3a3a31e0a712010572616e676501066f726465727306030107070707070707070707070707",
+    "0707070200d804010707070707070707070707070707070701000107070707070707070707070707070707",
+    "0104000103632d31056f72642e2a01087061796d656e7473"
 );
 
 #[test]
 fn patterns_written_by_the_fourth_version_are_read_for_ever() {
     let Kept { at, state: State::Consumer(mut state) } = consumer_sample() else { panic!() };
+    state.members[0].topics = vec!["orders".into()];
     state.patterns = vec![PatternMember {
         member_id: "c-1".into(),
         pattern: "ord.*".into(),
-        names: vec!["reprise.retry.g".into()],
+        names: vec!["payments".into()],
     }];
     let sample = Kept { at, state: State::Consumer(state) };
     let whole = write(&sample);

@@ -16,7 +16,7 @@ pub(super) fn beat(id: &str, epoch: i32) -> ConsumerHeartbeat {
         client_host: "/127.0.0.1".into(),
         rebalance_timeout_ms: None,
         topics: None,
-        regex: None,
+        pattern: None,
         assignor: None,
         owned: None,
         cluster: BTreeMap::new(),

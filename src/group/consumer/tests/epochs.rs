@@ -66,10 +66,10 @@ fn requests_that_no_client_makes_are_refused_before_anything_is_changed() {
     let assignor = Some("sticky".to_owned());
     let refused = s.send(ConsumerHeartbeat { assignor, ..good() });
     assert_eq!(refused, Err(GroupError::UnsupportedAssignor));
-    let regex = Some("orders.*".to_owned());
-    let refused = s.send(ConsumerHeartbeat { regex, ..good() });
+    let pattern = Some("orders.*".to_owned());
+    let refused = s.send(ConsumerHeartbeat { pattern, ..good() });
     assert_eq!(refused, Err(GroupError::InvalidRegularExpression), "nobody has evaluated it");
-    let none = ConsumerHeartbeat { regex: Some(String::new()), topics: None, ..good() };
+    let none = ConsumerHeartbeat { pattern: Some(String::new()), topics: None, ..good() };
     assert_eq!(s.send(none), Ok(told("a", 1, &[])), "an empty pattern is none");
 }
 
