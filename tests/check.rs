@@ -146,7 +146,7 @@ fn a_cluster_is_described_and_names_and_numbers_that_meet_are_told() {
     let found = home.check(&upstream(cluster.addr()));
     assert_eq!(found.code, 0, "{:#?}", found.findings);
     found.is("broker", "ok", "answers in");
-    found.is("api_versions", "ok", "Kafka 4.1 or later; all that is needed");
+    found.is("api_versions", "ok", "Kafka 4.3; all that is needed");
     found.is("sasl", "ok", "answers without credentials");
     found.is("cluster", "ok", "brokers 1, topics 0");
     found.is("node_id", "ok", "auto");

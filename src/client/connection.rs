@@ -116,6 +116,12 @@ impl Connection {
         if let HeadError::UnsupportedVersion { api: Api::ApiVersions, correlation_id, .. } = error {
             return Ok(self.router.unsupported_api_versions(*correlation_id));
         }
+        if let HeadError::UnknownApi { api_key, version, correlation_id } = error {
+            let key = (*api_key, *version);
+            if let Some(reply) = self.router.unserved(&self.conn, key, *correlation_id) {
+                return Ok(reply);
+            }
+        }
         self.closes(Cause::Protocol, error);
         self.router.metrics.request_error("unknown", "unsupported_version");
         Err(Cause::Protocol)

@@ -11,6 +11,7 @@ use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 
 use crate::route::conn::Conn;
 use crate::route::convert::text;
+use crate::route::passthrough::only_passes;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::endpoints;
 use crate::wire::{
@@ -29,25 +30,36 @@ pub(super) fn answer(head: &RequestHead) -> Result<Bytes, EncodeError> {
     encode(head, &response)
 }
 
+/// A feature: its name, the lowest level it may have, and the level it has.
+type Feature = (&'static str, i16, i16);
+
+/// The release whose behaviour this node has: 4.3-IV0; the lowest that Kafka 4 reads is 3.3-IV3.
+const METADATA_VERSION: Feature = ("metadata.version", 7, 30);
 /// Transactions by KIP-890: a producer goes on in its next epoch after each of them, and its first
 /// batch takes a partition into one.
-const TRANSACTION_VERSION: (&str, i16) = ("transaction.version", 2);
+const TRANSACTION_VERSION: Feature = ("transaction.version", 0, 2);
+const FEATURES: [Feature; 2] = [METADATA_VERSION, TRANSACTION_VERSION];
 
-/// Features that may be 0: clients of version 3 take that for an error (KAFKA-17011).
+/// Clients of version 3 take a feature that may be 0 for an error (KAFKA-17011).
 fn supported(version: i16) -> Vec<SupportedFeatureKey> {
-    let mut feature = SupportedFeatureKey::default();
-    let name;
-    (name, feature.max_version) = TRANSACTION_VERSION;
-    feature.name = text(name);
-    if version >= 4 { vec![feature] } else { Vec::new() }
+    let told = FEATURES.into_iter().filter(|(_, lowest, _)| version >= 4 || *lowest > 0);
+    told.map(|(name, lowest, level)| {
+        let mut feature = SupportedFeatureKey::default();
+        feature.name = text(name);
+        (feature.min_version, feature.max_version) = (lowest, level);
+        feature
+    })
+    .collect()
 }
 
 fn finalized() -> Vec<FinalizedFeatureKey> {
-    let mut feature = FinalizedFeatureKey::default();
-    let (name, level) = TRANSACTION_VERSION;
-    (feature.name, feature.max_version_level) = (text(name), level);
-    feature.min_version_level = level;
-    vec![feature]
+    let told = FEATURES.into_iter().map(|(name, _, level)| {
+        let mut feature = FinalizedFeatureKey::default();
+        feature.name = text(name);
+        (feature.min_version_level, feature.max_version_level) = (level, level);
+        feature
+    });
+    told.collect()
 }
 
 /// The answer to an ApiVersions request of a version we do not know. `fronts`: what else is served
@@ -99,9 +111,8 @@ fn clamp(keys: &mut Vec<ApiVersion>) {
     keys.retain_mut(|key| {
         let known = endpoints::version_max(key.api_key).unwrap_or(i16::MAX);
         key.max_version = key.max_version.min(known);
-        let Some(api) = Api::from_key(key.api_key) else {
-            return key.min_version <= key.max_version;
-        };
+        let read = Api::from_key(key.api_key).filter(|api| !only_passes(*api));
+        let Some(api) = read else { return key.min_version <= key.max_version };
         let (min, max) = api.advertised();
         let max = match api {
             Api::Fetch => FETCH_WITHOUT_ENDPOINTS,

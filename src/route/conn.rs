@@ -34,6 +34,8 @@ pub struct Conn {
     pub group: Option<GroupId>,
     /// What its client has said of itself.
     pub session: Session,
+    /// Whether the listener is under TLS.
+    is_tls: bool,
     /// The broker of the cluster this connection is meant for; `None`: this node.
     pub node: Option<i32>,
     /// Where the cluster's brokers are found, in front of a cluster.
@@ -78,6 +80,7 @@ impl Conn {
             token,
             group,
             session: Session::default(),
+            is_tls: false,
             node: None,
             doors: None,
             doors_from: 0,

@@ -1,6 +1,6 @@
-//! DescribeConfigs 1–4: the settings of topics, and a few of the broker's that tools ask for.
+//! DescribeConfigs 1–4: the settings of topics, and those of the broker that tools ask for.
 
-mod node;
+mod broker;
 
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
@@ -24,6 +24,7 @@ use crate::wire::{RequestHead, ResponseError};
 pub(super) const TOPIC: i8 = 2;
 pub(super) const BROKER: i8 = 4;
 /// `ConfigDef.Type`, as `DescribeConfigs` numbers them.
+const TYPE_BOOLEAN: i8 = 1;
 const TYPE_STRING: i8 = 2;
 const TYPE_INT: i8 = 3;
 const TYPE_LONG: i8 = 5;
@@ -91,7 +92,7 @@ pub(super) fn answer(
     let resources = once(resources, |of| {
         (of.resource_type, of.resource_name.clone(), of.configuration_keys.clone())
     });
-    response.results = resources.map(|asked| describe(router, conn, asked, more)).collect();
+    response.results = resources.map(|asked| describe((router, conn), asked, more)).collect();
     response
 }
 
@@ -135,8 +136,7 @@ impl More {
 }
 
 fn describe(
-    router: &Router,
-    conn: &Conn,
+    (router, conn): (&Router, &Conn),
     asked: &DescribeConfigsResource,
     more: More,
 ) -> DescribeConfigsResult {
@@ -170,6 +170,8 @@ struct Setting {
     source: i8,
     /// Of a topic's: what holds when it is not set.
     default: Option<String>,
+    /// `ConfigDef.Type` of one that is not described further.
+    kind: i8,
 }
 
 impl Setting {
@@ -180,7 +182,7 @@ impl Setting {
         config.name = text(self.name);
         config.value = some_text(&self.value);
         config.config_source = self.source;
-        config.config_type = about.map_or(TYPE_STRING, |about| about.kind);
+        config.config_type = about.map_or(self.kind, |about| about.kind);
         config.read_only = about.map_or(self.source == SOURCE_STATIC, |about| about.fixed);
         if more.documentation {
             config.documentation = about.map(|about| text(about.words));
@@ -231,7 +233,7 @@ fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, Refusal> 
     };
     let others = overrides.iter().filter_map(|(name, value)| {
         let (name, value) = (idle(name)?, value.clone());
-        Some(Setting { name, value, source: SOURCE_TOPIC, default: None })
+        Some(Setting { name, value, source: SOURCE_TOPIC, default: None, kind: TYPE_STRING })
     });
     let settings = match router.names.group_of(&router.names.canonical(name)) {
         Some(group) => {
@@ -246,7 +248,7 @@ fn of_topic(router: &Router, name: &TopicName) -> Result<Vec<Setting>, Refusal> 
         .map(|((name, value), (_, default))| {
             let is_set = value != default || overrides.iter().any(|(known, _)| known == name);
             let source = if is_set { SOURCE_TOPIC } else { SOURCE_DEFAULT };
-            Setting { name, value, source, default: Some(default) }
+            Setting { name, value, source, default: Some(default), kind: TYPE_STRING }
         })
         .chain(others)
         .collect())
@@ -256,18 +258,5 @@ fn of_broker(router: &Router, conn: &Conn, name: &str) -> Result<Vec<Setting>, R
     if !name.is_empty() && name != router.config.node_id.to_string() {
         return Err((ResponseError::InvalidRequest, "there is no broker of that id here"));
     }
-    let setting =
-        |name, value: String| Setting { name, value, source: SOURCE_STATIC, default: None };
-    let mut settings = vec![
-        setting("auto.create.topics.enable", router.config.auto_create.to_string()),
-        setting("default.replication.factor", "1".to_owned()),
-        setting("num.partitions", router.config.default_partitions.to_string()),
-        setting("socket.request.max.bytes", router.config.frame_bytes_max.to_string()),
-    ];
-    for (name, value) in node::settings(router, conn) {
-        if settings.iter().all(|known| known.name != name) {
-            settings.push(setting(name, value));
-        }
-    }
-    Ok(settings)
+    Ok(broker::settings(router, conn))
 }

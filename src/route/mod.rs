@@ -5,6 +5,9 @@ mod add_offsets_to_txn;
 mod add_partitions_to_txn;
 mod addresses;
 mod alter_configs;
+mod alter_partition_reassignments;
+mod alter_replica_log_dirs;
+mod alter_user_scram_credentials;
 mod altering;
 mod api_versions;
 pub mod bounds;
@@ -14,19 +17,26 @@ pub mod conn;
 mod consumer_group_describe;
 mod consumer_group_heartbeat;
 mod convert;
+mod create_acls;
 mod create_partitions;
 mod create_topics;
+mod delete_acls;
 mod delete_groups;
 mod delete_records;
 mod delete_topics;
+mod describe_acls;
+mod describe_client_quotas;
 mod describe_cluster;
 mod describe_configs;
 mod describe_groups;
 mod describe_log_dirs;
 mod describe_producers;
+mod describe_quorum;
 mod describe_topic_partitions;
 mod describe_transactions;
+mod describe_user_scram_credentials;
 pub mod doors;
+mod elect_leaders;
 mod end_txn;
 pub mod fetch;
 mod find_coordinator;
@@ -36,8 +46,10 @@ mod init_producer_id;
 mod join_group;
 mod lane;
 mod leave_group;
+mod list_config_resources;
 mod list_groups;
 mod list_offsets;
+mod list_partition_reassignments;
 mod list_transactions;
 pub mod markers;
 pub mod members;
@@ -108,7 +120,7 @@ use crate::socket::Budget;
 use crate::upstream::{Upstream, UpstreamError};
 use crate::wire::api::Api;
 use crate::wire::header::RequestHead;
-use crate::wire::{DecodeError, EncodeError, ResponseError, decode, encode};
+use crate::wire::{DecodeError, EncodeError, ResponseError, decode, encode, unserved};
 
 /// What the routes need to know about this node.
 #[derive(Clone, Debug)]
@@ -263,6 +275,18 @@ impl Router {
         }
     }
 
+    /// The answer to a request of an API that is not served; `None`: the protocol has none, or the
+    /// client has not said yet who it is.
+    pub fn unserved(&self, conn: &Conn, key: (i16, i16), correlation_id: i32) -> Option<Reply> {
+        if !conn.session.is_known() {
+            return None;
+        }
+        let (api_key, version) = key;
+        let frame = unserved::refusal(api_key, version, correlation_id)?;
+        self.metrics.request_error("unknown", "unsupported_version");
+        Some(Reply::Frame(frame))
+    }
+
     async fn dispatch(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
         Ok(match head.api {
             Api::ApiVersions => Reply::Frame(api_versions::answer(&head)?),
@@ -369,12 +393,12 @@ impl Router {
             Api::DescribeLogDirs => {
                 self.with(&head, async |r| describe_log_dirs::answer(self, r)).await?
             }
-            _ => self.change(head).await?,
+            _ => self.change(conn, head).await?,
         })
     }
 
     /// What tools change.
-    async fn change(&self, head: RequestHead) -> Result<Reply, AnswerError> {
+    async fn change(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {
         Ok(match head.api {
             Api::CreateTopics => {
                 self.with(&head, async |r| create_topics::answer(self, &head, r).await).await?
@@ -400,9 +424,56 @@ impl Router {
             Api::OffsetDelete => {
                 self.with(&head, async |r| offset_delete::answer(self, r).await).await?
             }
-            // There is no other (each has its place above).
-            api => Reply::Close(format!("{} is not served here", api.name())),
+            _ => self.administer(conn, &head)?,
         })
+    }
+
+    /// Answers about replicas, the quorum, rights and quotas, of which one node has little.
+    fn administer(&self, conn: &Conn, head: &RequestHead) -> Result<Reply, AnswerError> {
+        match head.api {
+            Api::ElectLeaders => self.with_now(head, |r| elect_leaders::answer(self, head, r)),
+            Api::AlterPartitionReassignments => {
+                self.with_now(head, |r| alter_partition_reassignments::answer(self, r))
+            }
+            Api::ListPartitionReassignments => {
+                self.with_now(head, list_partition_reassignments::answer)
+            }
+            Api::AlterReplicaLogDirs => {
+                self.with_now(head, |r| alter_replica_log_dirs::answer(self, r))
+            }
+            Api::DescribeQuorum => {
+                self.with_now(head, |r| describe_quorum::answer(self, conn, head, r))
+            }
+            Api::ListConfigResources => {
+                self.with_now(head, |r| list_config_resources::answer(self, head, r))
+            }
+            Api::DescribeClientQuotas => self.with_now(head, describe_client_quotas::answer),
+            Api::DescribeUserScramCredentials => {
+                self.with_now(head, describe_user_scram_credentials::answer)
+            }
+            Api::AlterUserScramCredentials => {
+                self.with_now(head, alter_user_scram_credentials::answer)
+            }
+            Api::DescribeAcls => self.with_now(head, describe_acls::answer),
+            Api::CreateAcls => self.with_now(head, create_acls::answer),
+            Api::DeleteAcls => self.with_now(head, delete_acls::answer),
+            // There is no other (each has its place above).
+            api => Ok(Reply::Close(format!("{} is not served here", api.name()))),
+        }
+    }
+
+    /// Decodes a request that waits for nothing, answers it, encodes the answer.
+    fn with_now<Req, Resp>(
+        &self,
+        head: &RequestHead,
+        answer: impl FnOnce(Req) -> Resp,
+    ) -> Result<Reply, AnswerError>
+    where
+        Req: Request,
+        Resp: Encodable + Refusals,
+    {
+        let request = decode::<Req>(head)?;
+        self.encoded(head, &answer(request))
     }
 
     /// Decodes the request, answers it, encodes the answer.

@@ -43,7 +43,28 @@ const OWN: &[Api] = &[
     Api::ListGroups,
     Api::ListTransactions,
     Api::DescribeLogDirs,
+    Api::AlterReplicaLogDirs,
 ];
+
+/// APIs that this node answers only by itself. In front of a cluster they pass in any version.
+const BY_ITSELF: &[Api] = &[
+    Api::ElectLeaders,
+    Api::AlterPartitionReassignments,
+    Api::ListPartitionReassignments,
+    Api::DescribeQuorum,
+    Api::ListConfigResources,
+    Api::DescribeClientQuotas,
+    Api::DescribeUserScramCredentials,
+    Api::AlterUserScramCredentials,
+    Api::DescribeAcls,
+    Api::CreateAcls,
+    Api::DeleteAcls,
+];
+
+/// Whether requests of this API are never read in front of a cluster.
+pub(super) fn only_passes(api: Api) -> bool {
+    BY_ITSELF.contains(&api)
+}
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -79,6 +79,39 @@ refusals! {
         let partitions = it.topics.iter().flat_map(|topic| &topic.partitions);
         partitions.for_each(|partition| seen(partition.error_code));
     };
+    ElectLeadersResponse: |it, seen| {
+        seen(it.error_code);
+        let partitions = it.replica_election_results.iter();
+        let partitions = partitions.flat_map(|topic| &topic.partition_result);
+        partitions.for_each(|partition| seen(partition.error_code));
+    };
+    AlterPartitionReassignmentsResponse: |it, seen| {
+        seen(it.error_code);
+        let partitions = it.responses.iter().flat_map(|topic| &topic.partitions);
+        partitions.for_each(|partition| seen(partition.error_code));
+    };
+    ListPartitionReassignmentsResponse: |it, seen| seen(it.error_code);
+    AlterReplicaLogDirsResponse: |it, seen| {
+        let partitions = it.results.iter().flat_map(|topic| &topic.partitions);
+        partitions.for_each(|partition| seen(partition.error_code));
+    };
+    DescribeQuorumResponse: |it, seen| {
+        seen(it.error_code);
+        let partitions = it.topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.for_each(|partition| seen(partition.error_code));
+    };
+    ListConfigResourcesResponse: |it, seen| seen(it.error_code);
+    DescribeClientQuotasResponse: |it, seen| seen(it.error_code);
+    DescribeUserScramCredentialsResponse: |it, seen| {
+        seen(it.error_code);
+        it.results.iter().for_each(|user| seen(user.error_code));
+    };
+    AlterUserScramCredentialsResponse: |it, seen| {
+        it.results.iter().for_each(|user| seen(user.error_code));
+    };
+    DescribeAclsResponse: |it, seen| seen(it.error_code);
+    CreateAclsResponse: |it, seen| it.results.iter().for_each(|one| seen(one.error_code));
+    DeleteAclsResponse: |it, seen| it.filter_results.iter().for_each(|one| seen(one.error_code));
     DescribeGroupsResponse: |it, seen| it.groups.iter().for_each(|group| seen(group.error_code));
     ConsumerGroupHeartbeatResponse: |it, seen| seen(it.error_code);
     ConsumerGroupDescribeResponse: |it, seen| {

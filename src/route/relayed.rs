@@ -115,8 +115,8 @@ impl Router {
                 self.helped(h, with).await
             }
             Api::DescribeConfigs => {
-                self.helped(h, async |r| describe_configs::relayed(self, conn, link, h, r).await)
-                    .await
+                let with = async |r| describe_configs::relayed(self, conn, link, h, r).await;
+                self.helped(h, with).await
             }
             Api::DescribeTopicPartitions => {
                 let with =

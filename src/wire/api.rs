@@ -100,6 +100,21 @@ apis! {
         scan::consumer::CONSUMER_GROUP_HEARTBEAT;
     ConsumerGroupDescribe ConsumerGroupDescribeRequest 0..=1
         scan::consumer::CONSUMER_GROUP_DESCRIBE;
+    DescribeAcls DescribeAclsRequest 1..=3 scan::security::DESCRIBE_ACLS;
+    CreateAcls CreateAclsRequest 1..=3 scan::security::CREATE_ACLS;
+    DeleteAcls DeleteAclsRequest 1..=3 scan::security::DELETE_ACLS;
+    AlterReplicaLogDirs AlterReplicaLogDirsRequest 1..=2 scan::replicas::ALTER_LOG_DIRS;
+    ElectLeaders ElectLeadersRequest 0..=2 scan::replicas::ELECT_LEADERS;
+    AlterPartitionReassignments AlterPartitionReassignmentsRequest 0..=1
+        scan::replicas::ALTER_REASSIGNMENTS;
+    ListPartitionReassignments ListPartitionReassignmentsRequest 0..=0
+        scan::replicas::LIST_REASSIGNMENTS;
+    DescribeClientQuotas DescribeClientQuotasRequest 0..=1 scan::security::DESCRIBE_QUOTAS;
+    DescribeUserScramCredentials DescribeUserScramCredentialsRequest 0..=0
+        scan::security::DESCRIBE_SCRAM;
+    AlterUserScramCredentials AlterUserScramCredentialsRequest 0..=0 scan::security::ALTER_SCRAM;
+    DescribeQuorum DescribeQuorumRequest 0..=2 scan::replicas::DESCRIBE_QUORUM;
+    ListConfigResources ListConfigResourcesRequest 0..=1 scan::replicas::LIST_CONFIG_RESOURCES;
     DescribeTopicPartitions DescribeTopicPartitionsRequest 0..=0
         scan::cluster::DESCRIBE_TOPIC_PARTITIONS;
     AddPartitionsToTxn AddPartitionsToTxnRequest 0..=3 scan::transactions::ADD_PARTITIONS;
@@ -172,7 +187,7 @@ mod tests {
             assert_eq!(Api::from_key(api.key()), Some(api));
             assert!(names.insert(api.name()));
         }
-        assert_eq!(names.len(), 39);
+        assert_eq!(names.len(), 51);
         for key in [-1, 27, 67, 76, 88, i16::MAX] {
             assert_eq!(Api::from_key(key), None, "{key}");
         }

@@ -30,7 +30,8 @@ pub enum HeadError {
     /// Shorter than a header, or a broken one. Close the connection.
     #[error("a request header is broken: {0}")]
     Broken(#[from] ReadError),
-    /// An API this build does not serve. Close the connection, as Kafka does.
+    /// An API this build does not serve. Answer with error 35 where the protocol can say so, else
+    /// close the connection, as Kafka does.
     #[error("a client asks for API key {api_key} version {version}, which is not served here")]
     UnknownApi {
         /// The key asked for.

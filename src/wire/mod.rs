@@ -25,6 +25,7 @@ pub mod reassignments;
 pub mod relay;
 pub mod sasl;
 pub mod scan;
+pub mod unserved;
 mod varint;
 
 pub use api::Api;

@@ -23,6 +23,7 @@ mod login;
 mod memory;
 mod no_room;
 mod offsets;
+mod one_node;
 mod patterns;
 mod produce;
 mod settings;

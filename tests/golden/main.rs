@@ -85,6 +85,11 @@ fn the_cluster_and_logins() {
 }
 
 #[test]
+fn replicas_rights_and_quotas() {
+    hold(&asked::admin::all());
+}
+
+#[test]
 fn topics() {
     hold(&asked::topics::all());
 }

@@ -48,6 +48,9 @@ use kafka_protocol::protocol::{Encodable, Request, StrBytes};
 use reprise::wire::{self, Api, RequestHead};
 use uuid::Uuid;
 
+#[path = "admin.rs"]
+mod admin;
+
 const ID: Uuid = Uuid::from_u128(0x1111_2222_3333_4444_5555_6666_7777_8888);
 
 fn s<T: From<StrBytes>>() -> T {
@@ -108,6 +111,8 @@ pub(crate) fn cases() -> Vec<Case> {
     all.extend(offset_cases());
     all.extend(topic_cases());
     all.extend(change_cases());
+    all.extend(admin::replica_cases());
+    all.extend(admin::right_cases());
     all.extend(transaction_cases());
     all
 }

@@ -33,19 +33,21 @@ fn transactions_are_counted_open_and_ended() {
 }
 
 #[test]
-fn clients_are_told_that_transactions_are_those_of_kip_890() {
+fn clients_are_told_the_metadata_version_and_that_of_transactions() {
     let (_server, mut client) = with_topic();
     for version in 3..=4 {
         let answer = client.call(version, &ApiVersionsRequest::default());
         assert_eq!(answer.finalized_features_epoch, 0, "v{version}");
-        let finalized = &answer.finalized_features[0];
-        assert_eq!(finalized.name.as_str(), "transaction.version");
-        assert_eq!((finalized.min_version_level, finalized.max_version_level), (2, 2));
+        let finalized = answer.finalized_features.iter();
+        let finalized: Vec<_> =
+            finalized.map(|one| (one.name.as_str(), one.max_version_level)).collect();
+        assert_eq!(finalized, [("metadata.version", 30), ("transaction.version", 2)], "v{version}");
         let supported = answer.supported_features.iter();
         let supported: Vec<_> =
             supported.map(|one| (one.name.as_str(), one.min_version, one.max_version)).collect();
-        let all = [("transaction.version", 0, 2)];
-        assert_eq!(supported, if version >= 4 { &all[..] } else { &[] }, "v{version}");
+        let all = [("metadata.version", 7, 30), ("transaction.version", 0, 2)];
+        // Clients of version 3 take a feature that may be 0 for an error.
+        assert_eq!(supported, if version >= 4 { &all[..] } else { &all[..1] }, "v{version}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is asked, in every version: one request for each API, with good parts and bad ones.
 
+pub(crate) mod admin;
 pub(crate) mod cluster;
 pub(crate) mod data;
 pub(crate) mod groups;

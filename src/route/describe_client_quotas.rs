@@ -1,0 +1,9 @@
+//! DescribeClientQuotas 0–1: there are none.
+
+use kafka_protocol::messages::{DescribeClientQuotasRequest, DescribeClientQuotasResponse};
+
+pub(super) fn answer(_: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse {
+    let mut response = DescribeClientQuotasResponse::default();
+    (response.error_message, response.entries) = (None, Some(Vec::new()));
+    response
+}

@@ -1,0 +1,54 @@
+//! Layouts: ACLs, SCRAM credentials, client quotas.
+
+use super::schema::{BOOL, Field, I8, I32, Kind, Schema, always};
+
+/// resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter,
+/// operation, permission_type.
+const ACL: &[Field] = &[
+    always(I8),
+    always(Kind::Text),
+    always(I8),
+    always(Kind::Text),
+    always(Kind::Text),
+    always(I8),
+    always(I8),
+];
+
+pub(in crate::wire) const DESCRIBE_ACLS: Schema = Schema { flexible: 2, fields: ACL, tagged: &[] };
+
+/// A creation has the fields of a filter, in the same order.
+pub(in crate::wire) const CREATE_ACLS: Schema =
+    Schema { flexible: 2, fields: &[always(Kind::Structs(ACL, &[]))], tagged: &[] };
+
+pub(in crate::wire) const DELETE_ACLS: Schema =
+    Schema { flexible: 2, fields: &[always(Kind::Structs(ACL, &[]))], tagged: &[] };
+
+pub(in crate::wire) const DESCRIBE_SCRAM: Schema = Schema {
+    flexible: 0,
+    fields: &[always(Kind::Structs(&[always(Kind::Text)], &[]))], // users: name
+    tagged: &[],
+};
+
+pub(in crate::wire) const ALTER_SCRAM: Schema = Schema {
+    flexible: 0,
+    fields: &[
+        // deletions: name, mechanism
+        always(Kind::Structs(&[always(Kind::Text), always(I8)], &[])),
+        // upsertions: name, mechanism, iterations, salt, salted_password
+        always(Kind::Structs(
+            &[always(Kind::Text), always(I8), always(I32), always(Kind::Blob), always(Kind::Blob)],
+            &[],
+        )),
+    ],
+    tagged: &[],
+};
+
+pub(in crate::wire) const DESCRIBE_QUOTAS: Schema = Schema {
+    flexible: 1,
+    fields: &[
+        // components: entity_type, match_type, match
+        always(Kind::Structs(&[always(Kind::Text), always(I8), always(Kind::Text)], &[])),
+        always(BOOL), // strict
+    ],
+    tagged: &[],
+};
