@@ -88,8 +88,8 @@ pub async fn accept(
                 } else {
                     tracing::error!(
                         listener = listener.name, node,
-                        "no port behind the listener is free for a broker: clients cannot reach \
-                         it; choose a `listen` address with free ports behind it"
+                        "R0212 no port behind the listener is free for a broker: clients cannot \
+                         reach it; choose a `listen` address with free ports behind it"
                     );
                 }
                 // The asker may have gone; the port is there for the next one.

@@ -98,7 +98,12 @@ impl Router {
             if let Some(now) = cluster_id {
                 let was = nodes.cluster_id.replace(now.to_owned());
                 if let Some(was) = was.filter(|was| was != now) {
-                    tracing::warn!(was, now, "this data directory was in front of another cluster");
+                    tracing::warn!(
+                        was,
+                        now,
+                        "R0213 this data directory was in front of another cluster: retries in it \
+                         belong to that one; take another data_dir, or the former upstream"
+                    );
                 }
             }
             nodes.bootstrap = upstream.bootstrap().iter().map(ToString::to_string).collect();

@@ -88,7 +88,7 @@ impl Router {
         }
     }
 
-    /// The same for a client that subscribes to these topics, if one of them is ours.
+    /// The client subscribes to these topics: it needs this node if one of them is ours.
     pub(super) fn list_node_to_subscriber<'a>(
         &self,
         conn: &Conn,

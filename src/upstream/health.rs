@@ -39,7 +39,11 @@ impl Health {
         let is_news = away.len() < ADDRESSES_MAX && away.insert(address.clone());
         drop(away);
         if is_news {
-            tracing::warn!(%error, "its clients' connections are closed until it answers");
+            tracing::warn!(
+                broker = %address, %error,
+                "R0210 broker unreachable: client connections to it are closed until it answers; \
+                 look at that broker, and at the network between it and this host"
+            );
         } else {
             tracing::debug!(%error, "still");
         }
@@ -59,7 +63,10 @@ impl Health {
         if self.lost.swap(lost, Ordering::Relaxed) != lost {
             self.metrics.set_degraded("upstream_lost", lost);
             if lost {
-                tracing::error!("no broker of the cluster can be reached");
+                tracing::error!(
+                    "R0211 no broker of the cluster can be reached: clients are refused and try \
+                     again; find the cluster, or mend upstream.bootstrap"
+                );
             }
         }
     }

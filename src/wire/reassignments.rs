@@ -8,7 +8,7 @@ use crate::wire::reader::{ReadError, Reader};
 use crate::wire::scan::skip_tagged_fields;
 use crate::wire::varint::put_compact;
 
-/// `AlterPartitionReassignments`.
+/// The API key of `AlterPartitionReassignments`.
 pub const KEY: i16 = 45;
 /// The last version whose layout is known here.
 const VERSION_MAX: i16 = 1;

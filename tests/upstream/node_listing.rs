@@ -17,7 +17,7 @@ fn house() -> Server {
     server
 }
 
-/// Who is listed beside `orders`, by the connection on which the client asks for it.
+/// The brokers that Metadata of `orders` lists to this client.
 fn listed(client: &mut Client) -> Vec<i32> {
     let told = client.metadata(9, &["orders"]);
     told.brokers.iter().map(|broker| broker.node_id.0).collect()
@@ -39,7 +39,7 @@ fn nodes(server: &Server) -> (Vec<i32>, Vec<i32>) {
 }
 
 #[test]
-fn a_client_of_the_clusters_topics_sees_the_clusters_brokers_only() {
+fn a_client_of_cluster_topics_is_not_listed_this_node() {
     let server = house();
     let (without, _) = nodes(&server);
     let mut client = server.client();
@@ -107,7 +107,7 @@ const USES: [(&str, Use); 7] = [
 ];
 
 #[test]
-fn a_client_that_uses_a_topic_of_ours_sees_this_node_for_good() {
+fn a_client_that_uses_our_topics_stays_listed_this_node() {
     for (name, uses) in USES {
         let server = house();
         let (without, with) = nodes(&server);

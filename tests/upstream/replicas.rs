@@ -39,7 +39,7 @@ fn create(client: &mut Client, topic: CreatableTopic) -> i16 {
 }
 
 #[test]
-fn a_factor_of_all_listed_brokers_is_one_of_all_there_are() {
+fn a_factor_of_all_listed_brokers_means_the_clusters_brokers() {
     let server = Server::start();
     let mut client = server.client();
     let refused = ResponseError::InvalidReplicationFactor.code();
@@ -50,7 +50,7 @@ fn a_factor_of_all_listed_brokers_is_one_of_all_there_are() {
 }
 
 #[test]
-fn replicas_on_this_node_are_placed_on_a_broker_of_the_cluster() {
+fn replicas_on_this_node_are_placed_on_cluster_brokers() {
     let server = Server::start();
     let mut client = server.client();
     let node = server.node_id();

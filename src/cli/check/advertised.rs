@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use super::Finding;
 
-/// How long a name may take to resolve, and bytes to arrive.
+/// A name resolves, and bytes arrive, within this time.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a connection of somebody else may hold up the one that is waited for.
+/// A connection of somebody else holds up the expected one no longer.
 const STRANGER: Duration = Duration::from_millis(200);
 /// Brokers told at most whose ports lead elsewhere.
 const TOLD_MAX: usize = 20;
@@ -24,14 +24,14 @@ const ELSEWHERE: &str = "a name or address by which clients reach this host, or 
 
 /// A port of ours and where clients are told it is.
 pub(super) struct Port<'a> {
-    /// What is told at that port.
+    /// The broker behind the port; `None`: this node.
     pub(super) node: Option<i32>,
     pub(super) port: u16,
     /// `None`: another process listens there, a running sidecar perhaps.
     pub(super) socket: Option<&'a TcpListener>,
 }
 
-/// Where a connection went.
+/// The end of a connection.
 #[derive(Debug)]
 enum Arrival {
     /// To the listener.
@@ -40,7 +40,7 @@ enum Arrival {
     Unknown,
     /// To somebody else.
     Elsewhere,
-    /// Nowhere.
+    /// No connection was made.
     Failed(io::Error),
 }
 
@@ -141,7 +141,7 @@ async fn arrival(host: &str, port: &Port<'_>) -> Arrival {
         Ok(dialled) => dialled,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     };
-    // It stays open until its bytes are read.
+    // Kept open until the listener has read the bytes.
     let _stream = match dialled {
         Ok(stream) => stream,
         Err(error) => return Arrival::Failed(error),

@@ -8,20 +8,20 @@ use crate::upstream::own::head;
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::Api;
 
-/// The broker's setting of which names such topics begin with.
+/// The broker's setting for the prefix of such topics' names.
 pub const PREFIX: &str = "errors.deadletterqueue.topic.name.prefix";
-/// Its default.
+/// Kafka's default for the prefix.
 const PREFIX_DEFAULT: &str = "dlq.";
 /// `ConfigResource.Type` of a broker.
 const BROKER: i8 = 4;
 const DESCRIBE_CONFIGS: i16 = 1;
 
-/// What a broker says of the dead letters of share groups.
+/// The topics of share groups' dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareDeadLetters {
-    /// What names of their topics begin with.
+    /// The prefix of the topics' names.
     pub prefix: String,
-    /// The broker has said so; else it is the default.
+    /// A broker has told the prefix; else it is the default.
     pub is_told: bool,
 }
 
