@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::engine::error::EngineError;
 use crate::engine::kind;
-use crate::journal::{Bounds, Journal, NewEntry, StreamId};
+use crate::journal::{Bounds, Encoded, Journal, NewEntry, StreamId};
 use crate::model::{GroupId, TopicName};
 use crate::retry::{Fact, decode_fact};
 use crate::wire::names::{LetterStreams, Owned, Templates, dead_letter_topic};
@@ -220,8 +220,8 @@ fn stored_templates(journal: &Journal) -> Result<Option<(String, String)>, Engin
 
 /// The version, the first text, NUL, the second text; the first is a name or a template and has no
 /// NUL.
-fn pair(first: &str, second: &str) -> Bytes {
-    [&[VERSION], first.as_bytes(), b"\0", second.as_bytes()].concat().into()
+fn pair(first: &str, second: &str) -> Encoded {
+    Encoded::new([&[VERSION], first.as_bytes(), b"\0", second.as_bytes()].concat())
 }
 
 fn parse(bytes: &[u8]) -> Option<(String, String)> {

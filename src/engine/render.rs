@@ -81,7 +81,7 @@ impl Render {
     /// topic alone where the journal does not remember it any more.
     pub(super) fn dead_letter_place(&self, journal: &Journal, group: &GroupId, seq: u64) -> String {
         let topic = self.templates.dlq_topic(group);
-        let stream = journal.stream_find(&dead_letter_stream(&topic));
+        let stream = journal.stream_find(&self.dead_letter_stream(group));
         match stream.and_then(|stream| journal.stream_offset(stream, seq)) {
             Some(offset) => format!("{topic}-0@{offset}"),
             None => topic.to_string(),

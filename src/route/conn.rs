@@ -60,8 +60,6 @@ pub struct Conn {
     gone: AtomicBool,
     /// The client has requested a topic of ours.
     requests_ours: AtomicBool,
-    /// Clients speak TLS on its listener.
-    is_tls: bool,
 }
 
 impl Conn {
@@ -94,7 +92,6 @@ impl Conn {
             fetch_session: Mutex::default(),
             gone: AtomicBool::new(false),
             requests_ours: AtomicBool::new(false),
-            is_tls: false,
         }
     }
 

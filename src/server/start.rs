@@ -43,9 +43,7 @@ use crate::server::guard::Guard;
 use crate::server::letters::Oldest;
 use crate::server::pace::Pace;
 use crate::server::source::AdminSource;
-use crate::server::{
-    Server, data_dir, disk_room, final_lines, forwarding, greeting, housekeeping,
-};
+use crate::server::{Server, data_dir, disk_room, final_lines, forwarding, greeting, housekeeping};
 use crate::socket::Budget;
 use crate::wire::names::{TemplateError, Templates};
 

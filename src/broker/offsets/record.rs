@@ -59,7 +59,7 @@ pub(super) fn write(committed: &Committed) -> Encoded {
 }
 
 /// Writes the offset of a TxnOffsetCommit at `order`.
-pub(super) fn write_ordered(committed: &Committed, order: u64) -> Bytes {
+pub(super) fn write_ordered(committed: &Committed, order: u64) -> Encoded {
     versioned::write(ORDERED_VERSION, &(committed, order))
 }
 

@@ -223,7 +223,7 @@ impl Router {
     /// Topics that members of a group subscribe to, without those of ours.
     pub fn subscribed(&self, group: &GroupId) -> BTreeSet<TopicName> {
         let wants = self.consumers(group).into_iter().filter_map(|consumer| consumer.wants);
-        wants.flatten().filter(|topic| !self.names.is_ours(topic.as_str())).collect()
+        wants.flatten().filter(|topic| !self.names.is_ours(topic)).collect()
     }
 
     /// Whether what fails at this member need not wait in its own place.
