@@ -129,7 +129,7 @@ mod tests {
     fn marks_of_the_first_version_are_read_for_ever() {
         let (arrivals, _writer) = arrivals();
         arrivals.replay(&entry(7, b"\x01\xd0\x0f")).unwrap();
-        assert_eq!(versioned::write(VERSION, &1_000_i64), &b"\x01\xd0\x0f"[..]);
+        assert_eq!(versioned::write(VERSION, &1_000_i64).as_bytes(), &b"\x01\xd0\x0f"[..]);
         assert_eq!((arrivals.arrived_by(999), arrivals.arrived_by(1_000)), (None, Some(7)));
         for bad in [&b"\x02\xd0\x0f"[..], b"\x01", b"\x01\xd0\x0f\0"] {
             assert!(arrivals.replay(&entry(8, bad)).is_err());

@@ -53,9 +53,9 @@ pub enum BindError {
     },
     /// Another process has the port, on another address of this host.
     #[error(
-        "cannot listen on {address}: the listener binds every address of this host (0.0.0.0:{port}) \
-         to tell client objects apart, and another process or listener has port {port} on one of \
-         them; choose another port, or set listen[].bind: exact"
+        "cannot listen on {address}: the listener binds every address of this host \
+         (0.0.0.0:{port}) to tell client objects apart, and another process or listener has port \
+         {port} on one of them; choose another port, or set listen[].bind: exact"
     )]
     PortTaken {
         /// The address in the configuration.

@@ -69,8 +69,8 @@ impl Seat {
     pub(super) fn of_client(mut self, token: Option<Token>) -> Self {
         self.token = token;
         if let Some(token) = token {
-            let mut taken = self.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
-            *taken.by_token.entry(token).or_default() += 1;
+            let mut counts = self.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
+            *counts.by_token.entry(token).or_default() += 1;
         }
         self
     }
@@ -78,11 +78,11 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut taken = self.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.all = taken.all.saturating_sub(1);
-        count_down(&mut taken.by_ip, self.ip);
+        let mut counts = self.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.all = counts.all.saturating_sub(1);
+        count_down(&mut counts.by_ip, self.ip);
         if let Some(token) = self.token {
-            count_down(&mut taken.by_token, token);
+            count_down(&mut counts.by_token, token);
         }
     }
 }

@@ -94,7 +94,9 @@ fn substitute(
             }
         }
         Value::List(items) => {
-            items.iter_mut().for_each(|item| substitute(item, env, problems, named));
+            for item in items {
+                substitute(item, env, problems, named);
+            }
         }
         Value::Map(entries) => {
             for entry in entries {

@@ -1,7 +1,7 @@
 //! The mount a directory lies on, from the text of `/proc/self/mountinfo` (proc(5)).
 //!
 //! ```text
-//! 36 35 98:0 /root/of/the/mount /mount/point rw,noatime master:1 - ext4 /dev/vda rw
+//! 36 35 98:0 /part/of/the/disk /mount/point rw,noatime master:1 - ext4 /dev/vda rw
 //! ```
 
 use std::borrow::Cow;
@@ -65,7 +65,7 @@ mod tests {
     const POD: &str = "\
 721 640 0:89 / / rw,relatime master:200 - overlay overlay rw,lowerdir=/var/lib/containerd/1
 722 721 0:92 / /proc rw,nosuid - proc proc rw
-760 721 8:1 /var/lib/kubelet/pods/3f0c/volumes/kubernetes.io~empty-dir/data /data rw - ext4 /dev/sda1 rw
+760 721 8:1 /var/lib/kubelet/pods/3/volumes/kubernetes.io~empty-dir/a /data rw - ext4 /dev/sda rw
 761 721 8:1 /pods/3f0c/volumes/kubernetes.io~empty-dir/data/a\\040b /part rw - xfs /dev/sda2 rw
 762 721 8:32 / /keep rw,relatime - ext4 /dev/sdc rw
 763 760 8:48 / /data/keep rw,relatime - ext4 /dev/sdd rw

@@ -126,11 +126,6 @@ impl Session {
         self.login.as_ref()
     }
 
-    /// Whether clients must say who they are on its listener.
-    pub(super) fn asks_login(&self) -> bool {
-        self.login.is_some()
-    }
-
     /// Nothing more has to be said before anything is asked.
     pub fn is_known(&self) -> bool {
         self.login.is_none() || matches!(*self.state(), State::Known(_))

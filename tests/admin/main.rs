@@ -295,7 +295,7 @@ fn the_commands_print_data_on_stdout_in_each_format() {
         assert_eq!(list.len(), 2);
         let group = reprise(at, &["group", "describe", "bar/é"]);
         let group = text(&group.stdout);
-        assert!(group.contains("note: reprise.retry.bar/é has no subscriber"), "{group}");
+        assert!(group.contains("failed records wait: reprise.retry.bar/é has no subscriber"), "{group}");
         assert!(group.contains("5 retries, delays 1s 1m"), "{group}");
         let letter = reprise(at, &["dlq", "show", "bar/é", "1"]);
         assert!(text(&letter.stdout).contains("RECONSUME_TIME = 6"), "{letter:?}");
@@ -328,6 +328,9 @@ orders-3  held by m-1, committed 50, given up to 58
               1970-01-01T00:00:09Z crashed
   skipped     51 52: settled, cut until a commit passes them
   going back  is no failure here: no commit of this partition was seen
+note: 2 failed records wait: reprise.retry.shop has no subscriber: the only member here does not \
+subscribe to it. Add it to the application's subscription, next to its own topics; they then flow \
+at once
 ";
         assert_eq!(text(&lines.stdout), expected);
         assert!(!reprise(at, &["group", "explain", "none"]).status.success());

@@ -90,7 +90,7 @@ fn a_key_in_the_wrong_place_is_told_its_own() {
 }
 
 #[test]
-fn a_variable_like_a_key_is_refused_and_any_other_warned_of() {
+fn a_variable_is_refused_if_it_looks_like_a_key() {
     for (name, words) in [
         ("REPRISE_RETRYS", "did you mean retry?"),
         ("REPRISE_DATADIR", "did you mean data_dir?"),

@@ -47,7 +47,7 @@ fn at_the_bound_an_exhausted_record_is_held_describe_says_why_and_more_room_free
     assert_eq!(listed["items"][0]["disposition"], "max_attempts");
     assert_eq!(listed["items"][0]["reconsume_times"], 0, "not charged yet");
     let metrics = server.get("/metrics");
-    for line in ["held{group=\"shop\"} 1", "waiting{group=\"shop\",level=\"0\"} 1"] {
+    for line in ["held{group=\"shop\"} 1", "waiting{group=\"shop\"} 0"] {
         assert!(metrics.contains(&format!("reprise_records_{line}\n")), "{line}: {metrics}");
     }
     assert!(member.client.read_all("reprise.retry.shop").is_empty(), "it does not come back");

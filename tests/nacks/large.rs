@@ -48,6 +48,8 @@ fn a_record_that_its_topic_took_is_nacked_by_value() {
     let mut member = Member::new(&server, "shop", &["orders", "small", "reprise.retry.shop"]);
     member.join(&[("orders", 1), ("small", 1), ("reprise.retry.shop", 1)]);
     let value = "v".repeat(LARGE_BYTES - 100);
+    // The first request of a connection is small.
+    member.client.fetch("orders", 0, 0, 0);
     member.client.put("orders", 0, &[Rec::new(&value)]);
     let reason = "r".repeat(1_000);
     let failed = Rec::new(&value).header("x-retry-reason", &reason);

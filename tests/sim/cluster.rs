@@ -144,7 +144,7 @@ impl Cluster {
         for (id, known) in self.broker.transactions.list() {
             let parts = known.parts.iter().map(|part| part.partition).collect();
             let offsets = known.items().into_iter();
-            let offsets = offsets.map(|(group, items)| (group.to_string(), items[0].offset));
+            let offsets = offsets.map(|(group, items)| (group.to_string(), items[0].item.offset));
             let open = known.is_open().then(|| (known.since.0, parts, offsets.collect()));
             view.producers.push((id, known.incarnation(), open));
         }

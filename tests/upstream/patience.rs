@@ -24,6 +24,8 @@ fn a_commit_behind_a_nack_that_takes_too_long_is_refused_for_now() {
     member.join(&[("orders", 1), ("reprise.retry.stuck", 1)]);
     member.client.put("orders", 0, &[Rec::new("x")]);
     let mut producer = server.client();
+    // The first request of a connection is small.
+    producer.metadata(9, &["orders"]);
     let nack = plain(&[Rec::new(&large()).header("x-retry-origin", "orders-0@0")]);
     let sent = producer.send(9, &produce_request("reprise.retry.stuck", 0, nack, -1));
     wait_for_it();

@@ -77,6 +77,8 @@ fn who_may_not_commit_is_told_that_whatever_a_commit_waits_for() {
     let mut new = Producer::begin(&server, "pay");
     assert_eq!(new.add_group(3, STUCK), 0);
     let mut producer = server.client();
+    // The first request of a connection is small.
+    producer.metadata(9, &["orders"]);
     let nack = plain(&[Rec::new(&large()).header("x-retry-origin", "orders-0@0")]);
     let nacked = producer.send(9, &produce_request("reprise.retry.stuck", 0, nack, -1));
     wait_for_it();
