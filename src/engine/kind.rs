@@ -16,7 +16,8 @@ pub(super) const SLOT: Kind = Kind(68);
 pub(super) const TABLES: Kind = Kind(69);
 /// How far the dead letters of a topic have gone to the cluster: head = the mark; key: the topic.
 pub(super) const FORWARDED: Kind = Kind(70);
-/// The name a dead-letter topic was served by at the last start; key: the topic its stream began as.
+/// The name a dead-letter topic was served by at the last start; key: the topic its stream began
+/// as.
 pub(super) const SERVED_AS: Kind = Kind(78);
 /// The templates of topic names at the last start; one key.
 pub(super) const TEMPLATES: Kind = Kind(79);

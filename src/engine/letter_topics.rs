@@ -167,8 +167,8 @@ impl Rename {
     }
 }
 
-/// The templates of a data directory that has none stored: it is of a build that did not store them,
-/// whose defaults were others. With other templates than the defaults it had the same.
+/// The templates of a data directory that has none stored: it is of a build that did not store
+/// them, whose defaults were others. With other templates than the defaults it had the same.
 fn former_defaults(journal: &Journal, templates: &Templates) -> Option<(String, String)> {
     let topics = journal.stream_list().into_iter();
     let mut topics = topics.filter_map(|(name, _)| dead_letter_topic(&name));
@@ -236,9 +236,9 @@ mod tests {
     use crate::journal::{Config, MemDisk, StreamAppend, Writer};
 
     /// A dead letter of `shop` as an entry's head.
-    const SHOP: &str = "0100050473686f7001066f726465727306d80c0380a0abfef962011001000180a0abfef9620180a0\
-        abfef962010001086e6f2073746f636b0102090180a0abfef96200010201040000000080a0abfef9620101036d2d\
-        31036170700001";
+    const SHOP: &str = "0100050473686f7001066f726465727306d80c0380a0abfef962011001000180a0abfe\
+        f9620180a0abfef962010001086e6f2073746f636b0102090180a0abfef962000102010400000000\
+        80a0abfef9620101036d2d31036170700001";
 
     struct Dir {
         journal: Journal,

@@ -67,7 +67,7 @@ fn consumer_sample() -> Kept {
         client_host: "/::1".into(),
         rebalance_timeout_ms: 300_000,
         assignor: Some("range".into()),
-        topics: vec!["orders".into(), "reprise.retry.g".into()],
+        topics: vec!["orders".into(), "retry.g".into()],
         epoch: 3,
         epoch_before: -2,
         target: vec![TopicPartitions { topic, partitions: vec![0, 300] }],
