@@ -208,8 +208,8 @@ impl Names {
 
     /// One line each time a conflict begins or ends.
     fn tell_conflict(&self, topic: &TopicName, exists: bool, owner: &str) {
-        let Some((owned, group)) = self.spelled(topic) else { return };
-        match owned {
+        let Some((kind, group)) = self.spelled(topic) else { return };
+        match kind {
             _ if !exists => {
                 tracing::info!(%topic, %group, "a name conflict is over: the topic is served here");
             }

@@ -21,8 +21,8 @@ fn by_default(config: &mut Config) {
 }
 
 fn by_former(config: &mut Config) {
-    config.names.retry = "retry.{group}".to_owned();
-    config.names.dead_letters = "dlq.{group}".to_owned();
+    "retry.{group}".clone_into(&mut config.names.retry);
+    "dlq.{group}".clone_into(&mut config.names.dead_letters);
 }
 
 /// Nacks to this node; at once a dead letter where so wanted.
