@@ -59,9 +59,9 @@ fn name_conflict(router: &Router) -> Option<String> {
     let more = if count > names.len() { " …" } else { "" };
     let owner = if router.upstream.is_some() { "the cluster" } else { "this node" };
     Some(format!(
-        "name conflict: {owner} has topics by names of retry or dead-letter topics ({}{more}): they \
-         pass untouched, and ours are not served by these names; set `names` to other templates \
-         and restart, or delete those topics",
+        "name conflict: {owner} has topics by names of retry or dead-letter topics ({}{more}): \
+         they pass untouched, and ours are not served by these names; set `names` to other \
+         templates and restart, or delete those topics",
         names.join(", ")
     ))
 }

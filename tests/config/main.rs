@@ -230,7 +230,8 @@ const BAD: &[(&str, &str, &str)] = &[
         "\"x y\" is no topic name",
     ),
     (
-        "upstream: {bootstrap: a:1}\nretry: {dead_letters: {upstream_topic: 'reprise.dlq.{group}'}}\n",
+        "upstream: {bootstrap: a:1}\n\
+         retry: {dead_letters: {upstream_topic: 'reprise.dlq.{group}'}}\n",
         "2:8",
         "names retry or dead-letter topics that this sidecar serves itself; choose another name",
     ),

@@ -8,8 +8,8 @@ pub(crate) const Q18: Row = Row {
     id: "Q18",
     theirs: "A reader of a dead-letter topic begins with the old count: with a maximum of 3 one \
              delivery, and it has dead letters of its own; it is shown the origin's topic.",
-    ours: "It is a group as any other: its count begins at 0, the topic is `reprise.dlq.<group>`, the \
-           origin stays in `__dlq.errors.*`.",
+    ours: "It is a group as any other: its count begins at 0, the topic is `reprise.dlq.<group>`, \
+           the origin stays in `__dlq.errors.*`.",
     stands: Stands::Partly(
         "redriving, and its guard against going round (`x-retry-redrive-count`)",
     ),

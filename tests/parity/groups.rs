@@ -94,8 +94,8 @@ pub(crate) const Q13: Row = Row {
            reported, and flows as soon as somebody does. Who subscribes to it is given the \
            retries of every topic.",
     stands: Stands::Differs(
-        "who subscribes to `reprise.retry.<group>` asks for what the group failed on, wherever it came \
-         from; as there, its list of topics filters nothing",
+        "who subscribes to `reprise.retry.<group>` asks for what the group failed on, wherever it \
+         came from; as there, its list of topics filters nothing",
     ),
 };
 
