@@ -259,7 +259,8 @@ mod tests {
             for _ in 0..count {
                 let append = StreamAppend { stream, records: 1, max_timestamp_ms: 1 };
                 let body = Bytes::from_static(b"body");
-                let entry = NewEntry::batch(kind::DEAD_LETTER, append, Encoded::new(head.clone()), body);
+                let entry =
+                    NewEntry::batch(kind::DEAD_LETTER, append, Encoded::new(head.clone()), body);
                 self.append(entry);
             }
         }

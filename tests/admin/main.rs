@@ -295,7 +295,10 @@ fn the_commands_print_data_on_stdout_in_each_format() {
         assert_eq!(list.len(), 2);
         let group = reprise(at, &["group", "describe", "bar/é"]);
         let group = text(&group.stdout);
-        assert!(group.contains("failed records wait: reprise.retry.bar/é has no subscriber"), "{group}");
+        assert!(
+            group.contains("failed records wait: reprise.retry.bar/é has no subscriber"),
+            "{group}"
+        );
         assert!(group.contains("5 retries, delays 1s 1m"), "{group}");
         let letter = reprise(at, &["dlq", "show", "bar/é", "1"]);
         assert!(text(&letter.stdout).contains("RECONSUME_TIME = 6"), "{letter:?}");
