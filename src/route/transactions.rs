@@ -183,6 +183,18 @@ impl Transactions {
         state.open.get(id).is_some_and(|one| one.by == by) || untold.any(|end| end.held.by == by)
     }
 
+    /// The cluster has stored an OffsetCommit: pending offsets of its partitions do not count.
+    pub(super) fn overtake(&self, group: &GroupId, stored: &[(TopicName, i32, i64)]) {
+        let is_stored = |topic: &TopicName, partition: i32| {
+            stored.iter().any(|(of, index, _)| of == topic && *index == partition)
+        };
+        for held in self.lock().open.values_mut() {
+            if let Some(commits) = held.groups.get_mut(group) {
+                commits.theirs.retain(|(topic, partition, _)| !is_stored(topic, *partition));
+            }
+        }
+    }
+
     /// A topic was deleted: nobody is told of offsets in it.
     pub(super) fn topic_gone(&self, topic: &TopicName) {
         let state = &mut *self.lock();
@@ -389,6 +401,20 @@ mod tests {
             assert_eq!(held.groups[&"shop".into()].theirs, [("other".into(), 0, 8)], "{id}");
             assert_eq!(sequence(&held), 1, "{id}");
         }
+    }
+
+    #[test]
+    fn a_plain_commit_in_the_cluster_overtakes_pending_offsets() {
+        let all = Transactions::default();
+        let theirs = vec![("orders".into(), 0, 7), ("orders".into(), 1, 8)];
+        let commit = Commit { theirs, ..commit(1) };
+        all.hold("a", (7, 0), MonoMs(1), commit, || true).unwrap();
+        all.overtake(&"audit".into(), &[("orders".into(), 0, 9)]);
+        all.overtake(&"shop".into(), &[("orders".into(), 1, 9)]);
+        all.ended("a", (7, 0), true, Vec::new(), 0);
+        let held = all.first_untold("a").unwrap().held;
+        assert_eq!(held.groups[&"shop".into()].theirs, [("orders".into(), 0, 7)]);
+        assert_eq!(sequence(&held), 1, "retries are acknowledged all the same");
     }
 
     #[test]

@@ -260,7 +260,9 @@ fn tell_watch(
         codes.extend(answers.map(|p| ((name.clone(), p.partition_index), p.error_code)));
     }
     let code = |offset: &(TopicName, i32, i64)| codes.get(&(offset.0.clone(), offset.1)).copied();
-    router.commit_stored(group, offsets(asked).filter(|offset| code(offset) == Some(0)));
+    let stored: Vec<_> = offsets(asked).filter(|offset| code(offset) == Some(0)).collect();
+    router.transactions.overtake(group, &stored);
+    router.commit_stored(group, stored.into_iter());
     for topic in &asked.topics {
         let name = topic_of(&topic.name);
         let explained = topic.partitions.iter().filter_map(|asked| {
