@@ -74,7 +74,9 @@ impl Transactions {
         let id = entry.key.as_deref().and_then(|key| std::str::from_utf8(key).ok());
         let id = id.ok_or(unreadable)?;
         let mut next = if entry.is_tombstone() { None } else { Some(record::read(&entry.head)?) };
-        next.iter_mut().for_each(|next| next.set_order(entry.seq));
+        if let Some(next) = &mut next {
+            next.set_order(entry.seq);
+        }
         self.lock().apply(id, next);
         Ok(())
     }

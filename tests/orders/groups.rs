@@ -118,14 +118,14 @@ impl Player {
             .map_or("not there".to_owned(), |one| format!("{} {}", one.group_type, one.group_state))
     }
 
-    /// `delete G`: DeleteGroups of one group.
+    /// `delete G`: deletes one group.
     pub(crate) fn delete_group(&mut self, words: &Words<'_>) -> String {
         let group = self.name(words.words[0]);
         let request = DeleteGroupsRequest::default().with_groups_names(vec![s(&group)]);
         error_name(self.client.call(2, &request).results[0].error_code)
     }
 
-    /// `forget G T/P…`: OffsetDelete.
+    /// `forget G T/P…`: deletes offsets.
     pub(crate) fn delete_offsets(&mut self, words: &Words<'_>) -> String {
         let mut request = OffsetDeleteRequest::default();
         request.group_id = s(&self.name(words.words[0]));

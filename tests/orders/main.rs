@@ -1,4 +1,4 @@
-//! Orders in which OffsetCommit, TxnOffsetCommit, EndTxn, DeleteGroups and OffsetDelete can meet.
+//! Orders in which requests that commit or delete offsets can meet.
 //!
 //! `measured.txt` has each order with the answers of Apache Kafka. The sidecar plays it by itself
 //! and answers the same. A real broker plays it with its address in the environment:

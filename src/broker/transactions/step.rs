@@ -165,7 +165,9 @@ impl Step {
     /// Gives the offsets the order of the entry `seq`, which brought them.
     pub(super) fn ordered(mut self, seq: u64) -> Self {
         if let Change::Joins { offsets, .. } = &mut self.change {
-            offsets.iter_mut().for_each(|(_, pending)| pending.order = seq);
+            for (_, pending) in offsets {
+                pending.order = seq;
+            }
         }
         self
     }

@@ -36,7 +36,7 @@ pub(super) use relayed::{Named, is_ours, may_commit, noted, own_parts, relayed};
 /// How long a commit waits for the nacks it passes and for the disk (docs/semantics.md).
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Member epochs, and GROUP_ID_NOT_FOUND for a member of a group that is not there (KIP-848).
+/// Member epochs, and `GROUP_ID_NOT_FOUND` for a member of an unknown group (KIP-848).
 const EPOCHS_SINCE: i16 = 9;
 
 /// What became of all partitions of one kind.

@@ -262,7 +262,7 @@ fn tell_watch(
     let code = |offset: &(TopicName, i32, i64)| codes.get(&(offset.0.clone(), offset.1)).copied();
     let stored: Vec<_> = offsets(asked).filter(|offset| code(offset) == Some(0)).collect();
     router.transactions.overtake(group, &stored);
-    router.commit_stored(group, stored.into_iter());
+    router.commit_stored(group, stored);
     for topic in &asked.topics {
         let name = topic_of(&topic.name);
         let explained = topic.partitions.iter().filter_map(|asked| {
