@@ -78,7 +78,7 @@ impl GroupView {
         Some(format!("{wait}: {subject}. {way_out}{elsewhere}"))
     }
 
-    /// What there is to say of the room for dead letters.
+    /// Advice on the room for dead letters.
     fn room(&self) -> Option<String> {
         let most = self.policy.dead_letters_max_bytes.filter(|_| self.policy.keep_dead_letters)?;
         let (bytes, topic) = (self.dead_letter_bytes, &self.dead_letter_topic);

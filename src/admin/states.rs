@@ -4,7 +4,7 @@ use std::iter::Sum;
 
 use serde::Serialize;
 
-/// How many failed records are in each state. A record is in one state at a time, so the states
+/// Counts of failed records by state. A record is in one state at a time, so the states
 /// add up to what is pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StateCounts {

@@ -83,14 +83,15 @@ pub(super) fn run(command: &GroupCommand, out: &mut dyn Write) -> Result<(), Fai
 
 /// Live members, and silent ones where there are some.
 fn members(group: &Value) -> String {
-    let (silent, live): (Vec<&Value>, Vec<&Value>) = items(group, "members").partition(is_silent);
+    let (silent, live): (Vec<&Value>, Vec<&Value>) =
+        items(group, "members").partition(|member| is_silent(member));
     match silent.len() {
         0 => live.len().to_string(),
         silent => format!("{} (+{silent} silent)", live.len()),
     }
 }
 
-fn is_silent(member: &&Value) -> bool {
+fn is_silent(member: &Value) -> bool {
     member.get("silent").and_then(Value::as_bool) == Some(true)
 }
 
@@ -144,7 +145,7 @@ fn lines(group: &Value) -> Vec<String> {
             clean(&cell(member, "client_id")),
             clean(&cell(member, "host")),
             if takes { ", takes retries" } else { "" },
-            if is_silent(&member) { ", silent" } else { "" },
+            if is_silent(member) { ", silent" } else { "" },
             held(member)
         ));
     }

@@ -39,15 +39,15 @@ const ASKED_MAX: usize = 100;
 const KNOWN_MS: u64 = 300_000;
 /// A topic whose setting was not told is asked for again after so long.
 const UNTOLD_MS: u64 = 60_000;
-/// How long a broker may take. A client waits at least 10 s for the answer behind it.
+/// Longest wait for a broker. A client waits at least 10 s for the answer behind it.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The largest batch of each topic of the cluster, as its brokers said.
 #[derive(Debug)]
-pub struct TopicBounds(Mutex<LruCache<TopicName, Told>>);
+pub struct TopicBounds(Mutex<LruCache<TopicName, BoundAnswer>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct BoundAnswer {
     /// `None`: the cluster did not say.
     bytes: Option<usize>,
     at: MonoMs,
@@ -60,7 +60,7 @@ impl Default for TopicBounds {
 }
 
 impl TopicBounds {
-    /// What the cluster said, if that is not too old: `None`: it has to be asked.
+    /// The cluster's answer, if it is not too old; `None`: the cluster has to be asked.
     #[expect(clippy::option_option, reason = "not asked, not told and a bound are three answers")]
     fn known(&self, topic: &TopicName, now: MonoMs) -> Option<Option<usize>> {
         let told = self.lock().get(topic).copied()?;
@@ -69,10 +69,10 @@ impl TopicBounds {
     }
 
     fn put(&self, topic: TopicName, bytes: Option<usize>, at: MonoMs) {
-        self.lock().put(topic, Told { bytes, at });
+        self.lock().put(topic, BoundAnswer { bytes, at });
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<TopicName, Told>> {
+    fn lock(&self) -> MutexGuard<'_, LruCache<TopicName, BoundAnswer>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -142,7 +142,7 @@ impl Router {
         }
     }
 
-    /// How large that batch of nacks may be: what the topic of any record it names may hold.
+    /// The bound for a batch of nacks: the largest that a topic of the records it names may hold.
     pub(super) fn nack_bytes_max(&self, batch: &Batch, unpacked_bytes_max: usize) -> usize {
         let least = self.retry_bytes_min();
         if !self.is_oversize(batch.bytes.len()) {

@@ -38,10 +38,18 @@ struct Known {
     has_joined: bool,
     /// What it calls itself, and where it is.
     client: (ClientId, String),
-    /// It was not heard of for its session timeout, and this was said.
-    is_silent: bool,
-    /// Heard of since the start, not only remembered from before it.
-    is_heard: bool,
+    presence: Presence,
+}
+
+/// Signs of life of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    /// Heard of since the start.
+    Heard,
+    /// Known from before the start only.
+    Remembered,
+    /// Not heard of for the session timeout, which the engine was told.
+    Silent,
 }
 
 /// A member that is not heard of.
@@ -108,14 +116,13 @@ impl Known {
             has_epoch: false,
             has_joined: false,
             client: (ClientId::new(""), String::new()),
-            is_silent: false,
-            is_heard: true,
+            presence: Presence::Heard,
         }
     }
 
     /// The coordinator has not dropped it, as far as its heartbeats tell.
     fn is_live(&self, now: MonoMs) -> bool {
-        self.is_heard && !self.is_silent && now.since(self.heard) <= self.session_ms
+        self.presence == Presence::Heard && now.since(self.heard) <= self.session_ms
     }
 
     fn seen(&self, key: &MemberId, now: MonoMs) -> MemberSeen {
@@ -264,7 +271,7 @@ impl Members {
         let Some(group) = groups.get_mut(group) else { return };
         group.knows_by(member_id, key);
         if let Some(known) = group.members.get_mut(key) {
-            (known.heard, known.is_silent, known.is_heard) = (now, false, true);
+            (known.heard, known.presence) = (now, Presence::Heard);
         }
     }
 
@@ -274,7 +281,8 @@ impl Members {
         if is_full(&groups) {
             return;
         }
-        let known = Known { is_heard: false, ..Known::new(None, self.session_ms, now) };
+        let known =
+            Known { presence: Presence::Remembered, ..Known::new(None, self.session_ms, now) };
         groups.entry(group.clone()).or_default().members.entry(key.clone()).or_insert(known);
     }
 
@@ -395,8 +403,8 @@ impl Members {
                 let word = if quiet_ms > known.session_ms.max(GONE_MS) {
                     gone.push(key.clone());
                     Unheard::Gone
-                } else if quiet_ms > known.session_ms && !known.is_silent {
-                    known.is_silent = true;
+                } else if quiet_ms > known.session_ms && known.presence != Presence::Silent {
+                    known.presence = Presence::Silent;
                     Unheard::Silent
                 } else {
                     continue;
@@ -419,8 +427,10 @@ impl Members {
         let members = groups.get_mut(group).into_iter().flat_map(|group| &mut group.members);
         let missed = members.filter_map(|(key, known)| {
             let is_out = now.since(known.heard) >= known.session_ms / 10 * 9;
-            let is_news = is_out && !known.is_silent;
-            known.is_silent |= is_out;
+            let is_news = is_out && known.presence != Presence::Silent;
+            if is_out {
+                known.presence = Presence::Silent;
+            }
             is_news.then(|| key.clone())
         });
         missed.collect()

@@ -6,7 +6,7 @@ use crate::support::{Member, Rec, Server};
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 const TOPICS: &[&str] = &["orders", "reprise.retry.shop"];
-/// As members of the tests join.
+/// Session timeout of the members.
 const SESSION_MS: u64 = 10_000;
 
 /// Live members of the group by the metric.
@@ -60,7 +60,7 @@ fn a_silent_member_counts_neither_as_member_nor_as_taker() {
 }
 
 #[test]
-fn a_member_of_before_a_restart_is_silent_until_heard_of() {
+fn a_remembered_member_is_silent_until_heard_of() {
     let cluster = Server::alone();
     let (mut server, mut member) = with_due_retry(&cluster);
     server.restart();

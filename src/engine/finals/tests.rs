@@ -13,7 +13,7 @@ use crate::model::{ClientId, WallMs};
 use crate::retry::{Nack, Named, Reporter, Want};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
-/// What was written to the log.
+/// Text written to the log.
 #[derive(Clone, Default)]
 struct Pen(Arc<Mutex<Vec<u8>>>);
 
@@ -46,7 +46,7 @@ impl House {
         Self { engine, driver, writer }
     }
 
-    /// So many records of the group are nacked to the dead letters.
+    /// Nacks `records` records of the group to the dead letters.
     fn reject(&mut self, group: &str, records: i64) {
         let nacks = (0..records).map(rejected).collect();
         let batch = NackBatch {

@@ -43,8 +43,8 @@ impl<S: Entries> Machine<S> {
         self.answer(token, Answer::Taken { entries, position, next, next_due, single });
     }
 
-    /// The number of entries that leave together; the first of all always leaves. `bytes` counts the
-    /// records of the same Take.
+    /// The number of entries that leave together; the first of all always leaves. `bytes` counts
+    /// the records of the same Take.
     fn fitting<'a>(&self, entries: impl Iterator<Item = &'a Entry>, bytes: &mut u64) -> usize {
         let fits = |entry: &&Entry| {
             let is_first = *bytes == 0;
