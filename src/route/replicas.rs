@@ -30,7 +30,7 @@ impl Router {
         })
     }
 
-    /// AlterPartitionReassignments as a frame without this node in its replica lists; `None`: as it
+    /// `AlterPartitionReassignments` as a frame without this node in its replica lists; `None`: as it
     /// came. The broker says what is wrong with a request that cannot be read.
     pub fn reassigned(&self, conn: &Conn, frame: &[u8]) -> Option<Bytes> {
         let rule = self.replica_rule(conn)?;

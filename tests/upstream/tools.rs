@@ -126,7 +126,7 @@ fn this_node_tells_the_static_settings_that_tools_read() {
     let configs = client.call(4, &request).results.remove(0).configs;
     let of = |name: &str| {
         let mut named = configs.iter().filter(|config| config.name.as_str() == name);
-        let value = named.next().and_then(|config| config.value.as_ref()).map(|v| v.to_string());
+        let value = named.next().and_then(|config| config.value.as_ref()).map(ToString::to_string);
         assert!(named.next().is_none(), "{name} is told once");
         value.unwrap_or_else(|| panic!("{name} is not told"))
     };

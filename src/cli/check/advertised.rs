@@ -26,7 +26,7 @@ const ELSEWHERE: &str = "a name or address by which clients reach this host, or 
 pub(super) struct Port<'a> {
     /// The broker behind the port; `None`: this node.
     pub(super) node: Option<i32>,
-    pub(super) port: u16,
+    pub(super) number: u16,
     /// `None`: another process listens there, a running sidecar perhaps.
     pub(super) socket: Option<&'a TcpListener>,
 }
@@ -47,8 +47,8 @@ enum Arrival {
 /// The listener's own port first, then those of brokers.
 pub(super) async fn look(host: &str, ports: &[Port<'_>]) -> Vec<Finding> {
     let Some(own) = ports.first() else { return Vec::new() };
-    let on = format!("{host}:{}", own.port);
-    let addresses = match resolved(host, own.port).await {
+    let on = format!("{host}:{}", own.number);
+    let addresses = match resolved(host, own.number).await {
         Ok(addresses) => addresses,
         Err(error) => {
             let found = format!(
@@ -99,8 +99,8 @@ async fn of_brokers(host: &str, on: &str, brokers: &[Port<'_>]) -> Finding {
         .zip(&arrivals)
         .filter(|(_, arrival)| is_astray(arrival))
         .map(|(port, _)| match port.node {
-            Some(node) => format!("{} ({node})", port.port),
-            None => port.port.to_string(),
+            Some(node) => format!("{} ({node})", port.number),
+            None => port.number.to_string(),
         })
         .collect();
     if astray.is_empty() {
@@ -133,7 +133,7 @@ async fn resolved(host: &str, port: u16) -> io::Result<String> {
 async fn arrival(host: &str, port: &Port<'_>) -> Arrival {
     let word = Uuid::new_v4().into_bytes();
     let dialling = async {
-        let mut stream = TcpStream::connect((host, port.port)).await?;
+        let mut stream = TcpStream::connect((host, port.number)).await?;
         stream.write_all(&word).await?;
         io::Result::Ok(stream)
     };
@@ -179,8 +179,8 @@ mod tests {
         (socket, port)
     }
 
-    fn port(port: u16, socket: Option<&TcpListener>, node: Option<i32>) -> Port<'_> {
-        Port { node, port, socket }
+    fn port(number: u16, socket: Option<&TcpListener>, node: Option<i32>) -> Port<'_> {
+        Port { node, number, socket }
     }
 
     #[tokio::test]

@@ -60,11 +60,11 @@ impl Reserved {
             let Some(told) = &listener.advertised else { continue };
             let bound = self.listeners.get(&index);
             let socket = bound.and_then(|bound| bound.listener.socket());
-            let mut ports = vec![Port { node: None, port: told.port, socket }];
+            let mut ports = vec![Port { node: None, number: told.port, socket }];
             let behind = bound.into_iter().flat_map(|bound| &bound.broker_ports);
             ports.extend(behind.take(DIALLED_MAX).filter_map(|of| {
-                let port = told.port.checked_add(of.distance)?;
-                Some(Port { node: Some(of.node), port, socket: Some(&of.socket) })
+                let number = told.port.checked_add(of.distance)?;
+                Some(Port { node: Some(of.node), number, socket: Some(&of.socket) })
             }));
             findings.extend(advertised::look(&told.host, &ports).await);
         }

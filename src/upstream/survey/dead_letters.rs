@@ -31,7 +31,7 @@ impl Default for ShareDeadLetters {
     }
 }
 
-/// Asks the broker, which needs DESCRIBE_CONFIGS of the cluster: without it nothing is told.
+/// Asks the broker, which needs `DESCRIBE_CONFIGS` of the cluster: without it nothing is told.
 pub(super) async fn ask(link: &mut Link, node: i32) -> Result<ShareDeadLetters, UpstreamError> {
     let mut resource = DescribeConfigsResource::default();
     resource.resource_type = BROKER;
