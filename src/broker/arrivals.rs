@@ -156,22 +156,22 @@ mod tests {
     #[test]
     fn ten_years_of_marks_are_few_and_none_shortens_retention() {
         let (arrivals, mut writer) = arrivals();
-        let hour = 60 * MINUTE_MS;
-        let hours = 24 * 3_652;
-        for at in 1..=hours {
-            arrivals.mark(u64::try_from(at).unwrap(), WallMs(at * hour)).unwrap();
+        // A mark every eight hours.
+        let step = 8 * 60 * MINUTE_MS;
+        let steps = 3 * 3_652;
+        for at in 1..=steps {
+            arrivals.mark(u64::try_from(at).unwrap(), WallMs(at * step)).unwrap();
             if at % 1_000 == 0 {
                 writer.step();
             }
         }
-        let now = hours * hour;
+        let now = steps * step;
         let count = arrivals.lock().len();
         assert!(count < 1_000, "{count}");
-        for age in [1, 2, 24, 24 * 7, 24 * 365, 24 * 3_000] {
-            let moment = now - age * hour;
-            let arrived = i64::try_from(arrivals.arrived_by(moment).unwrap()).unwrap();
-            let late = hours - age - arrived;
-            assert!((0..=age / AGE_SHARE + 1).contains(&late), "{age} h: {late} h late");
+        for age in [1, 2, 3, 21, 300, 1_095, 9_000] {
+            let arrived = i64::try_from(arrivals.arrived_by(now - age * step).unwrap()).unwrap();
+            let late = steps - age - arrived;
+            assert!((0..=age / AGE_SHARE + 1).contains(&late), "{age} steps: {late} late");
         }
     }
 

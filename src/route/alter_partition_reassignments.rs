@@ -1,4 +1,4 @@
-//! AlterPartitionReassignments 0–1: this node is the one replica a partition can have.
+//! `AlterPartitionReassignments` 0–1: this node is the one replica a partition can have.
 
 use kafka_protocol::messages::alter_partition_reassignments_request::ReassignablePartition;
 use kafka_protocol::messages::alter_partition_reassignments_response::{

@@ -1,4 +1,4 @@
-//! AlterReplicaLogDirs 1–2: there is one directory, and every log lies in it already.
+//! `AlterReplicaLogDirs` 1–2: there is one directory, and every log lies in it already.
 
 use kafka_protocol::messages::alter_replica_log_dirs_response::{
     AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult,

@@ -1,4 +1,4 @@
-//! AlterUserScramCredentials 0: refused; `reprise user` writes the users file of a listener.
+//! `AlterUserScramCredentials` 0: refused; `reprise user` writes the users file of a listener.
 
 use std::collections::BTreeSet;
 

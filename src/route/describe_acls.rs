@@ -1,4 +1,4 @@
-//! DescribeAcls 1–3: as a Kafka without an authorizer.
+//! `DescribeAcls` 1–3: as a Kafka without an authorizer.
 
 use kafka_protocol::messages::{DescribeAclsRequest, DescribeAclsResponse};
 

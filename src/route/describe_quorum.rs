@@ -1,4 +1,4 @@
-//! DescribeQuorum 0–2: a quorum of one, which this node leads and which is never behind.
+//! `DescribeQuorum` 0–2: a quorum of one, which this node leads and which is never behind.
 
 use kafka_protocol::messages::describe_quorum_response::{
     Listener, Node, PartitionData, ReplicaState, TopicData,

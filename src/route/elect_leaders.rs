@@ -1,4 +1,4 @@
-//! ElectLeaders 0–2: this node leads every partition, so no election is needed.
+//! `ElectLeaders` 0–2: this node leads every partition, so no election is needed.
 //!
 //! Kafka's controller answers `ELECTION_NOT_NEEDED` for each partition that is named. A request for
 //! all partitions leaves out those with the wanted leader, here all of them.

@@ -1,4 +1,4 @@
-//! ListConfigResources 0–1 (KIP-1142), formerly ListClientMetricsResources (KIP-1000).
+//! `ListConfigResources` 0–1 (KIP-1142), formerly `ListClientMetricsResources` (KIP-1000).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! ListPartitionReassignments 0: on one node none is ever in progress.
+//! `ListPartitionReassignments` 0: on one node none is ever in progress.
 
 use kafka_protocol::messages::{
     ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,

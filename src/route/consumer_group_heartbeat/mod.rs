@@ -55,8 +55,8 @@ pub(super) async fn answer(
         return refused(ResponseError::InvalidRegularExpression, &error);
     }
     let matched = |pattern: &str| matching(pattern).ok();
-    let heard = router.broker.groups.consumer_heartbeat(&group, beat, known, matched).await;
-    let alive = match heard {
+    let answered = router.broker.groups.consumer_heartbeat(&group, beat, known, matched).await;
+    let alive = match answered {
         Ok(alive) => alive,
         Err(error) => return refused(code::of_group(error), &error),
     };

@@ -2,8 +2,7 @@
 
 use super::schema::{BOOL, Field, I8, I32, Kind, Schema, always};
 
-/// resource_type_filter, resource_name_filter, pattern_type_filter, principal_filter, host_filter,
-/// operation, permission_type.
+/// Type, name and pattern of a resource, principal, host, operation, permission.
 const ACL: &[Field] = &[
     always(I8),
     always(Kind::Text),

@@ -6,7 +6,7 @@ use super::*;
 
 const PATTERN: &str = "ord.*";
 
-/// The same heartbeat with what the pattern matches now.
+/// Adds to a heartbeat the topics that the pattern matches now.
 fn matching(topics: &[&str], beat: ConsumerHeartbeat) -> ConsumerHeartbeat {
     let topics = topics.iter().map(|name| TopicName::new(name)).collect();
     let matching = BTreeMap::from([(PATTERN.to_owned(), Arc::new(topics))]);
