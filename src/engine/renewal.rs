@@ -37,7 +37,7 @@ const ROOM_BYTES: u64 = 1 << 20;
 /// Events that wait for a renewal. Members that leave bring one each, so more is a fault.
 const DEFERRED_MAX: usize = 64 << 10;
 
-/// Where renewals stand.
+/// The state of renewals.
 #[derive(Default)]
 pub(super) struct Renewals {
     attempt: Option<Receiver<RenewalOutcome>>,

@@ -30,7 +30,7 @@ impl Trouble {
         }
     }
 
-    /// It has passed.
+    /// Ends a trouble that passes.
     pub(super) fn end(&self) {
         self.lock().take_if(|reason| !reason.is_final);
     }

@@ -104,7 +104,7 @@ impl NewEntry {
         &self.head
     }
 
-    /// The payload.
+    /// The payload, which the journal does not look into.
     pub fn body(&self) -> &Bytes {
         &self.body
     }

@@ -21,7 +21,7 @@ use crate::server::threads;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the thread {thread} ended by a panic: {text}; restart reprise, and report this line")]
 pub struct Panic {
-    /// Its name.
+    /// The name of the thread or task.
     pub thread: String,
     /// The text of the panic.
     pub text: String,

@@ -19,7 +19,7 @@ use crate::wire::batch::{Headers, RawRecord, TimestampType};
 /// The first level, and a little.
 const LEVEL_MS: u64 = 11_000;
 
-/// What a write to the tables meets.
+/// A fault that writes to the tables meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// One write fails.
@@ -346,12 +346,12 @@ fn retries_go_on_after_one_failed_write_of_their_tables() {
 }
 
 #[test]
-fn retries_go_on_when_the_disk_of_their_tables_has_room_again() {
+fn retries_go_on_when_the_disk_has_room_again() {
     survives(Fault::Full);
 }
 
 #[test]
-fn a_member_that_left_while_the_tables_failed_has_left_afterwards() {
+fn a_leave_during_a_failure_counts_after_the_renewal() {
     let mut house = House::new();
     house.fail(&[1, 2]).unwrap();
     let engine = house.engine.clone();
@@ -371,7 +371,7 @@ fn a_member_that_left_while_the_tables_failed_has_left_afterwards() {
 }
 
 #[test]
-fn a_batch_that_was_refused_is_taken_when_its_producer_repeats_it() {
+fn a_refused_batch_is_taken_when_its_producer_repeats_it() {
     let mut house = House::new();
     let producer = |first| Some(Producer { id: 7, epoch: 0, first, last: first });
     house.fail_by(producer(0), &[1]).unwrap();
@@ -386,7 +386,7 @@ fn a_batch_that_was_refused_is_taken_when_its_producer_repeats_it() {
 }
 
 #[test]
-fn changes_that_a_full_disk_cannot_take_are_bounded_by_refusals() {
+fn a_full_disk_bounds_waiting_changes_by_refusals() {
     let mut house = House::new();
     house.flushes = false;
     let mut from = 0;
@@ -399,7 +399,7 @@ fn changes_that_a_full_disk_cannot_take_are_bounded_by_refusals() {
     let engine = house.engine.clone();
     house.ask(engine.join(&shop(), MemberId::new("m-1"))).unwrap();
     house.mem.set_capacity(Some(house.mem.used_bytes()));
-    // One that is taken by the reserve finds the disk full; its asker waits.
+    // The reserve takes one more, and the writer finds the disk full: the asker waits.
     let group = shop();
     let mut waits = pin!(engine.join(&group, MemberId::new("m-2")));
     assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -83,7 +83,7 @@ fn an_index_that_meets_a_full_disk_is_saved_later() {
 }
 
 #[test]
-fn an_index_is_saved_after_a_failure_of_any_of_its_writes() {
+fn an_index_is_saved_after_any_of_its_writes_failed() {
     let mut n = 0;
     loop {
         n += 1;

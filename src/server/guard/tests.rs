@@ -20,7 +20,7 @@ fn guard() -> Guard {
 }
 
 #[test]
-fn a_panic_on_a_thread_is_told_with_its_name_and_text() {
+fn a_panic_is_reported_with_thread_and_text() {
     let guard = guard();
     guard.thread("healthy", || {}).unwrap().join().unwrap();
     assert_eq!(guard.panic(), None);
@@ -33,7 +33,7 @@ fn a_panic_on_a_thread_is_told_with_its_name_and_text() {
 }
 
 #[tokio::test]
-async fn a_vital_thread_is_told_before_a_task_that_panicked_earlier() {
+async fn a_vital_thread_is_reported_before_an_earlier_task() {
     let guard = guard();
     guard.task("housekeeping", async { panic!("first") }).await;
     assert_eq!(guard.panic().unwrap().text, "first");
@@ -222,7 +222,7 @@ async fn requests_are_refused_and_probes_fail_when_the_engine_panics() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_are_refused_and_probes_fail_when_the_journal_writer_panics() {
+async fn requests_are_refused_and_probes_fail_when_the_writer_panics() {
     House::new().await.panics("journal-writer").await;
 }
 
