@@ -119,3 +119,31 @@ fn every_link_leads_somewhere() {
     }
     assert!(links > 0, "no page links to another");
 }
+
+/// Codes of log lines, such as `R0210`, in the production code.
+fn log_codes(folder: &Path, codes: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            log_codes(&path, codes);
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let starts = text.match_indices("\"R0").map(|(at, _)| at + 1);
+        let found = starts.filter_map(|at| text.get(at..at + 5));
+        let is_number = |code: &&str| code.bytes().skip(1).all(|byte| byte.is_ascii_digit());
+        codes.extend(found.filter(is_number).map(str::to_owned));
+    }
+}
+
+#[test]
+fn each_log_code_has_a_heading_in_the_runbook() {
+    let mut logged = BTreeSet::new();
+    log_codes(&root().join("src"), &mut logged);
+    let runbook = read("docs/runbook.md");
+    let headings = runbook.lines().filter_map(|line| line.strip_prefix("### "));
+    let explained: BTreeSet<String> =
+        headings.filter_map(|heading| heading.split(' ').next()).map(str::to_owned).collect();
+    assert!(logged.len() >= 20, "{logged:?}");
+    assert_eq!(logged, explained);
+}
