@@ -174,7 +174,6 @@ impl Producers {
 
     /// The bytes to keep, or `Some(None)` when no producer is left; `None` if nothing changed since
     /// they were last [`kept`](Self::kept). Forgets producers that have been silent for so long.
-    #[expect(clippy::option_option, reason = "unchanged, no producer left, and a snapshot differ")]
     pub fn snapshot(&mut self, now: WallMs, expire_after_ms: u64) -> Option<Option<Encoded>> {
         let before = self.known.len();
         let written = &self.written;

@@ -136,9 +136,14 @@ impl Driver {
         self.see_delayed(0, "scheduled");
     }
 
-    /// One command.
+    /// Answers a command, or defers it until the store is renewed.
     pub(super) fn take_command(&mut self, command: Command) {
-        let Some(command) = self.defer(command) else { return };
+        if let Some(command) = self.defer(command) {
+            self.answer(command);
+        }
+    }
+
+    fn answer(&mut self, command: Command) {
         match command {
             Command::Nacks(said, reply) => {
                 let answer = self.nacks(*said);

@@ -90,7 +90,7 @@ impl Driver {
         if !is_event || !self.is_renewing() {
             return Some(command);
         }
-        let command = self.answered(command);
+        let command = self.detach_asker(command);
         if self.renewals.deferred.len() >= DEFERRED_MAX {
             self.give_up(&EngineError::Deferred(DEFERRED_MAX));
         } else {
@@ -100,7 +100,7 @@ impl Driver {
     }
 
     /// The event without its asker, who is told that it is not durable.
-    fn answered(&self, command: Command) -> Command {
+    fn detach_asker(&self, command: Command) -> Command {
         let Command::TopicGone { topic, reply } = command else { return command };
         self.send(reply, self.usable());
         Command::TopicGone { topic, reply: oneshot::channel().0 }

@@ -196,8 +196,8 @@ impl House {
         let flusher = replay.flusher();
         recovery.replay(replay.from(), &mut |entry, at| replay.entry(entry, at)).unwrap();
         let (engine, driver) = replay.finish(parts);
-        let (flushes, kept) = (true, Vec::new());
-        Self { mem, faults, engine, driver, writer, flusher, hand, flushes, kept }
+        let kept = Vec::new();
+        Self { mem, faults, engine, driver, writer, flusher, hand, flushes: true, kept }
     }
 
     fn step(&mut self) {

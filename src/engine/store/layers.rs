@@ -86,13 +86,11 @@ impl Layers {
 
     /// Has a renewal made; false: the thread for it has ended.
     pub(super) fn renew(&self, job: Job) -> bool {
-        match &self.flusher {
-            Some(flusher) => flusher.send(job).is_ok(),
-            None => {
-                job.run(self.tables.as_ref(), &self.failure);
-                true
-            }
+        if let Some(flusher) = &self.flusher {
+            return flusher.send(job).is_ok();
         }
+        job.run(self.tables.as_ref(), &self.failure);
+        true
     }
 
     /// The failure that ended the use of this store.
