@@ -9,9 +9,11 @@ use serde_json::Value;
 #[path = "support/example.rs"]
 mod example;
 
-/// The example, whose application uses librdkafka.
+/// The example, whose application uses librdkafka: of the same build as this test.
 fn example() -> PathBuf {
-    let (built, demo) = example::built("demo", env!("CARGO_BIN_EXE_reprise"), &[]);
+    let has_tls = cfg!(feature = "librdkafka-tls");
+    let options: &[&str] = if has_tls { &["--features", "librdkafka-tls"] } else { &[] };
+    let (built, demo) = example::built("demo", env!("CARGO_BIN_EXE_reprise"), options);
     assert!(built.status.success(), "the example builds: {built:?}");
     demo
 }

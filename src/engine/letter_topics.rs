@@ -255,7 +255,7 @@ mod tests {
         /// Appends dead letters of `shop`, or records of a client, as a build that stores no names.
         fn letters(&mut self, topic: &str, count: i64, are_of_shop: bool) {
             let stream = self.journal.stream_open(&format!("d/{topic}")).unwrap();
-            let head = if are_of_shop { unhex(SHOP) } else { Bytes::new() };
+            let head = if are_of_shop { unhex(SHOP) } else { Bytes::from_static(b"\xff") };
             for _ in 0..count {
                 let append = StreamAppend { stream, records: 1, max_timestamp_ms: 1 };
                 let body = Bytes::from_static(b"body");
