@@ -8,8 +8,9 @@ use reprise::demo::{self, DemoOptions};
 use reprise::server::{self, Load};
 
 // Memory moves between threads all the time, and a burst returns to the system.
+#[cfg(target_os = "linux")]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 struct Flags<'a>(&'a ServeArgs);
 

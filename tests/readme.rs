@@ -236,7 +236,7 @@ fn every_link_into_the_repository_leads_somewhere() {
 
 #[test]
 fn the_commands_of_a_block_are_recognised() {
-    let text = "```sh\n$ cargo run --release -- serve\nreprise dlq list\n```\n";
+    let text = "```sh\n$ cargo run -- demo\nreprise dlq list\n```\n";
     let found: Vec<_> = commands(text).iter().map(|line| sort(line)).collect();
     assert_eq!(found, [Ok(Some(Shown::ByCargo)), Ok(Some(Shown::OfARunningOne))]);
     assert!(sort("rm -r reprise-data").is_err());

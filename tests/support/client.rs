@@ -4,6 +4,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use kafka_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsTopic,
+};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
@@ -13,9 +16,9 @@ use kafka_protocol::messages::metadata_response::MetadataResponseBroker;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
 use kafka_protocol::messages::{
-    CreateTopicsRequest, DeleteTopicsRequest, FetchRequest, ListOffsetsRequest, MetadataRequest,
-    MetadataResponse, ProduceRequest, RequestHeader, ResponseHeader,
-    create_topics_request::CreatableTopic,
+    CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, FetchRequest,
+    ListOffsetsRequest, MetadataRequest, MetadataResponse, ProduceRequest, RequestHeader,
+    ResponseHeader, create_topics_request::CreatableTopic,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
@@ -235,6 +238,17 @@ impl Client {
     pub fn delete(&mut self, topic: &str) {
         let request = DeleteTopicsRequest::default().with_topic_names(vec![s(topic)]);
         assert_eq!(self.call(3, &request).responses[0].error_code, 0, "{topic}");
+    }
+
+    /// Deletes the records of a partition below an offset.
+    pub fn delete_records(&mut self, topic: &str, index: i32, before: i64) {
+        let mut partition = DeleteRecordsPartition::default();
+        (partition.partition_index, partition.offset) = (index, before);
+        let mut of = DeleteRecordsTopic::default();
+        (of.name, of.partitions) = (s(topic), vec![partition]);
+        let request = DeleteRecordsRequest::default().with_topics(vec![of]);
+        let answer = self.leader(topic).call(2, &request);
+        assert_eq!(answer.topics[0].partitions[0].error_code, 0, "{topic}");
     }
 
     /// Metadata of these topics.
