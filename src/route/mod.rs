@@ -85,6 +85,7 @@ pub mod token;
 pub mod topic_ids;
 pub mod transactions;
 mod txn_offset_commit;
+mod unserved;
 pub mod voices;
 pub mod watching;
 
@@ -120,7 +121,7 @@ use crate::socket::Budget;
 use crate::upstream::{Upstream, UpstreamError};
 use crate::wire::api::Api;
 use crate::wire::header::RequestHead;
-use crate::wire::{DecodeError, EncodeError, ResponseError, decode, encode, unserved};
+use crate::wire::{DecodeError, EncodeError, ResponseError, decode, encode};
 
 /// What the routes need to know about this node.
 #[derive(Clone, Debug)]
@@ -265,26 +266,6 @@ impl Router {
             self.metrics.request_error(api.name(), error.word());
             Reply::Close(format!("{}: {error}", api.name()))
         })
-    }
-
-    /// The answer to an ApiVersions request of a version we do not know.
-    pub fn unsupported_api_versions(&self, correlation_id: i32) -> Reply {
-        match api_versions::unsupported(correlation_id, self.upstream.is_some()) {
-            Ok(frame) => Reply::Frame(frame),
-            Err(error) => Reply::Close(error.to_string()),
-        }
-    }
-
-    /// The answer to a request of an API that is not served; `None`: the protocol has none, or the
-    /// client has not said yet who it is.
-    pub fn unserved(&self, conn: &Conn, key: (i16, i16), correlation_id: i32) -> Option<Reply> {
-        if !conn.session.is_known() {
-            return None;
-        }
-        let (api_key, version) = key;
-        let frame = unserved::refusal(api_key, version, correlation_id)?;
-        self.metrics.request_error("unknown", "unsupported_version");
-        Some(Reply::Frame(frame))
     }
 
     async fn dispatch(&self, conn: &Conn, head: RequestHead) -> Result<Reply, AnswerError> {

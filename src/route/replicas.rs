@@ -30,8 +30,8 @@ impl Router {
         })
     }
 
-    /// `AlterPartitionReassignments` as a frame without this node in its replica lists; `None`: as it
-    /// came. The broker says what is wrong with a request that cannot be read.
+    /// `AlterPartitionReassignments` as a frame without this node in its replica lists; `None`: no
+    /// change. The broker says what is wrong with a request that cannot be read.
     pub fn reassigned(&self, conn: &Conn, frame: &[u8]) -> Option<Bytes> {
         let rule = self.replica_rule(conn)?;
         let replace = |lists: &mut [Vec<i32>]| {

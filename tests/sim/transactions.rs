@@ -28,7 +28,16 @@ struct Model {
     logs: Vec<Vec<Written>>,
     /// How each transaction has ended.
     ends: BTreeMap<u64, bool>,
-    committed: BTreeMap<&'static str, i64>,
+    committed: BTreeMap<&'static str, Staged>,
+    /// TxnOffsetCommits so far.
+    staged: u64,
+}
+
+/// An offset of a transaction; of two, the one of the later TxnOffsetCommit counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Staged {
+    order: u64,
+    offset: i64,
 }
 
 #[derive(Clone)]
@@ -44,7 +53,7 @@ struct Open {
     number: u64,
     since: i64,
     parts: BTreeSet<i32>,
-    offsets: BTreeMap<&'static str, i64>,
+    offsets: BTreeMap<&'static str, Staged>,
 }
 
 #[derive(Clone)]
@@ -84,11 +93,13 @@ impl Model {
         for group in GROUPS {
             let mut open = self.producers.values().filter_map(|known| known.open.as_ref());
             let pending = open.any(|open| open.offsets.contains_key(group));
-            view.offsets.push((self.committed.get(group).copied(), pending));
+            let committed = self.committed.get(group).map(|staged| staged.offset);
+            view.offsets.push((committed, pending));
         }
         for (id, known) in &self.producers {
             let open = known.open.as_ref().map(|open| {
-                let offsets = open.offsets.iter().map(|(group, at)| ((*group).to_owned(), *at));
+                let offsets = open.offsets.iter();
+                let offsets = offsets.map(|(group, staged)| ((*group).to_owned(), staged.offset));
                 (open.since, open.parts.iter().copied().collect(), offsets.collect())
             });
             view.producers.push(((*id).to_owned(), known.by, open));
@@ -108,7 +119,10 @@ impl Model {
         }
         self.ends.insert(open.number, commits);
         if commits {
-            self.committed.extend(open.offsets);
+            for (group, staged) in open.offsets {
+                let committed = self.committed.entry(group).or_insert(staged);
+                *committed = staged.max(*committed);
+            }
         }
     }
 
@@ -286,7 +300,9 @@ impl Run {
         let joining =
             Joining { group: Some(group.into()), items: vec![item], ..Joining::default() };
         self.cluster().broker.commit_in_transaction(id, by, joining, true).unwrap();
-        self.joins(id).offsets.insert(group, offset);
+        self.model.staged += 1;
+        let staged = Staged { order: self.model.staged, offset };
+        self.joins(id).offsets.insert(group, staged);
         self.appended();
     }
 

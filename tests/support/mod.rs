@@ -44,7 +44,8 @@ pub fn in_front() -> bool {
 
 /// What the cluster behind is told: names of its own, so that one of the sidecar's that slips
 /// through is no topic there; and to watch nobody, as a cluster does.
-const BEHIND: &str = "names: {retry: 'not-here.{group}', dead_letters: 'nor-here.{group}'}\n\
+const BEHIND: &str = "node_id: 1000\n\
+    names: {retry: 'not-here.{group}', dead_letters: 'nor-here.{group}'}\n\
     retry: {lane: off}\n\
     membership: {initial_rebalance_delay: 0s}";
 

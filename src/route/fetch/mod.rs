@@ -37,10 +37,9 @@ pub use tracked::{Onward, Tracked};
 
 /// A long poll is never longer than this, whatever the client asks for.
 const WAIT_MS_MAX: u64 = 60_000;
-/// In front of a cluster this node leads retry and dead-letter topics only, most of the time with
-/// nothing to give. `KafkaJS` fetches from each broker by itself and waits for every Fetch before it
-/// stops or goes on after a failed handler. So a Fetch waits no longer than `fetch.max.wait.ms` of
-/// Java's client by default.
+/// In front of a cluster this node leads retry and dead-letter topics only, mostly without records.
+/// `KafkaJS` fetches from each broker by itself and waits for every Fetch before it stops or goes
+/// on after a failed handler. A Fetch waits no longer than Java's default `fetch.max.wait.ms`.
 const WAIT_MS_MAX_IN_FRONT: u64 = 500;
 /// How often a Fetch of dead letters that are not there yet looks whether there are some, and one
 /// of the retries of a group that is held whether one may be given.
