@@ -127,7 +127,7 @@ fn tell(
     let story = follow(&sidecar, &ladder, &screen, clock, begin);
     let tally = application.block_on(story)?;
     if options.json {
-        screen.show_json(&tally.summary(&ladder));
+        Screen::show_json(&tally.summary(&ladder));
     } else {
         screen.show_dead_letters(&tally);
         screen.show_summary(&tally, &ladder);

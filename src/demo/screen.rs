@@ -143,7 +143,7 @@ impl Screen {
     }
 
     /// The summary as one line of JSON, whatever else is silent.
-    pub(super) fn show_json(&self, summary: &Summary) {
+    pub(super) fn show_json(summary: &Summary) {
         if let Ok(text) = serde_json::to_string(summary) {
             let _ = writeln!(std::io::stdout(), "{text}");
         }
