@@ -1,5 +1,5 @@
 //! The demo tells the story it promises.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use reprise::clock::Clock;
 use reprise::journal::{
     Config, Durability, Journal, Kind, NewEntry, RealDisk, StreamAppend, verify,

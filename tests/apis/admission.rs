@@ -12,7 +12,7 @@ use crate::support::{Client, Rec, Server};
 
 const HOUR_MS: i64 = 3_600_000;
 const MEASURED: &str = include_str!("produced.tsv");
-/// UNKNOWN_SERVER_ERROR: an exception Kafka did not expect.
+/// `UNKNOWN_SERVER_ERROR`: an exception Kafka did not expect.
 const UNEXPECTED: i16 = -1;
 
 /// Cases that reprise answers otherwise than Kafka, each with our code.
@@ -196,7 +196,7 @@ fn a_timestamp_type_of_the_broker_becomes_the_producer_s() {
     let around = Around { attributes: 1 << 3, ..Around::default() };
     let claimed = patched(&batch(&records, around), 35, &(TIME_MS - 77).to_be_bytes());
     assert_eq!(client.produce("t", 0, claimed).error_code, 0);
-    assert_eq!(stored(&mut client, 0), Some((0, TIME_MS)));
+    assert_eq!(stored(&mut client, 0, true), Some((0, TIME_MS)));
     let times: Vec<i64> = client.read_all("t").iter().map(|got| got.time_ms).collect();
     assert_eq!(times, [TIME_MS - HOUR_MS, TIME_MS]);
 }

@@ -99,8 +99,8 @@ fn a_partition_keeps_its_one_replica() {
             assert_eq!(told.error_message.is_some(), *code != 0);
         }
     });
-    let none = client.call(0, &ListPartitionReassignmentsRequest::default().with_topics(None));
-    assert_eq!((none.error_code, none.topics.len()), (0, 0));
+    let listed = client.call(0, &ListPartitionReassignmentsRequest::default().with_topics(None));
+    assert_eq!((listed.error_code, listed.topics.len()), (0, 0));
 }
 
 #[test]
@@ -157,8 +157,8 @@ fn the_quorum_is_this_node() {
 #[test]
 fn resources_with_settings_are_listed_by_type() {
     let (server, mut client) = house();
-    let none = client.call(0, &ListConfigResourcesRequest::default());
-    assert_eq!((none.error_code, none.config_resources.len()), (0, 0), "no client metrics");
+    let metrics = client.call(0, &ListConfigResourcesRequest::default());
+    assert_eq!((metrics.error_code, metrics.config_resources.len()), (0, 0), "client metrics");
     let mut listed = |types: Vec<i8>| {
         let request = ListConfigResourcesRequest::default().with_resource_types(types);
         let answer = client.call(1, &request);

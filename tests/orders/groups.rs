@@ -34,7 +34,7 @@ impl GroupMember {
 impl Player {
     /// `join M G T [instance=I]`; `enter` leaves the assignment out.
     pub(crate) fn join(&mut self, words: &Words<'_>) -> String {
-        let (group, topic) = (self.name(words.words[1]), self.name(words.words[2]));
+        let (group, topic) = (self.name(words.positional[1]), self.name(words.positional[2]));
         let mut member = Member::on(Client::connect(self.address), &group, &[&topic]);
         if let Some(instance) = words.option("instance") {
             member = member.fixed(instance);
@@ -63,13 +63,13 @@ impl Player {
             group,
             classic: Some(member),
         };
-        self.members.insert(words.words[0].to_owned(), known);
+        self.members.insert(words.positional[0].to_owned(), known);
         "ok".to_owned()
     }
 
     /// `consume M G T`: a member by KIP-848.
     pub(crate) fn consume(&mut self, words: &Words<'_>) -> String {
-        let (group, topic) = (self.name(words.words[1]), self.name(words.words[2]));
+        let (group, topic) = (self.name(words.positional[1]), self.name(words.positional[2]));
         let id = "AAAAAAAAAAAAAAAAAAAAAA".to_owned();
         let request = ConsumerGroupHeartbeatRequest::default()
             .with_group_id(s(&group))
@@ -81,13 +81,13 @@ impl Player {
         let answer = self.client.call(1, &request);
         let generation = answer.member_epoch;
         let known = GroupMember { id, generation, instance: None, group, classic: None };
-        self.members.insert(words.words[0].to_owned(), known);
+        self.members.insert(words.positional[0].to_owned(), known);
         error_name(answer.error_code)
     }
 
     /// `leave M`: the member leaves by the protocol of its join.
     pub(crate) fn leave(&mut self, words: &Words<'_>) -> String {
-        let member = self.members.get_mut(words.words[0]).unwrap();
+        let member = self.members.get_mut(words.positional[0]).unwrap();
         if let Some(classic) = &mut member.classic {
             return error_name(classic.leave());
         }
@@ -100,7 +100,7 @@ impl Player {
 
     /// `group G`: the state that DescribeGroups tells.
     pub(crate) fn describe(&mut self, words: &Words<'_>) -> String {
-        let group = self.name(words.words[0]);
+        let group = self.name(words.positional[0]);
         let request = DescribeGroupsRequest::default().with_groups(vec![s(&group)]);
         let answer = self.client.call(6, &request).groups.remove(0);
         match answer.error_code {
@@ -111,7 +111,7 @@ impl Player {
 
     /// `list G`: the state that ListGroups tells.
     pub(crate) fn list(&mut self, words: &Words<'_>) -> String {
-        let group = self.name(words.words[0]);
+        let group = self.name(words.positional[0]);
         let answer = self.client.call(5, &ListGroupsRequest::default());
         let found = answer.groups.iter().find(|one| one.group_id.as_str() == group);
         found
@@ -120,7 +120,7 @@ impl Player {
 
     /// `delete G`: deletes one group.
     pub(crate) fn delete_group(&mut self, words: &Words<'_>) -> String {
-        let group = self.name(words.words[0]);
+        let group = self.name(words.positional[0]);
         let request = DeleteGroupsRequest::default().with_groups_names(vec![s(&group)]);
         error_name(self.client.call(2, &request).results[0].error_code)
     }
@@ -128,7 +128,7 @@ impl Player {
     /// `forget G T/P…`: deletes offsets.
     pub(crate) fn delete_offsets(&mut self, words: &Words<'_>) -> String {
         let mut request = OffsetDeleteRequest::default();
-        request.group_id = s(&self.name(words.words[0]));
+        request.group_id = s(&self.name(words.positional[0]));
         let partition = |place: &Place| {
             OffsetDeleteRequestPartition::default().with_partition_index(place.partition)
         };

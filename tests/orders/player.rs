@@ -1,6 +1,7 @@
 //! Plays requests on one broker and puts its answers into words.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::net::SocketAddr;
 
 use kafka_protocol::messages::offset_fetch_request::{
@@ -106,8 +107,8 @@ impl Player {
     }
 
     fn create_topic(&mut self, words: &Words<'_>) -> String {
-        let name = self.name(words.words[0]);
-        self.client.create(&name, words.words[1].parse().unwrap());
+        let name = self.name(words.positional[0]);
+        self.client.create(&name, words.positional[1].parse().unwrap());
         let has_leader = |client: &mut Client| {
             let told = client.metadata(9, &[&name]);
             told.topics.iter().all(|topic| {
@@ -119,7 +120,7 @@ impl Player {
     }
 
     fn delete_topic(&mut self, words: &Words<'_>) -> String {
-        let name = self.name(words.words[0]);
+        let name = self.name(words.positional[0]);
         let request =
             DeleteTopicsRequest::default().with_topic_names(vec![s(&name)]).with_timeout_ms(10_000);
         error_name(self.client.call(3, &request).responses[0].error_code)
@@ -128,7 +129,7 @@ impl Player {
     /// `fetch G all|T/P… [stable] [as=M]`
     fn fetch(&mut self, words: &Words<'_>) -> String {
         let mut asked = OffsetFetchRequestGroup::default();
-        asked.group_id = s(&self.name(words.words[0]));
+        asked.group_id = s(&self.name(words.positional[0]));
         if let Some(member) = words.option("as").map(|name| &self.members[name]) {
             asked.member_id = Some(s(&member.id));
             asked.member_epoch = words.number("gen").unwrap_or(member.generation);
@@ -185,7 +186,7 @@ impl Player {
     fn until(&mut self, words: &Words<'_>) -> String {
         let place = words.places().remove(0);
         let request =
-            format!("fetch {} {}/{} stable", words.words[0], place.topic, place.partition);
+            format!("fetch {} {}/{} stable", words.positional[0], place.topic, place.partition);
         let began = instant();
         loop {
             let answer = self.fetch(&Words::of(&request));
@@ -203,13 +204,13 @@ fn offset_words(one: &OffsetFetchResponsePartitions) -> String {
     }
     let mut words = one.committed_offset.to_string();
     if one.committed_leader_epoch >= 0 {
-        words.push_str(&format!(" epoch={}", one.committed_leader_epoch));
+        write!(words, " epoch={}", one.committed_leader_epoch).unwrap();
     }
     match one.metadata.as_deref() {
         None => words.push_str(" meta=null"),
         Some("") => {}
-        Some(long) if long.len() > 20 => words.push_str(&format!(" meta={} bytes", long.len())),
-        Some(metadata) => words.push_str(&format!(" meta={metadata}")),
+        Some(long) if long.len() > 20 => write!(words, " meta={} bytes", long.len()).unwrap(),
+        Some(metadata) => write!(words, " meta={metadata}").unwrap(),
     }
     words
 }

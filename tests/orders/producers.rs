@@ -41,7 +41,7 @@ impl Player {
     /// `init P ID [timeout=MS] [again]`: another process takes the transactional id, or `again` the
     /// one that has it.
     pub(crate) fn init(&mut self, words: &Words<'_>) -> String {
-        let transactional_id = self.name(words.words[1]);
+        let transactional_id = self.name(words.positional[1]);
         let mut request = InitProducerIdRequest::default();
         request.transactional_id = Some(s(&transactional_id));
         request.transaction_timeout_ms = words.number("timeout").unwrap_or(60_000);
@@ -55,7 +55,7 @@ impl Player {
         if answer.error_code == 0 {
             let (producer_id, epoch) = (answer.producer_id.0, answer.producer_epoch);
             let producer = TransactionalProducer { transactional_id, producer_id, epoch };
-            self.producers.insert(words.words[0].to_owned(), producer);
+            self.producers.insert(words.positional[0].to_owned(), producer);
         }
         error_name(answer.error_code)
     }
@@ -63,7 +63,7 @@ impl Player {
     /// `add P G [v=N]`
     pub(crate) fn add_offsets(&mut self, words: &Words<'_>) -> String {
         let mut request = AddOffsetsToTxnRequest::default();
-        request.group_id = s(&self.name(words.words[1]));
+        request.group_id = s(&self.name(words.positional[1]));
         let by = self.producer(words);
         request.transactional_id = s(&by.transactional_id);
         (request.producer_id, request.producer_epoch) = by.claims(words);
@@ -74,7 +74,7 @@ impl Player {
     /// `txn P G T/P=O… [as=M] [gen=N] [member=ID] [instance=I] [meta=TEXT] [epoch=N] [v=N]`
     pub(crate) fn txn_commit(&mut self, words: &Words<'_>) -> String {
         let mut request = TxnOffsetCommitRequest::default();
-        request.group_id = s(&self.name(words.words[1]));
+        request.group_id = s(&self.name(words.positional[1]));
         let by = self.producer(words);
         request.transactional_id = s(&by.transactional_id);
         (request.producer_id, request.producer_epoch) = by.claims(words);
@@ -119,7 +119,7 @@ impl Player {
         let transactional_id = by.transactional_id.clone();
         let answer = self.client.call(version, &request);
         if answer.error_code == 0 && version >= 5 && !words.has("lost") {
-            let by = self.producers.get_mut(words.words[0]).unwrap();
+            let by = self.producers.get_mut(words.positional[0]).unwrap();
             (by.producer_id, by.epoch) = (answer.producer_id.0, answer.producer_epoch);
         }
         self.await_end(&transactional_id);
@@ -141,7 +141,7 @@ impl Player {
     /// `commit G T/P=O… [as=M] [gen=N] [member=ID] [instance=I] [meta=TEXT] [epoch=N] [v=N]`
     pub(crate) fn commit(&mut self, words: &Words<'_>) -> String {
         let mut request = OffsetCommitRequest::default();
-        request.group_id = s(&self.name(words.words[0]));
+        request.group_id = s(&self.name(words.positional[0]));
         let who = self.committer(words);
         request.member_id = s(&who.member);
         request.generation_id_or_member_epoch = who.generation;
@@ -174,7 +174,7 @@ impl Player {
     }
 
     fn producer(&self, words: &Words<'_>) -> &TransactionalProducer {
-        &self.producers[words.words[0]]
+        &self.producers[words.positional[0]]
     }
 
     fn committer(&self, words: &Words<'_>) -> Committer {

@@ -26,7 +26,7 @@ pub(crate) struct Step {
 pub(crate) struct Words<'a> {
     pub(crate) verb: &'a str,
     /// Words without an option name.
-    pub(crate) words: Vec<&'a str>,
+    pub(crate) positional: Vec<&'a str>,
     options: Vec<(&'a str, &'a str)>,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Words<'a> {
                 _ => words.push(word),
             }
         }
-        Self { verb, words, options }
+        Self { verb, positional: words, options }
     }
 
     pub(crate) fn option(&self, name: &str) -> Option<&'a str> {
@@ -98,12 +98,12 @@ impl<'a> Words<'a> {
     }
 
     pub(crate) fn has(&self, word: &str) -> bool {
-        self.words.contains(&word)
+        self.positional.contains(&word)
     }
 
     /// The partitions that the request names, in its order.
     pub(crate) fn places(&self) -> Vec<Place> {
-        let places = self.words.iter().filter_map(|word| {
+        let places = self.positional.iter().filter_map(|word| {
             let (place, offset) = word.split_once('=').unwrap_or((word, "-1"));
             let (topic, partition) = place.split_once('/')?;
             let topic = topic.to_owned();

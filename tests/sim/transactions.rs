@@ -29,11 +29,11 @@ struct Model {
     /// How each transaction has ended.
     ends: BTreeMap<u64, bool>,
     committed: BTreeMap<&'static str, Staged>,
-    /// TxnOffsetCommits so far.
+    /// Requests with offsets of transactions so far.
     staged: u64,
 }
 
-/// An offset of a transaction; of two, the one of the later TxnOffsetCommit counts.
+/// An offset of a transaction; of two, the one of the later request counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Staged {
     order: u64,
