@@ -32,6 +32,7 @@ mod policy;
 mod reads;
 mod room;
 mod single;
+pub mod suspects;
 #[cfg(test)]
 mod tests;
 mod verdict;

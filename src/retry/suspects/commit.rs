@@ -1,0 +1,102 @@
+//! A commit: progress before the test, an acquittal during it, the end of an isolated record.
+
+use crate::model::{MonoMs, Origin, TopicPartition};
+use crate::retry::suspects::{Decision, SuspectSet, Suspects, is_in};
+
+/// The effect of a commit on one set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Continues,
+    /// The isolated record is committed: the consumer handles it.
+    IsolatedCommitted,
+    /// A record behind a withheld one is committed: the withheld one is the only one that fails.
+    WithheldPassed,
+}
+
+impl Suspects {
+    pub(super) fn on_committed(&mut self, now: MonoMs, partition: &TopicPartition, offset: i64) {
+        self.has_committed = true;
+        let mut is_well = false;
+        let mut passed = Vec::new();
+        for index in 0..self.sets.len() {
+            match self.commit_in_set(index, now, partition, offset) {
+                Progress::Continues => {}
+                Progress::IsolatedCommitted => is_well = true,
+                Progress::WithheldPassed => passed.extend(self.sets.get(index).and_then(withheld)),
+            }
+        }
+        for (origin, failures) in passed {
+            let letter = Decision::DeadLetter { origin: origin.clone(), failures };
+            self.end_record(letter, &origin);
+        }
+        if is_well {
+            self.sets.clear();
+            self.decide(Decision::Changed);
+        }
+        self.drop_empty_sets();
+    }
+
+    fn commit_in_set(
+        &mut self,
+        index: usize,
+        now: MonoMs,
+        partition: &TopicPartition,
+        offset: i64,
+    ) -> Progress {
+        let owner = self.owners.get(partition).cloned();
+        let is_of_owner = owner.is_some() && owner.as_ref() == self.isolated_owner(index);
+        let Some(set) = self.sets.get_mut(index) else { return Progress::Continues };
+        if !set.is_tested {
+            if set.remaining.get(partition).is_some_and(|range| offset > range.start) {
+                set.remaining.remove(partition);
+            }
+            return Progress::Continues;
+        }
+        let mut progress = Progress::Continues;
+        if let Some(record) = set.isolated() {
+            if is_in(partition, &record) && offset > record.offset {
+                if set.isolation.probe.is_some() {
+                    return Progress::WithheldPassed;
+                }
+                progress = Progress::IsolatedCommitted;
+            } else if partition.topic == record.topic && is_of_owner && set.commit_elsewhere() {
+                self.decisions.push_back(Decision::Changed);
+            }
+        }
+        if set.commit(now, partition, offset) {
+            self.decisions.push_back(Decision::Changed);
+        }
+        progress
+    }
+}
+
+impl SuspectSet {
+    /// The owner committed another record of the topic: the next loss counts, and the isolated
+    /// record's turn has come. True if the record was deferred.
+    fn commit_elsewhere(&mut self) -> bool {
+        if self.isolation.failures == 0 {
+            return false;
+        }
+        self.isolation.works_otherwise = true;
+        self.isolation.deferral.take().is_some()
+    }
+
+    /// Removes what the commit passes; true if grants change.
+    fn commit(&mut self, now: MonoMs, partition: &TopicPartition, offset: i64) -> bool {
+        let had_part = !self.part.is_empty();
+        if self.part.remove_below(partition, offset) {
+            self.part_touched = now;
+        }
+        let was_suspected = self.remaining.remove_below(partition, offset);
+        let was_passed_over = self.passed_over.remove_below(partition, offset);
+        if had_part && self.part.is_empty() {
+            self.end_part();
+            self.isolation.quiet = None;
+        }
+        was_suspected || was_passed_over
+    }
+}
+
+fn withheld(set: &SuspectSet) -> Option<(Origin, u32)> {
+    Some((set.isolated()?, set.isolation.failures))
+}

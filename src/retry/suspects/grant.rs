@@ -1,0 +1,197 @@
+//! The limit of one Fetch while a set is tested.
+
+use crate::model::{MemberId, MonoMs, Now, Origin, TopicPartition};
+use crate::retry::suspects::ranges::length;
+use crate::retry::suspects::{Decision, MemberOutstanding, PARTS, SuspectSet, Suspects, is_in};
+
+/// The records of one partition that a Fetch may deliver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// Everything from this offset on.
+    From(i64),
+    /// The records of a range.
+    Range(std::ops::Range<i64>),
+    /// Nothing for now.
+    Nothing,
+}
+
+impl Suspects {
+    /// Decides what a Fetch of `member` at `position` may deliver of one partition.
+    /// `outstanding`: the member's records, past their committed offsets.
+    pub fn grant(
+        &mut self,
+        now: Now,
+        member: &MemberId,
+        partition: &TopicPartition,
+        position: i64,
+        outstanding: &MemberOutstanding,
+    ) -> Grant {
+        self.note_owner_idle(member, outstanding.is_empty());
+        if self.is_kept_for_isolated(now.mono, member, partition, position) {
+            return Grant::Nothing;
+        }
+        let is_suspected = |set: &SuspectSet| {
+            set.is_tested && set.remaining.get(partition).is_some_and(|range| position < range.end)
+        };
+        let Some(index) = self.sets.iter().position(is_suspected) else {
+            return Grant::From(position);
+        };
+        let is_busy =
+            |(other, set): (usize, &SuspectSet)| other != index && set.holders.contains(member);
+        let is_busy_elsewhere = self.sets.iter().enumerate().any(is_busy);
+        let patience_max = self.rules.patience_ms_max;
+        let Some(set) = self.sets.get_mut(index) else { return Grant::From(position) };
+        let Some(suspected) = set.remaining.get(partition).cloned() else {
+            return Grant::From(position);
+        };
+        if position < suspected.start {
+            return Grant::Range(position..suspected.start);
+        }
+        if set.isolation.probe.is_some() {
+            return set.grant_behind_withheld(now.mono, member, position);
+        }
+        if let Some(granted) = set.part.get(partition)
+            && granted.contains(&position)
+        {
+            return Grant::Range(position..granted.end);
+        }
+        if is_busy_elsewhere {
+            return Grant::Nothing;
+        }
+        let is_isolated = set.isolated().is_some();
+        if is_isolated && !set.may_isolate(now.mono, partition, outstanding, patience_max) {
+            return Grant::Nothing;
+        }
+        let grant = set.grant_part(now.mono, member, partition, position, suspected.end);
+        if is_isolated && grant != Grant::Nothing {
+            let (topic, partition) = (partition.topic.clone(), partition.partition);
+            let origin = Origin { topic, partition, offset: position };
+            self.decisions.push_back(Decision::Isolated(origin));
+        }
+        grant
+    }
+
+    fn note_owner_idle(&mut self, member: &MemberId, is_idle: bool) {
+        for index in 0..self.sets.len() {
+            let owner = self.isolated_owner(index);
+            let is_owner = owner.is_none_or(|owner| owner == member);
+            if let Some(set) = self.sets.get_mut(index)
+                && let Some(deferral) = &mut set.isolation.deferral
+                && is_owner
+            {
+                deferral.is_owner_idle = is_idle;
+            }
+        }
+    }
+
+    /// The owner of a set's isolated record.
+    pub(super) fn isolated_owner(&self, index: usize) -> Option<&MemberId> {
+        let set = self.sets.get(index).filter(|set| set.is_tested)?;
+        let (partition, _) = set.remaining.only()?;
+        self.owners.get(partition)
+    }
+
+    /// Whether the member gets nothing here, because it owns an isolated record that comes first.
+    fn is_kept_for_isolated(
+        &mut self,
+        now: MonoMs,
+        member: &MemberId,
+        partition: &TopicPartition,
+        position: i64,
+    ) -> bool {
+        for index in 0..self.sets.len() {
+            let is_owner = self.isolated_owner(index) == Some(member);
+            let Some(set) = self.sets.get_mut(index) else { continue };
+            let Some(record) = set.isolated() else { continue };
+            let is_behind = is_in(partition, &record) && position > record.offset;
+            let is_elsewhere = !is_in(partition, &record) || is_behind;
+            if let Some(probe) = &set.isolation.probe {
+                if is_behind && probe.member.is_some() && !probe.has_stood {
+                    return true;
+                }
+                continue;
+            }
+            if set.isolation.deferral.is_some() || !is_owner {
+                continue;
+            }
+            if set.isolation.quiet.as_ref().is_none_or(|(of, _)| of != member) {
+                set.isolation.quiet = Some((member.clone(), now));
+            }
+            if is_elsewhere {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl SuspectSet {
+    /// Skips a withheld record: the next one alone first, everything once that has stood.
+    fn grant_behind_withheld(&mut self, now: MonoMs, member: &MemberId, position: i64) -> Grant {
+        let next = position.saturating_add(1);
+        let Some(probe) = &mut self.isolation.probe else { return Grant::Nothing };
+        if probe.has_stood {
+            return Grant::From(next);
+        }
+        if probe.member.is_none() {
+            probe.member = Some(member.clone());
+            self.part_touched = now;
+        }
+        Grant::Range(next..next.saturating_add(1))
+    }
+
+    /// Whether the isolated record may be delivered now: alone, or beside records of its own
+    /// partition that stood their patience.
+    fn may_isolate(
+        &mut self,
+        now: MonoMs,
+        partition: &TopicPartition,
+        outstanding: &MemberOutstanding,
+        patience_ms_max: u64,
+    ) -> bool {
+        if let Some(deferral) = &mut self.isolation.deferral {
+            deferral.since.get_or_insert(now);
+            return false;
+        }
+        let has_others = outstanding.keys().any(|other| other != partition);
+        let quiet_since = self.isolation.quiet.as_ref().map_or(now, |(_, since)| *since);
+        if has_others && now < quiet_since.plus(self.patience_ms) {
+            return false;
+        }
+        let prefix_ms = self.prefix_patience_ms(patience_ms_max);
+        let prefix = outstanding.get(partition);
+        if prefix.is_some_and(|prefix| now < prefix.delivered_at.plus(prefix_ms)) {
+            return false;
+        }
+        self.isolation.is_alone = !has_others;
+        true
+    }
+
+    /// Grants the rest of the part, or the next part where the last one is over.
+    fn grant_part(
+        &mut self,
+        now: MonoMs,
+        member: &MemberId,
+        partition: &TopicPartition,
+        position: i64,
+        suspected_end: i64,
+    ) -> Grant {
+        if self.part_size == 0 {
+            self.part_size = self.remaining.len().div_ceil(PARTS).max(1);
+        }
+        if self.part.is_empty() && self.part_left == 0 {
+            self.part_left = self.part_size;
+        }
+        let count = self.part_left.min(length(&(position..suspected_end)));
+        if count == 0 {
+            return Grant::Nothing;
+        }
+        self.part_left -= count;
+        let end = position.saturating_add(i64::try_from(count).unwrap_or(i64::MAX));
+        let start = self.part.get(partition).map_or(position, |granted| granted.start);
+        self.part.insert(partition.clone(), start..end);
+        self.holders.insert(member.clone());
+        self.part_touched = now;
+        Grant::Range(position..end)
+    }
+}

@@ -1,0 +1,282 @@
+//! The end of a member with records outstanding.
+
+use crate::model::{MemberId, MonoMs, Origin, TopicPartition};
+use crate::retry::suspects::{
+    Decision, Deferral, LIFETIME_MS_MAX, LostDelivery, OffsetRanges, Probe, RETRY_TOPIC_LIMIT,
+    SuspectRules, SuspectSet, Suspects, is_in,
+};
+
+impl Suspects {
+    pub(super) fn on_lost(&mut self, now: MonoMs, lost: LostDelivery) {
+        let LostDelivery { member, outstanding, lived_ms, has_left } = lost;
+        self.exempt_if_it_lives_without_commits(lived_ms, has_left);
+        if outstanding.is_empty() || self.is_exempt {
+            self.end_rounds_of(&member);
+        } else if !self.lose_part(now, &member, &outstanding) {
+            self.lose_others(now, &member, outstanding);
+            self.decide(Decision::Changed);
+        } else {
+            self.decide(Decision::Changed);
+        }
+        self.forget_member(&member);
+    }
+
+    /// A group that never commits reads anew at each start: no suspicion follows from that.
+    fn exempt_if_it_lives_without_commits(&mut self, lived_ms: u64, has_left: bool) {
+        if !self.has_committed && !self.is_exempt && (has_left || lived_ms > LIFETIME_MS_MAX) {
+            self.exempt();
+        }
+    }
+
+    pub(super) fn exempt(&mut self) {
+        self.is_exempt = true;
+        self.sets.clear();
+        self.decide(Decision::Exempted);
+        self.decide(Decision::Changed);
+    }
+
+    fn end_rounds_of(&mut self, member: &MemberId) {
+        for set in &mut self.sets {
+            if set.holders.contains(member) {
+                set.end_round();
+            }
+        }
+    }
+
+    fn forget_member(&mut self, member: &MemberId) {
+        self.disconnected.remove(member);
+        self.owners.retain(|_, owner| owner != member);
+    }
+
+    /// The loss of a part: each set tested at the member keeps what it was granted. True if there
+    /// was such a set.
+    fn lose_part(&mut self, now: MonoMs, member: &MemberId, outstanding: &OffsetRanges) -> bool {
+        let tested = self.tested_partitions();
+        let (mut is_hit, mut ended, mut failed_alone) = (false, Vec::new(), false);
+        for set in self.sets.iter_mut().filter(|set| set.is_tested) {
+            if let Some(probe) = &set.isolation.probe {
+                if probe.member.as_ref() == Some(member) {
+                    set.end_probe(now);
+                    is_hit = true;
+                }
+                continue;
+            }
+            let lost = set.part.intersection(outstanding);
+            if lost.is_empty() || !set.holders.contains(member) {
+                continue;
+            }
+            is_hit = true;
+            let isolated = set.isolated();
+            set.narrow(now, &lost, outstanding, self.rules.patience_ms_max);
+            let Some(record) = isolated.filter(|_| set.isolation.is_alone) else { continue };
+            failed_alone = true;
+            let is_charged = set.lose_alone(now, &self.rules);
+            if is_charged {
+                let failures = set.isolation.failures;
+                let origin = record.clone();
+                self.decisions.push_back(Decision::Failed { origin, failures });
+                if failures >= limit(&self.rules) {
+                    ended.push((record, failures));
+                    continue;
+                }
+            }
+            let has_company =
+                tested.iter().any(|of| of.topic == record.topic && !is_in(of, &record));
+            set.defer_or_withhold(now, &self.rules, has_company);
+        }
+        for (record, failures) in ended {
+            self.end_suspicion(&record, failures);
+        }
+        if failed_alone {
+            self.defer_isolated_of(member);
+        }
+        is_hit
+    }
+
+    fn end_suspicion(&mut self, record: &Origin, failures: u32) {
+        let origin = record.clone();
+        let decision = if self.rules.has_retry_topic {
+            Decision::Retry { origin, failures }
+        } else {
+            Decision::DeadLetter { origin, failures }
+        };
+        self.end_record(decision, record);
+    }
+
+    /// The owner's next session gets all but its isolated records.
+    fn defer_isolated_of(&mut self, member: &MemberId) {
+        for index in 0..self.sets.len() {
+            let is_owner = self.isolated_owner(index) == Some(member);
+            if let Some(set) = self.sets.get_mut(index)
+                && is_owner
+                && set.isolation.probe.is_none()
+            {
+                set.isolation.deferral = Some(Deferral::default());
+            }
+        }
+    }
+
+    fn tested_partitions(&self) -> Vec<TopicPartition> {
+        let tested = self.sets.iter().filter(|set| set.is_tested);
+        tested.flat_map(|set| set.remaining.partitions().cloned()).collect()
+    }
+
+    /// A loss without a part: a wrong suspicion begins again, a counted set is intersected, and
+    /// records without a set begin one.
+    fn lose_others(&mut self, now: MonoMs, member: &MemberId, mut lost: OffsetRanges) {
+        let replacement = self.take_wrong_suspicions(now, member, &lost);
+        self.end_deferrals_of(member);
+        self.end_rounds_of(member);
+        for set in self.sets.iter().filter(|set| set.is_tested) {
+            for (partition, range) in set.remaining.iter() {
+                lost.remove_from(partition, range.start);
+            }
+        }
+        if let Some(mut set) = replacement {
+            if !lost.is_empty() {
+                set.remaining = lost;
+                self.sets.push(set);
+            }
+            return;
+        }
+        let is_counted = self.count_loss(now, &lost);
+        if !is_counted && !lost.is_empty() {
+            let patience_ms = self.rules.isolation_timeout_ms;
+            self.sets.push(SuspectSet::counted(lost, now, patience_ms));
+            self.test_if_due();
+        }
+    }
+
+    /// Sets whose owner was lost without a part of them, or with all of them passed over, suspect
+    /// the wrong records: one set with more patience replaces them.
+    fn take_wrong_suspicions(
+        &mut self,
+        now: MonoMs,
+        member: &MemberId,
+        lost: &OffsetRanges,
+    ) -> Option<SuspectSet> {
+        let patience_max = self.rules.patience_ms_max;
+        let mut replacement: Option<SuspectSet> = None;
+        let sets = std::mem::take(&mut self.sets);
+        for set in sets {
+            let is_owner = set.remaining.partitions().any(|of| self.owns(member, of));
+            let is_wrong = set.passed_over.intersects(lost) || is_owner;
+            if !set.is_tested || !set.is_first_in_line() || !is_wrong {
+                self.sets.push(set);
+                continue;
+            }
+            let new = replacement.get_or_insert_with(|| SuspectSet {
+                is_tested: true,
+                last_loss: now,
+                patience_ms: self.rules.isolation_timeout_ms,
+                ..SuspectSet::default()
+            });
+            new.losses = new.losses.max(set.losses.saturating_add(1));
+            let doubled = set.patience_ms.saturating_mul(2);
+            new.patience_ms = new.patience_ms.max(doubled).min(patience_max);
+        }
+        replacement
+    }
+
+    /// The owner got everything but its isolated record and was lost: that one comes first again.
+    fn end_deferrals_of(&mut self, member: &MemberId) {
+        for index in 0..self.sets.len() {
+            let is_owner = self.isolated_owner(index) == Some(member);
+            if let Some(set) = self.sets.get_mut(index)
+                && is_owner
+            {
+                set.isolation.deferral = None;
+            }
+        }
+    }
+
+    /// Each counted set that the loss meets keeps what both have; true if there was one.
+    fn count_loss(&mut self, now: MonoMs, lost: &OffsetRanges) -> bool {
+        let mut is_counted = false;
+        for set in self.sets.iter_mut().filter(|set| !set.is_tested) {
+            let common = set.remaining.intersection(lost);
+            if common.is_empty() {
+                continue;
+            }
+            is_counted = true;
+            set.remaining = common;
+            set.losses = set.losses.saturating_add(1);
+            set.last_loss = now;
+        }
+        self.test_if_due();
+        is_counted
+    }
+
+    fn test_if_due(&mut self) {
+        for set in &mut self.sets {
+            if !set.is_tested && set.losses >= self.rules.crash_limit {
+                set.is_tested = true;
+                set.patience_ms = self.rules.isolation_timeout_ms;
+                self.decisions.push_back(Decision::TestBegins);
+            }
+        }
+    }
+}
+
+impl SuspectSet {
+    /// Keeps what was granted since the last loss. More than the part means that the cause takes
+    /// longer than the patience.
+    fn narrow(
+        &mut self,
+        now: MonoMs,
+        part: &OffsetRanges,
+        outstanding: &OffsetRanges,
+        patience_ms_max: u64,
+    ) {
+        self.losses = self.losses.saturating_add(1);
+        self.last_loss = now;
+        let mut suspects = self.passed_over.intersection(outstanding);
+        if !suspects.is_empty() {
+            self.double_patience(patience_ms_max);
+        }
+        suspects.cover(part);
+        self.remaining = suspects;
+        self.end_round();
+    }
+
+    /// Counts the loss of the isolated record; true if it is a failed delivery that counts. An
+    /// outage, in which nothing else is committed either, counts one.
+    fn lose_alone(&mut self, now: MonoMs, rules: &SuspectRules) -> bool {
+        let isolation = &mut self.isolation;
+        isolation.losses = isolation.losses.saturating_add(1);
+        if isolation.failures > 0 && !isolation.works_otherwise {
+            return false;
+        }
+        if isolation.failures == 0 {
+            isolation.give_up_wait_ms = rules.give_up_after_ms.unwrap_or(0);
+            isolation.give_up_at = now.plus(isolation.give_up_wait_ms);
+        }
+        isolation.failures = isolation.failures.saturating_add(1);
+        isolation.works_otherwise = false;
+        true
+    }
+
+    /// The owner's next session goes on without the record; after `give_up_after` the record is
+    /// withheld, unless other records of its topic are tested.
+    fn defer_or_withhold(&mut self, now: MonoMs, rules: &SuspectRules, has_company: bool) {
+        let isolation = &mut self.isolation;
+        isolation.deferral = Some(Deferral::default());
+        let is_due = rules.give_up_after_ms.is_some() && now >= isolation.give_up_at;
+        if is_due && !has_company && isolation.losses >= rules.in_place_limit {
+            isolation.probe = Some(Probe::default());
+            isolation.deferral = None;
+        }
+    }
+
+    /// The record behind the withheld one was lost too: others fail as well.
+    fn end_probe(&mut self, now: MonoMs) {
+        self.isolation.probe = None;
+        self.isolation.give_up_wait_ms = self.isolation.give_up_wait_ms.saturating_mul(2);
+        self.isolation.give_up_at = now.plus(self.isolation.give_up_wait_ms);
+        self.end_round();
+    }
+}
+
+fn limit(rules: &SuspectRules) -> u32 {
+    if rules.has_retry_topic { RETRY_TOPIC_LIMIT } else { rules.in_place_limit }
+}

@@ -1,0 +1,253 @@
+//! Finds the record that ends its consumer, by one question: which records were outstanding at
+//! every recent lost delivery?
+//!
+//! A lost delivery is the end of a member that had records outstanding. Its records become a
+//! suspect set; each further loss leaves what both had outstanding. After `crash_limit` losses
+//! the set is tested: a part of it is granted at a time, so that each loss leaves an eighth.
+//! A set of one record is isolated: its owner gets it alone. Lost alone, the delivery failed.
+//!
+//! A set goes from *counted* (each loss intersects it) to *tested* (`crash_limit` losses) to
+//! *isolated* (one record). A commit that passes a suspect removes it.
+//!
+//! The machine is pure. Without a lost delivery there is no set, and every Fetch is unlimited.
+//! Sources: KAFKA-17541 (share groups halve the batch of a record that is delivered again) and
+//! `git bisect`.
+
+mod commit;
+mod grant;
+mod loss;
+mod ranges;
+mod set;
+mod timeout;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::model::{Deadline, MemberId, MonoMs, Now, Origin, TopicPartition};
+
+pub use grant::Grant;
+pub use ranges::OffsetRanges;
+use set::{Deferral, Probe, SuspectSet};
+
+/// Parts of a set: the fewest grants that isolate one record in log₈ of the set's size.
+const PARTS: u64 = 8;
+/// A group without a commit is looked at until one of its members lived so long: 15 min.
+const LIFETIME_MS_MAX: u64 = 15 * 60 * 1000;
+/// A set without a failed delivery is forgotten so long after its last loss: 1 h.
+const FORGET_MS: u64 = 60 * 60 * 1000;
+/// An owner's session goes on without its isolated record at most so long: 90 s.
+const DEFERRAL_MS_MAX: u64 = 90 * 1000;
+/// The longest patience with an owner that does not ask for its isolated record: 300 s.
+const QUIET_MS_MAX: u64 = 300 * 1000;
+
+/// The settings of one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SuspectRules {
+    /// Lost deliveries before a set is tested.
+    pub crash_limit: u32,
+    /// Failed deliveries that make a dead letter in place.
+    pub in_place_limit: u32,
+    /// Patience with the first part of a set.
+    pub isolation_timeout_ms: u64,
+    /// The longest that patience grows to.
+    pub patience_ms_max: u64,
+    /// After so long an isolated record is withheld; `None`: never.
+    pub give_up_after_ms: Option<u64>,
+    /// Wait of an idle owner for an isolated record that failed.
+    pub order_interval_ms: u64,
+    /// The group subscribes to its retry topic.
+    pub has_retry_topic: bool,
+}
+
+impl Default for SuspectRules {
+    fn default() -> Self {
+        Self {
+            crash_limit: 3,
+            in_place_limit: 4,
+            isolation_timeout_ms: 5_000,
+            patience_ms_max: 60_000,
+            give_up_after_ms: Some(15 * 60 * 1000),
+            order_interval_ms: 1_000,
+            has_retry_topic: false,
+        }
+    }
+}
+
+/// Failed deliveries that make an entry of the retry topic.
+const RETRY_TOPIC_LIMIT: u32 = 2;
+
+/// Records that a member has outstanding in one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outstanding {
+    /// From the committed offset to the end of what was delivered.
+    pub offsets: std::ops::Range<i64>,
+    /// The last delivery of the partition.
+    pub delivered_at: MonoMs,
+}
+
+/// The outstanding records of one member.
+pub type MemberOutstanding = BTreeMap<TopicPartition, Outstanding>;
+
+/// The end of a member: it leaves, expires, is replaced or fenced, or its commit is refused for
+/// good. A rebalance is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostDelivery {
+    pub member: MemberId,
+    pub outstanding: OffsetRanges,
+    /// From its first delivery to its last sign of life.
+    pub lived_ms: u64,
+    /// The member left by itself.
+    pub has_left: bool,
+}
+
+/// An observation of the edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A member's session as the owner of partitions begins.
+    Assigned { member: MemberId, partitions: Vec<TopicPartition> },
+    /// Partitions are taken from a live member by a rebalance.
+    Revoked { member: MemberId, partitions: Vec<TopicPartition> },
+    /// A commit, or the committed offset that an OffsetFetch answer tells.
+    Committed { partition: TopicPartition, offset: i64 },
+    /// The connection of a member is closed; its end may follow.
+    Disconnected(MemberId),
+    /// The end of a member.
+    Lost(LostDelivery),
+    /// The topic is deleted or created anew: no record of it is suspected.
+    Cleared(TopicPartition),
+}
+
+/// A decision, for the ledger and the view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// A set is tested from now on.
+    TestBegins,
+    /// A record is delivered to its owner alone.
+    Isolated(Origin),
+    /// A delivery of an isolated record failed: count it durably.
+    Failed { origin: Origin, failures: u32 },
+    /// The record becomes an entry of the retry topic, and is cut from its partition.
+    Retry { origin: Origin, failures: u32 },
+    /// The record becomes a dead letter, and is cut from its partition.
+    DeadLetter { origin: Origin, failures: u32 },
+    /// Grants have changed: publish the view, and look at waiting Fetches again.
+    Changed,
+    /// The group never commits: no loss of its members is counted any more. Journalled once.
+    Exempted,
+}
+
+/// The suspects of one group.
+#[derive(Debug)]
+pub struct Suspects {
+    rules: SuspectRules,
+    sets: Vec<SuspectSet>,
+    /// The group has committed an offset.
+    has_committed: bool,
+    /// The group has never committed, and is known to live without.
+    is_exempt: bool,
+    owners: BTreeMap<TopicPartition, MemberId>,
+    /// Members without a connection whose end is not known yet.
+    disconnected: BTreeSet<MemberId>,
+    decisions: VecDeque<Decision>,
+}
+
+impl Suspects {
+    /// No suspects. `has_committed`: the group has a committed offset.
+    pub fn new(rules: SuspectRules, has_committed: bool) -> Self {
+        Self {
+            rules,
+            sets: Vec::new(),
+            has_committed,
+            is_exempt: false,
+            owners: BTreeMap::new(),
+            disconnected: BTreeSet::new(),
+            decisions: VecDeque::new(),
+        }
+    }
+
+    /// Other settings, from now on.
+    pub fn set_rules(&mut self, rules: SuspectRules) {
+        self.rules = rules;
+    }
+
+    /// Whether every Fetch of the group is unlimited.
+    pub fn is_unlimited(&self) -> bool {
+        !self.sets.iter().any(|set| set.is_tested)
+    }
+
+    /// Takes one observation. Decisions follow from [`Suspects::poll_output`].
+    pub fn handle(&mut self, now: Now, event: Event) {
+        match event {
+            Event::Assigned { member, partitions } => {
+                for partition in partitions {
+                    self.owners.insert(partition, member.clone());
+                }
+            }
+            Event::Revoked { member, partitions } => self.on_revoked(&member, &partitions),
+            Event::Committed { partition, offset } => {
+                self.on_committed(now.mono, &partition, offset);
+            }
+            Event::Disconnected(member) => {
+                self.disconnected.insert(member);
+            }
+            Event::Lost(lost) => self.on_lost(now.mono, lost),
+            Event::Cleared(partition) => self.on_cleared(&partition),
+        }
+    }
+
+    /// The next decision; drain to `None` before the next event.
+    pub fn poll_output(&mut self) -> Option<Decision> {
+        self.decisions.pop_front()
+    }
+
+    /// When [`Suspects::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        self.next_timeout().map(Deadline)
+    }
+
+    fn decide(&mut self, decision: Decision) {
+        self.decisions.push_back(decision);
+    }
+
+    fn owns(&self, member: &MemberId, partition: &TopicPartition) -> bool {
+        self.owners.get(partition) == Some(member)
+    }
+
+    /// Grants the revoked share of a part to the new owner again.
+    fn on_revoked(&mut self, member: &MemberId, partitions: &[TopicPartition]) {
+        for set in &mut self.sets {
+            for partition in partitions {
+                set.part.remove(partition);
+            }
+            if set.part.is_empty() && set.holders.contains(member) {
+                set.end_part();
+                set.isolation.quiet = None;
+            }
+        }
+    }
+
+    fn on_cleared(&mut self, partition: &TopicPartition) {
+        for set in &mut self.sets {
+            for ranges in [&mut set.remaining, &mut set.passed_over, &mut set.part] {
+                ranges.remove(partition);
+            }
+        }
+        self.drop_empty_sets();
+        self.decide(Decision::Changed);
+    }
+
+    fn drop_empty_sets(&mut self) {
+        self.sets.retain(|set| !set.remaining.is_empty() || !set.passed_over.is_empty());
+    }
+
+    /// Ends the suspicion of a record: a decision for the ledger follows.
+    fn end_record(&mut self, decision: Decision, record: &Origin) {
+        self.sets.retain(|set| set.isolated().as_ref() != Some(record));
+        self.decide(decision);
+        self.decide(Decision::Changed);
+    }
+}
+
+/// Whether a record lies in a partition.
+fn is_in(partition: &TopicPartition, record: &Origin) -> bool {
+    partition.topic == record.topic && partition.partition == record.partition
+}

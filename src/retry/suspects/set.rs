@@ -1,0 +1,127 @@
+//! One suspect set: its records, the part under test, and the record that is left at the end.
+
+use std::collections::BTreeSet;
+
+use crate::model::{MemberId, MonoMs, Origin};
+use crate::retry::suspects::OffsetRanges;
+
+/// Doublings of the patience of an isolated record: 2^8 × 5 s is above every bound.
+const DOUBLINGS_MAX: u32 = 8;
+
+/// The records that were outstanding at every lost delivery since the set was begun.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SuspectSet {
+    /// Suspects that this round has not passed over, the part under test included.
+    pub remaining: OffsetRanges,
+    /// Suspects of this round that stood their patience: uncommitted, but no consumer was lost.
+    pub passed_over: OffsetRanges,
+    /// Granted, and neither committed nor passed over.
+    pub part: OffsetRanges,
+    /// Members that were granted some of the part.
+    pub holders: BTreeSet<MemberId>,
+    /// Records of a part; 0 until the round's first grant.
+    pub part_size: u64,
+    /// Records of the part that are not granted yet.
+    pub part_left: u64,
+    /// The last grant of the part, or the last commit in it.
+    pub part_touched: MonoMs,
+    /// Lost deliveries since the set was begun.
+    pub losses: u32,
+    pub last_loss: MonoMs,
+    /// Parts are granted; before `crash_limit` losses a set is only counted.
+    pub is_tested: bool,
+    pub patience_ms: u64,
+    pub isolation: Isolation,
+}
+
+/// The state of a set that is one record.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Isolation {
+    /// Failed deliveries that count.
+    pub failures: u32,
+    /// Lost deliveries of the record alone, counted or not.
+    pub losses: u32,
+    /// The owner has committed another record of the topic since the last failure that counts.
+    pub works_otherwise: bool,
+    /// The record's last delivery had no other partition outstanding beside it.
+    pub is_alone: bool,
+    /// The member that gets nothing else, and since when.
+    pub quiet: Option<(MemberId, MonoMs)>,
+    /// The owner's session gets everything but the record.
+    pub deferral: Option<Deferral>,
+    /// The record is withheld, and the next one tells whether others fail as well.
+    pub probe: Option<Probe>,
+    /// From then on the record is withheld after a loss.
+    pub give_up_at: MonoMs,
+    pub give_up_wait_ms: u64,
+}
+
+/// A session that gets everything but an isolated record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Deferral {
+    /// The owner's first Fetch that was refused.
+    pub since: Option<MonoMs>,
+    /// The owner had nothing outstanding at its last Fetch.
+    pub is_owner_idle: bool,
+}
+
+/// The delivery of the record behind one that is withheld.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Probe {
+    pub member: Option<MemberId>,
+    /// The record stood its patience: everything behind the withheld one is delivered.
+    pub has_stood: bool,
+}
+
+impl SuspectSet {
+    /// A set that counts its first loss.
+    pub(super) fn counted(suspects: OffsetRanges, now: MonoMs, patience_ms: u64) -> Self {
+        let (remaining, last_loss) = (suspects, now);
+        Self { remaining, losses: 1, last_loss, patience_ms, ..Self::default() }
+    }
+
+    /// The record that is left of a set under test.
+    pub(super) fn isolated(&self) -> Option<Origin> {
+        let (of, offset) = self.remaining.only().filter(|_| self.is_tested)?;
+        Some(Origin { topic: of.topic.clone(), partition: of.partition, offset })
+    }
+
+    /// Whether the isolated record is delivered to its owner before anything else.
+    pub(super) fn is_first_in_line(&self) -> bool {
+        self.isolation.deferral.is_none() && self.isolation.probe.is_none()
+    }
+
+    /// Ends the part: the next grant begins another one.
+    pub(super) fn end_part(&mut self) {
+        self.part = OffsetRanges::default();
+        self.holders.clear();
+        self.part_left = 0;
+    }
+
+    /// Ends the round: the next grant begins with the first suspect again.
+    pub(super) fn end_round(&mut self) {
+        self.end_part();
+        self.part_size = 0;
+        self.passed_over = OffsetRanges::default();
+        self.isolation.quiet = None;
+        if let Some(probe) = &mut self.isolation.probe {
+            *probe = Probe::default();
+        }
+    }
+
+    /// When the part, or the probe, has stood its patience.
+    pub(super) fn part_stands_at(&self) -> MonoMs {
+        self.part_touched.plus(self.patience_ms)
+    }
+
+    /// Patience with other records of the isolated one's partition.
+    pub(super) fn prefix_patience_ms(&self, bound_ms: u64) -> u64 {
+        let doublings = self.isolation.losses.min(DOUBLINGS_MAX);
+        (self.patience_ms << doublings).min(bound_ms)
+    }
+
+    /// Doubles the patience up to its bound.
+    pub(super) fn double_patience(&mut self, bound_ms: u64) {
+        self.patience_ms = self.patience_ms.saturating_mul(2).min(bound_ms);
+    }
+}

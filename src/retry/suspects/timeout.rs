@@ -1,0 +1,145 @@
+//! Patience: a part that stands is passed over, and a session that waits goes on.
+
+use crate::model::{MonoMs, Now};
+use crate::retry::suspects::{
+    DEFERRAL_MS_MAX, Decision, FORGET_MS, MemberId, QUIET_MS_MAX, SuspectSet, Suspects,
+};
+
+/// The owner does not ask for its isolated record: three times the patience, then it is open.
+const QUIET_PATIENCES: u64 = 3;
+
+impl Suspects {
+    /// Ends what has waited long enough. Early and repeated calls change nothing.
+    pub fn handle_timeout(&mut self, now: Now) {
+        let now = now.mono;
+        let mut stood = None;
+        for index in 0..self.sets.len() {
+            let is_waiting = self.waits_for_live_members(index);
+            let is_quiet_over = self.quiet_ends_at(index).is_some_and(|at| now >= at);
+            let interval_ms = self.rules.order_interval_ms;
+            let Some(set) = self.sets.get_mut(index) else { continue };
+            let mut has_changed = set.end_deferral(now, interval_ms);
+            if is_waiting && now >= set.part_stands_at() {
+                has_changed |= set.end_waiting_probe();
+                if !set.part.is_empty() {
+                    if set.isolated().is_some() {
+                        stood = Some(index);
+                    }
+                    set.pass_over_part();
+                    has_changed = true;
+                }
+            }
+            if is_quiet_over && set.part.is_empty() {
+                set.open();
+                has_changed = true;
+            }
+            if has_changed {
+                self.decisions.push_back(Decision::Changed);
+            }
+        }
+        if !self.has_committed && self.sets.iter().any(is_open) {
+            return self.exempt();
+        }
+        if let Some(index) = stood {
+            self.keep_only(index);
+        }
+        let is_kept =
+            |set: &SuspectSet| set.isolation.failures > 0 || now < set.last_loss.plus(FORGET_MS);
+        self.sets.retain(is_kept);
+    }
+
+    /// The isolated record stood: no other set of the group explains the losses.
+    fn keep_only(&mut self, index: usize) {
+        let set = self.sets.swap_remove(index);
+        self.sets.clear();
+        self.sets.push(set);
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<MonoMs> {
+        let of = |index: usize| {
+            let set = self.sets.get(index)?;
+            let is_part_out = !set.part.is_empty() || set.is_probe_out();
+            let part = Some(set.part_stands_at())
+                .filter(|_| is_part_out && self.waits_for_live_members(index));
+            let deferral = set.deferral_ends_at(self.rules.order_interval_ms);
+            let quiet = self.quiet_ends_at(index);
+            let forgotten =
+                Some(set.last_loss.plus(FORGET_MS)).filter(|_| set.isolation.failures == 0);
+            [part, deferral, quiet, forgotten].into_iter().flatten().min()
+        };
+        (0..self.sets.len()).filter_map(of).min()
+    }
+
+    /// Patience stands still once a holder's connection is closed: its end is on the way.
+    fn waits_for_live_members(&self, index: usize) -> bool {
+        let is_closed = |member: &MemberId| self.disconnected.contains(member);
+        self.sets.get(index).is_some_and(|set| {
+            let probe = set.isolation.probe.as_ref().and_then(|probe| probe.member.as_ref());
+            !set.holders.iter().any(is_closed) && !probe.is_some_and(is_closed)
+        })
+    }
+
+    fn quiet_ends_at(&self, index: usize) -> Option<MonoMs> {
+        let set = self.sets.get(index)?;
+        let (member, since) = set.isolation.quiet.as_ref()?;
+        if !set.part.is_empty() || self.disconnected.contains(member) {
+            return None;
+        }
+        let patience_ms = set.prefix_patience_ms(QUIET_MS_MAX);
+        Some(since.plus(patience_ms.saturating_mul(QUIET_PATIENCES)))
+    }
+}
+
+impl SuspectSet {
+    fn is_probe_out(&self) -> bool {
+        let probe = self.isolation.probe.as_ref();
+        probe.is_some_and(|probe| probe.member.is_some() && !probe.has_stood)
+    }
+
+    /// The record behind the withheld one stood: the rest is delivered. True if so.
+    fn end_waiting_probe(&mut self) -> bool {
+        if !self.is_probe_out() {
+            return false;
+        }
+        if let Some(probe) = &mut self.isolation.probe {
+            probe.has_stood = true;
+        }
+        true
+    }
+
+    fn pass_over_part(&mut self) {
+        let part = std::mem::take(&mut self.part);
+        for (partition, range) in part.iter() {
+            self.remaining.remove_below(partition, range.end);
+        }
+        self.passed_over.cover(&part);
+        self.end_part();
+        self.isolation.quiet = None;
+    }
+
+    /// The owner does not ask for the record: everything is delivered until the next loss.
+    fn open(&mut self) {
+        let remaining = std::mem::take(&mut self.remaining);
+        self.passed_over.cover(&remaining);
+        self.isolation.quiet = None;
+    }
+
+    fn deferral_ends_at(&self, interval_ms: u64) -> Option<MonoMs> {
+        let deferral = self.isolation.deferral?;
+        let wait_ms = if deferral.is_owner_idle { interval_ms } else { DEFERRAL_MS_MAX };
+        deferral.since.map(|since| since.plus(wait_ms))
+    }
+
+    fn end_deferral(&mut self, now: MonoMs, interval_ms: u64) -> bool {
+        let is_over = self.deferral_ends_at(interval_ms).is_some_and(|at| now >= at);
+        if is_over {
+            self.isolation.deferral = None;
+        }
+        is_over
+    }
+}
+
+/// Whether a tested set was granted whole.
+fn is_open(set: &SuspectSet) -> bool {
+    set.is_tested && set.remaining.is_empty()
+}
