@@ -18,7 +18,7 @@ fn house(name: &str) -> House {
 #[test]
 fn what_waits_and_what_has_ended_is_listed_and_read_with_a_console() {
     let house = house("ours-read");
-    assert_eq!(house.told(TOPICS, &["--list"]), "reprise.dlq.shop\norders\nretry.shop\n");
+    assert_eq!(house.told(TOPICS, &["--list"]), "orders\nreprise.dlq.shop\nreprise.retry.shop\n");
     let told = house.told(TOPICS, &["--describe", "--topic", "reprise.retry.shop"]);
     assert!(told.contains("PartitionCount: 1"), "{told}");
     assert_eq!(house.told(OFFSETS, &["--topic", "reprise.dlq.shop"]), "reprise.dlq.shop:0:1\n");
