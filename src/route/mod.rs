@@ -72,6 +72,7 @@ mod place;
 pub mod positions;
 pub mod posted;
 mod produce;
+mod reading;
 mod refusals;
 mod relayed;
 mod replicas;

@@ -10,9 +10,10 @@ use futures_util::stream::FuturesUnordered;
 use lru::LruCache;
 use tokio::time::timeout;
 
-use crate::model::{GroupId, Origin, TopicName};
+use crate::model::{GroupId, Origin, TopicName, TopicPartition};
 use crate::route::Router;
 use crate::route::conn::Conn;
+use crate::route::reading::{Reader, Reading};
 use crate::route::voices::{KnownBy, in_turn};
 use crate::route::watching::place_of;
 use crate::socket::{Budget, Charge};
@@ -35,7 +36,10 @@ pub(super) const NAMED_BYTES_MAX: usize = 64 << 20;
 /// Records read back lately, by the connection they were read for: the cluster has let its client
 /// read them, and nobody else.
 #[derive(Debug)]
-pub struct Origins(Mutex<Known>);
+pub struct Origins {
+    known: Mutex<Known>,
+    reading: Reading,
+}
 
 #[derive(Debug)]
 struct Known {
@@ -45,7 +49,8 @@ struct Known {
 
 impl Default for Origins {
     fn default() -> Self {
-        Self(Mutex::new(Known { records: LruCache::new(RECORDS_MAX), bytes: 0 }))
+        let known = Mutex::new(Known { records: LruCache::new(RECORDS_MAX), bytes: 0 });
+        Self { known, reading: Reading::default() }
     }
 }
 
@@ -79,7 +84,12 @@ impl Origins {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no record that a commit passes is read back for a nack.
+    pub(super) async fn passed_by(&self, group: &GroupId, commit: &[(TopicPartition, i64)]) {
+        self.reading.passed_by(group, commit).await;
     }
 }
 
@@ -96,6 +106,8 @@ pub struct ReadBack {
     is_full: bool,
     /// Topics of the cluster whose largest batch has to be known.
     unbounded: BTreeSet<TopicName>,
+    /// Commits wait for these as long as the request is not taken.
+    readers: Vec<Reader>,
 }
 
 /// A record, and in whose name it is asked for.
@@ -181,7 +193,12 @@ impl Router {
         }
         match self.origins.get(conn.id, &of.1) {
             Some(record) => back.put(&self.budget, of, Some(record)),
-            None => drop(back.unread.insert(of)),
+            None => {
+                let (group, origin) = of.clone();
+                let reader = self.origins.reading.begin(group, place_of(&origin), origin.offset);
+                back.readers.push(reader);
+                back.unread.insert(of);
+            }
         }
     }
 

@@ -20,6 +20,7 @@ use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offset_commit::{
     Named, Part, Patience, is_marked, is_ours, may_commit, may_here, noted, own_parts, part,
+    passes_nacks,
 };
 use crate::route::transactions::{Commit, NotHeld};
 use crate::route::{Router, code};
@@ -193,10 +194,8 @@ pub(super) async fn relayed(
 ) -> Result<TxnOffsetCommitResponse, UpstreamError> {
     let group = group_of(&request.group_id);
     let patience = Patience::begins(&router.clock);
-    // Behind every nack that came before: a commit that passes one is not let through earlier.
-    let nacks = router.engine.origin_commits(&group, Vec::new());
     let plain = as_commit(&request);
-    if let Err(late) = patience.bounds(noted(nacks)).await {
+    if let Err(late) = patience.bounds(passes_nacks(router, &group, offsets(&request))).await {
         // Who may not commit at all is told that, not to try again.
         let error = may_commit(router, conn, link, head, &plain).await?.unwrap_or(late);
         return Ok(respond(&request, |_| error.code()));

@@ -31,7 +31,7 @@ use crate::route::{Router, code};
 use crate::wire::{RequestHead, ResponseError};
 
 pub(super) use marked::is_marked;
-pub(super) use relayed::{Named, is_ours, may_commit, noted, own_parts, relayed};
+pub(super) use relayed::{Named, is_ours, may_commit, noted, own_parts, passes_nacks, relayed};
 
 /// How long a commit waits for the nacks it passes and for the disk (docs/semantics.md).
 const PATIENCE: Duration = Duration::from_secs(5);

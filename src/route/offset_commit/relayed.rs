@@ -39,9 +39,7 @@ pub(in crate::route) async fn relayed(
 ) -> Result<OffsetCommitResponse, UpstreamError> {
     let group = group_of(&request.group_id);
     let patience = Patience::begins(&router.clock);
-    // Behind every nack that came before: a commit that passes one is not let through earlier.
-    let nacks = router.engine.origin_commits(&group, Vec::new());
-    if let Err(late) = patience.bounds(noted(nacks)).await {
+    if let Err(late) = patience.bounds(passes_nacks(router, &group, offsets(&request))).await {
         // Who may not commit at all is told that, not to try again.
         let error = may_commit(router, conn, link, head, &request).await?.unwrap_or(late);
         return Ok(respond(&request, |_, _| error.code()));
@@ -277,6 +275,18 @@ fn tell_watch(
         Some((offset, error))
     });
     router.commit_refused(group, (key, &MemberId::new(&asked.member_id)), refused);
+}
+
+/// Waits for every nack that has come before a commit: those whose records are read back, then
+/// those in the engine's queue.
+pub(in crate::route) async fn passes_nacks(
+    router: &Router,
+    group: &GroupId,
+    commit: impl Iterator<Item = (TopicName, i32, i64)>,
+) -> Result<(), ResponseError> {
+    let commit: Vec<_> = router.real(commit).collect();
+    router.origins.passed_by(group, &commit).await;
+    noted(router.engine.origin_commits(group, Vec::new())).await
 }
 
 pub(in crate::route) async fn noted(
