@@ -119,10 +119,21 @@ pub struct PartitionView {
     pub single_file: bool,
     /// Why going back is not judged here; absent: it is.
     pub unjudged: Option<String>,
+    /// Records that the member went back to, and how often since it was assigned.
+    pub seek_backs: Vec<SeekBackView>,
     /// Records that are suspected, or have failed.
     pub suspects: Vec<SuspectView>,
     /// Settled here and cut from what is given out, until a commit passes them.
     pub skipped: Vec<i64>,
+}
+
+/// Returns of a member to one record: failures, if the group says so (`on_seek_back: retry`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SeekBackView {
+    /// Its offset.
+    pub offset: i64,
+    /// Returns.
+    pub times: u32,
 }
 
 /// One record.

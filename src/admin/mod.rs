@@ -34,7 +34,9 @@ use crate::observe::Metrics;
 use answer::{Refusal, json_answer, text_answer};
 
 pub use base64::Base64;
-pub use explain::{AloneView, Explained, PartitionView, PastView, RuleView, SuspectView, Told};
+pub use explain::{
+    AloneView, Explained, PartitionView, PastView, RuleView, SeekBackView, SuspectView, Told,
+};
 pub use nack::{Failed, FailedRefused, FailedTaken};
 pub use portable::{Brought, ExportCounts, Portable, PortableRecord};
 pub use source::{Source, Unavailable};

@@ -101,6 +101,11 @@ fn partition(partition: &Value) -> Vec<String> {
         let offsets = skipped.join(" ");
         out.push(format!("  skipped     {offsets}: settled, cut until a commit passes them"));
     }
+    let seek_backs = items(partition, "seek_backs").map(|record| {
+        let (offset, times) = (cell(record, "offset"), cell(record, "times"));
+        format!("  went back   to @{offset} {times} times")
+    });
+    out.extend(seek_backs);
     if let Some(why) = partition.get("unjudged").and_then(Value::as_str) {
         out.push(format!("  going back  is no failure here: {why}"));
     }

@@ -163,7 +163,6 @@ fn policy(retry: &Retry) -> Policy {
         max_elapsed_ms: retry.max_elapsed.map(ms),
         rate: retry.rate,
         consume_timeout_ms: ms(retry.consume_timeout),
-        timeout_level: retry.timeout_level,
         keep_dead_letters: retry.dead_letters.keep,
         dead_letters_bytes_max: retry.dead_letters.max_bytes,
         dead_letters_topic: retry.dead_letters.upstream_topic.as_deref().map(Arc::from),
@@ -171,8 +170,9 @@ fn policy(retry: &Retry) -> Policy {
         in_place: retry.lane == LaneChoice::InPlace || retry.order.mode == OrderMode::Partition,
         inference: matches!(retry.lane, LaneChoice::Auto | LaneChoice::InPlace),
         crash_limit: retry.crash_limit,
-        narrow_patience_ms: ms(retry.narrow_patience),
-        seek_back_limit: retry.seek_back_limit,
+        isolation_timeout_ms: ms(retry.isolation_timeout),
+        in_place_limit: retry.in_place_limit,
+        on_seek_back: retry.on_seek_back,
         order: retry.order.mode,
         order_interval_ms: ms(retry.order.interval),
         calls_back: retry.order.rewind == Rewind::Rebalance,
@@ -214,6 +214,7 @@ fn jitter(backoff: &Backoff) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::retry::OnSeekBack;
 
     #[test]
     fn the_defaults_are_those_of_the_parts() {
@@ -264,8 +265,9 @@ mod tests {
 
     #[test]
     fn what_is_inferred_depends_on_the_lane_and_on_the_rule() {
-        let text = "retry: {crash_limit: 5, narrow_patience: 2s}
-groups: [{match: auto, seek_back_limit: 0}, {match: place, lane: in-place, crash_limit: 1,
+        let text = "retry: {crash_limit: 5, isolation_timeout: 2s}
+groups: [{match: auto, in_place_limit: 2, on_seek_back: retry},
+         {match: place, lane: in-place, crash_limit: 1,
           order: {mode: key, interval: 50ms}}, {match: topic, lane: retry-topic},
          {match: off, lane: off}]";
         let policies = Config::parse("t", text, &[], &[]).unwrap().config.policies();
@@ -279,8 +281,10 @@ groups: [{match: auto, seek_back_limit: 0}, {match: place, lane: in-place, crash
         assert_eq!(of("off"), (false, false, false));
         let (auto, place) = (policies.of(&"auto".into()), policies.of(&"place".into()));
         assert_eq!((auto.crash_limit, place.crash_limit), (5, 1));
-        assert_eq!((auto.narrow_patience_ms, place.narrow_patience_ms), (2_000, 2_000));
-        assert_eq!((auto.seek_back_limit, place.seek_back_limit), (0, 6));
+        assert_eq!((auto.isolation_timeout_ms, place.isolation_timeout_ms), (2_000, 2_000));
+        assert_eq!((auto.in_place_limit, place.in_place_limit), (2, 6));
+        let ways = (auto.on_seek_back, place.on_seek_back);
+        assert_eq!(ways, (OnSeekBack::Retry, OnSeekBack::Observe));
         assert_eq!((auto.order, place.order), (OrderMode::Off, OrderMode::Key));
         assert_eq!((auto.order_interval_ms, place.order_interval_ms), (1_000, 50));
     }

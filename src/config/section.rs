@@ -34,6 +34,16 @@ const NOT_IN_THIS_BUILD: [&str; 17] = [
     "oauth",
 ];
 
+/// Keys of earlier builds, and the names or keys in their place.
+const FORMER: [(&str, &str); 3] = [
+    ("narrow_patience", "is called isolation_timeout now"),
+    (
+        "seek_back_limit",
+        "is called in_place_limit now; on_seek_back says whether going back counts",
+    ),
+    ("timeout_level", "is gone: a record that is open for consume_timeout is counted, not retried"),
+];
+
 /// What reading leaves behind besides the values.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
@@ -208,6 +218,9 @@ impl<'a> Section<'a> {
         let key = entry.key.as_str();
         if NOT_IN_THIS_BUILD.contains(&key) {
             return "unknown key; this build does not have it".to_owned();
+        }
+        if let Some((_, says)) = FORMER.iter().find(|(former, _)| *former == key) {
+            return (*says).to_owned();
         }
         if let Some(near) = nearest(key, &self.known) {
             return format!("unknown key; did you mean {near}?");

@@ -117,13 +117,6 @@ impl Engine {
         self.ask_durably(|reply| Command::OriginCommits { group, offsets, reply }).await
     }
 
-    /// A record that timed out was committed by the member that had it: unless it has left again,
-    /// it does not come back.
-    pub fn withdraw(&self, group: &GroupId, origin: Origin) {
-        let withdrawn = Input::Withdrawn { group: group.clone(), origin };
-        self.tell(Command::News(Box::new(withdrawn)));
-    }
-
     /// A record that was put behind another one was taken back by its transaction: it is nobody's,
     /// and the next of its key need not wait for it.
     pub fn taken_back(&self, group: &GroupId, origin: Origin) {

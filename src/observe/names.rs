@@ -96,6 +96,8 @@ metrics! {
         "Deliveries charged as failed";
     RECORDS_INFLIGHT Gauge "reprise_records_inflight" ["group"]
         "Retries handed out and not yet settled";
+    SEEK_BACKS Counter "reprise_seek_backs_total" ["group"]
+        "Fetches of a member below its last delivery, of records that are not committed";
     FETCHES_UNOWNED Counter "reprise_fetches_unowned_total" []
         "Fetches of real topics by nobody known: nothing is told from them";
     BATCHES_UNREADABLE Counter "reprise_batches_unreadable_total" []
@@ -116,6 +118,8 @@ metrics! {
         "Exhausted records held until the dead letters have room";
     RECORDS_EXPORTED Gauge "reprise_records_exported" ["group"]
         "Retries set aside for another sidecar";
+    RECORDS_STALLED Gauge "reprise_stalled_records" ["group"]
+        "First outstanding records of partitions, not committed for consume_timeout";
     RECORDS_BEHIND Gauge "reprise_records_behind" ["group"]
         "Records behind an earlier one of their key that is not final";
     RECORDS_BY_LEVEL Gauge "reprise_records_by_level" ["group", "level"]

@@ -113,13 +113,6 @@ pub enum Input {
         /// The first offset not acknowledged.
         offset: i64,
     },
-    /// A record that timed out in its member's hand was committed by it. Not answered.
-    Withdrawn {
-        /// Whose.
-        group: GroupId,
-        /// Which.
-        origin: Origin,
-    },
     /// A record was taken back by its transaction: it is nobody's. Not answered.
     TakenBack {
         /// Whose queue it is in.

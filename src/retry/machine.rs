@@ -97,7 +97,6 @@ impl<S: Entries> Machine<S> {
             Input::Joined { group, lane } => self.on_joined(&group, lane),
             Input::LaneCommit { token, group, up_to } => self.on_lane_commit(token, &group, up_to),
             Input::Aborted { group, up_to } => self.on_aborted(&group, up_to),
-            Input::Withdrawn { group, origin } => self.on_withdrawn(&group, &origin),
             Input::Damaged { id, why } => self.on_damaged(id, &why),
             Input::TakenBack { group, origin } => self.on_taken_back(&group, &origin),
             Input::Undecided { group, origin } => self.on_undecided(&group, &origin),

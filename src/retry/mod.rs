@@ -55,8 +55,8 @@ pub use output::{
     SlotView,
 };
 pub use policy::{
-    BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, MAX_RECONSUME_TIMES,
-    NARROW_PATIENCE_MS, ORDER_INTERVAL_MS, OrderMode, Policies, Policy, SEEK_BACK_LIMIT, UNLIMITED,
+    BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, IN_PLACE_LIMIT, ISOLATION_TIMEOUT_MS,
+    MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS, OnSeekBack, OrderMode, Policies, Policy, UNLIMITED,
     delayed, glob,
 };
 pub use single::{Company, Single};

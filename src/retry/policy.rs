@@ -14,10 +14,10 @@ pub const CONSUME_TIMEOUT_MS: u64 = 15 * 60 * 1000;
 /// Hand-outs lost with their member, after which records go out one by one.
 pub const CRASH_LIMIT: u32 = 3;
 /// How long a record that is out alone may stay open before the next one follows.
-pub const NARROW_PATIENCE_MS: u64 = 1_000;
-/// Failures of one record seen from consumers that go back: below the ten deliveries after which an
-/// unconfigured Spring handler passes a record over.
-pub const SEEK_BACK_LIMIT: u32 = 6;
+pub const ISOLATION_TIMEOUT_MS: u64 = 1_000;
+/// Failures in place before the dead letters: below the ten deliveries after which an unconfigured
+/// Spring handler passes a record over.
+pub const IN_PLACE_LIMIT: u32 = 6;
 /// How long a partition is held before a record of it is served again
 /// (`DefaultMQPushConsumer.suspendCurrentQueueTimeMillis`): 1 s.
 pub const ORDER_INTERVAL_MS: u64 = 1_000;
@@ -46,6 +46,18 @@ pub enum OrderMode {
     Partition,
     /// The later records of its key in its partition.
     Key,
+}
+
+/// How a member is taken that fetches again, in the same assignment, an offset below its last
+/// delivery and not below the committed offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnSeekBack {
+    /// Counted and shown, never acted upon: a delay queue or back-pressure looks the same.
+    #[default]
+    Observe,
+    /// The record may have failed.
+    Retry,
 }
 
 /// When a group is held: failures of first deliveries, among the last ones.
@@ -82,8 +94,6 @@ pub struct Policy {
     /// How long a hand-out may stay open, and how long a settled entry is remembered after the
     /// group's commit has passed its origin.
     pub consume_timeout_ms: u64,
-    /// The level of a record that was not committed for that long; 0: the ladder's.
-    pub timeout_level: u32,
     /// Keep exhausted records as dead letters; otherwise they are dropped and counted.
     pub keep_dead_letters: bool,
     /// What the kept ones may take; beyond it exhausted records are held. `None`: no bound.
@@ -100,10 +110,11 @@ pub struct Policy {
     /// Hand-outs lost with their member, after which records go out one by one; at least 1.
     pub crash_limit: u32,
     /// How long a record that is out alone may stay open before the next one follows.
-    pub narrow_patience_ms: u64,
-    /// Failures of one record seen from a consumer that goes back, before the dead letters; at most
-    /// `max_reconsume_times` count. 0: going back is no failure.
-    pub seek_back_limit: u32,
+    pub isolation_timeout_ms: u64,
+    /// Failures in place before the dead letters; at most `max_reconsume_times` count.
+    pub in_place_limit: u32,
+    /// How a member is taken that seeks back.
+    pub on_seek_back: OnSeekBack,
     /// What waits for a failed record.
     pub order: OrderMode,
     /// How long a partition is held before a record of it is served again.
@@ -135,7 +146,6 @@ impl Default for Policy {
             max_elapsed_ms: None,
             rate: None,
             consume_timeout_ms: CONSUME_TIMEOUT_MS,
-            timeout_level: 0,
             keep_dead_letters: true,
             dead_letters_bytes_max: None,
             dead_letters_topic: None,
@@ -143,8 +153,9 @@ impl Default for Policy {
             in_place: false,
             inference: true,
             crash_limit: CRASH_LIMIT,
-            narrow_patience_ms: NARROW_PATIENCE_MS,
-            seek_back_limit: SEEK_BACK_LIMIT,
+            isolation_timeout_ms: ISOLATION_TIMEOUT_MS,
+            in_place_limit: IN_PLACE_LIMIT,
+            on_seek_back: OnSeekBack::default(),
             order: OrderMode::Off,
             order_interval_ms: ORDER_INTERVAL_MS,
             calls_back: false,

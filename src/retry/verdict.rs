@@ -46,8 +46,6 @@ pub enum Seen {
     Discarded,
     /// An entry that waits and never left: inference alone has charged it.
     Inferred,
-    /// The same, and a commit has taken that back.
-    Withdrawn,
 }
 
 /// What the nack counts as.
@@ -72,7 +70,7 @@ pub fn judge(named: Named, seen: Seen) -> Verdict {
     use Verdict::{Acknowledge, Begin, Charge, Confirm, Refuse};
     match (named, seen) {
         // it names a hand-out, and there was none
-        (_, Seen::Inferred | Seen::Withdrawn) if !named.is_the_origin() => Refuse,
+        (_, Seen::Inferred) if !named.is_the_origin() => Refuse,
         // its current lane offset | Inflight, or Committed ≤ consume_timeout ago | charge
         (Named::CurrentLane, Seen::Inflight | Seen::CommittedLately) => Charge,
         // the entry has left that hand-out: it is an older one
@@ -90,9 +88,9 @@ pub fn judge(named: Named, seen: Seen) -> Verdict {
         // the true origin, or its offset in metadata | put behind another of its key since it
         // was handed out | charge: that hand-out has failed
         (Named::Origin { .. } | Named::Marked, Seen::Behind) => Charge,
-        // the true origin, or its offset in metadata | charged by inference, and never left; also
-        // when a commit has withdrawn that | confirm: it is that delivery which failed
-        (Named::Origin { .. } | Named::Marked, Seen::Inferred | Seen::Withdrawn) => Confirm,
+        // the true origin, or its offset in metadata | charged by inference, and never left |
+        // confirm: that delivery has failed
+        (Named::Origin { .. } | Named::Marked, Seen::Inferred) => Confirm,
         // the true origin | Inflight, and the committed offset is past the origin | charge
         (Named::Origin { commit_past: true }, Seen::Inflight) => Charge,
         // the true origin | anything else | acknowledge, charge nothing
@@ -196,46 +194,11 @@ pub(super) fn judge_loss(loss: Loss) -> LossVerdict {
     }
 }
 
-/// The first record that its member has not committed was given to it a consume timeout ago.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Overdue {
-    /// Nothing else is outstanding there, or it was given out alone.
-    pub(super) alone: bool,
-    /// That is so for the consume timeout, or it was given out alone.
-    pub(super) all_along: bool,
-    /// Its partition was asked for beyond it, or its member has not asked for anything else since.
-    pub(super) was_looked_at: bool,
-}
-
-/// What that counts as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OverdueVerdict {
-    /// It is served alone when it is asked for again.
-    Suspect,
-    /// Not yet: its time begins when nothing else was out any more.
-    Wait,
-    /// One failure.
-    Charge,
-}
-
-/// E9: what it says that a record is not committed for so long.
-pub(super) fn judge_overdue(overdue: Overdue) -> OverdueVerdict {
-    match overdue {
-        // it may be any of those that are out: most often the batch is slow
-        Overdue { alone: false, .. } => OverdueVerdict::Suspect,
-        // until a moment ago it may have waited for another one to be done
-        Overdue { all_along: false, .. } => OverdueVerdict::Wait,
-        // its partition is paused, and it may lie in the client's buffer
-        Overdue { was_looked_at: false, .. } => OverdueVerdict::Suspect,
-        Overdue { alone: true, all_along: true, was_looked_at: true } => OverdueVerdict::Charge,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SEEN: [Seen; 10] = [
+    const SEEN: [Seen; 9] = [
         Seen::None,
         Seen::Waiting,
         Seen::Behind,
@@ -245,20 +208,19 @@ mod tests {
         Seen::Dead,
         Seen::Discarded,
         Seen::Inferred,
-        Seen::Withdrawn,
     ];
 
     #[test]
     fn the_table_has_one_answer_for_every_case() {
         use Verdict::{Acknowledge as A, Begin as B, Charge as C, Confirm as F, Refuse as R};
-        // none waiting behind inflight lately long-ago dead discarded inferred withdrawn
+        // none waiting behind inflight lately long-ago dead discarded inferred
         let table = [
-            (Named::CurrentLane, [R, A, A, C, C, R, A, A, R, R]),
-            (Named::OlderLane, [R, A, A, A, A, A, A, A, R, R]),
-            (Named::UnknownLane, [R, R, R, R, R, R, R, R, R, R]),
-            (Named::Origin { commit_past: false }, [B, A, C, A, A, A, A, A, F, F]),
-            (Named::Origin { commit_past: true }, [B, A, C, C, A, A, A, A, F, F]),
-            (Named::Marked, [B, A, C, A, A, A, A, A, F, F]),
+            (Named::CurrentLane, [R, A, A, C, C, R, A, A, R]),
+            (Named::OlderLane, [R, A, A, A, A, A, A, A, R]),
+            (Named::UnknownLane, [R, R, R, R, R, R, R, R, R]),
+            (Named::Origin { commit_past: false }, [B, A, C, A, A, A, A, A, F]),
+            (Named::Origin { commit_past: true }, [B, A, C, C, A, A, A, A, F]),
+            (Named::Marked, [B, A, C, A, A, A, A, A, F]),
         ];
         for (named, expected) in table {
             assert_eq!(SEEN.map(|seen| judge(named, seen)), expected, "{named:?}");
@@ -279,19 +241,6 @@ mod tests {
             }
         }
         assert_eq!(charged, [2], "looked at, nothing else went back, never silent");
-    }
-
-    #[test]
-    fn only_a_record_that_was_alone_and_may_have_been_looked_at_is_charged_for_time() {
-        use OverdueVerdict::{Charge, Suspect, Wait};
-        let of = |alone, all_along, was_looked_at| {
-            judge_overdue(Overdue { alone, all_along, was_looked_at })
-        };
-        for all_along in [true, false] {
-            assert_eq!([true, false].map(|looked| of(false, all_along, looked)), [Suspect; 2]);
-        }
-        assert_eq!([true, false].map(|looked| of(true, false, looked)), [Wait; 2]);
-        assert_eq!([true, false].map(|looked| of(true, true, looked)), [Charge, Suspect]);
     }
 
     #[test]

@@ -38,9 +38,10 @@ impl Router {
         let named: Vec<Option<(Origin, Option<Ladder>)>> = named.collect();
         let (engine, clock, group) = (self.engine.clone(), self.clock, batch.group.clone());
         let (windows, ids) = (of.windows().clone(), self.topic_ids.clone());
+        let metrics = self.metrics.clone();
         let charge = move || {
             let charged = |state: &mut State, now| charged(state, now, named);
-            of.tell((&engine, &ids), &group, clock.now(), charged, |_| {})
+            of.tell((&engine, &ids, &metrics), &group, clock.now(), charged, |_| {})
         };
         Some(InPlace { charge: Box::new(charge), windows })
     }
@@ -208,7 +209,7 @@ fn charged(state: &mut State, now: Now, named: Vec<Option<(Origin, Option<Ladder
     let each = named.into_iter().map(|named| named.map_or(Goes::Leaves(None), &mut goes)).collect();
     // Once for each: a window may be large.
     for of in &places {
-        state.watch.said(now, of);
+        state.watch.said(of);
     }
     each
 }

@@ -1,6 +1,6 @@
 //! The watch of a group in the words of the admin port.
 
-use crate::admin::{AloneView, Explained, PartitionView, SuspectView};
+use crate::admin::{AloneView, Explained, PartitionView, SeekBackView, SuspectView};
 use crate::model::GroupId;
 use crate::retry::watch::{self, ApartView, BreakerView, Stand, Unjudged, WindowView};
 use crate::route::Router;
@@ -56,14 +56,19 @@ fn partition(window: WindowView) -> PartitionView {
         lost: window.losses,
         single_file: window.single_file,
         unjudged: window.unjudged.map(|why| unjudged(why).to_owned()),
+        seek_backs: window.seek_backs.iter().map(seek_back).collect(),
         suspects: window.suspects.iter().map(suspect).collect(),
         skipped: window.skipped,
     }
 }
 
+fn seek_back((offset, times): &(i64, u32)) -> SeekBackView {
+    SeekBackView { offset: *offset, times: *times }
+}
+
 fn unjudged(why: Unjudged) -> &'static str {
     match why {
-        Unjudged::Off => "seek_back_limit is 0",
+        Unjudged::Off => "on_seek_back is observe",
         Unjudged::NeverCommits => "no commit of this partition was seen",
         Unjudged::Silence => "its member went back after silences, as one does that pauses",
     }

@@ -243,6 +243,7 @@ impl AdminSource {
             topics: self.router.subscribed(id).iter().map(ToString::to_string).collect(),
             dead,
             dead_bytes,
+            stalled: self.router.stalled(id),
             breaker_open: matches!(self.router.breaker(id), BreakerView::Held { .. }),
             forward: self.board.of(id).map(|standing| (standing.pending, standing.refused)),
             ..GroupGauges::default()

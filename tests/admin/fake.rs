@@ -3,8 +3,8 @@
 use reprise::admin::{
     AloneView, Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, Failed,
     FailedRefused, FailedTaken, GroupView, MemberView, Overview, PartitionView, PastView,
-    PolicyView, Portable, Readiness, RetryView, RuleView, Source, StateCounts, SuspectView, Told,
-    Unavailable,
+    PolicyView, Portable, Readiness, RetryView, RuleView, SeekBackView, Source, StateCounts,
+    SuspectView, Told, Unavailable,
 };
 use reprise::model::Origin;
 use reprise::observe::GroupGauges;
@@ -86,6 +86,7 @@ impl Source for Fake {
             lost: 4,
             single_file: true,
             unjudged: Some("no commit of this partition was seen".into()),
+            seek_backs: vec![SeekBackView { offset: 53, times: 2 }],
             suspects: vec![suspect],
             skipped: vec![51, 52],
         };

@@ -330,6 +330,7 @@ orders-3  held by m-1, committed 50, given up to 58
               1970-01-01T00:00:05Z crashed
               1970-01-01T00:00:09Z crashed
   skipped     51 52: settled, cut until a commit passes them
+  went back   to @53 2 times
   going back  is no failure here: no commit of this partition was seen
 note: 2 failed records wait: reprise.retry.shop has no subscriber: the only member here does not \
 subscribe to it. Add it to the application's subscription, next to its own topics; they then flow \

@@ -53,8 +53,6 @@ pub(crate) struct World {
     pub(crate) touched: usize,
     /// How often the group was held by its breaker.
     pub(crate) outages: usize,
-    /// What timed out and was committed after all.
-    pub(crate) withdrawn: Vec<(TopicPartition, i64)>,
     /// Retries that are alone no more.
     pub(crate) joined: Vec<LaneOffset>,
     pub(crate) deliveries: BTreeMap<(TopicPartition, i64), usize>,
@@ -94,18 +92,6 @@ pub(crate) struct App {
 }
 
 impl World {
-    /// Ten records of a group whose members were lost so often that they go one by one.
-    pub(crate) fn narrow(rules: Rules) -> Self {
-        let mut world = Self::new(rules, 1, 10);
-        world.commit(&of(0), 0);
-        for _ in 0..rules.crash_limit {
-            let mut app = world.start(Commits::Never);
-            assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
-            world.lose(&app);
-        }
-        world
-    }
-
     pub(crate) fn new(rules: Rules, partitions: i32, records: i64) -> Self {
         Self {
             watch: Watch::new(rules),
@@ -116,7 +102,6 @@ impl World {
             kept: BTreeMap::new(),
             touched: 0,
             outages: 0,
-            withdrawn: Vec::new(),
             joined: Vec::new(),
             deliveries: BTreeMap::new(),
             handed_at: Vec::new(),
@@ -197,8 +182,7 @@ impl World {
 
     /// The sidecar is stopped as it should be, and starts anew.
     pub(crate) fn stop(&mut self) {
-        let now = self.now();
-        self.watch.close(now);
+        self.watch.close();
         self.drain();
         self.restart();
     }
@@ -322,11 +306,10 @@ impl World {
                     self.told(&partition, None);
                     self.kept.remove(&partition);
                 }
-                Output::Withdraw { partition, offset } => self.withdraw(partition, offset),
                 Output::Held(is_held) => self.outages += usize::from(is_held),
                 Output::Joined(lane) => self.joined.push(lane),
                 Output::Replayed { partition, offsets } => self.replayed(&partition, offsets),
-                Output::Wake | Output::LetGo { .. } => {}
+                Output::Wake | Output::LetGo { .. } | Output::SeekBack { .. } => {}
                 Output::Passed { .. } => panic!("nobody commits but through here"),
             }
         }
@@ -336,7 +319,7 @@ impl World {
         self.at += ms;
         let now = self.now();
         self.watch.handle_timeout(now);
-        for settling in self.watch.ending_in_hand(now) {
+        for settling in self.watch.settlings_let_go(now) {
             self.settle(settling);
         }
         self.drain();

@@ -10,10 +10,10 @@ use reprise::retry::{Disposition, OrderMode, Policy};
 /// The poison.
 const POISON: (i32, i64) = (3, 57);
 /// Dead after as many restarts at most.
-const RESTARTS_MAX: u32 = RULES.crash_limit + RULES.seek_back_limit + 4;
+const RESTARTS_MAX: u32 = RULES.crash_limit + RULES.in_place_limit + 4;
 
 /// Runs the application, started anew whenever it dies, until all is committed; how often it died.
-fn run(world: &mut World, commits: Commits, kills_after_ms: u64, both_die: bool) -> u32 {
+fn run(world: &mut World, commits: Commits, kills_after_ms: u64) -> u32 {
     let mut deaths = 0;
     let mut app: App = world.start(commits);
     for _ in 0..200_000 {
@@ -26,11 +26,7 @@ fn run(world: &mut World, commits: Commits, kills_after_ms: u64, both_die: bool)
         });
         if !lives {
             deaths += 1;
-            if both_die {
-                world.restart();
-            } else {
-                world.lose(&app);
-            }
+            world.lose(&app);
             world.pass(3_000);
             app = world.start(commits);
         }
@@ -41,11 +37,11 @@ fn run(world: &mut World, commits: Commits, kills_after_ms: u64, both_die: bool)
     panic!("it never ends; committed {:?}, dead {:?}", world.committed, world.dead);
 }
 
-fn judge(commits: Commits, kills_after_ms: u64, both_die: bool) {
-    let what = format!("{commits:?}, killed after {kills_after_ms} ms, both: {both_die}");
-    let mut world = World::new(RULES, 10, 50);
+fn judge(commits: Commits, kills_after_ms: u64) {
+    let what = format!("{commits:?}, killed after {kills_after_ms} ms");
+    let mut world = World::committed(RULES, 10, 50);
     world.ends.insert(of(POISON.0), 100);
-    let deaths = run(&mut world, commits, kills_after_ms, both_die);
+    let deaths = run(&mut world, commits, kills_after_ms);
     assert!(deaths <= RESTARTS_MAX, "{what}: {deaths} restarts");
     let dead: Vec<(i32, i64)> =
         world.dead.iter().map(|dead| (dead.partition.partition, dead.offset)).collect();
@@ -57,21 +53,14 @@ fn judge(commits: Commits, kills_after_ms: u64, both_die: bool) {
 #[test]
 fn a_record_that_kills_its_process_at_once_ends_in_the_dead_letters() {
     for commits in [Commits::PerRecord, Commits::PerBatch, Commits::Every(5_000)] {
-        judge(commits, 0, false);
+        judge(commits, 0);
     }
 }
 
 #[test]
 fn one_that_kills_three_seconds_later_does_too() {
     for commits in [Commits::PerRecord, Commits::PerBatch, Commits::Every(5_000)] {
-        judge(commits, 3_000, false);
-    }
-}
-
-#[test]
-fn and_when_the_sidecar_dies_with_it() {
-    for commits in [Commits::PerRecord, Commits::PerBatch, Commits::Every(5_000)] {
-        judge(commits, 1_500, true);
+        judge(commits, 3_000);
     }
 }
 
@@ -94,7 +83,7 @@ fn and_when_it_was_one_before_and_is_read_once_more() {
     world.lose(&app);
     // That one no longer answers for it.
     world.commit(&partition, 55);
-    let deaths = run(&mut world, Commits::PerRecord, 0, false);
+    let deaths = run(&mut world, Commits::PerRecord, 0);
     assert!(deaths <= RESTARTS_MAX, "{deaths} restarts");
     let dead: Vec<i64> = world.dead.iter().map(|dead| dead.offset).collect();
     assert_eq!(dead, [poison]);
@@ -102,9 +91,9 @@ fn and_when_it_was_one_before_and_is_read_once_more() {
 
 #[test]
 fn partitions_at_their_end_hold_up_nobody() {
-    let mut world = World::new(RULES, 40, 0);
+    let mut world = World::committed(RULES, 40, 0);
     world.ends.insert(of(POISON.0), 100);
-    let deaths = run(&mut world, Commits::PerRecord, 0, false);
+    let deaths = run(&mut world, Commits::PerRecord, 0);
     let dead: Vec<i64> = world.dead.iter().map(|dead| dead.offset).collect();
     assert_eq!(dead, [POISON.1]);
     let took = world.at - 3_000 * u64::from(deaths);
@@ -114,7 +103,7 @@ fn partitions_at_their_end_hold_up_nobody() {
 
 #[test]
 fn a_turn_nothing_comes_of_goes_on_to_the_next_broker() {
-    let mut world = World::new(RULES, 3, 20);
+    let mut world = World::committed(RULES, 3, 20);
     for _ in 0..RULES.crash_limit {
         let mut app = world.start_with(Commits::PerRecord, &[0]);
         assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
@@ -153,7 +142,7 @@ fn a_turn_nothing_comes_of_goes_on_to_the_next_broker() {
 
 #[test]
 fn below_the_limit_lost_hand_outs_come_again_as_they_would() {
-    let mut world = World::new(RULES, 2, 100);
+    let mut world = World::committed(RULES, 2, 100);
     for _ in 1..RULES.crash_limit {
         let mut app = world.start(Commits::PerRecord);
         assert!(!app.poll(&mut world, |_, offset| {
@@ -172,7 +161,7 @@ fn below_the_limit_lost_hand_outs_come_again_as_they_would() {
 
 #[test]
 fn a_fetch_that_waits_when_its_member_goes_takes_no_loss_with_it() {
-    let mut world = World::new(RULES, 1, 10);
+    let mut world = World::committed(RULES, 1, 10);
     let mut app = world.start(Commits::PerBatch);
     assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
     world.lose(&app);
@@ -185,7 +174,7 @@ fn a_fetch_that_waits_when_its_member_goes_takes_no_loss_with_it() {
 
 #[test]
 fn whoever_commits_past_the_lost_window_flows_again() {
-    let mut world = World::new(RULES, 1, 20);
+    let mut world = World::committed(RULES, 1, 20);
     for _ in 0..RULES.crash_limit {
         let mut app = world.start(Commits::PerRecord);
         assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
@@ -272,7 +261,7 @@ fn next(world: &mut World, app: &mut App) -> (i32, i64) {
 
 #[test]
 fn who_was_alone_once_and_then_the_last_of_several_is_not_charged_yet() {
-    let mut world = World::new(RULES, 2, 10);
+    let mut world = World::committed(RULES, 2, 10);
     for _ in 0..RULES.crash_limit {
         let mut app = world.start(Commits::Never);
         assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
@@ -312,4 +301,27 @@ fn whoever_was_lost_before_an_administrator_sets_the_offset_counts_no_more() {
         assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
         assert_eq!((world.losses(), world.charged()), (0, vec![]), "to {to}");
     }
+}
+
+#[test]
+fn a_loader_that_never_commits_is_given_everything_at_each_start() {
+    let mut world = World::new(RULES, 2, 100);
+    for start in 0..20 {
+        let app = world.start(Commits::Never);
+        assert_eq!(world.fetch(&app, None).records.len(), 200, "start {start}");
+        world.lose(&app);
+    }
+    assert_eq!((world.touched, world.dead.len()), (0, 0));
+    assert!(world.kept.is_empty(), "nothing is journalled");
+    // Once it commits it is a group like any other.
+    world.commit(&of(0), 0);
+    world.commit(&of(1), 0);
+    for _ in 0..RULES.crash_limit {
+        let app = world.start(Commits::Never);
+        world.fetch(&app, None);
+        world.lose(&app);
+    }
+    let app = world.start(Commits::Never);
+    world.fetch(&app, None);
+    assert_eq!(world.losses(), RULES.crash_limit);
 }

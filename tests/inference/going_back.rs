@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::RULES;
 use crate::app::{App, Commits, Did, WAIT_MS, World, of};
 use reprise::retry::Disposition;
+use reprise::retry::OnSeekBack;
 use reprise::retry::watch::{Asked, Rules, Serve};
 
 /// Runs until all is committed, with a handler that throws on these records until it has been
@@ -40,10 +41,10 @@ fn a_record_that_is_sought_again_and_again_is_a_dead_letter_and_nothing_else_is_
         world.dead.iter().map(|dead| (dead.partition.partition, dead.offset)).collect();
     assert_eq!(dead, [(3, 7)]);
     assert_eq!(world.dead[0].disposition, Disposition::SeekBack);
-    assert_eq!(world.dead[0].reconsume_times, RULES.seek_back_limit);
+    assert_eq!(world.dead[0].reconsume_times, RULES.in_place_limit);
     // One unproven return more where others were sought back too.
     let deliveries = world.deliveries[&(of(3), 7)];
-    let most = usize::try_from(RULES.seek_back_limit).unwrap() + 2;
+    let most = usize::try_from(RULES.in_place_limit).unwrap() + 2;
     assert!(deliveries <= most, "{deliveries} deliveries");
     assert_eq!(world.charged(), []);
 }
@@ -91,7 +92,7 @@ fn so_is_one_of_a_consumer_that_fetches_only_when_it_has_nothing_left() {
     assert_eq!(dead, [(3, 7)]);
     assert_eq!(world.dead[0].disposition, Disposition::SeekBack);
     let deliveries = world.deliveries[&(of(3), 7)];
-    let most = usize::try_from(RULES.seek_back_limit).unwrap() + 2;
+    let most = usize::try_from(RULES.in_place_limit).unwrap() + 2;
     assert!(deliveries <= most, "{deliveries} deliveries");
     assert_eq!(world.charged(), []);
 }
@@ -203,15 +204,17 @@ fn a_restart_of_the_sidecar_keeps_the_count() {
     while world.dead.is_empty() {
         app.poll(&mut world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
     }
-    assert_eq!(world.dead[0].reconsume_times, RULES.seek_back_limit);
+    assert_eq!(world.dead[0].reconsume_times, RULES.in_place_limit);
     assert_eq!(world.dead[0].history.len(), 7);
 }
 
 #[test]
-fn with_a_limit_of_zero_going_back_is_never_a_failure() {
-    let mut world = World::new(Rules { seek_back_limit: 0, ..RULES }, 2, 30);
+fn a_group_that_is_observed_is_given_all_it_goes_back_to() {
+    let rules = Rules { on_seek_back: OnSeekBack::Observe, ..RULES };
+    let mut world = World::new(rules, 2, 30);
     run(&mut world, &BTreeMap::from([((1, 5), 40)]));
     assert_eq!((world.dead.len(), world.touched), (0, 0));
+    assert!(world.kept.is_empty(), "nothing is journalled");
 }
 
 #[test]
@@ -256,28 +259,4 @@ fn who_leaves_its_partition_out_meanwhile_may_only_have_paused_it() {
         let is_charged = !world.charged().is_empty() || !world.dead.is_empty();
         assert_eq!(is_charged, !pauses, "pauses: {pauses}");
     }
-}
-
-#[test]
-fn one_that_was_alone_from_the_first_ends_no_sooner() {
-    let rules = Rules { consume_timeout_ms: 60_000, ..RULES };
-    let mut world = World::new(rules, 2, 1);
-    world.commit(&of(0), 0);
-    world.commit(&of(1), 0);
-    let mut app = world.start(Commits::Never);
-    app.poll(&mut world, |_, _| Did::Well(0));
-    for _ in 0..61 {
-        world.pass(1_000);
-    }
-    assert!(world.watch.explain(world.now()).iter().any(|of| !of.suspects.is_empty()), "overdue");
-    world.lose(&app);
-    let before = world.deliveries[&(of(0), 0)];
-    let mut app = world.start(Commits::PerRecord);
-    while world.dead.is_empty() {
-        app.poll(&mut world, |of, _| if of.partition == 0 { Did::Throw } else { Did::Well(1) });
-        assert!(world.at < 3_600_000, "it ends");
-    }
-    let deliveries = world.deliveries[&(of(0), 0)] - before;
-    assert_eq!(world.dead[0].reconsume_times, RULES.seek_back_limit);
-    assert_eq!(deliveries, usize::try_from(RULES.seek_back_limit).unwrap() + 1);
 }

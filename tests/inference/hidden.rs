@@ -48,13 +48,16 @@ fn whoever_commits_its_last_record_is_not_waited_for_at_the_markers_behind_it() 
 }
 
 #[test]
-fn a_record_behind_hidden_ones_is_charged_and_none_of_them() {
+fn a_record_behind_hidden_ones_is_stalled_and_none_of_them() {
     let (mut world, mut app) = group(6, &[(1, 4), (5, 6)]);
     assert_eq!(fetch(&mut world, &mut app, None), [0, 4]);
     fetch(&mut world, &mut app, None);
     world.commit(&of(0), 1);
     hang(&mut world, T_MS);
-    assert_eq!(world.charged(), [(0, 4, 1)], "it is the last one, and alone");
+    assert_eq!(world.watch.stalled(world.now()), 1, "the record behind them");
+    world.commit(&of(0), 5);
+    hang(&mut world, T_MS);
+    assert_eq!(world.watch.stalled(world.now()), 0, "the hidden one is nobody's record");
 }
 
 #[test]
@@ -117,6 +120,6 @@ fn hidden_ones_take_no_turn_in_single_file() {
     let began = world.at;
     while fetch(&mut world, &mut app, None) != [6] {
         world.pass(10);
-        assert!(world.at < began + RULES.narrow_patience_ms, "its turn was given away");
+        assert!(world.at < began + RULES.isolation_timeout_ms, "its turn was given away");
     }
 }

@@ -4,10 +4,9 @@ use crate::app::{App, Commits, Did, World, of};
 use crate::spoken::{awaited, given};
 use crate::{RULES, WITH_BREAKER};
 use reprise::model::{EntryId, LaneOffset, Slot};
-use reprise::retry::watch::{BreakerView, LaneGiven, Rules, Seen};
+use reprise::retry::watch::{BreakerView, LaneGiven, Seen};
 
 const SLOT: Slot = Slot(3);
-const T_MS: u64 = 60_000;
 
 fn lane(sequence: u64) -> LaneOffset {
     LaneOffset { slot: SLOT, sequence }
@@ -30,27 +29,6 @@ fn seen(world: &mut World, seen: Seen) {
 fn turn(world: &mut World) -> Option<usize> {
     let now = world.now();
     world.watch.lane_turn(now, SLOT).0
-}
-
-#[test]
-fn a_retry_that_is_given_again_is_out_since_the_first_time() {
-    let short = Rules { consume_timeout_ms: T_MS, ..RULES };
-    let mut world = World::new(short, 1, 1);
-    world.commit(&of(0), 0);
-    let mut app = world.start(Commits::Never);
-    assert_eq!(given(&mut world, &mut app), Some(0));
-    assert_eq!(given(&mut world, &mut app), None);
-    for _ in 0..3 {
-        lane_gives(&mut world, &app, &[4], false);
-        world.pass(T_MS / 3);
-    }
-    // The engine has taken it back by now: the record is alone.
-    lane_gives(&mut world, &app, &[], false);
-    for _ in 0..T_MS / 1_000 {
-        assert!(world.charged().is_empty());
-        world.pass(1_000);
-    }
-    assert_eq!(world.charged(), [(0, 0, 1)]);
 }
 
 #[test]
@@ -78,52 +56,6 @@ fn a_member_that_goes_takes_along_no_probe_of_another_one() {
     assert_eq!(failed(&world), before, "it had none");
     seen(&mut world, Seen::LaneDone { up_to: lane(5) });
     assert_eq!(failed(&world), None, "it succeeded");
-}
-
-#[test]
-fn the_time_of_a_record_begins_when_no_retry_is_out_beside_it() {
-    let short = Rules { consume_timeout_ms: T_MS, ..RULES };
-    for (is_nacked, is_other) in [(false, false), (true, false), (false, true)] {
-        let mut world = World::new(short, 1, 1);
-        world.commit(&of(0), 0);
-        let mut app = world.start(Commits::Never);
-        assert_eq!(given(&mut world, &mut app), Some(0));
-        assert_eq!(given(&mut world, &mut app), None);
-        lane_gives(&mut world, &app, &[4, 5], false);
-        world.pass(T_MS / 2);
-        let up_to = LaneOffset { sequence: 5, slot: Slot(u16::from(is_other)) };
-        seen(&mut world, Seen::LaneBelow { up_to });
-        assert!(world.charged().is_empty());
-        let up_to = if is_nacked { lane(5) } else { lane(6) };
-        seen(&mut world, Seen::LaneBelow { up_to });
-        if is_nacked {
-            seen(&mut world, Seen::LaneFailed { lane: lane(5) });
-        }
-        for _ in 0..T_MS / 1_000 - 1 {
-            world.pass(1_000);
-        }
-        assert_eq!(world.charged(), [], "its member was at a retry");
-        world.pass(1_000);
-        assert_eq!(world.charged(), [(0, 0, 1)]);
-    }
-}
-
-#[test]
-fn a_retry_that_nobody_ends_is_back_in_the_queue_after_the_timeout() {
-    let short = Rules { consume_timeout_ms: T_MS, ..RULES };
-    let mut world = World::new(short, 1, 1);
-    world.commit(&of(0), 0);
-    let mut app = world.start(Commits::Never);
-    lane_gives(&mut world, &app, &[4], false);
-    world.pass(1_000);
-    assert_eq!(given(&mut world, &mut app), Some(0));
-    assert_eq!(given(&mut world, &mut app), None);
-    for _ in 0..2 * T_MS / 1_000 - 2 {
-        world.pass(1_000);
-    }
-    assert_eq!(world.charged(), []);
-    world.pass(1_000);
-    assert_eq!(world.charged(), [(0, 0, 1)]);
 }
 
 #[test]
@@ -176,7 +108,7 @@ fn where_records_go_one_by_one_retries_take_turns_with_them() {
     lane_gives(&mut world, &app, &[], true);
     world.commit(&of(0), 2);
     assert_eq!(given(&mut world, &mut app), None);
-    world.pass(RULES.narrow_patience_ms);
+    world.pass(RULES.isolation_timeout_ms);
     assert_eq!(given(&mut world, &mut app), Some(2), "nobody came for the retry");
     world.commit(&of(0), 10);
     assert_eq!(turn(&mut world), None, "everything flows");
@@ -223,7 +155,7 @@ fn deaths_among_retries(late: bool) -> u32 {
 
 #[test]
 fn a_record_that_kills_its_process_is_found_among_retries_too() {
-    let most = RULES.crash_limit + RULES.seek_back_limit + 4;
+    let most = RULES.crash_limit + RULES.in_place_limit + 4;
     for late in [false, true] {
         let deaths = deaths_among_retries(late);
         assert!((RULES.crash_limit..=most).contains(&deaths), "{deaths}, late: {late}");

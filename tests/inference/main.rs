@@ -4,6 +4,7 @@
 
 mod alone;
 mod app;
+mod begun;
 mod crashes;
 mod ends;
 mod going_back;
@@ -16,26 +17,27 @@ mod lanes;
 mod law;
 mod log;
 mod outage;
-mod overdue;
 mod probing;
 mod random;
 mod resets;
 mod retries;
 mod spoken;
+mod stalled;
 mod stalls;
 mod story;
 mod turn;
 mod voice;
 mod world;
 
-use reprise::retry::BreakerRules;
 use reprise::retry::watch::Rules;
+use reprise::retry::{BreakerRules, OnSeekBack};
 
 const RULES: Rules = Rules {
     max_reconsume_times: 16,
     crash_limit: 3,
-    narrow_patience_ms: 1_000,
-    seek_back_limit: 6,
+    isolation_timeout_ms: 1_000,
+    in_place_limit: 6,
+    on_seek_back: OnSeekBack::Retry,
     consume_timeout_ms: 900_000,
     interval_ms: 1_000,
     in_order: false,

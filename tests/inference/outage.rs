@@ -98,7 +98,7 @@ fn a_probe_nothing_is_heard_of_is_followed_by_another_one() {
         assert_eq!(records.len(), 1);
         app.positions.insert(of(0), records[0].1 + 1);
         assert_eq!(world.fetch(&app, None).records.len(), 0, "one for now");
-        world.pass(RULES.narrow_patience_ms);
+        world.pass(RULES.isolation_timeout_ms);
     }
     assert!(is_held(&world));
     world.commit(&of(0), 103);

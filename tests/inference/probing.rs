@@ -229,16 +229,16 @@ fn nobody_is_slow_while_nothing_is_given() {
     for _ in 0..600 {
         world.pass(1_000);
     }
-    assert_eq!(world.charged(), [], "ten minutes");
+    assert_eq!(world.watch.stalled(world.now()), 0, "ten minutes");
     world.ends.insert(of(0), 200);
     app.positions.insert(of(0), 100);
     assert_eq!(world.fetch(&app, None).records.len(), 1);
     world.commit(&of(0), 101);
     assert!(!is_held(&world));
     world.pass(39_000);
-    assert!(world.kept.values().all(|window| window.suspects.is_empty()), "89 s of its own");
+    assert_eq!(world.watch.stalled(world.now()), 0, "89 s of its own");
     world.pass(2_000);
-    assert!(!world.kept[&of(1)].suspects.is_empty(), "91 s of its own");
+    assert_eq!(world.watch.stalled(world.now()), 1, "91 s of its own");
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn where_order_is_kept_nothing_is_given_behind_what_has_failed() {
         if !given.is_empty() {
             let now = world.now();
             world.watch.failed_in_order(now, &of(0), 0, &ladder);
-            world.watch.said(now, &of(0));
+            world.watch.said(&of(0));
             times += 1;
         }
         world.pass(500);
@@ -352,7 +352,7 @@ fn who_polls_on_is_called_back_to_what_is_waited_for_while_the_group_is_held() {
             if world.watch.failed_in_order(now, &of(0), 0, &ladder) == InOrder::Leaves {
                 break world.watch.charged(&of(0), 0);
             }
-            world.watch.said(now, &of(0));
+            world.watch.said(&of(0));
             app.positions.insert(of(0), 1);
         }
         let now = world.now();
@@ -378,7 +378,7 @@ fn a_batch_of_failures_is_kept_once() {
     for offset in 0..500 {
         watch.failed_in_order(now, &of(0), offset, &ladder);
     }
-    watch.said(now, &of(0));
+    watch.said(&of(0));
     let kept = std::iter::from_fn(|| watch.poll_output()).filter_map(|output| match output {
         Output::Window { window, .. } => window,
         _ => None,

@@ -264,14 +264,6 @@ impl World {
         }
     }
 
-    pub(crate) fn withdraw(&mut self, of: TopicPartition, offset: i64) {
-        let (now, origin) = (self.now(), origin(&(of.clone(), offset)));
-        if let Some(retries) = &mut self.retries {
-            retries.ask(now, Input::Withdrawn { group: shop(), origin });
-        }
-        self.withdrawn.push((of, offset));
-    }
-
     pub(crate) fn time_of_retries(&mut self) {
         let now = self.now();
         if let Some(retries) = &mut self.retries {

@@ -126,7 +126,7 @@ fn said_and_lost(world: &mut World) {
     assert_eq!(awaited(world, &mut app), 0);
     let now = world.now();
     assert_eq!(world.watch.failed_in_order(now, &of(0), 0, &ladder), InOrder::Waits);
-    world.watch.said(now, &of(0));
+    world.watch.said(&of(0));
     world.drain();
     world.lose(&app);
     world.pass(2_000);

@@ -12,14 +12,14 @@ const POISON: (i32, i64) = (0, 27);
 /// How long patience lasts in a group now.
 fn patience_ms(world: &World) -> u64 {
     let doublings = world.kept.values().map(|window| window.doublings).max().unwrap_or(0);
-    let doubled = RULES.narrow_patience_ms.saturating_mul(1 << doublings.min(16));
+    let doubled = RULES.isolation_timeout_ms.saturating_mul(1 << doublings.min(16));
     doubled.min(LONGEST_MS)
 }
 
 /// Runs the application until all is committed; the longest time between two hand-outs to one
 /// process, or from its start to its first: at all, and beyond what patience lasted.
 fn run(commits: Commits, kills_after_ms: u64, partitions: i32) -> (u64, i64) {
-    let mut world = World::new(RULES, partitions, 40);
+    let mut world = World::committed(RULES, partitions, 40);
     let (mut longest_ms, mut beyond_ms) = (0, i64::MIN);
     let mut app: App = world.start(commits);
     for _ in 0..200_000 {

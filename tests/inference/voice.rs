@@ -128,7 +128,7 @@ impl World {
         let ladder = policies.ladder_of(&shop(), &of.topic);
         let before = self.watch.charged(of, *offset).reconsume_times;
         let waits = self.watch.failed_in_order(now, of, *offset, &ladder);
-        self.watch.said(now, of);
+        self.watch.said(of);
         match waits {
             InOrder::Waits => {
                 let after = self.watch.charged(of, *offset).reconsume_times;

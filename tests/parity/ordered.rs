@@ -13,7 +13,7 @@ use crate::support::{Got, Member, Rec, Server, until, wall_ms};
 /// `fetch.max.wait.ms`; who asks again later than twice that is taken for one that pauses.
 const WAIT_MS: i32 = 400;
 /// Longer than any answer takes: who is slow is not taken for one that is done with a record.
-const PATIENT: &str = "narrow_patience: 5s, ";
+const PATIENT: &str = "isolation_timeout: 5s, on_seek_back: retry, ";
 /// The record nobody can handle.
 const POISON: i64 = 1;
 
@@ -125,9 +125,10 @@ pub(crate) const Q26: Row = Row {
              said, 10 ms at least, 30 s at most; maximum 3: 4 deliveries, then a dead letter, \
              and the queue moves on.",
     ours: "The same with `order.mode: partition`, for whatever says it (a produced record, a \
-           commit's metadata, the admin port), and for a consumer that goes back to its record \
-           by itself, however it commits meanwhile. A client that goes on instead is given nothing \
-           behind it, and is made to come back (`order.rewind: rebalance`).",
+           commit's metadata, the admin port), and with `on_seek_back: retry` for a consumer that \
+           goes back to its record by itself, however it commits meanwhile. A client that goes on \
+           instead is given nothing behind it, and is made to come back (`order.rewind: \
+           rebalance`).",
     stands: Stands::Same,
 };
 

@@ -132,7 +132,7 @@ fn q22_a_record_that_kills_its_process_is_a_dead_letter_and_its_neighbours_count
     if is_consumer(Handler { poison: Some(5), commits_every: None }) {
         return;
     }
-    let server = orders("retry: {max_reconsume_times: 1, narrow_patience: 300ms}", 12);
+    let server = orders("retry: {max_reconsume_times: 1, isolation_timeout: 300ms}", 12);
     let (mut killed, mut committed) = (0, 0);
     while committed < 12 {
         assert!(killed < 30, "it is given out for ever");

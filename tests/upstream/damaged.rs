@@ -14,8 +14,8 @@ use crate::relay::{is_greeting, pass};
 use crate::support::batch::{Around, batch};
 use crate::support::{Got, Member, Rec, Server, until, wall_ms};
 
-const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, narrow_patience: 400ms, \
-                     seek_back_limit: 2, order: {interval: 50ms}}";
+const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
+                     in_place_limit: 2, on_seek_back: retry, order: {interval: 50ms}}";
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
 /// The batch that is damaged begins there, and has three records.
 const BAD: i64 = 4;

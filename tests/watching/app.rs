@@ -185,3 +185,16 @@ pub(crate) fn orders_more(server: &Server) {
 pub(crate) fn dead_letters(server: &Server) -> Vec<Got> {
     server.client().read_all("reprise.dlq.shop")
 }
+
+/// The group has committed in these partitions, each at its begin.
+pub(crate) fn began(server: &Server, topics: &[(&str, i32)]) {
+    let names: Vec<&str> = topics.iter().map(|(topic, _)| *topic).collect();
+    let mut member = Member::new(server, "shop", &names);
+    member.join(topics);
+    for (topic, partitions) in topics {
+        for index in 0..*partitions {
+            assert_eq!(member.commit(topic, index, 0), 0);
+        }
+    }
+    assert_eq!(member.leave(), 0);
+}

@@ -14,7 +14,9 @@ const NOTHING: [i64; 0] = [];
 
 /// Whatever is held here stays so.
 fn shop() -> Server {
-    let server = Server::with("retry: {order: {interval: 30s}, narrow_patience: 30s}");
+    let server = Server::with(
+        "retry: {on_seek_back: retry, order: {interval: 30s}, isolation_timeout: 30s}",
+    );
     orders(&server, RECORDS);
     server
 }

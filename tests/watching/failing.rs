@@ -6,8 +6,8 @@ use crate::support::batch::{Around, batch};
 use crate::support::client::fetch_request;
 use crate::support::{Member, Rec, Server, until, wall_ms};
 
-const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, narrow_patience: 400ms, \
-                     seek_back_limit: 2, order: {interval: 50ms}}";
+const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
+                     in_place_limit: 2, on_seek_back: retry, order: {interval: 50ms}}";
 
 fn all_but(poison: i64, count: i64) -> Vec<i64> {
     (0..count).filter(|offset| *offset != poison).collect()
@@ -134,7 +134,7 @@ fn what_was_counted_outlives_a_restart_of_the_sidecar() {
 
 #[test]
 fn after_a_restart_going_back_is_seen_before_any_commit() {
-    let mut server = Server::with("retry: {order: {interval: 30s}}");
+    let mut server = Server::with("retry: {on_seek_back: retry, order: {interval: 30s}}");
     orders(&server, 8);
     App::new(&server, -1).run(Failing::Crash, 4);
     server.restart();
@@ -162,7 +162,9 @@ fn two_deaths_charge_nothing() {
 
 #[test]
 fn a_record_a_consumer_seeks_back_to_is_tried_again_alone_and_given_up_at_its_limit() {
-    let server = Server::with("retry: {levels: 20ms, seek_back_limit: 3, order: {interval: 50ms}}");
+    let server = Server::with(
+        "retry: {levels: 20ms, in_place_limit: 3, on_seek_back: retry, order: {interval: 50ms}}",
+    );
     orders(&server, 12);
     let mut app = App::new(&server, 5);
     app.run(Failing::SeekBack, 12);
@@ -177,8 +179,8 @@ fn a_record_a_consumer_seeks_back_to_is_tried_again_alone_and_given_up_at_its_li
 }
 
 #[test]
-fn going_back_is_no_failure_where_the_limit_is_zero() {
-    let server = Server::with("retry: {seek_back_limit: 0, order: {interval: 50ms}}");
+fn a_consumer_that_seeks_back_is_observed_and_given_its_record_each_time() {
+    let server = Server::with("retry: {levels: 20ms}");
     orders(&server, 8);
     let mut app = App::new(&server, 2);
     for _ in 0..12 {
@@ -186,12 +188,19 @@ fn going_back_is_no_failure_where_the_limit_is_zero() {
     }
     assert_eq!(dead_letters(&server).len(), 0);
     assert!(app.deliveries[&2] >= 12, "{:?}", app.deliveries);
+    let story = server.json("/api/v1/explain?group=shop");
+    let seek_backs = &story["partitions"][0]["seek_backs"];
+    assert_eq!(seek_backs[0]["offset"], 2, "{story}");
+    let times = seek_backs[0]["times"].as_u64().unwrap();
+    assert!(times >= 11, "{story}");
+    let series = format!("reprise_seek_backs_total{{group=\"shop\"}} {times}\n");
+    assert!(server.get("/metrics").contains(&series), "{times}");
 }
 
 #[test]
 fn what_kills_a_consumer_with_a_retry_topic_comes_back_there_and_holds_nothing() {
     let server = Server::with(
-        "retry: {levels: 20ms, max_reconsume_times: 3, narrow_patience: 400ms, \
+        "retry: {levels: 20ms, max_reconsume_times: 3, isolation_timeout: 400ms, \
                  order: {interval: 30s}}",
     );
     orders(&server, 8);

@@ -3,6 +3,7 @@
 
 use kafka_protocol::messages::{DeleteTopicsRequest, FetchRequest};
 
+use crate::app::began;
 use crate::support::client::{fetch_request, s};
 use crate::support::{Client, Member, Rec, Server};
 
@@ -29,12 +30,13 @@ fn given(client: &mut Client, topics: &[&str]) -> Vec<(String, Vec<String>)> {
 
 #[test]
 fn whose_turn_it_is_when_its_topic_is_deleted_gives_it_to_the_next() {
-    let server = Server::with("retry: {narrow_patience: 100ms}");
+    let server = Server::with("retry: {isolation_timeout: 100ms}");
     let mut tool = server.client();
     for (topic, partitions) in BOTH {
         tool.create(topic, *partitions);
         tool.put(topic, 0, &[Rec::new("a"), Rec::new("b")]);
     }
+    began(&server, BOTH);
     let joined = || {
         let mut member = Member::new(&server, "shop", &["orders", "others"]);
         member.join(BOTH);

@@ -27,7 +27,7 @@ fn joined(server: &Server) -> Member {
 
 fn idle() -> (Server, Member) {
     let server = Server::with(
-        "retry: {levels: 20ms, max_reconsume_times: 1, seek_back_limit: 2, \
+        "retry: {levels: 20ms, max_reconsume_times: 1, in_place_limit: 2, on_seek_back: retry, \
          order: {interval: 50ms}}",
     );
     orders(&server, LAST + 1);

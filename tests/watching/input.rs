@@ -25,8 +25,8 @@ fn joined(server: &Server) -> Member {
 /// Records up to 6, of which one is a dead letter, and the member that has given it up.
 fn one_dead() -> (Server, Member) {
     let server = Server::with(
-        "retry: {levels: 20ms, max_reconsume_times: 1, narrow_patience: 400ms, \
-         seek_back_limit: 2, order: {interval: 50ms}}",
+        "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
+         in_place_limit: 2, on_seek_back: retry, order: {interval: 50ms}}",
     );
     orders(&server, DEAD + 1);
     let mut member = joined(&server);
@@ -44,7 +44,7 @@ fn one_dead() -> (Server, Member) {
 
 /// Eight records, and a member that has gone back to the one at 1, which is held.
 fn one_held() -> (Server, Member) {
-    let server = Server::with("retry: {levels: 20ms, order: {interval: 30s}}");
+    let server = Server::with("retry: {levels: 20ms, on_seek_back: retry, order: {interval: 30s}}");
     orders(&server, 8);
     let mut member = joined(&server);
     assert_eq!(read(&mut member, 0, 5_000).len(), 8);

@@ -1,14 +1,15 @@
 //! Retries beside records that go one by one: each has its turn, and none comes beside another.
 
-use crate::app::orders;
+use crate::app::{began, orders};
 use crate::support::{Member, Rec, Server, until};
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 
 /// A member whose topic goes one by one after three were lost; a retry is due.
 fn narrow() -> (Server, Member) {
-    let server = Server::with("retry: {levels: 10ms, narrow_patience: 60s}");
+    let server = Server::with("retry: {levels: 10ms, isolation_timeout: 60s}");
     orders(&server, 4);
+    began(&server, &PARTITIONS[..1]);
     let start = || {
         let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
         member.join(PARTITIONS);

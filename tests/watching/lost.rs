@@ -5,7 +5,7 @@ use kafka_protocol::messages::DeleteTopicsRequest;
 use reprise::wire::ResponseError;
 use reprise::wire::batch::{Batch, records};
 
-use crate::app::orders;
+use crate::app::{began, orders};
 use crate::support::client::{Client, fetch_request, s};
 use crate::support::{Consumer, Member, Server, rebalance, until};
 
@@ -15,9 +15,10 @@ const RECORDS: usize = 4;
 fn shop() -> Server {
     let server = Server::with(
         "membership: {consumer_session_timeout: 500ms, consumer_heartbeat_interval: 100ms}\n\
-         retry: {narrow_patience: 100ms}",
+         retry: {isolation_timeout: 100ms}",
     );
     orders(&server, 4);
+    began(&server, ORDERS);
     server
 }
 

@@ -14,7 +14,7 @@ const DEAD: i64 = 2;
 #[test]
 fn what_is_skipped_does_not_go_to_a_process_that_was_put_out_while_it_waits() {
     let server = Server::with(
-        "retry: {levels: 20ms, max_reconsume_times: 1, seek_back_limit: 2, \
+        "retry: {levels: 20ms, max_reconsume_times: 1, in_place_limit: 2, on_seek_back: retry, \
          order: {interval: 50ms}}",
     );
     orders(&server, DEAD + 1);

@@ -24,7 +24,7 @@ pub(crate) const FAILED: i64 = 1;
 
 pub(crate) fn rules(more: &str, order: &str) -> String {
     format!(
-        "retry: {{levels: 1h, narrow_patience: 5s{more}, \
+        "retry: {{levels: 1h, isolation_timeout: 5s{more}, \
          order: {{mode: partition, interval: 50ms{order}}}}}"
     )
 }

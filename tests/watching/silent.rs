@@ -1,7 +1,7 @@
 //! In front of a cluster: a member that was not heard of for its session, and with which its
 //! coordinator goes on as if nothing had been.
 
-use crate::app::{dead_letters, orders};
+use crate::app::{began, dead_letters, orders};
 use crate::ordered::{offsets, read};
 use crate::support::{Member, Rec, Server, until};
 
@@ -26,8 +26,9 @@ fn missed(server: &Server, member: &Member) {
 /// What is given behind the first record after such a silence, where records go one by one, once
 /// the coordinator has answered that.
 fn after_a_silence(next: impl FnOnce(&mut Member) -> i16) -> Vec<i64> {
-    let server = Server::with("retry: {narrow_patience: 100ms}");
+    let server = Server::with("retry: {isolation_timeout: 100ms}");
     orders(&server, 4);
+    began(&server, ORDERS);
     let joined = || {
         let mut member = Member::new(&server, "shop", &["orders"]);
         member.session_ms = 1_500;
@@ -60,7 +61,7 @@ fn or_with_its_next_commit() {
 /// A member that has committed up to record 2, the last one, in a group that holds so long.
 fn suspicious(interval: &str) -> (Server, Member) {
     let server = Server::with(&format!(
-        "retry: {{levels: 20ms, max_reconsume_times: 1, seek_back_limit: 2, \
+        "retry: {{levels: 20ms, max_reconsume_times: 1, in_place_limit: 2, on_seek_back: retry, \
          order: {{interval: {interval}}}}}"
     ));
     orders(&server, 3);

@@ -4,8 +4,8 @@ use crate::app::{App, dead_letters, orders};
 use crate::support::member::offset_fetch;
 use crate::support::{Member, Rec, Server, until};
 
-const RULES: &str = "retry: {levels: 1h, max_reconsume_times: 5, narrow_patience: 400ms, \
-                     seek_back_limit: 5, order: {interval: 50ms}}";
+const RULES: &str = "retry: {levels: 1h, max_reconsume_times: 5, isolation_timeout: 400ms, \
+                     in_place_limit: 5, on_seek_back: retry, order: {interval: 50ms}}";
 
 /// Record 2 has killed its process alone, twice; whoever consumes next.
 fn charged_twice(server: &Server) -> Member {

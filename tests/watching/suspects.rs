@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use crate::app::began;
 use crate::support::batch::unpack;
 use crate::support::client::fetch_request;
 use crate::support::{Got, Member, Rec, Server, instant};
 
 /// How long a partition is held.
 const HOLD: Duration = Duration::from_millis(300);
-const SETTINGS: &str = "retry: {order: {interval: 300ms}, narrow_patience: 10s}";
+const SETTINGS: &str =
+    "retry: {on_seek_back: retry, order: {interval: 300ms}, isolation_timeout: 10s}";
 
 /// Partitions of `orders` with so many records each.
 fn filled(partitions: i32, records: usize) -> Server {
@@ -39,6 +41,7 @@ fn fetched(member: &mut Member, from: i64) -> Vec<String> {
 #[test]
 fn after_three_members_that_died_the_records_go_one_by_one_until_one_was_committed() {
     let server = filled(1, 4);
+    began(&server, &[("orders", 1)]);
     let all = ["0/0", "0/1", "0/2", "0/3"];
     for died in 0..3 {
         let mut member = joined(&server, 1);

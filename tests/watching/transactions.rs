@@ -2,13 +2,12 @@
 //! nobody's failure.
 
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
-use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::{AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest};
 
 use crate::app::{App, Failing, dead_letters, orders};
 use crate::support::batch::{Around, TRANSACTIONAL, batch};
-use crate::support::client::{fetch_request, produce_request, s};
-use crate::support::{Client, Member, Rec, Server, until, wall_ms};
+use crate::support::client::{produce_request, s};
+use crate::support::{Client, Rec, Server, wall_ms};
 
 /// One transaction with one record.
 fn transact(client: &mut Client, value: &str, committed: bool) {
@@ -42,52 +41,12 @@ fn transact(client: &mut Client, value: &str, committed: bool) {
     assert_eq!(client.call(3, &end).error_code, 0);
 }
 
-fn committed_only(member: &mut Member, from: i64, wait_ms: i32) -> PartitionData {
-    let request = fetch_request("orders", 0, from, wait_ms).with_isolation_level(1);
-    let data = member.client.fetch_by(11, &request);
-    assert_eq!(data.error_code, 0);
-    data
-}
-
-#[test]
-fn of_a_log_with_aborted_records_only_the_one_that_hangs_is_charged() {
-    let server =
-        Server::with("retry: {levels: 1h 2h 3h, consume_timeout: 1s, max_reconsume_times: 0}");
-    let mut tool = server.client();
-    tool.create("orders", 1);
-    let mut member = Member::new(&server, "shop", &["orders"]);
-    member.session_ms = 60_000;
-    member.join(&[("orders", 1)]);
-    transact(&mut tool, "done", true);
-    transact(&mut tool, "aborted", false);
-    let mut position = 0;
-    let mut goes_to = |member: &mut Member, end: i64| {
-        until("it is given", || {
-            let data = committed_only(member, position, 500);
-            position += i64::try_from(batches(&data).len()).unwrap();
-            position >= end
-        });
-        committed_only(member, position, 0);
-    };
-    goes_to(&mut member, 4);
-    assert_eq!(member.commit("orders", 0, 1), 0, "behind its last record, as clients do");
-    transact(&mut tool, "hangs", true);
-    goes_to(&mut member, 6);
-    until("the dead letter", || !dead_letters(&server).is_empty());
-    let dead = dead_letters(&server);
-    let texts: Vec<String> = dead.iter().map(crate::support::Got::text).collect();
-    assert_eq!(texts, ["hangs"]);
-    assert_eq!(dead[0].header("ORIGIN_MESSAGE_ID").as_deref(), Some("orders-0@4"));
-    let story = server.json("/api/v1/explain?group=shop");
-    assert_eq!(story["partitions"][0]["suspects"].as_array().unwrap().len(), 0);
-}
-
 #[test]
 fn an_aborted_record_that_nobody_gets_past_is_left_out_and_no_dead_letter() {
     for (failing, most) in [(Failing::Crash, 5), (Failing::SeekBack, 2)] {
         let server = Server::with(
-            "retry: {levels: 20ms, max_reconsume_times: 1, narrow_patience: 400ms, \
-             seek_back_limit: 2, order: {interval: 50ms}}",
+            "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
+             in_place_limit: 2, on_seek_back: retry, order: {interval: 50ms}}",
         );
         orders(&server, 2);
         let mut tool = server.client();
@@ -99,14 +58,4 @@ fn an_aborted_record_that_nobody_gets_past_is_left_out_and_no_dead_letter() {
         assert!(app.deliveries[&2] <= most, "{:?}", app.deliveries);
         assert_eq!(dead_letters(&server), []);
     }
-}
-
-fn batches(data: &PartitionData) -> Vec<i64> {
-    let mut rest = data.records.clone().unwrap();
-    let mut offsets = Vec::new();
-    while let Ok(batch) = reprise::wire::batch::Batch::parse(&rest) {
-        offsets.push(batch.header.base_offset);
-        rest = rest.slice(batch.bytes.len()..);
-    }
-    offsets
 }

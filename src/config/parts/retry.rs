@@ -10,8 +10,9 @@ use crate::config::node::Value;
 use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size, text};
 use crate::config::units::{ser_duration, ser_limit, ser_size_limit};
 use crate::retry::{
-    BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DEFAULT_LEVELS, LevelTable, MAX_RECONSUME_TIMES,
-    NARROW_PATIENCE_MS, ORDER_INTERVAL_MS, OrderMode, Policy, SEEK_BACK_LIMIT, UNLIMITED,
+    BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DEFAULT_LEVELS, IN_PLACE_LIMIT,
+    ISOLATION_TIMEOUT_MS, LevelTable, MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS, OnSeekBack,
+    OrderMode, Policy, UNLIMITED,
 };
 
 /// How retries come back.
@@ -117,16 +118,16 @@ pub struct Retry {
     /// How long a hand-out may stay open.
     #[serde(serialize_with = "ser_duration")]
     pub consume_timeout: Duration,
-    /// The level of a record that was not committed for that long; 0: the ladder's.
-    pub timeout_level: u32,
     /// Hand-outs lost with their member, after which records go out one by one.
     pub crash_limit: u32,
     /// How long such a record may stay open before the next one follows.
     #[serde(serialize_with = "ser_duration")]
-    pub narrow_patience: Duration,
-    /// Failures seen from a consumer that goes back; 0: going back is no failure.
+    pub isolation_timeout: Duration,
+    /// Failures in place before the dead letters.
     #[serde(serialize_with = "limit_or_unlimited")]
-    pub seek_back_limit: u32,
+    pub in_place_limit: u32,
+    /// How a member is taken that seeks back.
+    pub on_seek_back: OnSeekBack,
     /// What waits for a failed record.
     pub order: Order,
     /// When the group is held; `None` = off.
@@ -148,10 +149,10 @@ impl Default for Retry {
             rate: None,
             lane: LaneChoice::Auto,
             consume_timeout: Duration::from_millis(CONSUME_TIMEOUT_MS),
-            timeout_level: 0,
             crash_limit: CRASH_LIMIT,
-            narrow_patience: Duration::from_millis(NARROW_PATIENCE_MS),
-            seek_back_limit: SEEK_BACK_LIMIT,
+            isolation_timeout: Duration::from_millis(ISOLATION_TIMEOUT_MS),
+            in_place_limit: IN_PLACE_LIMIT,
+            on_seek_back: OnSeekBack::default(),
             order: Order {
                 mode: OrderMode::Off,
                 interval: Duration::from_millis(ORDER_INTERVAL_MS),
@@ -178,7 +179,6 @@ impl Retry {
         ];
         s.take("lane", &mut retry.lane, choice(&lanes));
         s.take("consume_timeout", &mut retry.consume_timeout, duration(SECOND..=HOUR * 24));
-        s.take("timeout_level", &mut retry.timeout_level, int(0..=100_000));
         let resets = [("supersede", OnReset::Supersede), ("keep", OnReset::Keep)];
         s.take("on_reset", &mut retry.on_reset, choice(&resets));
         retry.read_inference(s);
@@ -245,11 +245,13 @@ impl Retry {
     fn read_inference(&mut self, s: &mut Section<'_>) {
         s.take("crash_limit", &mut self.crash_limit, int(1..=100));
         let patience = duration(MS * 10..=SECOND * 600);
-        s.take("narrow_patience", &mut self.narrow_patience, patience);
-        let limit = or_unlimited(int(0..=100_000));
-        s.take("seek_back_limit", &mut self.seek_back_limit, |value| {
+        s.take("isolation_timeout", &mut self.isolation_timeout, patience);
+        let limit = or_unlimited(int(1..=100_000));
+        s.take("in_place_limit", &mut self.in_place_limit, |value| {
             limit(value).map(|limit| limit.unwrap_or(UNLIMITED))
         });
+        let ways = [("observe", OnSeekBack::Observe), ("retry", OnSeekBack::Retry)];
+        s.take("on_seek_back", &mut self.on_seek_back, choice(&ways));
         let mut order = s.section("order");
         let modes =
             [("off", OrderMode::Off), ("partition", OrderMode::Partition), ("key", OrderMode::Key)];

@@ -50,6 +50,12 @@ impl Metrics {
         self.set(&names::RECORDS_DELAYED_UNREADABLE, &[], float(unreadable));
     }
 
+    /// A member of `group` went back to a record that is not committed.
+    pub fn sought_back(&self, group: &str) {
+        let group = self.group(&names::SEEK_BACKS, group);
+        self.add(&names::SEEK_BACKS, &[group], 1);
+    }
+
     /// A Fetch of real topics came from nobody known.
     pub fn fetch_unowned(&self) {
         self.add(&names::FETCHES_UNOWNED, &[], 1);

@@ -34,6 +34,8 @@ pub struct GroupGauges {
     pub exported: u64,
     /// Records behind an earlier one of their key.
     pub behind: u64,
+    /// First outstanding records not committed for `consume_timeout`.
+    pub stalled: u64,
     /// Retries whose delay runs or that are due: (level, how many).
     pub levels: Vec<(usize, u64)>,
     /// The breaker holds it.
@@ -51,7 +53,7 @@ pub struct GroupGauges {
 }
 
 /// The families a snapshot replaces.
-const FAMILIES: [&Def; 17] = [
+const FAMILIES: [&Def; 18] = [
     &names::GROUP_MEMBERS,
     &names::RECORDS_INFLIGHT,
     &names::INFLIGHT_OLDEST,
@@ -61,6 +63,7 @@ const FAMILIES: [&Def; 17] = [
     &names::RECORDS_HELD,
     &names::RECORDS_EXPORTED,
     &names::RECORDS_BEHIND,
+    &names::RECORDS_STALLED,
     &names::RECORDS_BY_LEVEL,
     &names::BREAKER_OPEN,
     &names::RETRY_OVERDUE,
@@ -91,6 +94,7 @@ impl Metrics {
                 (&names::RECORDS_HELD, state.held),
                 (&names::RECORDS_EXPORTED, state.exported),
                 (&names::RECORDS_BEHIND, state.behind),
+                (&names::RECORDS_STALLED, state.stalled),
                 (&names::BREAKER_OPEN, u64::from(state.breaker_open)),
                 (&names::DLQ_RECORDS, state.dead),
                 (&names::DLQ_BYTES, state.dead_bytes),

@@ -43,6 +43,7 @@ impl Metrics {
 
     fn expect_of_group(&self, group: &str, levels: usize) {
         self.expect(&names::GROUP_REBALANCES, &[group]);
+        self.expect(&names::SEEK_BACKS, &[group]);
         for error in COMMIT_ERRORS {
             self.expect(&names::COMMIT_FAILURES, &[group, error]);
         }

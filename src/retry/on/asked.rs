@@ -5,9 +5,10 @@
 use crate::model::{MemberId, Now, TopicPartition};
 use crate::retry::verdict::{Returned, judge_return};
 use crate::retry::watch::{
-    Asked, Fetching, Gap, Holder, Member, Phase, Probe, Return, Suspect, Turn, Watch, WentBack,
+    Asked, Fetching, Gap, Holder, Member, Output, Phase, Probe, Return, SeekBacks, Suspect,
+    TOLD_AT, Turn, Watch, WentBack,
 };
-use crate::retry::{Disposition, Evidence};
+use crate::retry::{Disposition, Evidence, OnSeekBack};
 
 /// Proofs in a row before anything is charged. Of random scripts of healthy consumers, half of them
 /// pausing all the time, three charged one of six thousand falsely in a model (`tests/inference`),
@@ -38,7 +39,6 @@ impl Watch {
         window.asked_at = now.mono;
         // A broker may take all of the client's wait; a client that polls asks again at once.
         let is_silent = quiet_ms > by.max_wait_ms.saturating_mul(2);
-        window.asked_beyond |= ask.offset >= window.end;
         for (offset, suspect) in &mut window.suspects {
             if let Phase::Alone(seen) = &mut suspect.phase {
                 seen.beyond |= ask.offset > *offset;
@@ -96,19 +96,17 @@ impl Watch {
         if same_member {
             // An answer may have been lost; its application works on what it had before.
             window.from = window.from.min(ask.offset);
-            drop(window.in_hand.split_off(&ask.offset));
-        } else if !window.goes_on_since_start(ask.offset) {
+        } else {
             window.from = ask.offset;
-            window.in_hand.clear();
         }
-        window.is_restored = false;
         window.end = ask.offset;
         window.holder = Some(holder);
         (window.asked_at, window.handed_at) = (now.mono, now.mono);
         window.went_back = None;
+        window.seek_backs = SeekBacks::default();
         window.passed_over = 0..0;
         if !same_member {
-            (window.reached, window.asked_beyond) = (0, false);
+            window.reached = 0;
         }
         window.wait_on(now.mono);
         for (offset, suspect) in &mut window.suspects {
@@ -138,11 +136,13 @@ impl Watch {
         let (of, from) = (ask.partition.clone(), ask.offset);
         window.went_back = Some(WentBack { at: now.mono, alone_since });
         window.end = ask.offset;
-        // It has those in hand no more, whatever it commits later.
-        drop(window.in_hand.split_off(&ask.offset));
         window.from = window.from.min(ask.offset);
         window.reached = window.reached.min(ask.offset);
         window.wait_on(now.mono);
+        self.note_seek_back(&ask.partition, offset);
+        if self.rules.on_seek_back == OnSeekBack::Observe {
+            return self.give_again(by, ask);
+        }
         let is_spared = self.breaker.is_held();
         let goes_back = |probe: &Probe| match probe {
             Probe::Record(partition, probe) => *partition == of && *probe >= from,
@@ -154,7 +154,7 @@ impl Watch {
         // Below the committed offset it is a replay; without any commit nothing can be told.
         let is_in_window = window.committed.is_some_and(|committed| committed <= ask.offset);
         let is_settled = window.is_settled(offset);
-        if !is_in_window || is_unreadable || is_settled || self.rules.seek_back_limit == 0 {
+        if !is_in_window || is_unreadable || is_settled {
             return;
         }
         for (other, suspect) in &mut window.suspects {
@@ -183,7 +183,36 @@ impl Watch {
         if is_blamed {
             self.charge_return(now, &of, offset, 1, by.has_lane);
         }
-        self.changed(now, &ask.partition);
+        self.changed(&ask.partition);
+    }
+
+    /// Suspects that the member went back to are next: nothing is concluded from that.
+    fn give_again(&mut self, by: &Fetching, ask: &Asked) {
+        let Some(window) = self.windows.get_mut(&ask.partition) else { return };
+        let mut again = false;
+        for (_, suspect) in window.suspects.range_mut(ask.offset..) {
+            if matches!(suspect.phase, Phase::Alone(_) | Phase::Resting) {
+                (suspect.phase, again) = (Phase::Ready, true);
+            }
+        }
+        let known = self.members.get_mut(&by.member);
+        let is_of_it = |turn: &mut Turn| turn.partition == ask.partition;
+        again |= known.is_some_and(|known| known.turn.take_if(is_of_it).is_some());
+        if again {
+            self.changed(&ask.partition);
+        }
+    }
+
+    /// Counts a return to a record that is neither committed nor settled.
+    fn note_seek_back(&mut self, of: &TopicPartition, offset: i64) {
+        let Some(window) = self.windows.get_mut(of) else { return };
+        let is_replay = window.committed.is_some_and(|committed| offset < committed);
+        if is_replay || window.is_settled(offset) {
+            return;
+        }
+        let is_third = window.seek_backs.count(offset) == TOLD_AT;
+        let is_told = is_third && !std::mem::replace(&mut self.has_told_seek_back, is_third);
+        self.push(Output::SeekBack { partition: of.clone(), offset, is_told });
     }
 
     /// Judges what came back, where the hold is over.

@@ -7,12 +7,16 @@ use crate::retry::verdict::{Known, LastOut, Loss, LossVerdict, judge_loss};
 use crate::retry::watch::{Asked, Fetching, Lost, OutRecord, Phase, Rules, Suspect, Watch, Window};
 use crate::retry::{Disposition, Evidence};
 
+/// A member that lived so long without a commit lives without: 15 min.
+const LIFETIME_MS_MAX: u64 = 15 * 60 * 1000;
+
 impl Watch {
     /// E7: whatever a member had open is lost, once what it had is handed out anew.
     pub(in crate::retry) fn on_member_gone(&mut self, now: Now, member: &MemberId, left: bool) {
         let known = self.members.get(member).filter(|_| !left);
         let until = known.map_or(now.mono, |known| known.lived_until(now.mono));
         self.on_prober_gone(now, member);
+        self.note_lived(member, until, left);
         let held = self.lose_all(until, member);
         self.lanes.gone(member);
         self.aparts.remove(member);
@@ -22,9 +26,8 @@ impl Watch {
             if let Some(window) = self.windows.get_mut(&partition) {
                 window.holder = None;
                 (window.reached, window.awaited) = (0, None);
-                window.in_hand.clear();
             }
-            self.changed(now, &partition);
+            self.changed(&partition);
         }
     }
 
@@ -36,7 +39,30 @@ impl Watch {
             (known.turn, known.last) = (None, None);
         }
         for partition in held {
-            self.changed(now, &partition);
+            self.changed(&partition);
+        }
+    }
+
+    /// Whether no loss is counted: the group never commits, as a state loader does.
+    fn is_exempt(&self) -> bool {
+        self.is_exempt && !self.windows.values().any(Window::has_committed)
+    }
+
+    /// A member ends that never committed: by itself, or after a long life, it lived without.
+    fn note_lived(&mut self, member: &MemberId, until: MonoMs, has_left: bool) {
+        let Some(known) = self.members.get(member) else { return };
+        self.is_exempt |= has_left || until.since(known.since) >= LIFETIME_MS_MAX;
+        if !self.is_exempt() {
+            return;
+        }
+        for window in self.windows.values_mut() {
+            window.lost = None;
+            window.clear();
+            window.suspects.retain(|_, suspect| suspect.is_awaited);
+        }
+        let troubled: Vec<TopicPartition> = self.troubled.iter().cloned().collect();
+        for partition in troubled {
+            self.changed(&partition);
         }
     }
 
@@ -66,12 +92,13 @@ impl Watch {
         let Some(window) = self.windows.get_mut(of) else { return };
         if window.is_held_by(member) {
             window.lost = lost.or(window.lost);
-            self.keep(now, of);
+            self.keep(of);
         }
     }
 
     fn lost(&self, until: MonoMs, of: &TopicPartition, evidence: Evidence) -> Option<Lost> {
-        let window = self.windows.get(of).filter(|window| window.is_open())?;
+        let is_counted = |window: &&Window| window.is_open() && !self.is_exempt();
+        let window = self.windows.get(of).filter(is_counted)?;
         let out = self.out_in(of, window);
         let patience_ms = window.holder.as_ref().map_or(0, |h| self.patience_ms(&h.member));
         let outlived = until.since(window.handed_at) >= patience_ms;
@@ -129,7 +156,7 @@ impl Watch {
                 }
             }
         }
-        self.changed(now, &ask.partition);
+        self.changed(&ask.partition);
     }
 
     /// What was found with the patience of another window is waited for as long from now on.
@@ -193,7 +220,7 @@ impl Watch {
             let is_over = suspect.reconsume_times >= limit;
             if (is_over && may_end) || (has_lane && is_last) {
                 suspect.phase = Phase::Ending { disposition, evidence };
-                return self.changed(now, of);
+                return self.changed(of);
             }
             if is_over {
                 // Its last failure is not charged: the group is held.
@@ -207,7 +234,7 @@ impl Watch {
         } else {
             suspect.hold(now, interval_ms, None);
         }
-        self.changed(now, of);
+        self.changed(of);
     }
 }
 

@@ -20,7 +20,6 @@ mod nack;
 mod ordered;
 mod origin_commit;
 mod outage;
-mod overdue;
 mod probing;
 mod replayed;
 mod reschedule;
@@ -29,7 +28,6 @@ mod take;
 mod watched_commit;
 mod watched_nack;
 mod watched_progress;
-mod withdrawn;
 
 pub use ordered::InOrder;
 pub(in crate::retry) use reschedule::Rescheduling;

@@ -106,7 +106,6 @@ impl<S: Entries> Machine<S> {
             // in a member's hand when it was put behind, and nothing said of it since
             State::Waiting { .. } | State::Behind { .. } if entry.is_unsaid() => Seen::Behind,
             State::Waiting { .. } | State::Behind { .. } if entry.is_inferred() => Seen::Inferred,
-            State::Committed { .. } if entry.is_inferred() => Seen::Withdrawn,
             // held: in the queue for the dead letters, as one waits in the group's; exported: in
             // another sidecar's
             State::Waiting { .. }

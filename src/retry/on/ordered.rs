@@ -6,7 +6,7 @@
 //! ([`Watch::awaited`]).
 
 use crate::model::{MemberId, MonoMs, Now, TopicPartition, WallMs};
-use crate::retry::watch::{Handed, Output, Phase, Return, Suspect, Watch, Window};
+use crate::retry::watch::{Handed, Output, Phase, Return, Settling, Suspect, Watch, Window};
 use crate::retry::{Disposition, Ladder};
 
 /// How long a member has to come back before it is called again; it doubles with each call.
@@ -62,7 +62,6 @@ impl Watch {
         let interval_ms = self.rules.interval_ms;
         let Some(window) = self.windows.get_mut(of) else { return InOrder::Leaves };
         window.called_back = (0, now.mono.plus(interval_ms));
-        window.in_hand.remove(&offset);
         let holder = window.holder.as_ref().map(|holder| holder.member.clone());
         let suspect = window.suspects.entry(offset).or_insert_with(Suspect::new);
         suspect.since.get_or_insert(now.mono);
@@ -83,8 +82,8 @@ impl Watch {
     }
 
     /// All was told that is said to have failed in a partition at once.
-    pub fn said(&mut self, now: Now, of: &TopicPartition) {
-        self.changed(now, of);
+    pub fn said(&mut self, of: &TopicPartition) {
+        self.changed(of);
     }
 
     /// The record its partition waits for: no commit may pass it.
@@ -137,8 +136,18 @@ impl Watch {
         if self.rules.in_order { None } else { window.awaited() }
     }
 
+    /// Records that nothing waits for any more, and that nobody asks for: they become entries.
+    pub fn settlings_let_go(&self, now: Now) -> Vec<Settling> {
+        let troubled = self.troubled.iter().filter_map(|of| Some((of, self.windows.get(of)?)));
+        let settlings = troubled.filter_map(|(of, window)| {
+            let offset = self.first_let_go(window)?;
+            self.settling(now, (of, window), offset, false)
+        });
+        settlings.collect()
+    }
+
     /// The group's partitions wait no more, by other rules or since a start.
-    pub(in crate::retry) fn let_go(&mut self, now: Now, of: &TopicPartition) {
+    pub(in crate::retry) fn let_go(&mut self, of: &TopicPartition) {
         let has_queue = self.rules.has_queue;
         let Some(window) = self.windows.get_mut(of) else { return };
         let mut offsets = Vec::new();
@@ -153,7 +162,7 @@ impl Watch {
         }
         if !offsets.is_empty() {
             self.push(Output::LetGo { partition: of.clone(), offsets, has_queue });
-            self.changed(now, of);
+            self.changed(of);
         }
     }
 

@@ -59,7 +59,7 @@ impl Watch {
     }
 
     fn probe_given(&mut self, now: Now, by: Asker, probe: Probe) {
-        self.breaker.given(now.mono, self.rules.narrow_patience_ms, by, probe);
+        self.breaker.given(now.mono, self.rules.isolation_timeout_ms, by, probe);
         // Whoever waits for one waits longer.
         self.push(Output::Wake);
     }

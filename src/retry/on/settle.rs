@@ -5,8 +5,8 @@ use crate::model::{GroupId, OrderKey, Origin};
 use crate::retry::on::nack::outcome;
 use crate::retry::watch::Settling;
 use crate::retry::{
-    Answer, Carried, Disposition, Entries, Entry, Evidence, Machine, NackOutcome, Next,
-    PayloadChange, State, Token, Want,
+    Answer, Carried, Disposition, Entries, Entry, Machine, NackOutcome, Next, PayloadChange, State,
+    Token, Want,
 };
 
 impl<S: Entries> Machine<S> {
@@ -35,12 +35,7 @@ impl<S: Entries> Machine<S> {
         // The last failure is put down with its end.
         let before = settling.history.split_last().map_or(&[][..], |(_, before)| before);
         entry.carry(&Carried { reconsume_times, history: before.to_vec(), spared: false });
-        let level = match evidence {
-            Evidence::Timeout => i32::try_from(self.policy(group).timeout_level).ok(),
-            _ => None,
-        };
-        let want = Want { level, ..Want::default() };
-        let entry = match ladder.delays.levels.next(want, reconsume_times) {
+        let entry = match ladder.delays.levels.next(Want::default(), reconsume_times) {
             Next::After { .. }
                 if settling.is_retried && ladder.is_over(entry.first_failed, self.wall()) =>
             {

@@ -11,11 +11,12 @@ impl Watch {
         let before = window.committed.replace(offset);
         window.furthest = window.furthest.max(offset);
         window.backward = before.filter(|before| offset < *before).map(|_| offset);
-        // What was said is never withdrawn by a commit.
+        // What was said outlives a commit.
         window.suspects.retain(|suspect, known| *suspect >= offset || known.is_awaited);
         window.skipped.retain(|skipped| *skipped >= offset);
         window.nacked.retain(|nacked| *nacked >= offset);
         window.hidden.forget_below(offset);
+        window.seek_backs.forget_below(offset);
         window.done.clear();
         window.reached = window.reached.max(offset);
         window.wait_on(now.mono);
@@ -23,8 +24,7 @@ impl Watch {
         if window.losses > 0 && offset >= window.suspects_end {
             window.clear();
         }
-        self.withdraw(of);
         // Somebody may wait for nothing else to be out.
-        if self.troubled.is_empty() { self.keep(now, of) } else { self.changed(now, of) }
+        if self.troubled.is_empty() { self.keep(of) } else { self.changed(of) }
     }
 }

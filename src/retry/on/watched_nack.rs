@@ -60,7 +60,7 @@ impl Watch {
         }
         window.wait_on(now.mono);
         if known > window.suspects.len() {
-            self.changed(now, of);
+            self.changed(of);
         }
     }
 
@@ -68,13 +68,11 @@ impl Watch {
     pub(in crate::retry) fn on_nacked(&mut self, now: Now, of: &TopicPartition, offset: i64) {
         self.on_record_probe_failed(now, of, offset);
         let Some(window) = self.windows.get_mut(of) else { return };
-        // What was said of it is never withdrawn by a commit.
-        window.in_hand.remove(&offset);
         if window.committed.is_some_and(|committed| offset < committed) {
             self.on_belied(now, of, offset);
             let Some(window) = self.windows.get_mut(of) else { return };
             if window.suspects.remove(&offset).is_some() {
-                self.changed(now, of);
+                self.changed(of);
             }
             return;
         }
@@ -89,6 +87,6 @@ impl Watch {
         }
         window.suspects.remove(&offset);
         window.wait_on(now.mono);
-        self.changed(now, of);
+        self.changed(of);
     }
 }

@@ -35,7 +35,7 @@ impl Watch {
         suspects.retain(|offset, _| !window.is_settled(*offset));
         window.suspects = suspects;
         if known > window.suspects.len() || !self.troubled.is_empty() {
-            self.changed(now, of);
+            self.changed(of);
         }
     }
 }

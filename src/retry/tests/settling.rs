@@ -98,16 +98,16 @@ fn where_dead_letters_have_no_room_it_is_held() {
     assert_eq!(rig.only().reconsume_times, 2, "its last failure counts with its end");
 }
 
-/// A record that timed out in its member's hand.
-fn time_out(rig: &mut Rig, is_retried: bool) {
+/// A record that its member was lost with once, in a group with a retry topic.
+fn lost_once(rig: &mut Rig) {
     let settling = Box::new(Settling {
         partition: TopicPartition { topic: "orders".into(), partition: 0 },
         offset: 57,
         reconsume_times: 0,
-        disposition: Disposition::Timeout,
-        evidence: Evidence::Timeout,
-        history: vec![(rig.now.wall, Disposition::Timeout)],
-        is_retried,
+        disposition: Disposition::Crashed,
+        evidence: Evidence::MemberLost,
+        history: vec![(rig.now.wall, Disposition::Crashed)],
+        is_retried: true,
         window: WindowRecord::default(),
     });
     rig.send(Input::Settle {
@@ -119,57 +119,10 @@ fn time_out(rig: &mut Rig, is_retried: bool) {
     });
 }
 
-fn withdraw(rig: &mut Rig) -> StateKind {
-    rig.send(Input::Withdrawn { group: shop(), origin: order(57) });
-    rig.only().state.kind()
-}
-
-#[test]
-fn a_timeout_takes_the_ladder_or_the_level_that_is_chosen_for_it() {
-    for (timeout_level, level) in [(0, 3), (3, 3), (5, 5)] {
-        let mut rig = Rig::new(Policy { timeout_level, ..Policy::default() });
-        time_out(&mut rig, true);
-        let State::Waiting { level: found, .. } = rig.only().state else { panic!() };
-        assert_eq!(found, Some(level));
-    }
-    let mut rig = Rig::new(Policy { timeout_level: 9, ..Policy::default() });
-    settle(&mut rig, true);
-    let State::Waiting { level, .. } = rig.only().state else { panic!() };
-    assert_eq!(level, Some(5), "another failure keeps to the ladder");
-}
-
-#[test]
-fn a_timeout_is_withdrawn_until_it_has_left_again_and_nothing_that_was_said_is() {
+/// The application says it of its own accord.
+fn assert_confirmed(marked: bool) {
     let mut rig = Rig::new(Policy::default());
-    time_out(&mut rig, true);
-    assert_eq!(withdraw(&mut rig), StateKind::Committed);
-    assert_eq!(rig.only().reconsume_times, 1, "counts never fall");
-
-    let mut rig = Rig::new(Policy::default());
-    time_out(&mut rig, true);
-    let slot = rig.join("a").slot;
-    rig.advance(10_000);
-    rig.take_one(slot);
-    assert_eq!(withdraw(&mut rig), StateKind::Inflight, "it has left");
-    rig.leave("a");
-    assert_eq!(withdraw(&mut rig), StateKind::Waiting, "it had left");
-
-    let mut rig = Rig::new(Policy::default());
-    rig.nack(fail(57)).unwrap();
-    assert_eq!(withdraw(&mut rig), StateKind::Waiting, "the application said so");
-
-    let mut rig = Rig::new(Policy::default());
-    time_out(&mut rig, false);
-    assert_eq!(withdraw(&mut rig), StateKind::Dead);
-}
-
-/// The application says it of its own accord: a record that timed out, or was so and is committed.
-fn assert_confirmed(is_committed: bool, marked: bool) {
-    let mut rig = Rig::new(Policy { timeout_level: 9, ..Policy::default() });
-    time_out(&mut rig, true);
-    if is_committed {
-        assert_eq!(withdraw(&mut rig), StateKind::Committed);
-    }
+    lost_once(&mut rig);
     rig.advance(1_000);
     let nack = Nack { reason: Some("no stock".into()), committed: Some(58), ..fail(57) };
     let input = |nacks| {
@@ -195,23 +148,21 @@ fn assert_confirmed(is_committed: bool, marked: bool) {
     let Fact::Entry { cause, .. } = rig.journal.last().unwrap() else { panic!() };
     assert_eq!(cause.evidence.number(), Some(if marked { 1 } else { 2 }));
     assert_eq!(rig.journal.len(), facts + 1);
-    assert_eq!(withdraw(&mut rig), StateKind::Waiting, "no commit takes that back");
     let again = Answer::Nacked(vec![NackOutcome::Nothing { id }]);
     assert_eq!(rig.send(input(vec![nack])), Some(again), "said twice, it is one failure");
 }
 
 #[test]
-fn what_is_said_after_it_was_inferred_is_the_same_failure_and_is_never_withdrawn() {
-    for (is_committed, marked) in [(false, false), (false, true), (true, false), (true, true)] {
-        assert_confirmed(is_committed, marked);
-    }
+fn what_is_said_after_it_was_inferred_is_the_same_failure() {
+    assert_confirmed(false);
+    assert_confirmed(true);
 }
 
 #[test]
 fn a_failure_that_is_confirmed_goes_by_what_the_application_says_of_it() {
     let story = |nack: Nack| {
         let mut rig = Rig::new(Policy::default());
-        time_out(&mut rig, true);
+        lost_once(&mut rig);
         rig.nack(nack).unwrap();
         rig.only()
     };
@@ -236,7 +187,7 @@ fn whatever_else_was_inferred_is_confirmed_too_but_not_once_it_has_left() {
     assert!(matches!(entry.state, State::Waiting { level: Some(5), .. }), "{:?}", entry.state);
 
     let mut rig = Rig::new(Policy::default());
-    time_out(&mut rig, true);
+    lost_once(&mut rig);
     let slot = rig.join("a").slot;
     rig.advance(10_000);
     rig.take_one(slot);

@@ -1,8 +1,8 @@
 //! What the watch knows and suspects, for people.
 
 use crate::model::{MemberId, Now, TopicPartition, WallMs};
-use crate::retry::Disposition;
 use crate::retry::watch::{Member, Phase, Watch, Window};
+use crate::retry::{Disposition, OnSeekBack};
 
 /// One partition of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct WindowView {
     pub single_file: bool,
     /// Why going back says nothing here; `None`: it is judged.
     pub unjudged: Option<Unjudged>,
+    /// Records its member went back to, and how often.
+    pub seek_backs: Vec<(i64, u32)>,
     /// Who is suspected or charged.
     pub suspects: Vec<SuspectView>,
     /// Settled, and cut from what is given out.
@@ -30,7 +32,7 @@ pub struct WindowView {
 /// Why a member's going back is not judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unjudged {
-    /// `seek_back_limit` is 0.
+    /// `on_seek_back` is `observe`.
     Off,
     /// The group has not committed in this partition.
     NeverCommits,
@@ -81,6 +83,7 @@ impl Watch {
             losses: window.losses,
             single_file: window.is_narrow(&self.rules),
             unjudged: self.unjudged(window),
+            seek_backs: window.seek_backs.iter().collect(),
             suspects: self.suspects(now, window),
             skipped: window.skipped.iter().copied().collect(),
         };
@@ -89,7 +92,7 @@ impl Watch {
 
     fn unjudged(&self, window: &Window) -> Option<Unjudged> {
         let holder = window.holder.as_ref().and_then(|holder| self.members.get(&holder.member));
-        if self.rules.seek_back_limit == 0 {
+        if self.rules.on_seek_back == OnSeekBack::Observe {
             Some(Unjudged::Off)
         } else if window.committed.is_none() {
             Some(Unjudged::NeverCommits)

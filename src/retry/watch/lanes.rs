@@ -36,8 +36,6 @@ struct Lane {
     out: BTreeMap<LaneOffset, MonoMs>,
     /// When it was given one last.
     given_at: MonoMs,
-    /// When one of them was done, or back in the queue, last.
-    ended_at: MonoMs,
     turn: LaneTurn,
     /// It has had the last turn: until then another record goes first.
     had_until: MonoMs,
@@ -72,13 +70,9 @@ impl Lanes {
     }
 
     /// These are done, or back in the queue.
-    fn end(&mut self, now: MonoMs, has_ended: impl Fn(LaneOffset, MonoMs) -> bool) {
+    fn end(&mut self, has_ended: impl Fn(LaneOffset, MonoMs) -> bool) {
         for lane in self.members.values_mut() {
-            let known = lane.out.len();
             lane.out.retain(|offset, since| !has_ended(*offset, *since));
-            if lane.out.len() < known {
-                lane.ended_at = now;
-            }
         }
     }
 
@@ -106,12 +100,6 @@ impl Lanes {
     pub(in crate::retry) fn given_at(&self, member: &MemberId) -> Option<MonoMs> {
         let lane = self.members.get(member).filter(|lane| !lane.out.is_empty())?;
         Some(lane.given_at)
-    }
-
-    /// Since when a member has none; `None`: it has.
-    pub(in crate::retry) fn none_since(&self, member: &MemberId) -> Option<MonoMs> {
-        let Some(lane) = self.members.get(member) else { return Some(MonoMs::default()) };
-        lane.out.is_empty().then_some(lane.ended_at)
     }
 
     /// Another record has its turn.
@@ -193,27 +181,27 @@ impl Watch {
             }
         }
         if let Some((partition, _)) = last {
-            self.changed(now, &partition);
+            self.changed(&partition);
         }
     }
 
     /// Hand-outs of a slot below an offset are acknowledged, or back in the queue.
-    pub(in crate::retry) fn on_lane_below(&mut self, now: Now, up_to: LaneOffset) {
+    pub(in crate::retry) fn on_lane_below(&mut self, up_to: LaneOffset) {
         let is_below = |offset: LaneOffset, _| offset.slot == up_to.slot && offset < up_to;
-        self.lanes.end(now.mono, is_below);
+        self.lanes.end(is_below);
         self.lane_moved();
     }
 
     /// A hand-out is said to have failed.
-    pub(in crate::retry) fn on_lane_nacked(&mut self, now: Now, lane: LaneOffset) {
-        self.lanes.end(now.mono, |offset, _| offset == lane);
+    pub(in crate::retry) fn on_lane_nacked(&mut self, lane: LaneOffset) {
+        self.lanes.end(|offset, _| offset == lane);
         self.lane_moved();
     }
 
     /// What is open for the consume timeout is back in the queue.
     pub(in crate::retry) fn expire_lanes(&mut self, now: Now) {
         let timeout_ms = self.rules.consume_timeout_ms;
-        self.lanes.end(now.mono, |_, since| now.mono.since(since) >= timeout_ms);
+        self.lanes.end(|_, since| now.mono.since(since) >= timeout_ms);
     }
 
     /// Somebody may wait for nothing else to be out.

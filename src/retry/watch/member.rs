@@ -18,10 +18,10 @@ const BEAT_MS: u64 = 5_000;
 pub(in crate::retry) struct Member {
     /// Its generation or epoch, as last seen.
     pub(in crate::retry) epoch: i32,
+    /// When its first assignment came.
+    pub(in crate::retry) since: MonoMs,
     /// When it was last heard of.
     pub(in crate::retry) alive: MonoMs,
-    /// When it last asked for records.
-    pub(in crate::retry) fetched: MonoMs,
     /// A retry topic is its way back.
     pub(in crate::retry) has_lane: bool,
     /// How often it went back after a silence.

@@ -27,7 +27,9 @@ mod plan;
 mod probe;
 mod record;
 mod rules;
+mod seek_backs;
 mod seen;
+mod stalled;
 mod turns;
 mod window;
 
@@ -50,8 +52,9 @@ pub use plan::{Plan, Serve, Settling};
 pub(super) use probe::{Asker, Probe, Probes};
 pub use record::{OutRecord, SuspectRecord, WindowRecord};
 pub use rules::Rules;
+pub(super) use seek_backs::{SeekBacks, TOLD_AT};
 pub use seen::{Asked, Fetching, Handed, Seen};
-pub(super) use window::{Awaited, Gap, Holder, Lost, Phase, Return, Suspect, WentBack, Window};
+pub(super) use window::{Gap, Holder, Lost, Phase, Return, Suspect, WentBack, Window};
 
 /// What the watch wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,20 +68,21 @@ pub enum Output {
     },
     /// A Fetch that waits may be answered otherwise now.
     Wake,
-    /// A record that timed out in its member's hand was committed by it after all: if it has not
-    /// left again, it need not.
-    Withdraw {
-        /// Of which partition.
-        partition: TopicPartition,
-        /// Which.
-        offset: i64,
-    },
     /// The group was reset below these, and its member is given them again.
     Replayed {
         /// Of which partition.
         partition: TopicPartition,
         /// Which.
         offsets: Range<i64>,
+    },
+    /// A member went back to a record, and nothing is concluded from that.
+    SeekBack {
+        /// Of which partition.
+        partition: TopicPartition,
+        /// Which.
+        offset: i64,
+        /// The record the log names for the group: the first one with three returns.
+        is_told: bool,
     },
     /// Something else leaves for the member at which this retry was out alone.
     Joined(LaneOffset),
@@ -114,6 +118,10 @@ pub struct Watch {
     pub(super) breaker: Breaker,
     pub(super) lanes: Lanes,
     pub(super) aparts: Aparts,
+    /// The group has never committed, and is known to live without: no loss of it is counted.
+    pub(super) is_exempt: bool,
+    /// The log has named a record that a member went back to.
+    pub(super) has_told_seek_back: bool,
     outputs: VecDeque<Output>,
 }
 
@@ -129,6 +137,8 @@ impl Watch {
             breaker: Breaker::default(),
             lanes: Lanes::default(),
             aparts: Aparts::new(),
+            is_exempt: false,
+            has_told_seek_back: false,
             outputs: VecDeque::new(),
         }
     }
@@ -149,7 +159,7 @@ impl Watch {
         if was_in_order && !rules.in_order {
             let partitions: Vec<TopicPartition> = self.windows.keys().cloned().collect();
             for partition in partitions {
-                self.let_go(now, &partition);
+                self.let_go(&partition);
             }
         }
         self.outputs.push_back(Output::Wake);
@@ -164,7 +174,7 @@ impl Watch {
         let of = partition.clone();
         self.windows.insert(partition, window);
         if !self.rules.in_order {
-            self.let_go(now, &of);
+            self.let_go(&of);
         }
     }
 
@@ -175,7 +185,7 @@ impl Watch {
         }
         self.heard_of(now, &by.member);
         if let Some(known) = self.members.get_mut(&by.member) {
-            (known.fetched, known.has_lane) = (now.mono, by.has_lane);
+            known.has_lane = by.has_lane;
         }
         self.on_left_out(by, asked);
         for ask in asked {
@@ -198,7 +208,7 @@ impl Watch {
         }
         self.end_holds(now, &by.member, by.has_lane);
         let plan = self.plan(now, by, asked);
-        self.keep_all(now);
+        self.keep_all();
         plan
     }
 
@@ -214,17 +224,16 @@ impl Watch {
             window.furthest = window.furthest.max(left.end);
             window.hidden.extend(left.hidden.iter().cloned());
             window.handed_at = now.mono;
-            window.asked_beyond = false;
             window.wait_on(now.mono);
             self.begin_firsts(now, left);
             self.on_replay_handed(left);
             self.on_awaited_handed(now, left);
             self.on_turn_handed(now, by, left, before);
             self.on_probe_handed(now, by, left);
-            self.keep(now, &left.partition);
+            self.keep(&left.partition);
         }
         self.join_apart(&by.member);
-        self.keep_all(now);
+        self.keep_all();
     }
 
     /// What was to be settled is: it lies durably in the dead letters or in the queue. More than
@@ -233,18 +242,15 @@ impl Watch {
         let Some(window) = self.windows.get_mut(partition) else { return };
         window.suspects.retain(|suspect, _| !offsets.contains(suspect));
         let committed = window.committed;
-        window.in_hand.extend(offsets.clone().filter(|offset| *offset < window.end));
         let open = offsets.filter(|offset| committed.is_none_or(|committed| committed <= *offset));
         window.skipped.extend(open);
         window.wait_on(now.mono);
-        self.withdraw(partition);
-        let Some(window) = self.windows.get_mut(partition) else { return };
         let holder = window.holder.as_ref().map(|holder| holder.member.clone());
         if let Some(member) = holder.and_then(|member| self.members.get_mut(&member)) {
             let of_it = |turn: &mut Turn| turn.partition == *partition;
             member.turn.take_if(of_it);
         }
-        self.changed(now, partition);
+        self.changed(partition);
     }
 
     /// Something else is seen.
@@ -254,7 +260,8 @@ impl Watch {
             Seen::Assigned { member, epoch } => {
                 self.gone.is_back(&member);
                 self.begins_anew(&member);
-                self.members.entry(member).or_default().epoch = epoch;
+                let new = || Member { since: now.mono, ..Member::default() };
+                self.members.entry(member).or_insert_with(new).epoch = epoch;
             }
             Seen::Committed { partition, offset } => {
                 self.count_committed(now, &partition, offset);
@@ -290,10 +297,10 @@ impl Watch {
                 }
             }
             Seen::LaneGiven(told) => self.on_lane_given(now, &told),
-            Seen::LaneBelow { up_to } => self.on_lane_below(now, up_to),
+            Seen::LaneBelow { up_to } => self.on_lane_below(up_to),
             Seen::LaneDone { up_to } => self.on_lane_done(now, up_to),
             Seen::LaneFailed { lane } => {
-                self.on_lane_nacked(now, lane);
+                self.on_lane_nacked(lane);
                 self.on_lane_failed(now, lane);
             }
             Seen::CommitRefused { member, partition } => {
@@ -312,19 +319,12 @@ impl Watch {
     pub fn handle_timeout(&mut self, now: Now) {
         self.expire_lanes(now);
         self.end_aparts(false);
-        self.on_time(now);
-        self.keep_late(now);
     }
 
-    /// The sidecar stops, and not by a crash: who goes on after it has lost nothing. What was lost
-    /// before stays so.
-    pub fn close(&mut self, now: Now) {
+    /// The sidecar stops: deliveries that end with it are not counted.
+    pub fn close(&mut self) {
         self.join_all_apart();
         self.members.clear();
-        for window in self.windows.values_mut().filter(|window| window.lost.is_none()) {
-            window.from = window.end;
-        }
-        self.keep_changed(now);
     }
 
     /// The next thing to do; `None`: nothing until the next call.
@@ -333,7 +333,7 @@ impl Watch {
     }
 
     /// What is suspected in a window, or goes one by one, has changed.
-    pub(super) fn changed(&mut self, now: Now, partition: &TopicPartition) {
+    pub(super) fn changed(&mut self, partition: &TopicPartition) {
         let Some(window) = self.windows.get(partition) else { return };
         if window.is_troubled(&self.rules) {
             self.troubled.insert(partition.clone());
@@ -341,7 +341,7 @@ impl Watch {
             self.troubled.remove(partition);
         }
         self.outputs.push_back(Output::Wake);
-        self.keep(now, partition);
+        self.keep(partition);
     }
 
     fn heard_of(&mut self, now: Now, member: &MemberId) {

@@ -8,9 +8,9 @@ use crate::retry::Disposition;
 /// A partition's window and what is suspected in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowRecord {
-    /// The first offset handed out and not committed; at least `end`: nothing is open.
+    /// Written by earlier builds: the first offset handed out and not committed.
     pub from: i64,
-    /// The offset after the last one handed out.
+    /// Written by earlier builds: the offset after the last one handed out.
     pub end: i64,
     /// The record its member was given last, while one goes at a time.
     pub out: Option<OutRecord>,
@@ -58,21 +58,6 @@ pub struct SuspectRecord {
 impl WindowRecord {
     /// Nothing of it need be remembered.
     pub fn is_idle(&self) -> bool {
-        self.from >= self.end
-            && self.losses == 0
-            && self.suspects.is_empty()
-            && self.skipped.is_empty()
-    }
-
-    /// Whether it differs from another in more than where its member has got to.
-    pub(in crate::retry) fn is_news_to(&self, known: &Self) -> bool {
-        let at_rest = |record: &Self| Self {
-            from: 0,
-            end: 0,
-            out: None,
-            has_committed: false,
-            ..record.clone()
-        };
-        at_rest(self) != at_rest(known)
+        self.losses == 0 && self.suspects.is_empty() && self.skipped.is_empty()
     }
 }

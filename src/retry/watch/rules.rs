@@ -1,6 +1,6 @@
 //! By which numbers a group's consumers are judged.
 
-use crate::retry::{BreakerRules, OrderMode, Policy};
+use crate::retry::{BreakerRules, OnSeekBack, OrderMode, Policy};
 
 /// The longest patience with a member in single file, however often it doubled.
 pub(in crate::retry) const PATIENCE_MS_MAX: u64 = 30_000;
@@ -13,10 +13,11 @@ pub struct Rules {
     /// Lost hand-outs of a window from which on its records go one by one.
     pub crash_limit: u32,
     /// How long such a record is waited for.
-    pub narrow_patience_ms: u64,
-    /// Retries in place before the dead letters where failures are only inferred; 0: going back
-    /// is never a failure.
-    pub seek_back_limit: u32,
+    pub isolation_timeout_ms: u64,
+    /// Retries in place before the dead letters where failures are only inferred.
+    pub in_place_limit: u32,
+    /// How a member is taken that seeks back.
+    pub on_seek_back: OnSeekBack,
     /// How long a record may stay uncommitted while its member lives.
     pub consume_timeout_ms: u64,
     /// How long a partition is held between two deliveries in place.
@@ -39,8 +40,9 @@ impl From<&Policy> for Rules {
         Self {
             max_reconsume_times: policy.max_reconsume_times,
             crash_limit: policy.crash_limit,
-            narrow_patience_ms: policy.narrow_patience_ms,
-            seek_back_limit: policy.seek_back_limit,
+            isolation_timeout_ms: policy.isolation_timeout_ms,
+            in_place_limit: policy.in_place_limit,
+            on_seek_back: policy.on_seek_back,
             consume_timeout_ms: policy.consume_timeout_ms,
             interval_ms: policy.order_interval_ms,
             in_order: policy.order == OrderMode::Partition,
@@ -57,8 +59,9 @@ impl Rules {
         Self {
             max_reconsume_times: policy.max_reconsume_times,
             crash_limit: u32::MAX,
-            narrow_patience_ms: policy.narrow_patience_ms,
-            seek_back_limit: 0,
+            isolation_timeout_ms: policy.isolation_timeout_ms,
+            in_place_limit: policy.in_place_limit,
+            on_seek_back: OnSeekBack::Observe,
             consume_timeout_ms: u64::MAX,
             interval_ms: policy.order_interval_ms,
             in_order: false,
@@ -70,9 +73,6 @@ impl Rules {
 
     /// Retries in place: fewer than an application makes by itself before it gives up and commits.
     pub(in crate::retry) fn limit(&self) -> u32 {
-        match self.seek_back_limit {
-            0 => self.max_reconsume_times,
-            limit => self.max_reconsume_times.min(limit),
-        }
+        self.max_reconsume_times.min(self.in_place_limit)
     }
 }

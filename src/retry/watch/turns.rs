@@ -78,13 +78,13 @@ impl Watch {
             return Some(drained);
         }
         let partition = self.next_turn(member, asked)?;
-        let patience_ms = self.rules.narrow_patience_ms;
+        let patience_ms = self.rules.isolation_timeout_ms;
         if let Some(until) = self.lanes.next_until(now.mono, member, patience_ms) {
             return Some(until);
         }
         self.lanes.pass(member);
         self.windows.get_mut(&partition)?.turned_at = now.mono;
-        let until = now.mono.plus(self.rules.narrow_patience_ms);
+        let until = now.mono.plus(self.rules.isolation_timeout_ms);
         let is_asked = Asked::names(asked, &partition);
         let known = self.members.entry(member.clone()).or_default();
         known.turn = Some(Turn { partition, out: None, until });
@@ -121,7 +121,7 @@ impl Watch {
             if let Some(known) = self.members.get_mut(member) {
                 known.turn = None;
             }
-            self.changed(now, &turn.partition);
+            self.changed(&turn.partition);
         }
     }
 
@@ -214,7 +214,7 @@ impl Watch {
     pub(in crate::retry) fn patience_ms(&self, member: &MemberId) -> u64 {
         let held = self.windows.values().filter(|window| window.is_held_by(member));
         let longest = held.map(|window| window.patience_ms(&self.rules)).max();
-        longest.unwrap_or(self.rules.narrow_patience_ms)
+        longest.unwrap_or(self.rules.isolation_timeout_ms)
     }
 
     /// A settling as it stands now; `None`: its record is not at its end any more.
@@ -252,7 +252,7 @@ impl Watch {
         } else {
             history.push((now.wall, disposition));
         }
-        let mut after = window.record(None);
+        let mut after = window.record();
         after.suspects.retain(|suspect| suspect.offset != offset);
         after.skipped.push(offset);
         after.skipped.sort_unstable();

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::model::{MemberId, MonoMs, Now, Runs, WallMs};
 use crate::retry::watch::rules::{PATIENCE_MS_MAX, Rules};
-use crate::retry::watch::{Firsts, OutRecord, SuspectRecord, WindowRecord};
+use crate::retry::watch::{Firsts, OutRecord, SeekBacks, SuspectRecord, WindowRecord};
 use crate::retry::{Disposition, Evidence};
 
 /// Failures a suspect lists.
@@ -38,8 +38,6 @@ pub(in crate::retry) struct Awaited {
     pub(in crate::retry) offset: i64,
     /// It was given, or whatever lay before it was done.
     pub(in crate::retry) since: MonoMs,
-    /// The consume timeout has been told of.
-    pub(in crate::retry) is_told: bool,
 }
 
 /// How far the judgement of a suspect is.
@@ -118,25 +116,17 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) backward: Option<i64>,
     /// Where its holder began.
     pub(in crate::retry) from: i64,
-    /// As the journal remembered it; nobody has held it since the start.
-    pub(in crate::retry) is_restored: bool,
     /// Where its holder goes on.
     pub(in crate::retry) end: i64,
     pub(in crate::retry) holder: Option<Holder>,
     /// The furthest anybody was given it, or has asked for or committed.
     pub(in crate::retry) furthest: i64,
     pub(in crate::retry) asked_at: MonoMs,
-    /// Its holder has asked for what lies behind `end`, since it was last given anything.
-    pub(in crate::retry) asked_beyond: bool,
     /// The furthest its holder has committed; a pool of workers commits backwards all day.
     pub(in crate::retry) reached: i64,
     pub(in crate::retry) awaited: Option<Awaited>,
-    /// When it last ceased to wait for a record.
-    pub(in crate::retry) ended_at: MonoMs,
     /// First deliveries, for the breaker.
     pub(in crate::retry) firsts: Firsts,
-    /// Settled while its holder had them in hand: a commit that passes one says that it is done.
-    pub(in crate::retry) in_hand: BTreeSet<i64>,
     pub(in crate::retry) handed_at: MonoMs,
     /// Its holder went back in it.
     pub(in crate::retry) went_back: Option<WentBack>,
@@ -157,14 +147,16 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) replay: Option<Range<i64>>,
     /// How often its holder was called back to what it waits for, and until when it has time.
     pub(in crate::retry) called_back: (u32, MonoMs),
+    /// Records that its holder went back to.
+    pub(in crate::retry) seek_backs: SeekBacks,
     /// Done, as the last commit says, ascending.
     pub(in crate::retry) done: Vec<Range<i64>>,
     /// Handed out lately, and nobody's records: they are neither waited for nor judged.
     pub(in crate::retry) hidden: Runs,
     /// In front of a suspect, and nothing of it can be given to its holder.
     pub(in crate::retry) passed_over: Range<i64>,
-    /// As journalled, and when.
-    pub(in crate::retry) kept: (WindowRecord, MonoMs),
+    /// As journalled.
+    pub(in crate::retry) kept: WindowRecord,
 }
 
 impl Return {
@@ -210,16 +202,12 @@ impl Suspect {
 }
 
 impl Window {
-    /// As the journal remembers it; whatever was open is lost, if its first record is asked for.
-    /// A hold lasts no longer than it would from now on, should the clock have been set back.
+    /// As the journal remembers it. A hold lasts no longer than it would from now on, should the
+    /// clock have been set back.
     pub(in crate::retry) fn restored(record: WindowRecord, now: Now, rules: &Rules) -> Self {
         let mut window = Self {
             committed: None,
             had_committed: record.has_committed,
-            from: record.from,
-            is_restored: true,
-            end: record.end,
-            furthest: record.end,
             losses: record.losses,
             lost_from: record.lost_from,
             suspects_end: record.suspects_end,
@@ -240,22 +228,8 @@ impl Window {
             }
             window.suspects.insert(known.offset, suspect);
         }
-        if record.from < record.end {
-            window.lost = Some(Lost {
-                first: record.from,
-                end: record.end,
-                out: record.out,
-                outlived: false,
-                evidence: Evidence::MemberLost,
-            });
-        }
-        window.kept = (record, now.mono);
+        window.kept = record;
         window
-    }
-
-    /// Who asks for that, the first since a start, is who had what lies before it in hand.
-    pub(in crate::retry) fn goes_on_since_start(&self, offset: i64) -> bool {
-        self.is_restored && (self.from.saturating_add(1)..=self.end).contains(&offset)
     }
 
     /// The first record handed out and not acknowledged.
@@ -321,10 +295,7 @@ impl Window {
     pub(in crate::retry) fn wait_on(&mut self, now: MonoMs) {
         let first = self.first_awaited();
         if self.awaited.map(|awaited| awaited.offset) != first {
-            if self.awaited.is_some() {
-                self.ended_at = now;
-            }
-            self.awaited = first.map(|offset| Awaited { offset, since: now, is_told: false });
+            self.awaited = first.map(|offset| Awaited { offset, since: now });
         }
     }
 
@@ -379,7 +350,7 @@ impl Window {
     }
 
     /// What is to be journalled of it.
-    pub(in crate::retry) fn record(&self, out: Option<OutRecord>) -> WindowRecord {
+    pub(in crate::retry) fn record(&self) -> WindowRecord {
         let suspects = self.suspects.iter().map(|(offset, suspect)| SuspectRecord {
             offset: *offset,
             reconsume_times: suspect.reconsume_times,
@@ -387,9 +358,9 @@ impl Window {
             history: suspect.history.clone(),
         });
         WindowRecord {
-            from: self.first_open().min(self.end),
-            end: self.end,
-            out,
+            from: 0,
+            end: 0,
+            out: None,
             losses: self.losses,
             lost_from: self.lost_from,
             suspects_end: self.suspects_end,
@@ -410,6 +381,6 @@ impl Window {
 /// Patience that has doubled so often.
 pub(in crate::retry) fn doubled_ms(rules: &Rules, doublings: u32) -> u64 {
     let factor = 1_u64.checked_shl(doublings).unwrap_or(u64::MAX);
-    let longest = PATIENCE_MS_MAX.max(rules.narrow_patience_ms);
-    rules.narrow_patience_ms.saturating_mul(factor).min(longest)
+    let longest = PATIENCE_MS_MAX.max(rules.isolation_timeout_ms);
+    rules.isolation_timeout_ms.saturating_mul(factor).min(longest)
 }

@@ -75,7 +75,7 @@ impl Router {
     }
 
     fn ending_in_hand(&self, group: &GroupId, of: &GroupWatch) -> Vec<Settling> {
-        self.tell(group, of, |state, now| state.watch.ending_in_hand(now))
+        self.tell(group, of, |state, now| state.watch.settlings_let_go(now))
     }
 
     /// Settles a record, and those of its partition that are at their end because of that.

@@ -21,7 +21,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::engine::{Engine, KeptWindow, NotPassed, WindowNews, Windows};
-use crate::model::{GroupId, MemberId, MonoMs, Now, Origin, TopicPartition};
+use crate::model::{GroupId, MemberId, MonoMs, Now, TopicPartition};
+use crate::observe::Metrics;
 use crate::retry::watch::{
     ApartView, Asked, BreakerView, Fetching, Handed, Output, Plan, Rules, Watch, WindowView,
 };
@@ -222,7 +223,7 @@ impl GroupWatch {
     /// can tell it anything. Nobody is waited for but whoever does the same.
     pub(in crate::route) fn tell<T>(
         &self,
-        (engine, ids): (&Engine, &TopicIds),
+        (engine, ids, metrics): (&Engine, &TopicIds, &Metrics),
         group: &GroupId,
         now: Now,
         f: impl FnOnce(&mut State, Now) -> T,
@@ -260,10 +261,13 @@ impl GroupWatch {
                 Output::LetGo { partition, offsets, has_queue } => {
                     let_go(group, &partition, &offsets, has_queue);
                 }
-                Output::Joined(lane) => engine.joined(group, lane),
-                Output::Withdraw { partition: TopicPartition { topic, partition }, offset } => {
-                    engine.withdraw(group, Origin { topic, partition, offset });
+                Output::SeekBack { partition, offset, is_told } => {
+                    metrics.sought_back(group.as_str());
+                    if is_told {
+                        seek_back_told(group, &partition, offset);
+                    }
                 }
+                Output::Joined(lane) => engine.joined(group, lane),
                 Output::Replayed { partition, offsets } => {
                     engine.replayed(group, partition, offsets);
                 }
@@ -333,6 +337,12 @@ impl Router {
         of.map(|of| of.lock().watch.breaker(now)).unwrap_or_default()
     }
 
+    /// Partitions of a group with a record that is not committed for `consume_timeout`.
+    pub fn stalled(&self, group: &GroupId) -> u64 {
+        let now = self.clock.now();
+        self.watches.find(group).map_or(0, |of| of.lock().watch.stalled(now))
+    }
+
     /// Whether what a group's retry topic gives changes with time, though nothing is said: the
     /// breaker holds it, or a retry goes alone.
     pub(in crate::route) fn looks_again(&self, group: &GroupId) -> bool {
@@ -389,7 +399,7 @@ impl Router {
     /// more.
     pub fn close_watches(&self) {
         for (group, of) in self.watches.all() {
-            self.tell(&group, &of, |state, now| state.watch.close(now));
+            self.tell(&group, &of, |state, _| state.watch.close());
         }
     }
 
@@ -411,9 +421,17 @@ impl Router {
         f: impl FnOnce(&mut State, Now) -> T,
         then: impl FnOnce(&GroupWatch),
     ) -> T {
-        let (engine, ids) = (&self.engine, &self.topic_ids);
-        of.tell((engine, ids), group, self.clock.now(), f, then)
+        let parts = (&self.engine, &self.topic_ids, &self.metrics);
+        of.tell(parts, group, self.clock.now(), f, then)
     }
+}
+
+fn seek_back_told(group: &GroupId, partition: &TopicPartition, offset: i64) {
+    tracing::info!(
+        %group, %partition, offset,
+        "R0510 a member went back to this record three times, and nothing is concluded from that; \
+         if this is how the application retries: groups: [{{match: {group}, on_seek_back: retry}}]"
+    );
 }
 
 /// Said to have failed, and nobody waits for it any more: it is said what becomes of that.

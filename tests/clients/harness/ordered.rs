@@ -16,9 +16,9 @@ use crate::wait::until;
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Failures until the record is a dead letter.
 const DELIVERIES: usize = 3;
-/// What lies behind follows the record's commit or `narrow_patience`, which a busy machine takes
+/// What lies behind follows the record's commit or `isolation_timeout`, which a busy machine takes
 /// longer than.
-const RULES: &str = "retry: {max_reconsume_times: 2, breaker: off, narrow_patience: 3s, \
+const RULES: &str = "retry: {max_reconsume_times: 2, breaker: off, isolation_timeout: 3s, \
     order: {mode: partition, interval: 100ms, rewind: rebalance}}\n";
 /// Orders of each batch, over all partitions.
 const ORDERS: usize = 12;

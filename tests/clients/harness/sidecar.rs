@@ -50,7 +50,8 @@ impl Sidecar {
         let levels: Vec<String> = LEVELS_MS.iter().map(|ms| format!("{ms}ms")).collect();
         // More fails here than an outage takes, and each failure is to count.
         let retry = format!(
-            "retry: {{max_reconsume_times: {RETRIES_MAX}, breaker: off, levels: {}}}\n",
+            "retry: {{max_reconsume_times: {RETRIES_MAX}, breaker: off, on_seek_back: retry, \
+                levels: {}}}\n",
             levels.join(" ")
         );
         Self::by_rules(dir, login, session, &(topics + &retry))

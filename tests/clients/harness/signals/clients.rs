@@ -18,7 +18,8 @@ fn version(_: &App) -> Built {
 
 /// Plays one.
 pub(super) fn seen(program: Program, way: &str) -> Seen {
-    let stage = Stage::by_default_rules(program, &format!("signals-{way}"));
+    let rules = "retry: {on_seek_back: retry}\n";
+    let stage = Stage::by_rules(program, &format!("signals-{way}"), rules);
     let (tries, word) = match way {
         "exits" => (wordless::ends_its_process(stage, wordless::MIDDLE), "crashed"),
         _ => (wordless::is_sought_back_to(stage, wordless::MIDDLE), "seek_back"),

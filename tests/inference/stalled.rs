@@ -1,0 +1,59 @@
+//! A member that lives and does not commit is observed, and nothing of it is charged.
+
+use crate::RULES;
+use crate::app::{App, Commits, Did, World, of};
+use reprise::model::MonoMs;
+use reprise::retry::watch::Rules;
+
+const T_MS: u64 = 60_000;
+const SHORT: Rules = Rules { consume_timeout_ms: T_MS, ..RULES };
+
+/// One Fetch of all there is.
+fn fetch(world: &mut World, app: &mut App) {
+    app.by.came = MonoMs(world.at);
+    for (partition, offset) in world.fetch(app, None).records {
+        app.positions.insert(partition, offset + 1);
+    }
+}
+
+fn stalled(world: &World) -> u64 {
+    world.watch.stalled(world.now())
+}
+
+#[test]
+fn a_record_is_stalled_after_the_timeout_and_its_commit_ends_that() {
+    let mut world = World::new(SHORT, 2, 3);
+    world.commit(&of(0), 0);
+    world.commit(&of(1), 0);
+    let mut app = world.start(Commits::Never);
+    fetch(&mut world, &mut app);
+    world.pass(T_MS - 1);
+    assert_eq!(stalled(&world), 0);
+    world.pass(1);
+    assert_eq!(stalled(&world), 2, "one of each partition");
+    world.commit(&of(0), 3);
+    assert_eq!(stalled(&world), 1);
+    world.commit(&of(1), 1);
+    assert_eq!(stalled(&world), 0, "the next one has its own time");
+    world.pass(10 * T_MS);
+    assert_eq!((world.touched, world.charged(), world.dead.len()), (0, vec![], 0));
+    assert!(world.kept.is_empty(), "nothing is journalled");
+}
+
+#[test]
+fn a_group_without_a_commit_and_one_that_goes_on_have_none() {
+    let mut world = World::new(SHORT, 1, 3);
+    let mut app = world.start(Commits::Never);
+    fetch(&mut world, &mut app);
+    world.pass(10 * T_MS);
+    assert_eq!(stalled(&world), 0);
+    for commits in [Commits::PerRecord, Commits::Every(5_000)] {
+        let mut world = World::new(SHORT, 1, 300);
+        world.commit(&of(0), 0);
+        let mut app = world.start(commits);
+        while !world.is_all_committed() {
+            assert!(app.poll(&mut world, |_, _| Did::Well(2_000)));
+            assert_eq!(stalled(&world), 0);
+        }
+    }
+}
