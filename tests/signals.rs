@@ -305,3 +305,19 @@ fn sighup_takes_what_may_change_and_refuses_the_rest_by_name() {
         eventually(|| sidecar.get("/metrics").contains(well).then_some(()));
     }
 }
+
+#[test]
+fn sighup_refuses_key_order_in_front_of_a_cluster() {
+    let in_front = |mode: &str| {
+        format!("upstream: {{bootstrap: '127.0.0.1:1'}}\nretry: {{order: {{mode: {mode}}}}}\n")
+    };
+    let sidecar = Sidecar::start_with(LISTEN, &in_front("off"));
+    write_config(&sidecar.dir, &in_front("key"));
+    sidecar.signal("HUP");
+    let failed = "reprise_config_last_reload_successful 0";
+    eventually(|| sidecar.get("/metrics").contains(failed).then_some(()));
+    assert!(sidecar.config().contains("\"mode\":\"off\""), "the running configuration stays");
+    write_config(&sidecar.dir, &in_front("partition"));
+    sidecar.signal("HUP");
+    eventually(|| sidecar.config().contains("\"mode\":\"partition\"").then_some(()));
+}

@@ -62,9 +62,9 @@ pub struct PortableRecord {
     pub value: Option<Base64>,
     /// Its headers in order: key and value of each.
     pub headers: Vec<(Base64, Option<Base64>)>,
-    /// Its transaction may take it back yet, as far as who has read it knows. Left out where it
-    /// is not so.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Earlier builds exported `true` while the record's transaction was open. An import accepts
+    /// and ignores it.
+    #[serde(default, skip_serializing)]
     pub undecided: bool,
 }
 

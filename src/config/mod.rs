@@ -170,9 +170,10 @@ impl Config {
         config.topics = Topics::read(root.section("topics"));
         config.names = Names::read(root.section("names"));
         let mut retry = root.section("retry");
-        config.retry = config.retry.read_over(&mut retry);
+        let has_cluster = config.upstream.is_some();
+        config.retry = config.retry.read_over(&mut retry, has_cluster);
         retry.finish();
-        config.groups = GroupRule::read_all(&mut root, &config.retry);
+        config.groups = GroupRule::read_all(&mut root, &config.retry, has_cluster);
         config.membership = Membership::read(root.section("membership"));
         config.admin = Admin::read(root.section("admin"));
         config.limits = Limits::read(root.section("limits"));

@@ -41,11 +41,6 @@ impl Gates {
         all.get(group)?.get(of).cloned()
     }
 
-    /// Whether there is one in any partition of a group.
-    pub(super) fn knows(&self, group: &GroupId) -> bool {
-        self.all.read().unwrap_or_else(PoisonError::into_inner).contains_key(group)
-    }
-
     /// When a key was last stopped in a partition, as a number that differs with each; 0: never.
     pub(super) fn epoch(&self, group: &GroupId, of: &TopicPartition) -> u64 {
         self.of(group, of).map_or(0, |gate| gate.lock().epoch)

@@ -31,11 +31,6 @@ impl Engine {
         self.gates.of(group, of)
     }
 
-    /// Whether anything of a group is kept in order.
-    pub fn has_lines(&self, group: &GroupId) -> bool {
-        self.gates.knows(group)
-    }
-
     /// A number that differs whenever a key was stopped in a partition meanwhile.
     pub fn stops(&self, group: &GroupId, of: &TopicPartition) -> u64 {
         self.gates.epoch(group, of)

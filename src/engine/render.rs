@@ -29,8 +29,6 @@ pub struct LaneRecord {
     pub reconsume_times: u32,
     /// The record it is, while nobody has said that it failed: it has waited behind another one.
     pub unfailed: Option<Origin>,
-    /// Its transaction might take it back when it was put there, as far as was known.
-    pub is_undecided: bool,
 }
 
 impl LaneRecord {
@@ -108,7 +106,6 @@ impl Render {
             entry: taken.entry.id,
             reconsume_times: taken.entry.reconsume_times,
             unfailed: taken.entry.origin.clone().filter(|_| taken.entry.disposition.is_none()),
-            is_undecided: RawRecord::is_undecided(&body),
         })
     }
 

@@ -278,7 +278,7 @@ impl Router {
         let Some(upstream) = &self.upstream else { return Ok(Told::Here(None)) };
         let may = match link.read_record(conn.fetch_version(), head, origin).await? {
             Found::Record(record) => return Ok(Told::Here(Some(record))),
-            Found::Gone | Found::TakenBack | Found::Empty | Found::Unreadable(_) => {
+            Found::Gone | Found::Empty | Found::Unreadable(_) => {
                 return Ok(Told::Here(None));
             }
             Found::Denied => false,

@@ -254,8 +254,7 @@ impl Router {
             }
         }
         let leader = seen.ok().and_then(|seen| seen.leader(origin.partition));
-        let members =
-            self.said_to_members(group, leader, origin, |found| !matches!(found, Found::Elsewhere));
+        let members = self.said_to_members(group, leader, origin);
         let told = if upstream.is_anonymous() {
             // They are not waited for where we can be told ourselves.
             timeout(MEMBERS_PATIENCE, members).await.unwrap_or(Ok(None))
@@ -289,7 +288,7 @@ const UNREADABLE: &str = "its batch cannot be read: its checksum is wrong, or it
 fn said(found: Found, who: &str) -> Option<Result<Option<RawRecord>, String>> {
     Some(match found {
         Found::Record(record) => Ok(Some(record)),
-        Found::Gone | Found::TakenBack | Found::Empty => Ok(None),
+        Found::Gone | Found::Empty => Ok(None),
         Found::Unreadable(_) | Found::Damaged => Err(UNREADABLE.to_owned()),
         Found::Denied => Err(format!("the cluster does not let {who} READ its topic")),
         Found::Elsewhere => return None,

@@ -104,15 +104,15 @@ impl Router {
         Some(Voice { place, all: Arc::clone(&self.voices.0), questions })
     }
 
-    /// What members of `group` are told of a record that counts, by that broker, or by any where it
-    /// is not known who leads: all are asked at once, and those that do not lead say so.
+    /// Asks members of `group` for a record: at that broker, or at every broker at once where the
+    /// leader is unknown. Brokers that do not lead say so.
     pub(super) async fn said_to_members(
         &self,
         group: &GroupId,
         node: Option<i32>,
         origin: &Origin,
-        counts: fn(&Found) -> bool,
     ) -> Result<Option<Found>, UpstreamError> {
+        let counts = |found: &Found| !matches!(found, Found::Elsewhere);
         let mut told = FuturesUnordered::new();
         for node in self.voices_at(node) {
             told.push(in_turn(self.said_to(group, KnownBy::Fetches, node, origin), counts));

@@ -64,7 +64,7 @@ impl AdminSource {
         let mut carried = Vec::with_capacity(found.len());
         for (entry, stored) in found {
             let record = RawRecord::parse(&stored).map_err(EngineError::from)?;
-            carried.extend(portable(entry, record, RawRecord::is_undecided(&stored)));
+            carried.extend(portable(entry, record));
         }
         Ok(carried)
     }
@@ -138,7 +138,7 @@ fn brought(outcome: ImportOutcome) -> Brought {
 }
 
 /// `None` for an entry that neither waits nor is set aside.
-fn portable(entry: Entry, record: RawRecord, undecided: bool) -> Option<Portable> {
+fn portable(entry: Entry, record: RawRecord) -> Option<Portable> {
     let (state, due, delay_ms, level) = match entry.state {
         // In the other sidecar it is behind the same ones.
         State::Waiting { due, delay_ms, level } | State::Behind { due, delay_ms, level, .. } => {
@@ -172,7 +172,7 @@ fn portable(entry: Entry, record: RawRecord, undecided: bool) -> Option<Portable
             headers: headers.map(|h| (base64(h.key), h.value.map(base64))).collect(),
             key: record.key.map(base64),
             value: record.value.map(base64),
-            undecided,
+            undecided: false,
         },
     })
 }
@@ -184,7 +184,6 @@ fn request(entry: Portable) -> Result<ImportRequest, OriginError> {
         key: bytes(key),
         value: value.map(bytes),
     };
-    let undecided = entry.record.undecided;
     let record = RawRecord {
         timestamp_ms: entry.record.timestamp_ms,
         timestamp_type: if entry.record.log_append_time {
@@ -196,7 +195,6 @@ fn request(entry: Portable) -> Result<ImportRequest, OriginError> {
         value: entry.record.value.map(bytes),
         headers: entry.record.headers.into_iter().map(header).collect(),
     };
-    let stored = record.to_bytes();
     Ok(ImportRequest {
         id: entry.id,
         import: Import {
@@ -215,6 +213,6 @@ fn request(entry: Portable) -> Result<ImportRequest, OriginError> {
             history: entry.history.into_iter().map(|(at, why)| (WallMs(at), why)).collect(),
             key: None,
         },
-        record: if undecided { RawRecord::undecided(&stored) } else { stored },
+        record: record.to_bytes(),
     })
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::model::{Origin, TopicName};
-use crate::upstream::record::{FETCH_ANYWHERE, FETCH_WAIT_MS, Found, fetch, found};
+use crate::upstream::record::{FETCH_ANYWHERE, Found, fetch, found};
 use crate::upstream::topic::Placed;
 use crate::upstream::{OwnLinks, Upstream, UpstreamError};
 use crate::wire::Api;
@@ -49,7 +49,7 @@ impl Upstream {
     pub async fn read_record(&self, origin: &Origin) -> Result<Found, UpstreamError> {
         let mut is_closed = false;
         for _ in 0..ASKED_MAX {
-            match self.ask_for(origin, FETCH_WAIT_MS).await {
+            match self.ask_for(origin).await {
                 Ok(Found::Elsewhere) | Err(UpstreamError::TooSlow) => is_closed = false,
                 Ok(found) => return Ok(found),
                 // A connection of before its broker went, perhaps: a new one tells.
@@ -61,13 +61,7 @@ impl Upstream {
         if is_closed { Ok(Found::Denied) } else { Err(UpstreamError::NoLeader) }
     }
 
-    /// The same of what is there now: who leads it is asked once, and nobody waits for the end of a
-    /// transaction.
-    pub async fn peek_record(&self, origin: &Origin) -> Result<Found, UpstreamError> {
-        self.ask_for(origin, 0).await
-    }
-
-    async fn ask_for(&self, origin: &Origin, wait_ms: i32) -> Result<Found, UpstreamError> {
+    async fn ask_for(&self, origin: &Origin) -> Result<Found, UpstreamError> {
         let partition = (origin.topic.clone(), origin.partition);
         // Whatever ends this before its answer is whole takes the leader with it.
         let known = self.reading.state().leaders.remove(&partition);
@@ -82,7 +76,7 @@ impl Upstream {
         };
         let answer = in_time(async {
             let links = self.reading.links(Some(leader));
-            let (mut links, request) = (links.lock().await, fetch(origin, wait_ms));
+            let (mut links, request) = (links.lock().await, fetch(origin));
             links.call(self, Some(leader), (Api::Fetch, FETCH_ANYWHERE), &request).await
         });
         let found = found(&answer.await?, origin);

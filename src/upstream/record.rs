@@ -21,7 +21,7 @@ pub const FETCH_ANY_REPLICA: i16 = 11;
 const RECORD_BYTES_MAX: usize = 64 << 20;
 /// Asked of one partition.
 const FETCH_BYTES: i32 = 1 << 20;
-pub(super) const FETCH_WAIT_MS: i32 = 500;
+const FETCH_WAIT_MS: i32 = 500;
 /// Its answer ends before the first open transaction, and says which were aborted.
 const READ_COMMITTED: i8 = 1;
 
@@ -36,10 +36,8 @@ pub enum Found {
     Damaged,
     /// It is not there any more, or never was: the broker has said so.
     Gone,
-    /// Its transaction was aborted.
-    TakenBack,
-    /// No record lies at its offset, which a marker has or a log cleaner has left empty: whether
-    /// there was one that counted, nobody knows any more.
+    /// No record to deliver: its transaction was aborted, its offset is a marker, or the log
+    /// cleaner has removed it.
     Empty,
     /// Not for who asked.
     Denied,
@@ -59,7 +57,7 @@ pub struct Question {
 impl Question {
     /// The request to the partition's leader, as a frame.
     pub fn frame(&self, correlation_id: i32, client_id: &str) -> Result<Bytes, UpstreamError> {
-        let (client, request) = (Some(client_id), fetch(&self.origin, FETCH_WAIT_MS));
+        let (client, request) = (Some(client_id), fetch(&self.origin));
         Ok(encode_request(Api::Fetch, FETCH_ANYWHERE, correlation_id, client, &request)?)
     }
 
@@ -95,12 +93,12 @@ impl Link {
         head: &RequestHead,
         origin: &Origin,
     ) -> Result<Found, UpstreamError> {
-        let answer = self.call_at(Api::Fetch, version, head, &fetch(origin, FETCH_WAIT_MS)).await?;
+        let answer = self.call_at(Api::Fetch, version, head, &fetch(origin)).await?;
         Ok(found(&answer, origin))
     }
 }
 
-pub(super) fn fetch(origin: &Origin, wait_ms: i32) -> FetchRequest {
+pub(super) fn fetch(origin: &Origin) -> FetchRequest {
     let mut partition = FetchPartition::default();
     partition.partition = origin.partition;
     partition.fetch_offset = origin.offset;
@@ -109,7 +107,7 @@ pub(super) fn fetch(origin: &Origin, wait_ms: i32) -> FetchRequest {
     topic.topic = StrBytes::from_string(origin.topic.as_str().to_owned()).into();
     topic.partitions = vec![partition];
     let mut request = FetchRequest::default();
-    request.max_wait_ms = wait_ms;
+    request.max_wait_ms = FETCH_WAIT_MS;
     request.min_bytes = 1;
     request.max_bytes = FETCH_BYTES;
     // What a transaction has taken back is nobody's record.
@@ -162,12 +160,8 @@ fn record_in(partition: &PartitionData, origin: &Origin) -> Option<Found> {
         let header = &batch.header;
         let is_hidden = hidden.show(header);
         if header.last_offset() >= origin.offset {
-            if origin.offset < header.base_offset {
+            if is_hidden || origin.offset < header.base_offset {
                 return Some(Found::Empty);
-            }
-            if is_hidden {
-                let is_aborted = hidden.is_aborted(header);
-                return Some(if is_aborted { Found::TakenBack } else { Found::Empty });
             }
             let end = partition.high_watermark;
             let whole = || whole_at(&all, origin.offset, end, RECORD_BYTES_MAX);
@@ -241,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_log_cleaner_has_emptied_is_not_said_to_be_taken_back() {
+    fn aborted_emptied_and_control_offsets_have_no_record() {
         let said = |records: Bytes, aborted: &[(i64, i64)]| {
             let mut partition = PartitionData::default();
             (partition.high_watermark, partition.records) = (9, Some(records));
@@ -257,12 +251,10 @@ mod tests {
         let behind = transactional(&empty_batch(8, 0), 8, 1);
         let marker = transactional(&marker_batch(1, 0, false, 0), 7, 1);
         for records in [&emptied, &behind, &marker] {
-            assert!(matches!(said(records.clone(), &[]), Some(Found::Empty)));
-            assert!(matches!(said(records.clone(), &[(2, 5)]), Some(Found::Empty)));
+            for aborted in [&[][..], &[(2, 5)], &[(1, 5)]] {
+                assert!(matches!(said(records.clone(), aborted), Some(Found::Empty)));
+            }
         }
-        assert!(matches!(said(emptied, &[(1, 5)]), Some(Found::TakenBack)));
-        assert!(matches!(said(behind, &[(1, 5)]), Some(Found::Empty)), "of another offset");
-        assert!(matches!(said(marker, &[(1, 5)]), Some(Found::Empty)));
     }
 
     #[test]

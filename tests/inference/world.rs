@@ -44,8 +44,8 @@ pub(crate) struct Script {
     /// Its offsets are set by hand now and then.
     pub(crate) is_operated: bool,
     pub(crate) losses: Losses,
-    /// In a member's hand when the sidecar ended: where keys are kept in order it is not known
-    /// which of these wait behind another one (docs/ordering.md).
+    /// Records in a member's hand when the sidecar ended. With `order.mode: key` they go behind a
+    /// failed one only after the member's next Fetch.
     pub(crate) in_hand: BTreeSet<Place>,
     pub(crate) ran: Ran,
 }

@@ -8,7 +8,7 @@ use reprise::retry::OrderMode;
 use reprise::wire::batch::{Batch, records};
 
 use crate::support::batch::unpack;
-use crate::support::{Got, Member, Rec, Server, in_front, until};
+use crate::support::{Got, Member, Rec, Server, until};
 
 const RULES: &str = "topics: {retention: unlimited}\n\
                      retry: {levels: 20ms, max_reconsume_times: 2, order: {mode: key}}";
@@ -25,7 +25,7 @@ fn member(server: &Server) -> Member {
 }
 
 /// What is there from an offset on, and where the client goes on. Batches may have lost records.
-pub(crate) fn read(member: &mut Member, from: i64, wait_ms: i32) -> (Vec<Got>, i64) {
+fn read(member: &mut Member, from: i64, wait_ms: i32) -> (Vec<Got>, i64) {
     let data = member.client.fetch("orders", 0, from, wait_ms);
     assert_eq!(data.error_code, 0);
     let (mut rest, mut end, mut got) = (data.records.unwrap(), from, Vec::new());
@@ -92,10 +92,6 @@ fn records_of_a_failed_key_come_behind_it_and_all_others_flow() {
 
 #[test]
 fn what_a_member_has_in_hand_since_before_a_restart_comes_behind_what_fails_too() {
-    // What is in hand of a cluster's records is not remembered over a restart (docs/semantics.md).
-    if in_front() {
-        return;
-    }
     for is_killed in [false, true] {
         let mut server = Server::with(RULES);
         server.client().create("orders", 1);
@@ -167,6 +163,38 @@ fn a_line_drains_in_order_though_the_mode_is_another_one_by_now() {
     assert_eq!(member.commit("orders", 0, next), 0);
     let order = [("k0", 1), ("k1", 0)];
     assert_eq!(retried(&mut member, 2), order.map(|(value, times)| (value.to_owned(), times)));
+}
+
+#[test]
+fn key_order_keeps_waiting_entries_through_an_offset_reset() {
+    let server = Server::with("retry: {levels: 1h, order: {mode: key}}");
+    server.client().create("orders", 1);
+    let all = [rec("j", "j0"), rec("k", "k1"), rec("j", "j2"), rec("k", "k3")];
+    server.client().put("orders", 0, &all);
+    let mut first = member(&server);
+    assert_eq!(read(&mut first, 0, 1_000).1, 4);
+    assert_eq!(first.client.nack("shop", "orders-0@1", rec("k", "k1")).error_code, 0);
+    let line = ["orders-0@1 waiting", "orders-0@3 behind"];
+    until("3 waits behind 1", || listed(&server) == line);
+    assert_eq!(first.commit("orders", 0, 4), 0);
+    assert_eq!(first.leave(), 0);
+    let mut tool = Member::new(&server, "shop", &[]);
+    assert_eq!(tool.commit("orders", 0, 0), 0);
+    let mut next = member(&server);
+    let (got, end) = read(&mut next, 0, 1_000);
+    assert_eq!((offsets(&got), end), (vec![0, 2], 4), "the originals of 1 and 3 are cut");
+    assert_eq!(listed(&server), line, "their retries come");
+}
+
+fn listed(server: &Server) -> Vec<String> {
+    let kept = server.json("/api/v1/retries?group=shop")["items"].clone();
+    let text = |item: &serde_json::Value| {
+        let (origin, state) = (item["origin"].clone(), item["state"].clone());
+        format!("{} {}", origin.as_str().unwrap(), state.as_str().unwrap())
+    };
+    let mut listed: Vec<String> = kept.as_array().unwrap().iter().map(text).collect();
+    listed.sort();
+    listed
 }
 
 /// A random consumer: what it was given, and how often each record is to fail.

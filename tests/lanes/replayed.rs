@@ -1,6 +1,5 @@
 //! A group that is reset below its retries: the originals come again, and win over those that wait.
 
-use crate::keyed;
 use crate::support::batch::unpack;
 use crate::support::{Member, Rec, Server, until};
 
@@ -88,38 +87,4 @@ fn a_member_that_commits_backwards_is_no_reset() {
     assert_eq!(member.leave(), 0);
     drop(next(&server));
     assert_eq!(waiting(&server), 1, "workers of one consumer commit backwards all day");
-}
-
-#[test]
-fn where_keys_are_kept_in_order_the_retry_wins_and_the_line_of_its_key_stays() {
-    let server = Server::with("retry: {levels: 1h, order: {mode: key}}");
-    let mut member = Member::new(&server, "shop", TOPICS);
-    member.client.create("orders", 1);
-    let rec =
-        |n: usize| Rec { key: Some(format!("k{}", n % 2).into()), ..Rec::new(&n.to_string()) };
-    member.client.put("orders", 0, &(0..4).map(rec).collect::<Vec<Rec>>());
-    member.join(PARTITIONS);
-    assert_eq!(read(&mut member, 0), 4);
-    assert_eq!(member.client.nack("shop", "orders-0@1", rec(1)).error_code, 0);
-    // 3 was in hand, and waits behind 1.
-    until("3 is put behind", || listed(&server) == ["orders-0@1 waiting", "orders-0@3 behind"]);
-    assert_eq!(member.commit("orders", 0, 4), 0);
-    assert_eq!(member.leave(), 0);
-    reset(&server, 0);
-    let mut member = Member::new(&server, "shop", TOPICS);
-    member.join(PARTITIONS);
-    let (got, next) = keyed::read(&mut member, 0, 1_000);
-    assert_eq!((got.len(), next), (2, 4), "the originals of 1 and 3 are cut");
-    assert_eq!(listed(&server), ["orders-0@1 waiting", "orders-0@3 behind"], "their retries come");
-}
-
-fn listed(server: &Server) -> Vec<String> {
-    let kept = server.json("/api/v1/retries?group=shop")["items"].clone();
-    let text = |item: &serde_json::Value| {
-        let (origin, state) = (item["origin"].clone(), item["state"].clone());
-        format!("{} {}", origin.as_str().unwrap(), state.as_str().unwrap())
-    };
-    let mut listed: Vec<String> = kept.as_array().unwrap().iter().map(text).collect();
-    listed.sort();
-    listed
 }

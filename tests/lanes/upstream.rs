@@ -8,7 +8,6 @@ mod support;
 mod assigned;
 mod consumers;
 mod handed;
-mod keyed;
 mod replayed;
 mod seen;
 mod single;

@@ -15,6 +15,9 @@ use crate::retry::{
     OrderMode, Policy, UNLIMITED,
 };
 
+const KEY_NEEDS_EMBEDDED: &str = "key needs the embedded cluster: in front of a Kafka cluster \
+                                  (upstream) use partition or off";
+
 /// How retries come back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -166,8 +169,9 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Reads the keys of one section over `self`; `s.finish()` is the caller's.
-    pub(in crate::config) fn read_over(self, s: &mut Section<'_>) -> Self {
+    /// Reads the keys of one section over `self`; `s.finish()` is the caller's. `has_cluster`: with
+    /// `upstream`.
+    pub(in crate::config) fn read_over(self, s: &mut Section<'_>, has_cluster: bool) -> Self {
         let mut retry = self.read_ladder(s);
         let rate = or_unlimited(int(1..=1_000_000));
         s.take("rate", &mut retry.rate, rate);
@@ -182,6 +186,7 @@ impl Retry {
         let resets = [("supersede", OnReset::Supersede), ("keep", OnReset::Keep)];
         s.take("on_reset", &mut retry.on_reset, choice(&resets));
         retry.read_inference(s);
+        retry.read_order(s.section("order"), has_cluster);
         retry.read_dead_letters(s);
         retry.check_order(s);
         retry
@@ -252,15 +257,20 @@ impl Retry {
         });
         let ways = [("observe", OnSeekBack::Observe), ("retry", OnSeekBack::Retry)];
         s.take("on_seek_back", &mut self.on_seek_back, choice(&ways));
-        let mut order = s.section("order");
+        self.read_breaker(s);
+    }
+
+    fn read_order(&mut self, mut order: Section<'_>, has_cluster: bool) {
         let modes =
             [("off", OrderMode::Off), ("partition", OrderMode::Partition), ("key", OrderMode::Key)];
-        order.take("mode", &mut self.order.mode, choice(&modes));
+        order.take("mode", &mut self.order.mode, |value| match choice(&modes)(value)? {
+            OrderMode::Key if has_cluster => Err(KEY_NEEDS_EMBEDDED.to_owned()),
+            mode => Ok(mode),
+        });
         order.take("interval", &mut self.order.interval, duration(MS * 10..=SECOND * 30));
         let rewinds = [("off", Rewind::Off), ("rebalance", Rewind::Rebalance)];
         order.take("rewind", &mut self.order.rewind, choice(&rewinds));
         order.finish();
-        self.read_breaker(s);
     }
 
     fn read_breaker(&mut self, s: &mut Section<'_>) {

@@ -2,7 +2,6 @@
 //! read whole before any of it leaves.
 
 mod behind;
-mod in_order;
 mod missing;
 
 use std::collections::BTreeMap;
@@ -19,7 +18,7 @@ use crate::route::conn::Conn;
 use crate::route::fetch::conditioned::behind::Behind;
 use crate::route::fetch::narrow::{self, Give};
 use crate::route::fetch::wanted::{Wanted, wait_ms};
-use crate::route::watching::{Batches, Lot, Passing, Reading, Remains, SETTLING_ROUNDS, Watched};
+use crate::route::watching::{Reading, Remains, SETTLING_ROUNDS, Watched};
 use crate::route::{AnswerError, Reply, Router};
 use crate::socket::Budget;
 use crate::upstream::{Found, Link, UpstreamError};
@@ -55,17 +54,8 @@ pub(in crate::route) async fn relayed(
 /// Who says what a client is given.
 trait Guard {
     fn asked(&self, asked: &[Asked]) -> Plan;
-    /// How often keys of each partition have been stopped; empty: they are not kept in order.
-    fn stops(&self, _: &[Asked]) -> Vec<u64> {
-        Vec::new()
-    }
-    /// What may be given of a partition's records, as far as the order of keys goes.
-    async fn passing(&self, _: &Asked, _: Batches<'_>) -> Passing {
-        Passing::Without(Vec::new())
-    }
-    /// These leave; false: not now, a key was stopped after its stops were counted.
-    /// `lots`: their records, where they have to be known as long as they are in hand.
-    fn handed(&self, handed: &[Handed], stops: &[u64], lots: impl FnOnce() -> Vec<Lot>) -> bool;
+    /// The client is about to receive these.
+    fn handed(&self, handed: &[Handed]);
     /// The record its partition waits for.
     fn awaited(&self, _: &TopicPartition) -> Option<i64> {
         None
@@ -98,22 +88,10 @@ impl Guard for Member<'_> {
         }
     }
 
-    fn stops(&self, asked: &[Asked]) -> Vec<u64> {
-        let Some(by) = &self.by else { return Vec::new() };
-        asked.iter().map(|ask| self.router.engine.stops(by.group(), &ask.partition)).collect()
-    }
-
-    async fn passing(&self, asked: &Asked, batches: Batches<'_>) -> Passing {
-        match &self.by {
-            Some(by) => self.router.passing(by, (&asked.partition, asked.offset), batches).await,
-            None => Passing::Without(Vec::new()),
+    fn handed(&self, handed: &[Handed]) {
+        if let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) {
+            self.router.handed(by, handed);
         }
-    }
-
-    fn handed(&self, handed: &[Handed], stops: &[u64], lots: impl FnOnce() -> Vec<Lot>) -> bool {
-        let Some(by) = self.by.as_ref().filter(|_| !self.conn.is_gone()) else { return true };
-        let lots = if self.router.keeps_keys(by.group()) { lots() } else { Vec::new() };
-        self.router.handed_in_order(by, handed, stops, lots)
     }
 
     fn awaited(&self, of: &TopicPartition) -> Option<i64> {
@@ -176,7 +154,7 @@ impl Asking<'_> {
             Found::Record(record) => return Ok(Ok(Reading::Found(Remains::Record(record)))),
             Found::Unreadable(whole) => return Ok(Ok(Reading::Found(Remains::Batch(whole)))),
             // Who reads uncommitted records would get it once more, and fail by it again.
-            Found::TakenBack | Found::Empty => return Ok(Ok(Reading::Gone)),
+            Found::Empty => return Ok(Ok(Reading::Gone)),
             // Nothing is lost: whatever is there goes to the client once more.
             Found::Gone => Give::Open,
             // It is held: who is given it would fail for ever, and what lies in it is not known.
@@ -226,8 +204,7 @@ impl<'a, G: Guard> Polling<'a, G> {
     /// Asks whoever watches, then the broker; `None`: there is nothing to say yet.
     async fn round(&mut self) -> Result<Option<FetchResponse>, UpstreamError> {
         let plan = self.planned().await?;
-        let mut gives = self.gives(&plan.serve);
-        let stops = self.guard.stops(&self.wanted.asked);
+        let gives = self.gives(&plan.serve);
         let leaves_at_once = plan.serve.contains(&Serve::Again);
         let now = self.clock.now().mono;
         let until = plan.until.map(|until| until.max(now.plus(LEAST_MS)));
@@ -248,7 +225,6 @@ impl<'a, G: Guard> Polling<'a, G> {
         let mut response = narrow::merged(&self.request, &gives, told);
         narrow::first_in_line(&mut response, &gives);
         self.missing(&response).await?;
-        self.in_order(&mut response, &mut gives).await;
         let mut handed = self.cut(&mut response, &gives);
         if handed.is_empty() && narrow::is_by_turn(&gives) {
             self.guard.nothing_came(&self.wanted.asked);
@@ -257,12 +233,8 @@ impl<'a, G: Guard> Polling<'a, G> {
             return Ok(None);
         }
         handed.extend(self.kept(&mut response, &gives));
-        if handed.is_empty() {
-            return Ok(Some(response));
-        }
-        let stops = self.stops_of(&stops, &handed);
-        let leave = self.guard.handed(&handed, &stops, || self.lots(&response, &handed));
-        Ok(leave.then_some(response))
+        self.guard.handed(&handed);
+        Ok(Some(response))
     }
 
     /// A plan in which nothing is left to settle that can be settled now.

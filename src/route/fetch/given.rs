@@ -158,7 +158,7 @@ impl<'a> Member<'a> {
             return Some(give);
         };
         let aborted = aborted(data).collect();
-        let batches = Batches { records, aborted, undecided: false };
+        let batches = Batches { records, aborted };
         let of = log.partition();
         match self.router.passing(by, (&of, log.offset), batches).await {
             Passing::Without(entries) => Some(give.without(entries)),
@@ -243,7 +243,7 @@ impl<'a> Member<'a> {
     /// stopped since they were read.
     pub(super) fn handed(&self, handed: &[Handed], stops: &[u64]) -> bool {
         match self.by.as_ref().filter(|_| !self.conn.is_gone() && !handed.is_empty()) {
-            Some(by) => self.router.handed_in_order(by, handed, stops, Vec::new()),
+            Some(by) => self.router.handed_in_order(by, handed, stops),
             None => true,
         }
     }

@@ -7,7 +7,7 @@ use crate::engine::LaneRecord;
 use crate::model::{GroupId, LaneOffset};
 use crate::retry::TAKE_MAX;
 use crate::route::conn::Conn;
-use crate::route::fetch::fate::{Fate, known, leaving};
+use crate::route::fetch::outcome::{TransactionOutcome, keep_deliverable, outcome_of};
 use crate::route::fetch::{empty, refused};
 use crate::route::{Router, code};
 
@@ -26,7 +26,7 @@ pub(super) async fn take(
     let room = room.map(|room| if is_lent { 0 } else { room });
     match router.engine.take(group, from, (room.unwrap_or(TAKE_MAX), company)).await {
         Ok(mut taken) => {
-            taken.records = leaving(router, group, taken.records).await;
+            keep_deliverable(router, group, &mut taken.records);
             router.lane_taken((group, conn.id), from, room, &taken);
             let mut data = empty(taken.position.to_kafka(), taken.next.to_kafka());
             data.records = Some(join(&taken.records));
@@ -49,7 +49,7 @@ pub(super) async fn snapshot(
     let bytes_max = u64::try_from(bytes_max).unwrap_or(u64::MAX);
     match router.engine.snapshot(group, first, (SNAPSHOT_MAX, bytes_max)).await {
         Ok((total, mut records)) => {
-            records.retain(|one| known(router, one) == Some(Fate::Stands));
+            records.retain(|one| outcome_of(router, one) == TransactionOutcome::Committed);
             let end = i64::try_from(total).unwrap_or(i64::MAX).max(from);
             let mut data = empty(0, end);
             data.records = Some(join(&records));

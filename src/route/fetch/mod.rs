@@ -5,10 +5,10 @@
 //! When memory is short, answers are smaller than asked for.
 
 mod conditioned;
-mod fate;
 mod given;
 mod lane;
 mod narrow;
+mod outcome;
 mod plan;
 mod tracked;
 mod wanted;

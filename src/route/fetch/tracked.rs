@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use uuid::Uuid;
 
-use crate::model::{ClientId, GroupId};
+use crate::model::ClientId;
 use crate::retry::watch::{Asked, Handed};
 use crate::route::conn::Conn;
 use crate::route::fetch::wanted::{Wanted, wait_ms};
@@ -86,18 +86,12 @@ impl Router {
             }
             return Onward::Pass(None);
         };
-        if !self.asked(&by, &wanted.asked).is_open() || self.looks_at_keys(by.group()) {
+        if !self.asked(&by, &wanted.asked).is_open() {
             return Onward::Answer;
         }
         sessionless(frame.get_mut(PREFIX_BYTES..).unwrap_or_default(), head.version);
         let answer = Answer::new(wanted, head.version);
         Onward::Pass(Some(Box::new(Tracked { by, answer })))
-    }
-
-    /// Whether every record is looked at before it leaves: keys are kept in order, or were, and
-    /// some wait in their line.
-    fn looks_at_keys(&self, group: &GroupId) -> bool {
-        self.engine.has_lines(group) || self.keeps_keys(group)
     }
 
     /// The client asks for everything then.

@@ -4,7 +4,6 @@
 //! A Fetch asks whose it is (`whose.rs`), then for a plan (`settled.rs`), and says what leaves
 //! before it does. The APIs of groups tell the rest (`seen.rs`).
 
-mod carried;
 mod in_hand;
 mod lanes;
 mod ordered;
@@ -30,8 +29,6 @@ use crate::retry::{Policies, Policy};
 use crate::route::Router;
 use crate::route::topic_ids::TopicIds;
 
-use carried::Carried;
-pub(super) use carried::Lot;
 use in_hand::Settlings;
 pub(super) use ordered::{Batches, Passing, Stop};
 pub(super) use seen::Step;
@@ -77,8 +74,6 @@ pub(in crate::route) struct State {
     remembered: BTreeSet<TopicPartition>,
     /// Partitions with bytes that could not be read, told of once.
     unreadable: BTreeSet<TopicPartition>,
-    /// What members have in hand, where keys are kept in order in front of a cluster.
-    carried: Carried,
 }
 
 /// One Fetch of a member that is watched.
@@ -195,7 +190,6 @@ impl GroupWatch {
             members: BTreeMap::new(),
             remembered: BTreeSet::new(),
             unreadable: BTreeSet::new(),
-            carried: Carried::default(),
         };
         Self {
             state: Mutex::new(state),

@@ -1,5 +1,6 @@
-//! Keys kept in order (`order.mode: key`): what a Fetch would be given is looked at where a key of
-//! its partition has failed, and what its member has in hand when one fails goes behind it.
+//! Keys kept in order (`order.mode: key`), with the embedded cluster only: what a Fetch would be
+//! given is looked at where a key of its partition has failed, and what its member has in hand when
+//! one fails goes behind it.
 //!
 //! A nack stops its key first and reads after that how far the partition was handed out; a Fetch
 //! reads the stops first and is handed out only if there was none since. Whoever comes second sees
@@ -16,8 +17,8 @@ use crate::retry::watch::{Handed, Seen};
 use crate::retry::{OrderMode, Ordered};
 use crate::route::Router;
 use crate::route::place::Place;
-use crate::route::watching::{GroupWatch, Lot, State, Watched, place_of};
-use crate::wire::batch::{Batch, Hidden, RawRecord, RecordView, end_of, order_key, records};
+use crate::route::watching::{State, Watched, place_of};
+use crate::wire::batch::{Batch, Hidden, RecordView, end_of, order_key, records};
 
 /// Records of one partition that wait behind others; with so many its members get none of it until
 /// there are fewer.
@@ -47,8 +48,6 @@ pub(in crate::route) struct Batches<'a> {
     pub(in crate::route) records: &'a Bytes,
     /// Producer and first offset of each aborted transaction; a client drops its records.
     pub(in crate::route) aborted: Vec<(i64, i64)>,
-    /// A transaction may take some of it back yet, or has, and that cannot be looked up here.
-    pub(in crate::route) undecided: bool,
 }
 
 impl Router {
@@ -142,9 +141,7 @@ impl Router {
     ) {
         let Some(seen) = self.watches.find(group) else { return };
         let open = seen.lock().watch.in_hand(of);
-        let Some(Place::Local(topic)) = self.place(&of.topic) else {
-            return self.fall_in_from(group, &seen, of, firsts).await;
-        };
+        let Some(Place::Local(topic)) = self.place(&of.topic) else { return };
         let Some(log) = topic.partition(of.partition) else { return };
         let first = firsts.values().min().copied().unwrap_or(i64::MAX).saturating_add(1);
         // Handed out before a start, and not committed since, it is in hand still.
@@ -167,8 +164,7 @@ impl Router {
             };
             let Some(end) = end_of(&read.records).filter(|end| *end > next) else { return };
             let aborted = aborted.iter().map(|one| (one.producer_id, one.first)).collect();
-            let batches = Batches { records: &read.records, aborted, undecided: false };
-            let found = batches.find(|offset, key| {
+            let found = Batches { records: &read.records, aborted }.find(|offset, key| {
                 (next..open.end).contains(&offset)
                     && firsts.get(&key).is_some_and(|first| *first < offset)
             });
@@ -179,30 +175,6 @@ impl Router {
         }
     }
 
-    /// The same for a partition of the cluster: what is in hand of it is known here.
-    async fn fall_in_from(
-        &self,
-        group: &GroupId,
-        seen: &GroupWatch,
-        of: &TopicPartition,
-        firsts: &BTreeMap<OrderKey, i64>,
-    ) {
-        let (open, lots) = {
-            let mut state = seen.lock();
-            let open = state.watch.in_hand(of);
-            let lots = state.carried.of(of, &open);
-            (open, lots)
-        };
-        for Lot { records, aborted, undecided, .. } in lots {
-            let found = Batches { records: &records, aborted, undecided }.find(|offset, key| {
-                open.contains(&offset) && firsts.get(&key).is_some_and(|first| *first < offset)
-            });
-            if self.follow(group, of, found).await.is_none() {
-                return;
-            }
-        }
-    }
-
     /// These records leave for the member, unless a key of their partition was stopped after its
     /// stops were counted, as they were then; whether they do.
     pub(in crate::route) fn handed_in_order(
@@ -210,34 +182,16 @@ impl Router {
         by: &Watched,
         handed: &[Handed],
         stops: &[u64],
-        lots: Vec<Lot>,
     ) -> bool {
-        let (is_late, has_gone) = self.tell(&by.group, &by.watch, |state: &mut State, now| {
+        self.tell(&by.group, &by.watch, |state: &mut State, now| {
             let mut each = handed.iter().zip(stops);
             let is_late =
                 each.any(|(left, stops)| self.engine.stops(&by.group, &left.partition) != *stops);
-            let mut has_gone = false;
             if !is_late {
                 state.watch.handed(now, &by.by, handed);
-                if !lots.is_empty() {
-                    let State { carried, watch, .. } = state;
-                    carried.sweep(|of| watch.in_hand(of));
-                }
-                for lot in lots {
-                    let open = state.watch.in_hand(&lot.partition);
-                    has_gone |= state.carried.add(lot, &open);
-                }
             }
-            (is_late, has_gone)
-        });
-        if has_gone {
-            tracing::warn!(
-                group = %by.group,
-                "members have more in hand than is remembered of it; of what they fetched first, \
-                 records behind a failed one of their key may be handled before it"
-            );
-        }
-        !is_late
+            !is_late
+        })
     }
 }
 
@@ -258,11 +212,9 @@ impl Batches<'_> {
                 let key = order_key(record.key.as_ref()?);
                 wanted(record.offset, key).then_some((record, key))
             });
-            let undecided = self.undecided && batch.header.is_transactional();
-            found.extend(keyed.map(|(record, key)| {
-                let (offset, stored) = (record.offset, record.into_raw().to_bytes());
-                (offset, key, if undecided { RawRecord::undecided(&stored) } else { stored })
-            }));
+            found.extend(
+                keyed.map(|(record, key)| (record.offset, key, record.into_raw().to_bytes())),
+            );
         }
         found
     }
@@ -272,7 +224,8 @@ impl Batches<'_> {
 mod tests {
     use super::*;
     use crate::wire::batch::{
-        Headers, ProducerStamp, TimestampType, crc_of, marker_batch, produce_batch, rebase,
+        Headers, ProducerStamp, RawRecord, TimestampType, crc_of, marker_batch, produce_batch,
+        rebase,
     };
 
     /// A batch at an offset: a record with a key in a transaction of that producer.
@@ -313,8 +266,7 @@ mod tests {
         let others = (100..20_100).map(|producer| (producer, producer - 100));
         let aborted = others.chain([(7, 20_000)]).collect();
         let key = order_key(b"a");
-        let batches = Batches { records: &records, aborted, undecided: false };
-        let found = batches.find(|_, of| of == key);
+        let found = Batches { records: &records, aborted }.find(|_, of| of == key);
         let offsets: Vec<i64> = found.iter().map(|(offset, ..)| *offset).collect();
         assert_eq!(offsets, [20_001, 20_003]);
     }

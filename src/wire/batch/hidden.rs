@@ -78,9 +78,8 @@ impl Hidden {
         is_hidden
     }
 
-    /// Whether the batch shown last is of a transaction that was aborted. One that is hidden and is
-    /// not may have held records of which a log cleaner has left none.
-    pub fn is_aborted(&self, header: &BatchHeader) -> bool {
+    /// Whether the batch shown last is of a transaction that was aborted.
+    fn is_aborted(&self, header: &BatchHeader) -> bool {
         let is_aborted = self.are_too_many || self.inside.contains(&header.producer_id);
         header.is_transactional() && !header.is_control() && is_aborted
     }

@@ -1,8 +1,8 @@
 //! One record as the retry journal keeps it: whole, exact, in a format of its own.
 //!
 //! ```text
-//! 0 version            u8    2 where flag 8 is set, 1 otherwise
-//! 1 flags              u8    1 `LogAppendTime`, 2 has a key, 4 has a value, 8 undecided
+//! 0 version            u8    1; earlier builds wrote 2 with flag 8
+//! 1 flags              u8    1 `LogAppendTime`, 2 has a key, 4 has a value, 8 in version 2
 //! 2 timestamp, Unix ms i64   little-endian, full width
 //!   key                u32 length, bytes     only when flagged
 //!   value              u32 length, bytes     only when flagged
@@ -98,21 +98,6 @@ impl RawRecord {
         out.freeze()
     }
 
-    /// The same stored form of a record that its transaction might take back yet, as far as who has
-    /// read it knows.
-    pub fn undecided(stored: &Bytes) -> Bytes {
-        let mut stored = stored.to_vec();
-        if let [version, flags, ..] = &mut stored[..] {
-            (*version, *flags) = (UNDECIDED_VERSION, *flags | UNDECIDED);
-        }
-        stored.into()
-    }
-
-    /// Whether a stored form is such a one.
-    pub fn is_undecided(stored: &[u8]) -> bool {
-        stored.first() == Some(&UNDECIDED_VERSION)
-    }
-
     /// Reads the stored form; key, value and headers share `bytes`.
     pub fn parse(bytes: &Bytes) -> Result<Self, RawRecordError> {
         let mut rest = bytes.clone();
@@ -198,12 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_undecided_is_of_version_2_and_the_same_record() {
+    fn a_record_stored_in_version_2_is_read_without_its_flag() {
         let stored = sample().to_bytes();
-        let undecided = RawRecord::undecided(&stored);
-        assert_eq!(undecided[..], [&[2, 0x0f], &stored[2..]].concat());
-        let is_one = |stored: &Bytes| RawRecord::is_undecided(stored);
-        assert_eq!((is_one(&undecided), is_one(&stored)), (true, false));
+        let undecided: Bytes = [&[2, 0x0f], &stored[2..]].concat().into();
         assert_eq!(RawRecord::parse(&undecided), Ok(sample()));
         for (version, flags) in [(1, 0x0f), (2, 0x07)] {
             let wrong: Bytes = [&[version, flags], &stored[2..]].concat().into();

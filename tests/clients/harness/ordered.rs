@@ -1,11 +1,12 @@
 //! Partitions and keys in order. `order.mode: partition` for clients that say a failure and poll
 //! on: `order.rewind: rebalance` brings them back to the record. `order.mode: key` for those that
-//! subscribe to the retry topic.
+//! subscribe to the retry topic, with the embedded cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::client::{Client, Record};
+use crate::cluster;
 use crate::order::{hex, tag_of};
 use crate::program::Program;
 use crate::sidecar::PARTITIONS;
@@ -31,6 +32,10 @@ const RECORDS: usize = 90;
 
 /// What a member has in hand behind a failed record of its key comes again, after it.
 pub(crate) fn the_last_deliveries_of_a_key_come_in_its_order(program: Program) {
+    if cluster::bootstrap().is_some() {
+        // reprise refuses the mode in front of a cluster.
+        return;
+    }
     let stage = Stage::by_rules(program, "keys", BY_KEY);
     let mut client = stage.member("a", LONG_SESSION);
     for n in 0..RECORDS {

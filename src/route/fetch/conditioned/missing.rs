@@ -73,7 +73,7 @@ impl<G: Guard> Polling<'_, G> {
             let origin = Origin { topic, partition, offset };
             let Asking { link, head, record_version } = &mut self.asking;
             let found = link.read_record(*record_version, head, &origin).await?;
-            if matches!(found, Found::Gone | Found::TakenBack | Found::Empty) {
+            if matches!(found, Found::Gone | Found::Empty) {
                 self.guard.begins(&of, offset.saturating_add(1));
             }
         }

@@ -74,9 +74,8 @@ impl Guard for ByHand {
         script.settles
     }
 
-    fn handed(&self, handed: &[Handed], _: &[u64], _: impl FnOnce() -> Vec<Lot>) -> bool {
+    fn handed(&self, handed: &[Handed]) {
         self.lock().handed.extend_from_slice(handed);
-        true
     }
 
     fn nothing_came(&self, asked: &[Asked]) {
