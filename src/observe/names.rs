@@ -96,8 +96,8 @@ metrics! {
         "Deliveries charged as failed";
     RECORDS_INFLIGHT Gauge "reprise_records_inflight" ["group"]
         "Retries handed out and not yet settled";
-    FETCHES_UNOWNED Counter "reprise_fetches_unowned_total" []
-        "Fetches of real topics by nobody known: nothing is told from them";
+    FETCHES_UNATTRIBUTED Counter "reprise_fetches_unattributed_total" []
+        "Fetches of ordinary topics attributed to no member of a group; they pass untouched";
     BATCHES_UNREADABLE Counter "reprise_batches_unreadable_total" []
         "Answers kept back because a failed record could not be taken out of its batch";
     INFLIGHT_OLDEST Gauge "reprise_inflight_oldest_seconds" ["group"]
