@@ -48,7 +48,7 @@ pub(crate) fn run() {
     tell("consume_by_members", unwatched, "CPU s/GB", Some(bare), Goal::None);
     let goal = Goal::Most(unwatched * 1.03);
     tell("consume_by_watched_members", watched, "CPU s/GB", Some(unwatched), goal);
-    assert_eq!(ways[2].unowned_fetches(), "0", "each Fetch was a member's");
+    assert_eq!(ways[2].unattributed_fetches(), "0", "each Fetch was a member's");
 }
 
 /// A `reprise` by itself with full topics.

@@ -116,11 +116,11 @@ impl Proxy {
         }
     }
 
-    /// Fetches of which the sidecar does not know whose they were, as its metrics say.
-    pub(crate) fn unowned_fetches(&self) -> String {
+    /// The metric of Fetches that the sidecar attributed to no member.
+    pub(crate) fn unattributed_fetches(&self) -> String {
         let Process::Sidecar { sidecar, .. } = &self.process else { return String::new() };
         let page = sidecar.get("/metrics");
-        let word = "reprise_fetches_unowned_total ";
+        let word = "reprise_fetches_unattributed_total ";
         let line = page.lines().find_map(|line| line.strip_prefix(word));
         line.unwrap().to_owned()
     }

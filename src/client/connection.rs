@@ -373,8 +373,7 @@ impl Serving<'_> {
             *in_sasl = is_sasl(start.api_key);
             let api = Api::from_key(start.api_key).map_or("other", Api::name);
             if start.api_key == Api::Fetch.key() {
-                // Nobody is known whose it could be.
-                router.metrics.fetch_unowned();
+                router.metrics.fetch_unattributed();
                 conn.begins(None);
             }
             if answered {

@@ -30,7 +30,7 @@ use crate::group::error::GroupError;
 use crate::group::input::{CommitCheck, ConsumerHeartbeat, Input, Token};
 use crate::group::output::{Answer, Output};
 use crate::group::state::{Description, GroupState, MemberDescription, Phase, member_key};
-use crate::model::{Deadline, MemberId, MonoMs, Now};
+use crate::model::{ClientId, Deadline, MemberId, MonoMs, Now};
 
 use member::Member;
 use rebalance::JoinWait;
@@ -207,6 +207,18 @@ impl Classic {
         members.map(|(id, member)| {
             (member_key(id, member.instance_id.as_deref()), self.metadata_of(member))
         })
+    }
+
+    /// Members with that client id and host, by the same name.
+    pub fn joined_as<'a>(
+        &'a self,
+        client: &'a ClientId,
+        host: &'a str,
+    ) -> impl Iterator<Item = MemberId> + 'a {
+        let members = self.members.iter();
+        let same = members
+            .filter(move |(_, member)| member.client_id == *client && member.client_host == host);
+        same.map(|(id, member)| member_key(id, member.instance_id.as_deref()))
     }
 
     fn metadata_of(&self, member: &Member) -> Bytes {

@@ -36,7 +36,7 @@ use crate::group::input::{CommitCheck, ConsumerHeartbeat, Input, Leave, Token};
 use crate::group::output::{Alive, Answer, Output};
 use crate::group::partition::{TopicImage, TopicPartition};
 use crate::group::state::member_key;
-use crate::model::{Deadline, MemberId, Now, TopicName};
+use crate::model::{ClientId, Deadline, MemberId, Now, TopicName};
 
 use member::Member;
 pub use state::{
@@ -179,6 +179,18 @@ impl Consumer {
             let topics = member.topics.iter().cloned().collect();
             (member_key(id, member.instance_id.as_deref()), topics)
         })
+    }
+
+    /// Members with that client id and host, by the same name.
+    pub fn joined_as<'a>(
+        &'a self,
+        client: &'a ClientId,
+        host: &'a str,
+    ) -> impl Iterator<Item = MemberId> + 'a {
+        let members = self.members.iter();
+        let same = members
+            .filter(move |(_, member)| member.client_id == *client && member.client_host == host);
+        same.map(|(id, member)| member_key(id, member.instance_id.as_deref()))
     }
 
     /// May this client read the offsets of the group? Anyone may who does not say who it is.

@@ -98,8 +98,8 @@ metrics! {
         "Retries handed out and not yet settled";
     SEEK_BACKS Counter "reprise_seek_backs_total" ["group"]
         "Fetches of a member below its last delivery, of records that are not committed";
-    FETCHES_UNOWNED Counter "reprise_fetches_unowned_total" []
-        "Fetches of real topics by nobody known: nothing is told from them";
+    FETCHES_UNATTRIBUTED Counter "reprise_fetches_unattributed_total" []
+        "Fetches of ordinary topics attributed to no member of a group; they pass untouched";
     BATCHES_UNREADABLE Counter "reprise_batches_unreadable_total" []
         "Answers kept back because a failed record could not be taken out of its batch";
     INFLIGHT_OLDEST Gauge "reprise_inflight_oldest_seconds" ["group"]

@@ -11,7 +11,7 @@ use crate::model::{ClientId, GroupId, MemberId};
 use crate::route::doors::Doors;
 use crate::route::session::{Login, Session};
 use crate::route::token::Token;
-use crate::route::watching::{FetchSession, Whose};
+use crate::route::watching::{FetchOwner, FetchSession};
 use crate::upstream::{FETCH_ANY_REPLICA, FETCH_ANYWHERE};
 use crate::wire::Api;
 
@@ -52,9 +52,8 @@ pub struct Conn {
     rights: Mutex<BTreeMap<GroupId, bool>>,
     /// Groups whose patterns were refused here.
     refused: Mutex<BTreeSet<GroupId>>,
-    /// Whose Fetches come here, as last found out.
-    whose: Arc<Mutex<Option<Whose>>>,
-    /// The session they go on with, if it is nobody's.
+    fetch_owner: Arc<Mutex<Option<FetchOwner>>>,
+    /// The session of Fetches, if it is unattributed.
     fetch_session: Mutex<Option<FetchSession>>,
     /// The client has closed it.
     gone: AtomicBool,
@@ -88,7 +87,7 @@ impl Conn {
             members: Mutex::default(),
             rights: Mutex::default(),
             refused: Mutex::default(),
-            whose: Arc::default(),
+            fetch_owner: Arc::default(),
             fetch_session: Mutex::default(),
             gone: AtomicBool::new(false),
             requests_ours: AtomicBool::new(false),
@@ -168,6 +167,11 @@ impl Conn {
         self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The client's host as Kafka writes it: `/` and the IP address.
+    pub(super) fn host(&self) -> String {
+        format!("/{}", self.peer.ip())
+    }
+
     /// Remembers the client id of a request header.
     pub fn heard(&self, client: Option<&str>) {
         let mut known = self.client.lock().unwrap_or_else(PoisonError::into_inner);
@@ -238,22 +242,22 @@ impl Conn {
         f(self.fetch_session.lock().unwrap_or_else(PoisonError::into_inner).as_mut())
     }
 
-    /// Where it is kept whose Fetches come here.
-    pub(super) fn last_whose(&self) -> Arc<Mutex<Option<Whose>>> {
-        Arc::clone(&self.whose)
+    /// The last attribution of its Fetches, shared with whoever asks through this connection.
+    pub(super) fn last_fetch_owner(&self) -> Arc<Mutex<Option<FetchOwner>>> {
+        Arc::clone(&self.fetch_owner)
     }
 
-    /// Whose Fetches come here: what was found out last if that still holds, else what `find` does.
-    pub(super) fn whose(
+    /// The last attribution if it still holds, otherwise the one that `find` makes.
+    pub(super) fn fetch_owner(
         &self,
-        holds: impl FnOnce(&Whose) -> bool,
-        find: impl FnOnce() -> Whose,
-    ) -> Whose {
-        let mut known = self.whose.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(whose) = known.as_ref()
-            && holds(whose)
+        holds: impl FnOnce(&FetchOwner) -> bool,
+        find: impl FnOnce() -> FetchOwner,
+    ) -> FetchOwner {
+        let mut known = self.fetch_owner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(owner) = known.as_ref()
+            && holds(owner)
         {
-            return whose.clone();
+            return owner.clone();
         }
         known.insert(find()).clone()
     }

@@ -44,7 +44,7 @@ pub(super) async fn answer(
         fresh_id: MemberId::from(format!("{stem}-{}", Uuid::new_v4())),
         instance_id: instance_id.clone(),
         client_id: client_id.clone(),
-        client_host: format!("/{}", conn.peer.ip()),
+        client_host: conn.host(),
         session_timeout_ms,
         rebalance_timeout_ms: u64::try_from(request.rebalance_timeout_ms)
             .unwrap_or(session_timeout_ms),

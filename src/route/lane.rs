@@ -19,7 +19,7 @@ impl Router {
     /// Remembers which member of `group` speaks on this connection.
     pub(super) fn speaks_for(&self, conn: &Conn, group: &GroupId, member: MemberId) {
         self.alive(group, &member);
-        let bind = |token| self.tokens.bind(token, group, member.clone(), conn.client());
+        let bind = |token| self.tokens.bind(token, group, member.clone());
         let bound = conn.token.is_some_and(bind);
         if conn.speaks_for(group, member) || bound {
             self.watches.changed();
@@ -33,8 +33,11 @@ impl Router {
         group: &GroupId,
         (key, member_id): (&MemberId, &MemberId),
     ) {
-        self.members.heard(group, (key, member_id), self.clock.now().mono);
-        self.members.speaks(group, key, conn.client(), format!("/{}", conn.peer.ip()));
+        let is_live_anew = self.members.heard(group, (key, member_id), self.clock.now().mono);
+        let is_other = self.members.speaks(group, key, conn.client(), conn.host());
+        if is_live_anew || is_other {
+            self.watches.changed();
+        }
         self.speaks_for(conn, group, key.clone());
     }
 

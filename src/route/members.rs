@@ -36,7 +36,7 @@ struct Known {
     has_epoch: bool,
     /// It has joined here by KIP-848, or was told to.
     has_joined: bool,
-    /// What it calls itself, and where it is.
+    /// Client id, and host as Kafka writes it.
     client: (ClientId, String),
     presence: Presence,
 }
@@ -254,25 +254,28 @@ impl Members {
     }
 
     /// A member was heard of under that id; one that was not seen joining is known from now on.
+    /// True if the member was not live before.
     pub(super) fn heard(
         &self,
         group: &GroupId,
         (key, member_id): (&MemberId, &MemberId),
         now: MonoMs,
-    ) {
+    ) -> bool {
         let mut groups = self.lock();
-        if !groups.get(group).is_some_and(|group| group.members.contains_key(key)) {
+        let is_new = !groups.get(group).is_some_and(|group| group.members.contains_key(key));
+        if is_new {
             if is_full(&groups) {
-                return;
+                return false;
             }
             let known = Known::new(None, self.session_ms, now);
             groups.entry(group.clone()).or_default().members.insert(key.clone(), known);
         }
-        let Some(group) = groups.get_mut(group) else { return };
+        let Some(group) = groups.get_mut(group) else { return false };
         group.knows_by(member_id, key);
-        if let Some(known) = group.members.get_mut(key) {
-            (known.heard, known.presence) = (now, Presence::Heard);
-        }
+        let Some(known) = group.members.get_mut(key) else { return false };
+        let was_live = known.is_live(now) && !is_new;
+        (known.heard, known.presence) = (now, Presence::Heard);
+        !was_live
     }
 
     /// A member held a slot before the start. It is silent until it is heard of.
@@ -292,9 +295,13 @@ impl Members {
         self.with(group, key, joined) == Some(false)
     }
 
-    /// A member by KIP-848 says what it subscribes to; one that is heard of.
-    pub(super) fn subscribes(&self, group: &GroupId, key: &MemberId, metadata: Bytes) {
-        self.with(group, key, |known| known.metadata = Some(metadata));
+    /// A member by KIP-848 names its subscription; true if it is another one than before.
+    pub(super) fn subscribes(&self, group: &GroupId, key: &MemberId, metadata: Bytes) -> bool {
+        let is_other = |known: &mut Known| {
+            let before = known.metadata.replace(metadata);
+            before != known.metadata
+        };
+        self.with(group, key, is_other) == Some(true)
     }
 
     /// The topics a member subscribes to; `None`: it has not said so here.
@@ -312,9 +319,37 @@ impl Members {
         self.lock().get(group)?.members.get(key)?.held.clone()
     }
 
-    /// Who speaks for a member that is heard of.
-    pub(super) fn speaks(&self, group: &GroupId, key: &MemberId, client: ClientId, host: String) {
-        self.with(group, key, |known| known.client = (client, host));
+    /// A member's requests come from that client id and host; true if from others before.
+    pub(super) fn speaks(
+        &self,
+        group: &GroupId,
+        key: &MemberId,
+        client: ClientId,
+        host: String,
+    ) -> bool {
+        let client = (client, host);
+        let is_other = |known: &mut Known| {
+            let before = std::mem::replace(&mut known.client, client);
+            before != known.client
+        };
+        self.with(group, key, is_other) == Some(true)
+    }
+
+    /// Live members of all groups with that client id and host.
+    pub(super) fn joined_as(
+        &self,
+        client: &ClientId,
+        host: &str,
+        now: MonoMs,
+    ) -> Vec<(GroupId, MemberId)> {
+        let groups = self.lock();
+        let is_same = |known: &Known| known.client.0 == *client && known.client.1 == host;
+        let members = groups.iter().flat_map(|(group, known)| {
+            let live =
+                known.members.iter().filter(|(_, known)| is_same(known) && known.is_live(now));
+            live.map(|(key, _)| (group.clone(), key.clone()))
+        });
+        members.collect()
     }
 
     /// Whether no member at all speaks through here.

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::model::{ClientId, GroupId, MemberId};
+use crate::model::{GroupId, MemberId};
 
 /// More client objects than this are remembered by nobody; the oldest are forgotten.
 const REMEMBERED_MAX: usize = 65_536;
@@ -49,19 +49,9 @@ pub struct Tokens {
 /// What was heard, by token and by member.
 #[derive(Debug, Default)]
 struct Heard {
-    tokens: BTreeMap<Token, Known>,
+    tokens: BTreeMap<Token, BTreeMap<GroupId, MemberId>>,
     /// Through which tokens a member speaks, latest last.
     voices: BTreeMap<(GroupId, MemberId), Vec<Token>>,
-}
-
-/// What was heard through a token.
-#[derive(Debug, Default)]
-struct Known {
-    members: BTreeMap<GroupId, MemberId>,
-    /// What it last called itself.
-    client: Option<ClientId>,
-    /// Its Fetches come this way.
-    fetches: bool,
 }
 
 impl Tokens {
@@ -86,47 +76,31 @@ impl Tokens {
 
     /// The member of `group` that speaks through `token`.
     pub fn member(&self, token: Token, group: &GroupId) -> Option<MemberId> {
-        self.lock().tokens.get(&token)?.members.get(group).cloned()
+        self.lock().tokens.get(&token)?.get(group).cloned()
     }
 
     /// Every member that speaks through `token`, by group.
     pub fn members(&self, token: Token) -> BTreeMap<GroupId, MemberId> {
-        let heard = self.lock();
-        heard.tokens.get(&token).map(|known| known.members.clone()).unwrap_or_default()
+        self.lock().tokens.get(&token).cloned().unwrap_or_default()
     }
 
-    /// Whether that member is known to be another client than the one that calls itself `client`
-    /// and fetches through a token nobody speaks through. There are clients that ask at the
-    /// bootstrap address twice: they join by the first address they are told and fetch by the
-    /// second (kafka-python 2.0.2).
-    pub fn is_another(&self, group: &GroupId, member: &MemberId, client: &ClientId) -> bool {
-        let is_another = |known: &Known| known.fetches || known.client.as_ref() != Some(client);
-        let heard = self.lock();
-        let voices = heard.voices.get(&(group.clone(), member.clone()));
-        voices.into_iter().flatten().filter_map(|token| heard.tokens.get(token)).any(is_another)
+    /// Whether the client address of that member is known.
+    pub fn has_address(&self, group: &GroupId, member: &MemberId) -> bool {
+        self.lock().voices.contains_key(&(group.clone(), member.clone()))
     }
 
-    /// Remembers that Fetches come through `token`, if somebody speaks there; whether that is news.
-    pub fn fetches(&self, token: Token) -> bool {
-        let mut all = self.lock();
-        let Some(known) = all.tokens.get_mut(&token) else { return false };
-        !std::mem::replace(&mut known.fetches, true)
-    }
-
-    /// Remembers that `member` of `group` speaks through `token`, and what it calls itself; whether
-    /// that is news.
-    pub fn bind(&self, token: Token, group: &GroupId, member: MemberId, client: ClientId) -> bool {
+    /// Remembers that `member` of `group` speaks through `token`; whether that is news.
+    pub fn bind(&self, token: Token, group: &GroupId, member: MemberId) -> bool {
         let mut heard = self.lock();
         if heard.is_full(token) {
             heard.forget_first();
         }
-        let known = heard.tokens.entry(token).or_default();
-        known.client = Some(client);
-        let before = known.members.get(group);
-        if before == Some(&member) || (before.is_none() && known.members.len() >= GROUPS_MAX) {
+        let members = heard.tokens.entry(token).or_default();
+        let before = members.get(group);
+        if before == Some(&member) || (before.is_none() && members.len() >= GROUPS_MAX) {
             return false;
         }
-        let before = known.members.insert(group.clone(), member.clone());
+        let before = members.insert(group.clone(), member.clone());
         if let Some(before) = before {
             heard.ceased(token, (group.clone(), before));
         }
@@ -146,8 +120,8 @@ impl Heard {
     }
 
     fn forget_first(&mut self) {
-        let Some((token, known)) = self.tokens.pop_first() else { return };
-        for of in known.members {
+        let Some((token, members)) = self.tokens.pop_first() else { return };
+        for of in members {
             self.ceased(token, of);
         }
     }
@@ -159,9 +133,9 @@ impl Heard {
         voices.push(token);
         let surplus = voices.len().saturating_sub(VOICES_MAX);
         for former in voices.drain(..surplus).collect::<Vec<_>>() {
-            let Some(known) = self.tokens.get_mut(&former) else { continue };
-            known.members.remove(&group);
-            if known.members.is_empty() {
+            let Some(members) = self.tokens.get_mut(&former) else { continue };
+            members.remove(&group);
+            if members.is_empty() {
                 self.tokens.remove(&former);
             }
         }
@@ -213,9 +187,7 @@ mod tests {
     #[test]
     fn a_member_is_found_by_token_and_group() {
         let (tokens, token) = (Tokens::new(0), Token::Port(9));
-        let bind = |group: &str, member: &str| {
-            tokens.bind(token, &group.into(), member.into(), ClientId::new("app"))
-        };
+        let bind = |group: &str, member: &str| tokens.bind(token, &group.into(), member.into());
         assert!(bind("a", "m1"));
         assert!(bind("b", "m2"));
         assert!(!bind("b", "m2"), "no news");
@@ -225,26 +197,8 @@ mod tests {
         assert_eq!((tokens.members(token).len(), tokens.members(Token::Port(8)).len()), (2, 0));
     }
 
-    #[test]
-    fn who_fetches_nowhere_may_fetch_through_an_address_nobody_speaks_through() {
-        let (tokens, joined, other) = (Tokens::new(0), Token::Port(8), Token::Port(9));
-        let is_another = |group: &str, client| {
-            tokens.is_another(&group.into(), &"m1".into(), &ClientId::new(client))
-        };
-        assert!(!is_another("a", "app"), "no address of it is known");
-        tokens.bind(joined, &"a".into(), "m1".into(), ClientId::new("app"));
-        assert!(!is_another("a", "app"));
-        assert!(!is_another("b", "tool"), "in that group it has no address");
-        assert!(is_another("a", "tool"), "it has another name");
-        assert!(!tokens.fetches(other), "nobody speaks there");
-        assert!(!is_another("a", "app"));
-        assert!(tokens.fetches(joined));
-        assert!(!tokens.fetches(joined), "no news");
-        assert!(is_another("a", "app"), "it fetches through its own");
-    }
-
     fn bind(tokens: &Tokens, port: u16, group: &str, member: &str) -> bool {
-        tokens.bind(Token::Port(port), &group.into(), member.into(), ClientId::new("app"))
+        tokens.bind(Token::Port(port), &group.into(), member.into())
     }
 
     fn sizes(tokens: &Tokens) -> (usize, usize) {
@@ -261,14 +215,13 @@ mod tests {
         let speaks = |port| tokens.member(Token::Port(port), &"a".into()).is_some();
         assert_eq!([998, 999, 1_000].map(speaks), [false, true, true]);
         assert_eq!(sizes(&tokens), (2, 1), "the rest is forgotten");
-        let is_another =
-            |member: &str| tokens.is_another(&"a".into(), &member.into(), &ClientId::new("tool"));
-        assert_eq!([is_another("m1"), is_another("m2")], [true, false]);
+        let has_address = |member: &str| tokens.has_address(&"a".into(), &member.into());
+        assert_eq!([has_address("m1"), has_address("m2")], [true, false]);
         for member in ["m2", "m3"] {
             assert!(bind(&tokens, 999, "a", member) && bind(&tokens, 1_000, "a", member));
         }
         assert_eq!(sizes(&tokens), (2, 1), "others speak there now");
-        assert!(!is_another("m1"), "it is heard of nowhere");
+        assert!(!has_address("m1"), "its addresses are bound to other members");
         for group in 0..1_000 {
             bind(&tokens, 7, &format!("g{group}"), "m1");
         }
@@ -282,7 +235,7 @@ mod tests {
         for n in 0..=u32::try_from(REMEMBERED_MAX).unwrap() {
             let member = n.to_string();
             let token = Token::Address(address(n));
-            tokens.bind(token, &"a".into(), member.as_str().into(), ClientId::new("app"));
+            tokens.bind(token, &"a".into(), member.as_str().into());
         }
         assert_eq!(sizes(&tokens), (REMEMBERED_MAX, REMEMBERED_MAX));
         let speaks = |n| tokens.member(Token::Address(address(n)), &"a".into()).is_some();

@@ -16,7 +16,7 @@ use crate::model::{GroupId, Origin};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::token::{Token, Tokens};
-use crate::route::watching::Whose;
+use crate::route::watching::FetchOwner;
 use crate::upstream::{Found, Question, UpstreamError};
 
 /// Questions that wait on one connection: those of one Produce.
@@ -37,8 +37,7 @@ struct Speaker {
     token: Option<Token>,
     /// Of a listener that is one group's.
     group: Option<GroupId>,
-    /// Whose Fetches come there, as far as that was found out.
-    whose: Arc<Mutex<Option<Whose>>>,
+    fetch_owner: Arc<Mutex<Option<FetchOwner>>>,
     questions: mpsc::Sender<Question>,
 }
 
@@ -47,8 +46,8 @@ struct Speaker {
 pub(super) enum KnownBy {
     /// Its address, or its listener.
     Address,
-    /// These, or that its Fetches are taken for a member's: behind TLS addresses tell nothing. Good
-    /// enough for who is trusted anyway, not for another client's question.
+    /// Also its Fetches, if client id and host attribute them: TLS clients have no address. Enough
+    /// for the operator's question, not for another client's.
     Fetches,
 }
 
@@ -80,9 +79,10 @@ impl Voices {
 }
 
 impl Speaker {
-    /// Without an address that tells more.
+    /// A client address would tell the member.
     fn fetches_for(&self, group: &GroupId) -> bool {
-        self.token.is_none() && lock(&self.whose).as_ref().and_then(Whose::group) == Some(group)
+        self.token.is_none()
+            && lock(&self.fetch_owner).as_ref().and_then(FetchOwner::group) == Some(group)
     }
 }
 
@@ -91,15 +91,16 @@ impl Router {
     /// it is.
     pub fn voice(&self, conn: &Conn) -> Option<Voice> {
         let node = conn.node?;
-        let whose = conn.last_whose();
-        let is_members = || lock(&whose).as_ref().is_some_and(|whose| whose.group().is_some());
+        let fetch_owner = conn.last_fetch_owner();
+        let is_members =
+            || lock(&fetch_owner).as_ref().is_some_and(|owner| owner.group().is_some());
         if conn.token.is_none() && conn.group.is_none() && !is_members() {
             return None;
         }
         let (sender, questions) = mpsc::channel(WAITING_MAX);
         let place = (node, conn.id);
         let (token, group) = (conn.token, conn.group.clone());
-        let speaker = Speaker { token, group, whose, questions: sender };
+        let speaker = Speaker { token, group, fetch_owner, questions: sender };
         lock(&self.voices.0).insert(place, speaker);
         Some(Voice { place, all: Arc::clone(&self.voices.0), questions })
     }

@@ -146,7 +146,7 @@ fn q14_without_a_group_or_without_a_lane_nothing_is_retried_and_nothing_made() {
         assert_eq!(unpack(&given).len(), 2);
         assert!(reader.fetch("orders", 0, 2, 0).records.unwrap().is_empty());
     }
-    assert!((server.metric("reprise_fetches_unowned_total") - 40.0).abs() < 0.1);
+    assert!((server.metric("reprise_fetches_unattributed_total") - 40.0).abs() < 0.1);
     let mut member = joined(&server, "off", &["orders"]);
     let refused = reader.nack("off", "orders-0@0", Rec::new("a"));
     assert_eq!(refused.error_code, ResponseError::UnknownTopicOrPartition.code());

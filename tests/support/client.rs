@@ -56,6 +56,10 @@ impl Client {
         Self::over(Stream::connect(addr), None)
     }
 
+    pub fn with_id(self, id: &str) -> Self {
+        Self { id: id.to_owned(), ..self }
+    }
+
     /// Under TLS, to the server that is to be `host`.
     pub fn secure(addr: SocketAddr, host: &str, trust: &Trust) -> std::io::Result<Self> {
         let stream = Stream::secure(addr, host, trust)?;

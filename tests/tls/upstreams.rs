@@ -10,7 +10,8 @@ use tokio_rustls::rustls::server::Acceptor;
 use crate::authority::{Authority, HOST, Made};
 use crate::heard::listen;
 use crate::support::batch::{plain, unpack};
-use crate::support::{Client, Rec, Server};
+use crate::support::client::fetch_request;
+use crate::support::{Client, Member, Rec, Server};
 
 /// A cluster by itself; `tls`: more keys there, `more`: more keys of the configuration.
 pub(crate) fn cluster(made: &Made, tls: &str, more: &str) -> Server {
@@ -116,4 +117,24 @@ fn the_name_of_a_broker_is_sent_along() {
     };
     assert_eq!(accepted.client_hello().server_name(), Some("localhost"));
     drop(stream.flush());
+}
+
+#[test]
+fn client_id_and_host_tell_a_member_under_tls() {
+    let authority = Authority::new();
+    let cluster = Server::alone();
+    let listener = authority.signs("listener", &[HOST]).listen("");
+    let upstream = format!("upstream: {{bootstrap: '{}'}}\n", cluster.addr());
+    let server = Server::with(&format!("{listener}{upstream}"));
+    let secure = |id| Client::secure(server.addr(), HOST, &authority.trust()).unwrap().with_id(id);
+    let unattributed = || server.metric("reprise_fetches_unattributed_total");
+    secure("tool").create("orders", 1);
+    let mut member = Member::on(secure("shop-1"), "shop", &["orders"]);
+    member.join(&[("orders", 1)]);
+    for (id, counted) in [("shop-1", 0.0), ("shop-2", 1.0), ("", 1.0)] {
+        let before = unattributed();
+        let fetched = broker(&mut secure(id)).call(12, &fetch_request("orders", 0, 0, 0));
+        assert_eq!(fetched.error_code, 0);
+        assert!((unattributed() - before - counted).abs() < 0.1, "{id}");
+    }
 }

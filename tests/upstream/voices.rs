@@ -421,7 +421,7 @@ fn what_a_member_may_not_read_is_not_read_for_it_by_the_admin_port() {
 }
 
 #[test]
-fn a_member_without_an_address_of_its_own_is_known_by_what_it_fetches() {
+fn client_id_and_host_tell_a_member_without_address() {
     let house = House::without_addresses(NOT_LEADER);
     let (mut member, mut leader) = house.with_member();
     assert_eq!(posted(&house).0, 200);
@@ -433,9 +433,10 @@ fn a_member_without_an_address_of_its_own_is_known_by_what_it_fetches() {
 }
 
 #[test]
-fn where_two_groups_consume_a_topic_nobody_is_asked_without_an_address() {
+fn members_that_share_a_client_id_are_not_asked() {
     let house = House::without_addresses(NOT_LEADER);
     let mut other = Member::new(&house.sidecar, "audit", &["orders"]);
+    other.client.id = MEMBER.into();
     other.join(&[("orders", 1)]);
     let (member, leader) = house.with_member();
     let (status, said) = posted(&house);

@@ -1,5 +1,5 @@
-//! Consumers that know nothing of retries: whose their Fetches are, and that the healthy ones
-//! notice nothing.
+//! Consumers that know nothing of retries: to which member a Fetch is attributed, and that healthy
+//! consumers notice nothing.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may stop at a surprise")]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,6 +9,7 @@ mod support;
 mod app;
 mod claims;
 mod failing;
+mod fetch_owner;
 mod gone;
 mod healthy;
 mod idle;
@@ -23,4 +24,3 @@ mod spoken;
 mod stalled;
 mod suspects;
 mod transactions;
-mod whose;

@@ -1,9 +1,9 @@
-//! What the members of a group subscribe to, by either protocol.
+//! Subscriptions and clients of the members of a group, by either protocol.
 
 use bytes::Bytes;
 
 use crate::broker::groups::Groups;
-use crate::model::{GroupId, MemberId, TopicName};
+use crate::model::{ClientId, GroupId, MemberId, TopicName};
 
 /// What one member subscribes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,5 +41,19 @@ impl Groups {
         }
         let found = machine.as_consumer()?.subscriptions().find(|(key, _)| key == member);
         found.map(|(_, topics)| Wanted::Topics(topics))
+    }
+
+    /// Members of all groups with that client id and host.
+    pub fn joined_as(&self, client: &ClientId, host: &str) -> Vec<(GroupId, MemberId)> {
+        let state = self.lock();
+        let groups = state.cells.iter().flat_map(|(group, cell)| {
+            let classic = cell.machine.as_classic().into_iter();
+            let consumer = cell.machine.as_consumer().into_iter();
+            let members = classic
+                .flat_map(|classic| classic.joined_as(client, host))
+                .chain(consumer.flat_map(|consumer| consumer.joined_as(client, host)));
+            members.map(|member| (group.clone(), member))
+        });
+        groups.collect()
     }
 }

@@ -56,9 +56,9 @@ impl Metrics {
         self.add(&names::SEEK_BACKS, &[group], 1);
     }
 
-    /// A Fetch of real topics came from nobody known.
-    pub fn fetch_unowned(&self) {
-        self.add(&names::FETCHES_UNOWNED, &[], 1);
+    /// A Fetch of real topics was attributed to no member.
+    pub fn fetch_unattributed(&self) {
+        self.add(&names::FETCHES_UNATTRIBUTED, &[], 1);
     }
 
     /// A failed record could not be taken out of its batch.

@@ -135,7 +135,7 @@ fn beat(
         instance_id: optional(request.instance_id),
         rack_id: optional(request.rack_id),
         client_id: head.client_id.clone().unwrap_or_else(|| ClientId::new("")),
-        client_host: format!("/{}", conn.peer.ip()),
+        client_host: conn.host(),
         rebalance_timeout_ms: u64::try_from(request.rebalance_timeout_ms).ok(),
         topics: request.subscribed_topic_names.map(|names| names.iter().map(topic_of).collect()),
         pattern: optional(request.subscribed_topic_regex),

@@ -73,7 +73,9 @@ pub(in crate::route) async fn relayed(
             if let Some(topics) = topics {
                 let names = topics.iter().map(|name| router.names.canonical(name));
                 let metadata = Subscription::to(names.collect()).to_bytes();
-                router.members.subscribes(&group, &key, metadata);
+                if router.members.subscribes(&group, &key, metadata) {
+                    router.watches.changed();
+                }
             }
             match with_ours(router, &group, key, response.assignment.take()).await {
                 Ok(assignment) => response.assignment = assignment,

@@ -71,7 +71,7 @@ impl Router {
         if request.session_id != 0 && request.session_epoch > 0 {
             // Only what has changed since before is in it.
             let named = wanted.all_topics().filter(|_| by.is_none());
-            if named.is_some_and(|topics| self.is_nobodys(conn, &topics)) {
+            if named.is_some_and(|topics| self.is_unattributed(conn, &topics)) {
                 return Onward::Pass(None);
             }
             return Onward::Reply(self.finish(Api::Fetch, began, self.no_session(&head)));

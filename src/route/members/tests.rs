@@ -111,3 +111,26 @@ fn what_a_member_subscribes_to_goes_with_it() {
     members.gone(&group, &"a".into());
     assert_eq!(members.subscription(&group, &"a".into()), None);
 }
+
+#[test]
+fn live_members_are_found_by_client_id_and_host() {
+    let (members, group) = (Members::new(45_000), GroupId::from("shop"));
+    let client = ClientId::new("app");
+    let found = |host: &str, at: u64| members.joined_as(&client, host, MonoMs(at));
+    let a: MemberId = "a".into();
+    members.joined(&group, joined("a", 10_000), MonoMs(0));
+    assert_eq!(found("/10.0.0.1", 0), [], "its client is not known yet");
+    let speaks = |host: &str| members.speaks(&group, &a, client.clone(), host.to_owned());
+    assert!(speaks("/10.0.0.1"));
+    assert!(!speaks("/10.0.0.1"), "no news");
+    assert_eq!(found("/10.0.0.1", 0), [(group.clone(), a.clone())]);
+    assert_eq!(found("/10.0.0.2", 0), []);
+    assert_eq!(members.joined_as(&ClientId::new("tool"), "/10.0.0.1", MonoMs(0)), []);
+    assert_eq!(found("/10.0.0.1", 10_001), [], "it is silent");
+    let is_news = |at| members.heard(&group, (&a, &a), MonoMs(at));
+    assert!(is_news(10_001), "it is live again");
+    assert!(!is_news(10_002));
+    assert_eq!(found("/10.0.0.1", 10_002), [(group.clone(), a.clone())]);
+    assert!(speaks("/10.0.0.2"), "it has moved");
+    assert_eq!(found("/10.0.0.1", 10_002), []);
+}

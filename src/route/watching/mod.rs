@@ -1,15 +1,15 @@
 //! Consumers watched: what they fetch, are given and commit, and how they come and go, is told to
 //! the watch of their group; what it wants done is done.
 //!
-//! A Fetch asks whose it is (`whose.rs`), then for a plan (`settled.rs`), and says what leaves
-//! before it does. The APIs of groups tell the rest (`seen.rs`).
+//! A Fetch is attributed to a member (`fetch_owner.rs`), asks for a plan (`settled.rs`), and says
+//! what leaves before it does. The APIs of groups tell the rest (`seen.rs`).
 
+mod fetch_owner;
 mod in_hand;
 mod lanes;
 mod ordered;
 mod seen;
 mod settled;
-mod whose;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -29,12 +29,12 @@ use crate::retry::{Policies, Policy};
 use crate::route::Router;
 use crate::route::topic_ids::TopicIds;
 
+pub use fetch_owner::{FetchOwner, FetchSession};
 use in_hand::Settlings;
 pub(super) use ordered::{Batches, Passing, Stop};
 pub(super) use seen::Step;
 pub(super) use seen::place_of;
 pub(super) use settled::{Reading, Remains, SETTLING_ROUNDS};
-pub use whose::{FetchSession, Whose};
 
 /// How long nobody asks before a group is forgotten.
 const IDLE_MS: u64 = 10 * 60 * 1000;

@@ -51,6 +51,6 @@ scenarios!(kafka_go, KAFKA_GO: records sharing restarts ordered crashes);
 scenarios!(kafkajs, KAFKAJS: records sharing restarts metadata ordered crashes seeks);
 scenarios!(kafka_python, KAFKA_PYTHON:
     records sharing restarts static_member metadata ordered crashes seeks);
-scenarios!(kafka_python_2, KAFKA_PYTHON_2: records sharing restarts metadata ordered crashes seeks);
+scenarios!(kafka_python_2, KAFKA_PYTHON_2: records sharing restarts metadata);
 scenarios!(aiokafka, AIOKAFKA:
     records sharing restarts static_member metadata ordered crashes seeks);

@@ -123,13 +123,21 @@ pub(crate) static KAFKAJS: Library = Library {
     ..Library::of("kafkajs", Source::Node("kafkajs", "kafkajs", "client.mjs"))
 };
 
+const TWO_ADDRESSES: &str = "it may fetch through another client address than it joined by, and \
+                             such a Fetch is unattributed";
+
 pub(crate) static KAFKA_PYTHON: Library = Library::of(
     "kafka-python",
     Source::Python("python", "kafka-python", "kafka-python.txt", "of_kafka_python.py"),
 );
 
 pub(crate) static KAFKA_PYTHON_2: Library = Library {
-    cannot: &[("static_member", "it has no `group.instance.id`")],
+    cannot: &[
+        ("static_member", "it has no `group.instance.id`"),
+        ("ordered", TWO_ADDRESSES),
+        ("crashes", TWO_ADDRESSES),
+        ("seeks", TWO_ADDRESSES),
+    ],
     ..Library::of(
         "kafka-python",
         Source::Python("python", "kafka-python", "kafka-python-2.0.2.txt", "of_kafka_python.py"),
