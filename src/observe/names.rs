@@ -119,7 +119,7 @@ metrics! {
     RECORDS_EXPORTED Gauge "reprise_records_exported" ["group"]
         "Retries set aside for another sidecar";
     RECORDS_STALLED Gauge "reprise_stalled_records" ["group"]
-        "First outstanding records of partitions, not committed for consume_timeout";
+        "First outstanding records of partitions, not committed for the consume timeout";
     RECORDS_BEHIND Gauge "reprise_records_behind" ["group"]
         "Records behind an earlier one of their key that is not final";
     RECORDS_BY_LEVEL Gauge "reprise_records_by_level" ["group", "level"]

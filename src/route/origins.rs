@@ -191,15 +191,14 @@ impl Router {
         if back.records.contains_key(&of) || back.unread.contains(&of) {
             return;
         }
-        match self.origins.get(conn.id, &of.1) {
-            Some(record) => back.put(&self.budget, of, Some(record)),
-            None => {
-                let (group, origin) = of.clone();
-                let reader = self.origins.reading.begin(group, place_of(&origin), origin.offset);
-                back.readers.push(reader);
-                back.unread.insert(of);
-            }
+        if let Some(record) = self.origins.get(conn.id, &of.1) {
+            back.put(&self.budget, of, Some(record));
+            return;
         }
+        let (group, origin) = of.clone();
+        let reader = self.origins.reading.begin(group, place_of(&origin), origin.offset);
+        back.readers.push(reader);
+        back.unread.insert(of);
     }
 
     /// Reads back what a Produce names and is not at hand, as far as that is possible now. An error

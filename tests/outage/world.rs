@@ -7,7 +7,7 @@ use reprise::model::{GroupId, LaneOffset, MonoMs, Now, TopicPartition, WallMs};
 use reprise::retry::watch::{Handed, Output as Told, Rules, Seen, Settling, Watch};
 use reprise::retry::{
     Answer, BTreeEntries, BreakerRules, Carried, Company, Entry, Input, Machine, Nack, NackOutcome,
-    Named, Output, Policies, Policy, Reporter, StateKind, Token,
+    Named, OnSeekBack, Output, Policies, Policy, Reporter, StateKind, Token,
 };
 
 use crate::member::Member;
@@ -108,8 +108,11 @@ impl World {
         outage_s: u64,
         fails: Fails,
     ) -> Self {
-        let policy =
-            Policy { breaker: Some(BreakerRules::default()), inference: true, ..Policy::default() };
+        let policy = Policy {
+            breaker: Some(BreakerRules::default()),
+            on_seek_back: OnSeekBack::Retry,
+            ..Policy::default()
+        };
         let watch = Watch::new(Rules::from(&policy));
         let policies = Policies::new(policy, Vec::new());
         let mut world = Self {
@@ -194,7 +197,7 @@ impl World {
         let now = self.now();
         if self.at.is_multiple_of(1_000) {
             self.watch.handle_timeout(now);
-            for settling in self.watch.ending_in_hand(now) {
+            for settling in self.watch.settlings_let_go(now) {
                 self.settle(&settling);
             }
         }

@@ -13,6 +13,8 @@ use crate::support::client::{fetch_request, produce_request, s};
 use crate::support::{Client, Consumer, Member, Rec, Server, until};
 
 const RETRY: &str = "reprise.retry.shop";
+/// Members say nothing while the test looks at something else.
+const LONG_SESSION_MS: i32 = 60_000;
 const DEAD: &str = "reprise.dlq.shop";
 const UNKNOWN: fn() -> i16 = || ResponseError::UnknownTopicOrPartition.code();
 const EXISTS: fn() -> i16 = || ResponseError::TopicAlreadyExists.code();
@@ -231,6 +233,7 @@ fn retries_wait_while_the_cluster_has_their_topic() {
     let (server, mut direct) = house();
     let topics = &["orders", RETRY];
     let mut member = Member::new(&server, "shop", topics);
+    member.session_ms = LONG_SESSION_MS;
     member.join(&[("orders", 1)]);
     assert_eq!(member.assigned.len(), 2);
     let mut client = server.client();
@@ -238,6 +241,7 @@ fn retries_wait_while_the_cluster_has_their_topic() {
     direct.create(RETRY, 3);
     is_of_cluster(&server, &mut client, RETRY);
     let mut second = Member::new(&server, "shop", topics);
+    second.session_ms = LONG_SESSION_MS;
     crate::support::rebalance(&mut [&mut member, &mut second], &[("orders", 1), (RETRY, 3)]);
     let parked = || server.json("/api/v1/groups/shop")["parked"].clone();
     until("it is parked", || parked() == 1);

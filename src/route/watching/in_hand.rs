@@ -64,7 +64,7 @@ impl Router {
     /// again with the next look; what never can, is left to the next Fetch of it.
     pub(super) fn settle_in_hand(self: &Arc<Self>, settlings: &mut Settlings) {
         for (group, of) in self.watches.all() {
-            for settling in self.ending_in_hand(&group, &of) {
+            for settling in self.settlings_let_go(&group, &of) {
                 let (router, group, of) = (Arc::clone(self), group.clone(), Arc::clone(&of));
                 let place = (group.clone(), settling.partition.clone());
                 settlings.run(place, async move {
@@ -74,7 +74,7 @@ impl Router {
         }
     }
 
-    fn ending_in_hand(&self, group: &GroupId, of: &GroupWatch) -> Vec<Settling> {
+    fn settlings_let_go(&self, group: &GroupId, of: &GroupWatch) -> Vec<Settling> {
         self.tell(group, of, |state, now| state.watch.settlings_let_go(now))
     }
 
@@ -87,7 +87,7 @@ impl Router {
             let Some(settling) = next else { return };
             let reading = self.in_hand(group, &settling).await;
             let is_settled = self.settle(&by, &settling, reading).await;
-            let ending = is_settled.then(|| self.ending_in_hand(group, of)).into_iter().flatten();
+            let ending = is_settled.then(|| self.settlings_let_go(group, of)).into_iter().flatten();
             next = ending.into_iter().find(|settling| settling.partition == partition);
         }
     }
