@@ -78,7 +78,7 @@ fn lost(ends: impl Fn(&mut World, &App)) -> u32 {
 fn a_delivery_that_is_lost_together_with_the_sidecar_is_not_counted() {
     assert_eq!(lost(|world, _| world.stop()), 0);
     assert_eq!(lost(|world, _| world.restart()), 0);
-    assert_eq!(lost(|world, app| world.lose(app)), 5);
+    assert_eq!(lost(World::lose), 5);
 }
 
 /// Whether a consumer that goes back to record 1 all the time is suspected after a restart; the
