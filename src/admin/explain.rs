@@ -130,9 +130,9 @@ pub struct PartitionView {
 /// Returns of a member to one record: failures, if the group says so (`on_seek_back: retry`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SeekBackView {
-    /// Its offset.
+    /// The record's offset.
     pub offset: i64,
-    /// Returns.
+    /// Returns since the member was assigned.
     pub times: u32,
 }
 

@@ -48,8 +48,8 @@ pub enum OrderMode {
     Key,
 }
 
-/// How a member is taken that fetches again, in the same assignment, an offset below its last
-/// delivery and not below the committed offset.
+/// A member fetches again, in the same assignment, an offset below its last delivery and not below
+/// the committed offset: whether that is a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnSeekBack {
@@ -113,7 +113,7 @@ pub struct Policy {
     pub isolation_timeout_ms: u64,
     /// Failures in place before the dead letters; at most `max_reconsume_times` count.
     pub in_place_limit: u32,
-    /// How a member is taken that seeks back.
+    /// Whether a member that seeks back has failed.
     pub on_seek_back: OnSeekBack,
     /// What waits for a failed record.
     pub order: OrderMode,

@@ -16,7 +16,7 @@ impl World {
         world
     }
 
-    /// Of a group that has committed in each partition.
+    /// A group that has committed in each partition.
     pub(crate) fn committed(rules: Rules, partitions: i32, records: i64) -> Self {
         let mut world = Self::new(rules, partitions, records);
         for partition in 0..partitions {

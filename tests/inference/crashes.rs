@@ -3,7 +3,7 @@
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
 use crate::spoken::{awaited, given};
-use reprise::model::OrderKey;
+use reprise::model::{OrderKey, TopicPartition};
 use reprise::retry::watch::{Asked, Seen, Serve};
 use reprise::retry::{Disposition, OrderMode, Policy};
 
@@ -304,7 +304,7 @@ fn whoever_was_lost_before_an_administrator_sets_the_offset_counts_no_more() {
 }
 
 #[test]
-fn a_loader_that_never_commits_is_given_everything_at_each_start() {
+fn a_loader_without_commits_gets_everything_at_each_start() {
     let mut world = World::new(RULES, 2, 100);
     for start in 0..20 {
         let app = world.start(Commits::Never);
@@ -324,4 +324,21 @@ fn a_loader_that_never_commits_is_given_everything_at_each_start() {
     let app = world.start(Commits::Never);
     world.fetch(&app, None);
     assert_eq!(world.losses(), RULES.crash_limit);
+}
+
+#[test]
+fn a_topic_without_commits_beside_one_with_is_given_at_each_start() {
+    let mut world = World::new(RULES, 1, 20);
+    let settings = TopicPartition { topic: "settings".into(), partition: 0 };
+    world.ends.insert(settings.clone(), 30);
+    for start in 0..10 {
+        let mut app = world.start(Commits::Never);
+        app.positions.insert(settings.clone(), 0);
+        let given = world.fetch(&app, None).records;
+        let of_settings = given.iter().filter(|(partition, _)| *partition == settings).count();
+        assert_eq!(of_settings, 30, "start {start}");
+        world.commit(&of(0), 20);
+        world.lose(&app);
+    }
+    assert_eq!((world.touched, world.dead.len()), (0, 0));
 }

@@ -209,7 +209,7 @@ fn a_restart_of_the_sidecar_keeps_the_count() {
 }
 
 #[test]
-fn a_group_that_is_observed_is_given_all_it_goes_back_to() {
+fn an_observed_group_gets_all_it_seeks_back_to() {
     let rules = Rules { on_seek_back: OnSeekBack::Observe, ..RULES };
     let mut world = World::new(rules, 2, 30);
     run(&mut world, &BTreeMap::from([((1, 5), 40)]));

@@ -19,7 +19,6 @@ pub(crate) enum Way {
     Says,
     Throws,
     Dies,
-    Hangs,
     /// One of these each time.
     Any,
 }
@@ -69,11 +68,6 @@ pub(crate) struct Handler {
     pub(crate) deliveries: usize,
     /// Records that are in the queue, where who dies of one dies for ever.
     pub(crate) queued: BTreeSet<Place>,
-    /// Another process would stand still while one hangs.
-    pub(crate) are_two: bool,
-    /// A process dies of what it was given long before: of what it was given since, which cannot be
-    /// told from that, where nobody waits so long.
-    pub(crate) hangs: bool,
 }
 
 impl Handler {
@@ -102,17 +96,13 @@ impl Handler {
         truth.failed += 1;
         let mut way = truth.way;
         if way == Way::Any {
-            way = [Way::Says, Way::Throws, Way::Dies, Way::Hangs][self.rng.usize(..4)];
+            way = [Way::Says, Way::Throws, Way::Dies][self.rng.usize(..3)];
         }
         match way {
             _ if is_queued => Did::Nack,
             Way::Says | Way::Any => Did::Nack,
             Way::Dies => Did::Die(0),
-            Way::Hangs if !self.are_two => {
-                self.hangs = true;
-                Did::Die(TIMEOUT_MS + 2_000)
-            }
-            Way::Throws | Way::Hangs => Did::Throw,
+            Way::Throws => Did::Throw,
         }
     }
 }

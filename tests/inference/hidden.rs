@@ -48,7 +48,7 @@ fn whoever_commits_its_last_record_is_not_waited_for_at_the_markers_behind_it() 
 }
 
 #[test]
-fn a_record_behind_hidden_ones_is_stalled_and_none_of_them() {
+fn hidden_records_are_never_stalled() {
     let (mut world, mut app) = group(6, &[(1, 4), (5, 6)]);
     assert_eq!(fetch(&mut world, &mut app, None), [0, 4]);
     fetch(&mut world, &mut app, None);

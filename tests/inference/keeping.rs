@@ -75,7 +75,7 @@ fn lost(ends: impl Fn(&mut World, &App)) -> u32 {
 }
 
 #[test]
-fn a_delivery_that_is_lost_together_with_the_sidecar_is_not_counted() {
+fn a_delivery_lost_with_the_sidecar_is_not_counted() {
     assert_eq!(lost(|world, _| world.stop()), 0);
     assert_eq!(lost(|world, _| world.restart()), 0);
     assert_eq!(lost(World::lose), 5);

@@ -21,7 +21,7 @@ fn stalled(world: &World) -> u64 {
 }
 
 #[test]
-fn a_record_is_stalled_after_the_timeout_and_its_commit_ends_that() {
+fn a_record_is_stalled_until_its_commit() {
     let mut world = World::new(SHORT, 2, 3);
     world.commit(&of(0), 0);
     world.commit(&of(1), 0);
@@ -41,7 +41,7 @@ fn a_record_is_stalled_after_the_timeout_and_its_commit_ends_that() {
 }
 
 #[test]
-fn a_group_without_a_commit_and_one_that_goes_on_have_none() {
+fn a_group_that_commits_or_never_did_has_no_stalled_record() {
     let mut world = World::new(SHORT, 1, 3);
     let mut app = world.start(Commits::Never);
     fetch(&mut world, &mut app);

@@ -212,11 +212,10 @@ impl<'a> Telling<'a> {
         let (place, truth) = (self.place, self.truth);
         assert!(count <= truth.may_count(), "{place:?}: {count} of {truth:?}");
         let is_it = match why {
-            Disposition::SeekBack => matches!(truth.way, Way::Throws | Way::Hangs | Way::Any),
+            Disposition::SeekBack => matches!(truth.way, Way::Throws | Way::Any),
             Disposition::Crashed | Disposition::CommitFailed => {
-                matches!(truth.way, Way::Dies | Way::Hangs | Way::Any)
+                matches!(truth.way, Way::Dies | Way::Any)
             }
-            Disposition::Timeout => truth.way != Way::Says,
             _ => false,
         };
         assert!(is_it || truth.lost > 0, "{place:?} is told to have failed by {why:?}: {truth:?}");

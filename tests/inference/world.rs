@@ -1,5 +1,5 @@
 //! One world in which everything meets, at random: consumers that fail truly (they say so, throw,
-//! die, hang) among records that are handled; producers whose transactions are open, committed and
+//! die) among records that are handled; producers whose transactions are open, committed and
 //! aborted; other rules meanwhile; a sidecar that is stopped, or killed, and comes back at another
 //! wall-clock time; the breaker; order by partition and by key. Nobody but who fails is charged,
 //! what fails comes back when [`crate::law::Law`] says and ends after as many tries as it says,
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use reprise::model::{OrderKey, TopicPartition};
-use reprise::retry::{BreakerRules, LevelTable, OrderMode, Policy, StateKind};
+use reprise::retry::{BreakerRules, LevelTable, OnSeekBack, OrderMode, Policy, StateKind};
 
 use crate::app::{App, Commits, World, of};
 use crate::ends::Losses;
@@ -77,8 +77,15 @@ fn policy(rng: &mut Rng) -> Policy {
     let in_place = order == OrderMode::Off && rng.u8(..3) == 0;
     let supersedes = rng.u8(..3) > 0;
     let consume_timeout_ms = TIMEOUT_MS;
-    let fixed =
-        Policy { order, breaker, in_place, supersedes, consume_timeout_ms, ..Policy::default() };
+    let fixed = Policy {
+        order,
+        breaker,
+        in_place,
+        supersedes,
+        consume_timeout_ms,
+        on_seek_back: OnSeekBack::Retry,
+        ..Policy::default()
+    };
     ruled(rng, &fixed)
 }
 
@@ -108,8 +115,6 @@ impl Script {
             is_out: false,
             deliveries: 0,
             queued: BTreeSet::new(),
-            are_two: false,
-            hangs: false,
         };
         let logs = Logs::new(usize::try_from(partitions).unwrap());
         let (apps, ran) = (Vec::new(), Ran::default());
@@ -129,7 +134,6 @@ impl Script {
             ran,
         };
         let members = if partitions > 1 { script.rng.i32(1..=2) } else { 1 };
-        script.handler.are_two = members > 1;
         for n in 0..members {
             let own: Vec<i32> = (0..partitions).filter(|p| p % members == n).collect();
             let app = script.start(&own);
@@ -226,7 +230,7 @@ impl Script {
             3 => ALWAYS,
             _ => 0,
         };
-        let way = [Way::Says, Way::Says, Way::Throws, Way::Dies, Way::Hangs, Way::Any];
+        let way = [Way::Says, Way::Says, Way::Throws, Way::Dies, Way::Dies, Way::Any];
         let way = way[self.rng.usize(..way.len())];
         Truth { way, left, ..Truth::default() }
     }
@@ -256,10 +260,8 @@ impl Script {
             self.handler.truths.get_mut(&place).unwrap().lost += 1;
         }
         self.losses.count(&self.world);
-        match (lives, std::mem::take(&mut self.handler.hangs)) {
-            (true, _) => {}
-            (false, true) => self.replaced(n),
-            (false, false) => self.dies(n),
+        if !lives {
+            self.dies(n);
         }
     }
 

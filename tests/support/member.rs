@@ -281,9 +281,13 @@ pub fn rebalance_by(members: &mut [&mut Member], assign: Assignor<'_>) {
         rebalance_by(&mut members[..1], assign);
     }
     let mut sent = Vec::new();
-    let joining = members.iter().any(|member| member.generation < 0);
+    let has_new = members.iter().any(|member| member.generation < 0);
+    // A follower that joins again before the leader is told the generation as it is.
+    let is_led = members.iter().any(|member| member.leads && member.generation >= 0);
+    let joining = has_new || is_led;
     for member in members.iter_mut() {
-        sent.push((member.generation < 0).then(|| member.send_join()));
+        let is_first = member.generation < 0 || (member.leads && !has_new);
+        sent.push(is_first.then(|| member.send_join()));
     }
     for (member, sent) in members.iter_mut().zip(&mut sent) {
         if sent.is_none() {

@@ -24,7 +24,8 @@ use crate::support::{Client, Member, Rec, Server, instant};
 
 /// What a member goes back to is held for a while.
 const HOLD: Duration = Duration::from_millis(400);
-const SETTINGS: &str = "retry: {order: {interval: 400ms}, isolation_timeout: 100ms}";
+const SETTINGS: &str =
+    "retry: {on_seek_back: retry, order: {interval: 400ms}, isolation_timeout: 100ms}";
 
 /// A Fetch as the cluster saw it, and the whole frame it answered, without its length.
 struct Exchange {

@@ -179,7 +179,7 @@ fn a_record_a_consumer_seeks_back_to_is_tried_again_alone_and_given_up_at_its_li
 }
 
 #[test]
-fn a_consumer_that_seeks_back_is_observed_and_given_its_record_each_time() {
+fn seek_backs_are_observed_by_default() {
     let server = Server::with("retry: {levels: 20ms}");
     orders(&server, 8);
     let mut app = App::new(&server, 2);

@@ -4,7 +4,7 @@ use crate::app::dead_letters;
 use crate::support::{Member, Rec, Server, until, wall_ms};
 
 #[test]
-fn a_record_in_a_hanging_handler_is_counted_and_never_taken_away() {
+fn a_hanging_handler_keeps_its_record() {
     let server = Server::with("retry: {levels: 20ms, consume_timeout: 1s}");
     let mut tool = server.client();
     tool.create("orders", 1);

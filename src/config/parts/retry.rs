@@ -129,7 +129,7 @@ pub struct Retry {
     /// Failures in place before the dead letters.
     #[serde(serialize_with = "limit_or_unlimited")]
     pub in_place_limit: u32,
-    /// How a member is taken that seeks back.
+    /// Whether a member that seeks back has failed.
     pub on_seek_back: OnSeekBack,
     /// What waits for a failed record.
     pub order: Order,

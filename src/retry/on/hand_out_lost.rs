@@ -2,7 +2,9 @@
 //!
 //! Nothing is charged by that alone; see [`judge_loss`].
 
-use crate::model::{MemberId, MonoMs, Now, TopicPartition};
+use std::collections::BTreeSet;
+
+use crate::model::{MemberId, MonoMs, Now, TopicName, TopicPartition};
 use crate::retry::verdict::{Known, LastOut, Loss, LossVerdict, judge_loss};
 use crate::retry::watch::{Asked, Fetching, Lost, OutRecord, Phase, Rules, Suspect, Watch, Window};
 use crate::retry::{Disposition, Evidence};
@@ -43,25 +45,41 @@ impl Watch {
         }
     }
 
-    /// Whether no loss is counted: the group never commits, as a state loader does.
-    fn is_exempt(&self) -> bool {
-        self.is_exempt && !self.windows.values().any(Window::has_committed)
+    /// Whether no loss is counted: the group never commits the topic, as a state loader does.
+    fn is_exempt(&self, topic: &TopicName) -> bool {
+        self.exempt.contains(topic) && !self.has_committed(topic)
     }
 
-    /// A member ends that never committed: by itself, or after a long life, it lived without.
+    fn has_committed(&self, topic: &TopicName) -> bool {
+        let mut of_topic = self.windows.iter().filter(|(of, _)| of.topic == *topic);
+        of_topic.any(|(_, window)| window.has_committed())
+    }
+
+    /// A member ends that never committed a topic: by itself, or after a long life, it lived
+    /// without.
     fn note_lived(&mut self, member: &MemberId, until: MonoMs, has_left: bool) {
         let Some(known) = self.members.get(member) else { return };
-        self.is_exempt |= has_left || until.since(known.since) >= LIFETIME_MS_MAX;
-        if !self.is_exempt() {
+        if !has_left && until.since(known.since) < LIFETIME_MS_MAX {
             return;
         }
-        for window in self.windows.values_mut() {
-            window.lost = None;
-            window.clear();
-            window.suspects.retain(|_, suspect| suspect.is_awaited);
+        let held = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
+        let topics: BTreeSet<TopicName> = held.map(|(of, _)| of.topic.clone()).collect();
+        for topic in topics {
+            if !self.has_committed(&topic) && self.exempt.insert(topic.clone()) {
+                self.forget_losses(&topic);
+            }
         }
-        let troubled: Vec<TopicPartition> = self.troubled.iter().cloned().collect();
-        for partition in troubled {
+    }
+
+    fn forget_losses(&mut self, topic: &TopicName) {
+        let of_topic = self.windows.keys().filter(|of| of.topic == *topic);
+        let partitions: Vec<TopicPartition> = of_topic.cloned().collect();
+        for partition in partitions {
+            if let Some(window) = self.windows.get_mut(&partition) {
+                window.lost = None;
+                window.clear();
+                window.suspects.retain(|_, suspect| suspect.is_awaited);
+            }
             self.changed(&partition);
         }
     }
@@ -97,7 +115,7 @@ impl Watch {
     }
 
     fn lost(&self, until: MonoMs, of: &TopicPartition, evidence: Evidence) -> Option<Lost> {
-        let is_counted = |window: &&Window| window.is_open() && !self.is_exempt();
+        let is_counted = |window: &&Window| window.is_open() && !self.is_exempt(&of.topic);
         let window = self.windows.get(of).filter(is_counted)?;
         let out = self.out_in(of, window);
         let patience_ms = window.holder.as_ref().map_or(0, |h| self.patience_ms(&h.member));

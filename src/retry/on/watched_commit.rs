@@ -11,7 +11,7 @@ impl Watch {
         let before = window.committed.replace(offset);
         window.furthest = window.furthest.max(offset);
         window.backward = before.filter(|before| offset < *before).map(|_| offset);
-        // What was said outlives a commit.
+        // A commit does not end an explicit failure.
         window.suspects.retain(|suspect, known| *suspect >= offset || known.is_awaited);
         window.skipped.retain(|skipped| *skipped >= offset);
         window.nacked.retain(|nacked| *nacked >= offset);

@@ -153,7 +153,7 @@ fn assert_confirmed(marked: bool) {
 }
 
 #[test]
-fn what_is_said_after_it_was_inferred_is_the_same_failure() {
+fn a_nack_after_inference_adds_no_failure() {
     assert_confirmed(false);
     assert_confirmed(true);
 }

@@ -36,7 +36,7 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Range, RangeInclusive};
 
-use crate::model::{LaneOffset, MemberId, Now, TopicPartition};
+use crate::model::{LaneOffset, MemberId, Now, TopicName, TopicPartition};
 
 pub use crate::retry::on::{InOrder, NACKED_MAX};
 pub use apart::ApartView;
@@ -118,8 +118,9 @@ pub struct Watch {
     pub(super) breaker: Breaker,
     pub(super) lanes: Lanes,
     pub(super) aparts: Aparts,
-    /// The group has never committed, and is known to live without: no loss of it is counted.
-    pub(super) is_exempt: bool,
+    /// Topics that the group has never committed, and is known to live without: no loss of their
+    /// records is counted.
+    pub(super) exempt: BTreeSet<TopicName>,
     /// The log has named a record that a member went back to.
     pub(super) has_told_seek_back: bool,
     outputs: VecDeque<Output>,
@@ -137,7 +138,7 @@ impl Watch {
             breaker: Breaker::default(),
             lanes: Lanes::default(),
             aparts: Aparts::new(),
-            is_exempt: false,
+            exempt: BTreeSet::new(),
             has_told_seek_back: false,
             outputs: VecDeque::new(),
         }

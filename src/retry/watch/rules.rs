@@ -16,7 +16,7 @@ pub struct Rules {
     pub isolation_timeout_ms: u64,
     /// Retries in place before the dead letters where failures are only inferred.
     pub in_place_limit: u32,
-    /// How a member is taken that seeks back.
+    /// Whether a member that seeks back has failed.
     pub on_seek_back: OnSeekBack,
     /// How long a record may stay uncommitted while its member lives.
     pub consume_timeout_ms: u64,

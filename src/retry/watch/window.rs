@@ -155,7 +155,7 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) hidden: Runs,
     /// In front of a suspect, and nothing of it can be given to its holder.
     pub(in crate::retry) passed_over: Range<i64>,
-    /// As journalled.
+    /// The last record that was journalled.
     pub(in crate::retry) kept: WindowRecord,
 }
 
@@ -202,8 +202,8 @@ impl Suspect {
 }
 
 impl Window {
-    /// As the journal remembers it. A hold lasts no longer than it would from now on, should the
-    /// clock have been set back.
+    /// Restores a window from its record. A hold lasts no longer than it would from now on, should
+    /// the clock have been set back.
     pub(in crate::retry) fn restored(record: WindowRecord, now: Now, rules: &Rules) -> Self {
         let mut window = Self {
             committed: None,

@@ -17,7 +17,7 @@ use crate::wait::until;
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Failures until the record is a dead letter.
 const DELIVERIES: usize = 3;
-/// What lies behind follows the record's commit or `isolation_timeout`, which a busy machine takes
+/// The next record follows the record's commit or `isolation_timeout`, which a busy machine takes
 /// longer than.
 const RULES: &str = "retry: {max_reconsume_times: 2, breaker: off, isolation_timeout: 3s, \
     order: {mode: partition, interval: 100ms, rewind: rebalance}}\n";
