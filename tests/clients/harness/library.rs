@@ -38,6 +38,9 @@ pub(crate) enum Trait {
     /// the other, and gives up, its session with it, where two of its requests take their turns so
     /// that one of them comes to the same address twice in a row.
     MayJoinAnew,
+    /// It joins a second time when its first metadata arrives while it joins, and the leader's
+    /// second join is a rebalance for all.
+    MayJoinTwice,
 }
 
 /// What its program is built from, below `tests/clients`.
@@ -126,10 +129,13 @@ pub(crate) static KAFKAJS: Library = Library {
 const TWO_ADDRESSES: &str = "it may fetch through another client address than it joined by, and \
                              such a Fetch is unattributed";
 
-pub(crate) static KAFKA_PYTHON: Library = Library::of(
-    "kafka-python",
-    Source::Python("python", "kafka-python", "kafka-python.txt", "of_kafka_python.py"),
-);
+pub(crate) static KAFKA_PYTHON: Library = Library {
+    traits: &[Trait::MayJoinTwice],
+    ..Library::of(
+        "kafka-python",
+        Source::Python("python", "kafka-python", "kafka-python.txt", "of_kafka_python.py"),
+    )
+};
 
 pub(crate) static KAFKA_PYTHON_2: Library = Library {
     cannot: &[
