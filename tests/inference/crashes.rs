@@ -327,7 +327,7 @@ fn a_loader_without_commits_gets_everything_at_each_start() {
 }
 
 #[test]
-fn a_topic_without_commits_beside_one_with_is_given_at_each_start() {
+fn a_topic_without_commits_is_given_whole_at_each_start() {
     let mut world = World::new(RULES, 1, 20);
     let settings = TopicPartition { topic: "settings".into(), partition: 0 };
     world.ends.insert(settings.clone(), 30);

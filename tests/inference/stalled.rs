@@ -41,7 +41,7 @@ fn a_record_is_stalled_until_its_commit() {
 }
 
 #[test]
-fn a_group_that_commits_or_never_did_has_no_stalled_record() {
+fn only_a_group_that_stops_committing_has_a_stalled_record() {
     let mut world = World::new(SHORT, 1, 3);
     let mut app = world.start(Commits::Never);
     fetch(&mut world, &mut app);

@@ -38,8 +38,8 @@ pub(crate) enum Trait {
     /// the other, and gives up, its session with it, where two of its requests take their turns so
     /// that one of them comes to the same address twice in a row.
     MayJoinAnew,
-    /// It joins a second time when its first metadata arrives while it joins, and the leader's
-    /// second join is a rebalance for all.
+    /// A leader joins a second time when its first metadata arrives during its join; all members
+    /// see that rebalance.
     MayJoinTwice,
 }
 
