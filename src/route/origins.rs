@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use lru::LruCache;
 use tokio::time::timeout;
 
-use crate::model::{GroupId, Origin, TopicName, TopicPartition};
+use crate::model::{GroupId, Origin, TopicName};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::reading::{Reader, Reading};
@@ -87,9 +87,9 @@ impl Origins {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no record that a commit passes is read back for a nack.
-    pub(super) async fn passed_by(&self, group: &GroupId, commit: &[(TopicPartition, i64)]) {
-        self.reading.passed_by(group, commit).await;
+    /// The records that are read back for nacks.
+    pub(super) fn reading(&self) -> &Reading {
+        &self.reading
     }
 }
 

@@ -41,6 +41,11 @@ impl Reading {
         Reader { of, offset, shared: Arc::clone(&self.0) }
     }
 
+    /// Whether no record is read back.
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
     /// Waits until no record that the commit passes is read back any more.
     pub(super) async fn passed_by(&self, group: &GroupId, commit: &[(TopicPartition, i64)]) {
         loop {
@@ -61,12 +66,11 @@ impl Shared {
 
     fn is_passed_by(&self, group: &GroupId, commit: &[(TopicPartition, i64)]) -> bool {
         let offsets = self.lock();
-        !offsets.is_empty()
-            && commit.iter().any(|(partition, committed)| {
-                let read = offsets.get(&(group.clone(), partition.clone()));
-                let first = read.and_then(|read| read.first_key_value());
-                first.is_some_and(|(offset, _)| offset < committed)
-            })
+        commit.iter().any(|(partition, committed)| {
+            let read = offsets.get(&(group.clone(), partition.clone()));
+            let first = read.and_then(|read| read.first_key_value());
+            first.is_some_and(|(offset, _)| offset < committed)
+        })
     }
 }
 
@@ -120,6 +124,6 @@ mod tests {
         assert!(!is_ready(waiting.as_mut()), "another nack of the record is read");
         drop(again);
         assert!(is_ready(waiting.as_mut()));
-        assert!(reading.0.lock().is_empty());
+        assert!(reading.is_idle());
     }
 }

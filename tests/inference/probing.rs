@@ -10,15 +10,6 @@ fn is_held(world: &World) -> bool {
     matches!(world.watch.breaker(world.now()), BreakerView::Held { .. })
 }
 
-/// Every partition has been committed in, so that going back says something.
-fn begun(rules: Rules, partitions: i32, records: i64) -> World {
-    let mut world = World::new(rules, partitions, records);
-    for partition in 0..partitions {
-        world.commit(&of(partition), 0);
-    }
-    world
-}
-
 /// Everything fails until the group is held, and for a minute more.
 fn outage(world: &mut World, app: &mut App) {
     let mut until = None;
@@ -45,7 +36,7 @@ fn plan(world: &mut World, app: &App) -> Vec<Serve> {
 
 #[test]
 fn a_record_that_always_fails_does_not_hold_what_lies_beside_it() {
-    let mut world = begun(RULES, 4, 30);
+    let mut world = World::committed(RULES, 4, 30);
     let mut app = world.start(Commits::PerRecord);
     outage(&mut world, &mut app);
     let poison = |partition: &TopicPartition, offset: i64| *partition == of(0) && offset < 2;
@@ -64,7 +55,7 @@ fn a_record_that_always_fails_does_not_hold_what_lies_beside_it() {
 
 #[test]
 fn where_it_is_the_only_record_it_is_a_dead_letter_in_the_end() {
-    let mut world = begun(RULES, 1, 1);
+    let mut world = World::committed(RULES, 1, 1);
     let mut app = world.start(Commits::PerRecord);
     while world.dead.is_empty() {
         app.poll(&mut world, |_, _| Did::Throw);
@@ -85,7 +76,7 @@ fn where_it_is_the_only_record_it_is_a_dead_letter_in_the_end() {
 
 #[test]
 fn so_it_is_where_it_kills_its_process() {
-    let mut world = begun(RULES, 1, 1);
+    let mut world = World::committed(RULES, 1, 1);
     while world.dead.is_empty() {
         let mut app = world.start(Commits::PerRecord);
         while app.poll(&mut world, |_, _| Did::Die(0)) {
@@ -103,7 +94,7 @@ fn so_it_is_where_it_kills_its_process() {
 
 #[test]
 fn an_outage_that_lasts_takes_ever_longer_to_end_another_record() {
-    let mut world = begun(RULES, 1, 100);
+    let mut world = World::committed(RULES, 1, 100);
     let mut app = world.start(Commits::PerRecord);
     let mut ends = Vec::new();
     while world.at < 4 * 3_600_000 {
@@ -117,7 +108,7 @@ fn an_outage_that_lasts_takes_ever_longer_to_end_another_record() {
 
 #[test]
 fn several_that_fail_are_an_outage_for_hours_and_not_for_ever() {
-    let mut world = begun(RULES, 3, 100);
+    let mut world = World::committed(RULES, 3, 100);
     let mut app = world.start(Commits::PerRecord);
     while world.at < 6 * 3_600_000 {
         app.poll(&mut world, |_, _| Did::Throw);
@@ -134,7 +125,7 @@ fn several_that_fail_are_an_outage_for_hours_and_not_for_ever() {
 
 #[test]
 fn one_fetch_at_a_time_has_the_probe_and_gives_it_back_if_it_has_none() {
-    let mut world = begun(RULES, 2, 40);
+    let mut world = World::committed(RULES, 2, 40);
     let mut app = world.start_with(Commits::Never, &[0]);
     let other = world.start_with(Commits::Never, &[1]);
     let now = world.now();
@@ -164,7 +155,7 @@ fn one_fetch_at_a_time_has_the_probe_and_gives_it_back_if_it_has_none() {
 
 #[test]
 fn members_come_in_turns() {
-    let mut world = begun(RULES, 2, 40);
+    let mut world = World::committed(RULES, 2, 40);
     let apps = [0, 1].map(|partition| world.start_with(Commits::Never, &[partition]));
     let now = world.now();
     for (partition, app) in apps.iter().enumerate() {
@@ -197,7 +188,7 @@ fn members_come_in_turns() {
 
 #[test]
 fn whoever_commits_by_time_ends_it_all_the_same() {
-    let mut world = begun(RULES, 40, 30);
+    let mut world = World::committed(RULES, 40, 30);
     let mut app = world.start(Commits::PerRecord);
     outage(&mut world, &mut app);
     world.lose(&app);
@@ -214,7 +205,7 @@ fn whoever_commits_by_time_ends_it_all_the_same() {
 #[test]
 fn nobody_is_slow_while_nothing_is_given() {
     let rules = Rules { consume_timeout_ms: 90_000, ..RULES };
-    let mut world = begun(rules, 2, 100);
+    let mut world = World::committed(rules, 2, 100);
     let slow = world.start_with(Commits::Never, &[1]);
     world.fetch(&slow, None);
     world.pass(50_000);
@@ -309,7 +300,7 @@ fn a_probe_that_is_committed_and_nacked_after_that_holds_the_group_again() {
 #[test]
 fn where_order_is_kept_nothing_is_given_behind_what_has_failed() {
     let rules = Rules { in_order: true, ..RULES };
-    let mut world = begun(rules, 1, 100);
+    let mut world = World::committed(rules, 1, 100);
     let mut app = world.start(Commits::Never);
     let ladder = reprise::retry::Policies::default().ladder_of(&"shop".into(), &"orders".into());
     let mut times = 0;
@@ -339,7 +330,7 @@ fn where_order_is_kept_nothing_is_given_behind_what_has_failed() {
 #[test]
 fn who_polls_on_is_called_back_to_what_is_waited_for_while_the_group_is_held() {
     let rules = Rules { in_order: true, calls_back: true, ..RULES };
-    let mut world = begun(rules, 1, 100);
+    let mut world = World::committed(rules, 1, 100);
     let mut app = world.start(Commits::Never);
     let ladder = reprise::retry::Policies::default().ladder_of(&"shop".into(), &"orders".into());
     let mut held_at = None;

@@ -211,7 +211,8 @@ impl Watch {
             return;
         }
         let is_third = window.seek_backs.count(offset) == TOLD_AT;
-        let is_told = is_third && !std::mem::replace(&mut self.has_told_seek_back, is_third);
+        let is_told = is_third && !self.has_told_seek_back;
+        self.has_told_seek_back |= is_told;
         self.push(Output::SeekBack { partition: of.clone(), offset, is_told });
     }
 

@@ -284,8 +284,11 @@ pub(in crate::route) async fn passes_nacks(
     group: &GroupId,
     commit: impl Iterator<Item = (TopicName, i32, i64)>,
 ) -> Result<(), ResponseError> {
-    let commit: Vec<_> = router.real(commit).collect();
-    router.origins.passed_by(group, &commit).await;
+    let reading = router.origins.reading();
+    if !reading.is_idle() {
+        let commit: Vec<_> = router.real(commit).collect();
+        reading.passed_by(group, &commit).await;
+    }
     noted(router.engine.origin_commits(group, Vec::new())).await
 }
 

@@ -1,5 +1,5 @@
-//! Records that are at their end while their member has them in hand: each is settled in a task of
-//! its own, so that one that cannot be read for a while keeps nobody waiting.
+//! Records that their partitions do not wait for any more: each becomes an entry in a task of its
+//! own, so that one that cannot be read for a while keeps nobody waiting.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,7 +60,7 @@ fn lock(busy: &Mutex<BTreeSet<Of>>) -> MutexGuard<'_, BTreeSet<Of>> {
 }
 
 impl Router {
-    /// Settles what is at its end while its member has it in hand. What cannot be read now is tried
+    /// Settles records that no partition waits for any more. One that cannot be read now is tried
     /// again with the next look; what never can, is left to the next Fetch of it.
     pub(super) fn settle_in_hand(self: &Arc<Self>, settlings: &mut Settlings) {
         for (group, of) in self.watches.all() {
@@ -101,11 +101,11 @@ impl Router {
             // Taken by retention, or the end of a transaction.
             Ok(Ok(None)) => Reading::Gone,
             Ok(Err(why)) => {
-                tracing::debug!(%group, %origin, %why, "a record that timed out is not read");
+                tracing::debug!(%group, %origin, %why, "a record that is let go is not read");
                 Reading::Unread
             }
             Err(why) => {
-                tracing::debug!(%group, %origin, %why, "a record that timed out is not there");
+                tracing::debug!(%group, %origin, %why, "a record that is let go is not there");
                 Reading::Unread
             }
         }
