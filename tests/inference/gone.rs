@@ -72,15 +72,9 @@ fn is_given(has_committed: bool, restarts: bool) -> bool {
     let mut world = World::new(RULES, 1, 3);
     if has_committed {
         world.commit(&of(0), 0);
-    }
-    while world.dead.is_empty() {
-        let mut app = world.start(Commits::Never);
-        app.fetches_ahead = false;
-        while app.poll(&mut world, |_, offset| if offset == 0 { Did::Die(0) } else { Did::Well(1) })
-            && world.dead.is_empty()
-        {}
-        world.lose(&app);
-        world.pass(1_000);
+        crash_until_dead(&mut world);
+    } else {
+        settle_first(&mut world);
     }
     if restarts {
         world.restart();
@@ -92,6 +86,35 @@ fn is_given(has_committed: bool, restarts: bool) -> bool {
     assert_eq!(world.kept.is_empty(), has_committed, "{:?}", world.kept);
     let app = world.start(Commits::Never);
     world.fetch(&app, None).records.contains(&(of(0), 0))
+}
+
+/// Each process dies of the first record.
+fn crash_until_dead(world: &mut World) {
+    for _ in 0..50 {
+        let mut app = world.start(Commits::Never);
+        app.fetches_ahead = false;
+        for _ in 0..50 {
+            let is_first = |offset| if offset == 0 { Did::Die(0) } else { Did::Well(1) };
+            if !app.poll(world, |_, offset| is_first(offset)) || !world.dead.is_empty() {
+                break;
+            }
+        }
+        world.lose(&app);
+        world.pass(1_000);
+        if !world.dead.is_empty() {
+            return;
+        }
+    }
+    panic!("the first record never ends");
+}
+
+/// A member has the first record and says that it has failed for good.
+fn settle_first(world: &mut World) {
+    let app = world.start(Commits::Never);
+    assert!(world.fetch(&app, None).records.contains(&(of(0), 0)));
+    let now = world.now();
+    world.watch.settled(now, &of(0), 0..=0);
+    world.drain();
 }
 
 #[test]
