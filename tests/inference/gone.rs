@@ -94,8 +94,8 @@ fn crash_until_dead(world: &mut World) {
         let mut app = world.start(Commits::Never);
         app.fetches_ahead = false;
         for _ in 0..50 {
-            let is_first = |offset| if offset == 0 { Did::Die(0) } else { Did::Well(1) };
-            if !app.poll(world, |_, offset| is_first(offset)) || !world.dead.is_empty() {
+            let handle = |offset| if offset == 0 { Did::Die(0) } else { Did::Well(1) };
+            if !app.poll(world, |_, offset| handle(offset)) || !world.dead.is_empty() {
                 break;
             }
         }

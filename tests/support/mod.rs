@@ -9,6 +9,7 @@ pub mod client;
 pub mod consumer;
 pub mod held_up;
 pub mod member;
+pub mod port;
 pub mod producer;
 pub mod reading;
 pub mod secure;
@@ -80,7 +81,7 @@ impl Server {
     /// In front of a cluster, at an address that is the same after a restart.
     pub fn with_kept_port() -> Self {
         let (dir, mut config) = prepare("retry: {levels: 20ms}");
-        config.listen[0].address.port = kept_port();
+        config.listen[0].address.port = port::free_port();
         let cluster = Arc::new(Self::behind(&config));
         Self::before(dir, config, cluster)
     }
@@ -95,7 +96,7 @@ impl Server {
     /// it, and started again at the same address.
     pub fn alone() -> Self {
         let (dir, mut config) = prepare(BEHIND);
-        config.listen[0].address.port = kept_port();
+        config.listen[0].address.port = port::free_port();
         Self::over(dir, config, None)
     }
 
@@ -118,7 +119,7 @@ impl Server {
     /// The same, which tells its clients no addresses of their own, as behind TLS.
     pub fn in_front_of_told(addr: SocketAddr, yaml: &str) -> Self {
         let (dir, mut config) = prepare(yaml);
-        let port = kept_port();
+        let port = port::free_port();
         config.upstream = Some(upstream(addr));
         config.listen[0].address.port = port;
         config.listen[0].advertised = Some(HostPort { host: "127.0.0.1".to_owned(), port });
@@ -324,18 +325,6 @@ fn prepare(yaml: &str) -> (TempDir, Config) {
     config.admin.address.as_mut().unwrap().port = 0;
     config.journal.ephemeral = Ephemeral::Accept;
     (dir, config)
-}
-
-/// Below the range from which systems take the ports of outgoing connections: nobody else gets it
-/// between two starts. Looked for by connecting: a socket bound here would be a child's too that is
-/// started at the same moment.
-fn kept_port() -> u16 {
-    loop {
-        let port = fastrand::u16(12_000..32_000);
-        if std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            return port;
-        }
-    }
 }
 
 fn upstream(addr: SocketAddr) -> Upstream {

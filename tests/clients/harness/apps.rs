@@ -17,6 +17,8 @@ mod host;
 mod library;
 mod login;
 mod order;
+#[path = "../../support/port.rs"]
+mod port;
 mod program;
 mod runtimes;
 mod scene;

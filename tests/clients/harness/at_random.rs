@@ -15,6 +15,8 @@ mod cluster;
 mod host;
 mod library;
 mod login;
+#[path = "../../support/port.rs"]
+mod port;
 mod program;
 mod runtimes;
 mod scene;

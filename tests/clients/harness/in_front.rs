@@ -40,6 +40,8 @@ mod wait;
 
 mod afterwards;
 
+use support::port;
+
 scenarios!(in front: java, JAVA);
 scenarios!(in front: java_848, JAVA_848);
 scenarios!(in front: librdkafka, LIBRDKAFKA);

@@ -24,6 +24,8 @@ mod login;
 mod matrix;
 mod order;
 mod ordered;
+#[path = "../../support/port.rs"]
+mod port;
 mod program;
 mod runtimes;
 mod scenario;

@@ -1,18 +1,17 @@
 //! The sidecar under test: the shipped binary, a directory and a port of its own.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::cluster;
 use crate::login::Login;
+use crate::port::free_port;
 use crate::scene::Scene;
 use crate::wait::until;
 
@@ -204,23 +203,6 @@ impl Drop for Sidecar {
         if let Some(child) = &mut self.child {
             let _ = child.kill();
             let _ = child.wait();
-        }
-    }
-}
-
-/// A port below the range from which systems take the ports of outgoing connections: while the
-/// sidecar is down, nobody else gets it. Each process has a range of its own, since several run
-/// side by side, and gives a port once. A socket that is bound to look would be inherited by a
-/// child that starts at the same moment, so the port is looked at by connecting.
-fn free_port() -> u16 {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    let nth = u16::try_from(std::process::id() % 20).unwrap();
-    let first = 12_000 + nth * 1_000;
-    loop {
-        let port = fastrand::u16(first..first + 1_000);
-        let is_free = TcpStream::connect(("127.0.0.1", port)).is_err();
-        if is_free && GIVEN.lock().unwrap().insert(port) {
-            return port;
         }
     }
 }

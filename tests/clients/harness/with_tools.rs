@@ -21,6 +21,8 @@ mod library;
 mod logging_in;
 mod login;
 mod order;
+#[path = "../../support/port.rs"]
+mod port;
 mod printing;
 mod program;
 mod runtimes;
