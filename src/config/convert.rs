@@ -172,6 +172,7 @@ fn policy(retry: &Retry) -> Policy {
         crash_limit: retry.crash_limit,
         isolation_timeout_ms: ms(retry.isolation_timeout),
         in_place_limit: retry.in_place_limit,
+        give_up_after_ms: retry.give_up_after.map(ms),
         on_seek_back: retry.on_seek_back,
         order: retry.order.mode,
         order_interval_ms: ms(retry.order.interval),
@@ -266,7 +267,7 @@ mod tests {
     #[test]
     fn what_is_inferred_depends_on_the_lane_and_on_the_rule() {
         let text = "retry: {crash_limit: 5, isolation_timeout: 2s}
-groups: [{match: auto, in_place_limit: 2, on_seek_back: retry},
+groups: [{match: auto, in_place_limit: 2, give_up_after: unlimited, on_seek_back: retry},
          {match: place, lane: in-place, crash_limit: 1,
           order: {mode: key, interval: 50ms}}, {match: topic, lane: retry-topic},
          {match: off, lane: off}]";
@@ -282,7 +283,8 @@ groups: [{match: auto, in_place_limit: 2, on_seek_back: retry},
         let (auto, place) = (policies.of(&"auto".into()), policies.of(&"place".into()));
         assert_eq!((auto.crash_limit, place.crash_limit), (5, 1));
         assert_eq!((auto.isolation_timeout_ms, place.isolation_timeout_ms), (2_000, 2_000));
-        assert_eq!((auto.in_place_limit, place.in_place_limit), (2, 6));
+        assert_eq!((auto.in_place_limit, place.in_place_limit), (2, 4));
+        assert_eq!((auto.give_up_after_ms, place.give_up_after_ms), (None, Some(900_000)));
         let ways = (auto.on_seek_back, place.on_seek_back);
         assert_eq!(ways, (OnSeekBack::Retry, OnSeekBack::Observe));
         assert_eq!((auto.order, place.order), (OrderMode::Off, OrderMode::Key));

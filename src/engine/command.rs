@@ -12,6 +12,7 @@ use crate::engine::ordered::Followers;
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::windows::{Present, WindowNews};
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName};
+use crate::retry::suspects::SuspectsRecord;
 use crate::retry::{
     Company, ExportOutcome, ExportStep, Import, ImportOutcome, Input, Nack, NackOutcome, Ordered,
     Reporter, Single, SlotView,
@@ -213,6 +214,11 @@ pub(super) enum Command {
     Windows {
         group: GroupId,
         news: WindowNews,
+    },
+    /// Records that may end the consumers of a group; nobody waits.
+    Suspects {
+        group: GroupId,
+        record: Option<SuspectsRecord>,
     },
     /// What inference has charged leaves its partition.
     Settle {

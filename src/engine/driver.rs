@@ -16,6 +16,7 @@ use crate::engine::renewal::{self, Renewals};
 use crate::engine::room::{Fill, telling};
 use crate::engine::stamps::Stamps;
 use crate::engine::store::Store;
+use crate::engine::suspects::UnkeptSuspects;
 use crate::engine::trouble::Trouble;
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
@@ -58,6 +59,8 @@ pub struct Driver {
     pub(super) put_off: PutOff,
     /// Windows that could not be journalled yet.
     pub(super) unkept: Unkept,
+    /// Suspects that could not be journalled yet.
+    pub(super) unkept_suspects: UnkeptSuspects,
     /// What was staged, to be journalled as it is without.
     pub(super) unstaged: Vec<NewEntry>,
     /// Bytes of windows in one group of the log, unless a single one has more.
@@ -183,9 +186,7 @@ impl Driver {
                 let answer = self.ask(Input::Damaged { id, why }).map(|_| ());
                 self.send(reply, answer);
             }
-            Command::News(news) => {
-                self.hear(*news, "a late commit, a reset or an abort");
-            }
+            Command::News(news) => self.hear(*news, "a late commit, a reset or an abort"),
             Command::Discard { topic, up_to, reply } => {
                 let gone = self.discard(&topic, up_to);
                 self.send(reply, gone);
@@ -207,6 +208,7 @@ impl Driver {
                 self.send(reply, answer);
             }
             Command::Windows { group, news } => self.windows(&group, &news),
+            Command::Suspects { group, record } => self.suspects(group, record),
             Command::Settle { group, present, topic_id, record, reply } => {
                 let answer = self.settle_charged(group, (present, topic_id), record);
                 self.send(reply, answer);

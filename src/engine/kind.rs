@@ -29,6 +29,8 @@ pub(super) const WINDOW: Kind = Kind(72);
 /// A window that comes with a group of the log which it does not fit into, before that group; key
 /// as of [`WINDOW`]. It counts when that says so.
 pub(super) const STAGED: Kind = Kind(74);
+/// Records that may end the consumers of a group; key: the group.
+pub(super) const SUSPECTS: Kind = Kind(80);
 /// A record that has waited, as it enters its topic: a batch of that topic.
 pub(super) const DELIVERED: Kind = Kind(73);
 /// A record begins to wait before it enters its topic: head = fact, body = its partition's stream

@@ -40,6 +40,7 @@ mod room;
 mod staged;
 mod stamps;
 mod store;
+mod suspects;
 mod trouble;
 mod view;
 mod wakes;
@@ -66,5 +67,6 @@ pub use recover::{NotPassed, Parts, Replay};
 pub use store::Flusher;
 
 pub use render::{LaneRecord, dead_letter_headers};
+pub use suspects::GroupSuspects;
 pub use view::{EntryView, GroupView};
 pub use windows::{KeptWindow, Present, WindowNews, Windows};

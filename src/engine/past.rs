@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::{kind, windows};
+use crate::engine::{kind, suspects, windows};
 use crate::journal::Kind;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicPartition, WallMs};
+use crate::retry::suspects::{SetRecord, SuspectsRecord};
 use crate::retry::watch::WindowRecord;
 use crate::retry::{Cause, DELAYED, Disposition, Entry, Fact, decode_fact};
 
@@ -79,11 +80,15 @@ impl Engine {
                 }
             })?;
         }
-        let kinds: Vec<Kind> = FACTS.into_iter().chain([kind::WINDOW]).collect();
+        let kinds: Vec<Kind> = FACTS.into_iter().chain([kind::WINDOW, kind::SUSPECTS]).collect();
         self.journal.past(&kinds, &mut |entry| {
             if entry.kind == kind::WINDOW {
                 if let Some((group, of, window)) = windows::read(entry) {
                     teller.window(&group, &of, &window.unwrap_or_default().window);
+                }
+            } else if entry.kind == kind::SUSPECTS {
+                if let Some((group, record)) = suspects::read(entry) {
+                    teller.suspects(&group, &record.unwrap_or_default());
                 }
             } else if let Ok(fact) = decode_fact(&entry.head) {
                 teller.fact(&fact);
@@ -101,13 +106,21 @@ pub struct Teller {
     /// whether it is that.
     ids: BTreeMap<EntryId, (GroupId, bool)>,
     windows: BTreeMap<GroupId, WindowRecord>,
+    /// The suspect set that has it.
+    sets: BTreeMap<GroupId, SetRecord>,
     told: VecDeque<Happened>,
 }
 
 impl Teller {
     /// Of this record, of which nothing is told yet.
     pub fn new(sought: Sought) -> Self {
-        Self { sought, ids: BTreeMap::new(), windows: BTreeMap::new(), told: VecDeque::new() }
+        Self {
+            sought,
+            ids: BTreeMap::new(),
+            windows: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            told: VecDeque::new(),
+        }
     }
 
     /// What the machine of retries has journalled.
@@ -164,6 +177,27 @@ impl Teller {
         }
     }
 
+    /// The latest suspects of a group.
+    pub fn suspects(&mut self, group: &GroupId, record: &SuspectsRecord) {
+        let Sought::Origin(wanted, origin) = &self.sought else { return };
+        if wanted.as_ref().is_some_and(|wanted| wanted != group) {
+            return;
+        }
+        let has_it = |set: &&SetRecord| {
+            set.suspects.iter().any(|(topic, partition, start, end)| {
+                *topic == origin.topic.as_str()
+                    && *partition == origin.partition
+                    && (*start..*end).contains(&origin.offset)
+            })
+        };
+        let after = record.sets.iter().find(has_it).cloned();
+        let before = self.sets.remove(group);
+        self.sets.extend(after.clone().map(|set| (group.clone(), set)));
+        for (at, what) in suspicion(before, after) {
+            self.tell(Happened { group: group.clone(), at, what });
+        }
+    }
+
     /// What there is to tell since the last call, oldest first.
     pub fn told(&mut self) -> Vec<Happened> {
         std::mem::take(&mut self.told).into()
@@ -175,6 +209,33 @@ impl Teller {
         }
         self.told.push_back(happened);
     }
+}
+
+/// The news of one record between two states of its suspect set.
+fn suspicion(
+    before: Option<SetRecord>,
+    after: Option<SetRecord>,
+) -> Vec<(Option<WallMs>, Happening)> {
+    let Some(after) = after else {
+        let is_cleared = before.is_some_and(|before| before.failures == 0);
+        return if is_cleared { vec![(None, Happening::Cleared)] } else { Vec::new() };
+    };
+    let is_alone = |set: &SetRecord| {
+        set.is_tested && set.suspects.iter().map(|(.., start, end)| end - start).sum::<i64>() == 1
+    };
+    let before = before.unwrap_or_default();
+    let mut told = Vec::new();
+    if after.losses > before.losses {
+        told.push((None, Happening::Lost(after.losses)));
+    }
+    if is_alone(&after) && !is_alone(&before) {
+        told.push((None, Happening::Suspected(None)));
+    }
+    if after.failures > before.failures {
+        let at = after.failed_at.last().copied();
+        told.push((at, Happening::Charged(after.failures, Disposition::Crashed)));
+    }
+    told
 }
 
 /// What became of one record between two states of its window.

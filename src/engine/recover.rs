@@ -16,6 +16,7 @@ use crate::engine::room::Fill;
 use crate::engine::staged::Told;
 use crate::engine::stamps::Stamps;
 use crate::engine::store::{Flusher, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store, apply};
+use crate::engine::suspects::{self, GroupSuspects, UnkeptSuspects};
 use crate::engine::trouble::Trouble;
 use crate::engine::wakes::Wakes;
 use crate::engine::windows::{GROUP_BYTES, Unkept, Windows};
@@ -75,6 +76,7 @@ pub struct Replay {
     stamps: Stamps,
     seeds: Vec<Input>,
     windows: Told,
+    suspects: GroupSuspects,
     /// The last sequence the store stands for: that of its rows, then of every entry seen.
     last_seq: u64,
 }
@@ -91,6 +93,7 @@ impl Replay {
             stamps: Stamps::new(parts.producers_expire_ms),
             seeds: Vec::new(),
             windows: Told::default(),
+            suspects: GroupSuspects::new(),
             last_seq,
         }
     }
@@ -111,6 +114,7 @@ impl Replay {
         match entry.kind {
             kind::STAMP => self.stamps.replay(entry),
             kind::WINDOW | kind::STAGED => self.windows.entry(entry),
+            kind::SUSPECTS => suspects::replay(&mut self.suspects, entry),
             _ => apply(&mut self.machine, &self.journal, entry, at),
         }
     }
@@ -131,6 +135,11 @@ impl Replay {
     /// What is remembered of groups' partitions, once everything is replayed.
     pub fn windows(&mut self) -> Windows {
         self.windows.take()
+    }
+
+    /// The suspects of groups, once everything is replayed.
+    pub fn suspects(&mut self) -> GroupSuspects {
+        std::mem::take(&mut self.suspects)
     }
 
     /// Offsets that have an entry and that their group's commit has not passed, once everything is
@@ -189,6 +198,7 @@ impl Replay {
             last_seq: self.last_seq,
             put_off,
             unkept: Unkept::new(),
+            unkept_suspects: UnkeptSuspects::new(),
             unstaged: self.windows.unstaged(),
             group_bytes: GROUP_BYTES,
             ahead: None,

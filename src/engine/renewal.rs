@@ -86,6 +86,7 @@ impl Driver {
                 | Command::Policies(_)
                 | Command::TopicGone { .. }
                 | Command::Windows { .. }
+                | Command::Suspects { .. }
         );
         if !is_event || !self.is_renewing() {
             return Some(command);

@@ -55,9 +55,9 @@ pub use output::{
     SlotView,
 };
 pub use policy::{
-    BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, IN_PLACE_LIMIT, ISOLATION_TIMEOUT_MS,
-    MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS, OnSeekBack, OrderMode, Policies, Policy, UNLIMITED,
-    delayed, glob,
+    BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DELAYED, GIVE_UP_AFTER_MS, IN_PLACE_LIMIT,
+    ISOLATION_TIMEOUT_MS, MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS, OnSeekBack, OrderMode, Policies,
+    Policy, UNLIMITED, delayed, glob,
 };
 pub use single::{Company, Single};
 pub use verdict::{Named as NamedBy, Seen, Verdict, judge};

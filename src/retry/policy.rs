@@ -11,13 +11,14 @@ use crate::retry::{Entry, Ladder, LevelTable, TopicRule};
 pub const MAX_RECONSUME_TIMES: u32 = 16;
 /// How long a hand-out may stay open (`DefaultMQPushConsumer.consumeTimeout`): 15 minutes.
 pub const CONSUME_TIMEOUT_MS: u64 = 15 * 60 * 1000;
-/// Hand-outs lost with their member, after which records go out one by one.
+/// Lost deliveries of the same records before they are tested.
 pub const CRASH_LIMIT: u32 = 3;
-/// How long a record that is out alone may stay open before the next one follows.
-pub const ISOLATION_TIMEOUT_MS: u64 = 1_000;
-/// Failures in place before the dead letters: below the ten deliveries after which an unconfigured
-/// Spring handler passes a record over.
-pub const IN_PLACE_LIMIT: u32 = 6;
+/// Time that a part of the suspects is waited for.
+pub const ISOLATION_TIMEOUT_MS: u64 = 5_000;
+/// Failed deliveries in place that make a dead letter.
+pub const IN_PLACE_LIMIT: u32 = 4;
+/// A record that ends every consumer is withheld after so long: 15 min.
+pub const GIVE_UP_AFTER_MS: u64 = 15 * 60 * 1000;
 /// How long a partition is held before a record of it is served again
 /// (`DefaultMQPushConsumer.suspendCurrentQueueTimeMillis`): 1 s.
 pub const ORDER_INTERVAL_MS: u64 = 1_000;
@@ -107,12 +108,14 @@ pub struct Policy {
     pub in_place: bool,
     /// Failures are also told from what consumers do, not only from what they say.
     pub inference: bool,
-    /// Hand-outs lost with their member, after which records go out one by one; at least 1.
+    /// Lost deliveries of the same records before they are tested; at least 1.
     pub crash_limit: u32,
-    /// How long a record that is out alone may stay open before the next one follows.
+    /// Time that a part of the suspects is waited for.
     pub isolation_timeout_ms: u64,
-    /// Failures in place before the dead letters; at most `max_reconsume_times` count.
+    /// Failed deliveries in place that make a dead letter.
     pub in_place_limit: u32,
+    /// After so long a record that ends every consumer is withheld; `None`: never.
+    pub give_up_after_ms: Option<u64>,
     /// Whether a member that seeks back has failed.
     pub on_seek_back: OnSeekBack,
     /// What waits for a failed record.
@@ -155,6 +158,7 @@ impl Default for Policy {
             crash_limit: CRASH_LIMIT,
             isolation_timeout_ms: ISOLATION_TIMEOUT_MS,
             in_place_limit: IN_PLACE_LIMIT,
+            give_up_after_ms: Some(GIVE_UP_AFTER_MS),
             on_seek_back: OnSeekBack::default(),
             order: OrderMode::Off,
             order_interval_ms: ORDER_INTERVAL_MS,

@@ -5,7 +5,6 @@
 //! it says that its member is lost then is known after a restart too.
 
 use crate::model::LaneOffset;
-use crate::retry::verdict::{Known, LastOut, Loss, LossVerdict, judge_loss};
 use crate::retry::{Disposition, Entry, Evidence, Policy, State};
 
 /// What else is out at the member that asks, as far as whoever watches can tell.
@@ -41,18 +40,14 @@ impl Entry {
         Some(Single { lane: Some(lane), doublings })
     }
 
-    /// Its hand-out is lost: what that says of it.
-    pub(super) fn judge_loss(&self, policy: &Policy, evidence: Evidence) -> LossVerdict {
-        let was_narrow = self.singled(policy).is_some();
+    /// The lost delivery was one of the entry alone.
+    pub(super) fn is_lost_alone(&self, policy: &Policy, evidence: Evidence) -> bool {
         let was_alone = matches!(self.state, State::Alone { .. });
-        let known = if self.is_suspect() { Known::Suspect } else { Known::Nothing };
-        let out = LastOut { alone: true, outlived: false, known };
-        let is_alone = was_alone && evidence == Evidence::MemberLost;
-        judge_loss(Loss { was_narrow, out: is_alone.then_some(out) })
+        self.singled(policy).is_some() && was_alone && evidence == Evidence::MemberLost
     }
 
     /// It was out alone at the loss before, or has failed so before.
-    fn is_suspect(&self) -> bool {
+    pub(super) fn is_suspect(&self) -> bool {
         self.disposition.is_some_and(is_a_loss)
     }
 

@@ -130,70 +130,6 @@ pub(super) fn judge_return(returned: Returned) -> bool {
     }
 }
 
-/// A hand-out went with its member, and its first record is handed out anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Loss {
-    /// Its window went one by one.
-    pub(super) was_narrow: bool,
-    /// The last record its member was given, if that was one of it.
-    pub(super) out: Option<LastOut>,
-}
-
-/// The last record a member was given before it went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LastOut {
-    /// Nothing else was outstanding there.
-    pub(super) alone: bool,
-    /// Its member lived on for as long as patience lasts after it was given it.
-    pub(super) outlived: bool,
-    /// What is known of it.
-    pub(super) known: Known,
-}
-
-/// What the losses before say of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
-    /// Nothing.
-    Nothing,
-    /// It was the last one of the loss before, or has failed before.
-    Suspect,
-    /// It was the last one of the loss before, when there was less patience.
-    WithLessPatience,
-}
-
-/// What a loss counts as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LossVerdict {
-    /// One loss more of the window: one of these many, and nobody knows which.
-    Nothing,
-    /// Nobody can be named; more patience may tell.
-    Wait,
-    /// The record that was alone is the suspect: a process that is restarted for another reason
-    /// looks the same, once.
-    Suspect,
-    /// The last one handed out is the suspect; more patience will tell.
-    Doubt,
-    /// It has failed, the time before as well.
-    Charge,
-}
-
-/// E7, E8: what a lost hand-out says of its records.
-pub(super) fn judge_loss(loss: Loss) -> LossVerdict {
-    match loss {
-        Loss { was_narrow: false, .. } | Loss { out: None, .. } => LossVerdict::Nothing,
-        Loss { out: Some(LastOut { alone: true, known: Known::Nothing, .. }), .. } => {
-            LossVerdict::Suspect
-        }
-        Loss { out: Some(LastOut { alone: true, .. }), .. } => LossVerdict::Charge,
-        // fetched ahead, and perhaps never looked at
-        Loss { out: Some(LastOut { outlived: true, .. }), .. } => LossVerdict::Wait,
-        Loss { out: Some(LastOut { known: Known::WithLessPatience, .. }), .. } => {
-            LossVerdict::Charge
-        }
-        Loss { out: Some(_), .. } => LossVerdict::Doubt,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,28 +177,5 @@ mod tests {
             }
         }
         assert_eq!(charged, [2], "looked at, nothing else went back, never silent");
-    }
-
-    #[test]
-    fn a_loss_charges_one_record_at_most() {
-        use LossVerdict::{Charge, Doubt, Nothing, Suspect, Wait};
-        let out = |alone, known| Some(LastOut { alone, known, outlived: false });
-        let outlived = |alone, known| Some(LastOut { alone, known, outlived: true });
-        for (out, wide, narrow) in [
-            (None, Nothing, Nothing),
-            (out(true, Known::Nothing), Nothing, Suspect),
-            (out(true, Known::Suspect), Nothing, Charge),
-            (out(true, Known::WithLessPatience), Nothing, Charge),
-            (out(false, Known::WithLessPatience), Nothing, Charge),
-            (out(false, Known::Suspect), Nothing, Doubt),
-            (out(false, Known::Nothing), Nothing, Doubt),
-            (outlived(true, Known::Nothing), Nothing, Suspect),
-            (outlived(true, Known::Suspect), Nothing, Charge),
-            (outlived(false, Known::WithLessPatience), Nothing, Wait),
-            (outlived(false, Known::Nothing), Nothing, Wait),
-        ] {
-            assert_eq!(judge_loss(Loss { was_narrow: false, out }), wide, "{out:?}");
-            assert_eq!(judge_loss(Loss { was_narrow: true, out }), narrow, "{out:?}");
-        }
     }
 }

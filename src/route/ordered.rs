@@ -77,6 +77,30 @@ impl Router {
         self.watches.find(group)?.lock().watch.awaited(&TopicPartition { topic, partition })
     }
 
+    fn commit_bound(&self, group: &GroupId, topic: &TopicName, partition: i32) -> Option<i64> {
+        let topic = self.names.canonical(topic);
+        self.watches.find(group)?.lock().watch.commit_bound(&TopicPartition { topic, partition })
+    }
+
+    /// Makes each withheld record a dead letter that a commit is about to pass. A record that
+    /// cannot be read now stays, and the commit is held back to it.
+    pub(in crate::route) async fn settle_withheld(
+        &self,
+        group: &GroupId,
+        request: &OffsetCommitRequest,
+    ) {
+        let of = self.watches.find(group).filter(|of| of.lock().watch.withholds());
+        let Some(of) = of else { return };
+        for topic in &request.topics {
+            let name = self.names.canonical(&topic_of(&topic.name));
+            for asked in &topic.partitions {
+                let partition = asked.partition_index;
+                let place = TopicPartition { topic: name.clone(), partition };
+                self.settle_before(group, &of, &place, asked.committed_offset).await;
+            }
+        }
+    }
+
     /// There is no such record, and nothing to keep of it: its partition does not wait for it.
     pub(in crate::route) fn no_more(&self, group: &GroupId, record: &Origin) {
         let Some(of) = self.watches.find(group).filter(|_| self.is_in_order(group)) else { return };
@@ -115,7 +139,7 @@ impl Router {
         for topic in &mut request.topics {
             let name = topic_of(&topic.name);
             for asked in &mut topic.partitions {
-                let Some(first) = self.awaited(group, &name, asked.partition_index) else {
+                let Some(first) = self.commit_bound(group, &name, asked.partition_index) else {
                     continue;
                 };
                 if asked.committed_offset > first {
@@ -141,7 +165,7 @@ impl Router {
         request.topics.iter().any(|topic| {
             let name = topic_of(&topic.name);
             let passes = |asked: &OffsetCommitRequestPartition| {
-                let first = self.awaited(group, &name, asked.partition_index);
+                let first = self.commit_bound(group, &name, asked.partition_index);
                 first.is_some_and(|first| first < asked.committed_offset)
             };
             topic.partitions.iter().any(passes)

@@ -62,6 +62,7 @@ pub(super) async fn answer(
         refuse_marked(router, conn, &group);
         return respond(&request, |_| ResponseError::InvalidTxnState.code());
     }
+    router.settle_withheld(&group, &plain).await;
     if passes_awaited(router, &group, &plain) {
         return respond(&request, |_| ResponseError::IllegalGeneration.code());
     }
@@ -181,7 +182,7 @@ fn refuse_marked(router: &Router, conn: &Conn, group: &GroupId) {
 /// What a partition waits for is not passed: the transaction is to be aborted, and its consumer
 /// goes on from the committed offsets. So clients take a generation that is over.
 fn passes_awaited(router: &Router, group: &GroupId, plain: &OffsetCommitRequest) -> bool {
-    router.is_in_order(group) && router.passes_awaited(group, plain)
+    router.passes_awaited(group, plain)
 }
 
 /// The same in front of a cluster.
@@ -204,6 +205,7 @@ pub(super) async fn relayed(
         refuse_marked(router, conn, &group);
         return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
     }
+    router.settle_withheld(&group, &plain).await;
     if passes_awaited(router, &group, &plain) {
         return Ok(respond(&request, |_| ResponseError::IllegalGeneration.code()));
     }

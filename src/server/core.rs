@@ -13,7 +13,7 @@ use crate::broker::{Broker, Expiration};
 use crate::clock::Clock;
 use crate::config::{Config, Durability as ConfigDurability, ms};
 use crate::engine::{
-    Destinations, Driver, Engine, LetterTopics, NotPassed, Parts, Replay, Windows,
+    Destinations, Driver, Engine, GroupSuspects, LetterTopics, NotPassed, Parts, Replay, Windows,
 };
 use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
 use crate::model::{GroupId, TopicName};
@@ -36,6 +36,7 @@ pub(super) struct Core {
     /// Dead-letter topics that this configuration does not name.
     pub(super) former_topics: BTreeMap<TopicName, GroupId>,
     pub(super) windows: Windows,
+    pub(super) suspects: GroupSuspects,
     pub(super) not_passed: NotPassed,
     pub(super) events: tokio::sync::mpsc::UnboundedReceiver<GroupEvent>,
 }
@@ -90,6 +91,7 @@ impl Core {
         let groups_of_retries = replay.groups();
         renamed::keep(&letters, &journal, &broker, clock, !groups_of_retries.is_empty());
         let (windows, not_passed) = (replay.windows(), replay.not_passed());
+        let suspects = replay.suspects();
         let (engine, driver) = replay.finish(parts);
         let seconds = clock.elapsed().saturating_sub(began).as_secs_f64();
         report(&recovery, metrics, seconds);
@@ -102,6 +104,7 @@ impl Core {
             groups_of_retries,
             former_topics: std::mem::take(&mut letters.former),
             windows,
+            suspects,
             not_passed,
             events,
         })

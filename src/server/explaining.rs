@@ -57,7 +57,7 @@ fn partition(window: WindowView) -> PartitionView {
         single_file: window.single_file,
         unjudged: window.unjudged.map(|why| unjudged(why).to_owned()),
         seek_backs: window.seek_backs.iter().map(seek_back).collect(),
-        suspects: window.suspects.iter().map(suspect).collect(),
+        suspects: window.suspects.iter().chain(&window.isolated).map(suspect).collect(),
         skipped: window.skipped,
     }
 }

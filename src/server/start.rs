@@ -33,7 +33,7 @@ use crate::route::token::Tokens;
 use crate::route::topic_ids::TopicIds;
 use crate::route::transactions::{self, Transactions};
 use crate::route::voices::Voices;
-use crate::route::watching::{self, Watches};
+use crate::route::watching::{self, Remembered, Watches};
 use crate::route::{self, ProduceDelay, Router, membership};
 use crate::server::core::Core;
 use crate::server::credentials::{Credentials, InUse};
@@ -334,7 +334,8 @@ fn router(
 /// Who watches, with all that is remembered; of this node's own groups also what they committed.
 fn watches(config: &Config, core: &Core, now: Now) -> Watches {
     let (windows, not_passed) = (core.windows.clone(), core.not_passed.clone());
-    let watches = Watches::new(now, &config.policies(), windows, not_passed);
+    let remembered = Remembered { windows, suspects: core.suspects.clone(), not_passed };
+    let watches = Watches::new(now, &config.policies(), remembered);
     for (group, of) in core.windows.keys() {
         let known = core.broker.offsets.committed(group, &of.topic, of.partition);
         if let Some(Committed { offset, metadata, .. }) = known {

@@ -294,7 +294,7 @@ fn a_retry_that_kills_its_consumer_is_charged_alone_and_a_dead_letter_in_the_end
             }
         }
         // Until patience lasts longer than it takes to commit, or to kill, nothing is alone.
-        let most = RULES.crash_limit + max + 1 + if slow_ms == 0 { 4 } else { 6 };
+        let most = RULES.suspects.crash_limit + max + 1 + if slow_ms == 0 { 4 } else { 6 };
         assert!(deaths <= most, "seed {seed}, {commits:?}, {slow_ms} ms, max {max}: {deaths}");
         assert_eq!((both.world.charged(), both.world.dead.len()), (Vec::new(), 0), "seed {seed}");
     }

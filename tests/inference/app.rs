@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reprise::model::{LaneOffset, MonoMs, Now, Runs, TopicPartition, WallMs};
 use reprise::retry::Entry;
+use reprise::retry::suspects::SuspectsRecord;
 use reprise::retry::watch::{Asked, Fetching, Handed, Output, Plan, Seen, Serve, Settling, Watch};
 use reprise::retry::watch::{Rules, WindowRecord};
 
@@ -49,6 +50,7 @@ pub(crate) struct World {
     pub(crate) committed: BTreeMap<TopicPartition, i64>,
     pub(crate) dead: Vec<Settling>,
     pub(crate) kept: BTreeMap<TopicPartition, WindowRecord>,
+    pub(crate) kept_suspects: Option<SuspectsRecord>,
     /// Every answer that was not as if nobody watched.
     pub(crate) touched: usize,
     /// How often the group was held by its breaker.
@@ -100,6 +102,7 @@ impl World {
             committed: BTreeMap::new(),
             dead: Vec::new(),
             kept: BTreeMap::new(),
+            kept_suspects: None,
             touched: 0,
             outages: 0,
             joined: Vec::new(),
@@ -170,23 +173,6 @@ impl World {
         self.leaves(&app.by.member);
     }
 
-    /// The sidecar is killed and starts anew with what it has journalled.
-    pub(crate) fn restart(&mut self) {
-        self.watch = Watch::new(self.rules);
-        let now = self.now();
-        for (partition, window) in self.kept.clone() {
-            self.watch.restore(now, partition, window);
-        }
-        self.restart_retries();
-    }
-
-    /// The sidecar is stopped as it should be, and starts anew.
-    pub(crate) fn stop(&mut self) {
-        self.watch.close();
-        self.drain();
-        self.restart();
-    }
-
     /// Hand-outs lost in a row in the first partition.
     pub(crate) fn losses(&self) -> u32 {
         self.watch.explain(self.now()).first().map_or(0, |window| window.losses)
@@ -194,6 +180,12 @@ impl World {
 
     pub(crate) fn commit(&mut self, partition: &TopicPartition, offset: i64) {
         let offset = self.held_back(partition, offset);
+        let settling = self.watch.settling_before(partition, offset);
+        self.drain();
+        if let Some(settling) = settling {
+            self.settle(settling);
+            self.drain();
+        }
         self.repeat_marker(partition);
         self.committed.insert(partition.clone(), offset);
         self.passes(partition, offset);
@@ -263,7 +255,8 @@ impl World {
                     let end = if left.is_empty() && end == below { all.start } else { end };
                     if end == all.start {
                         let (of, nothing) = (&ask.partition, all.start..below);
-                        self.watch.passed_over(&app.by, of, nothing);
+                        let now = self.now();
+                        self.watch.passed_over(now, &app.by, of, nothing);
                     }
                     (left, end)
                 }
@@ -309,7 +302,11 @@ impl World {
                 Output::Held(is_held) => self.outages += usize::from(is_held),
                 Output::Joined(lane) => self.joined.push(lane),
                 Output::Replayed { partition, offsets } => self.replayed(&partition, offsets),
-                Output::Wake | Output::LetGo { .. } | Output::SeekBack { .. } => {}
+                Output::Suspects(record) => self.kept_suspects = record,
+                Output::Suspicion(_)
+                | Output::Wake
+                | Output::LetGo { .. }
+                | Output::SeekBack { .. } => {}
                 Output::Passed { .. } => panic!("nobody commits but through here"),
             }
         }
@@ -335,7 +332,12 @@ impl World {
         let suspects = self.kept.iter().flat_map(|(partition, window)| {
             window.suspects.iter().map(|s| (partition.partition, s.offset, s.reconsume_times))
         });
-        suspects.filter(|(_, _, times)| *times > 0).collect()
+        let sets = self.kept_suspects.iter().flat_map(|record| &record.sets);
+        let isolated = sets.filter_map(|set| {
+            let (_, partition, offset, _) = set.suspects.first()?;
+            Some((*partition, *offset, set.failures))
+        });
+        suspects.chain(isolated).filter(|(_, _, times)| *times > 0).collect()
     }
 }
 

@@ -1,14 +1,14 @@
-//! Groups that have committed, and groups whose members were lost.
+//! Groups that have committed, groups whose members were lost, and starts of the sidecar.
 
 use crate::app::{Commits, Did, World, of};
-use reprise::retry::watch::Rules;
+use reprise::retry::watch::{Rules, Watch};
 
 impl World {
     /// Ten records of a group whose members were lost so often that they go one by one.
     pub(crate) fn narrow(rules: Rules) -> Self {
         let mut world = Self::new(rules, 1, 10);
         world.commit(&of(0), 0);
-        for _ in 0..rules.crash_limit {
+        for _ in 0..rules.suspects.crash_limit {
             let mut app = world.start(Commits::Never);
             assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
             world.lose(&app);
@@ -23,5 +23,25 @@ impl World {
             world.commit(&of(partition), 0);
         }
         world
+    }
+
+    /// The sidecar is killed and starts anew with what it has journalled.
+    pub(crate) fn restart(&mut self) {
+        self.watch = Watch::new(self.rules);
+        let now = self.now();
+        for (partition, window) in self.kept.clone() {
+            self.watch.restore(now, partition, window);
+        }
+        if let Some(record) = self.kept_suspects.clone() {
+            self.watch.restore_suspects(now, record);
+        }
+        self.restart_retries();
+    }
+
+    /// The sidecar is stopped as it should be, and starts anew.
+    pub(crate) fn stop(&mut self) {
+        self.watch.close();
+        self.drain();
+        self.restart();
     }
 }

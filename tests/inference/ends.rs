@@ -1,40 +1,11 @@
 //! How a process of a script ends, or its membership, or the sidecar: E7 and E8. Whatever of that
 //! is seen of one hand-out, it is lost once.
 
-use std::collections::BTreeMap;
-
 use reprise::model::{MemberId, TopicPartition};
 use reprise::retry::watch::Seen;
 
 use crate::app::{App, World, of};
 use crate::world::Script;
-
-/// Hand-outs that went with their members, as the watch counts them.
-#[derive(Debug, Default)]
-pub(crate) struct Losses {
-    counted: BTreeMap<TopicPartition, u32>,
-    /// Of these partitions one hand-out may be lost that is not counted yet.
-    may: BTreeMap<TopicPartition, bool>,
-}
-
-impl Losses {
-    pub(crate) fn may(&mut self, partitions: impl IntoIterator<Item = TopicPartition>) {
-        self.may.extend(partitions.into_iter().map(|of| (of, true)));
-    }
-
-    /// Each is counted once, when it is handed out anew.
-    pub(crate) fn count(&mut self, world: &World) {
-        for window in world.watch.explain(world.now()) {
-            let of = window.partition;
-            let before = self.counted.insert(of.clone(), window.losses).unwrap_or_default();
-            if window.losses > before {
-                let may = self.may.insert(of.clone(), false).unwrap_or_default();
-                let is_one = may && window.losses == before + 1;
-                assert!(is_one, "{of}: {before}, then {}, and {may}", window.losses);
-            }
-        }
-    }
-}
 
 impl World {
     fn refuse(&mut self, member: &MemberId, of: &TopicPartition) {
@@ -73,7 +44,6 @@ impl Script {
         if self.rng.bool() {
             self.world.stop();
         } else {
-            self.losses.may(self.world.ends.keys().cloned());
             self.world.restart();
         }
         for n in 0..self.apps.len() {
@@ -122,7 +92,6 @@ impl Script {
     }
 
     pub(crate) fn dies(&mut self, n: usize) {
-        self.losses.may(self.partitions(n));
         let own = self.apps[n].1.clone();
         self.world.lose(&self.apps[n].0);
         self.world.pass(self.rng.u64(1..3_000));
@@ -134,7 +103,7 @@ impl Script {
     pub(crate) fn refuse(&mut self) {
         let n = self.rng.usize(..self.apps.len());
         let (way, member) = (self.rng.u8(..4), self.apps[n].0.by.member.clone());
-        self.losses.may(self.partitions(n));
+        self.loses(n);
         if way > 0 {
             for partition in self.partitions(n) {
                 self.world.refuse(&member, &partition);
@@ -143,11 +112,8 @@ impl Script {
         self.ran.refused += 1;
         match way {
             3 => {}
-            2 => self.replaced(n),
-            _ => {
-                self.loses(n);
-                self.world.rejoin(&mut self.apps[n].0, way == 0);
-            }
+            2 => self.dies(n),
+            _ => self.world.rejoin(&mut self.apps[n].0, way == 0),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A topic is deleted, or made anew, while it is watched: nothing that was known of it is left.
 
-use reprise::model::{Slot, TopicPartition};
-use reprise::retry::watch::{LaneGiven, Seen};
+use reprise::model::TopicPartition;
+use reprise::retry::watch::Seen;
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
@@ -17,14 +17,14 @@ fn started(world: &mut World) -> App {
     app
 }
 
-/// Two topics with ten records, that were lost so often that their records go one by one.
+/// Two topics with ten records, that were lost so often that they are tested.
 fn narrow() -> (World, App) {
     let mut world = World::new(RULES, 1, 10);
     world.ends.insert(others(), 10);
     for partition in [of(0), others()] {
         world.commit(&partition, 0);
     }
-    for _ in 0..RULES.crash_limit {
+    for _ in 0..RULES.suspects.crash_limit {
         let mut app = started(&mut world);
         assert!(!app.poll(&mut world, |_, _| Did::Die(0)));
         world.lose(&app);
@@ -42,28 +42,17 @@ fn delete(world: &mut World, app: &mut App, gone: &TopicPartition) {
 }
 
 #[test]
-fn whose_turn_it_is_when_its_topic_is_deleted_gives_it_to_the_next() {
+fn nothing_is_suspected_of_a_topic_that_is_deleted() {
     let (mut world, mut app) = narrow();
     let given = world.fetch(&app, None).records;
-    assert_eq!(given.len(), 1, "one at a time");
+    assert_eq!(given.len(), 3, "an eighth of twenty");
     let gone = given[0].0.clone();
     delete(&mut world, &mut app, &gone);
-    let given = world.fetch(&app, None).records;
-    assert_eq!(given.len(), 1, "the other topic's");
-    assert_ne!(given[0].0, gone);
-}
-
-#[test]
-fn nor_do_retries_wait_for_a_turn_on_a_topic_that_is_deleted() {
-    let (mut world, mut app) = narrow();
-    let (member, slot) = (app.by.member.clone(), Slot(0));
-    let told = LaneGiven { member, slot, out: Vec::new(), waits: false, single: None };
-    let now = world.now();
-    world.watch.handle(now, Seen::LaneGiven(told));
-    let gone = world.fetch(&app, None).records[0].0.clone();
-    assert_eq!(world.watch.lane_turn(now, slot).0, Some(0), "it is the record's");
-    delete(&mut world, &mut app, &gone);
-    assert_eq!(world.watch.lane_turn(now, slot).0, Some(1));
+    let kept = world.kept_suspects.clone().unwrap();
+    let mut left = kept.sets.iter().flat_map(|set| &set.suspects);
+    assert!(left.all(|(topic, ..)| *topic != gone.topic.as_str()));
+    world.pass(RULES.suspects.isolation_timeout_ms);
+    assert!(!world.fetch(&app, None).records.is_empty(), "the other topic goes on");
 }
 
 /// Whether the first record, which is at its end and not passed, is given again once the
@@ -72,10 +61,8 @@ fn is_given(has_committed: bool, restarts: bool) -> bool {
     let mut world = World::new(RULES, 1, 3);
     if has_committed {
         world.commit(&of(0), 0);
-        crash_until_dead(&mut world);
-    } else {
-        settle_first(&mut world);
     }
+    settle_first(&mut world);
     if restarts {
         world.restart();
     }
@@ -86,26 +73,6 @@ fn is_given(has_committed: bool, restarts: bool) -> bool {
     assert_eq!(world.kept.is_empty(), has_committed, "{:?}", world.kept);
     let app = world.start(Commits::Never);
     world.fetch(&app, None).records.contains(&(of(0), 0))
-}
-
-/// Each process dies of the first record.
-fn crash_until_dead(world: &mut World) {
-    for _ in 0..50 {
-        let mut app = world.start(Commits::Never);
-        app.fetches_ahead = false;
-        for _ in 0..50 {
-            let handle = |offset| if offset == 0 { Did::Die(0) } else { Did::Well(1) };
-            if !app.poll(world, |_, offset| handle(offset)) || !world.dead.is_empty() {
-                break;
-            }
-        }
-        world.lose(&app);
-        world.pass(1_000);
-        if !world.dead.is_empty() {
-            return;
-        }
-    }
-    panic!("the first record never ends");
 }
 
 /// A member has the first record and says that it has failed for good.

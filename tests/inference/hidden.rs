@@ -63,7 +63,7 @@ fn hidden_records_are_never_stalled() {
 #[test]
 fn losing_a_member_that_had_only_hidden_ones_left_counts_for_nothing() {
     let (mut world, mut app) = group(6, &[(2, 6)]);
-    for _ in 0..RULES.crash_limit + 2 {
+    for _ in 0..RULES.suspects.crash_limit + 2 {
         fetch(&mut world, &mut app, None);
         world.commit(&of(0), 2);
         world.lose(&app);
@@ -77,7 +77,7 @@ fn losing_a_member_that_had_only_hidden_ones_left_counts_for_nothing() {
 fn a_window_that_lost_opens_when_its_last_record_is_committed() {
     let (mut world, app) = group(6, &[(4, 6)]);
     let mut app = Some(app);
-    for _ in 0..RULES.crash_limit {
+    for _ in 0..RULES.suspects.crash_limit {
         let mut dying = app.take().unwrap_or_else(|| world.start(Commits::Never));
         while fetch(&mut world, &mut dying, None).is_empty() {
             world.pass(100);
@@ -108,9 +108,9 @@ fn going_back_to_hidden_ones_is_nothing_and_below_them_it_is_the_record_behind()
 }
 
 #[test]
-fn hidden_ones_take_no_turn_in_single_file() {
+fn hidden_ones_are_passed_over_at_once() {
     let (mut world, mut app) = group(8, &[(0, 6), (7, 8)]);
-    for _ in 0..RULES.crash_limit {
+    for _ in 0..RULES.suspects.crash_limit {
         while fetch(&mut world, &mut app, None).is_empty() {
             world.pass(100);
         }
@@ -120,6 +120,6 @@ fn hidden_ones_take_no_turn_in_single_file() {
     let began = world.at;
     while fetch(&mut world, &mut app, None) != [6] {
         world.pass(10);
-        assert!(world.at < began + RULES.isolation_timeout_ms, "its turn was given away");
+        assert!(world.at < began + RULES.isolation_timeout_ms, "it waits for hidden records");
     }
 }

@@ -1,7 +1,6 @@
 //! Retries that are out at a member: nothing it has besides is alone.
 
 use crate::app::{App, Commits, Did, World, of};
-use crate::spoken::{awaited, given};
 use crate::{RULES, WITH_BREAKER};
 use reprise::model::{EntryId, LaneOffset, Slot};
 use reprise::retry::watch::{BreakerView, LaneGiven, Seen};
@@ -59,22 +58,6 @@ fn a_member_that_goes_takes_along_no_probe_of_another_one() {
 }
 
 #[test]
-fn a_process_that_dies_with_a_retry_beside_the_record_says_nothing_of_the_record() {
-    for is_out in [true, false] {
-        let mut world = World::narrow(RULES);
-        for _ in 0..4 {
-            let mut app = world.start(Commits::Never);
-            assert_eq!(awaited(&mut world, &mut app), 0);
-            lane_gives(&mut world, &app, if is_out { &[4] } else { &[] }, false);
-            world.lose(&app);
-        }
-        let app = world.start(Commits::Never);
-        world.fetch(&app, None);
-        assert_eq!(world.charged().is_empty(), is_out, "{:?}", world.charged());
-    }
-}
-
-#[test]
 fn a_return_with_a_retry_out_says_nothing_of_the_record() {
     let mut world = World::new(RULES, 1, 3);
     let mut app = world.start(Commits::PerRecord);
@@ -88,36 +71,10 @@ fn a_return_with_a_retry_out_says_nothing_of_the_record() {
     }
 }
 
-#[test]
-fn where_records_go_one_by_one_retries_take_turns_with_them() {
-    let mut world = World::narrow(RULES);
-    let mut app = world.start(Commits::Never);
-    assert_eq!(turn(&mut world), None, "nobody has asked for retries");
-    lane_gives(&mut world, &app, &[], false);
-    assert_eq!(awaited(&mut world, &mut app), 0);
-    assert_eq!(turn(&mut world), Some(0), "it is served alone");
-    lane_gives(&mut world, &app, &[], true);
-    world.commit(&of(0), 1);
-    assert_eq!(given(&mut world, &mut app), None, "a retry is next");
-    assert_eq!(turn(&mut world), Some(1));
-    lane_gives(&mut world, &app, &[5], false);
-    assert_eq!(turn(&mut world), Some(0), "one at a time");
-    assert_eq!(given(&mut world, &mut app), None);
-    seen(&mut world, Seen::LaneBelow { up_to: lane(6) });
-    assert_eq!(given(&mut world, &mut app), Some(1), "at once");
-    lane_gives(&mut world, &app, &[], true);
-    world.commit(&of(0), 2);
-    assert_eq!(given(&mut world, &mut app), None);
-    world.pass(RULES.isolation_timeout_ms);
-    assert_eq!(given(&mut world, &mut app), Some(2), "nobody came for the retry");
-    world.commit(&of(0), 10);
-    assert_eq!(turn(&mut world), None, "everything flows");
-}
-
 /// How often a process died of record 17, until it was a dead letter and all else was done.
 /// Retries are always due; `late`: they are acknowledged with the next poll.
 fn deaths_among_retries(late: bool) -> u32 {
-    let mut world = World::new(RULES, 3, 30);
+    let mut world = World::committed(RULES, 3, 30);
     let mut app = world.start(Commits::PerRecord);
     let (mut deaths, mut retries) = (0, 0);
     for _ in 0..20_000 {
@@ -155,9 +112,9 @@ fn deaths_among_retries(late: bool) -> u32 {
 
 #[test]
 fn a_record_that_kills_its_process_is_found_among_retries_too() {
-    let most = RULES.crash_limit + RULES.in_place_limit + 4;
+    let most = 7 + 4 * RULES.suspects.in_place_limit;
     for late in [false, true] {
         let deaths = deaths_among_retries(late);
-        assert!((RULES.crash_limit..=most).contains(&deaths), "{deaths}, late: {late}");
+        assert!((RULES.suspects.crash_limit..=most).contains(&deaths), "{deaths}, late: {late}");
     }
 }

@@ -11,6 +11,8 @@ use crate::retries::{Place, place};
 
 /// Retries in place of what is only inferred, at most.
 const IN_PLACE: u32 = 6;
+/// Failed deliveries of a record alone that end it in place.
+const CRASHES: u32 = 6;
 
 pub(crate) struct Law {
     levels_ms: Vec<u64>,
@@ -278,8 +280,15 @@ impl Law {
         let failed = settling.reconsume_times;
         let (delay_ms, level) = self.ladder(failed);
         let waits = State::Waiting { due: now.wall.plus(delay_ms), delay_ms, level: Some(level) };
+        let is_crash = settling.evidence == Evidence::MemberLost;
         let expected = if settling.is_retried && failed < self.max {
             waits
+        } else if is_crash {
+            let place = place(entry.origin.as_ref().unwrap());
+            // A withheld record ends with the failures that it had by then.
+            assert!(failed < CRASHES.max(self.max + 1), "{settling:?}");
+            self.dead.insert(place, failed + 1);
+            State::Dead { at: now.wall }
         } else {
             let place = place(entry.origin.as_ref().unwrap());
             let known = self.in_place.remove(&place).unwrap_or_default();

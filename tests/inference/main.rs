@@ -23,18 +23,26 @@ mod resets;
 mod retries;
 mod spoken;
 mod stalled;
-mod stalls;
 mod story;
 mod turn;
 mod voice;
 mod world;
 
+use reprise::retry::suspects::SuspectRules;
 use reprise::retry::watch::Rules;
 use reprise::retry::{BreakerRules, OnSeekBack};
 
 const RULES: Rules = Rules {
     max_reconsume_times: 16,
-    crash_limit: 3,
+    suspects: SuspectRules {
+        crash_limit: 3,
+        in_place_limit: 4,
+        isolation_timeout_ms: 1_000,
+        patience_ms_max: 60_000,
+        give_up_after_ms: Some(60_000),
+        order_interval_ms: 1_000,
+        has_retry_topic: false,
+    },
     isolation_timeout_ms: 1_000,
     in_place_limit: 6,
     on_seek_back: OnSeekBack::Retry,

@@ -75,24 +75,6 @@ fn where_it_is_the_only_record_it_is_a_dead_letter_in_the_end() {
 }
 
 #[test]
-fn so_it_is_where_it_kills_its_process() {
-    let mut world = World::committed(RULES, 1, 1);
-    while world.dead.is_empty() {
-        let mut app = world.start(Commits::PerRecord);
-        while app.poll(&mut world, |_, _| Did::Die(0)) {
-            assert!(world.at < 3_600_000, "{:?}", world.watch.breaker(world.now()));
-        }
-        world.lose(&app);
-        world.pass(2_000);
-        let app = world.start(Commits::PerRecord);
-        world.fetch(&app, None);
-        world.lose(&app);
-    }
-    assert_eq!(world.dead[0].disposition, Disposition::Crashed);
-    assert!(world.at > 600_000, "{}", world.at);
-}
-
-#[test]
 fn an_outage_that_lasts_takes_ever_longer_to_end_another_record() {
     let mut world = World::committed(RULES, 1, 100);
     let mut app = world.start(Commits::PerRecord);

@@ -58,7 +58,6 @@ impl Script {
     pub(crate) fn reset(&mut self) {
         for n in 0..self.apps.len() {
             self.loses(n);
-            self.losses.may(self.partitions(n));
             self.world.lose(&self.apps[n].0);
         }
         let index = self.rng.usize(..self.world.ends.len());

@@ -27,44 +27,25 @@ pub(crate) fn awaited(world: &mut World, app: &mut App) -> i64 {
     panic!("nothing comes");
 }
 
-/// The commit of a pool that still works on record 0 and is done with record 1.
-fn pool_commits(world: &mut World, end: i64) {
-    world.commit(&of(0), 0);
-    let now = world.now();
-    let done = std::iter::once(1..2).collect();
-    world.watch.handle(now, Seen::Progress { partition: of(0), done, end });
-    world.drain();
-}
-
-/// A pool whose process is lost again and again while record 0 is open and record 1 was the last
-/// one given; how often record 1 was charged.
-fn charges(end: Option<i64>) -> u32 {
-    let mut world = World::narrow(RULES);
-    for _ in 0..3 {
-        let mut app = world.start(Commits::Never);
-        assert_eq!(awaited(&mut world, &mut app), 0);
-        assert_eq!(given(&mut world, &mut app), None, "it is waited for");
-        assert_eq!(awaited(&mut world, &mut app), 1);
-        if let Some(end) = end {
-            pool_commits(&mut world, end);
+#[test]
+fn a_record_that_is_done_is_no_suspect() {
+    for (end, suspects) in [(2, 0..1), (3, 0..2)] {
+        let mut world = World::new(RULES, 1, 2);
+        world.commit(&of(0), 0);
+        for _ in 0..RULES.suspects.crash_limit {
+            let app = world.start(Commits::Never);
+            assert_eq!(world.fetch(&app, None).records.len(), 2);
+            world.commit(&of(0), 0);
+            let now = world.now();
+            let done = std::iter::once(1..2).collect();
+            world.watch.handle(now, Seen::Progress { partition: of(0), done, end });
+            world.drain();
+            world.lose(&app);
         }
-        world.lose(&app);
+        let kept = world.kept_suspects.clone().unwrap();
+        let range = ("orders".to_owned(), 0, suspects.start, suspects.end);
+        assert_eq!(kept.sets[0].suspects, [range], "up to {end}");
     }
-    let app = world.start(Commits::Never);
-    world.fetch(&app, None);
-    assert!(world.charged().iter().all(|(_, offset, _)| *offset == 1), "{:?}", world.charged());
-    world.charged().iter().map(|(.., times)| *times).sum()
-}
-
-#[test]
-fn a_record_that_is_done_is_never_charged_though_it_was_the_last_one_given() {
-    assert!(charges(None) > 0, "nobody says anything: it is the suspect");
-    assert_eq!(charges(Some(2)), 0);
-}
-
-#[test]
-fn what_speaks_of_records_that_nobody_was_given_is_not_believed() {
-    assert!(charges(Some(3)) > 0);
 }
 
 /// A consumer that has sought back to record 1 so often that it was charged six times.
@@ -119,7 +100,7 @@ fn suspicion_ends_with_a_nack_that_takes_the_count_with_it() {
     assert!(world.touched > touched);
 }
 
-/// A group in order that goes one by one: record 0 is said to have failed, and its member is lost.
+/// A group in order: record 0 is said to have failed, and its member is lost.
 fn said_and_lost(world: &mut World) {
     let ladder = Policies::default().ladder_of(&"shop".into(), &of(0).topic);
     let mut app = world.start(Commits::Never);
@@ -134,7 +115,8 @@ fn said_and_lost(world: &mut World) {
 
 #[test]
 fn what_was_said_before_its_member_was_lost_is_charged_once() {
-    let mut world = World::narrow(Rules { in_order: true, ..RULES });
+    let mut world = World::new(Rules { in_order: true, ..RULES }, 1, 1);
+    world.commit(&of(0), 0);
     for times in 1..=3 {
         said_and_lost(&mut world);
         assert_eq!(world.charged(), [(0, 0, times)]);

@@ -119,9 +119,9 @@ pub(crate) const Q22: Row = Row {
     id: "Q22",
     theirs: "A consumer is killed while it handles a message: it is delivered again with count \
              0, for ever; a message that kills its process is never a dead letter.",
-    ours: "After three losses records go out one by one; the one that is alone with its process \
-           again and again is charged, a dead letter in the end, and skipped. Its neighbours \
-           count nothing.",
+    ours: "After three losses the records that were outstanding at each of them are delivered a \
+           part at a time; the one that ends its process alone is a dead letter, and skipped. Its \
+           neighbours count nothing.",
     stands: Stands::Differs("a poison record must not stop a partition for ever"),
 };
 
@@ -132,7 +132,8 @@ fn q22_a_record_that_kills_its_process_is_a_dead_letter_and_its_neighbours_count
     if is_consumer(Handler { poison: Some(5), commits_every: None }) {
         return;
     }
-    let server = orders("retry: {max_reconsume_times: 1, isolation_timeout: 300ms}", 12);
+    let server =
+        orders("retry: {max_reconsume_times: 1, isolation_timeout: 300ms, give_up_after: 1s}", 12);
     let (mut killed, mut committed) = (0, 0);
     while committed < 12 {
         assert!(killed < 30, "it is given out for ever");
@@ -151,7 +152,7 @@ fn q22_a_record_that_kills_its_process_is_a_dead_letter_and_its_neighbours_count
     assert_eq!(dead.len(), 1, "{dead:?}");
     assert_eq!(dead[0].header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@5");
     assert_eq!(dead[0].header("x-retry-disposition").unwrap(), "crashed");
-    assert_eq!(dead[0].reconsume_times(), 2);
+    assert!((1..=2).contains(&dead[0].reconsume_times()));
     assert!(killed > 4, "not after {killed} deaths");
     for neighbour in [4, 6] {
         let told = server.get(&format!("/api/v1/explain?record=orders-0@{neighbour}&group=shop"));

@@ -119,7 +119,12 @@ pub(crate) fn play(script: &Script, rules: Option<SuspectRules>) -> Report {
         members: (0..script.members).map(|_| Member::default()).collect(),
         committed: vec![0; script.partitions],
         cut: Vec::new(),
-        rule: rules.map(|rules| Suspects::new(rules, has_committed)),
+        rule: rules.map(|rules| {
+            let mut rule = Suspects::new(rules);
+            let topics = (0..script.topics).filter(|_| has_committed);
+            topics.for_each(|n| rule.note_committed(&partition(n, script.topics).topic));
+            rule
+        }),
         delivered: BTreeMap::new(),
         first_delivery: BTreeMap::new(),
         random: script.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
@@ -235,7 +240,7 @@ impl World {
 
     /// Takes the decisions of the rule, and asks again where they changed the grants.
     fn drain(&mut self) {
-        let mut has_changed = false;
+        let (mut has_changed, mut ended) = (false, Vec::new());
         while let Some(decision) = self.rule.as_mut().and_then(Suspects::poll_output) {
             match decision {
                 Decision::Changed => has_changed = true,
@@ -249,14 +254,18 @@ impl World {
                 Decision::DeadLetter { origin, .. } | Decision::Retry { origin, .. } => {
                     let number = usize::try_from(origin.partition).unwrap();
                     self.cut.push((number, origin.offset));
-                    if self.is_poison(&origin) {
-                        self.report.guilty_dead += 1;
-                    } else {
-                        self.report.innocent_dead += 1;
-                    }
+                    let offsets = origin.offset..origin.offset + 1;
+                    let partition = partition(number, self.script.topics);
+                    ended.push(Event::Dropped { partition, offsets });
+                    let is_guilty = self.is_poison(&origin);
+                    self.report.guilty_dead += usize::from(is_guilty);
+                    self.report.innocent_dead += usize::from(!is_guilty);
                 }
-                Decision::Failed { .. } | Decision::Exempted => {}
+                Decision::Failed { .. } | Decision::Exempted(_) => {}
             }
+        }
+        for event in ended {
+            self.tell(event);
         }
         if has_changed {
             for member in 0..self.members.len() {

@@ -15,7 +15,8 @@ use crate::support::batch::{Around, batch};
 use crate::support::{Got, Member, Rec, Server, until, wall_ms};
 
 const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
-                     in_place_limit: 2, on_seek_back: retry, order: {interval: 50ms}}";
+                     in_place_limit: 2, give_up_after: 200ms, \
+                     on_seek_back: retry, order: {interval: 50ms}}";
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
 /// The batch that is damaged begins there, and has three records.
 const BAD: i64 = 4;

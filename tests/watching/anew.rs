@@ -12,7 +12,8 @@ use crate::support::{Member, Server, until};
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
 const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
-                     in_place_limit: 2, on_seek_back: retry, order: {interval: 50ms}}";
+                     in_place_limit: 2, give_up_after: 500ms, on_seek_back: retry, \
+                     order: {interval: 50ms}}";
 /// It is a dead letter, and no commit has passed it.
 const DEAD: i64 = 5;
 

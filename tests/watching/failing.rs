@@ -7,7 +7,8 @@ use crate::support::client::fetch_request;
 use crate::support::{Member, Rec, Server, until, wall_ms};
 
 const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
-                     in_place_limit: 2, on_seek_back: retry, order: {interval: 50ms}}";
+                     in_place_limit: 2, give_up_after: 500ms, on_seek_back: retry, \
+                     order: {interval: 50ms}}";
 
 fn all_but(poison: i64, count: i64) -> Vec<i64> {
     (0..count).filter(|offset| *offset != poison).collect()
@@ -63,11 +64,10 @@ fn what_has_happened_to_it_is_read_from_the_log_after_a_restart_as_well() {
     };
     let past = told(&server);
     let place = |what: &str| past.iter().position(|says| says == what).expect(what);
-    let lost = place("a hand-out it was part of was lost with its member, 1 in a row");
-    let alone = place("given out, alone");
+    let lost = place("a hand-out it was part of was lost with its member, 2 in a row");
     let charged = place("a failure is inferred: crashed");
     let dead = place("its member was lost with it: a dead letter (crashed)");
-    assert!(lost < alone && alone < charged && charged < dead, "{past:#?}");
+    assert!(lost < charged && charged < dead, "{past:#?}");
     server.restart();
     assert_eq!(told(&server), past);
     let other = server.get("/api/v1/explain?record=orders-0@3&group=shop");
@@ -75,12 +75,14 @@ fn what_has_happened_to_it_is_read_from_the_log_after_a_restart_as_well() {
 }
 
 #[test]
-fn the_last_record_of_a_topic_too() {
+fn the_last_record_ends_once_another_one_follows() {
     let server = Server::with(RULES);
     orders(&server, 6);
+    App::new(&server, 5).dies(5);
+    assert_eq!(dead_letters(&server).len(), 0, "nothing else tells that it is the record");
+    server.client().put("orders", 0, &[Rec::new("6").at(wall_ms())]);
     let mut app = App::new(&server, 5);
-    app.run(Failing::Crash, 6);
-    assert_eq!(app.done, all_but(5, 6));
+    app.run(Failing::Crash, 7);
     assert_eq!(dead_letters(&server).len(), 1);
 }
 
@@ -129,7 +131,8 @@ fn what_was_counted_outlives_a_restart_of_the_sidecar() {
     app.run(Failing::Crash, 8);
     assert_eq!(app.done, all_but(2, 8));
     assert_eq!(dead_letters(&server).len(), 1);
-    assert!(app.deliveries[&2] <= 4, "{:?}", app.deliveries);
+    // Counted anew there would be six or more; an end that nobody has seen yet is not kept.
+    assert!(app.deliveries[&2] <= 5, "{:?}", app.deliveries);
 }
 
 #[test]
@@ -198,20 +201,16 @@ fn seek_backs_are_observed_by_default() {
 }
 
 #[test]
-fn what_kills_a_consumer_with_a_retry_topic_comes_back_there_and_holds_nothing() {
+fn a_record_that_ends_its_consumers_holds_nothing() {
     let server = Server::with(
         "retry: {levels: 20ms, max_reconsume_times: 3, isolation_timeout: 400ms, \
-                 order: {interval: 30s}}",
+                 give_up_after: 500ms, order: {interval: 20ms}}",
     );
     orders(&server, 8);
     let mut app = App::new(&server, 2).subscribed_to("reprise.retry.shop");
     app.run(Failing::Crash, 8);
     assert_eq!(app.done, all_but(2, 8));
-    assert_eq!(dead_letters(&server).len(), 0);
-    let mut member = Member::new(&server, "shop", &["reprise.retry.shop"]);
-    drop(app);
-    member.join(&[]);
-    let retry = member.retry_once();
-    assert_eq!(retry.header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@2");
-    assert_eq!((retry.text(), retry.reconsume_times()), ("2".to_owned(), 2));
+    let dead = dead_letters(&server);
+    assert_eq!(dead.len(), 1);
+    assert_eq!(dead[0].header("ORIGIN_MESSAGE_ID").unwrap(), "orders-0@2");
 }

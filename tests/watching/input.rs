@@ -26,7 +26,7 @@ fn joined(server: &Server) -> Member {
 fn one_dead() -> (Server, Member) {
     let server = Server::with(
         "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
-         in_place_limit: 2, on_seek_back: retry, order: {interval: 50ms}}",
+         in_place_limit: 2, give_up_after: 500ms, on_seek_back: retry, order: {interval: 50ms}}",
     );
     orders(&server, DEAD + 1);
     let mut member = joined(&server);

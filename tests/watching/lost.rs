@@ -1,5 +1,5 @@
-//! Every way to lose a hand-out counts, once: after three of a window its records go out one by
-//! one. Whatever else happens to members does not count.
+//! Each lost delivery counts once: after three of the same four records, an eighth of them, one
+//! record, is delivered at a time. A rebalance is no loss.
 
 use kafka_protocol::messages::DeleteTopicsRequest;
 use reprise::wire::ResponseError;

@@ -43,10 +43,11 @@ fn transact(client: &mut Client, value: &str, committed: bool) {
 
 #[test]
 fn an_aborted_record_that_nobody_gets_past_is_left_out_and_no_dead_letter() {
-    for (failing, most) in [(Failing::Crash, 5), (Failing::SeekBack, 2)] {
+    for (failing, most) in [(Failing::Crash, 12), (Failing::SeekBack, 2)] {
         let server = Server::with(
             "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
-             in_place_limit: 2, on_seek_back: retry, order: {interval: 50ms}}",
+             in_place_limit: 2, give_up_after: 500ms, on_seek_back: retry, \
+             order: {interval: 50ms}}",
         );
         orders(&server, 2);
         let mut tool = server.client();

@@ -23,7 +23,6 @@ mod healthy;
 mod idle;
 mod in_batches;
 mod input;
-mod lanes;
 mod lost;
 mod missed;
 mod ordered;

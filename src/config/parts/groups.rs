@@ -10,13 +10,14 @@ use crate::config::units::ser_duration;
 use crate::retry::UNLIMITED;
 
 /// Keys of `retry` that a rule with a topic cannot have.
-const OF_THE_GROUP: [&str; 10] = [
+const OF_THE_GROUP: [&str; 11] = [
     "lane",
     "breaker",
     "consume_timeout",
     "crash_limit",
     "isolation_timeout",
     "in_place_limit",
+    "give_up_after",
     "on_seek_back",
     "order",
     "on_reset",

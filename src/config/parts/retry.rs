@@ -10,9 +10,9 @@ use crate::config::node::Value;
 use crate::config::section::{Section, boolean, choice, duration, int, or_unlimited, size, text};
 use crate::config::units::{ser_duration, ser_limit, ser_size_limit};
 use crate::retry::{
-    BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DEFAULT_LEVELS, IN_PLACE_LIMIT,
-    ISOLATION_TIMEOUT_MS, LevelTable, MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS, OnSeekBack,
-    OrderMode, Policy, UNLIMITED,
+    BreakerRules, CONSUME_TIMEOUT_MS, CRASH_LIMIT, DEFAULT_LEVELS, GIVE_UP_AFTER_MS,
+    IN_PLACE_LIMIT, ISOLATION_TIMEOUT_MS, LevelTable, MAX_RECONSUME_TIMES, ORDER_INTERVAL_MS,
+    OnSeekBack, OrderMode, Policy, UNLIMITED,
 };
 
 const KEY_NEEDS_EMBEDDED: &str = "key needs the embedded cluster: in front of a Kafka cluster \
@@ -121,14 +121,17 @@ pub struct Retry {
     /// How long a hand-out may stay open.
     #[serde(serialize_with = "ser_duration")]
     pub consume_timeout: Duration,
-    /// Hand-outs lost with their member, after which records go out one by one.
+    /// Lost deliveries of the same records before they are tested.
     pub crash_limit: u32,
-    /// How long such a record may stay open before the next one follows.
+    /// Time that a part of the suspects is waited for.
     #[serde(serialize_with = "ser_duration")]
     pub isolation_timeout: Duration,
-    /// Failures in place before the dead letters.
+    /// Failed deliveries in place that make a dead letter.
     #[serde(serialize_with = "limit_or_unlimited")]
     pub in_place_limit: u32,
+    /// A record that ends every consumer is withheld after so long; `None` = never.
+    #[serde(serialize_with = "ser_limit")]
+    pub give_up_after: Option<Duration>,
     /// Whether a member that seeks back has failed.
     pub on_seek_back: OnSeekBack,
     /// What waits for a failed record.
@@ -155,6 +158,7 @@ impl Default for Retry {
             crash_limit: CRASH_LIMIT,
             isolation_timeout: Duration::from_millis(ISOLATION_TIMEOUT_MS),
             in_place_limit: IN_PLACE_LIMIT,
+            give_up_after: Some(Duration::from_millis(GIVE_UP_AFTER_MS)),
             on_seek_back: OnSeekBack::default(),
             order: Order {
                 mode: OrderMode::Off,
@@ -255,6 +259,8 @@ impl Retry {
         s.take("in_place_limit", &mut self.in_place_limit, |value| {
             limit(value).map(|limit| limit.unwrap_or(UNLIMITED))
         });
+        let give_up_after = or_unlimited(duration(MS * 10..=HOUR * 24));
+        s.take("give_up_after", &mut self.give_up_after, give_up_after);
         let ways = [("observe", OnSeekBack::Observe), ("retry", OnSeekBack::Retry)];
         s.take("on_seek_back", &mut self.on_seek_back, choice(&ways));
         self.read_breaker(s);

@@ -8,7 +8,7 @@ use crate::retry::watch::{
     Asked, Fetching, Gap, Holder, Member, Output, Phase, Probe, Return, SeekBacks, Suspect,
     TOLD_AT, Turn, Watch, WentBack,
 };
-use crate::retry::{Disposition, Evidence, OnSeekBack};
+use crate::retry::{Disposition, Evidence, IN_PLACE_LIMIT, OnSeekBack};
 
 /// Proofs in a row before anything is charged. Of random scripts of healthy consumers, half of them
 /// pausing all the time, three charged one of six thousand falsely in a model (`tests/inference`),
@@ -33,7 +33,7 @@ impl Watch {
         });
         if !is_known {
             let holder = Holder { member: by.member.clone(), conn: by.conn, epoch };
-            return self.on_held_anew(now, by, ask, holder);
+            return self.on_held_anew(now, ask, holder);
         }
         let quiet_ms = now.mono.since(window.asked_at);
         window.asked_at = now.mono;
@@ -80,9 +80,9 @@ impl Watch {
     }
 
     /// The first Fetch of a partition by this member, or since its connection, generation or epoch
-    /// changed: never evidence, but a hand-out lost before counts now.
-    fn on_held_anew(&mut self, now: Now, by: &Fetching, ask: &Asked, holder: Holder) {
-        self.count_loss(now, by, ask);
+    /// changed: never evidence.
+    fn on_held_anew(&mut self, now: Now, ask: &Asked, holder: Holder) {
+        self.own(now, &ask.partition, &holder.member);
         if let Some(known) = self.members.get_mut(&holder.member) {
             // Whose turn it was is asked for anew.
             let is_it = |turn: &mut Turn| {
@@ -285,8 +285,9 @@ impl Watch {
     /// like one that failed; so the first proofs in a row are only counted, and the last of them
     /// charges for all deliveries there were.
     fn proven(&mut self, of: &TopicPartition, offset: i64, is_proof: bool) -> u32 {
-        // A limit below that is the operator's wish to be quicker.
-        let wanted = PROOFS.min(self.rules.limit().max(1));
+        // A limit below the default is the operator's wish to be quicker.
+        let limit = self.rules.limit();
+        let wanted = if limit < IN_PLACE_LIMIT { limit.max(1) } else { PROOFS };
         let suspect = self.windows.get_mut(of).and_then(|w| w.suspects.get_mut(&offset));
         let Some(suspect) = suspect else { return 0 };
         suspect.proofs = if is_proof { suspect.proofs.saturating_add(1) } else { 0 };

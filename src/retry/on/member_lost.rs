@@ -1,7 +1,6 @@
 //! E7: a member went; what it had open was lost, not failed.
 
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId};
-use crate::retry::verdict::LossVerdict;
 use crate::retry::{
     Disposition, Entries, Entry, Evidence, Machine, Next, PayloadChange, SlotRecord, State, Want,
 };
@@ -41,10 +40,12 @@ impl<S: Entries> Machine<S> {
     /// is charged.
     pub(in crate::retry) fn hand_out_lost(&mut self, id: EntryId, evidence: Evidence) {
         let Some(mut entry) = self.store.get(id) else { return };
-        match entry.judge_loss(self.policy(&entry.group), evidence) {
-            LossVerdict::Charge => return self.charge_loss(entry, evidence),
-            LossVerdict::Suspect => entry.suspect(),
-            LossVerdict::Nothing | LossVerdict::Wait | LossVerdict::Doubt => entry.clear(),
+        if !entry.is_lost_alone(self.policy(&entry.group), evidence) {
+            entry.clear();
+        } else if entry.is_suspect() {
+            return self.charge_loss(entry, evidence);
+        } else {
+            entry.suspect();
         }
         let delay_ms = back_off_ms(entry.losses);
         let due = self.wall().plus(delay_ms);

@@ -75,8 +75,6 @@ impl Watch {
         suspect.hold(now, interval_ms, None);
         if let Some(known) = holder.and_then(|member| self.members.get_mut(&member)) {
             known.turn.take_if(|turn| turn.partition == *of);
-            // Should it be lost as well, that is the same delivery.
-            known.last.take_if(|(last, out)| last == of && out.offset == offset);
         }
         InOrder::Waits
     }
@@ -143,7 +141,7 @@ impl Watch {
             let offset = self.first_let_go(window)?;
             self.settling(now, (of, window), offset, false)
         });
-        settlings.collect()
+        settlings.chain(self.settlings_passed()).collect()
     }
 
     /// The group's partitions wait no more, by other rules or since a start.

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use crate::model::{GroupId, TopicName, TopicPartition};
+use crate::model::{GroupId, Now, TopicName, TopicPartition};
 use crate::retry::watch::{Handed, Output, Watch, Window};
 use crate::retry::{Entries, Evidence, Machine, PayloadChange, State, StateKind};
 
@@ -47,14 +47,14 @@ impl Watch {
     /// was lost before was lost with something else in hand.
     pub(in crate::retry) fn on_reset(
         &mut self,
+        now: Now,
         of: &TopicPartition,
         (offset, before): (i64, Option<i64>),
     ) {
         let Some(window) = self.windows.get_mut(of) else { return };
         window.replay = before.filter(|before| offset < *before).map(|before| offset..before);
-        window.lost = None;
         window.passed_over = 0..0;
-        window.clear();
+        self.drop_suspects(now, of, i64::MIN..i64::MAX);
     }
 
     /// Whether it knows more than a new one would: of records that are still to be read once more,

@@ -18,13 +18,15 @@ impl Watch {
         window.hidden.forget_below(offset);
         window.seek_backs.forget_below(offset);
         window.done.clear();
+        window.given_up.take_if(|given_up| given_up.start < offset);
         window.reached = window.reached.max(offset);
         window.wait_on(now.mono);
-        window.lost.take_if(|lost| lost.end <= offset);
-        if window.losses > 0 && offset >= window.suspects_end {
-            window.clear();
-        }
         // Somebody may wait for nothing else to be out.
-        if self.troubled.is_empty() { self.keep(of) } else { self.changed(of) }
+        if self.troubled.is_empty() {
+            self.keep(of);
+        } else {
+            self.changed(of);
+        }
+        self.acquit(now, of, offset);
     }
 }

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use crate::model::{Now, TopicPartition};
-use crate::retry::Carried;
 use crate::retry::watch::Watch;
+use crate::retry::{Carried, Disposition};
 
 /// Nacked records of a window that are remembered; the lowest go first.
 pub const NACKED_MAX: usize = 4_096;
@@ -13,6 +13,12 @@ pub const NACKED_MAX: usize = 4_096;
 impl Watch {
     /// What inference has charged a record with so far.
     pub fn charged(&self, of: &TopicPartition, offset: i64) -> Carried {
+        let isolated = self.suspects.suspicion(of).and_then(|suspicion| suspicion.isolated);
+        if let Some(record) = isolated.filter(|record| record.offset == offset) {
+            let history = record.failed_at.into_iter().map(|at| (at, Disposition::Crashed));
+            let (reconsume_times, history) = (record.failures, history.collect());
+            return Carried { reconsume_times, history, spared: self.is_spared(of, offset) };
+        }
         let suspect = self.windows.get(of).and_then(|window| window.suspects.get(&offset));
         let of_suspect = |suspect: &crate::retry::watch::Suspect| Carried {
             reconsume_times: suspect.reconsume_times,
@@ -46,6 +52,7 @@ impl Watch {
         let Some(window) = self.windows.get_mut(of) else { return };
         let known = window.suspects.len();
         let committed = window.committed;
+        let ends: Vec<i64> = offsets.clone();
         for offset in offsets {
             window.suspects.remove(&offset);
             window.firsts.waits(offset);
@@ -61,6 +68,9 @@ impl Watch {
         window.wait_on(now.mono);
         if known > window.suspects.len() {
             self.changed(of);
+        }
+        for offset in ends {
+            self.drop_suspects(now, of, offset..offset.saturating_add(1));
         }
     }
 
@@ -87,6 +97,7 @@ impl Watch {
         }
         window.suspects.remove(&offset);
         window.wait_on(now.mono);
+        self.drop_suspects(now, of, offset..offset.saturating_add(1));
         self.changed(of);
     }
 }

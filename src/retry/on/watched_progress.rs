@@ -34,8 +34,12 @@ impl Watch {
         let mut suspects = std::mem::take(&mut window.suspects);
         suspects.retain(|offset, _| !window.is_settled(*offset));
         window.suspects = suspects;
+        let done = window.done.clone();
         if known > window.suspects.len() || !self.troubled.is_empty() {
             self.changed(of);
+        }
+        for offsets in done {
+            self.drop_suspects(now, of, offsets);
         }
     }
 }

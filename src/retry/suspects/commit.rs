@@ -15,7 +15,7 @@ enum Progress {
 
 impl Suspects {
     pub(super) fn on_committed(&mut self, now: MonoMs, partition: &TopicPartition, offset: i64) {
-        self.has_committed = true;
+        self.note_committed(&partition.topic);
         let mut is_well = false;
         let mut passed = Vec::new();
         for index in 0..self.sets.len() {
@@ -30,7 +30,7 @@ impl Suspects {
             self.end_record(letter, &origin);
         }
         if is_well {
-            self.sets.clear();
+            self.sets.retain(|set| set.isolation.is_ended);
             self.decide(Decision::Changed);
         }
         self.drop_empty_sets();
@@ -45,7 +45,8 @@ impl Suspects {
     ) -> Progress {
         let owner = self.owners.get(partition).cloned();
         let is_of_owner = owner.is_some() && owner.as_ref() == self.isolated_owner(index);
-        let Some(set) = self.sets.get_mut(index) else { return Progress::Continues };
+        let set = self.sets.get_mut(index).filter(|set| !set.isolation.is_ended);
+        let Some(set) = set else { return Progress::Continues };
         if !set.is_tested {
             if set.remaining.get(partition).is_some_and(|range| offset > range.start) {
                 set.remaining.remove(partition);
@@ -55,7 +56,7 @@ impl Suspects {
         let mut progress = Progress::Continues;
         if let Some(record) = set.isolated() {
             if is_in(partition, &record) && offset > record.offset {
-                if set.isolation.probe.is_some() {
+                if set.is_withheld() {
                     return Progress::WithheldPassed;
                 }
                 progress = Progress::IsolatedCommitted;

@@ -47,6 +47,9 @@ impl Suspects {
         if position < suspected.start {
             return Grant::Range(position..suspected.start);
         }
+        if set.isolation.is_ended {
+            return Grant::Nothing;
+        }
         if set.isolation.probe.is_some() {
             return set.grant_behind_withheld(now.mono, member, position);
         }
@@ -63,6 +66,9 @@ impl Suspects {
             return Grant::Nothing;
         }
         let grant = set.grant_part(now.mono, member, partition, position, suspected.end);
+        if grant != Grant::Nothing {
+            set.isolation.is_skipped = false;
+        }
         if is_isolated && grant != Grant::Nothing {
             let (topic, partition) = (partition.topic.clone(), partition.partition);
             let origin = Origin { topic, partition, offset: position };
@@ -111,15 +117,14 @@ impl Suspects {
                 }
                 continue;
             }
-            if set.isolation.deferral.is_some() || !is_owner {
+            if !set.is_first_in_line() || !is_owner {
                 continue;
             }
             if set.isolation.quiet.as_ref().is_none_or(|(of, _)| of != member) {
                 set.isolation.quiet = Some((member.clone(), now));
             }
-            if is_elsewhere {
-                return true;
-            }
+            // Only the first of its isolated records comes first.
+            return is_elsewhere;
         }
         false
     }
@@ -129,7 +134,9 @@ impl SuspectSet {
     /// Skips a withheld record: the next one alone first, everything once that has stood.
     fn grant_behind_withheld(&mut self, now: MonoMs, member: &MemberId, position: i64) -> Grant {
         let next = position.saturating_add(1);
+        self.isolation.is_skipped = true;
         let Some(probe) = &mut self.isolation.probe else { return Grant::Nothing };
+        let next = next.max(probe.next);
         if probe.has_stood {
             return Grant::From(next);
         }

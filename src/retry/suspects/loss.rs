@@ -1,37 +1,52 @@
 //! The end of a member with records outstanding.
 
-use crate::model::{MemberId, MonoMs, Origin, TopicPartition};
+use crate::model::{MemberId, MonoMs, Now, Origin, TopicName};
 use crate::retry::suspects::{
     Decision, Deferral, LIFETIME_MS_MAX, LostDelivery, OffsetRanges, Probe, RETRY_TOPIC_LIMIT,
-    SuspectRules, SuspectSet, Suspects, is_in,
+    SuspectRules, SuspectSet, Suspects,
 };
 
+/// Times of failed deliveries that are kept of one record.
+const FAILED_AT_MAX: usize = 64;
+
 impl Suspects {
-    pub(super) fn on_lost(&mut self, now: MonoMs, lost: LostDelivery) {
-        let LostDelivery { member, outstanding, lived_ms, has_left } = lost;
-        self.exempt_if_it_lives_without_commits(lived_ms, has_left);
-        if outstanding.is_empty() || self.is_exempt {
+    pub(super) fn on_lost(&mut self, now: Now, lost: LostDelivery) {
+        let LostDelivery { member, mut outstanding, lived_ms, has_left } = lost;
+        if has_left || lived_ms > LIFETIME_MS_MAX {
+            self.exempt_uncommitted(&outstanding);
+        }
+        outstanding.retain(|partition| !self.exempt.contains(&partition.topic));
+        if outstanding.is_empty() {
             self.end_rounds_of(&member);
-        } else if !self.lose_part(now, &member, &outstanding) {
-            self.lose_others(now, &member, outstanding);
-            self.decide(Decision::Changed);
         } else {
+            if !self.lose_part(now, &member, &outstanding) {
+                self.lose_others(now.mono, &member, outstanding);
+            }
             self.decide(Decision::Changed);
         }
         self.forget_member(&member);
     }
 
-    /// A group that never commits reads anew at each start: no suspicion follows from that.
-    fn exempt_if_it_lives_without_commits(&mut self, lived_ms: u64, has_left: bool) {
-        if !self.has_committed && !self.is_exempt && (has_left || lived_ms > LIFETIME_MS_MAX) {
-            self.exempt();
+    /// A group that never commits a topic reads it anew at each start: no suspicion follows.
+    pub(super) fn exempt_uncommitted(&mut self, ranges: &OffsetRanges) {
+        let topics = ranges.partitions().map(|partition| &partition.topic);
+        let uncommitted = topics.filter(|topic| !self.committed.contains(*topic));
+        let uncommitted: Vec<TopicName> = uncommitted.cloned().collect();
+        for topic in uncommitted {
+            if self.exempt.insert(topic.clone()) {
+                self.forget_topic(&topic);
+                self.decide(Decision::Exempted(topic));
+            }
         }
     }
 
-    pub(super) fn exempt(&mut self) {
-        self.is_exempt = true;
-        self.sets.clear();
-        self.decide(Decision::Exempted);
+    fn forget_topic(&mut self, topic: &TopicName) {
+        for set in &mut self.sets {
+            for ranges in [&mut set.remaining, &mut set.passed_over, &mut set.part] {
+                ranges.retain(|partition| partition.topic != *topic);
+            }
+        }
+        self.drop_empty_sets();
         self.decide(Decision::Changed);
     }
 
@@ -50,14 +65,20 @@ impl Suspects {
 
     /// The loss of a part: each set tested at the member keeps what it was granted. True if there
     /// was such a set.
-    fn lose_part(&mut self, now: MonoMs, member: &MemberId, outstanding: &OffsetRanges) -> bool {
-        let tested = self.tested_partitions();
+    fn lose_part(&mut self, now: Now, member: &MemberId, outstanding: &OffsetRanges) -> bool {
+        let mut under_test = self.topics_under_test();
+        let lost_alone = self.isolated_at(member);
         let (mut is_hit, mut ended, mut failed_alone) = (false, Vec::new(), false);
         for set in self.sets.iter_mut().filter(|set| set.is_tested) {
-            if let Some(probe) = &set.isolation.probe {
-                if probe.member.as_ref() == Some(member) {
+            if let Some(probe) = &mut set.isolation.probe {
+                if probe.member.as_ref() != Some(member) {
+                    continue;
+                }
+                is_hit = true;
+                if probe.has_stood && lost_alone.is_some() {
+                    *probe = Probe::default();
+                } else {
                     set.end_probe(now);
-                    is_hit = true;
                 }
                 continue;
             }
@@ -67,7 +88,7 @@ impl Suspects {
             }
             is_hit = true;
             let isolated = set.isolated();
-            set.narrow(now, &lost, outstanding, self.rules.patience_ms_max);
+            set.narrow(now.mono, &lost, outstanding, self.rules.patience_ms_max);
             let Some(record) = isolated.filter(|_| set.isolation.is_alone) else { continue };
             failed_alone = true;
             let is_charged = set.lose_alone(now, &self.rules);
@@ -80,9 +101,10 @@ impl Suspects {
                     continue;
                 }
             }
-            let has_company =
-                tested.iter().any(|of| of.topic == record.topic && !is_in(of, &record));
-            set.defer_or_withhold(now, &self.rules, has_company);
+            set.defer_or_withhold(now, &self.rules, under_test.contains(&record.topic));
+            if set.isolation.probe.is_some() {
+                under_test.push(record.topic);
+            }
         }
         for (record, failures) in ended {
             self.end_suspicion(&record, failures);
@@ -109,16 +131,27 @@ impl Suspects {
             let is_owner = self.isolated_owner(index) == Some(member);
             if let Some(set) = self.sets.get_mut(index)
                 && is_owner
-                && set.isolation.probe.is_none()
+                && set.is_first_in_line()
             {
                 set.isolation.deferral = Some(Deferral::default());
             }
         }
     }
 
-    fn tested_partitions(&self) -> Vec<TopicPartition> {
-        let tested = self.sets.iter().filter(|set| set.is_tested);
-        tested.flat_map(|set| set.remaining.partitions().cloned()).collect()
+    /// Topics with records under test that are not isolated, or with a withheld record.
+    fn topics_under_test(&self) -> Vec<TopicName> {
+        let is_company = |set: &&SuspectSet| {
+            let is_isolated = set.isolated().is_some();
+            set.is_tested && (!is_isolated || set.isolation.probe.is_some())
+        };
+        let sets = self.sets.iter().filter(is_company);
+        sets.flat_map(|set| set.remaining.partitions().map(|of| of.topic.clone())).collect()
+    }
+
+    /// The isolated record that the member was granted.
+    fn isolated_at(&self, member: &MemberId) -> Option<Origin> {
+        let is_granted = |set: &&SuspectSet| !set.part.is_empty() && set.holders.contains(member);
+        self.sets.iter().filter(is_granted).find_map(SuspectSet::isolated)
     }
 
     /// A loss without a part: a wrong suspicion begins again, a counted set is intersected, and
@@ -241,7 +274,7 @@ impl SuspectSet {
 
     /// Counts the loss of the isolated record; true if it is a failed delivery that counts. An
     /// outage, in which nothing else is committed either, counts one.
-    fn lose_alone(&mut self, now: MonoMs, rules: &SuspectRules) -> bool {
+    fn lose_alone(&mut self, now: Now, rules: &SuspectRules) -> bool {
         let isolation = &mut self.isolation;
         isolation.losses = isolation.losses.saturating_add(1);
         if isolation.failures > 0 && !isolation.works_otherwise {
@@ -249,19 +282,23 @@ impl SuspectSet {
         }
         if isolation.failures == 0 {
             isolation.give_up_wait_ms = rules.give_up_after_ms.unwrap_or(0);
-            isolation.give_up_at = now.plus(isolation.give_up_wait_ms);
+            isolation.give_up_at = now.wall.plus(isolation.give_up_wait_ms);
         }
+        if isolation.failed_at.len() >= FAILED_AT_MAX {
+            isolation.failed_at.remove(0);
+        }
+        isolation.failed_at.push(now.wall);
         isolation.failures = isolation.failures.saturating_add(1);
         isolation.works_otherwise = false;
         true
     }
 
     /// The owner's next session goes on without the record; after `give_up_after` the record is
-    /// withheld, unless other records of its topic are tested.
-    fn defer_or_withhold(&mut self, now: MonoMs, rules: &SuspectRules, has_company: bool) {
+    /// withheld, one record of a topic at a time.
+    fn defer_or_withhold(&mut self, now: Now, rules: &SuspectRules, has_company: bool) {
         let isolation = &mut self.isolation;
         isolation.deferral = Some(Deferral::default());
-        let is_due = rules.give_up_after_ms.is_some() && now >= isolation.give_up_at;
+        let is_due = rules.give_up_after_ms.is_some() && now.wall >= isolation.give_up_at;
         if is_due && !has_company && isolation.losses >= rules.in_place_limit {
             isolation.probe = Some(Probe::default());
             isolation.deferral = None;
@@ -269,10 +306,10 @@ impl SuspectSet {
     }
 
     /// The record behind the withheld one was lost too: others fail as well.
-    fn end_probe(&mut self, now: MonoMs) {
+    fn end_probe(&mut self, now: Now) {
         self.isolation.probe = None;
         self.isolation.give_up_wait_ms = self.isolation.give_up_wait_ms.saturating_mul(2);
-        self.isolation.give_up_at = now.plus(self.isolation.give_up_wait_ms);
+        self.isolation.give_up_at = now.wall.plus(self.isolation.give_up_wait_ms);
         self.end_round();
     }
 }

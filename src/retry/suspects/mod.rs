@@ -17,16 +17,21 @@ mod commit;
 mod grant;
 mod loss;
 mod ranges;
+mod record;
 mod set;
 mod timeout;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
-use crate::model::{Deadline, MemberId, MonoMs, Now, Origin, TopicPartition};
+use crate::model::{Deadline, MemberId, MonoMs, Now, Origin, TopicName, TopicPartition};
 
 pub use grant::Grant;
 pub use ranges::OffsetRanges;
+pub use record::{SetRecord, SuspectsRecord};
 use set::{Deferral, Probe, SuspectSet};
+pub use view::{EndedRecord, PartitionSuspicion};
 
 /// Parts of a set: the fewest grants that isolate one record in log₈ of the set's size.
 const PARTS: u64 = 8;
@@ -79,7 +84,7 @@ const RETRY_TOPIC_LIMIT: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outstanding {
     /// From the committed offset to the end of what was delivered.
-    pub offsets: std::ops::Range<i64>,
+    pub offsets: Range<i64>,
     /// The last delivery of the partition.
     pub delivered_at: MonoMs,
 }
@@ -114,6 +119,10 @@ pub enum Event {
     Lost(LostDelivery),
     /// The topic is deleted or created anew: no record of it is suspected.
     Cleared(TopicPartition),
+    /// Offsets without a record to deliver.
+    Empty { partition: TopicPartition, offsets: Range<i64> },
+    /// Offsets that no Fetch delivers any more: their records have entries.
+    Dropped { partition: TopicPartition, offsets: Range<i64> },
 }
 
 /// A decision, for the ledger and the view.
@@ -131,8 +140,8 @@ pub enum Decision {
     DeadLetter { origin: Origin, failures: u32 },
     /// Grants have changed: publish the view, and look at waiting Fetches again.
     Changed,
-    /// The group never commits: no loss of its members is counted any more. Journalled once.
-    Exempted,
+    /// The group never commits the topic: no loss of its records is counted any more.
+    Exempted(TopicName),
 }
 
 /// The suspects of one group.
@@ -140,10 +149,10 @@ pub enum Decision {
 pub struct Suspects {
     rules: SuspectRules,
     sets: Vec<SuspectSet>,
-    /// The group has committed an offset.
-    has_committed: bool,
-    /// The group has never committed, and is known to live without.
-    is_exempt: bool,
+    /// Topics that the group has committed.
+    committed: BTreeSet<TopicName>,
+    /// Topics that the group has never committed, and is known to live without.
+    exempt: BTreeSet<TopicName>,
     owners: BTreeMap<TopicPartition, MemberId>,
     /// Members without a connection whose end is not known yet.
     disconnected: BTreeSet<MemberId>,
@@ -151,13 +160,13 @@ pub struct Suspects {
 }
 
 impl Suspects {
-    /// No suspects. `has_committed`: the group has a committed offset.
-    pub fn new(rules: SuspectRules, has_committed: bool) -> Self {
+    /// No suspects, of a group without a commit.
+    pub fn new(rules: SuspectRules) -> Self {
         Self {
             rules,
             sets: Vec::new(),
-            has_committed,
-            is_exempt: false,
+            committed: BTreeSet::new(),
+            exempt: BTreeSet::new(),
             owners: BTreeMap::new(),
             disconnected: BTreeSet::new(),
             decisions: VecDeque::new(),
@@ -167,6 +176,14 @@ impl Suspects {
     /// Other settings, from now on.
     pub fn set_rules(&mut self, rules: SuspectRules) {
         self.rules = rules;
+    }
+
+    /// The group has committed offsets of a topic, before the start perhaps.
+    pub fn note_committed(&mut self, topic: &TopicName) {
+        self.exempt.remove(topic);
+        if !self.committed.contains(topic) {
+            self.committed.insert(topic.clone());
+        }
     }
 
     /// Whether every Fetch of the group is unlimited.
@@ -189,8 +206,10 @@ impl Suspects {
             Event::Disconnected(member) => {
                 self.disconnected.insert(member);
             }
-            Event::Lost(lost) => self.on_lost(now.mono, lost),
+            Event::Lost(lost) => self.on_lost(now, lost),
             Event::Cleared(partition) => self.on_cleared(&partition),
+            Event::Empty { partition, offsets } => self.on_empty(&partition, &offsets),
+            Event::Dropped { partition, offsets } => self.on_dropped(&partition, &offsets),
         }
     }
 
@@ -226,6 +245,9 @@ impl Suspects {
     }
 
     fn on_cleared(&mut self, partition: &TopicPartition) {
+        self.committed.remove(&partition.topic);
+        self.exempt.remove(&partition.topic);
+        self.owners.remove(partition);
         for set in &mut self.sets {
             for ranges in [&mut set.remaining, &mut set.passed_over, &mut set.part] {
                 ranges.remove(partition);
@@ -235,13 +257,54 @@ impl Suspects {
         self.decide(Decision::Changed);
     }
 
+    /// Drops the offsets. A withheld record among them stays, and the next record to deliver lies
+    /// behind the range.
+    fn on_empty(&mut self, partition: &TopicPartition, offsets: &Range<i64>) {
+        for set in &mut self.sets {
+            let record = set.isolated().filter(|_| set.is_withheld());
+            let is_its = record.is_some_and(|record| {
+                is_in(partition, &record) && offsets.contains(&record.offset)
+            });
+            if is_its {
+                if let Some(probe) = &mut set.isolation.probe {
+                    probe.next = probe.next.max(offsets.end);
+                }
+                return self.decide(Decision::Changed);
+            }
+        }
+        self.on_dropped(partition, offsets);
+    }
+
+    fn on_dropped(&mut self, partition: &TopicPartition, offsets: &Range<i64>) {
+        let mut has_changed = false;
+        for set in &mut self.sets {
+            let had_part = !set.part.is_empty();
+            for ranges in [&mut set.remaining, &mut set.passed_over, &mut set.part] {
+                has_changed |= ranges.drop(partition, offsets);
+            }
+            if had_part && set.part.is_empty() {
+                set.end_part();
+                set.isolation.quiet = None;
+            }
+        }
+        if has_changed {
+            self.drop_empty_sets();
+            self.decide(Decision::Changed);
+        }
+    }
+
     fn drop_empty_sets(&mut self) {
         self.sets.retain(|set| !set.remaining.is_empty() || !set.passed_over.is_empty());
     }
 
-    /// Ends the suspicion of a record: a decision for the ledger follows.
+    /// The record becomes an entry; it is withheld until [`Event::Dropped`] tells that it is one.
     fn end_record(&mut self, decision: Decision, record: &Origin) {
-        self.sets.retain(|set| set.isolated().as_ref() != Some(record));
+        let ended = self.sets.iter_mut().filter(|set| set.isolated().as_ref() == Some(record));
+        for set in ended {
+            set.end_round();
+            (set.isolation.deferral, set.isolation.probe) = (None, None);
+            set.isolation.is_ended = true;
+        }
         self.decide(decision);
         self.decide(Decision::Changed);
     }

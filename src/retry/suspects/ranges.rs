@@ -99,6 +99,23 @@ impl OffsetRanges {
         }
     }
 
+    /// Removes offsets at either end of a partition's range; true if there was one. Offsets in its
+    /// middle stay.
+    pub fn drop(&mut self, partition: &TopicPartition, offsets: &Range<i64>) -> bool {
+        let Some(range) = self.0.get_mut(partition) else { return false };
+        let before = range.clone();
+        if offsets.start <= range.start {
+            range.start = range.start.max(offsets.end);
+        } else if range.end <= offsets.end {
+            range.end = range.end.min(offsets.start);
+        }
+        let has_changed = *range != before;
+        if range.is_empty() {
+            self.0.remove(partition);
+        }
+        has_changed
+    }
+
     /// The only offset, where there is just one.
     pub fn only(&self) -> Option<(&TopicPartition, i64)> {
         let (partition, range) = self.0.iter().next()?;

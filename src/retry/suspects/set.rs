@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{MemberId, MonoMs, Origin};
+use crate::model::{MemberId, MonoMs, Origin, WallMs};
 use crate::retry::suspects::OffsetRanges;
 
 /// Doublings of the patience of an isolated record: 2^8 × 5 s is above every bound.
@@ -35,10 +35,15 @@ pub(super) struct SuspectSet {
 }
 
 /// The state of a set that is one record.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Isolation {
     /// Failed deliveries that count.
     pub failures: u32,
+    /// The times of the latest ones, latest last.
+    pub failed_at: Vec<WallMs>,
+    /// The record becomes an entry: no Fetch delivers it.
+    pub is_ended: bool,
     /// Lost deliveries of the record alone, counted or not.
     pub losses: u32,
     /// The owner has committed another record of the topic since the last failure that counts.
@@ -51,8 +56,10 @@ pub(super) struct Isolation {
     pub deferral: Option<Deferral>,
     /// The record is withheld, and the next one tells whether others fail as well.
     pub probe: Option<Probe>,
+    /// Records behind it were delivered without it, and it was not delivered since.
+    pub is_skipped: bool,
     /// From then on the record is withheld after a loss.
-    pub give_up_at: MonoMs,
+    pub give_up_at: WallMs,
     pub give_up_wait_ms: u64,
 }
 
@@ -71,6 +78,8 @@ pub(super) struct Probe {
     pub member: Option<MemberId>,
     /// The record stood its patience: everything behind the withheld one is delivered.
     pub has_stood: bool,
+    /// There is no record to deliver below this offset.
+    pub next: i64,
 }
 
 impl SuspectSet {
@@ -86,9 +95,15 @@ impl SuspectSet {
         Some(Origin { topic: of.topic.clone(), partition: of.partition, offset })
     }
 
+    /// Whether no commit passes the isolated record before it is a dead letter.
+    pub(super) fn is_withheld(&self) -> bool {
+        self.isolation.probe.is_some() || self.isolation.is_skipped
+    }
+
     /// Whether the isolated record is delivered to its owner before anything else.
     pub(super) fn is_first_in_line(&self) -> bool {
-        self.isolation.deferral.is_none() && self.isolation.probe.is_none()
+        let isolation = &self.isolation;
+        isolation.deferral.is_none() && isolation.probe.is_none() && !isolation.is_ended
     }
 
     /// Ends the part: the next grant begins another one.

@@ -2,7 +2,8 @@
 
 use crate::model::{MonoMs, Now};
 use crate::retry::suspects::{
-    DEFERRAL_MS_MAX, Decision, FORGET_MS, MemberId, QUIET_MS_MAX, SuspectSet, Suspects,
+    DEFERRAL_MS_MAX, Decision, FORGET_MS, MemberId, OffsetRanges, QUIET_MS_MAX, SuspectSet,
+    Suspects,
 };
 
 /// The owner does not ask for its isolated record: three times the patience, then it is open.
@@ -37,21 +38,29 @@ impl Suspects {
                 self.decisions.push_back(Decision::Changed);
             }
         }
-        if !self.has_committed && self.sets.iter().any(is_open) {
-            return self.exempt();
-        }
         if let Some(index) = stood {
             self.keep_only(index);
         }
+        self.exempt_granted_whole();
         let is_kept =
             |set: &SuspectSet| set.isolation.failures > 0 || now < set.last_loss.plus(FORGET_MS);
         self.sets.retain(is_kept);
     }
 
+    /// A set was granted whole and nobody was lost: topics without a commit are exempt.
+    fn exempt_granted_whole(&mut self) {
+        let is_open = |set: &&SuspectSet| set.is_tested && set.remaining.is_empty();
+        let open: Vec<OffsetRanges> =
+            self.sets.iter().filter(is_open).map(|set| set.passed_over.clone()).collect();
+        for granted in &open {
+            self.exempt_uncommitted(granted);
+        }
+    }
+
     /// The isolated record stood: no other set of the group explains the losses.
     fn keep_only(&mut self, index: usize) {
         let set = self.sets.swap_remove(index);
-        self.sets.clear();
+        self.sets.retain(|other| other.isolation.is_ended);
         self.sets.push(set);
     }
 
@@ -137,9 +146,4 @@ impl SuspectSet {
         }
         is_over
     }
-}
-
-/// Whether a tested set was granted whole.
-fn is_open(set: &SuspectSet) -> bool {
-    set.is_tested && set.remaining.is_empty()
 }

@@ -10,6 +10,7 @@ impl Watch {
         let is_shut = self.breaker.is_held() || self.breaker.is_ramping();
         let serve = asked.iter().map(|ask| match self.windows.get(&ask.partition) {
             _ if is_shut => Serve::Nothing,
+            _ if self.suspects.is_tested(&ask.partition, ask.offset) => Serve::Nothing,
             Some(window) => window.unheld(&self.rules, ask.offset),
             None => Serve::Open,
         });
@@ -20,10 +21,9 @@ impl Watch {
 impl Window {
     /// What may be given of it, from an offset on, to who does not hold it.
     fn unheld(&self, rules: &Rules, offset: i64) -> Serve {
-        let goes_singly = self.is_narrow(rules) && offset < self.suspects_end;
         let is_suspected = self.suspects.range(offset..).next().is_some();
         let waits = rules.in_order && self.waits_before(offset);
-        if goes_singly || is_suspected || waits {
+        if is_suspected || waits {
             return Serve::Nothing;
         }
         let without: Vec<i64> = self.skipped.range(offset..).copied().collect();

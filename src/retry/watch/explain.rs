@@ -1,6 +1,7 @@
 //! What the watch knows and suspects, for people.
 
 use crate::model::{MemberId, Now, TopicPartition, WallMs};
+use crate::retry::suspects::{EndedRecord, PartitionSuspicion};
 use crate::retry::watch::{Member, Phase, Watch, Window};
 use crate::retry::{Disposition, OnSeekBack};
 
@@ -15,14 +16,16 @@ pub struct WindowView {
     pub committed: Option<i64>,
     /// Where its member goes on.
     pub end: i64,
-    /// Hand-outs lost in a row.
+    /// Lost deliveries of its suspects.
     pub losses: u32,
-    /// Its records are given out one at a time.
+    /// A part of its suspects is delivered at a time.
     pub single_file: bool,
     /// Why going back says nothing here; `None`: it is judged.
     pub unjudged: Option<Unjudged>,
     /// Records its member went back to, and how often.
     pub seek_backs: Vec<(i64, u32)>,
+    /// The only record that is left of those that may end their consumer.
+    pub isolated: Option<SuspectView>,
     /// Who is suspected or charged.
     pub suspects: Vec<SuspectView>,
     /// Settled, and cut from what is given out.
@@ -75,19 +78,47 @@ pub enum Stand {
 impl Watch {
     /// Every partition that was fetched or committed lately, in order.
     pub fn explain(&self, now: Now) -> Vec<WindowView> {
-        let view = |(partition, window): (&TopicPartition, &Window)| WindowView {
+        let view = |(partition, window): (&TopicPartition, &Window)| {
+            let suspicion = self.suspects.suspicion(partition).unwrap_or_default();
+            self.view(now, (partition, window), suspicion)
+        };
+        self.windows.iter().map(view).collect()
+    }
+
+    fn view(
+        &self,
+        now: Now,
+        (partition, window): (&TopicPartition, &Window),
+        suspicion: PartitionSuspicion,
+    ) -> WindowView {
+        WindowView {
             partition: partition.clone(),
             member: window.holder.as_ref().map(|holder| holder.member.clone()),
             committed: window.committed,
             end: window.end,
-            losses: window.losses,
-            single_file: window.is_narrow(&self.rules),
+            losses: suspicion.losses,
+            single_file: suspicion.is_tested,
             unjudged: self.unjudged(window),
             seek_backs: window.seek_backs.iter().collect(),
+            isolated: suspicion.isolated.map(|record| self.isolated(record)),
             suspects: self.suspects(now, window),
             skipped: window.skipped.iter().copied().collect(),
-        };
-        self.windows.iter().map(view).collect()
+        }
+    }
+
+    /// The record that is left of the suspects.
+    fn isolated(&self, record: EndedRecord) -> SuspectView {
+        let limit = self.rules.suspects.in_place_limit;
+        let is_over = record.failures >= limit;
+        let at = |at| (at, Disposition::Crashed);
+        SuspectView {
+            offset: record.offset,
+            reconsume_times: record.failures,
+            limit: limit.saturating_sub(1),
+            proofs: 0,
+            stand: if is_over { Stand::Ending } else { Stand::Next },
+            history: record.failed_at.into_iter().map(at).collect(),
+        }
     }
 
     fn unjudged(&self, window: &Window) -> Option<Unjudged> {

@@ -1,4 +1,4 @@
-//! The windows that are journalled: those with losses, suspects or records that are cut.
+//! The windows that are journalled: those with suspects or records that are cut.
 //!
 //! A window without any of these is not remembered, so a group in which nothing fails writes
 //! nothing. A delivery that is lost together with the sidecar is not counted.
@@ -10,10 +10,7 @@ impl Watch {
     /// Journals a window that differs from its last record.
     pub(in crate::retry) fn keep(&mut self, partition: &TopicPartition) {
         let Some(window) = self.windows.get(partition) else { return };
-        let mut record = window.record();
-        if !record.is_idle() {
-            record.out = self.out_in(partition, window);
-        }
+        let record = window.record();
         let Some(window) = self.windows.get_mut(partition) else { return };
         if is_same(&record, &window.kept) {
             return;

@@ -147,6 +147,9 @@ impl Watch {
         if self.has_turn(&member) {
             return (Some(0), Company::Some);
         }
+        if self.suspects.is_quiet(now, &member) {
+            return (Some(0), Company::Some);
+        }
         let (room, company) = self.apart_room(now, &member);
         if room.is_some() || !self.is_single(&member) {
             return (room, company);
@@ -162,7 +165,7 @@ impl Watch {
             told.out.iter().any(|offset| !known.out.contains_key(offset))
                 || matches!(known.turn, LaneTurn::Next { .. })
         });
-        let patience_ms = self.patience_ms(&told.member);
+        let patience_ms = self.rules.isolation_timeout_ms;
         let has_given = told.out.iter().any(|offset| !self.lanes.has(&told.member, *offset));
         self.lanes.given(now.mono, told, patience_ms);
         self.note_apart(now, told, has_given);
@@ -172,16 +175,12 @@ impl Watch {
             }
             return;
         }
-        let last = self.members.get_mut(&told.member).and_then(|known| known.last.take());
         for window in self.windows.values_mut().filter(|w| w.is_held_by(&told.member)) {
             for suspect in window.suspects.values_mut() {
                 if let Phase::Alone(seen) = &mut suspect.phase {
                     seen.joined = true;
                 }
             }
-        }
-        if let Some((partition, _)) = last {
-            self.changed(&partition);
         }
     }
 

@@ -8,13 +8,12 @@ use std::collections::BTreeMap;
 use crate::model::{MemberId, MonoMs, Now, TopicPartition};
 use crate::retry::watch::{Asked, Fetching, Output, Phase, Watch, Window};
 
-/// Who comes first: suspects, then whoever waited longest, then who lost most long ago.
+/// Order of turns: suspects, then the partition that waited longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     /// No suspect is next.
     others: bool,
     turned_at: MonoMs,
-    lost_at: MonoMs,
 }
 
 impl Place {
@@ -24,13 +23,12 @@ impl Place {
 }
 
 impl Watch {
-    /// Of a suspect or of a window that lost, asked for or not; any other only if asked for.
+    /// The partition of a suspect, asked for or not; any other only if asked for.
     pub(super) fn next_turn(&self, member: &MemberId, asked: &[Asked]) -> Option<TopicPartition> {
         let of_member = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
         let next = of_member.filter_map(|(partition, window)| {
             let place = window.place()?;
-            let is_wanted = place.is_ready() || window.is_narrow(&self.rules);
-            (is_wanted || Asked::names(asked, partition)).then_some((place, partition))
+            (place.is_ready() || Asked::names(asked, partition)).then_some((place, partition))
         });
         next.min().map(|(_, partition)| partition.clone())
     }
@@ -78,6 +76,6 @@ impl Window {
             return None;
         }
         let others = !self.is_ready();
-        Some(Place { others, turned_at: self.turned_at, lost_at: self.lost_at })
+        Some(Place { others, turned_at: self.turned_at })
     }
 }

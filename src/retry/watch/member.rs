@@ -28,8 +28,6 @@ pub(in crate::retry) struct Member {
     pub(in crate::retry) silences: u32,
     /// The record that is out, or goes out next, while one goes at a time.
     pub(in crate::retry) turn: Option<Turn>,
-    /// What it was given last, while one goes at a time.
-    pub(in crate::retry) last: Option<(TopicPartition, Out)>,
 }
 
 impl Member {
@@ -95,6 +93,4 @@ impl Turn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::retry) struct Out {
     pub(in crate::retry) offset: i64,
-    /// Where its partition's hand-outs ended before.
-    pub(in crate::retry) before: i64,
 }

@@ -16,6 +16,7 @@
 mod apart;
 mod bound;
 mod breaker;
+mod crashes;
 mod explain;
 mod firsts;
 mod gone;
@@ -36,13 +37,15 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Range, RangeInclusive};
 
-use crate::model::{LaneOffset, MemberId, Now, TopicName, TopicPartition};
+use crate::model::{LaneOffset, MemberId, Now, TopicPartition};
+use crate::retry::suspects::{Decision, Suspects, SuspectsRecord};
 
 pub use crate::retry::on::{InOrder, NACKED_MAX};
 pub use apart::ApartView;
 pub(super) use apart::Aparts;
 pub use breaker::BreakerView;
 pub(super) use breaker::{Breaker, Outcome};
+pub(super) use crashes::limited;
 pub use explain::{Stand, SuspectView, Unjudged, WindowView};
 pub(super) use firsts::{FirstFailure, Firsts};
 pub use lanes::LaneGiven;
@@ -54,7 +57,7 @@ pub use record::{OutRecord, SuspectRecord, WindowRecord};
 pub use rules::Rules;
 pub(super) use seek_backs::{SeekBacks, TOLD_AT};
 pub use seen::{Asked, Fetching, Handed, Seen};
-pub(super) use window::{Gap, Holder, Lost, Phase, Return, Suspect, WentBack, Window};
+pub(super) use window::{Gap, Holder, Phase, Return, Suspect, WentBack, Window};
 
 /// What the watch wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +69,10 @@ pub enum Output {
         /// Its window.
         window: Option<WindowRecord>,
     },
+    /// Journal the group's suspects; `None`: they need not be remembered. Not waited for.
+    Suspects(Option<SuspectsRecord>),
+    /// A decision of the suspects, for the log.
+    Suspicion(Decision),
     /// A Fetch that waits may be answered otherwise now.
     Wake,
     /// The group was reset below these, and its member is given them again.
@@ -118,9 +125,10 @@ pub struct Watch {
     pub(super) breaker: Breaker,
     pub(super) lanes: Lanes,
     pub(super) aparts: Aparts,
-    /// Topics that the group has never committed, and is known to live without: no loss of their
-    /// records is counted.
-    pub(super) exempt: BTreeSet<TopicName>,
+    /// Records that may end their consumer.
+    pub(super) suspects: Suspects,
+    /// The last journalled record of the suspects.
+    pub(super) kept_suspects: Option<SuspectsRecord>,
     /// The log has named a record that a member went back to.
     pub(super) has_told_seek_back: bool,
     outputs: VecDeque<Output>,
@@ -138,7 +146,8 @@ impl Watch {
             breaker: Breaker::default(),
             lanes: Lanes::default(),
             aparts: Aparts::new(),
-            exempt: BTreeSet::new(),
+            suspects: Suspects::new(rules.suspects),
+            kept_suspects: None,
             has_told_seek_back: false,
             outputs: VecDeque::new(),
         }
@@ -147,8 +156,9 @@ impl Watch {
     /// The configuration was read anew.
     pub fn rule(&mut self, now: Now, rules: Rules) {
         let was_in_order = std::mem::replace(&mut self.rules, rules).in_order;
+        self.suspects.set_rules(rules.suspects);
         for (partition, window) in &self.windows {
-            if window.is_troubled(&rules) {
+            if window.is_troubled() {
                 self.troubled.insert(partition.clone());
             }
         }
@@ -169,7 +179,10 @@ impl Watch {
     /// What the journal remembers of a partition.
     pub fn restore(&mut self, now: Now, partition: TopicPartition, window: WindowRecord) {
         let window = Window::restored(window, now, &self.rules);
-        if window.is_troubled(&self.rules) {
+        if window.has_committed() {
+            self.suspects.note_committed(&partition.topic);
+        }
+        if window.is_troubled() {
             self.troubled.insert(partition.clone());
         }
         let of = partition.clone();
@@ -177,6 +190,12 @@ impl Watch {
         if !self.rules.in_order {
             self.let_go(&of);
         }
+    }
+
+    /// Suspects as the journal remembers them.
+    pub fn restore_suspects(&mut self, now: Now, record: SuspectsRecord) {
+        self.suspects.restore(now, &record);
+        self.kept_suspects = Some(record);
     }
 
     /// A member asks for records: what it is given.
@@ -188,13 +207,17 @@ impl Watch {
         if let Some(known) = self.members.get_mut(&by.member) {
             known.has_lane = by.has_lane;
         }
+        self.suspects.handle_timeout(now);
+        self.lose_given_up(now, &by.member, asked);
         self.on_left_out(by, asked);
         for ask in asked {
             self.on_asked(now, by, ask);
         }
+        self.decide();
         let is_shut = self.breaker.is_held() || self.breaker.is_ramping();
         let waits_apart = if is_shut { None } else { self.waits_apart(now, &by.member, asked) };
-        let is_open = self.troubled.is_empty() && !is_shut && waits_apart.is_none();
+        let is_free = self.troubled.is_empty() && self.suspects.is_unlimited();
+        let is_open = is_free && !is_shut && waits_apart.is_none();
         if is_open {
             return Plan { serve: asked.iter().map(|_| Serve::Open).collect(), until: None };
         }
@@ -209,6 +232,7 @@ impl Watch {
         }
         self.end_holds(now, &by.member, by.has_lane);
         let plan = self.plan(now, by, asked);
+        self.decide();
         self.keep_all();
         plan
     }
@@ -220,7 +244,6 @@ impl Watch {
             if !window.is_held_by(&by.member) {
                 continue;
             }
-            let before = window.end;
             window.end = window.end.max(left.end);
             window.furthest = window.furthest.max(left.end);
             window.hidden.extend(left.hidden.iter().cloned());
@@ -229,7 +252,7 @@ impl Watch {
             self.begin_firsts(now, left);
             self.on_replay_handed(left);
             self.on_awaited_handed(now, left);
-            self.on_turn_handed(now, by, left, before);
+            self.on_turn_handed(now, by, left);
             self.on_probe_handed(now, by, left);
             self.keep(&left.partition);
         }
@@ -240,17 +263,20 @@ impl Watch {
     /// What was to be settled is: it lies durably in the dead letters or in the queue. More than
     /// one offset: a batch of which no record can be read.
     pub fn settled(&mut self, now: Now, partition: &TopicPartition, offsets: RangeInclusive<i64>) {
+        let (first, last) = (*offsets.start(), *offsets.end());
         let Some(window) = self.windows.get_mut(partition) else { return };
         window.suspects.retain(|suspect, _| !offsets.contains(suspect));
         let committed = window.committed;
         let open = offsets.filter(|offset| committed.is_none_or(|committed| committed <= *offset));
         window.skipped.extend(open);
         window.wait_on(now.mono);
+        let settled = first..last.saturating_add(1);
         let holder = window.holder.as_ref().map(|holder| holder.member.clone());
         if let Some(member) = holder.and_then(|member| self.members.get_mut(&member)) {
             let of_it = |turn: &mut Turn| turn.partition == *partition;
             member.turn.take_if(of_it);
         }
+        self.drop_suspects(now, partition, settled);
         self.changed(partition);
     }
 
@@ -271,7 +297,7 @@ impl Watch {
             Seen::Reset { partition, offset, before } => {
                 self.skip_firsts(&partition, offset);
                 self.on_committed(now, &partition, offset);
-                self.on_reset(&partition, (offset, before));
+                self.on_reset(now, &partition, (offset, before));
             }
             Seen::Progress { partition, done, end } => {
                 self.on_progress(now, &partition, done, end);
@@ -289,7 +315,7 @@ impl Watch {
                     // Not through here.
                     Some(before) if offset < before => {
                         self.skip_firsts(&partition, offset);
-                        self.on_reset(&partition, (offset, Some(before)));
+                        self.on_reset(now, &partition, (offset, Some(before)));
                     }
                     Some(before) if before < offset => {
                         self.on_passed_elsewhere(now, &partition, offset);
@@ -310,8 +336,8 @@ impl Watch {
             Seen::Alive { member } => self.heard_of(now, &member),
             Seen::Lost { member, left } => self.on_member_gone(now, &member, left),
             Seen::GaveUp { member } => self.on_gave_up(now, &member),
-            Seen::Uncommitted { partition } => self.on_uncommitted(&partition),
-            Seen::TopicGone { topic } => self.on_topic_gone(&topic),
+            Seen::Uncommitted { partition } => self.on_uncommitted(now, &partition),
+            Seen::TopicGone { topic } => self.on_topic_gone(now, &topic),
         }
         self.end_aparts(is_news);
     }
@@ -319,6 +345,8 @@ impl Watch {
     /// Does what is due; early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         self.expire_lanes(now);
+        self.suspects.handle_timeout(now);
+        self.decide();
         self.end_aparts(false);
     }
 
@@ -336,7 +364,7 @@ impl Watch {
     /// What is suspected in a window, or goes one by one, has changed.
     pub(super) fn changed(&mut self, partition: &TopicPartition) {
         let Some(window) = self.windows.get(partition) else { return };
-        if window.is_troubled(&self.rules) {
+        if window.is_troubled() {
             self.troubled.insert(partition.clone());
         } else {
             self.troubled.remove(partition);

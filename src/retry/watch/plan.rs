@@ -27,13 +27,13 @@ pub enum Serve {
     /// Nothing in this answer, which leaves at once: the record goes to the next Fetch. A client
     /// that pauses or resumes while its Fetch waits drops what that brings.
     Again,
-    /// Only what lies in front of a record that is held, or is to go alone: batches as if nobody
-    /// watched, or else the first record that is none of these. Where there is none, that is told
+    /// Only records below an offset: whole batches, or else those of the next batch that are none
+    /// of `without`. Where there is none, that is told
     /// ([`Watch::passed_over`](crate::retry::watch::Watch::passed_over)).
     Below {
         /// Settled here, ascending.
         without: Vec<i64>,
-        /// That one.
+        /// The first offset that is not delivered.
         below: i64,
     },
     /// One record goes at a time: the first one that is none of these, of the partition with the

@@ -12,17 +12,17 @@ pub struct WindowRecord {
     pub from: i64,
     /// Written by earlier builds: the offset after the last one handed out.
     pub end: i64,
-    /// The record its member was given last, while one goes at a time.
+    /// Written by earlier builds.
     pub out: Option<OutRecord>,
-    /// Hand-outs lost with a member and handed out anew since.
+    /// Written by earlier builds: lost deliveries in a row.
     pub losses: u32,
-    /// The first record of the last hand-out that counts as lost.
+    /// Written by earlier builds: the first record of the last loss.
     pub lost_from: i64,
-    /// Every suspect of the lost hand-outs lies below; 0: there is none.
+    /// Written by earlier builds: the offset behind the last suspect.
     pub suspects_end: i64,
-    /// The last record of the last lost hand-out, where several were out.
+    /// Written by earlier builds: the last record of the last loss.
     pub last: Option<i64>,
-    /// How often patience has doubled.
+    /// Written by earlier builds: doublings of patience.
     pub doublings: u32,
     /// Records that are suspected or were charged, by offset.
     pub suspects: Vec<SuspectRecord>,
@@ -33,7 +33,7 @@ pub struct WindowRecord {
     pub has_committed: bool,
 }
 
-/// The last record that left for a member.
+/// The last record that left for a member, as earlier builds wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutRecord {
     /// Which.
@@ -58,6 +58,6 @@ pub struct SuspectRecord {
 impl WindowRecord {
     /// Nothing of it need be remembered.
     pub fn is_idle(&self) -> bool {
-        self.losses == 0 && self.suspects.is_empty() && self.skipped.is_empty()
+        self.suspects.is_empty() && self.skipped.is_empty()
     }
 }

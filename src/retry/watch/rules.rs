@@ -1,17 +1,18 @@
 //! By which numbers a group's consumers are judged.
 
+use crate::retry::suspects::SuspectRules;
 use crate::retry::{BreakerRules, OnSeekBack, OrderMode, Policy};
 
-/// The longest patience with a member in single file, however often it doubled.
-pub(in crate::retry) const PATIENCE_MS_MAX: u64 = 30_000;
+/// The longest patience with a member that has a record alone, however often it doubled: 60 s.
+pub(in crate::retry) const PATIENCE_MS_MAX: u64 = 60_000;
 
 /// What the watch needs of a group's policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Retries before the dead letters.
     pub max_reconsume_times: u32,
-    /// Lost hand-outs of a window from which on its records go one by one.
-    pub crash_limit: u32,
+    /// The search for a record that ends its consumer; `crash_limit` 0: there is none.
+    pub suspects: SuspectRules,
     /// How long such a record is waited for.
     pub isolation_timeout_ms: u64,
     /// Retries in place before the dead letters where failures are only inferred.
@@ -39,7 +40,7 @@ impl From<&Policy> for Rules {
         }
         Self {
             max_reconsume_times: policy.max_reconsume_times,
-            crash_limit: policy.crash_limit,
+            suspects: SuspectRules::from(policy),
             isolation_timeout_ms: policy.isolation_timeout_ms,
             in_place_limit: policy.in_place_limit,
             on_seek_back: policy.on_seek_back,
@@ -58,7 +59,7 @@ impl Rules {
     fn of_nothing(policy: &Policy) -> Self {
         Self {
             max_reconsume_times: policy.max_reconsume_times,
-            crash_limit: u32::MAX,
+            suspects: SuspectRules { crash_limit: 0, ..SuspectRules::default() },
             isolation_timeout_ms: policy.isolation_timeout_ms,
             in_place_limit: policy.in_place_limit,
             on_seek_back: OnSeekBack::Observe,
@@ -71,8 +72,31 @@ impl Rules {
         }
     }
 
+    /// Whether a lost delivery says anything.
+    pub(in crate::retry) fn infers_crashes(&self) -> bool {
+        self.suspects.crash_limit > 0
+    }
+
     /// Retries in place: fewer than an application makes by itself before it gives up and commits.
     pub(in crate::retry) fn limit(&self) -> u32 {
         self.max_reconsume_times.min(self.in_place_limit)
+    }
+}
+
+impl From<&Policy> for SuspectRules {
+    fn from(policy: &Policy) -> Self {
+        // One delivery more than there are retries.
+        let keeps_order = policy.order == OrderMode::Partition;
+        let deliveries = policy.max_reconsume_times.saturating_add(1);
+        Self {
+            crash_limit: policy.crash_limit,
+            in_place_limit: policy.in_place_limit.clamp(1, deliveries),
+            isolation_timeout_ms: policy.isolation_timeout_ms,
+            patience_ms_max: PATIENCE_MS_MAX.max(policy.isolation_timeout_ms),
+            // Nothing behind a record is delivered before it where its partition keeps order.
+            give_up_after_ms: policy.give_up_after_ms.filter(|_| !keeps_order),
+            order_interval_ms: policy.order_interval_ms,
+            has_retry_topic: false,
+        }
     }
 }

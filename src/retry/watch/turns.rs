@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use crate::model::{MemberId, MonoMs, Now, TopicPartition};
 use crate::retry::watch::{
-    Asked, Fetching, Handed, Out, OutRecord, Phase, Plan, Return, Rules, Serve, Settling, Turn,
-    Watch, Window,
+    Asked, Fetching, Handed, Out, Phase, Plan, Return, Serve, Settling, Turn, Watch, Window,
+    limited,
 };
 use crate::retry::{Disposition, Evidence};
 
@@ -21,11 +21,13 @@ impl Watch {
         let is_single = self.has_turn(&by.member) || self.is_single(&by.member);
         let line = self.line(&by.member, asked);
         let is_late = now.mono.since(by.came) > FRESH_MS;
-        let mut untils: Vec<MonoMs> = free_at.into_iter().collect();
+        let suspected_until = self.suspects.poll_timeout().map(|until| until.0);
+        let mut untils: Vec<MonoMs> = free_at.into_iter().chain(suspected_until).collect();
         let mut serve = Vec::with_capacity(asked.len());
         for ask in asked {
+            let grant = self.limit(now, by, ask);
             let Some(window) = self.windows.get(&ask.partition) else {
-                serve.push(Serve::Open);
+                serve.push(limited(Serve::Open, &grant, ask.offset));
                 continue;
             };
             let settling = self.settling(now, (&ask.partition, window), ask.offset, by.has_lane);
@@ -40,7 +42,7 @@ impl Watch {
             untils.extend(window.held_until(ask.offset).map(|(_, until)| until));
             let first = window.first_given(ask.offset);
             let without: Vec<i64> = window.skipped.range(ask.offset..).copied().collect();
-            serve.push(if is_single {
+            let allowed = if is_single {
                 let has_waited = is_late && window.suspects.contains_key(&first);
                 match line.get(&ask.partition) {
                     Some(0) if has_waited => Serve::Again,
@@ -54,7 +56,8 @@ impl Watch {
                     _ if without.is_empty() => Serve::Open,
                     _ => Serve::Without(without),
                 }
-            });
+            };
+            serve.push(limited(allowed, &grant, first));
         }
         if serve.contains(&Serve::Again) {
             for other in serve.iter_mut().filter(|serve| matches!(serve, Serve::Turn { .. })) {
@@ -129,7 +132,7 @@ impl Watch {
     pub(super) fn drained_at(&self, now: Now, member: &MemberId) -> Option<MonoMs> {
         let open =
             self.windows.values().filter(|window| window.is_held_by(member) && window.is_open());
-        let patience_ms = self.patience_ms(member);
+        let patience_ms = self.rules.isolation_timeout_ms;
         let handed = open.map(|window| window.handed_at).chain(self.lanes.given_at(member));
         let patient = handed.map(|at| at.plus(patience_ms));
         patient.max().filter(|at| *at > now.mono)
@@ -138,12 +141,11 @@ impl Watch {
     /// One record at a time for this member.
     pub(super) fn is_single(&self, member: &MemberId) -> bool {
         self.breaker.is_ramping()
-            || self.troubled.iter().filter_map(|partition| self.windows.get(partition)).any(
-                |window| {
-                    window.is_held_by(member)
-                        && (window.is_ready() || window.goes_singly(&self.rules))
-                },
-            )
+            || self
+                .troubled
+                .iter()
+                .filter_map(|partition| self.windows.get(partition))
+                .any(|window| window.is_held_by(member) && window.is_ready())
     }
 
     pub(super) fn has_turn(&self, member: &MemberId) -> bool {
@@ -151,14 +153,8 @@ impl Watch {
     }
 
     /// The record whose turn it is has left.
-    pub(in crate::retry) fn on_turn_handed(
-        &mut self,
-        now: Now,
-        by: &Fetching,
-        left: &Handed,
-        before: i64,
-    ) {
-        let patience_ms = self.patience_ms(&by.member);
+    pub(in crate::retry) fn on_turn_handed(&mut self, now: Now, by: &Fetching, left: &Handed) {
+        let patience_ms = self.rules.isolation_timeout_ms;
         let joined = self.lanes.is_out(&by.member);
         let Some(window) = self.windows.get_mut(&left.partition) else { return };
         if left.hidden.past(left.from) >= left.end {
@@ -167,12 +163,8 @@ impl Watch {
         }
         let Some(known) = self.members.get_mut(&by.member) else { return };
         let free = known.turn.as_mut().filter(|turn| turn.out.is_none());
-        let Some((turn, offset)) = free.zip(left.turn) else {
-            known.last = None;
-            return;
-        };
-        let out = Out { offset, before };
-        known.last = Some((left.partition.clone(), out));
+        let Some((turn, offset)) = free.zip(left.turn) else { return };
+        let out = Out { offset };
         let until = now.mono.plus(patience_ms);
         *turn = Turn { partition: left.partition.clone(), out: Some(out), until };
         window.turned_at = now.mono;
@@ -184,37 +176,21 @@ impl Watch {
 
     /// A member was to be given what lies in front of a suspect, and nothing of that can be given:
     /// the suspect is the next one.
-    pub fn passed_over(&mut self, by: &Fetching, of: &TopicPartition, nothing: Range<i64>) {
-        let window = self.windows.get_mut(of).filter(|window| window.is_held_by(&by.member));
-        if let Some(window) = window {
+    pub fn passed_over(
+        &mut self,
+        now: Now,
+        by: &Fetching,
+        of: &TopicPartition,
+        nothing: Range<i64>,
+    ) {
+        if !self.windows.get(of).is_some_and(|window| window.is_held_by(&by.member)) {
+            return;
+        }
+        let has_withheld = self.empty(now, of, nothing.clone());
+        if !has_withheld && let Some(window) = self.windows.get_mut(of) {
             window.passed_over = nothing;
-            self.push(super::Output::Wake);
         }
-    }
-
-    /// The record its member was given last, if it is of this partition and outstanding.
-    pub(in crate::retry) fn out_in(
-        &self,
-        partition: &TopicPartition,
-        window: &Window,
-    ) -> Option<OutRecord> {
-        let member = &window.holder.as_ref()?.member;
-        let (of, out) = self.members.get(member)?.last.as_ref()?;
-        if of != partition || window.first_open() > out.offset || window.end <= out.offset {
-            return None;
-        }
-        let mut others = self.windows.iter().filter(|(other, _)| *other != partition);
-        let others_open = others.any(|(_, other)| other.is_held_by(member) && other.is_open());
-        let others_open = others_open || self.lanes.is_out(member);
-        let alone = window.first_open() >= out.before && !others_open;
-        Some(OutRecord { offset: out.offset, alone })
-    }
-
-    /// How long a record that is out alone at this member is waited for.
-    pub(in crate::retry) fn patience_ms(&self, member: &MemberId) -> u64 {
-        let held = self.windows.values().filter(|window| window.is_held_by(member));
-        let longest = held.map(|window| window.patience_ms(&self.rules)).max();
-        longest.unwrap_or(self.rules.isolation_timeout_ms)
+        self.push(super::Output::Wake);
     }
 
     /// A settling as it stands now; `None`: its record is not at its end any more.
@@ -227,6 +203,18 @@ impl Watch {
 
     /// The first record at or above an offset that is at its end, or waited for no more.
     pub(in crate::retry) fn settling(
+        &self,
+        now: Now,
+        (partition, window): (&TopicPartition, &Window),
+        from: i64,
+        has_lane: bool,
+    ) -> Option<Settling> {
+        let crash = self.crash_settling((partition, window), from, has_lane);
+        let other = self.other_settling(now, (partition, window), from, has_lane);
+        crash.into_iter().chain(other).min_by_key(|settling| settling.offset)
+    }
+
+    fn other_settling(
         &self,
         now: Now,
         (partition, window): (&TopicPartition, &Window),
@@ -252,10 +240,6 @@ impl Watch {
         } else {
             history.push((now.wall, disposition));
         }
-        let mut after = window.record();
-        after.suspects.retain(|suspect| suspect.offset != offset);
-        after.skipped.push(offset);
-        after.skipped.sort_unstable();
         Some(Settling {
             partition: partition.clone(),
             offset,
@@ -264,7 +248,7 @@ impl Watch {
             evidence,
             history,
             is_retried: has_lane || is_let_go,
-            window: after,
+            window: window.record_after(offset),
         })
     }
 }
@@ -289,10 +273,5 @@ impl Window {
     pub(super) fn is_ready(&self) -> bool {
         let next = self.next_in_line(self.end).filter(|(_, phase)| **phase == Phase::Ready);
         next.is_some_and(|(at, _)| at <= self.first_given(self.end))
-    }
-
-    /// The next record is one of those that go one by one.
-    fn goes_singly(&self, rules: &Rules) -> bool {
-        self.is_narrow(rules) && self.end < self.suspects_end
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::model::{MemberId, MonoMs, Now, Runs, WallMs};
 use crate::retry::watch::rules::{PATIENCE_MS_MAX, Rules};
-use crate::retry::watch::{Firsts, OutRecord, SeekBacks, SuspectRecord, WindowRecord};
+use crate::retry::watch::{Firsts, SeekBacks, SuspectRecord, WindowRecord};
 use crate::retry::{Disposition, Evidence};
 
 /// Failures a suspect lists.
@@ -18,18 +18,6 @@ pub(in crate::retry) struct Holder {
     pub(in crate::retry) member: MemberId,
     pub(in crate::retry) conn: u64,
     pub(in crate::retry) epoch: i32,
-}
-
-/// A hand-out that went with its member; it counts when its first record is handed out anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::retry) struct Lost {
-    pub(in crate::retry) first: i64,
-    pub(in crate::retry) end: i64,
-    pub(in crate::retry) out: Option<OutRecord>,
-    /// Its member lived on for longer than patience lasts after it was given its last record: what
-    /// it died of may be an earlier one, and the last may lie in its buffer.
-    pub(in crate::retry) outlived: bool,
-    pub(in crate::retry) evidence: Evidence,
 }
 
 /// The first record that its holder has neither committed nor settled.
@@ -128,15 +116,10 @@ pub(in crate::retry) struct Window {
     /// First deliveries, for the breaker.
     pub(in crate::retry) firsts: Firsts,
     pub(in crate::retry) handed_at: MonoMs,
+    /// Outstanding when its holder joined anew by itself; lost if they are fetched again.
+    pub(in crate::retry) given_up: Option<Range<i64>>,
     /// Its holder went back in it.
     pub(in crate::retry) went_back: Option<WentBack>,
-    pub(in crate::retry) lost: Option<Lost>,
-    pub(in crate::retry) losses: u32,
-    pub(in crate::retry) lost_at: MonoMs,
-    pub(in crate::retry) lost_from: i64,
-    pub(in crate::retry) suspects_end: i64,
-    pub(in crate::retry) last: Option<i64>,
-    pub(in crate::retry) doublings: u32,
     /// When it last had its turn.
     pub(in crate::retry) turned_at: MonoMs,
     pub(in crate::retry) suspects: BTreeMap<i64, Suspect>,
@@ -208,11 +191,6 @@ impl Window {
         let mut window = Self {
             committed: None,
             had_committed: record.has_committed,
-            losses: record.losses,
-            lost_from: record.lost_from,
-            suspects_end: record.suspects_end,
-            last: record.last,
-            doublings: record.doublings,
             skipped: record.skipped.iter().copied().collect(),
             ..Self::default()
         };
@@ -309,44 +287,13 @@ impl Window {
         self.first_open() < self.end
     }
 
-    /// So many hand-outs were lost that its records go one by one.
-    pub(in crate::retry) fn is_narrow(&self, rules: &Rules) -> bool {
-        self.losses >= rules.crash_limit && self.is_suspected()
-    }
-
-    /// A record of a lost hand-out is neither acknowledged nor settled.
-    pub(in crate::retry) fn is_suspected(&self) -> bool {
-        let first = self.committed.unwrap_or(self.from);
-        self.losses > 0 && self.unsettled(first..self.suspects_end).is_some()
-    }
-
     /// Its member may be answered otherwise than if nobody watched.
-    pub(in crate::retry) fn is_troubled(&self, rules: &Rules) -> bool {
-        !self.suspects.is_empty() || !self.skipped.is_empty() || self.is_narrow(rules)
-    }
-
-    /// How long a record of it that is out alone is waited for.
-    pub(in crate::retry) fn patience_ms(&self, rules: &Rules) -> u64 {
-        doubled_ms(rules, self.doublings)
-    }
-
-    /// It was doubled, and lasts longer than before.
-    pub(in crate::retry) fn has_grown_patient(&self, rules: &Rules) -> bool {
-        let before = self.doublings.checked_sub(1).map(|before| doubled_ms(rules, before));
-        before.is_some_and(|before| self.patience_ms(rules) > before)
+    pub(in crate::retry) fn is_troubled(&self) -> bool {
+        !self.suspects.is_empty() || !self.skipped.is_empty()
     }
 
     pub(in crate::retry) fn is_held_by(&self, member: &MemberId) -> bool {
         self.holder.as_ref().is_some_and(|holder| holder.member == *member)
-    }
-
-    /// Every record of the lost hand-outs is acknowledged or settled: it opens fully.
-    pub(in crate::retry) fn clear(&mut self) {
-        self.losses = 0;
-        self.lost_from = 0;
-        self.suspects_end = 0;
-        self.last = None;
-        self.doublings = 0;
     }
 
     /// What is to be journalled of it.
@@ -358,18 +305,20 @@ impl Window {
             history: suspect.history.clone(),
         });
         WindowRecord {
-            from: 0,
-            end: 0,
-            out: None,
-            losses: self.losses,
-            lost_from: self.lost_from,
-            suspects_end: self.suspects_end,
-            last: self.last,
-            doublings: self.doublings,
             suspects: suspects.collect(),
             skipped: self.skipped.iter().copied().collect(),
             has_committed: self.has_committed(),
+            ..WindowRecord::default()
         }
+    }
+
+    /// The record to journal once a failed record has an entry.
+    pub(in crate::retry) fn record_after(&self, offset: i64) -> WindowRecord {
+        let mut after = self.record();
+        after.suspects.retain(|suspect| suspect.offset != offset);
+        after.skipped.push(offset);
+        after.skipped.sort_unstable();
+        after
     }
 
     /// The group has committed something of it.

@@ -25,7 +25,7 @@ pub(super) enum Give {
     Open,
     /// The same without these offsets.
     Without(Vec<i64>),
-    /// What lies below: batches, or one record that is none of these.
+    /// Records below: whole batches, or else records of the next batch that are none of these.
     Below { without: Vec<i64>, below: i64 },
     /// The same, where no partition with a lower place has any.
     Turn { place: usize, without: Vec<i64> },
@@ -225,8 +225,12 @@ pub(super) fn cut(
     let (end, hidden, sparse) = shown(records, data, from);
     let cut = match give {
         Give::Without(offsets) => cut::without_from(records, from, offsets, UNPACKED_BYTES_MAX)?,
-        Give::Below { without: offsets, .. } | Give::Turn { without: offsets, .. } => {
-            cut::alone_seen(records, from, offsets, &hidden, UNPACKED_BYTES_MAX)?
+        Give::Below { without, below } => {
+            let limits = (without.as_slice(), *below);
+            cut::below(records, from, limits, &hidden, UNPACKED_BYTES_MAX)?
+        }
+        Give::Turn { without, .. } => {
+            cut::alone_seen(records, from, without, &hidden, UNPACKED_BYTES_MAX)?
         }
         Give::Open | Give::Nothing | Give::Refused(_) => {
             return Ok(end.map(|end| Leaving { end, hidden, sparse, turn: None }));

@@ -85,6 +85,7 @@ pub(super) async fn answer(
     if let Err(error) = committer.may(&request) {
         return committer.refused(&request, error);
     }
+    router.settle_withheld(&group, &request).await;
     router.hold_back(&group, &mut request);
     let parts = parts(router, &group, &request, &refused);
     let resets = resets(router, &group, &request, stored_in(&parts));

@@ -46,6 +46,7 @@ pub(in crate::route) async fn relayed(
     }
     let marked = marked::taken_off(&mut request);
     let refused = marked::relayed(router, conn, (link, head), &group, &patience, marked).await?;
+    router.settle_withheld(&group, &request).await;
     router.hold_back(&group, &mut request);
     let mut ours = own_parts(router, &group, &request);
     let mut theirs = request.clone();

@@ -78,6 +78,21 @@ impl Router {
         self.tell(group, of, |state, now| state.watch.settlings_let_go(now))
     }
 
+    /// Settles a withheld record before a commit passes it.
+    pub(in crate::route) async fn settle_before(
+        &self,
+        group: &GroupId,
+        of: &Arc<GroupWatch>,
+        partition: &TopicPartition,
+        offset: i64,
+    ) {
+        let settling =
+            self.tell(group, of, |state, _| state.watch.settling_before(partition, offset));
+        let Some(settling) = settling else { return };
+        let reading = self.in_hand(group, &settling).await;
+        self.settle(&Watched::nobody(group, of), &settling, reading).await;
+    }
+
     /// Settles a record, and those of its partition that are at their end because of that.
     async fn settle_each(&self, group: &GroupId, of: &Arc<GroupWatch>, first: Settling) {
         let by = Watched::nobody(group, of);

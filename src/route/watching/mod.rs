@@ -10,6 +10,7 @@ mod lanes;
 mod ordered;
 mod seen;
 mod settled;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::engine::{Engine, KeptWindow, NotPassed, WindowNews, Windows};
+use crate::engine::{Engine, GroupSuspects, KeptWindow, NotPassed, WindowNews, Windows};
 use crate::model::{GroupId, MemberId, MonoMs, Now, TopicPartition};
 use crate::observe::Metrics;
 use crate::retry::watch::{
@@ -35,6 +36,7 @@ pub(super) use ordered::{Batches, Passing, Stop};
 pub(super) use seen::Step;
 pub(super) use seen::place_of;
 pub(super) use settled::{Reading, Remains, SETTLING_ROUNDS};
+use told::{seek_back_told, suspicion_told};
 
 /// How long nobody asks before a group is forgotten.
 const IDLE_MS: u64 = 10 * 60 * 1000;
@@ -49,6 +51,17 @@ pub struct Watches {
     groups: RwLock<BTreeMap<GroupId, Arc<GroupWatch>>>,
     /// Counted up when a Fetch may be somebody else's than before.
     changes: AtomicU64,
+}
+
+/// The journal's knowledge of all groups at the start.
+#[derive(Debug, Default)]
+pub struct Remembered {
+    /// Windows of partitions.
+    pub windows: Windows,
+    /// Records that may end their consumer.
+    pub suspects: GroupSuspects,
+    /// Records that have entries, and that no commit has passed.
+    pub not_passed: NotPassed,
 }
 
 /// One group's.
@@ -72,6 +85,8 @@ pub(in crate::route) struct State {
     members: BTreeMap<MemberId, seen::Standing>,
     /// Partitions whose window the journal remembers.
     remembered: BTreeSet<TopicPartition>,
+    /// The journal remembers suspects of the group.
+    remembers_suspects: bool,
     /// Partitions with bytes that could not be read, told of once.
     unreadable: BTreeSet<TopicPartition>,
 }
@@ -116,14 +131,21 @@ impl Watched {
 }
 
 impl Watches {
-    /// Watches with what the journal remembers of their windows, and of records that have entries.
-    pub fn new(now: Now, policies: &Policies, remembered: Windows, not_passed: NotPassed) -> Self {
+    /// Watches as the journal remembers them.
+    pub fn new(now: Now, policies: &Policies, remembered: Remembered) -> Self {
+        let Remembered { windows, suspects, not_passed } = remembered;
         let watches = Self { groups: RwLock::default(), changes: AtomicU64::new(0) };
-        for ((group, partition), kept) in remembered {
+        for ((group, partition), kept) in windows {
             let of = watches.of(&group, policies.of(&group));
             let mut state = of.lock();
             state.remembered.insert(partition.clone());
             state.watch.restore(now, partition, kept.window);
+        }
+        for (group, record) in suspects {
+            let of = watches.of(&group, policies.of(&group));
+            let mut state = of.lock();
+            state.remembers_suspects = true;
+            state.watch.restore_suspects(now, record);
         }
         for ((group, partition), offsets) in not_passed {
             let policy = policies.of(&group);
@@ -189,6 +211,7 @@ impl GroupWatch {
             asked_at: MonoMs::default(),
             members: BTreeMap::new(),
             remembered: BTreeSet::new(),
+            remembers_suspects: false,
             unreadable: BTreeSet::new(),
         };
         Self {
@@ -239,6 +262,11 @@ impl GroupWatch {
                     windows.insert(partition, kept);
                 }
                 Output::Wake => is_news = true,
+                Output::Suspects(record) => {
+                    state.remembers_suspects = record.is_some();
+                    engine.suspects(group, record);
+                }
+                Output::Suspicion(decision) => suspicion_told(group, &decision),
                 Output::Held(true) => tracing::warn!(
                     %group,
                     "most records fail: the group is held, nothing is charged, and one record at a \
@@ -285,6 +313,7 @@ impl State {
     fn is_idle(&self, now: Now) -> bool {
         self.members.is_empty()
             && self.remembered.is_empty()
+            && !self.remembers_suspects
             && !self.watch.is_needed()
             && now.mono.since(self.asked_at) > IDLE_MS
     }
@@ -364,7 +393,9 @@ impl Router {
 
     /// The member was to be given this, and it cannot be.
     pub fn passed_over(&self, by: &Watched, of: &TopicPartition, nothing: Range<i64>) {
-        self.tell(&by.group, &by.watch, |state, _| state.watch.passed_over(&by.by, of, nothing));
+        self.tell(&by.group, &by.watch, |state, now| {
+            state.watch.passed_over(now, &by.by, of, nothing);
+        });
     }
 
     /// Ends when another plan than the last one may come out: with news, or at `until`.
@@ -418,14 +449,6 @@ impl Router {
         let parts = (&self.engine, &self.topic_ids, &self.metrics);
         of.tell(parts, group, self.clock.now(), f, then)
     }
-}
-
-fn seek_back_told(group: &GroupId, partition: &TopicPartition, offset: i64) {
-    tracing::info!(
-        %group, %partition, offset,
-        "R0510 a member went back to this record three times, and nothing is concluded from that; \
-         if this is how the application retries: groups: [{{match: {group}, on_seek_back: retry}}]"
-    );
 }
 
 /// Said to have failed, and nobody waits for it any more: it is said what becomes of that.

@@ -150,6 +150,7 @@ impl Router {
     /// it is given for now.
     pub fn unreadable(&self, by: &Watched, partition: &TopicPartition, error: &impl Display) {
         self.metrics.batch_unreadable();
+        self.tell(&by.group, &by.watch, |state, _| state.watch.unreadable(partition));
         if by.watch.lock().unreadable.insert(partition.clone()) {
             let group = &by.group;
             tracing::error!(

@@ -12,7 +12,7 @@ use crate::wait::until;
 
 /// How long a login lasts: a client begins anew after 85 to 95 % of it, and must be on time also on
 /// a busy machine.
-const SESSION: Duration = Duration::from_secs(5);
+const SESSION: Duration = Duration::from_secs(10);
 
 /// A login ends after a few seconds (KIP-368), and with it the connection of a client that has not
 /// said again who it is.

@@ -13,7 +13,7 @@ const USER: &str = "reprise";
 const PASSWORD: &str = "reprise-secret";
 
 /// How long a login lasts at the sidecar: as long as at the cluster (`connections.max.reauth.ms`).
-const SESSION: &str = "5s";
+const SESSION: &str = "10s";
 
 /// One user who logs in.
 #[derive(Clone, Debug)]

@@ -52,7 +52,7 @@ impl Sidecar {
         // More fails here than an outage takes, and each failure is to count.
         let retry = format!(
             "retry: {{max_reconsume_times: {RETRIES_MAX}, breaker: off, on_seek_back: retry, \
-                levels: {}}}\n",
+                give_up_after: 1s, levels: {}}}\n",
             levels.join(" ")
         );
         Self::by_rules(dir, login, session, &(topics + &retry))

@@ -241,7 +241,7 @@ fn batches(data: &PartitionData) -> Vec<Vec<i64>> {
 }
 
 #[test]
-fn what_lies_in_front_of_a_suspect_is_given_by_batches_and_the_rest_of_its_own_record_by_record() {
+fn records_below_a_bound_come_by_whole_batches_first() {
     // Three batches of three records each.
     let given = |from: i64, without: &[i64], below: i64| {
         let mut data = empty(0, 9);
@@ -254,10 +254,10 @@ fn what_lies_in_front_of_a_suspect_is_given_by_batches_and_the_rest_of_its_own_r
     assert_eq!(given(0, &[], 8), (vec![first.clone(), second.clone()], 6, None));
     assert_eq!(given(0, &[], 5), (vec![first.clone()], 3, None));
     assert_eq!(given(1, &[0], 5), (vec![first], 3, None), "what was cut before is not in the way");
-    assert_eq!(given(3, &[], 5), (vec![vec![3]], 4, None));
+    assert_eq!(given(3, &[], 5), (vec![vec![3, 4]], 5, None));
     assert_eq!(given(4, &[], 5), (vec![vec![4]], 5, None));
     assert_eq!(given(2, &[4], 8), (vec![vec![0, 1, 2]], 3, None), "up to what is cut");
-    assert_eq!(given(3, &[4], 8), (vec![vec![3]], 4, None));
+    assert_eq!(given(3, &[4], 8), (vec![vec![3, 5]], 6, None));
     assert_eq!(given(4, &[4], 8), (vec![vec![5]], 6, None));
     assert_eq!(given(5, &[5], 6), (vec![], 5, Some(5..6)), "there is nothing in front of it");
     assert_eq!(given(5, &[], 5), (vec![], 5, None), "nor between");

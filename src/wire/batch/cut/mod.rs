@@ -28,7 +28,7 @@ pub use self::whole::{Whole, whole_at};
 pub struct Cut {
     /// Whole batches.
     pub records: Bytes,
-    /// The record kept by [`alone_seen`].
+    /// The first record kept by [`alone_seen`] or [`below`].
     pub first: Option<i64>,
     /// Where a client goes on: behind the last batch. Without any: the offset asked for, or −1
     /// where none was told.
@@ -173,6 +173,9 @@ pub fn alone(
     alone_seen(records, from, without, &Runs::default(), bytes_max)
 }
 
+/// One record, whatever its offset.
+pub(super) const ONE: i64 = i64::MIN;
+
 /// Only the first data record at or above `from` that is none of `without`, which ascend, and in no
 /// batch of `hidden`. Its batch ends at it, and nothing follows; of what lies before, only control
 /// batches stay, which end transactions for a client that reads committed records. Without such a
@@ -188,6 +191,18 @@ pub fn alone_seen(
     hidden: &Runs,
     bytes_max: usize,
 ) -> Result<Cut, CutError> {
+    below(records, from, (without, ONE), hidden, bytes_max)
+}
+
+/// Like [`alone_seen`], and the records of the same batch behind the first one that lie below an
+/// offset.
+pub fn below(
+    records: &Bytes,
+    from: i64,
+    (without, below): (&[i64], i64),
+    hidden: &Runs,
+    bytes_max: usize,
+) -> Result<Cut, CutError> {
     let mut pieces = Pieces::of(records);
     let mut reached = false;
     let mut rest = Rest(records.clone());
@@ -198,7 +213,8 @@ pub fn alone_seen(
             let header = &batch.header;
             let is_seen = has_data(header) && hidden.at(header.base_offset).is_none();
             let asked = is_seen && header.last_offset() >= from;
-            let found = if asked { first_of(&batch, from, without, bytes_max)? } else { None };
+            let found =
+                if asked { first_of(&batch, from, (without, below), bytes_max)? } else { None };
             Ok(Some((batch, found)))
         });
         let (batch, found) = match next {
@@ -230,21 +246,23 @@ fn has_data(header: &BatchHeader) -> bool {
     !header.is_control() && header.count != 0
 }
 
-/// The first record that is wanted; the whole batch, where it cannot be read.
+/// The first records that are wanted; the whole batch, where it cannot be read.
 fn first_of(
     batch: &Batch,
     from: i64,
-    without: &[i64],
+    (without, below): (&[i64], i64),
     bytes_max: usize,
 ) -> Result<Option<Found>, CutError> {
-    only(batch, from, without, bytes_max).or_else(|error| match settled(batch, from, without) {
-        Settled::Nothing => Ok(Some(Found {
-            offset: from.max(batch.header.base_offset),
-            end: batch.header.last_offset().saturating_add(1),
-            batch: None,
-        })),
-        Settled::All => Ok(None),
-        Settled::Some => Err(error),
+    only(batch, from, without, below, bytes_max).or_else(|error| {
+        match settled(batch, from, without) {
+            Settled::Nothing => Ok(Some(Found {
+                offset: from.max(batch.header.base_offset),
+                end: batch.header.last_offset().saturating_add(1),
+                batch: None,
+            })),
+            Settled::All => Ok(None),
+            Settled::Some => Err(error),
+        }
     })
 }
 

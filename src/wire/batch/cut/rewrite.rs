@@ -22,8 +22,9 @@ pub(super) struct Kept {
     pub(super) unpacked_bytes: usize,
 }
 
-/// A record, and the batch that holds nothing else.
+/// Records of one batch, and the batch that holds nothing else.
 pub(super) struct Found {
+    /// The first one.
     pub(super) offset: i64,
     /// Where a client goes on behind it.
     pub(super) end: i64,
@@ -84,30 +85,36 @@ pub(super) fn keep(
     Ok(Some(Kept { batch: anew.end(last_offset_delta), unpacked_bytes: plain.len() }))
 }
 
-/// The first record at or above `from` that is none of these, in a batch that ends at it.
+/// The first record at or above `from` that is none of `without`, and those behind it that lie
+/// below `below`, in a batch that ends at the last of them.
 pub(super) fn only(
     batch: &Batch,
     from: i64,
     without: &[i64],
+    below: i64,
     bytes_max: usize,
 ) -> Result<Option<Found>, CutError> {
     let plain = open(batch, bytes_max)?;
-    let mut found = None;
+    let mut anew = Anew::of(batch, 0);
+    let mut kept: Option<(i64, i32)> = None;
     each(batch, &plain, |record| {
-        let wanted = record.offset >= from && without.binary_search(&record.offset).is_err();
-        if wanted {
-            let is_all = batch.header.count == 1 && record.delta == batch.header.last_offset_delta;
-            let bytes = (!is_all).then(|| {
-                let mut anew = Anew::of(batch, record.bytes.len());
-                anew.put(&record);
-                anew.end(record.delta)
-            });
-            let end = record.offset.saturating_add(1);
-            found = Some(Found { offset: record.offset, end, batch: bytes });
+        if record.offset < from || without.binary_search(&record.offset).is_ok() {
+            return true;
         }
-        !wanted
+        let first = match kept {
+            Some(_) if record.offset >= below => return false,
+            Some((first, _)) => first,
+            None => record.offset,
+        };
+        kept = Some((first, record.delta));
+        anew.put(&record);
+        record.offset.saturating_add(1) < below
     })?;
-    Ok(found)
+    let Some((offset, last)) = kept else { return Ok(None) };
+    let BatchHeader { base_offset, count, last_offset_delta, .. } = batch.header;
+    let is_all = anew.count == count && last == last_offset_delta;
+    let end = base_offset.saturating_add(i64::from(last)).saturating_add(1);
+    Ok(Some(Found { offset, end, batch: (!is_all).then(|| anew.end(last)) }))
 }
 
 /// The plain bytes of its records. The checksum is checked first: a batch written anew gets one

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
-use super::has_data;
 use super::rewrite::{Kept, Rest, only};
+use super::{ONE, has_data};
 use crate::wire::batch::build::empty_batch;
 use crate::wire::batch::header::TimestampType;
 use crate::wire::batch::headers::Headers;
@@ -76,7 +76,7 @@ pub fn whole_at(records: &Bytes, offset: i64, log_end: i64, bytes_max: usize) ->
             continue;
         }
         let is_there = has_data(&batch.header) && base <= offset && last - base < OFFSETS_MAX;
-        let is_unreadable = only(&batch, base, &[], bytes_max).is_err();
+        let is_unreadable = only(&batch, base, &[], ONE, bytes_max).is_err();
         let mut ends_there = || {
             let next = rest.next_batch().ok().flatten();
             let next = next.map_or(log_end, |next| next.header.base_offset);

@@ -14,7 +14,7 @@ const RAISES: Case = Case {
     partitions: 4,
     session_ms: 6_000,
     ends: Ends::DeadLetter("crashed"),
-    tries: Tries::AtLeast(10),
+    tries: Tries::AtLeast(6),
 };
 
 cases! {
@@ -24,7 +24,7 @@ cases! {
         fails: "the loop catches and seeks back to the record; commits each record",
         wire: "asks for the record again, at once and before any other",
         ends: Ends::DeadLetter("seek_back"),
-        tries: Tries::AtLeast(7),
+        tries: Tries::AtLeast(5),
         ..RAISES
     };
     what_is_committed_by_itself_is_not_seen: Case {

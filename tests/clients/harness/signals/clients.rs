@@ -18,7 +18,7 @@ fn version(_: &App) -> Built {
 
 /// Plays one.
 pub(super) fn seen(program: Program, way: &str) -> Seen {
-    let rules = "retry: {on_seek_back: retry}\n";
+    let rules = "retry: {on_seek_back: retry, give_up_after: 1s}\n";
     let stage = Stage::by_rules(program, &format!("signals-{way}"), rules);
     let (tries, word) = match way {
         "exits" => (wordless::ends_its_process(stage, wordless::MIDDLE), "crashed"),
@@ -35,7 +35,7 @@ const EXITS: Case = Case {
     partitions: 4,
     session_ms: 30_000,
     ends: Ends::DeadLetter("crashed"),
-    tries: Tries::AtLeast(9),
+    tries: Tries::AtLeast(6),
 };
 
 const SEEKS: Case = Case {
@@ -43,7 +43,7 @@ const SEEKS: Case = Case {
     fails: "the loop commits what it has handled and seeks back to all the rest it was given",
     wire: "drops what it has fetched ahead, and asks for the records again",
     ends: Ends::DeadLetter("seek_back"),
-    tries: Tries::AtLeast(7),
+    tries: Tries::AtLeast(5),
     ..EXITS
 };
 

@@ -20,6 +20,6 @@ cases! {
         partitions: 4,
         session_ms: 3_000,
         ends: Ends::DeadLetter("crashed"),
-        tries: Tries::AtLeast(10),
+        tries: Tries::AtLeast(6),
     };
 }

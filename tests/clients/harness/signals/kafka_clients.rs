@@ -15,7 +15,7 @@ const LEAVES: Case = Case {
     session_ms: 10_000,
     ends: Ends::DeadLetter("crashed"),
     // Three are lost before it is given alone, and seven are charged.
-    tries: Tries::AtLeast(10),
+    tries: Tries::AtLeast(6),
 };
 
 /// The process is gone without a word.
@@ -33,7 +33,7 @@ const SEEKS: Case = Case {
     fails: "the loop catches, commits what it has handled and seeks back to the record",
     wire: "asks for the record again at once",
     ends: Ends::DeadLetter("seek_back"),
-    tries: Tries::AtLeast(7),
+    tries: Tries::AtLeast(5),
     ..LEAVES
 };
 

@@ -16,7 +16,7 @@ const THROWS: Case = Case {
     partitions: 4,
     session_ms: 6_000,
     ends: Ends::DeadLetter("seek_back"),
-    tries: Tries::AtLeast(7),
+    tries: Tries::AtLeast(5),
 };
 
 cases! {

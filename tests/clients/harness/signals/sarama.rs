@@ -20,7 +20,7 @@ const RETURNS: Case = Case {
     partitions: 4,
     session_ms: 6_000,
     ends: Ends::DeadLetter("crashed"),
-    tries: Tries::AtLeast(10),
+    tries: Tries::AtLeast(6),
 };
 
 cases! {

@@ -16,7 +16,7 @@ const THROWS: Case = Case {
     session_ms: 10_000,
     ends: Ends::DeadLetter("seek_back"),
     // Before it would give up.
-    tries: Tries::Between(7, 9),
+    tries: Tries::Between(5, 9),
 };
 
 cases! {

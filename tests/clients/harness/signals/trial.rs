@@ -54,7 +54,7 @@ impl Trial {
         case.app.built();
         let scene = Scene::new();
         let dir = empty_dir(case.app.name, case.way);
-        let rules = "retry: {on_seek_back: retry}\n";
+        let rules = "retry: {on_seek_back: retry, give_up_after: 1s}\n";
         let sidecar = Sidecar::by_rules(&dir, None, CONSUMER_SESSION, rules);
         Admin::at(&sidecar.address()).make_topic(&scene.topic, case.partitions);
         Self {

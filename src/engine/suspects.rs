@@ -1,0 +1,143 @@
+//! The suspects of groups in the log: the latest record of a group counts. Nobody waits for one.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::engine::command::Command;
+use crate::engine::driver::Driver;
+use crate::engine::handle::Engine;
+use crate::engine::kind;
+use crate::engine::windows::in_groups;
+use crate::journal::{Encoded, Entry, NewEntry};
+use crate::model::GroupId;
+use crate::retry::suspects::SuspectsRecord;
+
+/// The version byte of a stored record.
+const VERSION: u8 = 1;
+
+/// The records of the log, by group.
+pub type GroupSuspects = BTreeMap<GroupId, SuspectsRecord>;
+
+/// Records that wait to be journalled; `None`: the group has no suspects any more.
+pub(super) type UnkeptSuspects = BTreeMap<GroupId, Option<SuspectsRecord>>;
+
+impl Engine {
+    /// Journals the suspects of a group; `None`: there are none any more. Not waited for.
+    pub fn suspects(&self, group: &GroupId, record: Option<SuspectsRecord>) {
+        self.tell(Command::Suspects { group: group.clone(), record });
+    }
+}
+
+impl Driver {
+    pub(super) fn suspects(&mut self, group: GroupId, record: Option<SuspectsRecord>) {
+        let name = group.clone();
+        self.unkept_suspects.insert(group, record);
+        if let Err(error) = self.usable().and_then(|()| self.keep_suspects()) {
+            tracing::warn!(
+                group = %name, %error,
+                "R0408 the progress of a group could not be journalled: it is tried again with \
+                 the next progress; check the disk"
+            );
+        }
+    }
+
+    fn keep_suspects(&mut self) -> Result<(), crate::engine::EngineError> {
+        let entries = self.unkept_suspects.iter();
+        let entries = entries.map(|(group, record)| stored(group, record.as_ref())).collect();
+        for entries in in_groups(entries, self.group_bytes) {
+            self.last_seq = self.journal.append_reserved(entries)?.seq();
+        }
+        self.unkept_suspects.clear();
+        Ok(())
+    }
+}
+
+fn stored(group: &GroupId, record: Option<&SuspectsRecord>) -> NewEntry {
+    let key = Bytes::copy_from_slice(group.as_str().as_bytes());
+    match record {
+        Some(record) => {
+            let head = Encoded::of(postcard::to_extend(record, vec![VERSION]));
+            NewEntry::keyed(kind::SUSPECTS, key, head, Bytes::new())
+        }
+        None => NewEntry::tombstone(kind::SUSPECTS, key),
+    }
+}
+
+/// Takes one entry of the log back.
+pub(super) fn replay(suspects: &mut GroupSuspects, entry: &Entry) {
+    match read(entry) {
+        Some((group, Some(record))) => {
+            suspects.insert(group, record);
+        }
+        Some((group, None)) => {
+            suspects.remove(&group);
+        }
+        None => tracing::error!(seq = entry.seq, "stored suspects cannot be read"),
+    }
+}
+
+/// The group of an entry and its suspects; `None` in it: there are none from then on.
+pub(super) fn read(entry: &Entry) -> Option<(GroupId, Option<SuspectsRecord>)> {
+    let group = GroupId::new(std::str::from_utf8(entry.key.as_deref()?).ok()?);
+    if entry.head.is_empty() {
+        return Some((group, None));
+    }
+    Some((group, Some(parse(&entry.head)?)))
+}
+
+fn parse(head: &[u8]) -> Option<SuspectsRecord> {
+    let (version, rest) = head.split_first()?;
+    let (record, rest) = postcard::take_from_bytes(rest).ok()?;
+    (*version == VERSION && rest.is_empty()).then_some(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::WallMs;
+    use crate::retry::suspects::SetRecord;
+
+    fn record() -> SuspectsRecord {
+        let set = SetRecord {
+            suspects: vec![("orders".into(), 3, 57, 58)],
+            losses: 5,
+            is_tested: true,
+            patience_ms: 5_000,
+            failures: 1,
+            failed_at: vec![WallMs(5)],
+            losses_alone: 2,
+            works_otherwise: true,
+            give_up_at: Some(WallMs(9)),
+            give_up_wait_ms: 900,
+            is_skipped: true,
+        };
+        SuspectsRecord { sets: vec![set] }
+    }
+
+    /// A record as version 1 has written it.
+    const RECORD: [u8; 25] = [
+        1, 6, 111, 114, 100, 101, 114, 115, 6, 114, 116, 5, 1, 136, 39, 1, 1, 10, 2, 1, 1, 18, 132,
+        7, 1,
+    ];
+
+    #[test]
+    fn suspects_stored_by_version_1_are_read_for_ever() {
+        let shop = GroupId::new("shop");
+        let new = stored(&shop, Some(&record()));
+        let bytes = [&[VERSION, 1][..], &RECORD].concat();
+        assert_eq!(new.head()[..], bytes[..], "the format has changed: give it a new version");
+        let mut suspects = GroupSuspects::new();
+        replay(&mut suspects, &new.read_back());
+        assert_eq!(suspects, GroupSuspects::from([(shop.clone(), record())]));
+        replay(&mut suspects, &stored(&shop, None).read_back());
+        assert_eq!(suspects, GroupSuspects::new());
+    }
+
+    #[test]
+    fn bytes_that_are_no_suspects_are_left_out() {
+        for bad in [&b"\x02\x00"[..], b"\x01", b"\x01\x01", b"\x01\x00\x00"] {
+            assert_eq!(parse(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The suspects of a group, for the watch and for people.
+
+use crate::model::{MemberId, Now, Origin, TopicPartition, WallMs};
+use crate::retry::suspects::{SuspectSet, Suspects};
+
+/// A record that becomes an entry: the last delivery that counts has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedRecord {
+    pub offset: i64,
+    /// Failed deliveries that count.
+    pub failures: u32,
+    /// The times of the latest ones, latest last.
+    pub failed_at: Vec<WallMs>,
+}
+
+/// The suspicion of one partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartitionSuspicion {
+    /// Lost deliveries of the suspects.
+    pub losses: u32,
+    /// A part of the suspects is granted at a time.
+    pub is_tested: bool,
+    /// The only suspect of its set, with its failed deliveries that count.
+    pub isolated: Option<EndedRecord>,
+}
+
+impl Suspects {
+    /// The first record at or above `from` that becomes an entry.
+    pub fn ended(&self, partition: &TopicPartition, from: i64) -> Option<EndedRecord> {
+        let of_partition = self.sets.iter().filter(|set| set.isolation.is_ended);
+        let records = of_partition.filter_map(|set| set.record_in(partition));
+        records.filter(|record| record.offset >= from).min_by_key(|record| record.offset)
+    }
+
+    /// The withheld record of a partition: it is a dead letter before a commit passes it.
+    pub fn withheld(&self, partition: &TopicPartition) -> Option<i64> {
+        let withheld = self.sets.iter().filter(|set| set.is_withheld());
+        let records = withheld.filter_map(|set| set.record_in(partition));
+        records.map(|record| record.offset).min()
+    }
+
+    /// A withheld record becomes an entry, because a commit is about to pass it.
+    pub fn end_withheld(&mut self, partition: &TopicPartition) {
+        for set in self.sets.iter_mut().filter(|set| set.is_withheld()) {
+            set.isolation.is_ended |= set.record_in(partition).is_some();
+        }
+    }
+
+    /// The suspicion of a partition; `None`: no record of it is suspected.
+    pub fn suspicion(&self, partition: &TopicPartition) -> Option<PartitionSuspicion> {
+        let is_of_it = |set: &&SuspectSet| {
+            let ranges = [&set.remaining, &set.passed_over];
+            ranges.into_iter().any(|ranges| ranges.get(partition).is_some())
+        };
+        let mut sets = self.sets.iter().filter(is_of_it).peekable();
+        sets.peek()?;
+        let mut told = PartitionSuspicion::default();
+        for set in sets {
+            told.losses = told.losses.max(set.losses);
+            told.is_tested |= set.is_tested;
+            told.isolated = told.isolated.or_else(|| set.record_in(partition));
+        }
+        Some(told)
+    }
+
+    /// Whether a record at or above `from` is tested, or becomes an entry.
+    pub fn is_tested(&self, partition: &TopicPartition, from: i64) -> bool {
+        let tested = self.sets.iter().filter(|set| set.is_tested);
+        let mut ranges = tested.filter_map(|set| set.remaining.get(partition));
+        ranges.any(|range| from < range.end)
+    }
+
+    /// Whether nothing else is delivered to a member: it has an isolated record, or gets it next.
+    pub fn is_quiet(&self, now: Now, member: &MemberId) -> bool {
+        self.sets.iter().any(|set| {
+            let has_record = set.isolated().is_some();
+            let is_out = has_record && set.holders.contains(member);
+            let quiet = set.isolation.quiet.as_ref().filter(|(of, _)| of == member);
+            let is_next = quiet.is_some_and(|(_, since)| now.mono < since.plus(set.patience_ms));
+            is_out || (has_record && set.is_first_in_line() && is_next)
+        })
+    }
+}
+
+impl SuspectSet {
+    fn record_in(&self, partition: &TopicPartition) -> Option<EndedRecord> {
+        let Origin { topic, partition: index, offset } = self.isolated()?;
+        if topic != partition.topic || index != partition.partition {
+            return None;
+        }
+        let (failures, failed_at) = (self.isolation.failures, self.isolation.failed_at.clone());
+        Some(EndedRecord { offset, failures, failed_at })
+    }
+}
