@@ -60,6 +60,7 @@ pub struct Server {
     _dir: TempDir,
     /// Dropped last: the sidecar's links end first.
     cluster: Option<Arc<Server>>,
+    port: Option<port::Port>,
 }
 
 impl Server {
@@ -81,9 +82,10 @@ impl Server {
     /// In front of a cluster, at an address that is the same after a restart.
     pub fn with_kept_port() -> Self {
         let (dir, mut config) = prepare("retry: {levels: 20ms}");
-        config.listen[0].address.port = port::free_port();
+        let port = port::free_port();
+        config.listen[0].address.port = port.number;
         let cluster = Arc::new(Self::behind(&config));
-        Self::before(dir, config, cluster)
+        Self::before(dir, config, cluster).holding(port)
     }
 
     /// A second sidecar in front of the same cluster.
@@ -96,8 +98,9 @@ impl Server {
     /// it, and started again at the same address.
     pub fn alone() -> Self {
         let (dir, mut config) = prepare(BEHIND);
-        config.listen[0].address.port = port::free_port();
-        Self::over(dir, config, None)
+        let port = port::free_port();
+        config.listen[0].address.port = port.number;
+        Self::over(dir, config, None).holding(port)
     }
 
     /// The same, reached through whatever listens at `addr`.
@@ -121,9 +124,15 @@ impl Server {
         let (dir, mut config) = prepare(yaml);
         let port = port::free_port();
         config.upstream = Some(upstream(addr));
-        config.listen[0].address.port = port;
-        config.listen[0].advertised = Some(HostPort { host: "127.0.0.1".to_owned(), port });
-        Self::over(dir, config, None)
+        config.listen[0].address.port = port.number;
+        config.listen[0].advertised =
+            Some(HostPort { host: "127.0.0.1".to_owned(), port: port.number });
+        Self::over(dir, config, None).holding(port)
+    }
+
+    fn holding(mut self, port: port::Port) -> Self {
+        self.port = Some(port);
+        self
     }
 
     /// The cluster behind a sidecar with this configuration; groups and topics live there.
@@ -148,7 +157,7 @@ impl Server {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
         let running = runtime.block_on(reprise::server::Server::start(config.clone())).unwrap();
-        Self { runtime, running: Some(running), config, told: None, _dir: dir, cluster }
+        Self { runtime, running: Some(running), config, told: None, _dir: dir, cluster, port: None }
     }
 
     /// What kill -9 would leave at this moment, started again beside this one.

@@ -1,22 +1,34 @@
 //! Ports of sidecars that start again on the same one.
 
-use std::collections::BTreeSet;
+use std::fs::File;
 use std::net::TcpStream;
-use std::sync::Mutex;
+use std::ops::Range;
 
-/// A port below the range from which systems take the ports of outgoing connections: while the
-/// sidecar is down, nobody else gets it. Each process has a range of its own, since several run
-/// side by side, and gives a port once. A socket that is bound to look would be inherited by a
-/// child that starts at the same moment, so the port is looked at by connecting.
-pub(crate) fn free_port() -> u16 {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    let nth = u16::try_from(std::process::id() % 20).unwrap();
-    let first = 12_000 + nth * 1_000;
+/// Below the range from which systems take the ports of outgoing connections: while the sidecar is
+/// down, nobody else gets its port.
+const PORTS: Range<u16> = 10_000..32_000;
+/// Ports of one sidecar: behind its own lie those of brokers, or the 64 that it tells its members.
+const WIDTH: u16 = 100;
+
+/// A port, and those behind it, that no other test has until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) number: u16,
+    /// Locked: test processes run side by side.
+    _file: File,
+}
+
+/// A socket that is bound to look would be inherited by a child that starts at the same moment, so
+/// the port is looked at by connecting.
+pub(crate) fn free_port() -> Port {
+    let dir = std::env::temp_dir().join("reprise-test-ports");
+    std::fs::create_dir_all(&dir).unwrap();
     loop {
-        let port = fastrand::u16(first..first + 1_000);
-        let is_free = TcpStream::connect(("127.0.0.1", port)).is_err();
-        if is_free && GIVEN.lock().unwrap().insert(port) {
-            return port;
+        let number = fastrand::u16(PORTS) / WIDTH * WIDTH;
+        let file = File::create(dir.join(number.to_string())).unwrap();
+        let is_free = TcpStream::connect(("127.0.0.1", number)).is_err();
+        if is_free && file.try_lock().is_ok() {
+            return Port { number, _file: file };
         }
     }
 }

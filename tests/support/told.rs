@@ -48,7 +48,7 @@ impl super::Server {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let mut told = Told::new(TIME_MS);
         let running = Some(runtime.block_on(told.start(config.clone())).unwrap());
-        Self { runtime, running, config, told: Some(told), _dir: dir, cluster: None }
+        Self { runtime, running, config, told: Some(told), _dir: dir, cluster: None, port: None }
     }
 
     /// The same in front of whatever listens there.

@@ -209,9 +209,10 @@ impl Judge {
                 // Told behind the commit, while its retry is handed out, a second failure of the
                 // original could not be told from one of the hand-out (docs/semantics.md).
                 let when = if counts { when } else { When::BeforeCommit };
-                // Whoever joins anew reads again while it may have fetched the retry already, and
-                // has to remember what it told.
-                if counts || !client.program.library.has(Trait::JoinsAnew) {
+                // A client that joins anew reads an original again while it may have fetched the
+                // retry already, and has to remember what it told.
+                let joins_anew = client.program.library.has(Trait::JoinsAnew);
+                if counts || is_retry || !joins_anew {
                     failed.push(Failed { tag: tag.clone(), place, way, when, codec, counts });
                 }
             }
