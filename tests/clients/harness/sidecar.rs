@@ -27,8 +27,6 @@ pub(crate) const CONSUMER_SESSION: &str = "12s";
 
 const START_MAX: Duration = Duration::from_secs(20);
 const STOP_MAX: Duration = Duration::from_secs(20);
-/// Another process of the machine may have taken a port.
-const PORTS_TRIED: usize = 5;
 
 /// `reprise serve` as a process.
 #[derive(Debug)]
@@ -62,38 +60,33 @@ impl Sidecar {
 
     /// The same with other rules: lines of its configuration.
     pub(crate) fn by_rules(dir: &Path, login: Option<&Login>, session: &str, rules: &str) -> Self {
+        let port = free_port();
         let upstream = cluster::bootstrap();
         let is_the_cluster = upstream.is_none();
         let cluster = upstream.map(|bootstrap| {
             let tls = login.map(Login::upstream).unwrap_or_default();
             format!("upstream: {{bootstrap: '{bootstrap}'{tls}}}\n")
         });
-        let rest = format!(
-            "admin: {{address: '127.0.0.1:0'}}\n\
+        let config = format!(
+            "listen: [{{address: '127.0.0.1:{}'{}}}]\n\
+             admin: {{address: '127.0.0.1:0'}}\n\
              data_dir: '{}'\n\
              journal: {{ephemeral: accept}}\n\
              {}{rules}\
              membership: {{session_timeout_min: 1s, consumer_session_timeout: {session}, \
                 consumer_heartbeat_interval: 500ms}}\n\
              drain: {{timeout: 200ms}}\n",
+            port.number,
+            login.map(Login::listener).unwrap_or_default(),
             dir.join("data").display(),
             cluster.unwrap_or_default(),
         );
-        let tls = login.map(Login::listener).unwrap_or_default();
         fs::create_dir_all(dir).unwrap();
-        for _ in 0..PORTS_TRIED {
-            let port = free_port();
-            let number = port.number;
-            let listen = format!("listen: [{{address: '127.0.0.1:{number}'{tls}}}]\n");
-            fs::write(dir.join("config.yaml"), listen + &rest).unwrap();
-            let (dir, admin) = (dir.to_owned(), String::new());
-            let mut sidecar = Self { dir, port, child: None, admin, is_the_cluster };
-            match sidecar.spawn() {
-                Ok(()) => return sidecar,
-                Err(log) => assert!(log.contains("Address already in use"), "it ended: {log}"),
-            }
-        }
-        panic!("{PORTS_TRIED} ports are taken; see {}", dir.display());
+        fs::write(dir.join("config.yaml"), config).unwrap();
+        let (dir, admin) = (dir.to_owned(), String::new());
+        let mut sidecar = Self { dir, port, child: None, admin, is_the_cluster };
+        sidecar.start_again();
+        sidecar
     }
 
     /// Whether it stands in front of no other.
@@ -111,11 +104,6 @@ impl Sidecar {
 
     /// Starts on the same directory and port.
     pub(crate) fn start_again(&mut self) {
-        self.spawn().unwrap();
-    }
-
-    /// An error is the log of a process that has ended.
-    fn spawn(&mut self) -> Result<(), String> {
         let ready = self.dir.join("ready");
         let _ = fs::remove_file(&ready);
         let log = File::options().create(true).append(true).open(self.dir.join("sidecar.log"));
@@ -128,18 +116,14 @@ impl Sidecar {
             .stderr(log.unwrap())
             .spawn();
         let child = self.child.insert(child.unwrap());
-        let mut has_ended = false;
         until(START_MAX, "the sidecar starts", || {
-            has_ended = child.try_wait().unwrap().is_some();
+            if let Some(ended) = child.try_wait().unwrap() {
+                panic!("the sidecar ended with {ended}; see {}", self.dir.display());
+            }
             let addresses = fs::read_to_string(&ready).unwrap_or_default();
             addresses.split_whitespace().last().unwrap_or_default().clone_into(&mut self.admin);
-            has_ended || !self.admin.is_empty()
+            !self.admin.is_empty()
         });
-        if has_ended {
-            let log = fs::read_to_string(self.dir.join("sidecar.log")).unwrap_or_default();
-            return Err(log);
-        }
-        Ok(())
     }
 
     /// SIGKILL.
