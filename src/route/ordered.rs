@@ -5,7 +5,7 @@
 //! told a position beyond it. So whoever reads the partition next begins with it.
 
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use kafka_protocol::messages::OffsetCommitRequest;
 use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
@@ -17,7 +17,7 @@ use crate::retry::watch::InOrder;
 use crate::retry::{Bytes, Ladder, Nack, Named, OrderMode};
 use crate::route::Router;
 use crate::route::convert::topic_of;
-use crate::route::watching::{State, Watched, place_of};
+use crate::route::watching::{GroupWatch, State, Watched, place_of};
 use crate::wire::ResponseError;
 
 impl Router {
@@ -77,9 +77,9 @@ impl Router {
         self.watches.find(group)?.lock().watch.awaited(&TopicPartition { topic, partition })
     }
 
-    fn commit_bound(&self, group: &GroupId, topic: &TopicName, partition: i32) -> Option<i64> {
-        let topic = self.names.canonical(topic);
-        self.watches.find(group)?.lock().watch.commit_bound(&TopicPartition { topic, partition })
+    /// The watch of a group with a record that may bind commits.
+    fn binding(&self, group: &GroupId) -> Option<Arc<GroupWatch>> {
+        self.watches.find(group).filter(|of| of.lock().watch.binds_commits())
     }
 
     /// Makes each withheld record a dead letter that a commit is about to pass. A record that
@@ -136,15 +136,17 @@ impl Router {
 
     /// A commit goes no further than to what its partition waits for.
     pub(in crate::route) fn hold_back(&self, group: &GroupId, request: &mut OffsetCommitRequest) {
+        let Some(of) = self.binding(group) else { return };
+        let state = of.lock();
         for topic in &mut request.topics {
-            let name = topic_of(&topic.name);
+            let name = self.names.canonical(&topic_of(&topic.name));
             for asked in &mut topic.partitions {
-                let Some(first) = self.commit_bound(group, &name, asked.partition_index) else {
-                    continue;
-                };
+                let partition = asked.partition_index;
+                let place = TopicPartition { topic: name.clone(), partition };
+                let Some(first) = state.watch.commit_bound(&place) else { continue };
                 if asked.committed_offset > first {
                     tracing::debug!(
-                        %group, topic = %name, partition = asked.partition_index,
+                        %group, topic = %name, partition,
                         offset = asked.committed_offset, first,
                         "a commit is held back to the record its partition waits for"
                     );
@@ -156,16 +158,22 @@ impl Router {
         }
     }
 
-    /// Whether a commit passes what a partition of it waits for.
+    /// Whether a commit passes what a partition of it waits for. A transaction that does is to be
+    /// aborted, and its consumer goes on from the committed offsets: clients do so after a
+    /// generation that is over.
     pub(in crate::route) fn passes_awaited(
         &self,
         group: &GroupId,
         request: &OffsetCommitRequest,
     ) -> bool {
+        let Some(of) = self.binding(group) else { return false };
+        let state = of.lock();
         request.topics.iter().any(|topic| {
-            let name = topic_of(&topic.name);
+            let name = self.names.canonical(&topic_of(&topic.name));
             let passes = |asked: &OffsetCommitRequestPartition| {
-                let first = self.commit_bound(group, &name, asked.partition_index);
+                let partition = asked.partition_index;
+                let first =
+                    state.watch.commit_bound(&TopicPartition { topic: name.clone(), partition });
                 first.is_some_and(|first| first < asked.committed_offset)
             };
             topic.partitions.iter().any(passes)

@@ -63,7 +63,7 @@ pub(super) async fn answer(
         return respond(&request, |_| ResponseError::InvalidTxnState.code());
     }
     router.settle_withheld(&group, &plain).await;
-    if passes_awaited(router, &group, &plain) {
+    if router.passes_awaited(&group, &plain) {
         return respond(&request, |_| ResponseError::IllegalGeneration.code());
     }
     let mut parts = BTreeMap::new();
@@ -179,12 +179,6 @@ fn refuse_marked(router: &Router, conn: &Conn, group: &GroupId) {
     }
 }
 
-/// What a partition waits for is not passed: the transaction is to be aborted, and its consumer
-/// goes on from the committed offsets. So clients take a generation that is over.
-fn passes_awaited(router: &Router, group: &GroupId, plain: &OffsetCommitRequest) -> bool {
-    router.passes_awaited(group, plain)
-}
-
 /// The same in front of a cluster.
 pub(super) async fn relayed(
     router: &Router,
@@ -206,7 +200,7 @@ pub(super) async fn relayed(
         return Ok(respond(&request, |_| ResponseError::InvalidTxnState.code()));
     }
     router.settle_withheld(&group, &plain).await;
-    if passes_awaited(router, &group, &plain) {
+    if router.passes_awaited(&group, &plain) {
         return Ok(respond(&request, |_| ResponseError::IllegalGeneration.code()));
     }
     let ours = own_parts(router, &group, &plain);

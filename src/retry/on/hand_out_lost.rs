@@ -73,7 +73,7 @@ impl Watch {
         self.begin_after_loss(now, member, of);
     }
 
-    fn held_by(&self, member: &MemberId) -> Vec<TopicPartition> {
+    pub(in crate::retry) fn held_by(&self, member: &MemberId) -> Vec<TopicPartition> {
         let held = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
         held.map(|(partition, _)| partition.clone()).collect()
     }

@@ -166,8 +166,7 @@ impl Watch {
     /// A member is gone, and what it was given as a probe with it: records, each with its
     /// partition; retries of its slot.
     pub(in crate::retry) fn on_prober_gone(&mut self, now: Now, member: &MemberId) {
-        let held = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
-        let held: Vec<TopicPartition> = held.map(|(partition, _)| partition.clone()).collect();
+        let held = self.held_by(member);
         let slot = self.lanes.slot_of(member);
         let blamed = self.on_probe_failed(now, |probe| match probe {
             Probe::Record(partition, _) => held.contains(partition),

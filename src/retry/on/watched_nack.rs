@@ -52,8 +52,7 @@ impl Watch {
         let Some(window) = self.windows.get_mut(of) else { return };
         let known = window.suspects.len();
         let committed = window.committed;
-        let ends: Vec<i64> = offsets.clone();
-        for offset in offsets {
+        for &offset in &offsets {
             window.suspects.remove(&offset);
             window.firsts.waits(offset);
             // What was passed already is nobody's to judge; and should a commit go back below it,
@@ -69,7 +68,7 @@ impl Watch {
         if known > window.suspects.len() {
             self.changed(of);
         }
-        for offset in ends {
+        for offset in offsets {
             self.drop_suspects(now, of, offset..offset.saturating_add(1));
         }
     }

@@ -1,7 +1,9 @@
 //! The suspects of a group, for the watch and for people.
 
-use crate::model::{MemberId, Now, Origin, TopicPartition, WallMs};
-use crate::retry::suspects::{SuspectSet, Suspects};
+use std::collections::BTreeSet;
+
+use crate::model::{MemberId, Now, TopicPartition, WallMs};
+use crate::retry::suspects::{SuspectSet, Suspects, is_in};
 
 /// A record that becomes an entry: the last delivery that counts has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,14 @@ impl Suspects {
         let of_partition = self.sets.iter().filter(|set| set.isolation.is_ended);
         let records = of_partition.filter_map(|set| set.record_in(partition));
         records.filter(|record| record.offset >= from).min_by_key(|record| record.offset)
+    }
+
+    /// Partitions with a record that becomes an entry.
+    pub fn partitions_with_ended(&self) -> impl Iterator<Item = &TopicPartition> {
+        let ended = self.sets.iter().filter(|set| set.isolation.is_ended);
+        let partitions: BTreeSet<&TopicPartition> =
+            ended.flat_map(|set| set.remaining.partitions()).collect();
+        partitions.into_iter()
     }
 
     /// The withheld record of a partition: it is a dead letter before a commit passes it.
@@ -84,11 +94,8 @@ impl Suspects {
 
 impl SuspectSet {
     fn record_in(&self, partition: &TopicPartition) -> Option<EndedRecord> {
-        let Origin { topic, partition: index, offset } = self.isolated()?;
-        if topic != partition.topic || index != partition.partition {
-            return None;
-        }
+        let record = self.isolated().filter(|record| is_in(partition, record))?;
         let (failures, failed_at) = (self.isolation.failures, self.isolation.failed_at.clone());
-        Some(EndedRecord { offset, failures, failed_at })
+        Some(EndedRecord { offset: record.offset, failures, failed_at })
     }
 }

@@ -7,7 +7,7 @@ use crate::retry::suspects::{
     Decision, EndedRecord, Event, Grant, LostDelivery, MemberOutstanding, OffsetRanges,
     Outstanding, SuspectRules,
 };
-use crate::retry::watch::{Asked, Fetching, Output, Serve, Settling, Watch, Window};
+use crate::retry::watch::{Asked, Output, Serve, Settling, Watch, Window};
 use crate::retry::{Disposition, Evidence};
 
 /// The topic of a lane's pseudo-partition: no topic of Kafka has an empty name.
@@ -33,8 +33,7 @@ impl Watch {
         self.suspects.set_rules(SuspectRules { has_retry_topic, ..self.rules.suspects });
         let member = member.clone();
         let lost = LostDelivery { member, outstanding, lived_ms, has_left };
-        self.suspects.handle(now, Event::Lost(lost));
-        self.decide();
+        self.tell_suspects(now, Event::Lost(lost));
     }
 
     /// A member fetches a partition that another one had, or nobody.
@@ -56,8 +55,7 @@ impl Watch {
         let end = window.end.max(offset);
         let offset = window.unsettled(offset..end).unwrap_or(end);
         let partition = of.clone();
-        self.suspects.handle(now, Event::Committed { partition, offset });
-        self.decide();
+        self.tell_suspects(now, Event::Committed { partition, offset });
     }
 
     /// No Fetch delivers these offsets any more.
@@ -68,8 +66,7 @@ impl Watch {
         offsets: Range<i64>,
     ) {
         let partition = of.clone();
-        self.suspects.handle(now, Event::Dropped { partition, offsets });
-        self.decide();
+        self.tell_suspects(now, Event::Dropped { partition, offsets });
     }
 
     /// A member was to be given these offsets, and there is no record; true if a withheld one is
@@ -82,26 +79,37 @@ impl Watch {
     ) -> bool {
         let has_withheld = self.suspects.withheld(of).is_some_and(|at| offsets.contains(&at));
         let partition = of.clone();
-        self.suspects.handle(now, Event::Empty { partition, offsets });
-        self.decide();
+        self.tell_suspects(now, Event::Empty { partition, offsets });
         has_withheld
     }
 
     /// The topic is another one, or the group is new to it.
     pub(in crate::retry) fn clear_suspects(&mut self, now: Now, of: &TopicPartition) {
-        self.suspects.handle(now, Event::Cleared(of.clone()));
+        self.tell_suspects(now, Event::Cleared(of.clone()));
+    }
+
+    fn tell_suspects(&mut self, now: Now, event: Event) {
+        self.suspects.handle(now, event);
         self.decide();
     }
 
-    /// The part of a member's Fetch that the suspects allow of one partition.
-    pub(in crate::retry) fn limit(&mut self, now: Now, by: &Fetching, ask: &Asked) -> Grant {
-        let (of, from) = (&ask.partition, ask.offset);
+    /// The parts of a member's Fetch that the suspects allow, one for each partition.
+    pub(in crate::retry) fn limits(
+        &mut self,
+        now: Now,
+        member: &MemberId,
+        asked: &[Asked],
+    ) -> Vec<Grant> {
         if self.suspects.is_unlimited() {
-            return Grant::From(from);
+            return asked.iter().map(|ask| Grant::From(ask.offset)).collect();
         }
-        let first = self.windows.get(of).map_or(from, |window| window.first_given(from));
-        let outstanding = self.outstanding(&by.member);
-        self.suspects.grant(now, &by.member, of, first, &outstanding)
+        let outstanding = self.outstanding(member);
+        let (windows, suspects) = (&self.windows, &mut self.suspects);
+        let limit = |Asked { partition, offset }: &Asked| {
+            let first = windows.get(partition).map_or(*offset, |w| w.first_given(*offset));
+            suspects.grant(now, member, partition, first, &outstanding)
+        };
+        asked.iter().map(limit).collect()
     }
 
     fn outstanding(&self, member: &MemberId) -> MemberOutstanding {
@@ -171,6 +179,11 @@ impl Watch {
         self.awaited(of).into_iter().chain(self.suspects.withheld(of)).min()
     }
 
+    /// Whether a record may bind commits.
+    pub fn binds_commits(&self) -> bool {
+        self.rules.in_order || self.withholds()
+    }
+
     /// Whether a record may be withheld.
     pub fn withholds(&self) -> bool {
         !self.suspects.is_unlimited()
@@ -194,7 +207,8 @@ impl Watch {
 
     /// Records that become entries though no Fetch asks for them: a commit has passed them.
     pub(in crate::retry) fn settlings_passed(&self) -> impl Iterator<Item = Settling> {
-        self.windows.iter().filter_map(|(of, window)| {
+        self.suspects.partitions_with_ended().filter_map(|of| {
+            let window = self.windows.get(of)?;
             let settling = self.crash_settling((of, window), i64::MIN, false)?;
             window
                 .committed

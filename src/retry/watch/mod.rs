@@ -198,6 +198,11 @@ impl Watch {
         self.kept_suspects = Some(record);
     }
 
+    /// Whether the journal remembers suspects.
+    pub fn remembers_suspects(&self) -> bool {
+        self.kept_suspects.is_some()
+    }
+
     /// A member asks for records: what it is given.
     pub fn asked(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
         if self.gone.has(&by.member) {

@@ -23,9 +23,9 @@ impl Watch {
         let is_late = now.mono.since(by.came) > FRESH_MS;
         let suspected_until = self.suspects.poll_timeout().map(|until| until.0);
         let mut untils: Vec<MonoMs> = free_at.into_iter().chain(suspected_until).collect();
+        let grants = self.limits(now, &by.member, asked);
         let mut serve = Vec::with_capacity(asked.len());
-        for ask in asked {
-            let grant = self.limit(now, by, ask);
+        for (ask, grant) in asked.iter().zip(grants) {
             let Some(window) = self.windows.get(&ask.partition) else {
                 serve.push(limited(Serve::Open, &grant, ask.offset));
                 continue;

@@ -85,8 +85,6 @@ pub(in crate::route) struct State {
     members: BTreeMap<MemberId, seen::Standing>,
     /// Partitions whose window the journal remembers.
     remembered: BTreeSet<TopicPartition>,
-    /// The journal remembers suspects of the group.
-    remembers_suspects: bool,
     /// Partitions with bytes that could not be read, told of once.
     unreadable: BTreeSet<TopicPartition>,
 }
@@ -144,7 +142,6 @@ impl Watches {
         for (group, record) in suspects {
             let of = watches.of(&group, policies.of(&group));
             let mut state = of.lock();
-            state.remembers_suspects = true;
             state.watch.restore_suspects(now, record);
         }
         for ((group, partition), offsets) in not_passed {
@@ -211,7 +208,6 @@ impl GroupWatch {
             asked_at: MonoMs::default(),
             members: BTreeMap::new(),
             remembered: BTreeSet::new(),
-            remembers_suspects: false,
             unreadable: BTreeSet::new(),
         };
         Self {
@@ -262,10 +258,7 @@ impl GroupWatch {
                     windows.insert(partition, kept);
                 }
                 Output::Wake => is_news = true,
-                Output::Suspects(record) => {
-                    state.remembers_suspects = record.is_some();
-                    engine.suspects(group, record);
-                }
+                Output::Suspects(record) => engine.suspects(group, record),
                 Output::Suspicion(decision) => suspicion_told(group, &decision),
                 Output::Held(true) => tracing::warn!(
                     %group,
@@ -313,7 +306,7 @@ impl State {
     fn is_idle(&self, now: Now) -> bool {
         self.members.is_empty()
             && self.remembered.is_empty()
-            && !self.remembers_suspects
+            && !self.watch.remembers_suspects()
             && !self.watch.is_needed()
             && now.mono.since(self.asked_at) > IDLE_MS
     }
