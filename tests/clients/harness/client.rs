@@ -23,14 +23,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::host;
+use crate::library::Trait;
 use crate::program::Program;
 use crate::wait::until;
 
@@ -38,6 +40,8 @@ use crate::wait::until;
 const LINE_MAX: Duration = Duration::from_mins(1);
 /// librdkafka waits for requests that nobody answers any more (`socket.timeout.ms`: a minute).
 const EXIT_MAX: Duration = Duration::from_secs(90);
+/// Signal of a process that touches memory it may not.
+const SIGSEGV: i32 = 11;
 
 /// A line of a client program.
 #[derive(Clone, Debug, Deserialize)]
@@ -205,7 +209,19 @@ impl Client {
 
     /// Leaves the group.
     pub(crate) fn close(mut self) {
-        self.run("close");
+        self.send("close");
+        loop {
+            match self.next() {
+                Ok(Event::Done) => break,
+                Ok(Event::Failed { error, .. }) => panic!("{}: close: {error}", self.name),
+                Ok(_) => {}
+                Err(_) if self.program.library.has(Trait::MayCrashAtClose) && self.crashed() => {
+                    eprintln!("{}: its library crashed at its close", self.name);
+                    return;
+                }
+                Err(silence) => panic!("{}: {silence}", self.name),
+            }
+        }
         until(EXIT_MAX, "the client ends", || match &mut self.link {
             Link::Process(child, _) => child.try_wait().unwrap().is_some(),
             Link::Hosted(_) => self.lines.try_recv() == Err(TryRecvError::Disconnected),
@@ -221,9 +237,32 @@ impl Client {
         child.wait().unwrap();
     }
 
+    /// Whether its process ended with SIGSEGV.
+    fn crashed(&mut self) -> bool {
+        match &mut self.link {
+            Link::Process(child, _) => {
+                child.try_wait().unwrap().is_some_and(|end| end.signal() == Some(SIGSEGV))
+            }
+            Link::Hosted(_) => false,
+        }
+    }
+
     fn line(&mut self) -> Event {
-        let line = self.lines.recv_timeout(LINE_MAX);
-        let line = line.unwrap_or_else(|_| panic!("{} says nothing more", self.name));
+        self.next().unwrap_or_else(|silence| panic!("{}: {silence}", self.name))
+    }
+
+    fn next(&mut self) -> Result<Event, String> {
+        let line = match self.lines.recv_timeout(LINE_MAX) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => return Err(format!("no line for {LINE_MAX:?}")),
+            Err(RecvTimeoutError::Disconnected) => {
+                let end = match &mut self.link {
+                    Link::Process(child, _) => child.wait().unwrap().to_string(),
+                    Link::Hosted(_) => "connection closed".to_owned(),
+                };
+                return Err(format!("no more lines: {end}"));
+            }
+        };
         let event: Event =
             serde_json::from_str(&line).unwrap_or_else(|e| panic!("{}: {e}: {line}", self.name));
         match &event {
@@ -234,11 +273,11 @@ impl Client {
                     *self.taken.entry(name.clone()).or_default() += 1;
                 }
             }
-            _ => return event,
+            _ => return Ok(event),
         }
         self.rebalances += 1;
         eprintln!("{}: {line}", self.name);
-        event
+        Ok(event)
     }
 }
 

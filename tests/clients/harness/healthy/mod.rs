@@ -43,7 +43,7 @@ fn random_scripts_of_healthy_consumers_charge_nobody() {
         None => 0..number("HEALTHY_SEEDS").unwrap_or(100),
     };
     let dir = empty_dir("healthy", "scripts");
-    let sidecar = Sidecar::by_rules(&dir, None, SESSION, "retry: {on_seek_back: retry}\n");
+    let sidecar = Sidecar::by_rules(&dir, None, SESSION, "");
     let address = sidecar.address();
     let world = World { sidecar, admin: Admin::at(&address), jvm: Jvm::start(&address, &dir) };
     let clock = Clock::start();
