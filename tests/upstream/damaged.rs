@@ -14,7 +14,7 @@ use crate::relay::{is_greeting, pass};
 use crate::support::batch::{Around, batch};
 use crate::support::{Got, Member, Rec, Server, until, wall_ms};
 
-const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
+const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 3s, \
                      in_place_limit: 2, give_up_after: 200ms, \
                      on_seek_back: retry, order: {interval: 50ms}}";
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];

@@ -11,7 +11,7 @@ use crate::support::client::{fetch_request, s};
 use crate::support::{Member, Server, until};
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
-const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
+const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 3s, \
                      in_place_limit: 2, give_up_after: 500ms, on_seek_back: retry, \
                      order: {interval: 50ms}}";
 /// It is a dead letter, and no commit has passed it.

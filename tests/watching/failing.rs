@@ -6,7 +6,7 @@ use crate::support::batch::{Around, batch};
 use crate::support::client::fetch_request;
 use crate::support::{Member, Rec, Server, until, wall_ms};
 
-const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
+const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 3s, \
                      in_place_limit: 2, give_up_after: 500ms, on_seek_back: retry, \
                      order: {interval: 50ms}}";
 
@@ -203,7 +203,7 @@ fn seek_backs_are_observed_by_default() {
 #[test]
 fn a_record_that_ends_its_consumers_holds_nothing() {
     let server = Server::with(
-        "retry: {levels: 20ms, max_reconsume_times: 3, isolation_timeout: 400ms, \
+        "retry: {levels: 20ms, max_reconsume_times: 3, isolation_timeout: 3s, \
                  give_up_after: 500ms, order: {interval: 20ms}}",
     );
     orders(&server, 8);

@@ -25,7 +25,7 @@ fn joined(server: &Server) -> Member {
 /// Records up to 6, of which one is a dead letter, and the member that has given it up.
 fn one_dead() -> (Server, Member) {
     let server = Server::with(
-        "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
+        "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 3s, \
          in_place_limit: 2, give_up_after: 500ms, on_seek_back: retry, order: {interval: 50ms}}",
     );
     orders(&server, DEAD + 1);

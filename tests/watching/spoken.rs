@@ -4,7 +4,7 @@ use crate::app::{App, dead_letters, orders};
 use crate::support::member::offset_fetch;
 use crate::support::{Member, Rec, Server, until};
 
-const RULES: &str = "retry: {levels: 1h, max_reconsume_times: 5, isolation_timeout: 400ms, \
+const RULES: &str = "retry: {levels: 1h, max_reconsume_times: 5, isolation_timeout: 3s, \
                      in_place_limit: 5, give_up_after: 500ms, on_seek_back: retry, \
                      order: {interval: 50ms}}";
 

@@ -45,7 +45,7 @@ fn transact(client: &mut Client, value: &str, committed: bool) {
 fn an_aborted_record_that_nobody_gets_past_is_left_out_and_no_dead_letter() {
     for (failing, most) in [(Failing::Crash, 12), (Failing::SeekBack, 2)] {
         let server = Server::with(
-            "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 400ms, \
+            "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 3s, \
              in_place_limit: 2, give_up_after: 500ms, on_seek_back: retry, \
              order: {interval: 50ms}}",
         );

@@ -21,14 +21,14 @@ pub(crate) fn logs_in_again_and_again_on_one_connection(stage: &Stage) {
     let mut a = stage.member("a", LONG_SESSION);
     judge.produce(&mut a, "early", &failing(24));
     judge.finish(&mut [&mut a], &stage.sidecar);
-    let connections = || stage.sidecar.metric("reprise_client_connections_total");
-    let (opened, rebalances, clock) = (connections(), a.rebalances, Clock::start());
+    let disconnects = || stage.sidecar.series("reprise_client_disconnects_total");
+    let (closed, rebalances, clock) = (disconnects(), a.rebalances, Clock::start());
     judge.rounds_until(&mut [&mut a], "each login has ended twice", |_, _| {
         clock.elapsed() > 2 * SESSION + SESSION / 5
     });
     judge.produce(&mut a, "late", &failing(24));
     judge.finish(&mut [&mut a], &stage.sidecar);
-    assert_eq!(connections(), opened, "nobody had to connect again");
+    assert_eq!(disconnects(), closed, "no login has ended with its connection");
     assert_eq!(a.rebalances, rebalances, "nor to join");
     a.close();
 }

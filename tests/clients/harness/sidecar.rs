@@ -186,6 +186,12 @@ impl Sidecar {
         text.lines().find_map(of).unwrap_or(0)
     }
 
+    /// All lines of a metric.
+    pub(crate) fn series(&self, name: &str) -> Vec<String> {
+        let text = self.get("/metrics");
+        text.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
+    }
+
     /// What `reprise retry list` says.
     pub(crate) fn retries(&self) -> Vec<Value> {
         let told = Command::new(env!("CARGO_BIN_EXE_reprise"))
