@@ -67,7 +67,8 @@ fn one_that_kills_three_seconds_later_does_too() {
 #[test]
 fn and_when_it_was_one_before_and_is_read_once_more() {
     let order = OrderMode::Key;
-    let policy = Policy { order, max_reconsume_times: 0, ..Policy::default() };
+    let give_up_after_ms = RULES.suspects.give_up_after_ms;
+    let policy = Policy { order, max_reconsume_times: 0, give_up_after_ms, ..Policy::default() };
     let mut world = World::new(RULES, 4, 0).with_retries(policy);
     let (partition, poison) = (of(POISON.0), POISON.1);
     world.ends.insert(partition.clone(), 100);
@@ -308,4 +309,20 @@ fn a_refused_commit_and_its_member_are_one_loss() {
     world.watch.handle(now, Seen::Lost { member, left: false });
     world.drain();
     assert_eq!(world.losses(), 1);
+}
+
+/// Java's `commitSync()` behind each poll commits what was committed before, too.
+#[test]
+fn an_outage_with_repeated_commits_kills_no_record() {
+    let mut world = World::committed(RULES, 1, 1);
+    let outage = RULES.suspects.give_up_after_ms.unwrap();
+    while world.at < outage && world.dead.is_empty() {
+        let mut app = world.start(Commits::Never);
+        while world.dead.is_empty() && app.poll(&mut world, |_, _| Did::Die(1_000)) {
+            world.commit(&of(0), 0);
+        }
+        world.lose(&app);
+        world.pass(3_000);
+    }
+    assert_eq!(world.dead, []);
 }

@@ -8,6 +8,8 @@ impl Watch {
     /// is a suspicion only if the member goes back with it.
     pub(in crate::retry) fn on_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
         let window = self.windows.entry(of.clone()).or_default();
+        let began = window.holder.as_ref().map(|_| window.from);
+        let passes_records = window.committed.or(began).is_some_and(|before| offset > before);
         let before = window.committed.replace(offset);
         window.furthest = window.furthest.max(offset);
         window.backward = before.filter(|before| offset < *before).map(|_| offset);
@@ -27,6 +29,6 @@ impl Watch {
         } else {
             self.changed(of);
         }
-        self.acquit(now, of, offset);
+        self.acquit(now, of, offset, passes_records);
     }
 }

@@ -14,11 +14,20 @@ enum Progress {
 }
 
 impl Suspects {
-    pub(super) fn on_committed(&mut self, now: MonoMs, partition: &TopicPartition, offset: i64) {
+    pub(super) fn on_committed(
+        &mut self,
+        now: MonoMs,
+        partition: &TopicPartition,
+        offset: i64,
+        passes_records: bool,
+    ) {
         self.note_committed(&partition.topic);
         let mut is_well = false;
         let mut passed = Vec::new();
         for index in 0..self.sets.len() {
+            if passes_records {
+                self.commit_elsewhere(index, partition, offset);
+            }
             match self.commit_in_set(index, now, partition, offset) {
                 Progress::Continues => {}
                 Progress::IsolatedCommitted => is_well = true,
@@ -30,10 +39,22 @@ impl Suspects {
             self.end_record(letter, &origin);
         }
         if is_well {
-            self.sets.retain(|set| set.isolation.is_ended);
+            self.sets.retain(SuspectSet::is_bound);
             self.decide(Decision::Changed);
         }
         self.drop_empty_sets();
+    }
+
+    /// The owner of an isolated record committed another record of its topic.
+    fn commit_elsewhere(&mut self, index: usize, partition: &TopicPartition, offset: i64) {
+        let owner = self.owners.get(partition);
+        let is_of_owner = owner.is_some() && owner == self.isolated_owner(index);
+        let Some(set) = self.sets.get_mut(index).filter(|_| is_of_owner) else { return };
+        let Some(record) = set.isolated().filter(|_| !set.isolation.is_ended) else { return };
+        let is_itself = is_in(partition, &record) && offset > record.offset;
+        if partition.topic == record.topic && !is_itself && set.commit_elsewhere() {
+            self.decide(Decision::Changed);
+        }
     }
 
     fn commit_in_set(
@@ -43,8 +64,6 @@ impl Suspects {
         partition: &TopicPartition,
         offset: i64,
     ) -> Progress {
-        let owner = self.owners.get(partition).cloned();
-        let is_of_owner = owner.is_some() && owner.as_ref() == self.isolated_owner(index);
         let set = self.sets.get_mut(index).filter(|set| !set.isolation.is_ended);
         let Some(set) = set else { return Progress::Continues };
         if !set.is_tested {
@@ -54,15 +73,12 @@ impl Suspects {
             return Progress::Continues;
         }
         let mut progress = Progress::Continues;
-        if let Some(record) = set.isolated() {
-            if is_in(partition, &record) && offset > record.offset {
-                if set.is_withheld() {
-                    return Progress::WithheldPassed;
-                }
-                progress = Progress::IsolatedCommitted;
-            } else if partition.topic == record.topic && is_of_owner && set.commit_elsewhere() {
-                self.decisions.push_back(Decision::Changed);
+        let isolated = set.isolated();
+        if isolated.is_some_and(|record| is_in(partition, &record) && offset > record.offset) {
+            if set.is_withheld() {
+                return Progress::WithheldPassed;
             }
+            progress = Progress::IsolatedCommitted;
         }
         if set.commit(now, partition, offset) {
             self.decisions.push_back(Decision::Changed);

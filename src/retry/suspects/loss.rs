@@ -167,6 +167,8 @@ impl Suspects {
         }
         if let Some(mut set) = replacement {
             if !lost.is_empty() {
+                // Sets are disjoint.
+                self.sets.retain(|other| other.is_tested || !other.remaining.intersects(&lost));
                 set.remaining = lost;
                 self.sets.push(set);
             }
@@ -193,8 +195,10 @@ impl Suspects {
         let sets = std::mem::take(&mut self.sets);
         for set in sets {
             let is_owner = set.remaining.partitions().any(|of| self.owns(member, of));
-            let is_wrong = set.passed_over.intersects(lost) || is_owner;
-            if !set.is_tested || !set.is_first_in_line() || !is_wrong {
+            let is_its_turn = is_owner && set.is_first_in_line();
+            let is_wrong = set.passed_over.intersects(lost) || is_its_turn;
+            let is_kept = set.isolation.is_ended || set.isolation.probe.is_some();
+            if !set.is_tested || is_kept || !is_wrong {
                 self.sets.push(set);
                 continue;
             }

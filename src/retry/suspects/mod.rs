@@ -19,6 +19,8 @@ mod loss;
 mod ranges;
 mod record;
 mod set;
+#[cfg(test)]
+mod tests;
 mod timeout;
 mod view;
 
@@ -111,8 +113,9 @@ pub enum Event {
     Assigned { member: MemberId, partitions: Vec<TopicPartition> },
     /// Partitions are taken from a live member by a rebalance.
     Revoked { member: MemberId, partitions: Vec<TopicPartition> },
-    /// A commit, or the committed offset that an OffsetFetch answer tells.
-    Committed { partition: TopicPartition, offset: i64 },
+    /// A commit, or the committed offset that an OffsetFetch answer tells. `passes_records`: some
+    /// were not committed before.
+    Committed { partition: TopicPartition, offset: i64, passes_records: bool },
     /// The connection of a member is closed; its end may follow.
     Disconnected(MemberId),
     /// The end of a member.
@@ -200,8 +203,8 @@ impl Suspects {
                 }
             }
             Event::Revoked { member, partitions } => self.on_revoked(&member, &partitions),
-            Event::Committed { partition, offset } => {
-                self.on_committed(now.mono, &partition, offset);
+            Event::Committed { partition, offset, passes_records } => {
+                self.on_committed(now.mono, &partition, offset, passes_records);
             }
             Event::Disconnected(member) => {
                 self.disconnected.insert(member);

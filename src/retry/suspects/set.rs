@@ -100,6 +100,11 @@ impl SuspectSet {
         self.isolation.probe.is_some() || self.isolation.is_skipped
     }
 
+    /// Whether its record was left out of a delivery: the set ends with a commit past the record.
+    pub(super) fn is_bound(&self) -> bool {
+        self.isolation.is_ended || self.is_withheld()
+    }
+
     /// Whether the isolated record is delivered to its owner before anything else.
     pub(super) fn is_first_in_line(&self) -> bool {
         let isolation = &self.isolation;

@@ -2,7 +2,7 @@
 
 use crate::model::{MonoMs, Now};
 use crate::retry::suspects::{
-    DEFERRAL_MS_MAX, Decision, FORGET_MS, MemberId, OffsetRanges, QUIET_MS_MAX, SuspectSet,
+    DEFERRAL_MS_MAX, Decision, FORGET_MS, MemberId, OffsetRanges, Probe, QUIET_MS_MAX, SuspectSet,
     Suspects,
 };
 
@@ -60,7 +60,7 @@ impl Suspects {
     /// The isolated record stood: no other set of the group explains the losses.
     fn keep_only(&mut self, index: usize) {
         let set = self.sets.swap_remove(index);
-        self.sets.retain(|other| other.isolation.is_ended);
+        self.sets.retain(SuspectSet::is_bound);
         self.sets.push(set);
     }
 
@@ -128,6 +128,11 @@ impl SuspectSet {
 
     /// The owner does not ask for the record: everything is delivered until the next loss.
     fn open(&mut self) {
+        if self.is_withheld() {
+            let member = self.isolation.quiet.take().map(|(member, _)| member);
+            self.isolation.probe = Some(Probe { member, has_stood: true, ..Probe::default() });
+            return;
+        }
         let remaining = std::mem::take(&mut self.remaining);
         self.passed_over.cover(&remaining);
         self.isolation.quiet = None;

@@ -49,13 +49,19 @@ impl Watch {
     }
 
     /// A commit, or a committed offset that the coordinator tells.
-    pub(in crate::retry) fn acquit(&mut self, now: Now, of: &TopicPartition, offset: i64) {
+    pub(in crate::retry) fn acquit(
+        &mut self,
+        now: Now,
+        of: &TopicPartition,
+        offset: i64,
+        passes_records: bool,
+    ) {
         let Some(window) = self.windows.get(of) else { return };
         // Nothing between is a record that the application handles.
         let end = window.end.max(offset);
         let offset = window.unsettled(offset..end).unwrap_or(end);
         let partition = of.clone();
-        self.tell_suspects(now, Event::Committed { partition, offset });
+        self.tell_suspects(now, Event::Committed { partition, offset, passes_records });
     }
 
     /// No Fetch delivers these offsets any more.

@@ -240,11 +240,10 @@ impl World {
     }
 
     fn commit(&mut self, number: usize, offset: i64) {
-        if offset > self.committed[number] {
-            self.committed[number] = offset;
-            let partition = partition(number, self.script.topics);
-            self.tell(Event::Committed { partition, offset });
-        }
+        let passes_records = offset > self.committed[number];
+        self.committed[number] = offset.max(self.committed[number]);
+        let (partition, offset) = (partition(number, self.script.topics), self.committed[number]);
+        self.tell(Event::Committed { partition, offset, passes_records });
     }
 
     pub(super) fn commit_at_close(&mut self, member: usize, is_deploy: bool) {

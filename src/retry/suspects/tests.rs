@@ -1,0 +1,121 @@
+//! Suspect sets, each situation made by a few events.
+
+use std::ops::Range;
+
+use super::*;
+use crate::model::WallMs;
+
+fn of(partition: i32) -> TopicPartition {
+    TopicPartition { topic: "orders".into(), partition }
+}
+
+fn now(ms: u64) -> Now {
+    Now { wall: WallMs(i64::try_from(ms).unwrap()), mono: MonoMs(ms) }
+}
+
+fn ranges(all: &[(i32, Range<i64>)]) -> OffsetRanges {
+    let mut ranges = OffsetRanges::default();
+    for (partition, range) in all {
+        ranges.insert(of(*partition), range.clone());
+    }
+    ranges
+}
+
+/// A group that has committed in its topic, with a member per partition: `m0`, `m1` …
+fn group(partitions: i32) -> Suspects {
+    let mut suspects = Suspects::new(SuspectRules::default());
+    for partition in 0..partitions {
+        suspects.note_committed(&of(partition).topic);
+        owned(&mut suspects, "owner", partition);
+    }
+    suspects
+}
+
+fn owned(suspects: &mut Suspects, member: &str, partition: i32) {
+    let assigned = Event::Assigned { member: member.into(), partitions: vec![of(partition)] };
+    suspects.handle(now(0), assigned);
+}
+
+fn lose(suspects: &mut Suspects, member: &str, outstanding: &[(i32, Range<i64>)]) {
+    let lost = LostDelivery {
+        member: member.into(),
+        outstanding: ranges(outstanding),
+        lived_ms: 1_000,
+        has_left: false,
+    };
+    suspects.handle(now(1_000), Event::Lost(lost));
+}
+
+/// A set under test, as `crash_limit` losses make it.
+fn tested(suspects: &mut Suspects, outstanding: &[(i32, Range<i64>)]) {
+    for _ in 0..SuspectRules::default().crash_limit {
+        lose(suspects, "before", outstanding);
+    }
+    assert!(suspects.sets.last().is_some_and(|set| set.is_tested));
+}
+
+fn assert_disjoint(suspects: &Suspects) {
+    for (index, set) in suspects.sets.iter().enumerate() {
+        let others = suspects.sets.iter().skip(index + 1);
+        assert!(others.clone().all(|other| !other.remaining.intersects(&set.remaining)));
+    }
+}
+
+#[test]
+fn a_replaced_set_takes_over_a_counted_one() {
+    let mut suspects = group(2);
+    tested(&mut suspects, &[(0, 0..20)]);
+    lose(&mut suspects, "other", &[(1, 5..10)]);
+    assert_eq!(suspects.sets.len(), 2);
+    // The owner of the tested records is lost without a part of them.
+    owned(&mut suspects, "owner", 0);
+    lose(&mut suspects, "owner", &[(1, 5..8)]);
+    assert_disjoint(&suspects);
+    let left: Vec<_> = suspects.sets.iter().map(|set| set.remaining.clone()).collect();
+    assert_eq!(left, [ranges(&[(1, 5..8)])]);
+}
+
+#[test]
+fn a_passed_over_record_is_suspected_beside_a_deferred_one() {
+    let mut suspects = group(2);
+    tested(&mut suspects, &[(0, 0..1), (1, 0..1)]);
+    let set = suspects.sets.first_mut().unwrap();
+    set.passed_over.cover(&ranges(&[(0, 0..1)]));
+    set.remaining.remove(&of(0));
+    set.isolation.deferral = Some(Deferral::default());
+    owned(&mut suspects, "owner", 1);
+    lose(&mut suspects, "owner", &[(0, 0..1)]);
+    let left: Vec<_> = suspects.sets.iter().map(|set| set.remaining.clone()).collect();
+    assert_eq!(left, [ranges(&[(0, 0..1)])]);
+}
+
+/// A set of one record that was left out of a delivery.
+fn skipped(partition: i32, offset: i64) -> SuspectSet {
+    let mut set = SuspectSet::counted(ranges(&[(partition, offset..offset + 1)]), MonoMs(0), 5_000);
+    set.is_tested = true;
+    (set.isolation.failures, set.isolation.is_skipped) = (4, true);
+    set
+}
+
+#[test]
+fn a_withheld_record_stays_when_another_one_is_committed() {
+    let mut suspects = group(2);
+    tested(&mut suspects, &[(1, 3..4)]);
+    suspects.sets.push(skipped(0, 8));
+    let (partition, offset, passes_records) = (of(1), 4, true);
+    suspects.handle(now(2_000), Event::Committed { partition, offset, passes_records });
+    assert_eq!((suspects.sets.len(), suspects.withheld(&of(0))), (1, Some(8)));
+}
+
+#[test]
+fn a_withheld_record_stays_when_its_owner_passes_it() {
+    let mut suspects = group(1);
+    suspects.sets.push(skipped(0, 8));
+    let owner = MemberId::new("owner");
+    let nothing = MemberOutstanding::new();
+    let asks = |suspects: &mut Suspects, at| suspects.grant(now(at), &owner, &of(0), 9, &nothing);
+    assert_eq!(asks(&mut suspects, 2_000), Grant::Nothing, "the record comes first");
+    suspects.handle_timeout(now(2_000 + 3 * QUIET_MS_MAX));
+    assert_eq!(asks(&mut suspects, 2_001 + 3 * QUIET_MS_MAX), Grant::From(9));
+    assert_eq!(suspects.withheld(&of(0)), Some(8), "a commit past it makes it a dead letter");
+}
