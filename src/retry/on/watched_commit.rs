@@ -9,8 +9,8 @@ impl Watch {
     pub(in crate::retry) fn on_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
         let window = self.windows.entry(of.clone()).or_default();
         let began = window.holder.as_ref().map(|_| window.from);
-        let passes_records = window.committed.or(began).is_some_and(|before| offset > before);
         let before = window.committed.replace(offset);
+        let passes_records = before.or(began).is_some_and(|before| offset > before);
         window.furthest = window.furthest.max(offset);
         window.backward = before.filter(|before| offset < *before).map(|_| offset);
         // A commit does not end an explicit failure.

@@ -25,10 +25,7 @@ impl Suspects {
         let mut is_well = false;
         let mut passed = Vec::new();
         for index in 0..self.sets.len() {
-            if passes_records {
-                self.commit_elsewhere(index, partition, offset);
-            }
-            match self.commit_in_set(index, now, partition, offset) {
+            match self.commit_in_set(index, now, partition, (offset, passes_records)) {
                 Progress::Continues => {}
                 Progress::IsolatedCommitted => is_well = true,
                 Progress::WithheldPassed => passed.extend(self.sets.get(index).and_then(withheld)),
@@ -45,25 +42,15 @@ impl Suspects {
         self.drop_empty_sets();
     }
 
-    /// The owner of an isolated record committed another record of its topic.
-    fn commit_elsewhere(&mut self, index: usize, partition: &TopicPartition, offset: i64) {
-        let owner = self.owners.get(partition);
-        let is_of_owner = owner.is_some() && owner == self.isolated_owner(index);
-        let Some(set) = self.sets.get_mut(index).filter(|_| is_of_owner) else { return };
-        let Some(record) = set.isolated().filter(|_| !set.isolation.is_ended) else { return };
-        let is_itself = is_in(partition, &record) && offset > record.offset;
-        if partition.topic == record.topic && !is_itself && set.commit_elsewhere() {
-            self.decide(Decision::Changed);
-        }
-    }
-
     fn commit_in_set(
         &mut self,
         index: usize,
         now: MonoMs,
         partition: &TopicPartition,
-        offset: i64,
+        (offset, passes_records): (i64, bool),
     ) -> Progress {
+        let owner = self.owners.get(partition);
+        let is_of_owner = owner.is_some() && owner == self.isolated_owner(index);
         let set = self.sets.get_mut(index).filter(|set| !set.isolation.is_ended);
         let Some(set) = set else { return Progress::Continues };
         if !set.is_tested {
@@ -73,12 +60,16 @@ impl Suspects {
             return Progress::Continues;
         }
         let mut progress = Progress::Continues;
-        let isolated = set.isolated();
-        if isolated.is_some_and(|record| is_in(partition, &record) && offset > record.offset) {
-            if set.is_withheld() {
-                return Progress::WithheldPassed;
+        if let Some(record) = set.isolated() {
+            let is_elsewhere = passes_records && is_of_owner && partition.topic == record.topic;
+            if is_in(partition, &record) && offset > record.offset {
+                if set.is_withheld() {
+                    return Progress::WithheldPassed;
+                }
+                progress = Progress::IsolatedCommitted;
+            } else if is_elsewhere && set.commit_elsewhere() {
+                self.decisions.push_back(Decision::Changed);
             }
-            progress = Progress::IsolatedCommitted;
         }
         if set.commit(now, partition, offset) {
             self.decisions.push_back(Decision::Changed);

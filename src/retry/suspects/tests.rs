@@ -21,19 +21,13 @@ fn ranges(all: &[(i32, Range<i64>)]) -> OffsetRanges {
     ranges
 }
 
-/// A group that has committed in its topic, with a member per partition: `m0`, `m1` …
+/// A group that has committed in its topic, whose partitions `owner` has.
 fn group(partitions: i32) -> Suspects {
     let mut suspects = Suspects::new(SuspectRules::default());
-    for partition in 0..partitions {
-        suspects.note_committed(&of(partition).topic);
-        owned(&mut suspects, "owner", partition);
-    }
+    suspects.note_committed(&of(0).topic);
+    let partitions = (0..partitions).map(of).collect();
+    suspects.handle(now(0), Event::Assigned { member: "owner".into(), partitions });
     suspects
-}
-
-fn owned(suspects: &mut Suspects, member: &str, partition: i32) {
-    let assigned = Event::Assigned { member: member.into(), partitions: vec![of(partition)] };
-    suspects.handle(now(0), assigned);
 }
 
 fn lose(suspects: &mut Suspects, member: &str, outstanding: &[(i32, Range<i64>)]) {
@@ -68,7 +62,6 @@ fn a_replaced_set_takes_over_a_counted_one() {
     lose(&mut suspects, "other", &[(1, 5..10)]);
     assert_eq!(suspects.sets.len(), 2);
     // The owner of the tested records is lost without a part of them.
-    owned(&mut suspects, "owner", 0);
     lose(&mut suspects, "owner", &[(1, 5..8)]);
     assert_disjoint(&suspects);
     let left: Vec<_> = suspects.sets.iter().map(|set| set.remaining.clone()).collect();
@@ -83,7 +76,6 @@ fn a_passed_over_record_is_suspected_beside_a_deferred_one() {
     set.passed_over.cover(&ranges(&[(0, 0..1)]));
     set.remaining.remove(&of(0));
     set.isolation.deferral = Some(Deferral::default());
-    owned(&mut suspects, "owner", 1);
     lose(&mut suspects, "owner", &[(0, 0..1)]);
     let left: Vec<_> = suspects.sets.iter().map(|set| set.remaining.clone()).collect();
     assert_eq!(left, [ranges(&[(0, 0..1)])]);

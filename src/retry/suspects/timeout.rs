@@ -126,16 +126,17 @@ impl SuspectSet {
         self.isolation.quiet = None;
     }
 
-    /// The owner does not ask for the record: everything is delivered until the next loss.
+    /// The owner does not ask for the record: everything is delivered until the next loss. A
+    /// withheld record stays withheld.
     fn open(&mut self) {
+        let quiet = self.isolation.quiet.take();
         if self.is_withheld() {
-            let member = self.isolation.quiet.take().map(|(member, _)| member);
+            let member = quiet.map(|(member, _)| member);
             self.isolation.probe = Some(Probe { member, has_stood: true, ..Probe::default() });
             return;
         }
         let remaining = std::mem::take(&mut self.remaining);
         self.passed_over.cover(&remaining);
-        self.isolation.quiet = None;
     }
 
     fn deferral_ends_at(&self, interval_ms: u64) -> Option<MonoMs> {

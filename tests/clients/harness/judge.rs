@@ -263,7 +263,7 @@ impl Judge {
     pub(crate) fn commit(&mut self, client: &mut Client) {
         client.send("commit");
         let refused = client.answer().err();
-        let retry_topic = self.scene.retry_topic();
+        let (brokers_die, retry_topic) = (self.brokers_die, self.scene.retry_topic());
         let orders = &mut self.orders;
         self.open.retain(|(tag, attempt), open| {
             if open.client != client.name {
@@ -281,9 +281,9 @@ impl Judge {
             if was_taken && !open.is_refused {
                 *order.excused.entry(*attempt).or_default() += 1;
             }
-            // A commit whose answer was lost may be stored: its original does not come again then.
-            let is_original = !open.partition.starts_with(&retry_topic);
-            let covers = !open.is_refused || !was_taken || is_original;
+            // A broker that dies may have stored a commit: its original does not come again then.
+            let may_be_stored = brokers_die && !open.partition.starts_with(&retry_topic);
+            let covers = !open.is_refused || !was_taken || may_be_stored;
             // An original that comes again while its retry waits ends nothing.
             if covers && open.worked && *attempt > order.failures {
                 order.done = true;
