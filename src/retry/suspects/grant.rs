@@ -30,10 +30,13 @@ impl Suspects {
         if self.is_kept_for_isolated(now.mono, member, partition, position) {
             return Grant::Nothing;
         }
-        let is_suspected = |set: &SuspectSet| {
-            set.is_tested && set.remaining.get(partition).is_some_and(|range| position < range.end)
-        };
-        let Some(index) = self.sets.iter().position(is_suspected) else {
+        // The first suspects at or behind the position.
+        let tested = self.sets.iter().enumerate().filter(|(_, set)| set.is_tested);
+        let suspected = tested
+            .filter_map(|(index, set)| Some((index, set.remaining.get(partition)?.clone())))
+            .filter(|(_, range)| position < range.end)
+            .min_by_key(|(_, range)| range.start);
+        let Some((index, suspected)) = suspected else {
             return Grant::From(position);
         };
         let is_busy =
@@ -41,9 +44,6 @@ impl Suspects {
         let is_busy_elsewhere = self.sets.iter().enumerate().any(is_busy);
         let patience_max = self.rules.patience_ms_max;
         let Some(set) = self.sets.get_mut(index) else { return Grant::From(position) };
-        let Some(suspected) = set.remaining.get(partition).cloned() else {
-            return Grant::From(position);
-        };
         if position < suspected.start {
             return Grant::Range(position..suspected.start);
         }

@@ -111,3 +111,13 @@ fn a_withheld_record_stays_when_its_owner_passes_it() {
     assert_eq!(asks(&mut suspects, 2_001 + 3 * QUIET_MS_MAX), Grant::From(9));
     assert_eq!(suspects.withheld(&of(0)), Some(8), "a commit past it makes it a dead letter");
 }
+
+#[test]
+fn the_first_suspects_of_a_partition_are_granted_first() {
+    let mut suspects = group(1);
+    suspects.sets.push(skipped(0, 8));
+    tested(&mut suspects, &[(0, 0..8)]);
+    let nothing = MemberOutstanding::new();
+    let grant = suspects.grant(now(2_000), &MemberId::new("owner"), &of(0), 0, &nothing);
+    assert_eq!(grant, Grant::Range(0..1));
+}
