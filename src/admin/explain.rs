@@ -41,7 +41,7 @@ pub struct PastView {
     pub group: String,
     /// Unix milliseconds; `None`: between those before and behind it.
     pub at: Option<i64>,
-    /// The number of the evidence (docs/semantics.md), such as `E2`.
+    /// Evidence in a word, such as `nack` (docs/semantics.md).
     pub evidence: Option<String>,
     /// What, in words.
     pub says: String,
@@ -72,10 +72,41 @@ pub struct Explained {
     /// Advice for the operator, a sentence each; left out where only one record is asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<String>,
+    /// Records that may end their consumer: those outstanding at every recent lost delivery.
+    pub suspects: Vec<SuspectsView>,
     /// Retries that go alone, after hand-outs of theirs were lost again and again.
     pub alone: Vec<AloneView>,
     /// Partitions that were fetched or committed lately.
     pub partitions: Vec<PartitionView>,
+}
+
+/// A set of records, one of which may end its consumer. Times are in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SuspectsView {
+    /// `counted`, `tested`, `isolated`, `withheld` or `ended`.
+    pub stage: String,
+    /// Number of these records.
+    pub records: u64,
+    /// Offsets, such as `orders-0@4..15` (both included); at most 16 ranges.
+    pub offsets: Vec<String>,
+    /// Delivered suspects that are neither committed nor lost.
+    pub granted: Vec<String>,
+    /// Members that have the granted ones.
+    pub members: Vec<String>,
+    /// Lost deliveries at which all of them were outstanding.
+    pub losses: u32,
+    /// Since the first of these losses, or since the start.
+    pub since_ms: u64,
+    /// Since the last of these losses.
+    pub last_loss_ms: u64,
+    /// Failed deliveries of the record that is left.
+    pub failures: u32,
+    /// The failure that makes it an entry of the retry topic, or a dead letter.
+    pub failures_max: u32,
+    /// The reason, in words.
+    pub why: String,
+    /// The next step, in words.
+    pub next: String,
 }
 
 /// A member at which a retry goes alone.
@@ -113,10 +144,6 @@ pub struct PartitionView {
     pub committed: Option<i64>,
     /// The offset after the last one given out.
     pub handed_out: i64,
-    /// Hand-outs lost in a row.
-    pub lost: u32,
-    /// Its records are given out one at a time.
-    pub single_file: bool,
     /// Why going back is not judged here; absent: it is.
     pub unjudged: Option<String>,
     /// Records that the member went back to, and how often since it was assigned.

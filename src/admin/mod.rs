@@ -35,7 +35,8 @@ use answer::{Refusal, json_answer, text_answer};
 
 pub use base64::Base64;
 pub use explain::{
-    AloneView, Explained, PartitionView, PastView, RuleView, SeekBackView, SuspectView, Told,
+    AloneView, Explained, PartitionView, PastView, RuleView, SeekBackView, SuspectView,
+    SuspectsView, Told,
 };
 pub use nack::{Failed, FailedRefused, FailedTaken};
 pub use portable::{Brought, ExportCounts, Portable, PortableRecord};

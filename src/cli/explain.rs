@@ -9,31 +9,78 @@ use super::show::{cell, text};
 use super::table::{clean, defused};
 use super::time::utc;
 
-/// What goes before the rules.
-const SAID: &str = "a failure's own x-retry-level, x-retry-delay-ms, x-retry-max go first (in a \
-    commit level=, delay=, max=)";
+/// Settings that a failure brings with it.
+const OF_A_FAILURE: &str = "a failure's own x-retry-level, x-retry-delay-ms, x-retry-max go first \
+    (in a commit level=, delay=, max=)";
+/// States of a breaker that hold nothing back.
+const IDLE_BREAKER: [&str; 2] = ["off", "closed"];
 
-/// What is known and suspected of a group's consumers.
+/// The consumers of a group: first what is unusual now, then its partitions.
 pub(super) fn lines(explained: &Value) -> Vec<String> {
-    let is = |value: &Value, key: &str| value.get(key).and_then(Value::as_bool) == Some(true);
     let mut out = vec![format!("group         {}", clean(&cell(explained, "group")))];
-    out.extend(items(explained, "rules").map(|rule| {
-        let said = |key: &str| clean(&cell(rule, key));
-        format!("  {:28} {}  ({})", said("key"), said("value"), said("from"))
-    }));
-    if items(explained, "rules").next().is_some() {
-        out.push(format!("  {SAID}"));
+    let (unusual, usual): (Vec<&Value>, Vec<&Value>) =
+        items(explained, "partitions").partition(|one| !details(one).is_empty());
+    let breaker = clean(&cell(explained, "breaker"));
+    let before = out.len();
+    if !IDLE_BREAKER.contains(&breaker.as_str()) {
+        out.push(format!("breaker       {breaker}"));
     }
-    out.push(format!("breaker       {}", clean(&cell(explained, "breaker"))));
-    if !is(explained, "watched") {
+    out.extend(items(explained, "suspects").flat_map(suspects));
+    out.extend(items(explained, "alone").map(alone));
+    out.extend(unusual.into_iter().flat_map(partition));
+    out.extend(items(explained, "advice").map(|advice| format!("note: {}", text(advice))));
+    if out.len() == before {
+        out.push("now           nothing is unusual: no record is suspected or cut".to_owned());
+    }
+    if explained.get("watched").and_then(Value::as_bool) != Some(true) {
         out.push("nothing is inferred: retry.lane is off or retry-topic".to_owned());
     } else if items(explained, "partitions").next().is_none() {
         out.push("no Fetch or commit of it was seen since the start".to_owned());
     }
-    out.extend(items(explained, "alone").map(alone));
-    out.extend(items(explained, "partitions").flat_map(partition));
-    out.extend(items(explained, "advice").map(|advice| format!("note: {}", text(advice))));
+    out.extend(usual.into_iter().flat_map(partition));
     out
+}
+
+/// [`lines`], and the settings in force behind them.
+pub(super) fn lines_with_settings(explained: &Value) -> Vec<String> {
+    let mut out = lines(explained);
+    out.push("settings".to_owned());
+    out.extend(items(explained, "rules").map(|rule| {
+        let said = |key: &str| clean(&cell(rule, key));
+        format!("  {:28} {}  ({})", said("key"), said("value"), said("from"))
+    }));
+    out.push(format!("  {OF_A_FAILURE}"));
+    out
+}
+
+/// Records, one of which may end its consumer.
+fn suspects(set: &Value) -> Vec<String> {
+    let list = |key: &str| items(set, key).map(text).collect::<Vec<String>>().join(" ");
+    let ago = |key: &str| lasted(set.get(key).and_then(Value::as_u64).unwrap_or(0));
+    let records = match cell(set, "records").as_str() {
+        "1" => "1 record".to_owned(),
+        n => format!("{n} records"),
+    };
+    let mut out = vec![
+        format!("suspects      {records}: {}", defused(&list("offsets"))),
+        format!("  why         {}", defused(&cell(set, "why"))),
+        format!("  since       {}; last loss {} ago", ago("since_ms"), ago("last_loss_ms")),
+    ];
+    let granted = list("granted");
+    if !granted.is_empty() {
+        out.push(format!("  delivered   {} to {}", defused(&granted), defused(&list("members"))));
+    }
+    out.push(format!("  next        {}", defused(&cell(set, "next"))));
+    out
+}
+
+/// A duration in its largest unit that tells enough.
+fn lasted(ms: u64) -> String {
+    match ms {
+        0..10_000 => format!("{ms} ms"),
+        10_000..600_000 => format!("{} s", ms / 1000),
+        _ => format!("{} min", ms / 60_000),
+    }
 }
 
 fn alone(alone: &Value) -> String {
@@ -54,9 +101,8 @@ pub(super) fn told(told: &Value) -> Vec<String> {
         let number = |key: &str| past.get(key).and_then(Value::as_i64);
         let said = |key: &str| past.get(key).and_then(Value::as_str).map(defused);
         let mut line = format!(
-            "{:20}  {:3}  {}",
+            "{:20}  {}",
             number("at").map_or("…".to_owned(), utc),
-            said("evidence").unwrap_or_default(),
             said("says").unwrap_or_default(),
         );
         let group = Some(cell(past, "group")).filter(|_| groups.len() > 1);
@@ -78,35 +124,37 @@ pub(super) fn told(told: &Value) -> Vec<String> {
 }
 
 fn partition(partition: &Value) -> Vec<String> {
-    let is = |value: &Value, key: &str| value.get(key).and_then(Value::as_bool) == Some(true);
-    let mut out = Vec::new();
     let member = partition.get("member").and_then(Value::as_str);
     let committed = partition.get("committed").and_then(Value::as_i64);
-    out.push(format!(
+    let mut out = vec![format!(
         "{}-{}  {}, {}, given up to {}",
         clean(&cell(partition, "topic")),
         cell(partition, "partition"),
         member.map_or("held by nobody".to_owned(), |member| format!("held by {}", clean(member))),
         committed.map_or("no commit seen".to_owned(), |offset| format!("committed {offset}")),
         cell(partition, "handed_out"),
-    ));
-    let lost = partition.get("lost").and_then(Value::as_u64).unwrap_or(0);
-    if lost > 0 {
-        let single = if is(partition, "single_file") { ": one record at a time" } else { "" };
-        out.push(format!("  lost        {lost} hand-outs in a row{single}"));
-    }
-    out.extend(items(partition, "suspects").flat_map(suspect));
+    )];
+    out.extend(details(partition));
+    out
+}
+
+/// The unusual facts of a partition.
+fn details(partition: &Value) -> Vec<String> {
+    let mut out: Vec<String> = items(partition, "suspects").flat_map(suspect).collect();
     let skipped: Vec<String> = items(partition, "skipped").map(text).collect();
     if !skipped.is_empty() {
         let offsets = skipped.join(" ");
         out.push(format!("  skipped     {offsets}: settled, cut until a commit passes them"));
     }
-    let seek_backs = items(partition, "seek_backs").map(|record| {
-        let (offset, times) = (cell(record, "offset"), cell(record, "times"));
-        format!("  went back   to @{offset} {times} times")
-    });
+    let seek_backs: Vec<String> = items(partition, "seek_backs")
+        .map(|record| {
+            let (offset, times) = (cell(record, "offset"), cell(record, "times"));
+            format!("  went back   to @{offset} {times} times")
+        })
+        .collect();
+    let has_gone_back = !seek_backs.is_empty();
     out.extend(seek_backs);
-    if let Some(why) = partition.get("unjudged").and_then(Value::as_str) {
+    if let Some(why) = partition.get("unjudged").and_then(Value::as_str).filter(|_| has_gone_back) {
         out.push(format!("  going back  is no failure here: {why}"));
     }
     out
@@ -126,4 +174,33 @@ fn suspect(suspect: &Value) -> Vec<String> {
         out.push(format!("              {} {why}", utc(at)));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_healthy_group_is_told_in_a_line_and_its_partitions() {
+        let partition = |topic: &str, skipped: &[i64]| {
+            json!({
+                "topic": topic, "partition": 0, "member": "m-1", "committed": 50,
+                "handed_out": 58, "unjudged": "on_seek_back is observe", "skipped": skipped,
+            })
+        };
+        let mut group = json!({
+            "group": "shop", "watched": true, "breaker": "off",
+            "partitions": [partition("carts", &[]), partition("orders", &[])],
+        });
+        let carts = "carts-0  held by m-1, committed 50, given up to 58";
+        let orders = carts.replace("carts", "orders");
+        let name = "group         shop";
+        let healthy = "now           nothing is unusual: no record is suspected or cut";
+        assert_eq!(lines(&group), [name, healthy, carts, &orders]);
+        group["partitions"][1] = partition("orders", &[51]);
+        let cut = "  skipped     51: settled, cut until a commit passes them";
+        assert_eq!(lines(&group), [name, &orders, cut, carts], "first what is unusual");
+    }
 }

@@ -30,8 +30,8 @@ pub(super) enum GroupCommand {
     List(ListArgs),
     /// One group: members, rules in force, retries by level, offsets, advice.
     Describe(DescribeArgs),
-    /// Its rules and where each comes from, and what is inferred of its consumers: who holds what,
-    /// what is suspected, held or skipped.
+    /// One group's consumers: first what is unusual now (suspects, records that are cut or given
+    /// alone), then its partitions.
     Explain(ExplainArgs),
 }
 
@@ -56,8 +56,11 @@ pub(super) struct DescribeArgs {
 pub(super) struct ExplainArgs {
     /// The group.
     group: String,
-    /// The rules for records of this topic, where it has some of its own.
+    /// The settings for records of this topic, where it has some of its own.
     topic: Option<String>,
+    /// Every key of `retry` in force as well, and the place that sets it.
+    #[arg(long)]
+    settings: bool,
     #[command(flatten)]
     reading: Reading,
 }
@@ -70,13 +73,15 @@ pub(super) fn run(command: &GroupCommand, out: &mut dyn Write) -> Result<(), Fai
         GroupCommand::Describe(DescribeArgs { group, reading }) => {
             reading.one(out, &format!("/api/v1/groups/{}", encoded(group)), lines)
         }
-        GroupCommand::Explain(ExplainArgs { group, topic, reading }) => {
+        GroupCommand::Explain(ExplainArgs { group, topic, settings, reading }) => {
             let mut path = format!("/api/v1/explain?group={}", encoded(group));
             if let Some(topic) = topic {
                 path.push_str("&topic=");
                 path.push_str(&encoded(topic));
             }
-            reading.one(out, &path, explain::lines)
+            let has_settings = *settings || topic.is_some();
+            let lines = if has_settings { explain::lines_with_settings } else { explain::lines };
+            reading.one(out, &path, lines)
         }
     }
 }

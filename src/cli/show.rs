@@ -81,7 +81,7 @@ impl Reading {
         &self,
         out: &mut dyn Write,
         path: &str,
-        lines: fn(&Value) -> Vec<String>,
+        lines: impl Fn(&Value) -> Vec<String>,
     ) -> Result<(), Failure> {
         let item = self.at.get(path)?;
         match self.format {

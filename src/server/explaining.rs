@@ -1,21 +1,105 @@
 //! The watch of a group in the words of the admin port.
 
-use crate::admin::{AloneView, Explained, PartitionView, SeekBackView, SuspectView};
-use crate::model::GroupId;
+use std::ops::Range;
+
+use crate::admin::{AloneView, Explained, PartitionView, SeekBackView, SuspectView, SuspectsView};
+use crate::model::{GroupId, TopicPartition};
+use crate::retry::suspects::{Next, SetView, Stage};
 use crate::retry::watch::{self, ApartView, BreakerView, Stand, Unjudged, WindowView};
 use crate::route::Router;
 
 /// What is known and suspected of a group's consumers.
 pub(super) fn explained(router: &Router, group: &GroupId) -> Explained {
-    let (watched, windows, aparts) = router.explain(group);
+    let (watched, view) = router.explain(group);
     Explained {
         group: group.to_string(),
         watched,
         rules: Vec::new(),
         advice: Vec::new(),
         breaker: breaker(router.breaker(group)),
-        alone: aparts.iter().map(|apart| alone(router, group, apart)).collect(),
-        partitions: windows.into_iter().map(partition).collect(),
+        suspects: view.suspects.iter().map(suspects).collect(),
+        alone: view.aparts.iter().map(|apart| alone(router, group, apart)).collect(),
+        partitions: view.partitions.into_iter().map(partition).collect(),
+    }
+}
+
+fn suspects(set: &SetView) -> SuspectsView {
+    SuspectsView {
+        stage: stage(set.stage).to_owned(),
+        records: set.records,
+        offsets: set.suspects.iter().map(offsets).collect(),
+        granted: set.granted.iter().map(offsets).collect(),
+        members: set.holders.iter().map(ToString::to_string).collect(),
+        losses: set.losses,
+        since_ms: set.begun_ms,
+        last_loss_ms: set.last_loss_ms,
+        failures: set.failures,
+        failures_max: set.limit,
+        why: why(set),
+        next: next(set.next),
+    }
+}
+
+fn offsets((of, range): &(TopicPartition, Range<i64>)) -> String {
+    let last = range.end.saturating_sub(1);
+    let (topic, partition, first) = (&of.topic, of.partition, range.start);
+    if first == last {
+        format!("{topic}-{partition}@{first}")
+    } else {
+        format!("{topic}-{partition}@{first}..{last}")
+    }
+}
+
+fn stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Counted => "counted",
+        Stage::Tested => "tested",
+        Stage::Isolated => "isolated",
+        Stage::Withheld => "withheld",
+        Stage::Ended => "ended",
+    }
+}
+
+fn why(set: &SetView) -> String {
+    let losses = match set.losses {
+        1 => "1 lost delivery".to_owned(),
+        n => format!("{n} lost deliveries"),
+    };
+    match set.stage {
+        Stage::Counted => format!("outstanding at {losses}"),
+        Stage::Tested => {
+            format!("outstanding at {losses}: a part is delivered at a time")
+        }
+        Stage::Isolated | Stage::Withheld | Stage::Ended => format!(
+            "the only record outstanding at {losses}; {} of {} failures",
+            set.failures, set.limit
+        ),
+    }
+}
+
+/// The next step of a set, in words.
+fn next(next: Next) -> String {
+    let within = |ms: Option<u64>| ms.map_or(String::new(), |ms| format!(", {ms} ms more at most"));
+    match next {
+        Next::Losses(1) => "tested after one more lost delivery".to_owned(),
+        Next::Losses(n) => format!("tested after {n} more lost deliveries"),
+        Next::Grant(1) => "the next Fetch is given one of them".to_owned(),
+        Next::Grant(n) => format!("the next Fetches are given {n} of them"),
+        Next::PassedOver(ms) => {
+            format!("passed over in {ms} ms, unless they are committed or lost before")
+        }
+        Next::MemberEnds => {
+            "its member has no connection: the end of its session is awaited".to_owned()
+        }
+        Next::FirstInLine => "delivered alone with the next Fetch of its partition".to_owned(),
+        Next::Deferred(ms) => {
+            format!("other records first, until one of the topic is committed{}", within(ms))
+        }
+        Next::RecordBehind(ms) => {
+            format!("withheld: the record behind it is delivered alone{}", within(ms))
+        }
+        Next::Commit => "withheld: a commit past it makes it a dead letter".to_owned(),
+        Next::Entry => "settled with the next Fetch or commit".to_owned(),
     }
 }
 
@@ -53,8 +137,6 @@ fn partition(window: WindowView) -> PartitionView {
         member: window.member.map(|member| member.to_string()),
         committed: window.committed,
         handed_out: window.end,
-        lost: window.losses,
-        single_file: window.single_file,
         unjudged: window.unjudged.map(|why| unjudged(why).to_owned()),
         seek_backs: window.seek_backs.iter().map(seek_back).collect(),
         suspects: window.suspects.iter().chain(&window.isolated).map(suspect).collect(),

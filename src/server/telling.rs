@@ -64,7 +64,7 @@ fn is_said(evidence: Evidence) -> bool {
 }
 
 fn seen_by(view: &mut PastView, cause: &Cause) {
-    view.evidence = cause.evidence.number().map(|number| format!("E{number}"));
+    view.evidence = Some(cause.evidence.as_str().to_owned());
     let by = cause.by.as_ref();
     view.member = by.and_then(|by| by.member.as_ref()).map(ToString::to_string);
     view.client = by.map(|by| by.client.to_string()).filter(|client| !client.is_empty());

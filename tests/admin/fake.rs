@@ -4,7 +4,7 @@ use reprise::admin::{
     AloneView, Brought, DeadLetter, DelayedView, Drain, Explained, ExportCounts, Failed,
     FailedRefused, FailedTaken, GroupView, MemberView, Overview, PartitionView, PastView,
     PolicyView, Portable, Readiness, RetryView, RuleView, SeekBackView, Source, StateCounts,
-    SuspectView, Told, Unavailable,
+    SuspectView, SuspectsView, Told, Unavailable,
 };
 use reprise::model::Origin;
 use reprise::observe::GroupGauges;
@@ -83,8 +83,6 @@ impl Source for Fake {
             member: Some("m-1".into()),
             committed: Some(50),
             handed_out: 58,
-            lost: 4,
-            single_file: true,
             unjudged: Some("no commit of this partition was seen".into()),
             seek_backs: vec![SeekBackView { offset: 53, times: 2 }],
             suspects: vec![suspect],
@@ -96,6 +94,20 @@ impl Source for Fake {
             advice: Vec::new(),
             watched: true,
             breaker: "closed".into(),
+            suspects: vec![SuspectsView {
+                stage: "tested".into(),
+                records: 12,
+                offsets: vec!["orders-3@58..69".into()],
+                granted: vec!["orders-3@58..59".into()],
+                members: vec!["m-1".into()],
+                losses: 3,
+                since_ms: 35_400,
+                last_loss_ms: 5_000,
+                failures: 0,
+                failures_max: 4,
+                why: "outstanding at 3 lost deliveries".into(),
+                next: "in 400 ms the next are delivered".into(),
+            }],
             alone: vec![AloneView {
                 member: "m-2".into(),
                 retry: Some("reprise.retry.shop-0@7".into()),
@@ -114,7 +126,7 @@ impl Source for Fake {
             PastView {
                 group: "shop".into(),
                 at: Some(5_000),
-                evidence: Some("E2".into()),
+                evidence: Some("nack".into()),
                 says: "the application says that it failed: it comes back after 10 ms".into(),
                 until: Some(9_000),
                 reconsume_times: Some(1),

@@ -319,13 +319,13 @@ fn what_is_suspected_of_a_group_is_told_for_machines_and_people() {
         let lines = reprise(at, &["group", "explain", "shop", "orders"]);
         let expected = "\
 group         shop
-  levels                       orders  (groups[0] (match: shop))
-  a failure's own x-retry-level, x-retry-delay-ms, x-retry-max go first \
-(in a commit level=, delay=, max=)
-breaker       closed
+suspects      12 records: orders-3@58..69
+  why         outstanding at 3 lost deliveries
+  since       35 s; last loss 5000 ms ago
+  delivered   orders-3@58..59 to m-1
+  next        in 400 ms the next are delivered
 reprise.retry.shop-0@7  goes alone at m-2: out, alone, for 9 ms
 orders-3  held by m-1, committed 50, given up to 58
-  lost        4 hand-outs in a row: one record at a time
   @57         2 of 6 retries; held, served alone in 400 ms
               1970-01-01T00:00:05Z crashed
               1970-01-01T00:00:09Z crashed
@@ -336,7 +336,18 @@ note: 2 failed records wait: reprise.retry.shop has no subscriber: the only memb
 subscribe to it. Add it to the application's subscription, next to its own topics; they then flow \
 at once
 ";
-        assert_eq!(text(&lines.stdout), expected);
+        let settings = "\
+settings
+  levels                       orders  (groups[0] (match: shop))
+  a failure's own x-retry-level, x-retry-delay-ms, x-retry-max go first \
+(in a commit level=, delay=, max=)
+";
+        assert_eq!(text(&lines.stdout), format!("{expected}{settings}"));
+        let without = reprise(at, &["group", "explain", "shop"]);
+        assert_eq!(text(&without.stdout), expected);
+        let with = reprise(at, &["group", "explain", "shop", "--settings"]);
+        let of_the_group = settings.replace("orders", "1s 2s");
+        assert_eq!(text(&with.stdout), format!("{expected}{of_the_group}"));
         assert!(!reprise(at, &["group", "explain", "none"]).status.success());
     });
 }
@@ -345,7 +356,7 @@ at once
 fn what_has_happened_to_a_record_is_told_for_machines_and_people() {
     with_admin(Fake::default(), Options::default(), |at| {
         let told = json(at, "/api/v1/explain?record=orders-3@57");
-        assert_eq!(told["past"][1]["evidence"], "E2");
+        assert_eq!(told["past"][1]["evidence"], "nack");
         assert_eq!(told["now"][0]["partitions"][0]["handed_out"], 58);
         let elsewhere = json(at, "/api/v1/explain?record=orders-3@58&group=shop");
         assert_eq!(elsewhere["past"], serde_json::json!([]), "the partition is known");
@@ -363,8 +374,8 @@ fn what_has_happened_to_a_record_is_told_for_machines_and_people() {
         let lines = text(&shown.stdout);
         let past = lines.lines().rev().take(2).collect::<Vec<_>>();
         assert!(lines.starts_with("record        orders-3@57\ngroup         shop\norders-3  held"));
-        assert_eq!(past[1].trim_end(), "…                          given out, alone");
-        let expected = "1970-01-01T00:00:05Z  E2   the application says that it failed: it comes \
+        assert_eq!(past[1].trim_end(), "…                     given out, alone");
+        let expected = "1970-01-01T00:00:05Z  the application says that it failed: it comes \
                         back after 10 ms; until 1970-01-01T00:00:09Z; reconsume times 1; \
                         reason \"no \u{fffd}stock\"; by m-1; client app";
         assert_eq!(past[0], expected);

@@ -39,7 +39,7 @@ fn what_happened_to_a_record_is_told_by_its_origin_and_by_each_of_its_hand_outs(
     let given = format!("given to a member: attempt 2 as {lane}");
     let back = format!("{failed}: it comes back after 30 ms (level 1)");
     assert_eq!(of("says"), [back, given, format!("{failed}: a dead letter (max_attempts)")]);
-    assert_eq!(of("evidence"), ["E2", "-", "E2"]);
+    assert_eq!(of("evidence"), ["nack", "hand_out", "nack"]);
     assert_eq!(of("reason"), ["no stock", "-", "still none"]);
     assert_eq!(of("group"), ["shop"; 3]);
     assert_eq!(told(&lane), past);

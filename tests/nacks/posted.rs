@@ -51,7 +51,8 @@ fn a_record_fails_by_its_origin_and_then_by_each_hand_out() {
     assert_eq!(letters[0].header("x-retry-reason").unwrap(), "still none");
 
     let story = server.json("/api/v1/explain?record=orders-0@1");
-    let said = story["past"].as_array().unwrap().iter().filter(|past| past["evidence"] == "E3");
+    let said =
+        story["past"].as_array().unwrap().iter().filter(|past| past["evidence"] == "admin_nack");
     let said: Vec<(&Value, &Value)> = said.map(|p| (&p["reason"], &p["client"])).collect();
     let admin = Value::from("admin");
     assert_eq!(said, [(&"no stock".into(), &admin), (&"still none".into(), &admin)]);

@@ -103,6 +103,10 @@ fn and_nothing_is_given_to_a_process_that_has_died() {
     let window = || server.json("/api/v1/explain?group=shop")["partitions"][0].clone();
     until("its session is over", || window()["member"].is_null());
     assert_eq!(window()["handed_out"], 1, "what it died of is the last it was given");
+    let told = server.json("/api/v1/explain?group=shop")["suspects"][0].clone();
+    assert_eq!((&told["stage"], &told["losses"]), (&"isolated".into(), &4.into()), "{told}");
+    assert_eq!(told["offsets"], serde_json::json!(["orders-0@0"]));
+    assert_eq!(told["next"], "delivered alone with the next Fetch of its partition");
 }
 
 #[test]
@@ -187,7 +191,7 @@ fn but_not_one_that_goes_on_where_it_was() {
         assert_eq!(data.error_code, 0);
     }
     let known = server.json("/api/v1/explain?group=shop");
-    assert_eq!(known["partitions"][0]["lost"], 0, "{known}");
+    assert_eq!(known["suspects"], serde_json::json!([]));
 }
 
 /// It holds the partition.

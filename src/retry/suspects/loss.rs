@@ -2,8 +2,8 @@
 
 use crate::model::{MemberId, MonoMs, Now, Origin, TopicName};
 use crate::retry::suspects::{
-    Decision, Deferral, LIFETIME_MS_MAX, LostDelivery, OffsetRanges, Probe, RETRY_TOPIC_LIMIT,
-    SuspectRules, SuspectSet, Suspects,
+    Decision, Deferral, LIFETIME_MS_MAX, LostDelivery, OffsetRanges, Probe, SuspectRules,
+    SuspectSet, Suspects,
 };
 
 /// Times of failed deliveries that are kept of one record.
@@ -96,7 +96,7 @@ impl Suspects {
                 let failures = set.isolation.failures;
                 let origin = record.clone();
                 self.decisions.push_back(Decision::Failed { origin, failures });
-                if failures >= limit(&self.rules) {
+                if failures >= self.rules.failures_max() {
                     ended.push((record, failures));
                     continue;
                 }
@@ -204,10 +204,12 @@ impl Suspects {
             }
             let new = replacement.get_or_insert_with(|| SuspectSet {
                 is_tested: true,
+                begun: now,
                 last_loss: now,
                 patience_ms: self.rules.isolation_timeout_ms,
                 ..SuspectSet::default()
             });
+            new.begun = new.begun.min(set.begun);
             new.losses = new.losses.max(set.losses.saturating_add(1));
             let doubled = set.patience_ms.saturating_mul(2);
             new.patience_ms = new.patience_ms.max(doubled).min(patience_max);
@@ -316,8 +318,4 @@ impl SuspectSet {
         self.isolation.give_up_at = now.wall.plus(self.isolation.give_up_wait_ms);
         self.end_round();
     }
-}
-
-fn limit(rules: &SuspectRules) -> u32 {
-    if rules.has_retry_topic { RETRY_TOPIC_LIMIT } else { rules.in_place_limit }
 }

@@ -14,6 +14,7 @@
 //! `git bisect`.
 
 mod commit;
+mod explain;
 mod grant;
 mod loss;
 mod ranges;
@@ -29,6 +30,7 @@ use std::ops::Range;
 
 use crate::model::{Deadline, MemberId, MonoMs, Now, Origin, TopicName, TopicPartition};
 
+pub use explain::{Next, SetView, Stage};
 pub use grant::Grant;
 pub use ranges::OffsetRanges;
 pub use record::{SetRecord, SuspectsRecord};
@@ -81,6 +83,13 @@ impl Default for SuspectRules {
 
 /// Failed deliveries that make an entry of the retry topic.
 const RETRY_TOPIC_LIMIT: u32 = 2;
+
+impl SuspectRules {
+    /// Failed deliveries of an isolated record that make an entry or a dead letter.
+    fn failures_max(&self) -> u32 {
+        if self.has_retry_topic { RETRY_TOPIC_LIMIT } else { self.in_place_limit }
+    }
+}
 
 /// Records that a member has outstanding in one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -87,6 +87,7 @@ impl SuspectSet {
         let give_up_at = record.give_up_at.map_or(longest, |at| at.min(longest));
         Self {
             remaining: record.suspects.iter().map(range).collect::<OffsetRanges>(),
+            begun: now.mono,
             losses: record.losses,
             last_loss: now.mono,
             is_tested: record.is_tested,

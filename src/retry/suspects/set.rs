@@ -25,6 +25,8 @@ pub(super) struct SuspectSet {
     pub part_left: u64,
     /// The last grant of the part, or the last commit in it.
     pub part_touched: MonoMs,
+    /// The first loss; of a restored set the start.
+    pub begun: MonoMs,
     /// Lost deliveries since the set was begun.
     pub losses: u32,
     pub last_loss: MonoMs,
@@ -85,8 +87,8 @@ pub(super) struct Probe {
 impl SuspectSet {
     /// A set that counts its first loss.
     pub(super) fn counted(suspects: OffsetRanges, now: MonoMs, patience_ms: u64) -> Self {
-        let (remaining, last_loss) = (suspects, now);
-        Self { remaining, losses: 1, last_loss, patience_ms, ..Self::default() }
+        let (remaining, begun, last_loss) = (suspects, now, now);
+        Self { remaining, begun, losses: 1, last_loss, patience_ms, ..Self::default() }
     }
 
     /// The record that is left of a set under test.

@@ -121,3 +121,39 @@ fn the_first_suspects_of_a_partition_are_granted_first() {
     let grant = suspects.grant(now(2_000), &MemberId::new("owner"), &of(0), 0, &nothing);
     assert_eq!(grant, Grant::Range(0..1));
 }
+
+#[test]
+fn people_are_told_the_stage_and_next_step() {
+    let mut suspects = group(1);
+    let told = |suspects: &Suspects, at| {
+        let sets = suspects.explain(MonoMs(at)).into_iter();
+        sets.map(|set| (set.stage, set.records, set.next)).collect::<Vec<_>>()
+    };
+    lose(&mut suspects, "before", &[(0, 0..64)]);
+    assert_eq!(told(&suspects, 1_000), [(Stage::Counted, 64, Next::Losses(2))]);
+    lose(&mut suspects, "before", &[(0, 0..64)]);
+    lose(&mut suspects, "before", &[(0, 0..64)]);
+    assert_eq!(told(&suspects, 1_000), [(Stage::Tested, 64, Next::Grant(8))]);
+    let (owner, nothing) = (MemberId::new("owner"), MemberOutstanding::new());
+    suspects.grant(now(2_000), &owner, &of(0), 0, &nothing);
+    let set = suspects.explain(MonoMs(3_000)).remove(0);
+    assert_eq!(set.next, Next::PassedOver(4_000), "patience is 5 s");
+    assert_eq!((set.granted, set.holders), (vec![(of(0), 0..8)], vec![owner.clone()]));
+    assert_eq!((set.begun_ms, set.last_loss_ms, set.losses), (2_000, 2_000, 3));
+    suspects.handle(now(3_000), Event::Disconnected(owner.clone()));
+    assert_eq!(told(&suspects, 3_000), [(Stage::Tested, 64, Next::MemberEnds)]);
+    lose(&mut suspects, "owner", &[(0, 0..1)]);
+    assert_eq!(told(&suspects, 3_000), [(Stage::Isolated, 1, Next::FirstInLine)]);
+    let set = suspects.sets.first_mut().unwrap();
+    set.isolation.deferral = Some(Deferral { since: Some(MonoMs(3_000)), is_owner_idle: true });
+    let deferred = Next::Deferred(Some(800));
+    assert_eq!(told(&suspects, 3_200), [(Stage::Isolated, 1, deferred)], "order.interval is 1 s");
+    let set = suspects.sets.first_mut().unwrap();
+    (set.isolation.deferral, set.isolation.probe) = (None, Some(Probe::default()));
+    assert_eq!(told(&suspects, 3_200), [(Stage::Withheld, 1, Next::RecordBehind(None))]);
+    let set = suspects.sets.first_mut().unwrap();
+    set.isolation.probe = Some(Probe { has_stood: true, ..Probe::default() });
+    assert_eq!(told(&suspects, 3_200), [(Stage::Withheld, 1, Next::Commit)]);
+    suspects.sets.first_mut().unwrap().isolation.is_ended = true;
+    assert_eq!(told(&suspects, 3_200), [(Stage::Ended, 1, Next::Entry)]);
+}

@@ -80,7 +80,7 @@ impl Suspects {
     }
 
     /// Patience stands still once a holder's connection is closed: its end is on the way.
-    fn waits_for_live_members(&self, index: usize) -> bool {
+    pub(super) fn waits_for_live_members(&self, index: usize) -> bool {
         let is_closed = |member: &MemberId| self.disconnected.contains(member);
         self.sets.get(index).is_some_and(|set| {
             let probe = set.isolation.probe.as_ref().and_then(|probe| probe.member.as_ref());
@@ -100,7 +100,7 @@ impl Suspects {
 }
 
 impl SuspectSet {
-    fn is_probe_out(&self) -> bool {
+    pub(super) fn is_probe_out(&self) -> bool {
         let probe = self.isolation.probe.as_ref();
         probe.is_some_and(|probe| probe.member.is_some() && !probe.has_stood)
     }
@@ -139,7 +139,7 @@ impl SuspectSet {
         self.passed_over.cover(&remaining);
     }
 
-    fn deferral_ends_at(&self, interval_ms: u64) -> Option<MonoMs> {
+    pub(super) fn deferral_ends_at(&self, interval_ms: u64) -> Option<MonoMs> {
         let deferral = self.isolation.deferral?;
         let wait_ms = if deferral.is_owner_idle { interval_ms } else { DEFERRAL_MS_MAX };
         deferral.since.map(|since| since.plus(wait_ms))

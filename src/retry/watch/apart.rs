@@ -165,7 +165,7 @@ impl Watch {
     }
 
     /// Retries that go alone, for people.
-    pub fn explain_aparts(&self, now: Now) -> Vec<ApartView> {
+    pub(super) fn explain_aparts(&self, now: Now) -> Vec<ApartView> {
         let view = |(member, apart): (&MemberId, &Apart)| ApartView {
             member: member.clone(),
             lane: match apart.stand {

@@ -1,9 +1,20 @@
 //! What the watch knows and suspects, for people.
 
 use crate::model::{MemberId, Now, TopicPartition, WallMs};
-use crate::retry::suspects::{EndedRecord, PartitionSuspicion};
-use crate::retry::watch::{Member, Phase, Watch, Window};
+use crate::retry::suspects::{EndedRecord, PartitionSuspicion, SetView};
+use crate::retry::watch::{ApartView, Member, Phase, Watch, Window};
 use crate::retry::{Disposition, OnSeekBack};
+
+/// The consumers of one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchView {
+    /// Records that may end their consumer.
+    pub suspects: Vec<SetView>,
+    /// Retries that go alone.
+    pub aparts: Vec<ApartView>,
+    /// Partitions that were fetched or committed lately.
+    pub partitions: Vec<WindowView>,
+}
 
 /// One partition of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +29,6 @@ pub struct WindowView {
     pub end: i64,
     /// Lost deliveries of its suspects.
     pub losses: u32,
-    /// A part of its suspects is delivered at a time.
-    pub single_file: bool,
     /// Why going back says nothing here; `None`: it is judged.
     pub unjudged: Option<Unjudged>,
     /// Records its member went back to, and how often.
@@ -76,16 +85,25 @@ pub enum Stand {
 }
 
 impl Watch {
+    /// The consumers of the group, for people.
+    pub fn view(&self, now: Now) -> WatchView {
+        WatchView {
+            suspects: self.suspects.explain(now.mono),
+            aparts: self.explain_aparts(now),
+            partitions: self.explain(now),
+        }
+    }
+
     /// Every partition that was fetched or committed lately, in order.
     pub fn explain(&self, now: Now) -> Vec<WindowView> {
         let view = |(partition, window): (&TopicPartition, &Window)| {
             let suspicion = self.suspects.suspicion(partition).unwrap_or_default();
-            self.view(now, (partition, window), suspicion)
+            self.window(now, (partition, window), suspicion)
         };
         self.windows.iter().map(view).collect()
     }
 
-    fn view(
+    fn window(
         &self,
         now: Now,
         (partition, window): (&TopicPartition, &Window),
@@ -97,7 +115,6 @@ impl Watch {
             committed: window.committed,
             end: window.end,
             losses: suspicion.losses,
-            single_file: suspicion.is_tested,
             unjudged: self.unjudged(window),
             seek_backs: window.seek_backs.iter().collect(),
             isolated: suspicion.isolated.map(|record| self.isolated(record)),

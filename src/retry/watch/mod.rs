@@ -46,7 +46,7 @@ pub(super) use apart::Aparts;
 pub use breaker::BreakerView;
 pub(super) use breaker::{Breaker, Outcome};
 pub(super) use crashes::limited;
-pub use explain::{Stand, SuspectView, Unjudged, WindowView};
+pub use explain::{Stand, SuspectView, Unjudged, WatchView, WindowView};
 pub(super) use firsts::{FirstFailure, Firsts};
 pub use lanes::LaneGiven;
 pub(super) use lanes::Lanes;

@@ -24,7 +24,7 @@ use crate::engine::{Engine, GroupSuspects, KeptWindow, NotPassed, WindowNews, Wi
 use crate::model::{GroupId, MemberId, MonoMs, Now, TopicPartition};
 use crate::observe::Metrics;
 use crate::retry::watch::{
-    ApartView, Asked, BreakerView, Fetching, Handed, Output, Plan, Rules, Watch, WindowView,
+    Asked, BreakerView, Fetching, Handed, Output, Plan, Rules, Watch, WatchView,
 };
 use crate::retry::{Policies, Policy};
 use crate::route::Router;
@@ -331,19 +331,14 @@ impl Router {
         })
     }
 
-    /// Whether failures of a group are inferred, what is known of its partitions, and its retries
-    /// that go alone.
-    pub fn explain(&self, group: &GroupId) -> (bool, Vec<WindowView>, Vec<ApartView>) {
+    /// Whether failures of a group are inferred, and its consumers as they are watched.
+    pub fn explain(&self, group: &GroupId) -> (bool, WatchView) {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        let watched = policies.of(group).inference;
+        let is_watched = policies.of(group).inference;
         drop(policies);
         let now = self.clock.now();
-        let told = self.watches.find(group).map(|of| {
-            let watch = &of.lock().watch;
-            (watch.explain(now), watch.explain_aparts(now))
-        });
-        let (windows, aparts) = told.unwrap_or_default();
-        (watched, windows, aparts)
+        let view = self.watches.find(group).map(|of| of.lock().watch.view(now));
+        (is_watched, view.unwrap_or_default())
     }
 
     /// Where the breaker of a group stands.

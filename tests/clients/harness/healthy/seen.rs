@@ -16,7 +16,7 @@ use crate::sidecar::Sidecar;
 pub(super) struct Seen {
     /// Records that were suspects at some time: partition and offset.
     pub(super) suspects: BTreeSet<(i32, i64)>,
-    /// A partition was given out one record at a time.
+    /// A part of the suspects was delivered at a time.
     pub(super) was_narrow: bool,
     /// Most times that one record was given out alone; known at the end.
     pub(super) alone: usize,
@@ -28,12 +28,13 @@ impl Seen {
     /// What is known now; `Err`: somebody was charged.
     pub(super) fn look(&mut self, sidecar: &Sidecar, scene: &Scene) -> Result<(), String> {
         let known = sidecar.json(&format!("/api/v1/explain?group={}", scene.group));
+        let sets = known["suspects"].as_array().into_iter().flatten();
+        self.was_narrow |= sets.into_iter().any(|set| set["stage"] != "counted");
         for window in known["partitions"].as_array().into_iter().flatten() {
             let partition = i32::try_from(window["partition"].as_i64().unwrap()).unwrap();
             if let Some(committed) = window["committed"].as_i64() {
                 self.committed.insert(partition, committed);
             }
-            self.was_narrow |= window["single_file"] == true;
             for suspect in window["suspects"].as_array().unwrap() {
                 let place = (partition, suspect["offset"].as_i64().unwrap());
                 self.suspects.insert(place);

@@ -1,0 +1,145 @@
+//! The suspect sets of a group, for people.
+
+use std::ops::Range;
+
+use crate::model::{MemberId, MonoMs, TopicPartition};
+use crate::retry::suspects::{OffsetRanges, PARTS, SuspectSet, Suspects};
+
+/// Ranges that are listed of one set.
+const RANGES_MAX: usize = 16;
+
+/// One suspect set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetView {
+    pub stage: Stage,
+    /// All suspects.
+    pub records: u64,
+    /// Their offsets by partition, the first 16 of them.
+    pub suspects: Vec<(TopicPartition, Range<i64>)>,
+    /// Suspects that were delivered and are neither committed nor lost yet.
+    pub granted: Vec<(TopicPartition, Range<i64>)>,
+    /// Members that the granted records are with.
+    pub holders: Vec<MemberId>,
+    /// Lost deliveries since the set was begun.
+    pub losses: u32,
+    /// Milliseconds since the set was begun.
+    pub begun_ms: u64,
+    /// Milliseconds since the last of these losses.
+    pub last_loss_ms: u64,
+    /// Failed deliveries of an isolated record that count.
+    pub failures: u32,
+    /// The failure that ends it.
+    pub limit: u32,
+    pub next: Next,
+}
+
+/// How far a set is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Each loss leaves what both have.
+    Counted,
+    /// A part is delivered at a time.
+    Tested,
+    /// One record is left.
+    Isolated,
+    /// Records behind it are delivered without it.
+    Withheld,
+    /// The record becomes an entry.
+    Ended,
+}
+
+/// The next step of a set. Times are milliseconds from now on; `None`: from the next Fetch on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The set is tested after so many more losses.
+    Losses(u32),
+    /// The next Fetch of their owner is granted so many records.
+    Grant(u64),
+    /// The granted records are passed over, unless they are committed or lost before.
+    PassedOver(u64),
+    /// A holder's connection is closed: the end of that member is awaited.
+    MemberEnds,
+    /// The owner gets nothing else until it has asked for the record.
+    FirstInLine,
+    /// The owner gets everything but the record.
+    Deferred(Option<u64>),
+    /// The record behind the withheld one is delivered alone.
+    RecordBehind(Option<u64>),
+    /// A commit past the record makes it a dead letter.
+    Commit,
+    /// The record becomes an entry with the next Fetch or commit.
+    Entry,
+}
+
+impl Suspects {
+    /// Every suspect set.
+    pub fn explain(&self, now: MonoMs) -> Vec<SetView> {
+        (0..self.sets.len()).filter_map(|index| self.view(index, now)).collect()
+    }
+
+    fn view(&self, index: usize, now: MonoMs) -> Option<SetView> {
+        let set = self.sets.get(index)?;
+        let mut suspects = set.remaining.clone();
+        suspects.cover(&set.passed_over);
+        let stage = set.stage();
+        Some(SetView {
+            stage,
+            records: suspects.len(),
+            suspects: listed(&suspects),
+            granted: listed(&set.part),
+            holders: set.holders.iter().cloned().collect(),
+            losses: set.losses,
+            begun_ms: now.since(set.begun),
+            last_loss_ms: now.since(set.last_loss),
+            failures: set.isolation.failures,
+            limit: self.rules.failures_max(),
+            next: self.next_of(index, set, stage, now),
+        })
+    }
+
+    fn next_of(&self, index: usize, set: &SuspectSet, stage: Stage, now: MonoMs) -> Next {
+        let is_out = !set.part.is_empty() || set.is_probe_out();
+        let stands = set.part_stands_at().since(now);
+        match stage {
+            Stage::Ended => Next::Entry,
+            Stage::Counted => Next::Losses(self.rules.crash_limit.saturating_sub(set.losses)),
+            _ if is_out && !self.waits_for_live_members(index) => Next::MemberEnds,
+            Stage::Withheld => match &set.isolation.probe {
+                Some(probe) if !probe.has_stood => {
+                    Next::RecordBehind(probe.member.as_ref().map(|_| stands))
+                }
+                _ => Next::Commit,
+            },
+            Stage::Tested | Stage::Isolated if is_out => Next::PassedOver(stands),
+            Stage::Isolated => match set.isolation.deferral {
+                Some(_) => {
+                    let ends_at = set.deferral_ends_at(self.rules.order_interval_ms);
+                    Next::Deferred(ends_at.map(|at| at.since(now)))
+                }
+                None => Next::FirstInLine,
+            },
+            Stage::Tested if set.remaining.is_empty() => Next::Losses(1),
+            Stage::Tested => Next::Grant(match set.part_size {
+                0 => set.remaining.len().div_ceil(PARTS).max(1),
+                size => size,
+            }),
+        }
+    }
+}
+
+impl SuspectSet {
+    fn stage(&self) -> Stage {
+        match self.isolated() {
+            Some(_) if self.isolation.is_ended => Stage::Ended,
+            Some(_) if self.isolation.probe.is_some() => Stage::Withheld,
+            Some(_) => Stage::Isolated,
+            None if self.is_tested => Stage::Tested,
+            None => Stage::Counted,
+        }
+    }
+}
+
+fn listed(ranges: &OffsetRanges) -> Vec<(TopicPartition, Range<i64>)> {
+    let first = ranges.iter().take(RANGES_MAX);
+    first.map(|(of, range)| (of.clone(), range.clone())).collect()
+}
