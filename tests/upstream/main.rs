@@ -15,6 +15,7 @@ mod door;
 mod faults;
 mod forwarding;
 mod groups;
+mod healthy;
 mod kafka;
 mod key_lines;
 mod login;

@@ -26,6 +26,7 @@ mod login;
 mod matrix;
 mod order;
 mod ordered;
+mod plays;
 #[path = "../../support/port.rs"]
 mod port;
 mod program;
