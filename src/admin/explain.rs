@@ -41,7 +41,7 @@ pub struct PastView {
     pub group: String,
     /// Unix milliseconds; `None`: between those before and behind it.
     pub at: Option<i64>,
-    /// Evidence in a word, such as `nack` (docs/semantics.md).
+    /// Evidence in a word, such as `nack`.
     pub evidence: Option<String>,
     /// What, in words.
     pub says: String,

@@ -28,7 +28,7 @@ struct Play {
 
 /// A record, as far as a play looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Given {
+struct Delivery {
     partition: i32,
     offset: i64,
     produced_ms: i64,
@@ -94,7 +94,7 @@ impl Play {
 }
 
 /// The next record; fails if none comes.
-fn given(consumer: &BaseConsumer) -> Given {
+fn next_record(consumer: &BaseConsumer) -> Delivery {
     let mut next = None;
     until(PATIENCE, "a record comes", || {
         let Some(record) = consumer.poll(POLL) else { return false };
@@ -104,18 +104,18 @@ fn given(consumer: &BaseConsumer) -> Given {
             Timestamp::CreateTime(at) | Timestamp::LogAppendTime(at) => at,
             Timestamp::NotAvailable => 0,
         };
-        next = Some(Given { partition, offset, produced_ms });
+        next = Some(Delivery { partition, offset, produced_ms });
         true
     });
     next.unwrap()
 }
 
-fn seek(play: &Play, consumer: &BaseConsumer, to: Given) {
+fn seek(play: &Play, consumer: &BaseConsumer, to: Delivery) {
     let (topic, offset) = (&play.scene.topic, Offset::Offset(to.offset));
     consumer.seek(topic, to.partition, offset, PATIENCE).unwrap();
 }
 
-fn commit(play: &Play, consumer: &BaseConsumer, done: Given) {
+fn commit(play: &Play, consumer: &BaseConsumer, done: Delivery) {
     let (topic, next) = (&play.scene.topic, Offset::Offset(done.offset + 1));
     let mut offsets = TopicPartitionList::new();
     offsets.add_partition_offset(topic, done.partition, next).unwrap();
@@ -125,10 +125,10 @@ fn commit(play: &Play, consumer: &BaseConsumer, done: Given) {
 /// Reads that many records without a commit of its own, and tells how long it took from the first
 /// one on.
 fn read(consumer: &BaseConsumer, records: usize) -> Duration {
-    given(consumer);
+    next_record(consumer);
     let clock = Clock::start();
     for _ in 1..records {
-        given(consumer);
+        next_record(consumer);
     }
     clock.elapsed()
 }
@@ -137,7 +137,7 @@ fn read(consumer: &BaseConsumer, records: usize) -> Duration {
 /// the first one on.
 fn read_all(consumer: &BaseConsumer, records: usize) -> Duration {
     const BATCH: usize = 500;
-    given(consumer);
+    next_record(consumer);
     let (clock, mut read) = (Clock::start(), 1);
     while read < records {
         assert!(clock.elapsed() < PATIENCE, "{read} of {records} after {PATIENCE:?}");
@@ -161,13 +161,13 @@ fn a_consumer_that_recovers_gets_everything_at_once() {
     // The group has worked before.
     let before = play.consumer(group);
     for _ in 0..PARTITIONS {
-        given(&before);
+        next_record(&before);
     }
     before.commit_consumer_state(CommitMode::Sync).unwrap();
     drop(before);
     for losses in 1..=4 {
         let ends = play.consumer(group);
-        given(&ends);
+        next_record(&ends);
         drop(ends);
         until(PATIENCE, "its end is counted", || {
             let told = play.explained(group);
@@ -204,12 +204,12 @@ fn an_outage_of_everything_makes_no_dead_letter() {
         consumer
     };
     let before = play.consumer(group);
-    let done = given(&before);
+    let done = next_record(&before);
     commit(&play, &before, done);
     drop(before);
     // Each record it gets ends it, before the client commits.
     for _ in 0..10 {
-        given(&play.consumer(group));
+        next_record(&play.consumer(group));
     }
     let recovered = auto(group);
     let after = read(&recovered, records - 1).as_secs_f64();
@@ -222,8 +222,8 @@ fn an_outage_of_everything_makes_no_dead_letter() {
     play.produce(EACH, PARTITIONS);
     let ratio = read(&other, records).as_secs_f64() / read(&recovered, records).as_secs_f64();
     eprintln!(
-        "measured: {records} records after an outage of ten restarts in {after:.1} s, the next ones \
-         at {ratio:.2} of undisturbed throughput"
+        "measured: {records} records in {after:.1} s after an outage of ten restarts, then \
+         {ratio:.2} of undisturbed throughput"
     );
     play.assert_no_dead_letter();
 }
@@ -236,7 +236,7 @@ fn a_loader_that_never_commits_gets_everything_at_each_start() {
     for _ in 0..12 {
         let loader = play.consumer(&play.scene.group);
         for _ in 0..records {
-            given(&loader);
+            next_record(&loader);
         }
     }
     play.assert_no_dead_letter();
@@ -250,13 +250,14 @@ fn a_delay_queue_handles_each_record_when_it_is_due() {
     let consumer = play.consumer(&play.scene.group);
     let now_ms = || Clock::start().now().wall.0;
     // The group has committed before.
-    given(&consumer);
-    commit(&play, &consumer, Given { partition: 0, offset: -1, produced_ms: 0 });
+    next_record(&consumer);
+    let nothing = Delivery { partition: 0, offset: -1, produced_ms: 0 };
+    commit(&play, &consumer, nothing);
     drop(consumer);
     let consumer = play.consumer(&play.scene.group);
     let mut handled = Vec::new();
     while handled.len() < 3 {
-        let record = given(&consumer);
+        let record = next_record(&consumer);
         if now_ms() < record.produced_ms + DELAY_MS {
             seek(&play, &consumer, record);
             // The queue's own pause between two looks.
@@ -276,13 +277,13 @@ fn a_first_record_that_is_sought_back_for_ever_stays_first() {
     let play = Play::new("first-record");
     play.produce(2, PARTITIONS);
     let consumer = play.consumer(&play.scene.group);
-    let first = given(&consumer);
+    let first = next_record(&consumer);
     assert_eq!(first.offset, 0);
     for _ in 0..12 {
         seek(&play, &consumer, first);
-        let mut again = given(&consumer);
+        let mut again = next_record(&consumer);
         while again.partition != first.partition {
-            again = given(&consumer);
+            again = next_record(&consumer);
         }
         assert_eq!(again, first, "as on Kafka");
     }
