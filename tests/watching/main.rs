@@ -22,4 +22,5 @@ mod outage;
 mod spoken;
 mod stalled;
 mod suspects;
+mod tested;
 mod transactions;

@@ -12,9 +12,9 @@ const RANGES_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetView {
     pub stage: Stage,
-    /// All suspects.
+    /// Number of suspects.
     pub records: u64,
-    /// Their offsets by partition, the first 16 of them.
+    /// Offsets by partition, the first 16 ranges.
     pub suspects: Vec<(TopicPartition, Range<i64>)>,
     /// Suspects that were delivered and are neither committed nor lost yet.
     pub granted: Vec<(TopicPartition, Range<i64>)>,
@@ -33,7 +33,7 @@ pub struct SetView {
     pub next: Next,
 }
 
-/// How far a set is.
+/// The stage of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Each loss leaves what both have.

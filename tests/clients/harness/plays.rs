@@ -62,7 +62,7 @@ impl Play {
         consumer
     }
 
-    /// The same number of records in each of the first partitions.
+    /// `each` records in each of the first partitions.
     fn produce(&self, each: usize, partitions: i32) {
         let producer: BaseProducer = self.config("none").create().unwrap();
         for n in 0..each {
@@ -273,7 +273,7 @@ fn a_delay_queue_handles_each_record_when_it_is_due() {
 }
 
 #[test]
-fn a_first_record_that_is_sought_back_for_ever_stays_first() {
+fn a_first_record_that_is_sought_back_stays_first() {
     let play = Play::new("first-record");
     play.produce(2, PARTITIONS);
     let consumer = play.consumer(&play.scene.group);
