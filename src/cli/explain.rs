@@ -18,8 +18,9 @@ const IDLE_BREAKER: [&str; 2] = ["off", "closed"];
 /// The consumers of a group: first what is unusual now, then its partitions.
 pub(super) fn lines(explained: &Value) -> Vec<String> {
     let mut out = vec![format!("group         {}", clean(&cell(explained, "group")))];
-    let (unusual, usual): (Vec<&Value>, Vec<&Value>) =
-        items(explained, "partitions").partition(|one| !details(one).is_empty());
+    // A usual partition is one line.
+    let (unusual, usual): (Vec<Vec<String>>, Vec<Vec<String>>) =
+        items(explained, "partitions").map(partition).partition(|lines| lines.len() > 1);
     let breaker = clean(&cell(explained, "breaker"));
     let before = out.len();
     if !IDLE_BREAKER.contains(&breaker.as_str()) {
@@ -27,7 +28,7 @@ pub(super) fn lines(explained: &Value) -> Vec<String> {
     }
     out.extend(items(explained, "suspects").flat_map(suspects));
     out.extend(items(explained, "alone").map(alone));
-    out.extend(unusual.into_iter().flat_map(partition));
+    out.extend(unusual.into_iter().flatten());
     out.extend(items(explained, "advice").map(|advice| format!("note: {}", text(advice))));
     if out.len() == before {
         out.push("now           nothing is unusual: no record is suspected or cut".to_owned());
@@ -37,7 +38,7 @@ pub(super) fn lines(explained: &Value) -> Vec<String> {
     } else if items(explained, "partitions").next().is_none() {
         out.push("no Fetch or commit of it was seen since the start".to_owned());
     }
-    out.extend(usual.into_iter().flat_map(partition));
+    out.extend(usual.into_iter().flatten());
     out
 }
 
@@ -134,13 +135,7 @@ fn partition(partition: &Value) -> Vec<String> {
         committed.map_or("no commit seen".to_owned(), |offset| format!("committed {offset}")),
         cell(partition, "handed_out"),
     )];
-    out.extend(details(partition));
-    out
-}
-
-/// The unusual facts of a partition.
-fn details(partition: &Value) -> Vec<String> {
-    let mut out: Vec<String> = items(partition, "suspects").flat_map(suspect).collect();
+    out.extend(items(partition, "suspects").flat_map(suspect));
     let skipped: Vec<String> = items(partition, "skipped").map(text).collect();
     if !skipped.is_empty() {
         let offsets = skipped.join(" ");

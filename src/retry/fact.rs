@@ -123,22 +123,6 @@ pub enum Evidence {
 }
 
 impl Evidence {
-    /// Its number in the table of evidences; `None` for what is no sign of a delivery's end.
-    pub fn number(self) -> Option<u8> {
-        match self {
-            Self::CommitMarker => Some(1),
-            Self::Nack => Some(2),
-            Self::AdminNack => Some(3),
-            Self::SeekBack => Some(5),
-            Self::BackwardCommit => Some(6),
-            Self::MemberLost => Some(7),
-            Self::CommitRefused => Some(8),
-            Self::Timeout => Some(9),
-            Self::LaneCommit => Some(11),
-            _ => None,
-        }
-    }
-
     /// The word in logs and lists.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -175,7 +175,9 @@ impl World {
 
     /// Hand-outs lost in a row in the first partition.
     pub(crate) fn losses(&self) -> u32 {
-        self.watch.explain(self.now()).first().map_or(0, |window| window.losses)
+        let sets = self.watch.view(self.now()).suspects.into_iter();
+        let of_first = sets.filter(|set| set.suspects.iter().any(|(of, _)| of.partition == 0));
+        of_first.map(|set| set.losses).max().unwrap_or(0)
     }
 
     pub(crate) fn commit(&mut self, partition: &TopicPartition, offset: i64) {

@@ -25,14 +25,14 @@ fn filled(partitions: i32, records: usize) -> Server {
     server
 }
 
-fn joined(server: &Server, partitions: i32) -> Member {
+pub(crate) fn joined(server: &Server, partitions: i32) -> Member {
     let mut member = Member::new(server, "shop", &["orders"]);
     member.join(&[("orders", partitions)]);
     member
 }
 
-/// What one Fetch of partition 0 gives.
-fn fetched(member: &mut Member, from: i64) -> Vec<String> {
+/// Records of one Fetch of partition 0.
+pub(crate) fn fetched(member: &mut Member, from: i64) -> Vec<String> {
     let data = member.client.fetch("orders", 0, from, 5_000);
     assert_eq!(data.error_code, 0);
     unpack(&data.records.unwrap()).iter().map(Got::text).collect()

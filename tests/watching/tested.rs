@@ -6,7 +6,8 @@ use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use crate::app::{began, dead_letters};
 use crate::support::batch::unpack;
 use crate::support::client::s;
-use crate::support::{Got, Member, Rec, Server, rebalance};
+use crate::support::{Member, Rec, Server, rebalance};
+use crate::suspects::{fetched, joined};
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
 const ALL: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
@@ -21,24 +22,11 @@ fn tested() -> Server {
     }
     began(&server, ORDERS);
     for _ in 0..3 {
-        let mut member = joined(&server);
+        let mut member = joined(&server, 1);
         assert_eq!(fetched(&mut member, 0), ALL);
         assert_eq!(member.leave(), 0);
     }
     server
-}
-
-fn joined(server: &Server) -> Member {
-    let mut member = Member::new(server, "shop", &["orders"]);
-    member.join(ORDERS);
-    member
-}
-
-/// The records of one Fetch of partition 0.
-fn fetched(member: &mut Member, from: i64) -> Vec<String> {
-    let data = member.client.fetch("orders", 0, from, 5_000);
-    assert_eq!(data.error_code, 0);
-    unpack(&data.records.unwrap()).iter().map(Got::text).collect()
 }
 
 /// The stages of the group's suspect sets.
@@ -51,7 +39,7 @@ fn stages(server: &Server) -> Vec<String> {
 #[test]
 fn a_commit_ahead_of_the_delivery_acquits_what_it_passes() {
     let server = tested();
-    let mut member = joined(&server);
+    let mut member = joined(&server, 1);
     assert_eq!(fetched(&mut member, 0), ["0"]);
     assert_eq!(member.commit("orders", 0, 8), 0);
     assert_eq!(stages(&server), [""; 0]);
@@ -62,7 +50,7 @@ fn a_commit_ahead_of_the_delivery_acquits_what_it_passes() {
 #[test]
 fn commits_of_old_offsets_leave_the_suspects() {
     let server = tested();
-    let mut member = joined(&server);
+    let mut member = joined(&server, 1);
     assert_eq!(fetched(&mut member, 0), ["0"]);
     assert_eq!(member.commit("orders", 0, 1), 0);
     for old in [-1, 0] {
@@ -80,7 +68,7 @@ fn commits_of_old_offsets_leave_the_suspects() {
 fn a_seek_past_the_suspects_gets_the_rest() {
     let server = tested();
     server.client().put("orders", 0, &[Rec::new("a"), Rec::new("b")]);
-    let mut member = joined(&server);
+    let mut member = joined(&server, 1);
     assert_eq!(fetched(&mut member, 8), ["a", "b"]);
     assert_eq!(fetched(&mut member, 0), ["0"], "and the suspects when it comes to them");
     assert_eq!(stages(&server), ["tested"]);
@@ -89,7 +77,7 @@ fn a_seek_past_the_suspects_gets_the_rest() {
 #[test]
 fn two_members_that_claim_a_partition_get_each_record() {
     let server = tested();
-    let (mut owner, mut other) = (joined(&server), Member::new(&server, "shop", &["orders"]));
+    let (mut owner, mut other) = (joined(&server, 1), Member::new(&server, "shop", &["orders"]));
     rebalance(&mut [&mut owner, &mut other], ORDERS);
     for (at, record) in (0..).zip(ALL) {
         for member in [&mut owner, &mut other] {
@@ -109,8 +97,7 @@ fn an_added_partition_flows_beside_the_suspects() {
     let grown = CreatePartitionsRequest::default().with_topics(vec![topic]);
     assert_eq!(server.client().call(3, &grown).results[0].error_code, 0);
     server.client().put("orders", 1, &[Rec::new("a"), Rec::new("b")]);
-    let mut member = Member::new(&server, "shop", &["orders"]);
-    member.join(&[("orders", 2)]);
+    let mut member = joined(&server, 2);
     let data = member.client.fetch("orders", 1, 0, 5_000);
     assert_eq!(unpack(&data.records.unwrap()).len(), 2);
     assert_eq!(fetched(&mut member, 0), ["0"]);
@@ -119,10 +106,10 @@ fn an_added_partition_flows_beside_the_suspects() {
 #[test]
 fn offsets_set_by_a_tool_end_an_isolation() {
     let server = tested();
-    let mut ends = joined(&server);
+    let mut ends = joined(&server, 1);
     assert_eq!(fetched(&mut ends, 0), ["0"]);
     assert_eq!(ends.leave(), 0);
-    let mut next = joined(&server);
+    let mut next = joined(&server, 1);
     assert_eq!(stages(&server), ["isolated"]);
     assert_eq!(next.leave(), 0);
     // A commit of nobody's member, as the tools make it.
@@ -131,7 +118,7 @@ fn offsets_set_by_a_tool_end_an_isolation() {
     assert_eq!(next.commit("orders", 0, 4), 0);
     (next.id, next.generation) = (id, generation);
     assert_eq!(stages(&server), [""; 0]);
-    let mut member = joined(&server);
+    let mut member = joined(&server, 1);
     assert_eq!(fetched(&mut member, 4), ["4", "5", "6", "7"]);
     assert_eq!(dead_letters(&server), []);
 }

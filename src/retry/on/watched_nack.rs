@@ -13,7 +13,7 @@ pub const NACKED_MAX: usize = 4_096;
 impl Watch {
     /// What inference has charged a record with so far.
     pub fn charged(&self, of: &TopicPartition, offset: i64) -> Carried {
-        let isolated = self.suspects.suspicion(of).and_then(|suspicion| suspicion.isolated);
+        let isolated = self.suspects.isolated_in(of);
         if let Some(record) = isolated.filter(|record| record.offset == offset) {
             let history = record.failed_at.into_iter().map(|at| (at, Disposition::Crashed));
             let (reconsume_times, history) = (record.failures, history.collect());

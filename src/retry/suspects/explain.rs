@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::model::{MemberId, MonoMs, TopicPartition};
-use crate::retry::suspects::{OffsetRanges, PARTS, SuspectSet, Suspects};
+use crate::retry::suspects::{OffsetRanges, SuspectSet, Suspects};
 
 /// Ranges that are listed of one set.
 const RANGES_MAX: usize = 16;
@@ -79,8 +79,7 @@ impl Suspects {
 
     fn view(&self, index: usize, now: MonoMs) -> Option<SetView> {
         let set = self.sets.get(index)?;
-        let mut suspects = set.remaining.clone();
-        suspects.cover(&set.passed_over);
+        let suspects = set.suspects();
         let stage = set.stage();
         Some(SetView {
             stage,
@@ -119,10 +118,7 @@ impl Suspects {
                 None => Next::FirstInLine,
             },
             Stage::Tested if set.remaining.is_empty() => Next::Losses(1),
-            Stage::Tested => Next::Grant(match set.part_size {
-                0 => set.remaining.len().div_ceil(PARTS).max(1),
-                size => size,
-            }),
+            Stage::Tested => Next::Grant(set.records_of_part()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::model::{MemberId, MonoMs, Now, Origin, TopicPartition};
 use crate::retry::suspects::ranges::length;
-use crate::retry::suspects::{Decision, MemberOutstanding, PARTS, SuspectSet, Suspects, is_in};
+use crate::retry::suspects::{Decision, MemberOutstanding, SuspectSet, Suspects, is_in};
 
 /// The records of one partition that a Fetch may deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,9 +183,7 @@ impl SuspectSet {
         position: i64,
         suspected_end: i64,
     ) -> Grant {
-        if self.part_size == 0 {
-            self.part_size = self.remaining.len().div_ceil(PARTS).max(1);
-        }
+        self.part_size = self.records_of_part();
         if self.part.is_empty() && self.part_left == 0 {
             self.part_left = self.part_size;
         }

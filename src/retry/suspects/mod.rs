@@ -35,7 +35,7 @@ pub use grant::Grant;
 pub use ranges::OffsetRanges;
 pub use record::{SetRecord, SuspectsRecord};
 use set::{Deferral, Probe, SuspectSet};
-pub use view::{EndedRecord, PartitionSuspicion};
+pub use view::EndedRecord;
 
 /// Parts of a set: the fewest grants that isolate one record in log₈ of the set's size.
 const PARTS: u64 = 8;

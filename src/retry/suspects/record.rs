@@ -56,8 +56,7 @@ impl Suspects {
 
 impl SuspectSet {
     fn record(&self) -> SetRecord {
-        let mut suspects = self.remaining.clone();
-        suspects.cover(&self.passed_over);
+        let suspects = self.suspects();
         let ranges = suspects.iter().map(|(of, range)| {
             (of.topic.as_str().to_owned(), of.partition, range.start, range.end)
         });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::model::{MemberId, MonoMs, Origin, WallMs};
-use crate::retry::suspects::OffsetRanges;
+use crate::retry::suspects::{OffsetRanges, PARTS};
 
 /// Doublings of the patience of an isolated record: 2^8 × 5 s is above every bound.
 const DOUBLINGS_MAX: u32 = 8;
@@ -89,6 +89,21 @@ impl SuspectSet {
     pub(super) fn counted(suspects: OffsetRanges, now: MonoMs, patience_ms: u64) -> Self {
         let (remaining, begun, last_loss) = (suspects, now, now);
         Self { remaining, begun, losses: 1, last_loss, patience_ms, ..Self::default() }
+    }
+
+    /// All suspects, those that stood their patience included.
+    pub(super) fn suspects(&self) -> OffsetRanges {
+        let mut suspects = self.remaining.clone();
+        suspects.cover(&self.passed_over);
+        suspects
+    }
+
+    /// Records of a part of this round.
+    pub(super) fn records_of_part(&self) -> u64 {
+        match self.part_size {
+            0 => self.remaining.len().div_ceil(PARTS).max(1),
+            size => size,
+        }
     }
 
     /// The record that is left of a set under test.

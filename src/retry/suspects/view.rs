@@ -15,17 +15,6 @@ pub struct EndedRecord {
     pub failed_at: Vec<WallMs>,
 }
 
-/// The suspicion of one partition.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PartitionSuspicion {
-    /// Lost deliveries of the suspects.
-    pub losses: u32,
-    /// A part of the suspects is granted at a time.
-    pub is_tested: bool,
-    /// The only suspect of its set, with its failed deliveries that count.
-    pub isolated: Option<EndedRecord>,
-}
-
 impl Suspects {
     /// The first record at or above `from` that becomes an entry.
     pub fn ended(&self, partition: &TopicPartition, from: i64) -> Option<EndedRecord> {
@@ -56,21 +45,9 @@ impl Suspects {
         }
     }
 
-    /// The suspicion of a partition; `None`: no record of it is suspected.
-    pub fn suspicion(&self, partition: &TopicPartition) -> Option<PartitionSuspicion> {
-        let is_of_it = |set: &&SuspectSet| {
-            let ranges = [&set.remaining, &set.passed_over];
-            ranges.into_iter().any(|ranges| ranges.get(partition).is_some())
-        };
-        let mut sets = self.sets.iter().filter(is_of_it).peekable();
-        sets.peek()?;
-        let mut told = PartitionSuspicion::default();
-        for set in sets {
-            told.losses = told.losses.max(set.losses);
-            told.is_tested |= set.is_tested;
-            told.isolated = told.isolated.or_else(|| set.record_in(partition));
-        }
-        Some(told)
+    /// The only suspect of its set in a partition, with its failed deliveries that count.
+    pub fn isolated_in(&self, partition: &TopicPartition) -> Option<EndedRecord> {
+        self.sets.iter().find_map(|set| set.record_in(partition))
     }
 
     /// Whether a record at or above `from` is tested, or becomes an entry.

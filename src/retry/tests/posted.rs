@@ -1,6 +1,7 @@
 //! Failures that the admin port is told count by the rows of produced ones.
 
 use super::*;
+use crate::retry::Evidence;
 
 fn posted(rig: &mut Rig, nack: Nack) -> Answer {
     let (group, by) = (shop(), Reporter { member: None, client: "admin".into() });
@@ -12,7 +13,7 @@ fn an_origin_whose_retry_is_inflight_is_charged_unlike_by_a_marker() {
     let mut rig = Rig::new(Policy::default());
     assert!(matches!(posted(&mut rig, fail(1)), Answer::Nacked(_)));
     let Some(Fact::Entry { cause, .. }) = rig.journal.last() else { panic!() };
-    assert_eq!((cause.evidence.number(), cause.evidence.as_str()), (Some(3), "admin_nack"));
+    assert_eq!((cause.evidence, cause.evidence.as_str()), (Evidence::AdminNack, "admin_nack"));
     rig.origin_commit(2);
     let slot = rig.join("a").slot;
     rig.advance(10_000);

@@ -41,7 +41,7 @@ fn without_a_way_back_it_is_a_dead_letter_that_counts_its_last_failure() {
     assert_eq!(words, [Disposition::Crashed, Disposition::SeekBack, Disposition::Crashed]);
     assert_eq!((entry.first_failed, entry.last_failed), (Some(WallMs(10)), Some(rig.now.wall)));
     let Fact::Entry { cause, .. } = rig.journal.last().unwrap() else { panic!() };
-    assert_eq!(cause.evidence.number(), Some(7));
+    assert_eq!(cause.evidence, Evidence::MemberLost);
 }
 
 #[test]
@@ -146,7 +146,8 @@ fn assert_confirmed(marked: bool) {
     assert_eq!((entry.disposition, entry.expires), (Some(Disposition::Rejected), None));
     assert_eq!(entry.reason.as_deref(), Some("no stock"));
     let Fact::Entry { cause, .. } = rig.journal.last().unwrap() else { panic!() };
-    assert_eq!(cause.evidence.number(), Some(if marked { 1 } else { 2 }));
+    let said = if marked { Evidence::CommitMarker } else { Evidence::Nack };
+    assert_eq!(cause.evidence, said);
     assert_eq!(rig.journal.len(), facts + 1);
     let again = Answer::Nacked(vec![NackOutcome::Nothing { id }]);
     assert_eq!(rig.send(input(vec![nack])), Some(again), "said twice, it is one failure");

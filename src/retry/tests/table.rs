@@ -1,7 +1,7 @@
 //! Every row of the truth table through the whole machine, and batches.
 
 use super::*;
-use crate::retry::{PayloadChange, State};
+use crate::retry::{Evidence, PayloadChange, State};
 
 const TIMEOUT_MS: u64 = 900_000;
 
@@ -182,6 +182,6 @@ fn a_fact_says_who_brought_the_evidence_and_the_entry_why() {
     rig.nack(Nack { reason: Some("no stock".into()), ..fail(1) }).unwrap();
     let Some(Fact::Entry { entry, cause, .. }) = rig.journal.last() else { panic!() };
     assert_eq!(entry.reason.as_deref(), Some("no stock"));
-    assert_eq!((cause.evidence.number(), cause.at), (Some(2), rig.now.wall));
+    assert_eq!((cause.evidence, cause.at), (Evidence::Nack, rig.now.wall));
     assert_eq!(cause.by.as_ref().unwrap().client.as_str(), "app");
 }

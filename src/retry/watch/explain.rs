@@ -1,7 +1,7 @@
 //! What the watch knows and suspects, for people.
 
 use crate::model::{MemberId, Now, TopicPartition, WallMs};
-use crate::retry::suspects::{EndedRecord, PartitionSuspicion, SetView};
+use crate::retry::suspects::{EndedRecord, SetView};
 use crate::retry::watch::{ApartView, Member, Phase, Watch, Window};
 use crate::retry::{Disposition, OnSeekBack};
 
@@ -27,8 +27,6 @@ pub struct WindowView {
     pub committed: Option<i64>,
     /// Where its member goes on.
     pub end: i64,
-    /// Lost deliveries of its suspects.
-    pub losses: u32,
     /// Why going back says nothing here; `None`: it is judged.
     pub unjudged: Option<Unjudged>,
     /// Records its member went back to, and how often.
@@ -96,28 +94,19 @@ impl Watch {
 
     /// Every partition that was fetched or committed lately, in order.
     pub fn explain(&self, now: Now) -> Vec<WindowView> {
-        let view = |(partition, window): (&TopicPartition, &Window)| {
-            let suspicion = self.suspects.suspicion(partition).unwrap_or_default();
-            self.window(now, (partition, window), suspicion)
-        };
-        self.windows.iter().map(view).collect()
+        self.windows.iter().map(|window| self.window(now, window)).collect()
     }
 
-    fn window(
-        &self,
-        now: Now,
-        (partition, window): (&TopicPartition, &Window),
-        suspicion: PartitionSuspicion,
-    ) -> WindowView {
+    fn window(&self, now: Now, (partition, window): (&TopicPartition, &Window)) -> WindowView {
+        let isolated = self.suspects.isolated_in(partition);
         WindowView {
             partition: partition.clone(),
             member: window.holder.as_ref().map(|holder| holder.member.clone()),
             committed: window.committed,
             end: window.end,
-            losses: suspicion.losses,
             unjudged: self.unjudged(window),
             seek_backs: window.seek_backs.iter().collect(),
-            isolated: suspicion.isolated.map(|record| self.isolated(record)),
+            isolated: isolated.map(|record| self.isolated(record)),
             suspects: self.suspects(now, window),
             skipped: window.skipped.iter().copied().collect(),
         }

@@ -28,8 +28,8 @@ impl Seen {
     /// What is known now; `Err`: somebody was charged.
     pub(super) fn look(&mut self, sidecar: &Sidecar, scene: &Scene) -> Result<(), String> {
         let known = sidecar.json(&format!("/api/v1/explain?group={}", scene.group));
-        let sets = known["suspects"].as_array().into_iter().flatten();
-        self.was_narrow |= sets.into_iter().any(|set| set["stage"] != "counted");
+        let mut sets = known["suspects"].as_array().into_iter().flatten();
+        self.was_narrow |= sets.any(|set| set["stage"] != "counted");
         for window in known["partitions"].as_array().into_iter().flatten() {
             let partition = i32::try_from(window["partition"].as_i64().unwrap()).unwrap();
             if let Some(committed) = window["committed"].as_i64() {
