@@ -131,11 +131,6 @@ pub(super) enum Command {
         up_to: LaneOffset,
         reply: Reply<usize>,
     },
-    HandedOut {
-        group: GroupId,
-        up_to: LaneOffset,
-        reply: Reply<()>,
-    },
     OriginCommits {
         group: GroupId,
         offsets: Vec<(TopicName, i32, i64)>,
@@ -170,39 +165,11 @@ pub(super) enum Command {
         why: String,
         reply: Reply<()>,
     },
-    SlotOf {
-        group: GroupId,
-        member: MemberId,
-        reply: Reply<Option<LaneSlot>>,
-    },
-    Page {
-        group: GroupId,
-        after: Option<EntryId>,
-        limit: usize,
-        reply: Reply<Vec<EntryView>>,
-    },
-    Waiting {
-        group: GroupId,
-        from: usize,
-        limit: usize,
-        reply: Reply<Snapshot>,
-    },
-    Groups {
-        reply: Reply<Vec<GroupView>>,
-    },
     /// Dead letters that the cluster has taken may go.
     Discard {
         topic: TopicName,
         up_to: i64,
         reply: Reply<u64>,
-    },
-    /// Entries that wait or are set aside, by id, with the place of their bytes, among the next
-    /// few; and the id to go on after.
-    Portable {
-        group: GroupId,
-        after: Option<EntryId>,
-        limit: usize,
-        reply: Reply<(Vec<TakenEntry>, Option<EntryId>)>,
     },
     Export {
         step: ExportStep,
@@ -230,18 +197,60 @@ pub(super) enum Command {
     },
     /// Records that may have to wait behind others of their key.
     Follow(Followers, Reply<Vec<Ordered>>),
-    /// A producer's batch of which something is to wait.
-    Delay(DelayBatch, Reply<()>),
-    /// What waits to enter its topic is not to.
-    Cancel(Vec<Origin>, Reply<Vec<bool>>),
-    /// How much waits to enter its topic.
-    DelayedTotals(Reply<DelayedTotals>),
+    Delayed(DelayedCommand),
+    Query(Query),
     Policies(Box<crate::retry::Policies>),
     /// Housekeeping: forget silent producers, release what is gone, make a checkpoint.
     Keep(Reply<()>),
     /// Something has changed that the driver looks at between commands.
     Look,
     Stop,
+}
+
+/// A question that changes nothing.
+pub(super) enum Query {
+    HandedOut {
+        group: GroupId,
+        up_to: LaneOffset,
+        reply: Reply<()>,
+    },
+    SlotOf {
+        group: GroupId,
+        member: MemberId,
+        reply: Reply<Option<LaneSlot>>,
+    },
+    Page {
+        group: GroupId,
+        after: Option<EntryId>,
+        limit: usize,
+        reply: Reply<Vec<EntryView>>,
+    },
+    Waiting {
+        group: GroupId,
+        from: usize,
+        limit: usize,
+        reply: Reply<Snapshot>,
+    },
+    /// Entries that wait or are set aside, by id, with the place of their bytes, among the next
+    /// few; and the id to go on after.
+    Portable {
+        group: GroupId,
+        after: Option<EntryId>,
+        limit: usize,
+        reply: Reply<(Vec<TakenEntry>, Option<EntryId>)>,
+    },
+    Groups {
+        reply: Reply<Vec<GroupView>>,
+    },
+}
+
+/// A command about records that a producer delays.
+pub(super) enum DelayedCommand {
+    /// A batch with delayed records.
+    Delay(DelayBatch, Reply<()>),
+    /// The records are not to enter their topics; the reply tells which of them waited.
+    Cancel(Vec<Origin>, Reply<Vec<bool>>),
+    Totals(Reply<DelayedTotals>),
 }
 
 /// What waits in a group, for readers that are no members.

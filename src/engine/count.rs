@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn counters_begin_at_zero_for_every_disposition() {
-        let charged = [D::Rejected, D::Timeout, D::SeekBack, D::Crashed, D::CommitFailed];
+        let charged = [D::Rejected, D::SeekBack, D::Crashed];
         assert_eq!(charged.map(D::as_str), FAILURE_REASONS);
         let last = [D::MaxAttempts, D::ExplicitDlq, D::Expired, D::Undecodable];
         assert_eq!(last.map(D::as_str), FINAL_REASONS);

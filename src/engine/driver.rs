@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::engine::command::{Command, Reply, Snapshot, TakenRaw};
+use crate::engine::command::{Command, Query, Reply, Snapshot, TakenRaw};
 use crate::engine::count::{count, is_final};
 use crate::engine::delayed::PutOff;
 use crate::engine::error::EngineError;
@@ -196,9 +196,7 @@ impl Driver {
                 self.hear(Input::Policies(policies), "new rules");
                 reloaded::tell(&self.machine, before);
             }
-            command @ (Command::Delay(..) | Command::Cancel(..) | Command::DelayedTotals(_)) => {
-                self.put_off(command);
-            }
+            Command::Delayed(command) => self.put_off(command),
             Command::Export { step, ids, reply } => {
                 let answer = self.export(step, ids);
                 self.send(reply, answer);
@@ -214,7 +212,9 @@ impl Driver {
                 self.send(reply, answer);
             }
             Command::Keep(reply) => self.keep(reply),
-            query => self.query(query),
+            Command::Follow(followers, reply) => self.follow_all(followers, reply),
+            Command::Query(query) => self.query(query),
+            Command::Look | Command::Stop => {}
         }
     }
 
@@ -264,39 +264,36 @@ impl Driver {
         self.see_room(&of);
     }
 
-    /// Records that may have to wait, and questions that change nothing.
-    fn query(&mut self, command: Command) {
-        match command {
-            Command::Follow(followers, reply) => self.follow_all(followers, reply),
-            Command::SlotOf { group, member, reply } => {
+    fn query(&mut self, query: Query) {
+        match query {
+            Query::SlotOf { group, member, reply } => {
                 let slot = self.machine.member_slot(&group, &member);
                 self.send(reply, Ok(slot));
             }
-            Command::HandedOut { group, up_to, reply } => {
+            Query::HandedOut { group, up_to, reply } => {
                 let slot = self.machine.slot_view(&group, up_to.slot);
                 let known = slot.is_some_and(|slot| up_to <= slot.next);
                 self.send(reply, known.then_some(()).ok_or(EngineError::CommitBeyondHandOut));
             }
-            Command::Page { group, after, limit, reply } => {
+            Query::Page { group, after, limit, reply } => {
                 let entries = self.machine.store().page_entries(&group, after, limit);
                 self.send(reply, Ok(entries.into_iter().map(EntryView::from).collect()));
             }
-            Command::Waiting { group, from, limit, reply } => {
+            Query::Waiting { group, from, limit, reply } => {
                 let (total, entries) = self.machine.store().waiting(&group, from, limit);
                 self.send(reply, Ok(Snapshot { total, entries }));
             }
-            Command::Portable { group, after, limit, reply } => {
+            Query::Portable { group, after, limit, reply } => {
                 let found = self.machine.store().portable(&group, after, limit);
                 self.send(reply, Ok(found));
             }
-            Command::Groups { reply } => {
+            Query::Groups { reply } => {
                 let now = self.clock.now().wall;
                 let store = self.machine.store();
                 let ids = store.group_ids().into_iter().filter(|group| group.as_str() != DELAYED);
                 let views = ids.map(|group| GroupView::of(store, &group, now)).collect();
                 self.send(reply, Ok(views));
             }
-            _ => {}
         }
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 
 use crate::engine::command::{
-    Command, ImportBatch, LaneSlot, Reply, Snapshot, TakenEntry, TakenRaw,
+    Command, ImportBatch, LaneSlot, Query, Reply, Snapshot, TakenEntry, TakenRaw,
 };
 use crate::engine::error::EngineError;
 use crate::engine::finals::FinalLog;
@@ -98,7 +98,7 @@ impl Engine {
         up_to: LaneOffset,
     ) -> Result<(), EngineError> {
         let group = group.clone();
-        self.ask_durably(|reply| Command::HandedOut { group, up_to, reply }).await
+        self.ask_durably(|reply| Command::Query(Query::HandedOut { group, up_to, reply })).await
     }
 
     /// The transaction that was to acknowledge a slot's hand-outs below `up_to` was aborted.
@@ -162,7 +162,7 @@ impl Engine {
         member: MemberId,
     ) -> Result<Option<LaneSlot>, EngineError> {
         let group = group.clone();
-        self.ask_durably(|reply| Command::SlotOf { group, member, reply }).await
+        self.ask_durably(|reply| Command::Query(Query::SlotOf { group, member, reply })).await
     }
 
     /// E7: the member is gone; its open hand-outs return to the queue.
@@ -216,8 +216,9 @@ impl Engine {
         (limit, bytes_max): (usize, u64),
     ) -> Result<(usize, Vec<LaneRecord>), EngineError> {
         let group = group.clone();
-        let Snapshot { total, mut entries } =
-            self.ask_durably(|reply| Command::Waiting { group, from, limit, reply }).await?;
+        let Snapshot { total, mut entries } = self
+            .ask_durably(|reply| Command::Query(Query::Waiting { group, from, limit, reply }))
+            .await?;
         entries.truncate(fitting(&entries, bytes_max));
         let mut records = self.read(entries)?;
         for (record, offset) in records.iter_mut().zip(from..) {
@@ -234,12 +235,12 @@ impl Engine {
         limit: usize,
     ) -> Result<Vec<EntryView>, EngineError> {
         let group = group.clone();
-        self.ask(|reply| Command::Page { group, after, limit, reply }).await
+        self.ask(|reply| Command::Query(Query::Page { group, after, limit, reply })).await
     }
 
     /// Every group the engine knows, for people and metrics.
     pub async fn groups(&self) -> Result<Vec<GroupView>, EngineError> {
-        self.ask(|reply| Command::Groups { reply }).await
+        self.ask(|reply| Command::Query(Query::Groups { reply })).await
     }
 
     /// Entries of a group that wait or are set aside, by id, with their records' stored forms: at
@@ -273,7 +274,7 @@ impl Engine {
         let mut located: Vec<TakenEntry> = Vec::new();
         loop {
             let (group, most) = (group.clone(), limit.saturating_sub(located.len()));
-            let ask = |reply| Command::Portable { group, after, limit: most, reply };
+            let ask = |reply| Command::Query(Query::Portable { group, after, limit: most, reply });
             let ((found, next), seq) = self.ask_with_seq(ask).await?;
             located.extend(found);
             if next.is_none() || located.len() >= limit {

@@ -13,8 +13,11 @@ use crate::journal::{Encoded, Entry, NewEntry};
 use crate::model::GroupId;
 use crate::retry::suspects::SuspectsRecord;
 
-/// The version byte of a stored record.
-const VERSION: u8 = 1;
+/// The version byte of a stored record: version 1 and, for each set, whether its last failed
+/// delivery was a return of a live member.
+const VERSION: u8 = 2;
+/// The version byte of earlier builds.
+const WITHOUT_RETURNS: u8 = 1;
 
 /// The records of the log, by group.
 pub type GroupSuspects = BTreeMap<GroupId, SuspectsRecord>;
@@ -57,7 +60,8 @@ fn stored(group: &GroupId, record: Option<&SuspectsRecord>) -> NewEntry {
     let key = Bytes::copy_from_slice(group.as_str().as_bytes());
     match record {
         Some(record) => {
-            let head = Encoded::of(postcard::to_extend(record, vec![VERSION]));
+            let returns: Vec<bool> = record.sets.iter().map(|set| set.is_seek_back).collect();
+            let head = Encoded::of(postcard::to_extend(&(record, returns), vec![VERSION]));
             NewEntry::keyed(kind::SUSPECTS, key, head, Bytes::new())
         }
         None => NewEntry::tombstone(kind::SUSPECTS, key),
@@ -88,8 +92,16 @@ pub(super) fn read(entry: &Entry) -> Option<(GroupId, Option<SuspectsRecord>)> {
 
 fn parse(head: &[u8]) -> Option<SuspectsRecord> {
     let (version, rest) = head.split_first()?;
-    let (record, rest) = postcard::take_from_bytes(rest).ok()?;
-    (*version == VERSION && rest.is_empty()).then_some(record)
+    let (mut record, rest) = postcard::take_from_bytes::<SuspectsRecord>(rest).ok()?;
+    let (returns, rest) = match *version {
+        WITHOUT_RETURNS => (Vec::new(), rest),
+        VERSION => postcard::take_from_bytes::<Vec<bool>>(rest).ok()?,
+        _ => return None,
+    };
+    for (set, is_seek_back) in record.sets.iter_mut().zip(returns) {
+        set.is_seek_back = is_seek_back;
+    }
+    rest.is_empty().then_some(record)
 }
 
 #[cfg(test)]
@@ -111,6 +123,7 @@ mod tests {
             give_up_at: Some(WallMs(9)),
             give_up_wait_ms: 900,
             is_skipped: true,
+            is_seek_back: true,
         };
         SuspectsRecord { sets: vec![set] }
     }
@@ -123,9 +136,16 @@ mod tests {
 
     #[test]
     fn suspects_stored_by_version_1_are_read_for_ever() {
+        let mut former = record();
+        former.sets[0].is_seek_back = false;
+        assert_eq!(parse(&[&[WITHOUT_RETURNS, 1][..], &RECORD].concat()), Some(former));
+    }
+
+    #[test]
+    fn suspects_stored_by_version_2_are_read_for_ever() {
         let shop = GroupId::new("shop");
         let new = stored(&shop, Some(&record()));
-        let bytes = [&[VERSION, 1][..], &RECORD].concat();
+        let bytes = [&[VERSION, 1][..], &RECORD, &[1, 1]].concat();
         assert_eq!(new.head()[..], bytes[..], "the format has changed: give it a new version");
         let mut suspects = GroupSuspects::new();
         replay(&mut suspects, &new.read_back());
@@ -136,7 +156,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_suspects_are_left_out() {
-        for bad in [&b"\x02\x00"[..], b"\x01", b"\x01\x01", b"\x01\x00\x00"] {
+        for bad in [&b"\x03\x00\x00"[..], b"\x02\x00", b"\x01", b"\x01\x01", b"\x01\x00\x00"] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }
     }

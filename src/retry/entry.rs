@@ -176,13 +176,13 @@ pub enum StateKind {
 pub enum Disposition {
     /// The application said it failed.
     Rejected,
-    /// Neither acknowledged nor failed for the consume timeout.
+    /// Written by earlier builds: neither acknowledged nor failed for the consume timeout.
     Timeout,
     /// The consumer went back to it.
     SeekBack,
     /// The consumer died on it.
     Crashed,
-    /// The commit that covered it was refused for good.
+    /// Written by earlier builds: the commit that covered it was refused for good.
     CommitFailed,
     /// The limit of retries was reached.
     MaxAttempts,

@@ -103,33 +103,6 @@ pub fn judge(named: Named, seen: Seen) -> Verdict {
     }
 }
 
-/// A suspect that was handed out alone was asked for again, and its partition was held since.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Returned {
-    /// Its member went back in another partition too, since it was handed out; or a retry was out
-    /// beside it.
-    pub(super) others_too: bool,
-    /// Its partition was asked for beyond it in between; or it came back at once, of a client that
-    /// does not fetch ahead.
-    pub(super) was_looked_at: bool,
-    /// Its partition was not asked for, for longer than by a client that polls: paused, perhaps.
-    pub(super) was_silent: bool,
-}
-
-/// E5, E6: whether a record has failed that came back.
-#[expect(clippy::match_same_arms, reason = "the arms are the reasons, in the order they are asked")]
-pub(super) fn judge_return(returned: Returned) -> bool {
-    match returned {
-        // everything is sought back after a failure of any: it may be another one's
-        Returned { others_too: true, .. } => false,
-        // the client drops what it has prefetched when it resumes
-        Returned { was_silent: true, .. } => false,
-        // nobody has looked at it yet
-        Returned { was_looked_at: false, .. } => false,
-        Returned { others_too: false, was_looked_at: true, was_silent: false } => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,21 +134,5 @@ mod tests {
         for (named, expected) in table {
             assert_eq!(SEEN.map(|seen| judge(named, seen)), expected, "{named:?}");
         }
-    }
-
-    #[test]
-    fn a_return_charges_only_where_nothing_else_explains_it() {
-        let mut charged = Vec::new();
-        for bits in 0..8 {
-            let returned = Returned {
-                others_too: bits & 1 != 0,
-                was_looked_at: bits & 2 != 0,
-                was_silent: bits & 4 != 0,
-            };
-            if judge_return(returned) {
-                charged.push(bits);
-            }
-        }
-        assert_eq!(charged, [2], "looked at, nothing else went back, never silent");
     }
 }

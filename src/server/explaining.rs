@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::admin::{AloneView, Explained, PartitionView, SeekBackView, SuspectView, SuspectsView};
 use crate::model::{GroupId, TopicPartition};
 use crate::retry::suspects::{Next, SetView, Stage};
-use crate::retry::watch::{self, ApartView, BreakerView, Stand, Unjudged, WindowView};
+use crate::retry::watch::{self, ApartView, BreakerView, Stand, WindowView};
 use crate::route::Router;
 
 /// What is known and suspected of a group's consumers.
@@ -137,7 +137,7 @@ fn partition(window: WindowView) -> PartitionView {
         member: window.member.map(|member| member.to_string()),
         committed: window.committed,
         handed_out: window.end,
-        unjudged: window.unjudged.map(|why| unjudged(why).to_owned()),
+        unjudged: window.is_only_observed.then(|| "on_seek_back is observe".to_owned()),
         seek_backs: window.seek_backs.iter().map(seek_back).collect(),
         suspects: window.suspects.iter().chain(&window.isolated).map(suspect).collect(),
         skipped: window.skipped,
@@ -146,14 +146,6 @@ fn partition(window: WindowView) -> PartitionView {
 
 fn seek_back((offset, times): &(i64, u32)) -> SeekBackView {
     SeekBackView { offset: *offset, times: *times }
-}
-
-fn unjudged(why: Unjudged) -> &'static str {
-    match why {
-        Unjudged::Off => "on_seek_back is observe",
-        Unjudged::NeverCommits => "no commit of this partition was seen",
-        Unjudged::Silence => "its member went back after silences, as one does that pauses",
-    }
 }
 
 fn suspect(suspect: &watch::SuspectView) -> SuspectView {
@@ -168,16 +160,11 @@ fn suspect(suspect: &watch::SuspectView) -> SuspectView {
 }
 
 fn stands(suspect: &watch::SuspectView) -> String {
-    let proofs = match suspect.proofs {
-        0 => String::new(),
-        1 => "; it came back once, alone, which is not charged yet".to_owned(),
-        n => format!("; it came back {n} times in a row, alone"),
-    };
     match suspect.stand {
-        Stand::Held(ms) => format!("held, served alone in {ms} ms{proofs}"),
-        Stand::Next => format!("served alone next{proofs}"),
-        Stand::Alone(ms) => format!("out, alone, for {ms} ms{proofs}"),
-        Stand::Resting => format!("was out alone and neither came back nor was committed{proofs}"),
+        Stand::Held(ms) => format!("held, served alone in {ms} ms"),
+        Stand::Next => "served alone next".to_owned(),
+        Stand::Alone(ms) => format!("out, alone, for {ms} ms"),
+        Stand::Resting => "was out alone and neither came back nor was committed".to_owned(),
         Stand::Ending => "failed for the last time; settled with the next Fetch".to_owned(),
     }
 }

@@ -318,7 +318,7 @@ impl World {
         self.at += ms;
         let now = self.now();
         self.watch.handle_timeout(now);
-        for settling in self.watch.settlings_let_go(now) {
+        for settling in self.watch.settlings_let_go() {
             self.settle(settling);
         }
         self.drain();

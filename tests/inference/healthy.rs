@@ -2,6 +2,8 @@
 
 use crate::WITH_BREAKER as RULES;
 use crate::app::{Commits, Did, World, of};
+use reprise::retry::OnSeekBack;
+use reprise::retry::watch::Rules;
 
 #[test]
 fn whoever_commits_is_answered_as_if_nobody_watched() {
@@ -16,8 +18,9 @@ fn whoever_commits_is_answered_as_if_nobody_watched() {
 }
 
 #[test]
-fn a_group_that_never_commits_is_not_judged_for_going_back() {
-    let mut world = World::new(RULES, 2, 30);
+fn an_observed_group_that_never_commits_gets_its_records() {
+    let rules = Rules { on_seek_back: OnSeekBack::Observe, ..RULES };
+    let mut world = World::new(rules, 2, 30);
     let mut app = world.start(Commits::Never);
     for _ in 0..50 {
         app.poll(&mut world, |_, offset| if offset == 5 { Did::Throw } else { Did::Well(1) });

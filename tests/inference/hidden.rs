@@ -100,11 +100,10 @@ fn going_back_to_hidden_ones_is_nothing_and_below_them_it_is_the_record_behind()
     fetch(&mut world, &mut app, None);
     world.commit(&of(0), 1);
     fetch(&mut world, &mut app, Some(5));
-    assert!(world.watch.explain(world.now())[0].suspects.is_empty(), "there is no record");
+    assert!(world.watch.view(world.now()).suspects.is_empty(), "there is no record");
     fetch(&mut world, &mut app, Some(1));
-    let known: Vec<i64> =
-        world.watch.explain(world.now())[0].suspects.iter().map(|one| one.offset).collect();
-    assert_eq!(known, [4]);
+    let told = world.watch.view(world.now()).suspects;
+    assert_eq!(told[0].suspects, [(of(0), 4..5)]);
 }
 
 #[test]

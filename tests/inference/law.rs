@@ -280,10 +280,10 @@ impl Law {
         let failed = settling.reconsume_times;
         let (delay_ms, level) = self.ladder(failed);
         let waits = State::Waiting { due: now.wall.plus(delay_ms), delay_ms, level: Some(level) };
-        let is_crash = settling.evidence == Evidence::MemberLost;
+        let is_lost = matches!(settling.evidence, Evidence::MemberLost | Evidence::SeekBack);
         let expected = if settling.is_retried && failed < self.max {
             waits
-        } else if is_crash {
+        } else if is_lost {
             let place = place(entry.origin.as_ref().unwrap());
             // A withheld record ends with the failures that it had by then.
             assert!(failed < CRASHES.max(self.max + 1), "{settling:?}");

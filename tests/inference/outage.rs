@@ -117,34 +117,18 @@ fn a_third_of_failures_is_no_outage_however_they_come() {
 }
 
 #[test]
-fn whoever_goes_back_meanwhile_is_not_charged_and_nothing_is_a_dead_letter() {
-    let run = |rules: Rules| {
-        let mut world = World::new(rules, 40, 3);
-        for partition in 0..40 {
-            world.commit(&of(partition), 0);
-        }
-        let mut app = world.start(Commits::PerRecord);
-        let mut held_with = None;
-        for _ in 0..4_000 {
-            app.poll(&mut world, |_, _| Did::Throw);
-            if is_held(&world) && held_with.is_none() {
-                held_with = Some(world.charged());
-            }
-        }
-        let charged = world.charged();
-        while world.at < 10_000_000 && !world.is_all_committed() {
-            app.poll(&mut world, |_, _| Did::Well(1));
-            world.pass(10);
-        }
-        (held_with, charged, world)
-    };
-    let (held_with, charged, world) = run(RULES);
-    let held_with = held_with.expect("it is held");
-    assert_eq!(held_with.len(), 20, "distinct records: {held_with:?}");
-    assert_eq!(charged, held_with, "counts stand still");
-    assert_eq!((world.dead.len(), world.is_all_committed()), (0, true));
-    let (held_with, _, world) = run(Rules { breaker: None, ..RULES });
-    assert!(held_with.is_none() && world.dead.len() > 20, "{} dead letters", world.dead.len());
+fn a_return_while_the_group_is_held_is_no_failure() {
+    let mut world = World::new(RULES, 1, 30);
+    let mut app = world.start(Commits::Never);
+    handle(&mut world, &mut app, |_| true);
+    world.ends.insert(of(0), 100);
+    let from = world.at;
+    while world.at < from + 600_000 {
+        app.poll(&mut world, |_, _| Did::Throw);
+        assert!(is_held(&world));
+        world.pass(100);
+    }
+    assert_eq!((world.dead.len(), world.kept_suspects.clone()), (0, None));
 }
 
 /// The first hand-outs of one member's lane.

@@ -1,26 +1,11 @@
 //! While a group is held: who is given the one record, and what is learnt of it.
 
 use crate::WITH_BREAKER as RULES;
-use crate::app::{App, Commits, Did, World, of};
-use reprise::model::TopicPartition;
-use reprise::retry::Disposition;
+use crate::app::{App, Commits, World, of};
 use reprise::retry::watch::{Asked, BreakerView, InOrder, Output, Rules, Seen, Serve, Watch};
 
 fn is_held(world: &World) -> bool {
     matches!(world.watch.breaker(world.now()), BreakerView::Held { .. })
-}
-
-/// Everything fails until the group is held, and for a minute more.
-fn outage(world: &mut World, app: &mut App) {
-    let mut until = None;
-    while until.is_none_or(|until| world.at < until) {
-        app.poll(world, |_, _| Did::Throw);
-        if is_held(world) && until.is_none() {
-            until = Some(world.at + 60_000);
-        }
-        assert!(world.at < 3_600_000, "it is held");
-    }
-    assert!(is_held(world));
 }
 
 /// The first records of one partition for each that another one is given as.
@@ -32,77 +17,6 @@ fn plan(world: &mut World, app: &App) -> Vec<Serve> {
         .collect();
     let now = world.now();
     world.watch.asked(now, &app.by, &asked).serve
-}
-
-#[test]
-fn a_record_that_always_fails_does_not_hold_what_lies_beside_it() {
-    let mut world = World::committed(RULES, 4, 30);
-    let mut app = world.start(Commits::PerRecord);
-    outage(&mut world, &mut app);
-    let poison = |partition: &TopicPartition, offset: i64| *partition == of(0) && offset < 2;
-    let over = world.at;
-    while is_held(&world) {
-        app.poll(&mut world, |p, o| if poison(p, o) { Did::Throw } else { Did::Well(1) });
-        assert!(world.at < over + 3 * 60_000, "two steps");
-    }
-    while !world.is_all_committed() {
-        app.poll(&mut world, |p, o| if poison(p, o) { Did::Throw } else { Did::Well(1) });
-        assert!(world.at < over + 3_600_000, "{:?}", world.committed);
-    }
-    let dead: Vec<i64> = world.dead.iter().map(|dead| dead.offset).collect();
-    assert_eq!(dead, [0, 1]);
-}
-
-#[test]
-fn where_it_is_the_only_record_it_is_a_dead_letter_in_the_end() {
-    let mut world = World::committed(RULES, 1, 1);
-    let mut app = world.start(Commits::PerRecord);
-    while world.dead.is_empty() {
-        app.poll(&mut world, |_, _| Did::Throw);
-        assert!(world.at < 3_600_000, "{:?}", world.watch.breaker(world.now()));
-    }
-    let (dead, deliveries) = (&world.dead[0], world.deliveries[&(of(0), 0)]);
-    assert_eq!((dead.disposition, dead.reconsume_times), (Disposition::SeekBack, 6));
-    assert_eq!(deliveries, 7 + 16, "its own, and those that could have been an outage");
-    assert!(world.at > 600_000, "an outage of ten minutes is none of its failures: {}", world.at);
-    world.ends.insert(of(0), 20);
-    let from = world.at;
-    while !world.is_all_committed() {
-        app.poll(&mut world, |_, _| Did::Well(1));
-        assert!(world.at < from + 200_000);
-    }
-    assert_eq!(world.dead.len(), 1);
-}
-
-#[test]
-fn an_outage_that_lasts_takes_ever_longer_to_end_another_record() {
-    let mut world = World::committed(RULES, 1, 100);
-    let mut app = world.start(Commits::PerRecord);
-    let mut ends = Vec::new();
-    while world.at < 4 * 3_600_000 {
-        app.poll(&mut world, |_, _| Did::Throw);
-        if world.dead.len() > ends.len() {
-            ends.push(world.at / 60_000);
-        }
-    }
-    assert!((1..=4).contains(&ends.len()) && ends[0] >= 10, "minutes: {ends:?}");
-}
-
-#[test]
-fn several_that_fail_are_an_outage_for_hours_and_not_for_ever() {
-    let mut world = World::committed(RULES, 3, 100);
-    let mut app = world.start(Commits::PerRecord);
-    while world.at < 6 * 3_600_000 {
-        app.poll(&mut world, |_, _| Did::Throw);
-    }
-    assert!(is_held(&world));
-    assert_eq!(world.dead.len(), 0);
-    // It was those three.
-    while world.at < 12 * 3_600_000 && !world.is_all_committed() {
-        app.poll(&mut world, |_, offset| if offset == 0 { Did::Throw } else { Did::Well(1) });
-    }
-    assert!(world.is_all_committed(), "{:?}", world.committed);
-    assert_eq!(world.dead.len(), 3);
 }
 
 #[test]
@@ -166,22 +80,6 @@ fn members_come_in_turns() {
         world.pass(100);
     }
     assert!(given[0].abs_diff(given[1]) <= 3 && given[1] > 5, "{given:?}");
-}
-
-#[test]
-fn whoever_commits_by_time_ends_it_all_the_same() {
-    let mut world = World::committed(RULES, 40, 30);
-    let mut app = world.start(Commits::PerRecord);
-    outage(&mut world, &mut app);
-    world.lose(&app);
-    let mut app = world.start(Commits::Every(5_000));
-    let from = world.at;
-    while !world.is_all_committed() {
-        app.poll(&mut world, |_, _| Did::Well(1));
-        assert!(world.at < from + 300_000, "{:?}", world.watch.breaker(world.now()));
-    }
-    assert_eq!(world.watch.breaker(world.now()), BreakerView::Closed);
-    assert_eq!(world.dead.len(), 0);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fastrand::Rng;
 use reprise::model::{MemberId, Runs, TopicPartition};
+use reprise::retry::OnSeekBack;
 use reprise::retry::watch::{Asked, Fetching, Handed, Rules, Seen, Serve};
 
 use crate::WITH_BREAKER as DEFAULTS;
@@ -14,7 +15,8 @@ use crate::app::{WAIT_MS, World};
 use crate::turn::by_turn;
 
 /// Longer than any of them takes to commit what it was given, and shorter than a script.
-const RULES: Rules = Rules { consume_timeout_ms: 30_000, ..DEFAULTS };
+const RULES: Rules =
+    Rules { consume_timeout_ms: 30_000, on_seek_back: OnSeekBack::Observe, ..DEFAULTS };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {

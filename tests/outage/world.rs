@@ -197,7 +197,7 @@ impl World {
         let now = self.now();
         if self.at.is_multiple_of(1_000) {
             self.watch.handle_timeout(now);
-            for settling in self.watch.settlings_let_go(now) {
+            for settling in self.watch.settlings_let_go() {
                 self.settle(&settling);
             }
         }
@@ -210,7 +210,10 @@ impl World {
     fn always_fails(&self, of: &TopicPartition, offset: i64) -> bool {
         match self.fails {
             Fails::InTheOutage => false,
-            Fails::OneOf(many) => (offset + 7 * i64::from(of.partition)) % many == 50,
+            Fails::OneOf(many) => {
+                let has_neighbour = offset + 1 < self.len(of.partition);
+                has_neighbour && (offset + 7 * i64::from(of.partition)) % many == 50
+            }
         }
     }
 
@@ -231,6 +234,9 @@ impl World {
     }
 
     pub(crate) fn commit(&mut self, of: &TopicPartition, offset: i64) {
+        if let Some(settling) = self.watch.settling_before(of, offset) {
+            self.settle(&settling);
+        }
         self.committed.insert(of.clone(), offset);
         let TopicPartition { topic, partition } = of.clone();
         self.machine

@@ -24,8 +24,8 @@ use crate::support::{Client, Member, Rec, Server, instant};
 
 /// What a member goes back to is held for a while.
 const HOLD: Duration = Duration::from_millis(400);
-const SETTINGS: &str =
-    "retry: {on_seek_back: retry, order: {interval: 400ms}, isolation_timeout: 100ms}";
+const SETTINGS: &str = "retry: {on_seek_back: retry, crash_limit: 1, order: {interval: 400ms}, \
+                        isolation_timeout: 100ms}";
 
 /// A Fetch as the cluster saw it, and the whole frame it answered, without its length.
 struct Exchange {
@@ -154,7 +154,8 @@ fn what_a_member_fetches_passes_byte_for_byte_and_in_order() {
 
 #[test]
 fn a_member_has_no_session_and_one_of_before_is_not_known() {
-    let house = House::new();
+    // Each version fetches the record again.
+    let house = House::with("retry: {on_seek_back: observe}");
     filled(&house, 1, 1);
     let mut member = house.member(1);
     let leader = member.client.leader("orders");

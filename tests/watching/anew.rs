@@ -4,11 +4,11 @@
 
 use kafka_protocol::messages::{DeleteTopicsRequest, TopicName};
 
-use crate::app::{dead_letters, orders};
+use crate::app::{goes_back_until_dead, orders};
 use crate::older::older;
 use crate::ordered::offsets;
 use crate::support::client::{fetch_request, s};
-use crate::support::{Member, Server, until};
+use crate::support::{Member, Server};
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
 const RULES: &str = "retry: {levels: 20ms, max_reconsume_times: 1, isolation_timeout: 3s, \
@@ -39,12 +39,7 @@ fn dies(server: &Server) {
     orders(server, DEAD + 1);
     let mut member = joined(server);
     assert_eq!(member.commit("orders", 0, DEAD), 0);
-    until("it goes back often enough", || {
-        if !given(&mut member, DEAD, 300).is_empty() {
-            given(&mut member, DEAD + 1, 300);
-        }
-        dead_letters(server).len() == 1
-    });
+    goes_back_until_dead(server, &mut member, DEAD);
     assert!(given(&mut member, DEAD, 100).is_empty());
     assert_eq!(member.leave(), 0);
 }

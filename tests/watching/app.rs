@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use kafka_protocol::messages::CreatePartitionsRequest;
+use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use reprise::wire::batch::{Batch, records};
 
-use crate::support::{Got, Member, Rec, Server, wall_ms};
+use crate::support::client::s;
+use crate::support::{Got, Member, Rec, Server, until, wall_ms};
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
 /// `fetch.max.wait.ms`
@@ -197,4 +200,28 @@ pub(crate) fn began(server: &Server, topics: &[(&str, i32)]) {
         }
     }
     assert_eq!(member.leave(), 0);
+}
+
+/// The member fetches the record at `offset` of partition 0 again and again, and commits records of
+/// partition 1 in between, until the record is a dead letter.
+pub(crate) fn goes_back_until_dead(server: &Server, member: &mut Member, offset: i64) {
+    let mut topic = CreatePartitionsTopic::default();
+    (topic.name, topic.count, topic.assignments) = (s("orders"), 2, None);
+    let grown = CreatePartitionsRequest::default().with_topics(vec![topic]);
+    assert_eq!(server.client().call(3, &grown).results[0].error_code, 0);
+    let (before, mut at) = (dead_letters(server).len(), 0);
+    until("it goes back often enough", || {
+        assert_eq!(member.heartbeat(), 0);
+        let given = member.client.fetch("orders", 0, offset, 100).records;
+        if given.is_some_and(|given| !given.is_empty()) {
+            // The member goes back, and handles the other partition.
+            member.client.fetch("orders", 0, offset, 0);
+        }
+        member.client.put("orders", 1, &[Rec::new("other").at(wall_ms())]);
+        if member.client.fetch("orders", 1, at, 100).records.is_some_and(|all| !all.is_empty()) {
+            at += 1;
+            assert_eq!(member.commit("orders", 1, at), 0);
+        }
+        dead_letters(server).len() > before
+    });
 }

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use crate::app::{dead_letters, orders};
+use crate::app::{dead_letters, goes_back_until_dead, orders};
 use crate::ordered::read;
 use crate::support::client::fetch_request;
-use crate::support::{Member, Rec, Server, instant, until};
+use crate::support::{Member, Rec, Server, instant};
 
 const ORDERS: &[(&str, i32)] = &[("orders", 1)];
 const LAST: i64 = 5;
@@ -28,18 +28,13 @@ fn joined(server: &Server) -> Member {
 fn idle() -> (Server, Member) {
     let server = Server::with(
         "retry: {levels: 20ms, max_reconsume_times: 1, in_place_limit: 2, on_seek_back: retry, \
-         order: {interval: 50ms}}",
+         isolation_timeout: 3s, order: {interval: 50ms}}",
     );
     orders(&server, LAST + 1);
     let mut member = Member::new(&server, "shop", &["orders"]);
     member.join(ORDERS);
     assert_eq!(member.commit("orders", 0, LAST), 0);
-    until("it goes back often enough", || {
-        if !read(&mut member, LAST, 300).is_empty() {
-            read(&mut member, LAST + 1, 300);
-        }
-        dead_letters(&server).len() == 1
-    });
+    goes_back_until_dead(&server, &mut member, LAST);
     (server, member)
 }
 

@@ -3,8 +3,8 @@
 
 use kafka_protocol::messages::FetchRequest;
 
-use crate::app::{dead_letters, orders};
-use crate::ordered::{offsets, read};
+use crate::app::{goes_back_until_dead, orders};
+use crate::ordered::offsets;
 use crate::support::client::fetch_request;
 use crate::support::{Member, Rec, Server, until};
 
@@ -15,20 +15,14 @@ const DEAD: i64 = 2;
 fn what_is_skipped_does_not_go_to_a_process_that_was_put_out_while_it_waits() {
     let server = Server::with(
         "retry: {levels: 20ms, max_reconsume_times: 1, in_place_limit: 2, on_seek_back: retry, \
-         order: {interval: 50ms}}",
+         isolation_timeout: 3s, order: {interval: 50ms}}",
     );
     orders(&server, DEAD + 1);
     let mut member = Member::new(&server, "shop", &["orders"]);
     member.session_ms = 3_000;
     member.join(ORDERS);
     assert_eq!(member.commit("orders", 0, DEAD), 0);
-    until("it goes back often enough", || {
-        assert_eq!(member.heartbeat(), 0);
-        if !read(&mut member, DEAD, 200).is_empty() {
-            read(&mut member, DEAD + 1, 100);
-        }
-        dead_letters(&server).len() == 1
-    });
+    goes_back_until_dead(&server, &mut member, DEAD);
     let leader = member.client.leader("orders");
     let waits = leader.send(12, &fetch_request("orders", 0, DEAD, 15_000));
     until("it is out of the group", || {

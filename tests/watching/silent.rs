@@ -1,7 +1,7 @@
 //! In front of a cluster: a member that was not heard of for its session, and with which its
 //! coordinator goes on as if nothing had been.
 
-use crate::app::{began, dead_letters, orders};
+use crate::app::{began, goes_back_until_dead, orders};
 use crate::ordered::{offsets, read};
 use crate::support::{Member, Rec, Server, until};
 
@@ -48,11 +48,10 @@ fn or_with_its_next_commit() {
     assert!(is_watched_after_a_silence(|member| member.commit("orders", 0, 0)));
 }
 
-/// A member that has committed up to record 2, the last one, in a group that holds so long.
-fn suspicious(interval: &str) -> (Server, Member) {
+/// A member that has committed up to record 2, the last one.
+fn committed(rules: &str) -> (Server, Member) {
     let server = Server::with(&format!(
-        "retry: {{levels: 20ms, max_reconsume_times: 1, in_place_limit: 2, on_seek_back: retry, \
-         order: {{interval: {interval}}}}}"
+        "retry: {{levels: 20ms, max_reconsume_times: 1, in_place_limit: 2, {rules}}}"
     ));
     orders(&server, 3);
     let mut member = Member::new(&server, "shop", &["orders"]);
@@ -64,14 +63,8 @@ fn suspicious(interval: &str) -> (Server, Member) {
 
 #[test]
 fn what_its_group_is_not_given_is_not_given_to_who_was_missed_either() {
-    let (server, mut member) = suspicious("50ms");
-    until("it goes back often enough", || {
-        assert_eq!(member.heartbeat(), 0);
-        if !read(&mut member, 2, 200).is_empty() {
-            read(&mut member, 3, 100);
-        }
-        dead_letters(&server).len() == 1
-    });
+    let (server, mut member) = committed("on_seek_back: retry, order: {interval: 50ms}");
+    goes_back_until_dead(&server, &mut member, 2);
     missed(&server, &member);
     member.client.put("orders", 0, &[Rec::new("next")]);
     assert_eq!(read(&mut member, 2, 5_000), [3], "2 is a dead letter");
@@ -80,12 +73,11 @@ fn what_its_group_is_not_given_is_not_given_to_who_was_missed_either() {
 }
 
 #[test]
-fn nor_is_what_is_held() {
-    let (server, mut member) = suspicious("30s");
+fn a_missed_member_is_not_given_what_is_held() {
+    let (server, mut member) = committed("order: {mode: partition, interval: 30s}");
     assert_eq!(read(&mut member, 2, 5_000), [2]);
-    assert_eq!(read(&mut member, 2, 0), NOTHING, "it went back");
+    assert_eq!(member.client.nack("shop", "orders-0@2", Rec::new("x")).error_code, 0);
+    assert_eq!(read(&mut member, 2, 0), NOTHING, "it failed");
     missed(&server, &member);
     assert_eq!(read(&mut member, 2, 300), NOTHING);
-    member.client.put("orders", 0, &[Rec::new("next")]);
-    assert_eq!(read(&mut member, 3, 5_000), [3], "what lies behind goes on");
 }

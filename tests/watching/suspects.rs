@@ -58,7 +58,7 @@ fn after_three_members_that_died_the_records_go_one_by_one_until_one_was_committ
 }
 
 #[test]
-fn what_a_member_goes_back_to_is_held_then_given_alone_while_other_partitions_flow() {
+fn a_partition_that_went_back_waits_while_others_flow() {
     let server = filled(2, 4);
     let mut member = joined(&server, 2);
     let all = ["0/0", "0/1", "0/2", "0/3"];
@@ -80,8 +80,6 @@ fn what_a_member_goes_back_to_is_held_then_given_alone_while_other_partitions_fl
         // That one had waited.
         given = fetched(&mut member, 1);
     }
-    assert_eq!(given, ["0/1"], "after its hold, alone");
+    assert_eq!(given, ["0/1", "0/2", "0/3"], "after its hold");
     assert!(began.elapsed() >= HOLD);
-    assert_eq!(member.commit("orders", 0, 2), 0);
-    assert_eq!(fetched(&mut member, 2), ["0/2", "0/3"]);
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::engine::command::{Command, TakenEntry};
+use crate::engine::command::{Command, DelayedCommand, TakenEntry};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -161,7 +161,7 @@ impl Engine {
         &self,
         batch: DelayBatch,
     ) -> impl Future<Output = Result<(), EngineError>> + use<> {
-        self.ask_durably(|reply| Command::Delay(batch, reply))
+        self.ask_durably(|reply| Command::Delayed(DelayedCommand::Delay(batch, reply)))
     }
 
     /// What waits to enter its topic, by number, with its record: at most `limit`, and no more than
@@ -191,33 +191,33 @@ impl Engine {
 
     /// All that waits, in figures.
     pub async fn delayed_totals(&self) -> Result<DelayedTotals, EngineError> {
-        self.ask(Command::DelayedTotals).await
+        self.ask(|reply| Command::Delayed(DelayedCommand::Totals(reply))).await
     }
 
     /// Ends the waiting of these; which of them were waiting. Durable on return.
     pub async fn cancel(&self, records: Vec<Origin>) -> Result<Vec<bool>, EngineError> {
-        self.ask_durably(|reply| Command::Cancel(records, reply)).await
+        let ask = |reply| Command::Delayed(DelayedCommand::Cancel(records, reply));
+        self.ask_durably(ask).await
     }
 }
 
 impl Driver {
     /// One command about what waits.
-    pub(super) fn put_off(&mut self, command: Command) {
+    pub(super) fn put_off(&mut self, command: DelayedCommand) {
         match command {
-            Command::Delay(batch, reply) => {
+            DelayedCommand::Delay(batch, reply) => {
                 let waits_for = self.delay(batch);
                 // The asker may have gone; its question is answered in the journal all the same.
                 drop(reply.send(waits_for.map(|seq| ((), seq))));
             }
-            Command::Cancel(records, reply) => {
+            DelayedCommand::Cancel(records, reply) => {
                 let answer = self.cancel(records);
                 self.send(reply, answer);
             }
-            Command::DelayedTotals(reply) => {
+            DelayedCommand::Totals(reply) => {
                 let totals = self.totals();
                 self.send(reply, Ok(totals));
             }
-            _ => {}
         }
     }
 }

@@ -6,9 +6,8 @@ use std::sync::PoisonError;
 use super::{LEVELS_MAX, Metrics, level_label, names};
 use crate::observe::names::Def;
 
-/// Reasons a delivery is charged for, in the words of `retry::Disposition`.
-pub const FAILURE_REASONS: [&str; 5] =
-    ["rejected", "timeout", "seek_back", "crashed", "commit_failed"];
+/// Reasons of a failed delivery, in the words of `retry::Disposition`.
+pub const FAILURE_REASONS: [&str; 3] = ["rejected", "seek_back", "crashed"];
 /// Reasons of a dead letter beside those.
 pub const FINAL_REASONS: [&str; 4] = ["max_attempts", "explicit_dlq", "expired", "undecodable"];
 /// Words of `route::nacks` and `route::offset_commit`.
@@ -99,7 +98,7 @@ mod tests {
         for series in [
             r#"reprise_dlq_records_total{group="shop",reason="rejected",topic="orders"} 1"#,
             r#"reprise_dlq_records_total{group="shop",reason="crashed",topic="orders"} 0"#,
-            r#"reprise_records_failed_total{group="shop",reason="timeout",topic="orders"} 0"#,
+            r#"reprise_records_failed_total{group="shop",reason="seek_back",topic="orders"} 0"#,
             r#"reprise_retries_scheduled_total{group="shop",level="2"} 0"#,
             r#"reprise_nacks_refused_total{group="shop",reason="malformed"} 0"#,
             r#"reprise_group_rebalances_total{group="shop"} 0"#,

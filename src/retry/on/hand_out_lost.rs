@@ -1,8 +1,7 @@
 //! E7, E8: a member ends, or its right to commit: its outstanding records are lost.
 
 use crate::model::{MemberId, Now, TopicPartition};
-use crate::retry::watch::{Asked, Phase, Suspect, Watch};
-use crate::retry::{Disposition, Evidence};
+use crate::retry::watch::{Asked, Watch};
 
 impl Watch {
     /// E7: the outstanding records of a member are lost with it.
@@ -85,48 +84,5 @@ impl Watch {
             window.wait_on(now.mono);
         }
         self.own(now, of, member);
-    }
-
-    /// Charges a record: it is held and served alone again, or at its end here.
-    pub(in crate::retry) fn charge(
-        &mut self,
-        now: Now,
-        of: &TopicPartition,
-        offset: i64,
-        (disposition, evidence): (Disposition, Evidence),
-        times: u32,
-        has_lane: bool,
-    ) {
-        let (limit, interval_ms) = (self.rules.limit(), self.rules.interval_ms);
-        if self.windows.get(of).is_none_or(|window| window.is_settled(offset)) {
-            return;
-        }
-        if !self.counts(now, of, offset) {
-            return;
-        }
-        let may_end = has_lane || self.may_end(now, (of, offset), limit, times);
-        let Some(window) = self.windows.get_mut(of) else { return };
-        let suspect = window.suspects.entry(offset).or_insert_with(Suspect::new);
-        suspect.since.get_or_insert(now.mono);
-        for charged in 1..=times {
-            let is_last = charged == times;
-            let is_over = suspect.reconsume_times >= limit;
-            if (is_over && may_end) || (has_lane && is_last) {
-                suspect.phase = Phase::Ending { disposition, evidence };
-                return self.changed(of);
-            }
-            if is_over {
-                // Its last failure is not charged: the group is held.
-                break;
-            }
-            suspect.failed(now.wall, disposition);
-        }
-        // Going back has been held already.
-        if disposition == Disposition::SeekBack {
-            suspect.phase = Phase::Ready;
-        } else {
-            suspect.hold(now, interval_ms, None);
-        }
-        self.changed(of);
     }
 }

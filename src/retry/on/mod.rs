@@ -29,6 +29,7 @@ mod watched_commit;
 mod watched_nack;
 mod watched_progress;
 
+pub(in crate::retry) use asked::Returned;
 pub use ordered::InOrder;
 pub(in crate::retry) use reschedule::Rescheduling;
 pub use watched_nack::NACKED_MAX;

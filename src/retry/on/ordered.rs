@@ -6,7 +6,7 @@
 //! ([`Watch::awaited`]).
 
 use crate::model::{MemberId, MonoMs, Now, TopicPartition, WallMs};
-use crate::retry::watch::{Handed, Output, Phase, Return, Settling, Suspect, Watch, Window};
+use crate::retry::watch::{Handed, Output, Phase, Settling, Suspect, Watch, Window};
 use crate::retry::{Disposition, Ladder};
 
 /// How long a member has to come back before it is called again; it doubles with each call.
@@ -70,9 +70,8 @@ impl Watch {
         } else {
             suspect.note(now.wall, Disposition::Rejected);
         }
-        suspect.proofs = 0;
         suspect.is_awaited = true;
-        suspect.hold(now, interval_ms, None);
+        suspect.hold(now, interval_ms);
         if let Some(known) = holder.and_then(|member| self.members.get_mut(&member)) {
             known.turn.take_if(|turn| turn.partition == *of);
         }
@@ -135,11 +134,11 @@ impl Watch {
     }
 
     /// Records that nothing waits for any more, and that nobody asks for: they become entries.
-    pub fn settlings_let_go(&self, now: Now) -> Vec<Settling> {
+    pub fn settlings_let_go(&self) -> Vec<Settling> {
         let troubled = self.troubled.iter().filter_map(|of| Some((of, self.windows.get(of)?)));
         let settlings = troubled.filter_map(|(of, window)| {
             let offset = self.first_let_go(window)?;
-            self.settling(now, (of, window), offset, false)
+            self.settling((of, window), offset, false)
         });
         settlings.chain(self.settlings_passed()).collect()
     }
@@ -192,13 +191,11 @@ impl Watch {
     /// Records leave; what its partition waits for may be among them, or was never there.
     pub(in crate::retry) fn on_awaited_handed(&mut self, now: Now, left: &Handed) {
         let Some(window) = self.windows.get_mut(&left.partition) else { return };
-        let member = window.holder.as_ref().map(|holder| &holder.member);
-        let joined = member.is_some_and(|member| self.lanes.is_out(member));
         let given = window.suspects.range_mut(left.from..left.end.max(left.from));
         for (_, suspect) in given.filter(|(_, suspect)| suspect.is_awaited) {
             suspect.is_awaited = false;
             suspect.due = None;
-            suspect.phase = Phase::Alone(Return::handed(now.mono, joined));
+            suspect.phase = Phase::Alone(now.mono);
             window.called_back = (0, MonoMs::default());
         }
     }
@@ -228,7 +225,7 @@ impl Window {
     fn is_missed(&self, now: MonoMs) -> bool {
         let Some(offset) = self.awaited() else { return false };
         let phase = self.suspects.get(&offset).map(|suspect| &suspect.phase);
-        let is_held = matches!(phase, Some(Phase::Held { until, .. }) if *until > now);
+        let is_held = matches!(phase, Some(Phase::Held { until }) if *until > now);
         let (_, until) = self.called_back;
         self.end > offset && !is_held && until <= now
     }
@@ -243,8 +240,6 @@ impl Suspect {
     /// The next failure is its last.
     fn is_over(&self, ladder: &Ladder, now: WallMs) -> bool {
         let first_failed = self.history.first().map(|(at, _)| *at);
-        self.reconsume_times >= ladder.max_reconsume_times
-            || matches!(self.phase, Phase::Ending { .. })
-            || ladder.is_over(first_failed, now)
+        self.reconsume_times >= ladder.max_reconsume_times || ladder.is_over(first_failed, now)
     }
 }

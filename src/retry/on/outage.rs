@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::model::{LaneOffset, MemberId, MonoMs, Now, TopicPartition};
+use crate::retry::BreakerRules;
 use crate::retry::watch::{
-    BreakerView, FirstFailure, Handed, Outcome, Output, Phase, Probe, Watch, Window,
+    BreakerView, FirstFailure, Handed, Outcome, Output, Probe, Watch, Window,
 };
-use crate::retry::{BreakerRules, Disposition, Evidence};
 
 impl Watch {
     /// Records leave: their first deliveries begin.
@@ -109,14 +109,8 @@ impl Watch {
         Some((self.rules.breaker?, self.rules.interval_ms))
     }
 
-    /// The group is held from now on. Whoever has just gone back did so in the outage.
+    /// The group is held from now on.
     fn is_held_now(&mut self) {
-        let suspects = self.windows.values_mut().flat_map(|window| window.suspects.values_mut());
-        for suspect in suspects {
-            if let Phase::Held { back, .. } = &mut suspect.phase {
-                *back = None;
-            }
-        }
         self.join_all_apart();
         self.push(Output::Held(true));
         self.push(Output::Wake);
@@ -172,10 +166,11 @@ impl Watch {
             Probe::Record(partition, _) => held.contains(partition),
             Probe::Lane(lane, _) => Some(lane.slot) == slot,
         });
-        if let Some(Probe::Record(of, offset)) = blamed {
-            let has_lane = self.members.get(member).is_some_and(|known| known.has_lane);
-            let cause = (Disposition::Crashed, Evidence::MemberLost);
-            self.charge(now, &of, offset, cause, 1, has_lane);
+        // The record ends its consumer: suspects find it while everything else is delivered.
+        if let Some(since) = blamed.and_then(|_| self.breaker.reset()) {
+            self.was_held(now, since);
+            self.push(Output::Held(false));
+            self.push(Output::Wake);
         }
     }
 

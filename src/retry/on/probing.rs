@@ -9,7 +9,7 @@ impl Watch {
     pub(in crate::retry) fn held(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
         let settling = |ask: &Asked| {
             let (of, window) = (&ask.partition, self.windows.get(&ask.partition)?);
-            let settling = self.settling(now, (of, window), ask.offset, by.has_lane)?;
+            let settling = self.settling((of, window), ask.offset, by.has_lane)?;
             self.is_blamed(of, settling.offset).then_some(settling)
         };
         let settlings: Vec<_> = asked.iter().map(settling).collect();

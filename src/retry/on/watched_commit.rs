@@ -1,18 +1,20 @@
 //! E6, E11: a group's commit, as far as its windows go.
 
-use crate::model::{Now, TopicPartition};
+use crate::model::{MonoMs, Now, TopicPartition};
 use crate::retry::watch::Watch;
 
 impl Watch {
-    /// Whatever lies below a commit is acknowledged: no suspicion outlives it. One that goes back
-    /// is a suspicion only if the member goes back with it.
+    /// Whatever lies below a commit is acknowledged: no suspicion outlives it.
     pub(in crate::retry) fn on_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
         let window = self.windows.entry(of.clone()).or_default();
         let began = window.holder.as_ref().map(|_| window.from);
         let before = window.committed.replace(offset);
         let passes_records = before.or(began).is_some_and(|before| offset > before);
         window.furthest = window.furthest.max(offset);
-        window.backward = before.filter(|before| offset < *before).map(|_| offset);
+        if offset > window.end {
+            // The record that the holder went back to is done.
+            window.waits_until = MonoMs::default();
+        }
         // A commit does not end an explicit failure.
         window.suspects.retain(|suspect, known| *suspect >= offset || known.is_awaited);
         window.skipped.retain(|skipped| *skipped >= offset);

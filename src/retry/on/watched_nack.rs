@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use crate::model::{Now, TopicPartition};
+use crate::retry::Carried;
 use crate::retry::watch::Watch;
-use crate::retry::{Carried, Disposition};
 
 /// Nacked records of a window that are remembered; the lowest go first.
 pub const NACKED_MAX: usize = 4_096;
@@ -15,7 +15,8 @@ impl Watch {
     pub fn charged(&self, of: &TopicPartition, offset: i64) -> Carried {
         let isolated = self.suspects.isolated_in(of);
         if let Some(record) = isolated.filter(|record| record.offset == offset) {
-            let history = record.failed_at.into_iter().map(|at| (at, Disposition::Crashed));
+            let (disposition, _) = record.cause();
+            let history = record.failed_at.into_iter().map(|at| (at, disposition));
             let (reconsume_times, history) = (record.failures, history.collect());
             return Carried { reconsume_times, history, spared: self.is_spared(of, offset) };
         }

@@ -15,7 +15,7 @@ impl Watch {
         done: Vec<Range<i64>>,
         end: i64,
     ) {
-        if self.windows.get(of).is_some_and(|window| end <= window.end) {
+        if self.windows.get(of).is_some_and(|window| end <= window.end.max(window.furthest)) {
             self.on_done(now, of, done);
         }
     }

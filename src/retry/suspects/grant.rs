@@ -185,7 +185,8 @@ impl SuspectSet {
     ) -> Grant {
         self.part_size = self.records_of_part();
         if self.part.is_empty() && self.part_left == 0 {
-            self.part_left = self.part_size;
+            self.part_left = if self.tries_first { 1 } else { self.part_size };
+            self.tries_first = false;
         }
         let count = self.part_left.min(length(&(position..suspected_end)));
         if count == 0 {

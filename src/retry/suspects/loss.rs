@@ -1,8 +1,8 @@
 //! The end of a member with records outstanding.
 
-use crate::model::{MemberId, MonoMs, Now, Origin, TopicName};
+use crate::model::{MemberId, MonoMs, Now, Origin, TopicName, TopicPartition};
 use crate::retry::suspects::{
-    Decision, Deferral, LIFETIME_MS_MAX, LostDelivery, OffsetRanges, Probe, SuspectRules,
+    Cause, Decision, Deferral, LIFETIME_MS_MAX, LostDelivery, OffsetRanges, Probe, SuspectRules,
     SuspectSet, Suspects,
 };
 
@@ -19,12 +19,23 @@ impl Suspects {
         if outstanding.is_empty() {
             self.end_rounds_of(&member);
         } else {
-            if !self.lose_part(now, &member, &outstanding) {
-                self.lose_others(now.mono, &member, outstanding);
+            if !self.lose_part(now, &member, &outstanding, Cause::MemberEnded) {
+                self.lose_others(now.mono, &member, outstanding, Cause::MemberEnded);
             }
             self.decide(Decision::Changed);
         }
         self.forget_member(&member);
+    }
+
+    /// A live member fetches records again. Only its partitions that went back are lost.
+    pub(super) fn on_returned(&mut self, now: Now, member: &MemberId, outstanding: OffsetRanges) {
+        if outstanding.is_empty() {
+            return;
+        }
+        if !self.lose_part(now, member, &outstanding, Cause::SeekBack) {
+            self.lose_others(now.mono, member, outstanding, Cause::SeekBack);
+        }
+        self.decide(Decision::Changed);
     }
 
     /// A group that never commits a topic reads it anew at each start: no suspicion follows.
@@ -65,13 +76,23 @@ impl Suspects {
 
     /// The loss of a part: each set tested at the member keeps what it was granted. True if there
     /// was such a set.
-    fn lose_part(&mut self, now: Now, member: &MemberId, outstanding: &OffsetRanges) -> bool {
+    fn lose_part(
+        &mut self,
+        now: Now,
+        member: &MemberId,
+        outstanding: &OffsetRanges,
+        cause: Cause,
+    ) -> bool {
         let mut under_test = self.topics_under_test();
         let lost_alone = self.isolated_at(member);
         let (mut is_hit, mut ended, mut failed_alone) = (false, Vec::new(), false);
         for set in self.sets.iter_mut().filter(|set| set.is_tested) {
+            let is_elsewhere = set.isolated().is_some_and(|record| {
+                let of = TopicPartition { topic: record.topic, partition: record.partition };
+                cause == Cause::SeekBack && outstanding.get(&of).is_none()
+            });
             if let Some(probe) = &mut set.isolation.probe {
-                if probe.member.as_ref() != Some(member) {
+                if probe.member.as_ref() != Some(member) || is_elsewhere {
                     continue;
                 }
                 is_hit = true;
@@ -89,9 +110,10 @@ impl Suspects {
             is_hit = true;
             let isolated = set.isolated();
             set.narrow(now.mono, &lost, outstanding, self.rules.patience_ms_max);
+            set.tries_first = cause == Cause::SeekBack;
             let Some(record) = isolated.filter(|_| set.isolation.is_alone) else { continue };
             failed_alone = true;
-            let is_charged = set.lose_alone(now, &self.rules);
+            let is_charged = set.lose_alone(now, &self.rules, cause);
             if is_charged {
                 let failures = set.isolation.failures;
                 let origin = record.clone();
@@ -156,10 +178,19 @@ impl Suspects {
 
     /// A loss without a part: a wrong suspicion begins again, a counted set is intersected, and
     /// records without a set begin one.
-    fn lose_others(&mut self, now: MonoMs, member: &MemberId, mut lost: OffsetRanges) {
-        let replacement = self.take_wrong_suspicions(now, member, &lost);
+    fn lose_others(
+        &mut self,
+        now: MonoMs,
+        member: &MemberId,
+        mut lost: OffsetRanges,
+        cause: Cause,
+    ) {
+        let replacement = self.take_wrong_suspicions(now, member, &lost, cause);
         self.end_deferrals_of(member);
-        self.end_rounds_of(member);
+        // A live member still has the parts of its other partitions.
+        if cause == Cause::MemberEnded {
+            self.end_rounds_of(member);
+        }
         for set in self.sets.iter().filter(|set| set.is_tested) {
             for (partition, range) in set.remaining.iter() {
                 lost.remove_from(partition, range.start);
@@ -170,14 +201,17 @@ impl Suspects {
                 // Sets are disjoint.
                 self.sets.retain(|other| other.is_tested || !other.remaining.intersects(&lost));
                 set.remaining = lost;
+                set.tries_first = cause == Cause::SeekBack;
                 self.sets.push(set);
             }
             return;
         }
-        let is_counted = self.count_loss(now, &lost);
+        let is_counted = self.count_loss(now, &lost, cause);
         if !is_counted && !lost.is_empty() {
             let patience_ms = self.rules.isolation_timeout_ms;
-            self.sets.push(SuspectSet::counted(lost, now, patience_ms));
+            let mut set = SuspectSet::counted(lost, now, patience_ms);
+            set.tries_first = cause == Cause::SeekBack;
+            self.sets.push(set);
             self.test_if_due();
         }
     }
@@ -189,12 +223,16 @@ impl Suspects {
         now: MonoMs,
         member: &MemberId,
         lost: &OffsetRanges,
+        cause: Cause,
     ) -> Option<SuspectSet> {
         let patience_max = self.rules.patience_ms_max;
         let mut replacement: Option<SuspectSet> = None;
         let sets = std::mem::take(&mut self.sets);
         for set in sets {
-            let is_owner = set.remaining.partitions().any(|of| self.owns(member, of));
+            let is_lost = |of: &TopicPartition| {
+                self.owns(member, of) && (cause == Cause::MemberEnded || lost.get(of).is_some())
+            };
+            let is_owner = set.remaining.partitions().any(is_lost);
             let is_its_turn = is_owner && set.is_first_in_line();
             let is_wrong = set.passed_over.intersects(lost) || is_its_turn;
             let is_kept = set.isolation.is_ended || set.isolation.probe.is_some();
@@ -230,7 +268,7 @@ impl Suspects {
     }
 
     /// Each counted set that the loss meets keeps what both have; true if there was one.
-    fn count_loss(&mut self, now: MonoMs, lost: &OffsetRanges) -> bool {
+    fn count_loss(&mut self, now: MonoMs, lost: &OffsetRanges, cause: Cause) -> bool {
         let mut is_counted = false;
         for set in self.sets.iter_mut().filter(|set| !set.is_tested) {
             let common = set.remaining.intersection(lost);
@@ -241,6 +279,7 @@ impl Suspects {
             set.remaining = common;
             set.losses = set.losses.saturating_add(1);
             set.last_loss = now;
+            set.tries_first = cause == Cause::SeekBack;
         }
         self.test_if_due();
         is_counted
@@ -248,7 +287,7 @@ impl Suspects {
 
     fn test_if_due(&mut self) {
         for set in &mut self.sets {
-            if !set.is_tested && set.losses >= self.rules.crash_limit {
+            if !set.is_tested && set.losses >= self.rules.crash_limit.max(1) {
                 set.is_tested = true;
                 set.patience_ms = self.rules.isolation_timeout_ms;
                 self.decisions.push_back(Decision::TestBegins);
@@ -280,7 +319,7 @@ impl SuspectSet {
 
     /// Counts the loss of the isolated record; true if it is a failed delivery that counts. An
     /// outage, in which nothing else is committed either, counts one.
-    fn lose_alone(&mut self, now: Now, rules: &SuspectRules) -> bool {
+    fn lose_alone(&mut self, now: Now, rules: &SuspectRules, cause: Cause) -> bool {
         let isolation = &mut self.isolation;
         isolation.losses = isolation.losses.saturating_add(1);
         if isolation.failures > 0 && !isolation.works_otherwise {
@@ -295,6 +334,7 @@ impl SuspectSet {
         }
         isolation.failed_at.push(now.wall);
         isolation.failures = isolation.failures.saturating_add(1);
+        isolation.cause = cause;
         isolation.works_otherwise = false;
         true
     }

@@ -34,7 +34,7 @@ pub use explain::{Next, SetView, Stage};
 pub use grant::Grant;
 pub use ranges::OffsetRanges;
 pub use record::{SetRecord, SuspectsRecord};
-use set::{Deferral, Probe, SuspectSet};
+use set::{Cause, Deferral, Probe, SuspectSet};
 pub use view::EndedRecord;
 
 /// Parts of a set: the fewest grants that isolate one record in log₈ of the set's size.
@@ -129,6 +129,8 @@ pub enum Event {
     Disconnected(MemberId),
     /// The end of a member.
     Lost(LostDelivery),
+    /// A live member fetches records again that it has outstanding (`on_seek_back: retry`).
+    Returned { member: MemberId, outstanding: OffsetRanges, has_retry_topic: bool },
     /// The topic is deleted or created anew: no record of it is suspected.
     Cleared(TopicPartition),
     /// Offsets without a record to deliver.
@@ -219,6 +221,10 @@ impl Suspects {
                 self.disconnected.insert(member);
             }
             Event::Lost(lost) => self.on_lost(now, lost),
+            Event::Returned { member, outstanding, has_retry_topic } => {
+                self.rules.has_retry_topic = has_retry_topic;
+                self.on_returned(now, &member, outstanding);
+            }
             Event::Cleared(partition) => self.on_cleared(&partition),
             Event::Empty { partition, offsets } => self.on_empty(&partition, &offsets),
             Event::Dropped { partition, offsets } => self.on_dropped(&partition, &offsets),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Now, TopicName, TopicPartition, WallMs};
 use crate::retry::suspects::set::Isolation;
-use crate::retry::suspects::{OffsetRanges, SuspectSet, Suspects};
+use crate::retry::suspects::{Cause, OffsetRanges, SuspectSet, Suspects};
 
 /// Losses of a set before it is journalled: a single lost delivery is a deploy, as a rule.
 const LOSSES_KEPT: u32 = 2;
@@ -19,6 +19,7 @@ pub struct SuspectsRecord {
 }
 
 /// One suspect set.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetRecord {
     /// Topic, partition, first offset and the offset behind the last one.
@@ -37,6 +38,9 @@ pub struct SetRecord {
     pub give_up_wait_ms: u64,
     /// Records behind it were delivered without it: no commit passes it before it is a dead letter.
     pub is_skipped: bool,
+    /// The last failed delivery was a return of a live member. Journalled beside the rest.
+    #[serde(skip)]
+    pub is_seek_back: bool,
 }
 
 impl Suspects {
@@ -73,6 +77,7 @@ impl SuspectSet {
             give_up_at: (isolation.failures > 0).then_some(isolation.give_up_at),
             give_up_wait_ms: isolation.give_up_wait_ms,
             is_skipped: self.is_withheld(),
+            is_seek_back: isolation.cause == Cause::SeekBack,
         }
     }
 
@@ -93,6 +98,7 @@ impl SuspectSet {
             patience_ms: record.patience_ms,
             isolation: Isolation {
                 failures: record.failures,
+                cause: if record.is_seek_back { Cause::SeekBack } else { Cause::MemberEnded },
                 failed_at: record.failed_at.clone(),
                 losses: record.losses_alone,
                 works_otherwise: record.works_otherwise,

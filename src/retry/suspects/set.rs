@@ -8,6 +8,16 @@ use crate::retry::suspects::{OffsetRanges, PARTS};
 /// Doublings of the patience of an isolated record: 2^8 × 5 s is above every bound.
 const DOUBLINGS_MAX: u32 = 8;
 
+/// The kind of a loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// A member ended.
+    #[default]
+    MemberEnded,
+    /// A live member fetched the records again.
+    SeekBack,
+}
+
 /// The records that were outstanding at every lost delivery since the set was begun.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SuspectSet {
@@ -30,6 +40,8 @@ pub(super) struct SuspectSet {
     /// Lost deliveries since the set was begun.
     pub losses: u32,
     pub last_loss: MonoMs,
+    /// The next part is the one record that the member went back to: there its handler failed.
+    pub tries_first: bool,
     /// Parts are granted; before `crash_limit` losses a set is only counted.
     pub is_tested: bool,
     pub patience_ms: u64,
@@ -44,6 +56,8 @@ pub(super) struct Isolation {
     pub failures: u32,
     /// The times of the latest ones, latest last.
     pub failed_at: Vec<WallMs>,
+    /// The cause of the latest one.
+    pub cause: Cause,
     /// The record becomes an entry: no Fetch delivers it.
     pub is_ended: bool,
     /// Lost deliveries of the record alone, counted or not.

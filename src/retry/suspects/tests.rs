@@ -113,6 +113,24 @@ fn a_withheld_record_stays_when_its_owner_passes_it() {
 }
 
 #[test]
+fn records_under_test_are_granted_or_behind_a_withheld_one() {
+    let mut suspects = group(1);
+    tested(&mut suspects, &[(0, 0..8)]);
+    let (owner, nothing) = (MemberId::new("owner"), MemberOutstanding::new());
+    assert!(!suspects.is_under_test(&of(0), 0), "not granted yet");
+    suspects.grant(now(2_000), &owner, &of(0), 0, &nothing);
+    assert!(suspects.is_under_test(&of(0), 0) && !suspects.is_under_test(&of(0), 1));
+    let mut withheld = skipped(1, 8);
+    withheld.isolation.probe = Some(Probe::default());
+    suspects.sets = vec![withheld];
+    assert!(!suspects.is_under_test(&of(1), 8), "nobody asked");
+    assert_eq!(suspects.grant(now(2_000), &owner, &of(1), 8, &nothing), Grant::Range(9..10));
+    assert!(suspects.is_under_test(&of(1), 8));
+    suspects.handle_timeout(now(60_000));
+    assert!(!suspects.is_under_test(&of(1), 8), "the record behind it stood");
+}
+
+#[test]
 fn the_first_suspects_of_a_partition_are_granted_first() {
     let mut suspects = group(1);
     suspects.sets.push(skipped(0, 8));

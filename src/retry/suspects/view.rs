@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{MemberId, Now, TopicPartition, WallMs};
-use crate::retry::suspects::{SuspectSet, Suspects, is_in};
+use crate::model::{MemberId, Now, Origin, TopicPartition, WallMs};
+use crate::retry::suspects::{Cause, SuspectSet, Suspects, is_in};
 
 /// A record that becomes an entry: the last delivery that counts has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct EndedRecord {
     pub failures: u32,
     /// The times of the latest ones, latest last.
     pub failed_at: Vec<WallMs>,
+    /// A live member fetched the record again; else its member ended.
+    pub is_seek_back: bool,
 }
 
 impl Suspects {
@@ -57,6 +59,17 @@ impl Suspects {
         ranges.any(|range| from < range.end)
     }
 
+    /// Whether a Fetch at an offset gets records of a granted part, or the record behind a withheld
+    /// one.
+    pub fn is_under_test(&self, partition: &TopicPartition, offset: i64) -> bool {
+        self.sets.iter().any(|set| {
+            let is_granted = set.part.get(partition).is_some_and(|range| range.contains(&offset));
+            let record = set.isolated().filter(|_| set.is_probe_out());
+            let is_behind = |of: Origin| is_in(partition, &of) && of.offset == offset;
+            is_granted || record.is_some_and(is_behind)
+        })
+    }
+
     /// Whether nothing else is delivered to a member: it has an isolated record, or gets it next.
     pub fn is_quiet(&self, now: Now, member: &MemberId) -> bool {
         self.sets.iter().any(|set| {
@@ -73,6 +86,7 @@ impl SuspectSet {
     fn record_in(&self, partition: &TopicPartition) -> Option<EndedRecord> {
         let record = self.isolated().filter(|record| is_in(partition, record))?;
         let (failures, failed_at) = (self.isolation.failures, self.isolation.failed_at.clone());
-        Some(EndedRecord { offset: record.offset, failures, failed_at })
+        let is_seek_back = self.isolation.cause == Cause::SeekBack;
+        Some(EndedRecord { offset: record.offset, failures, failed_at, is_seek_back })
     }
 }

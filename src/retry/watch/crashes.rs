@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::model::{MemberId, MonoMs, Now, TopicPartition};
+use crate::retry::on::Returned;
 use crate::retry::suspects::{
     Decision, EndedRecord, Event, Grant, LostDelivery, MemberOutstanding, OffsetRanges,
     Outstanding, SuspectRules,
@@ -34,6 +35,22 @@ impl Watch {
         let member = member.clone();
         let lost = LostDelivery { member, outstanding, lived_ms, has_left };
         self.tell_suspects(now, Event::Lost(lost));
+    }
+
+    /// A live member fetches outstanding records again.
+    pub(in crate::retry) fn lose_returned(
+        &mut self,
+        now: Now,
+        member: &MemberId,
+        returned: Vec<Returned>,
+    ) {
+        if returned.is_empty() {
+            return;
+        }
+        let has_retry_topic = self.members.get(member).is_some_and(|known| known.has_lane);
+        let (member, outstanding) = (member.clone(), returned.into_iter().collect());
+        self.tell_suspects(now, Event::Returned { member, outstanding, has_retry_topic });
+        self.push(Output::Wake);
     }
 
     /// A member fetches a partition that another one had, or nobody.
@@ -106,13 +123,17 @@ impl Watch {
         member: &MemberId,
         asked: &[Asked],
     ) -> Vec<Grant> {
-        if self.suspects.is_unlimited() {
+        if self.suspects.is_unlimited() && self.waits_until <= now.mono {
             return asked.iter().map(|ask| Grant::From(ask.offset)).collect();
         }
         let outstanding = self.outstanding(member);
         let (windows, suspects) = (&self.windows, &mut self.suspects);
         let limit = |Asked { partition, offset }: &Asked| {
-            let first = windows.get(partition).map_or(*offset, |w| w.first_given(*offset));
+            let window = windows.get(partition);
+            if window.is_some_and(|window| window.waits_until > now.mono) {
+                return Grant::Nothing;
+            }
+            let first = window.map_or(*offset, |window| window.first_given(*offset));
             suspects.grant(now, member, partition, first, &outstanding)
         };
         asked.iter().map(limit).collect()
@@ -166,14 +187,16 @@ impl Watch {
         from: i64,
         has_lane: bool,
     ) -> Option<Settling> {
-        let EndedRecord { offset, failures, failed_at } = self.suspects.ended(of, from)?;
-        let history = failed_at.into_iter().map(|at| (at, Disposition::Crashed)).collect();
+        let ended = self.suspects.ended(of, from)?;
+        let (disposition, evidence) = ended.cause();
+        let EndedRecord { offset, failures, failed_at, .. } = ended;
+        let history = failed_at.into_iter().map(|at| (at, disposition)).collect();
         Some(Settling {
             partition: of.clone(),
             offset,
             reconsume_times: failures.saturating_sub(1),
-            disposition: Disposition::Crashed,
-            evidence: Evidence::MemberLost,
+            disposition,
+            evidence,
             history,
             is_retried: has_lane,
             window: window.record_after(offset),
@@ -224,10 +247,25 @@ impl Watch {
     }
 }
 
+impl EndedRecord {
+    pub(in crate::retry) fn cause(&self) -> (Disposition, Evidence) {
+        if self.is_seek_back {
+            (Disposition::SeekBack, Evidence::SeekBack)
+        } else {
+            (Disposition::Crashed, Evidence::MemberLost)
+        }
+    }
+}
+
 impl Window {
     /// The outstanding records that are lost with their member.
     pub(in crate::retry) fn lost(&self) -> Option<Range<i64>> {
-        let first = self.unsettled(self.first_open()..self.data_end())?;
+        self.lost_from(i64::MIN)
+    }
+
+    /// The outstanding records from an offset on.
+    pub(in crate::retry) fn lost_from(&self, offset: i64) -> Option<Range<i64>> {
+        let first = self.unsettled(self.first_open().max(offset)..self.data_end())?;
         // A partition that waits for a reported failure delivers nothing behind it.
         if self.suspects.get(&first).is_some_and(|suspect| suspect.is_awaited) {
             return None;

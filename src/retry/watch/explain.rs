@@ -2,7 +2,7 @@
 
 use crate::model::{MemberId, Now, TopicPartition, WallMs};
 use crate::retry::suspects::{EndedRecord, SetView};
-use crate::retry::watch::{ApartView, Member, Phase, Watch, Window};
+use crate::retry::watch::{ApartView, Phase, Watch, Window};
 use crate::retry::{Disposition, OnSeekBack};
 
 /// The consumers of one group.
@@ -27,8 +27,8 @@ pub struct WindowView {
     pub committed: Option<i64>,
     /// Where its member goes on.
     pub end: i64,
-    /// Why going back says nothing here; `None`: it is judged.
-    pub unjudged: Option<Unjudged>,
+    /// Going back is observed only (`on_seek_back: observe`).
+    pub is_only_observed: bool,
     /// Records its member went back to, and how often.
     pub seek_backs: Vec<(i64, u32)>,
     /// The only record that is left of those that may end their consumer.
@@ -37,17 +37,6 @@ pub struct WindowView {
     pub suspects: Vec<SuspectView>,
     /// Settled, and cut from what is given out.
     pub skipped: Vec<i64>,
-}
-
-/// Why a member's going back is not judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unjudged {
-    /// `on_seek_back` is `observe`.
-    Off,
-    /// The group has not committed in this partition.
-    NeverCommits,
-    /// The member went back after silences, as one does that pauses.
-    Silence,
 }
 
 /// One suspect.
@@ -59,8 +48,6 @@ pub struct SuspectView {
     pub reconsume_times: u32,
     /// Failures after which the next one is the last.
     pub limit: u32,
-    /// Proofs in a row that are not charged yet.
-    pub proofs: u32,
     /// Where it stands.
     pub stand: Stand,
     /// Charged failures, latest last.
@@ -104,7 +91,7 @@ impl Watch {
             member: window.holder.as_ref().map(|holder| holder.member.clone()),
             committed: window.committed,
             end: window.end,
-            unjudged: self.unjudged(window),
+            is_only_observed: self.rules.on_seek_back == OnSeekBack::Observe,
             seek_backs: window.seek_backs.iter().collect(),
             isolated: isolated.map(|record| self.isolated(record)),
             suspects: self.suspects(now, window),
@@ -116,27 +103,14 @@ impl Watch {
     fn isolated(&self, record: EndedRecord) -> SuspectView {
         let limit = self.rules.suspects.in_place_limit;
         let is_over = record.failures >= limit;
-        let at = |at| (at, Disposition::Crashed);
+        let (disposition, _) = record.cause();
+        let at = |at| (at, disposition);
         SuspectView {
             offset: record.offset,
             reconsume_times: record.failures,
             limit: limit.saturating_sub(1),
-            proofs: 0,
             stand: if is_over { Stand::Ending } else { Stand::Next },
             history: record.failed_at.into_iter().map(at).collect(),
-        }
-    }
-
-    fn unjudged(&self, window: &Window) -> Option<Unjudged> {
-        let holder = window.holder.as_ref().and_then(|holder| self.members.get(&holder.member));
-        if self.rules.on_seek_back == OnSeekBack::Observe {
-            Some(Unjudged::Off)
-        } else if window.committed.is_none() {
-            Some(Unjudged::NeverCommits)
-        } else if holder.is_some_and(Member::is_unreadable) {
-            Some(Unjudged::Silence)
-        } else {
-            None
         }
     }
 
@@ -144,18 +118,12 @@ impl Watch {
         let suspects = window.suspects.iter().map(|(offset, suspect)| SuspectView {
             offset: *offset,
             reconsume_times: suspect.reconsume_times,
-            limit: if suspect.was_said() {
-                self.rules.max_reconsume_times
-            } else {
-                self.rules.limit()
-            },
-            proofs: suspect.proofs,
+            limit: self.rules.max_reconsume_times,
             stand: match suspect.phase {
-                Phase::Held { until, .. } => Stand::Held(until.since(now.mono)),
+                Phase::Held { until } => Stand::Held(until.since(now.mono)),
                 Phase::Ready => Stand::Next,
-                Phase::Alone(seen) => Stand::Alone(now.mono.since(seen.handed)),
+                Phase::Alone(since) => Stand::Alone(now.mono.since(since)),
                 Phase::Resting => Stand::Resting,
-                Phase::Ending { .. } => Stand::Ending,
             },
             history: suspect.history.clone(),
         });

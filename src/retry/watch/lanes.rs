@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::Vacant;
 
 use crate::model::{LaneOffset, MemberId, MonoMs, Now, Slot};
-use crate::retry::watch::{Output, Phase, Watch};
+use crate::retry::watch::{Output, Watch};
 use crate::retry::{Company, Single};
 
 /// What a Fetch of the retry topic brought.
@@ -159,7 +159,7 @@ impl Watch {
         (Some(room), company)
     }
 
-    /// A Fetch of the retry topic is answered so. Whatever was out there alone is so no more.
+    /// A Fetch of the retry topic is answered so.
     pub(in crate::retry) fn on_lane_given(&mut self, now: Now, told: &LaneGiven) {
         let is_news = self.lanes.members.get(&told.member).is_none_or(|known| {
             told.out.iter().any(|offset| !known.out.contains_key(offset))
@@ -169,18 +169,8 @@ impl Watch {
         let has_given = told.out.iter().any(|offset| !self.lanes.has(&told.member, *offset));
         self.lanes.given(now.mono, told, patience_ms);
         self.note_apart(now, told, has_given);
-        if told.out.is_empty() {
-            if is_news {
-                self.push(Output::Wake);
-            }
-            return;
-        }
-        for window in self.windows.values_mut().filter(|w| w.is_held_by(&told.member)) {
-            for suspect in window.suspects.values_mut() {
-                if let Phase::Alone(seen) = &mut suspect.phase {
-                    seen.joined = true;
-                }
-            }
+        if told.out.is_empty() && is_news {
+            self.push(Output::Wake);
         }
     }
 

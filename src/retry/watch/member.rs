@@ -7,10 +7,6 @@ use crate::retry::watch::Asked;
 
 /// Members that are remembered as gone; more than may have a Fetch that waits.
 const GONE_MAX: usize = 1_000;
-/// Returns after a silence from which on a member may be one that pauses. A single one may be a
-/// process, or a machine, that stood still.
-const SILENCES: u32 = 2;
-
 /// Nobody is heard of less often: `heartbeat.interval.ms`, 3 s by default, 5 s by KIP-848.
 const BEAT_MS: u64 = 5_000;
 
@@ -24,8 +20,6 @@ pub(in crate::retry) struct Member {
     pub(in crate::retry) alive: MonoMs,
     /// A retry topic is its way back.
     pub(in crate::retry) has_lane: bool,
-    /// How often it went back after a silence.
-    pub(in crate::retry) silences: u32,
     /// The record that is out, or goes out next, while one goes at a time.
     pub(in crate::retry) turn: Option<Turn>,
 }
@@ -34,11 +28,6 @@ impl Member {
     /// When it may have lived last, if it was missed since.
     pub(in crate::retry) fn lived_until(&self, now: MonoMs) -> MonoMs {
         self.alive.plus(BEAT_MS).min(now)
-    }
-
-    /// It goes back after silences: pausing looks the same, so its going back says nothing.
-    pub(in crate::retry) fn is_unreadable(&self) -> bool {
-        self.silences >= SILENCES
     }
 }
 

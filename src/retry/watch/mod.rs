@@ -4,14 +4,6 @@
 //! and what else is seen ([`Watch::handle`]). A healthy consumer is answered [`Serve::Open`] and
 //! never anything else. Windows of partitions are journalled by [`Output`], so that a restart
 //! goes on with the same counts, holds and skipped offsets.
-//!
-//! ```text
-//!   Clean ── went back, or lost again and again ──▶ Suspected ── held, then its turn ──▶ Alone
-//!     ▲  ▲                                           ▲   │ limit                          │
-//!     │  └── a commit passes it, whatever it is ─────┤   ▼                                │
-//!     └──────────────────────────────────────────────┘ Ending ──▶ settled, cut       went back,
-//!                                                    └────────────── charged or not ── or lost
-//! ```
 
 mod apart;
 mod bound;
@@ -37,7 +29,7 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Range, RangeInclusive};
 
-use crate::model::{LaneOffset, MemberId, Now, TopicPartition};
+use crate::model::{LaneOffset, MemberId, MonoMs, Now, TopicPartition};
 use crate::retry::suspects::{Decision, Suspects, SuspectsRecord};
 
 pub use crate::retry::on::{InOrder, NACKED_MAX};
@@ -46,7 +38,7 @@ pub(super) use apart::Aparts;
 pub use breaker::BreakerView;
 pub(super) use breaker::{Breaker, Outcome};
 pub(super) use crashes::limited;
-pub use explain::{Stand, SuspectView, Unjudged, WatchView, WindowView};
+pub use explain::{Stand, SuspectView, WatchView, WindowView};
 pub(super) use firsts::{FirstFailure, Firsts};
 pub use lanes::LaneGiven;
 pub(super) use lanes::Lanes;
@@ -57,7 +49,7 @@ pub use record::{OutRecord, SuspectRecord, WindowRecord};
 pub use rules::Rules;
 pub(super) use seek_backs::{SeekBacks, TOLD_AT};
 pub use seen::{Asked, Fetching, Handed, Seen};
-pub(super) use window::{Gap, Holder, Phase, Return, Suspect, WentBack, Window};
+pub(super) use window::{Holder, Phase, Suspect, Window};
 
 /// What the watch wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +121,8 @@ pub struct Watch {
     pub(super) suspects: Suspects,
     /// The last journalled record of the suspects.
     pub(super) kept_suspects: Option<SuspectsRecord>,
+    /// The last interval of a partition whose holder went back ends then.
+    pub(super) waits_until: MonoMs,
     /// The log has named a record that a member went back to.
     pub(super) has_told_seek_back: bool,
     outputs: VecDeque<Output>,
@@ -148,6 +142,7 @@ impl Watch {
             aparts: Aparts::new(),
             suspects: Suspects::new(rules.suspects),
             kept_suspects: None,
+            waits_until: MonoMs::default(),
             has_told_seek_back: false,
             outputs: VecDeque::new(),
         }
@@ -214,14 +209,14 @@ impl Watch {
         }
         self.suspects.handle_timeout(now);
         self.lose_given_up(now, &by.member, asked);
-        self.on_left_out(by, asked);
-        for ask in asked {
-            self.on_asked(now, by, ask);
-        }
+        let returned = asked.iter().filter_map(|ask| self.on_asked(now, by, ask)).collect();
+        self.lose_returned(now, &by.member, returned);
         self.decide();
         let is_shut = self.breaker.is_held() || self.breaker.is_ramping();
         let waits_apart = if is_shut { None } else { self.waits_apart(now, &by.member, asked) };
-        let is_free = self.troubled.is_empty() && self.suspects.is_unlimited();
+        let is_free = self.troubled.is_empty()
+            && self.suspects.is_unlimited()
+            && self.waits_until <= now.mono;
         let is_open = is_free && !is_shut && waits_apart.is_none();
         if is_open {
             return Plan { serve: asked.iter().map(|_| Serve::Open).collect(), until: None };
@@ -235,7 +230,7 @@ impl Watch {
                 until: Some(until),
             };
         }
-        self.end_holds(now, &by.member, by.has_lane);
+        self.end_holds(now, by);
         let plan = self.plan(now, by, asked);
         self.decide();
         self.keep_all();

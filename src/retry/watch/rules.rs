@@ -76,11 +76,6 @@ impl Rules {
     pub(in crate::retry) fn infers_crashes(&self) -> bool {
         self.suspects.crash_limit > 0
     }
-
-    /// Retries in place: fewer than an application makes by itself before it gives up and commits.
-    pub(in crate::retry) fn limit(&self) -> u32 {
-        self.max_reconsume_times.min(self.in_place_limit)
-    }
 }
 
 impl From<&Policy> for SuspectRules {

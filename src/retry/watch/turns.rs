@@ -6,10 +6,9 @@ use std::ops::Range;
 
 use crate::model::{MemberId, MonoMs, Now, TopicPartition};
 use crate::retry::watch::{
-    Asked, Fetching, Handed, Out, Phase, Plan, Return, Serve, Settling, Turn, Watch, Window,
-    limited,
+    Asked, Fetching, Handed, Out, Phase, Plan, Serve, Settling, Turn, Watch, Window, limited,
 };
-use crate::retry::{Disposition, Evidence};
+use crate::retry::{Disposition, Evidence, OnSeekBack};
 
 /// A Fetch that came longer ago has waited.
 const FRESH_MS: u64 = 50;
@@ -30,7 +29,7 @@ impl Watch {
                 serve.push(limited(Serve::Open, &grant, ask.offset));
                 continue;
             };
-            let settling = self.settling(now, (&ask.partition, window), ask.offset, by.has_lane);
+            let settling = self.settling((&ask.partition, window), ask.offset, by.has_lane);
             if let Some(settling) = settling {
                 serve.push(Serve::Settle(Box::new(settling)));
                 continue;
@@ -40,6 +39,7 @@ impl Watch {
                 continue;
             }
             untils.extend(window.held_until(ask.offset).map(|(_, until)| until));
+            untils.extend(Some(window.waits_until).filter(|until| *until > now.mono));
             let first = window.first_given(ask.offset);
             let without: Vec<i64> = window.skipped.range(ask.offset..).copied().collect();
             let allowed = if is_single {
@@ -57,7 +57,13 @@ impl Watch {
                     _ => Serve::Without(without),
                 }
             };
-            serve.push(limited(allowed, &grant, first));
+            // A client that pauses meanwhile drops the answer of a Fetch that waited.
+            let may_drop = is_late && self.rules.on_seek_back == OnSeekBack::Retry;
+            serve.push(if may_drop && self.suspects.is_under_test(&ask.partition, first) {
+                Serve::Again
+            } else {
+                limited(allowed, &grant, first)
+            });
         }
         if serve.contains(&Serve::Again) {
             for other in serve.iter_mut().filter(|serve| matches!(serve, Serve::Turn { .. })) {
@@ -111,11 +117,9 @@ impl Watch {
                 let is_resting = !is_settled && now.mono >= turn.until;
                 if is_resting
                     && let Some(suspect) = window.suspects.get_mut(&out.offset)
-                    && let Phase::Alone(seen) = suspect.phase
+                    && let Phase::Alone(_) = suspect.phase
                 {
-                    // Out beside a retry it was not alone.
-                    let is_again = seen.joined && !suspect.was_said();
-                    suspect.phase = if is_again { Phase::Ready } else { Phase::Resting };
+                    suspect.phase = Phase::Resting;
                 }
                 is_settled || is_resting
             }
@@ -155,7 +159,6 @@ impl Watch {
     /// The record whose turn it is has left.
     pub(in crate::retry) fn on_turn_handed(&mut self, now: Now, by: &Fetching, left: &Handed) {
         let patience_ms = self.rules.isolation_timeout_ms;
-        let joined = self.lanes.is_out(&by.member);
         let Some(window) = self.windows.get_mut(&left.partition) else { return };
         if left.hidden.past(left.from) >= left.end {
             // None of it is a record.
@@ -169,7 +172,7 @@ impl Watch {
         *turn = Turn { partition: left.partition.clone(), out: Some(out), until };
         window.turned_at = now.mono;
         if let Some(suspect) = window.suspects.get_mut(&offset) {
-            suspect.phase = Phase::Alone(Return::handed(now.mono, joined));
+            suspect.phase = Phase::Alone(now.mono);
             suspect.due = None;
         }
     }
@@ -194,61 +197,42 @@ impl Watch {
     }
 
     /// A settling as it stands now; `None`: its record is not at its end any more.
-    pub fn present(&self, now: Now, settling: &Settling) -> Option<Settling> {
+    pub fn present(&self, settling: &Settling) -> Option<Settling> {
         let (of, offset) = (&settling.partition, settling.offset);
         let window = self.windows.get(of)?;
-        let present = self.settling(now, (of, window), offset, settling.is_retried)?;
+        let present = self.settling((of, window), offset, settling.is_retried)?;
         (present.offset == offset).then_some(present)
     }
 
     /// The first record at or above an offset that is at its end, or waited for no more.
     pub(in crate::retry) fn settling(
         &self,
-        now: Now,
         (partition, window): (&TopicPartition, &Window),
         from: i64,
         has_lane: bool,
     ) -> Option<Settling> {
         let crash = self.crash_settling((partition, window), from, has_lane);
-        let other = self.other_settling(now, (partition, window), from, has_lane);
+        let other = self.released_settling((partition, window), from);
         crash.into_iter().chain(other).min_by_key(|settling| settling.offset)
     }
 
-    fn other_settling(
+    fn released_settling(
         &self,
-        now: Now,
         (partition, window): (&TopicPartition, &Window),
         from: i64,
-        has_lane: bool,
     ) -> Option<Settling> {
         let mut suspects = window.suspects.range(from..);
-        let (offset, suspect, disposition, evidence) =
-            suspects.find_map(|(offset, suspect)| match suspect.phase {
-                Phase::Ending { disposition, evidence } => {
-                    Some((*offset, suspect, disposition, evidence))
-                }
-                _ if self.is_let_go(suspect) => {
-                    Some((*offset, suspect, Disposition::Rejected, Evidence::Nack))
-                }
-                _ => None,
-            })?;
-        let is_let_go = self.is_let_go(suspect);
-        let (mut times, mut history) = (suspect.reconsume_times, suspect.history.clone());
-        if is_let_go {
-            // It was charged when it was said, and is put down once more as that failure.
-            times = times.saturating_sub(1);
-        } else {
-            history.push((now.wall, disposition));
-        }
+        let (offset, suspect) = suspects.find(|(_, suspect)| self.is_let_go(suspect))?;
         Some(Settling {
             partition: partition.clone(),
-            offset,
-            reconsume_times: times,
-            disposition,
-            evidence,
-            history,
-            is_retried: has_lane || is_let_go,
-            window: window.record_after(offset),
+            offset: *offset,
+            // The nack was charged when it came, and is the failure that is settled.
+            reconsume_times: suspect.reconsume_times.saturating_sub(1),
+            disposition: Disposition::Rejected,
+            evidence: Evidence::Nack,
+            history: suspect.history.clone(),
+            is_retried: true,
+            window: window.record_after(*offset),
         })
     }
 }
@@ -257,7 +241,7 @@ impl Window {
     /// A suspect's hold at or above an offset, and when it ends.
     pub(in crate::retry) fn held_until(&self, offset: i64) -> Option<(i64, MonoMs)> {
         self.suspects.range(offset..).find_map(|(offset, suspect)| match suspect.phase {
-            Phase::Held { until, .. } => Some((*offset, until)),
+            Phase::Held { until } => Some((*offset, until)),
             _ => None,
         })
     }

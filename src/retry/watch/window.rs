@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::model::{MemberId, MonoMs, Now, Runs, WallMs};
+use crate::retry::Disposition;
 use crate::retry::watch::rules::{PATIENCE_MS_MAX, Rules};
 use crate::retry::watch::{Firsts, SeekBacks, SuspectRecord, WindowRecord};
-use crate::retry::{Disposition, Evidence};
 
 /// Failures a suspect lists.
 const HISTORY_KEPT: usize = 64;
@@ -28,54 +28,17 @@ pub(in crate::retry) struct Awaited {
     pub(in crate::retry) since: MonoMs,
 }
 
-/// How far the judgement of a suspect is.
+/// The stage of a record that its partition waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::retry) enum Phase {
     /// Its partition is held.
-    Held { until: MonoMs, back: Option<Return> },
+    Held { until: MonoMs },
     /// It is to be handed out alone.
     Ready,
-    /// It is out, alone.
-    Alone(Return),
+    /// Delivered alone, since then.
+    Alone(MonoMs),
     /// It was out for as long as patience lasts, and nothing came of it.
     Resting,
-    /// Charged for the last time in place.
-    Ending { disposition: Disposition, evidence: Evidence },
-}
-
-/// A member asked again for what it was handed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::retry) struct WentBack {
-    /// The last time.
-    pub(in crate::retry) at: MonoMs,
-    /// To a record that was out alone since then.
-    pub(in crate::retry) alone_since: Option<MonoMs>,
-}
-
-/// Whether a partition was asked for again and again. The later ones go before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::retry) enum Gap {
-    /// At once.
-    None,
-    /// Something else was first.
-    Late,
-    /// Not for longer than a client that polls.
-    Silent,
-}
-
-/// What was seen since a suspect was handed out alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::retry) struct Return {
-    /// When it was.
-    pub(in crate::retry) handed: MonoMs,
-    /// Its partition was asked for beyond it.
-    pub(in crate::retry) beyond: bool,
-    /// How it was asked for since.
-    pub(in crate::retry) gap: Gap,
-    /// A retry was out beside it.
-    pub(in crate::retry) joined: bool,
-    /// When it was asked for again.
-    pub(in crate::retry) back: Option<MonoMs>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,10 +47,6 @@ pub(in crate::retry) struct Suspect {
     pub(in crate::retry) history: Vec<(WallMs, Disposition)>,
     pub(in crate::retry) phase: Phase,
     pub(in crate::retry) due: Option<WallMs>,
-    /// It came back, alone, and nothing else explained it: so often in a row, and not charged yet.
-    pub(in crate::retry) proofs: u32,
-    /// It came back at least once more, and something else may have explained that.
-    pub(in crate::retry) was_doubtful: bool,
     /// Since when it is suspected or has failed here.
     pub(in crate::retry) since: Option<MonoMs>,
     /// It was said to have failed, its partition waits for it, and it has not left since.
@@ -100,8 +59,6 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) committed: Option<i64>,
     /// The group had committed something before the start.
     pub(in crate::retry) had_committed: bool,
-    /// The last commit went back to it.
-    pub(in crate::retry) backward: Option<i64>,
     /// Where its holder began.
     pub(in crate::retry) from: i64,
     /// Where its holder goes on.
@@ -109,7 +66,6 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) holder: Option<Holder>,
     /// The furthest anybody was given it, or has asked for or committed.
     pub(in crate::retry) furthest: i64,
-    pub(in crate::retry) asked_at: MonoMs,
     /// The furthest its holder has committed; a pool of workers commits backwards all day.
     pub(in crate::retry) reached: i64,
     pub(in crate::retry) awaited: Option<Awaited>,
@@ -118,8 +74,8 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) handed_at: MonoMs,
     /// Outstanding when its holder joined anew by itself; lost if they are fetched again.
     pub(in crate::retry) given_up: Option<Range<i64>>,
-    /// Its holder went back in it.
-    pub(in crate::retry) went_back: Option<WentBack>,
+    /// Nothing is delivered before: its holder went back.
+    pub(in crate::retry) waits_until: MonoMs,
     /// When it last had its turn.
     pub(in crate::retry) turned_at: MonoMs,
     pub(in crate::retry) suspects: BTreeMap<i64, Suspect>,
@@ -142,13 +98,6 @@ pub(in crate::retry) struct Window {
     pub(in crate::retry) kept: WindowRecord,
 }
 
-impl Return {
-    /// It was just handed out.
-    pub(in crate::retry) fn handed(at: MonoMs, joined: bool) -> Self {
-        Self { handed: at, beyond: false, gap: Gap::None, joined, back: None }
-    }
-}
-
 impl Suspect {
     pub(in crate::retry) fn new() -> Self {
         Self {
@@ -156,16 +105,14 @@ impl Suspect {
             history: Vec::new(),
             phase: Phase::Ready,
             due: None,
-            proofs: 0,
-            was_doubtful: false,
             since: None,
             is_awaited: false,
         }
     }
 
     /// Its partition is held from now on.
-    pub(in crate::retry) fn hold(&mut self, now: Now, interval_ms: u64, back: Option<Return>) {
-        self.phase = Phase::Held { until: now.mono.plus(interval_ms), back };
+    pub(in crate::retry) fn hold(&mut self, now: Now, interval_ms: u64) {
+        self.phase = Phase::Held { until: now.mono.plus(interval_ms) };
         self.due = Some(now.wall.plus(interval_ms));
     }
 
@@ -198,11 +145,15 @@ impl Window {
             let mut suspect = Suspect::new();
             suspect.reconsume_times = known.reconsume_times;
             suspect.history.clone_from(&known.history);
+            if !suspect.was_said() {
+                // Inferred by an earlier build, which judged each return.
+                continue;
+            }
             // What is awaited keeps its due time until it leaves.
-            suspect.is_awaited = suspect.was_said() && known.due.is_some();
+            suspect.is_awaited = known.due.is_some();
             suspect.due = known.due.filter(|_| suspect.is_awaited);
             if let Some(due) = known.due.filter(|due| *due > now.wall) {
-                suspect.hold(now, due.since(now.wall).min(rules.interval_ms), None);
+                suspect.hold(now, due.since(now.wall).min(rules.interval_ms));
             }
             window.suspects.insert(known.offset, suspect);
         }

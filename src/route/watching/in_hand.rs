@@ -75,7 +75,7 @@ impl Router {
     }
 
     fn settlings_let_go(&self, group: &GroupId, of: &GroupWatch) -> Vec<Settling> {
-        self.tell(group, of, |state, now| state.watch.settlings_let_go(now))
+        self.tell(group, of, |state, _| state.watch.settlings_let_go())
     }
 
     /// Settles a withheld record before a commit passes it.

@@ -103,9 +103,9 @@ impl Router {
         let partition = settling.partition.clone();
         let offsets = batch.clone().unwrap_or(offset..=offset);
         let present = {
-            let (of, clock, known) = (Arc::clone(&by.watch), self.clock, settling.clone());
+            let (of, known) = (Arc::clone(&by.watch), settling.clone());
             move || {
-                let settling = of.lock().watch.present(clock.now(), &known)?;
+                let settling = of.lock().watch.present(&known)?;
                 Some(match batch {
                     Some(offsets) => settling.undecodable(offsets),
                     None => settling,

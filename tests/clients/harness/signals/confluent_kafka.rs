@@ -12,7 +12,7 @@ const STORMS: Case = Case {
     fails: "pauses and resumes all its partitions around each batch; catches, and seeks back to \
             the record; commits each record",
     wire: "drops what it has fetched ahead with each pause, and asks for it again; asks for the \
-           record again, also where it has dropped it unseen, which counts once it is alone",
+           record again",
     partitions: 4,
     session_ms: 6_000,
     ends: Ends::DeadLetter("seek_back"),
