@@ -39,6 +39,8 @@ fn a_healthy_group_of_a_thousand_partitions_writes_nothing() {
     // Two records each, one at a time; a deploy in the middle.
     for committed in 0..2 {
         let mut member = Member::new(&server, "shop", &["orders"]);
+        // No heartbeat is sent meanwhile.
+        member.session_ms = 60_000;
         member.join(&[("orders", PARTITIONS)]);
         for partition in 0..PARTITIONS {
             let data = member.client.leader("orders").fetch("orders", partition, committed, 0);
