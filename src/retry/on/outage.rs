@@ -143,10 +143,15 @@ impl Watch {
 
     fn on_probe_succeeded(&mut self, now: Now, is_it: impl Fn(&Probe) -> bool) {
         if let Some(since) = self.breaker.probe_succeeded(is_it) {
-            self.was_held(now, since);
-            self.push(Output::Held(false));
-            self.push(Output::Wake);
+            self.release(now, since);
         }
+    }
+
+    /// The group is held no more; since when it was.
+    fn release(&mut self, now: Now, since: MonoMs) {
+        self.was_held(now, since);
+        self.push(Output::Held(false));
+        self.push(Output::Wake);
     }
 
     /// The group was held since then: no member was slow meanwhile.
@@ -168,9 +173,7 @@ impl Watch {
         });
         // The record ends its consumer: suspects find it while everything else is delivered.
         if let Some(since) = blamed.and_then(|_| self.breaker.reset()) {
-            self.was_held(now, since);
-            self.push(Output::Held(false));
-            self.push(Output::Wake);
+            self.release(now, since);
         }
     }
 

@@ -19,21 +19,21 @@ impl Suspects {
         if outstanding.is_empty() {
             self.end_rounds_of(&member);
         } else {
-            if !self.lose_part(now, &member, &outstanding, Cause::MemberEnded) {
-                self.lose_others(now.mono, &member, outstanding, Cause::MemberEnded);
-            }
-            self.decide(Decision::Changed);
+            self.lose(now, &member, outstanding, Cause::MemberEnded);
         }
         self.forget_member(&member);
     }
 
     /// A live member fetches records again. Only its partitions that went back are lost.
     pub(super) fn on_returned(&mut self, now: Now, member: &MemberId, outstanding: OffsetRanges) {
-        if outstanding.is_empty() {
-            return;
+        if !outstanding.is_empty() {
+            self.lose(now, member, outstanding, Cause::SeekBack);
         }
-        if !self.lose_part(now, member, &outstanding, Cause::SeekBack) {
-            self.lose_others(now.mono, member, outstanding, Cause::SeekBack);
+    }
+
+    fn lose(&mut self, now: Now, member: &MemberId, outstanding: OffsetRanges, cause: Cause) {
+        if !self.lose_part(now, member, &outstanding, cause) {
+            self.lose_others(now.mono, member, outstanding, cause);
         }
         self.decide(Decision::Changed);
     }
