@@ -125,7 +125,7 @@ metrics! {
     RECORDS_BY_LEVEL Gauge "reprise_records_by_level" ["group", "level"]
         "Retries whose delay runs or that are due, by delay level; 0 is an exact delay";
     BREAKER_OPEN Gauge "reprise_breaker_open" ["group"]
-        "1 while the group is held because most of its records fail";
+        "1 while the breaker pauses or tests the group because most of its records are nacked";
     RETRY_OVERDUE Gauge "reprise_retry_overdue_seconds" ["group"]
         "How long the oldest due retry has waited to be fetched";
     REDELIVERY_LATENESS Histogram(LATE_S) "reprise_redelivery_lateness_seconds" ["group"]

@@ -118,15 +118,15 @@ fn alone(router: &Router, group: &GroupId, apart: &ApartView) -> AloneView {
     }
 }
 
-/// Where a group's breaker stands.
+/// The state of a group's breaker.
 pub(super) fn breaker(view: BreakerView) -> String {
     match view {
         BreakerView::Off => "off".to_owned(),
         BreakerView::Closed => "closed".to_owned(),
-        BreakerView::Ramping => "ramping: records go one by one".to_owned(),
-        BreakerView::Held { probe_in_ms, failed_probes } => {
-            format!("held: the next probe in {probe_in_ms} ms, {failed_probes} have failed")
+        BreakerView::Paused { test_in_ms, failed_tests } => {
+            format!("paused: the next test batch in {test_in_ms} ms, {failed_tests} have failed")
         }
+        BreakerView::Testing { left } => format!("testing: {left} records of the batch are left"),
     }
 }
 

@@ -244,7 +244,10 @@ impl AdminSource {
             dead,
             dead_bytes,
             stalled: self.router.stalled(id),
-            breaker_open: matches!(self.router.breaker(id), BreakerView::Held { .. }),
+            breaker_open: matches!(
+                self.router.breaker(id),
+                BreakerView::Paused { .. } | BreakerView::Testing { .. }
+            ),
             forward: self.board.of(id).map(|standing| (standing.pending, standing.refused)),
             ..GroupGauges::default()
         };

@@ -159,7 +159,6 @@ impl Both {
         let Some(up_to) = process.done.take() else { return };
         self.ask(Input::LaneCommit { token: T, group: shop(), up_to });
         self.seen(Seen::LaneBelow { up_to });
-        self.seen(Seen::LaneDone { up_to });
     }
 
     fn commit_in_time(&mut self, process: &mut Process) {

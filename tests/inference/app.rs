@@ -232,7 +232,6 @@ impl World {
         let mut brought = Brought { records: Vec::new(), ends: Vec::new(), until: plan.until };
         let ends = |ask: &Asked| self.ends[&ask.partition];
         let turn = by_turn(asked, &plan.serve, ends);
-        self.took_turns(&plan.serve, turn.is_some());
         for (ask, serve) in asked.iter().zip(plan.serve) {
             let by_turn = turn == Some(&ask.partition);
             let all = ask.offset..self.ends[&ask.partition].min(ask.offset + 500);
@@ -350,23 +349,6 @@ pub(crate) struct Brought {
 }
 
 impl App {
-    /// The same member at the same places, with nothing in hand.
-    pub(crate) fn again(&self) -> Self {
-        Self {
-            by: self.by.clone(),
-            positions: self.positions.clone(),
-            fetched: Vec::new(),
-            commits: self.commits,
-            committed_at: self.committed_at,
-            done: BTreeMap::new(),
-            lane: self.lane,
-            given: Vec::new(),
-            last: self.last.clone(),
-            only_records: self.only_records,
-            fetches_ahead: self.fetches_ahead,
-        }
-    }
-
     /// It goes on there, with nothing in hand.
     pub(crate) fn begins(&mut self, at: impl IntoIterator<Item = (TopicPartition, i64)>) {
         self.positions = at.into_iter().collect();

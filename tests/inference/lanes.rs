@@ -1,9 +1,9 @@
 //! Retries that are out at a member: nothing it has besides is alone.
 
-use crate::app::{App, Commits, Did, World, of};
-use crate::{RULES, WITH_BREAKER};
-use reprise::model::{EntryId, LaneOffset, Slot};
-use reprise::retry::watch::{BreakerView, LaneGiven, Seen};
+use crate::RULES;
+use crate::app::{App, Commits, Did, World};
+use reprise::model::{LaneOffset, Slot};
+use reprise::retry::watch::{LaneGiven, Seen};
 
 const SLOT: Slot = Slot(3);
 
@@ -28,33 +28,6 @@ fn seen(world: &mut World, seen: Seen) {
 fn turn(world: &mut World) -> Option<usize> {
     let now = world.now();
     world.watch.lane_turn(now, SLOT).0
-}
-
-#[test]
-fn a_member_that_goes_takes_along_no_probe_of_another_one() {
-    let mut world = World::new(WITH_BREAKER, 1, 40);
-    world.commit(&of(0), 0);
-    let app = world.start(Commits::Never);
-    let other = world.start_with(Commits::Never, &[]);
-    world.fetch(&app, None);
-    for offset in 0..40 {
-        seen(&mut world, Seen::Nacked { partition: of(0), offset });
-    }
-    world.commit(&of(0), 40);
-    world.pass(1_000);
-    let now = world.now();
-    assert_eq!(world.watch.lane_room(now, app.by.conn), Some(1), "the group is held");
-    lane_gives(&mut world, &app, &[4], false);
-    world.watch.lane_given(now, app.by.conn, lane(4), EntryId(7));
-    let failed = |world: &World| match world.watch.breaker(world.now()) {
-        BreakerView::Held { failed_probes, .. } => Some(failed_probes),
-        _ => None,
-    };
-    let before = failed(&world);
-    world.lose(&other);
-    assert_eq!(failed(&world), before, "it had none");
-    seen(&mut world, Seen::LaneDone { up_to: lane(5) });
-    assert_eq!(failed(&world), None, "it succeeded");
 }
 
 #[test]

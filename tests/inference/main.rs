@@ -17,7 +17,6 @@ mod lanes;
 mod law;
 mod log;
 mod outage;
-mod probing;
 mod random;
 mod resets;
 mod retries;
@@ -52,6 +51,7 @@ const RULES: Rules = Rules {
     calls_back: false,
     has_queue: true,
     breaker: None,
+    give_up_after_ms: Some(60_000),
 };
 
 /// The same in a group that an outage holds.

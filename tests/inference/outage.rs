@@ -1,15 +1,19 @@
-//! When most records fail it is not the records.
+//! The breaker: most records of a group fail.
 
 use crate::WITH_BREAKER as RULES;
-use crate::app::{App, Commits, Did, World, of};
-use reprise::model::{EntryId, LaneOffset, Slot};
-use reprise::retry::watch::{BreakerView, Rules, Seen};
+use crate::app::{App, Commits, World, of};
+use reprise::model::{LaneOffset, Slot};
+use reprise::retry::Policies;
+use reprise::retry::watch::{BreakerView, InOrder, LaneGiven, Output, Rules, Seen, Watch};
 
-fn is_held(world: &World) -> bool {
-    matches!(world.watch.breaker(world.now()), BreakerView::Held { .. })
+/// The records of a test batch.
+const MIN: usize = 20;
+
+fn is_open(world: &World) -> bool {
+    world.watch.is_held()
 }
 
-/// One Fetch; what it brings is nacked where `fails`, and all of it committed.
+/// One Fetch; its records are nacked where `fails`, and all of them committed.
 fn handle(world: &mut World, app: &mut App, fails: impl Fn(i64) -> bool) -> Vec<i64> {
     app.by.came = world.now().mono;
     let records = world.fetch(app, None).records;
@@ -29,7 +33,7 @@ fn handle(world: &mut World, app: &mut App, fails: impl Fn(i64) -> bool) -> Vec<
     records.into_iter().map(|(_, offset)| offset).collect()
 }
 
-/// How long it takes until something is given.
+/// The time until records are delivered, and how many.
 fn waits(world: &mut World, app: &mut App, fails: bool) -> (u64, usize) {
     let began = world.at;
     loop {
@@ -41,68 +45,78 @@ fn waits(world: &mut World, app: &mut App, fails: bool) -> (u64, usize) {
     }
 }
 
-#[test]
-fn probes_go_one_by_one_ever_more_seldom_until_one_succeeds_and_then_everything_flows() {
+/// A group that is paused after 30 failures, with 200 records more.
+fn paused() -> (World, App) {
     let mut world = World::new(RULES, 1, 30);
     let mut app = world.start(Commits::Never);
     assert_eq!(handle(&mut world, &mut app, |_| true).len(), 30);
-    assert!(is_held(&world));
-    world.ends.insert(of(0), 100);
-    assert_eq!(waits(&mut world, &mut app, true), (1_000, 1));
-    assert_eq!(waits(&mut world, &mut app, true), (2_000, 1));
-    assert_eq!(waits(&mut world, &mut app, true), (4_000, 1));
-    assert!(world.watch.is_held());
-    assert_eq!(waits(&mut world, &mut app, false), (8_000, 1));
-    assert_eq!(world.watch.breaker(world.now()), BreakerView::Ramping);
-    for _ in 0..10 {
-        assert_eq!(waits(&mut world, &mut app, false).1, 1);
+    assert!(world.watch.is_paused());
+    world.ends.insert(of(0), 230);
+    (world, app)
+}
+
+#[test]
+fn test_batches_come_more_seldom_until_one_succeeds() {
+    let (mut world, mut app) = paused();
+    for pause_ms in [1_000, 2_000, 4_000, 8_000] {
+        assert_eq!(waits(&mut world, &mut app, true), (pause_ms, 1));
+        for _ in 0..MIN / 2 {
+            assert!(!world.watch.is_paused());
+            assert_eq!(waits(&mut world, &mut app, true), (0, 1));
+        }
+        assert!(world.watch.is_paused(), "more than half of them failed");
+    }
+    assert_eq!(waits(&mut world, &mut app, false), (16_000, 1));
+    for _ in 1..MIN {
+        assert_eq!(waits(&mut world, &mut app, false), (0, 1));
     }
     assert_eq!(world.watch.breaker(world.now()), BreakerView::Closed);
-    assert_eq!(handle(&mut world, &mut app, |_| false).len(), 56);
+    assert_eq!(handle(&mut world, &mut app, |_| false).len(), 200 - 44 - MIN);
 }
 
 #[test]
-fn on_the_way_up_more_than_the_ratio_holds_again_for_longer() {
-    let mut world = World::new(RULES, 1, 100);
-    let mut app = world.start(Commits::Never);
-    handle(&mut world, &mut app, |_| true);
-    world.ends.insert(of(0), 200);
-    waits(&mut world, &mut app, false);
-    for n in 0..10 {
-        assert_eq!(waits(&mut world, &mut app, n % 2 == 0).1, 1);
+fn half_of_a_test_batch_may_fail() {
+    let (mut world, mut app) = paused();
+    for n in 0..MIN {
+        waits(&mut world, &mut app, n % 2 == 0);
     }
-    assert_eq!(world.watch.breaker(world.now()), BreakerView::Closed, "half of them failed");
-
-    let mut world = World::new(RULES, 1, 100);
-    let mut app = world.start(Commits::Never);
-    handle(&mut world, &mut app, |_| true);
-    world.ends.insert(of(0), 200);
-    waits(&mut world, &mut app, false);
-    for _ in 0..6 {
-        assert!(!is_held(&world));
-        assert_eq!(waits(&mut world, &mut app, true).1, 1);
-    }
-    assert!(is_held(&world));
-    assert_eq!(waits(&mut world, &mut app, true), (2_000, 1));
+    assert!(!is_open(&world));
 }
 
 #[test]
-fn a_probe_nothing_is_heard_of_is_followed_by_another_one() {
-    let mut world = World::new(RULES, 1, 100);
-    let mut app = world.start(Commits::Never);
-    handle(&mut world, &mut app, |_| true);
-    world.ends.insert(of(0), 200);
+fn a_test_batch_without_an_outcome_is_followed_by_another() {
+    let (mut world, mut app) = paused();
     world.pass(RULES.interval_ms);
     for _ in 0..3 {
-        let records = world.fetch(&app, None).records;
-        assert_eq!(records.len(), 1);
-        app.positions.insert(of(0), records[0].1 + 1);
-        assert_eq!(world.fetch(&app, None).records.len(), 0, "one for now");
+        for _ in 0..MIN {
+            let records = world.fetch(&app, None).records;
+            assert_eq!(records.len(), 1);
+            app.positions.insert(of(0), records[0].1 + 1);
+        }
+        assert_eq!(world.fetch(&app, None).records.len(), 0, "the batch has left");
         world.pass(RULES.isolation_timeout_ms);
     }
-    assert!(is_held(&world));
-    world.commit(&of(0), 103);
-    assert!(!is_held(&world));
+    assert!(is_open(&world));
+    world.commit(&of(0), 90);
+    assert!(!is_open(&world));
+}
+
+#[test]
+fn partitions_take_turns_in_a_test_batch() {
+    let mut world = World::committed(RULES, 2, 40);
+    let mut app = world.start(Commits::Never);
+    handle(&mut world, &mut app, |_| true);
+    assert!(world.watch.is_paused());
+    world.ends = [(of(0), 200), (of(1), 200)].into();
+    world.pass(1_000);
+    let mut given = Vec::new();
+    for _ in 0..6 {
+        let records = world.fetch(&app, None).records;
+        app.positions.extend(records.iter().map(|(of, offset)| (of.clone(), offset + 1)));
+        given.extend(records.into_iter().map(|(of, _)| of.partition));
+        world.pass(1);
+    }
+    assert_eq!(given.iter().filter(|partition| **partition == 0).count(), 3, "{given:?}");
 }
 
 #[test]
@@ -117,71 +131,149 @@ fn a_third_of_failures_is_no_outage_however_they_come() {
 }
 
 #[test]
-fn a_return_while_the_group_is_held_is_no_failure() {
-    let mut world = World::new(RULES, 1, 30);
-    let mut app = world.start(Commits::Never);
-    handle(&mut world, &mut app, |_| true);
-    world.ends.insert(of(0), 100);
-    let from = world.at;
-    while world.at < from + 600_000 {
-        app.poll(&mut world, |_, _| Did::Throw);
-        assert!(is_held(&world));
-        world.pass(100);
-    }
-    assert_eq!((world.dead.len(), world.kept_suspects.clone()), (0, None));
-}
-
-/// The first hand-outs of one member's lane.
-fn lane(sequence: u64) -> LaneOffset {
-    LaneOffset { slot: Slot(0), sequence }
-}
-
-/// Its connection.
-const CONN: u64 = 7;
-
-/// Gives the retry with that number, if it may be given now.
-fn gives_retry(world: &mut World, sequence: u64) -> bool {
+fn nacks_behind_their_commit_take_successes_back() {
+    let mut world = World::new(RULES, 1, 200);
+    let app = world.start(Commits::Never);
+    world.fetch(&app, None);
+    world.commit(&of(0), 30);
     let now = world.now();
-    let may = world.watch.lane_room(now, CONN) == Some(1);
-    if may {
-        world.watch.lane_given(now, CONN, lane(sequence), EntryId(sequence));
+    for offset in 0..20 {
+        assert!(!is_open(&world), "{offset} of 30");
+        world.watch.handle(now, Seen::Nacked { partition: of(0), offset });
     }
-    may
+    assert!(is_open(&world), "20 of 30");
 }
 
 #[test]
-fn retries_are_held_too_and_one_that_succeeds_ends_it() {
-    let mut world = World::new(RULES, 1, 30);
-    let mut app = world.start(Commits::Never);
-    assert_eq!(world.watch.lane_room(world.now(), CONN), None);
-    handle(&mut world, &mut app, |_| true);
-    assert!(!gives_retry(&mut world, 0));
-    world.pass(1_000);
-    assert!(gives_retry(&mut world, 0));
-    assert!(!gives_retry(&mut world, 1));
+fn records_that_a_reset_skips_are_no_success() {
+    let mut world = World::new(RULES, 1, 200);
+    let app = world.start(Commits::Never);
+    world.fetch(&app, None);
     let now = world.now();
-    world.watch.handle(now, Seen::LaneFailed { lane: lane(0) });
-    world.pass(1_999);
-    assert!(!gives_retry(&mut world, 1), "twice as long");
-    world.pass(1);
-    assert!(gives_retry(&mut world, 1));
-    let now = world.now();
-    world.watch.handle(now, Seen::LaneDone { up_to: lane(1) });
-    assert!(is_held(&world), "a commit of what had failed");
-    world.watch.handle(now, Seen::LaneDone { up_to: lane(2) });
-    assert!(!is_held(&world));
-    for n in 2..12 {
-        assert_eq!(world.watch.lane_room(now, CONN), Some(1));
-        world.watch.handle(now, Seen::LaneDone { up_to: lane(n + 1) });
+    world.watch.handle(now, Seen::Reset { partition: of(0), offset: 180, before: Some(0) });
+    for offset in 180..200 {
+        assert!(!is_open(&world));
+        world.watch.handle(now, Seen::Nacked { partition: of(0), offset });
+        world.commit(&of(0), offset + 1);
     }
-    assert_eq!(world.watch.lane_room(now, CONN), None);
+    assert!(is_open(&world), "20 of 20");
 }
 
 #[test]
-fn switched_off_nothing_is_ever_held() {
+fn a_nack_counts_no_failure_while_paused() {
+    let (mut world, _) = paused();
+    assert!(world.watch.charged(&of(0), 30).spared);
+    world.pass(RULES.interval_ms);
+    assert!(!world.watch.charged(&of(0), 30).spared, "a test batch is delivered");
+}
+
+#[test]
+fn no_member_is_slow_while_nothing_is_delivered() {
+    let rules = Rules { consume_timeout_ms: 90_000, ..RULES };
+    let mut world = World::committed(rules, 2, 100);
+    let slow = world.start_with(Commits::Never, &[1]);
+    world.fetch(&slow, None);
+    world.pass(50_000);
+    let mut app = world.start_with(Commits::Never, &[0]);
+    handle(&mut world, &mut app, |_| true);
+    assert!(is_open(&world));
+    for _ in 0..600 {
+        world.pass(1_000);
+    }
+    assert_eq!(world.watch.stalled(world.now()), 0, "ten minutes");
+    world.ends.insert(of(0), 200);
+    for _ in 0..MIN {
+        assert_eq!(handle(&mut world, &mut app, |_| false).len(), 1);
+    }
+    assert!(!is_open(&world));
+    world.pass(39_000);
+    assert_eq!(world.watch.stalled(world.now()), 0, "89 s of its own");
+    world.pass(2_000);
+    assert_eq!(world.watch.stalled(world.now()), 1, "91 s of its own");
+}
+
+#[test]
+fn retries_are_tested_where_no_record_comes() {
+    let (mut world, app) = paused();
+    assert_eq!(world.watch.lane_room(world.now()), Some(0));
+    world.pass(RULES.interval_ms);
+    assert_eq!(world.watch.lane_room(world.now()), Some(0), "records come first");
+    world.pass(RULES.isolation_timeout_ms);
+    assert_eq!(world.watch.lane_room(world.now()), Some(MIN));
+    let (now, slot) = (world.now(), Slot(0));
+    let out = (0..5).map(|sequence| LaneOffset { slot, sequence }).collect();
+    let given = LaneGiven { member: app.by.member, slot, out, waits: false, single: None };
+    world.watch.handle(now, Seen::LaneGiven(given));
+    assert_eq!(world.watch.lane_room(now), Some(MIN - 5));
+    for sequence in 0..2 {
+        world.watch.handle(now, Seen::LaneFailed { lane: LaneOffset { slot, sequence } });
+    }
+    world.watch.handle(now, Seen::LaneDone { count: 3 });
+    assert!(is_open(&world), "the test batch is not over");
+    world.pass(RULES.isolation_timeout_ms);
+    assert_eq!(world.watch.lane_room(world.now()), None, "most were handled");
+}
+
+#[test]
+fn a_breaker_that_is_off_pauses_nothing() {
     let mut world = World::new(Rules { breaker: None, ..RULES }, 1, 200);
     let mut app = world.start(Commits::Never);
     assert_eq!(handle(&mut world, &mut app, |_| true).len(), 200);
     assert_eq!(world.watch.breaker(world.now()), BreakerView::Off);
-    assert_eq!((world.watch.lane_room(world.now(), CONN), world.touched), (None, 0));
+    assert_eq!((world.watch.lane_room(world.now()), world.touched), (None, 0));
+}
+
+/// The time and the failures until the first record leaves its partition, which waits for it.
+/// `others`: a record of another partition is handled after each failure.
+fn leaves_in_order(rules: Rules, others: bool) -> (u64, usize) {
+    let mut world = World::committed(Rules { in_order: true, ..rules }, 2, 1_000);
+    let mut app = world.start_with(Commits::Never, &[0]);
+    let mut other = world.start_with(Commits::Never, &[1]);
+    let ladder = Policies::default().ladder_of(&"shop".into(), &"orders".into());
+    let (began, mut failures) = (world.at, 0);
+    loop {
+        app.positions.insert(of(0), 0);
+        (app.by.conn, app.by.came) = (app.by.conn + 1, world.now().mono);
+        if !world.fetch(&app, None).records.is_empty() {
+            failures += 1;
+            let now = world.now();
+            if world.watch.failed_in_order(now, &of(0), 0, &ladder) == InOrder::Leaves {
+                return (world.at - began, failures);
+            }
+            world.watch.said(&of(0));
+        }
+        if others {
+            world.ends.insert(of(1), 1_000 + i64::try_from(failures).unwrap());
+            handle(&mut world, &mut other, |_| false);
+        }
+        world.pass(500);
+        assert!(world.at < began + 3_600_000, "never");
+    }
+}
+
+#[test]
+fn an_ordered_record_dies_once_another_was_handled() {
+    let off = Rules { breaker: None, ..RULES };
+    assert_eq!(leaves_in_order(off, false).1, 17, "16 retries");
+    assert_eq!(leaves_in_order(RULES, true).1, 17, "others are handled");
+    let (after_ms, failures) = leaves_in_order(RULES, false);
+    assert!((60_000..62_000).contains(&after_ms), "give_up_after is 60 s: {after_ms}");
+    assert!(failures > 17, "{failures}");
+}
+
+#[test]
+fn a_batch_of_failures_is_kept_once() {
+    let mut watch = Watch::new(Rules { in_order: true, breaker: None, ..RULES });
+    let ladder = Policies::default().ladder_of(&"shop".into(), &"orders".into());
+    let now = World::new(RULES, 1, 1).now();
+    for offset in 0..500 {
+        watch.failed_in_order(now, &of(0), offset, &ladder);
+    }
+    watch.said(&of(0));
+    let kept = std::iter::from_fn(|| watch.poll_output()).filter_map(|output| match output {
+        Output::Window { window, .. } => window,
+        _ => None,
+    });
+    let sizes: Vec<usize> = kept.map(|window| window.suspects.len()).collect();
+    assert_eq!(sizes, [500]);
 }

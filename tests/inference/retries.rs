@@ -46,10 +46,6 @@ pub(crate) struct Retries {
     pub(crate) unheard: Vec<Place>,
     /// Retries that were said to have failed when their time was over, and how often.
     pub(crate) late: BTreeMap<Place, u32>,
-    /// The one record that may be given while the group is held has left with this Fetch.
-    is_lent: bool,
-    /// It could have left with it.
-    gave_nothing: bool,
     pub(crate) voices: Voices,
     pub(crate) story: Story,
     /// The application's commits of its lane are parts of transactions, some of which are aborted.
@@ -74,8 +70,6 @@ impl Retries {
             twice: BTreeSet::new(),
             unheard: Vec::new(),
             late: BTreeMap::new(),
-            is_lent: false,
-            gave_nothing: false,
             voices: Voices::default(),
             story: Story::default(),
             in_transactions: false,
@@ -345,22 +339,9 @@ impl World {
         parked
     }
 
-    /// What went by turn with this Fetch, if anything did.
-    pub(crate) fn took_turns(&mut self, serve: &[Serve], has_given: bool) {
-        let is_held = self.watch.is_held();
-        let Some(retries) = &mut self.retries else { return };
-        retries.is_lent = has_given && is_held;
-        let may_have = serve.iter().any(|serve| matches!(serve, Serve::Turn { .. }));
-        retries.gave_nothing = may_have && !has_given;
-    }
-
     /// What the same Fetch brings of the lane; whether it does.
     pub(crate) fn give(&mut self, app: &mut App) -> bool {
         let is_given = self.give_lane(app);
-        if self.retries.as_mut().is_some_and(|it| std::mem::take(&mut it.gave_nothing)) {
-            let now = self.now();
-            self.watch.gave_nothing(now, app.by.conn);
-        }
         self.drain();
         is_given
     }
@@ -368,9 +349,9 @@ impl World {
     fn give_lane(&mut self, app: &mut App) -> bool {
         let now = self.now();
         let (Some(from), Some(retries)) = (app.lane, &mut self.retries) else { return false };
-        let room = self.watch.lane_room(now, app.by.conn);
+        let room = self.watch.lane_room(now);
         let (turn, company) = self.watch.lane_turn(now, from.slot);
-        let room = room.into_iter().chain(turn).min().map(|n| if retries.is_lent { 0 } else { n });
+        let room = room.into_iter().chain(turn).min();
         let max = room.unwrap_or(16);
         let take = Input::Take { token: Token(0), group: shop(), from, max, company };
         let taken = retries.ask(now, take);
@@ -383,14 +364,6 @@ impl World {
         let is_due = next_due.is_some_and(|due| due <= now.wall);
         let below = Some(position).filter(|position| *position < from);
         let out = below.into_iter().chain(entries.iter().map(|(lane, _)| *lane)).collect();
-        if room == Some(1) {
-            match entries.last() {
-                Some((lane, entry)) => {
-                    self.watch.lane_given(now, app.by.conn, *lane, entry.id);
-                }
-                None => self.watch.gave_nothing(now, app.by.conn),
-            }
-        }
         let waits = room == Some(0) && is_due;
         let told = LaneGiven { member: app.by.member.clone(), slot: from.slot, out, waits, single };
         self.watch.handle(now, Seen::LaneGiven(told));
@@ -427,7 +400,7 @@ impl World {
         let Some(Answer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };
         self.watch.handle(now, Seen::LaneBelow { up_to });
         if !acknowledged.is_empty() {
-            self.watch.handle(now, Seen::LaneDone { up_to });
+            self.watch.handle(now, Seen::LaneDone { count: acknowledged.len() });
         }
         self.drain();
     }

@@ -147,7 +147,7 @@ impl World {
 
     pub(crate) fn nack_lane(&mut self, lane: LaneOffset) {
         let now = self.now();
-        let carried = Carried { spared: self.watch.is_lane_spared(lane), ..Carried::default() };
+        let carried = Carried { spared: self.watch.is_paused(), ..Carried::default() };
         let Some(retries) = &mut self.retries else { return };
         let is_open = retries.law.all().any(|entry| entry.inflight() == Some(lane));
         let is_heard = retries.nack(now, Named::Lane(lane), None, carried);

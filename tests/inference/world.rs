@@ -312,7 +312,7 @@ impl Script {
 
     /// Nothing but retries is left.
     fn is_read(&self) -> bool {
-        self.is_all_committed() && !self.world.watch.is_held()
+        self.is_all_committed()
     }
 
     fn is_done(&self) -> bool {

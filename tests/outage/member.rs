@@ -147,13 +147,8 @@ impl Member {
                 _ => {}
             }
         }
-        let may_have = plan.serve.iter().any(|serve| matches!(serve, Serve::Turn { .. }));
-        if turn.is_none() && may_have {
-            world.watch.gave_nothing(now, self.by.conn);
-            world.drain();
-        }
         if let Some(from) = self.lane.filter(|_| turn.is_none()) {
-            let taken = world.take(from, self.by.conn);
+            let taken = world.take(from, &self.by.member);
             if let Some((lane, _)) = taken.last() {
                 self.lane = Some(LaneOffset { sequence: lane.sequence + 1, ..*lane });
             }

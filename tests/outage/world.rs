@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use reprise::model::{GroupId, LaneOffset, MonoMs, Now, TopicPartition, WallMs};
-use reprise::retry::watch::{Handed, Output as Told, Rules, Seen, Settling, Watch};
+use reprise::model::{GroupId, LaneOffset, MemberId, MonoMs, Now, TopicPartition, WallMs};
+use reprise::retry::watch::{Handed, LaneGiven, Output as Told, Rules, Seen, Settling, Watch};
 use reprise::retry::{
     Answer, BTreeEntries, BreakerRules, Carried, Company, Entry, Input, Machine, Nack, NackOutcome,
     Named, OnSeekBack, Output, Policies, Policy, Reporter, StateKind, Token,
@@ -66,8 +66,8 @@ pub(crate) struct Ran {
     pub(crate) poisonous: usize,
     /// Neither handled nor a dead letter.
     pub(crate) lost: usize,
-    /// Records given while the group was held.
-    pub(crate) probes: usize,
+    /// Records of test batches.
+    pub(crate) tested: usize,
     /// Records with failures that were charged.
     pub(crate) charged: usize,
     /// The most of one.
@@ -95,7 +95,7 @@ pub(crate) struct World {
     handled: BTreeSet<(TopicPartition, i64)>,
     dead: BTreeSet<(TopicPartition, i64)>,
     charged: BTreeMap<(TopicPartition, i64), u32>,
-    pub(crate) probes: usize,
+    pub(crate) tested: usize,
     /// Counted up when whoever waits may look again.
     pub(crate) news: u64,
 }
@@ -128,7 +128,7 @@ impl World {
             handled: BTreeSet::new(),
             dead: BTreeSet::new(),
             charged: BTreeMap::new(),
-            probes: 0,
+            tested: 0,
             news: 0,
         };
         world.machine.recovered(world.now());
@@ -161,7 +161,7 @@ impl World {
             dead: self.dead.len(),
             poisonous: all.iter().filter(is_poisonous).count(),
             lost: all.iter().filter(is_lost).count(),
-            probes: self.probes,
+            tested: self.tested,
             charged: self.charged.len(),
             most: self.charged.values().max().copied().unwrap_or(0),
         }
@@ -247,7 +247,7 @@ impl World {
     /// Records leave.
     pub(crate) fn hand(&mut self, by: &reprise::retry::watch::Fetching, handed: &Handed) {
         let records = usize::try_from(handed.end - handed.from).unwrap();
-        self.probes += if self.watch.is_held() { records } else { 0 };
+        self.tested += if self.watch.is_held() { records } else { 0 };
         let now = self.now();
         self.watch.handed(now, by, std::slice::from_ref(handed));
         self.drain();
@@ -263,7 +263,7 @@ impl World {
     }
 
     /// A member's lane begins.
-    pub(crate) fn lane_of(&mut self, member: &reprise::model::MemberId) -> LaneOffset {
+    pub(crate) fn lane_of(&mut self, member: &MemberId) -> LaneOffset {
         let join = Input::Join { token: Token(0), group: shop(), member: member.clone() };
         match self.ask(join) {
             Some(Answer::Slot(view)) => view.next,
@@ -272,9 +272,9 @@ impl World {
     }
 
     /// What is due, as a Fetch of the lane brings it.
-    pub(crate) fn take(&mut self, from: LaneOffset, conn: u64) -> Vec<(LaneOffset, Entry)> {
+    pub(crate) fn take(&mut self, from: LaneOffset, member: &MemberId) -> Vec<(LaneOffset, Entry)> {
         let now = self.now();
-        let room = self.watch.lane_room(now, conn);
+        let room = self.watch.lane_room(now);
         if room == Some(0) {
             return Vec::new();
         }
@@ -282,13 +282,11 @@ impl World {
         let (of, company) = (shop(), Company::Old);
         let taken = self.ask(Input::Take { token: Token(0), group: of, from, max, company });
         let Some(Answer::Taken { entries, .. }) = taken else { panic!("{taken:?}") };
-        if room.is_some() {
-            match entries.last() {
-                Some((lane, entry)) => self.watch.lane_given(now, conn, *lane, entry.id),
-                None => self.watch.gave_nothing(now, conn),
-            }
-        }
-        self.probes += if self.watch.is_held() { entries.len() } else { 0 };
+        let out = entries.iter().map(|(lane, _)| *lane).collect();
+        let (member, slot) = (member.clone(), from.slot);
+        let given = LaneGiven { member, slot, out, waits: false, single: None };
+        self.watch.handle(now, Seen::LaneGiven(given));
+        self.tested += if self.watch.is_held() { entries.len() } else { 0 };
         self.drain();
         entries
     }
@@ -297,16 +295,15 @@ impl World {
         let done = self.ask(Input::LaneCommit { token: Token(0), group: shop(), up_to });
         let Some(Answer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };
         if !acknowledged.is_empty() {
-            self.tell(Seen::LaneDone { up_to });
+            self.tell(Seen::LaneBelow { up_to });
+            self.tell(Seen::LaneDone { count: acknowledged.len() });
         }
     }
 
     /// The application says that a record failed.
     pub(crate) fn nack(&mut self, named: Named, of: &TopicPartition, offset: i64) {
         let carried = match named {
-            Named::Lane(lane) => {
-                Carried { spared: self.watch.is_lane_spared(lane), ..Carried::default() }
-            }
+            Named::Lane(_) => Carried { spared: self.watch.is_paused(), ..Carried::default() },
             _ => self.watch.charged(of, offset),
         };
         if !carried.spared {

@@ -1,60 +1,64 @@
 //! The outage breaker through a whole sidecar.
 
-use crate::support::batch::{plain, unpack};
+use crate::ordered::offsets;
+use crate::support::batch::Got;
 use crate::support::{Member, Rec, Server, until, wall_ms};
 
 const PARTITIONS: &[(&str, i32)] = &[("orders", 1), ("reprise.retry.shop", 1)];
 const OPEN: &str = "reprise_breaker_open{group=\"shop\"}";
 
+fn records(count: usize) -> Vec<Rec> {
+    (0..count).map(|n| Rec::new(&n.to_string()).at(wall_ms())).collect()
+}
+
+/// The records of one Fetch.
+fn fetched(member: &mut Member, offset: i64) -> usize {
+    let data = member.client.fetch("orders", 0, offset, 500);
+    data.records.map_or(0, |records| offsets(records).len())
+}
+
 #[test]
-fn a_group_of_which_everything_fails_is_held_until_a_record_succeeds() {
+fn nacks_pause_a_group_until_a_test_batch_succeeds() {
     let server = Server::with(
-        "retry: {levels: 20ms, max_reconsume_times: 1, order: {interval: 100ms}, \
+        "retry: {levels: 20ms, max_reconsume_times: 1, order: {interval: 1s}, \
          breaker: {min: 5, window: 10}}",
     );
     server.client().create("orders", 1);
     let mut member = Member::new(&server, "shop", &["orders", "reprise.retry.shop"]);
     member.session_ms = 60_000;
     member.join(PARTITIONS);
-    let all: Vec<Rec> = (0..8).map(|n| Rec::new(&n.to_string()).at(wall_ms())).collect();
-    member.client.put("orders", 0, &all);
-    let data = member.client.fetch("orders", 0, 0, 5_000);
-    assert_eq!(unpack(&data.records.unwrap()).len(), 8);
-    assert!(server.metric(OPEN) < 0.5);
+    member.client.put("orders", 0, &records(9));
+    assert_eq!(fetched(&mut member, 0), 9);
     for offset in 0..8 {
         let origin = format!("orders-0@{offset}");
         assert_eq!(member.client.nack("shop", &origin, Rec::new("x")).error_code, 0);
     }
+    assert!(server.metric(OPEN) < 0.5, "no first delivery has ended");
     assert_eq!(member.commit("orders", 0, 8), 0);
     assert!(server.metric(OPEN) > 0.5);
-    let stands = server.json("/api/v1/groups/shop")["breaker"].to_string();
-    assert!(stands.contains("held"), "{stands}");
+    let state = server.json("/api/v1/groups/shop")["breaker"].to_string();
+    assert!(state.contains("paused"), "{state}");
+    assert_eq!(member.client.nack("shop", "orders-0@8", Rec::new("x")).error_code, 0);
+    assert_eq!(member.commit("orders", 0, 9), 0);
 
-    // Retries go one by one, and fail without being charged: their limit is one.
-    for n in 0..3 {
-        let retry = member.retry_once();
-        let again = format!("reprise.retry.shop-0@{}", retry.offset);
-        let never = format!("reprise.retry.shop-0@{}", retry.offset + 1_000);
-        let named = [again.as_str(), never.as_str()];
-        let named = named.map(|origin| Rec::new("x").header("x-retry-origin", origin));
-        assert_ne!(member.client.produce("reprise.retry.shop", 0, plain(&named)).error_code, 0);
-        let stands = server.json("/api/v1/groups/shop")["breaker"].to_string();
-        assert!(stands.contains(&format!("{n} have failed")), "refused, and no failure: {stands}");
-        assert_eq!(member.client.nack("shop", &again, Rec::new("x")).error_code, 0);
-        member.done(retry.offset + 1);
+    member.client.put("orders", 0, &records(5));
+    for offset in 9..14 {
+        assert!(server.metric(OPEN) > 0.5);
+        until("a record of the test batch", || match fetched(&mut member, offset) {
+            0 => false,
+            one => one == 1,
+        });
+        assert_eq!(member.commit("orders", 0, offset + 1), 0);
     }
-    assert_eq!(server.json("/api/v1/groups/shop")["dead_letters"], 0);
-    assert!(server.metric(OPEN) > 0.5, "a commit of what failed is no success");
-
-    let retry = member.retry_once();
-    member.done(retry.offset + 1);
     assert!(server.metric(OPEN) < 0.5);
-    let mut left = 7;
+    let mut counts = Vec::new();
     until("all retries", || {
-        let got = member.retries();
-        member.done(got[got.len() - 1].offset + 1);
-        left -= got.len();
-        left == 0
+        let retries = member.retries();
+        member.done(retries[retries.len() - 1].offset + 1);
+        counts.extend(retries.iter().map(Got::reconsume_times));
+        counts.len() == 9
     });
+    counts.sort_unstable();
+    assert_eq!(counts, [0, 1, 1, 1, 1, 1, 1, 1, 1], "a nack in the pause counts no failure");
     assert_eq!(member.heartbeat(), 0);
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::model::{Now, TopicPartition};
 use crate::retry::OnSeekBack;
 use crate::retry::watch::{
-    Asked, Fetching, Holder, Output, Phase, Probe, SeekBacks, TOLD_AT, Turn, Watch,
+    Asked, Fetching, Holder, Output, Phase, SeekBacks, TOLD_AT, Turn, Watch,
 };
 
 /// Partitions of a group that are watched at most, about 1 KiB each: a Fetch may name any number,
@@ -77,7 +77,7 @@ impl Watch {
         window.seek_backs = SeekBacks::default();
         window.passed_over = 0..0;
         if !same_member {
-            window.reached = 0;
+            (window.reached, window.uncounted, window.failed) = (0, 0, 0);
         }
         window.wait_on(now.mono);
         for (offset, suspect) in &mut window.suspects {
@@ -108,12 +108,7 @@ impl Watch {
         if self.rules.on_seek_back == OnSeekBack::Observe || is_known {
             return None;
         }
-        let (of, from) = (&ask.partition, ask.offset);
-        self.on_probe_failed(now, |probe| match probe {
-            Probe::Record(partition, probe) => partition == of && *probe >= from,
-            Probe::Lane(..) => false,
-        });
-        let lost = lost.filter(|_| !self.breaker.is_held())?;
+        let lost = lost.filter(|_| !self.breaker.is_paused())?;
         let until = now.mono.plus(self.rules.interval_ms);
         if let Some(window) = self.windows.get_mut(&ask.partition) {
             window.waits_until = until;

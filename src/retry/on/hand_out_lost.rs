@@ -8,7 +8,6 @@ impl Watch {
     pub(in crate::retry) fn on_member_gone(&mut self, now: Now, member: &MemberId, left: bool) {
         let known = self.members.get(member).filter(|_| !left);
         let until = known.map_or(now.mono, |known| known.lived_until(now.mono));
-        self.on_prober_gone(now, member);
         let held = self.held_by(member);
         self.lose(now, member, &held, (until, left));
         self.lanes.gone(member);
@@ -25,8 +24,7 @@ impl Watch {
     }
 
     /// A member joins anew by itself: its outstanding records are lost if they are fetched again.
-    pub(in crate::retry) fn on_gave_up(&mut self, now: Now, member: &MemberId) {
-        self.on_prober_gone(now, member);
+    pub(in crate::retry) fn on_gave_up(&mut self, member: &MemberId) {
         let held = self.held_by(member);
         if let Some(known) = self.members.get_mut(member) {
             known.turn = None;

@@ -20,7 +20,6 @@ mod nack;
 mod ordered;
 mod origin_commit;
 mod outage;
-mod probing;
 mod replayed;
 mod reschedule;
 mod settle;

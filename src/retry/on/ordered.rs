@@ -53,19 +53,22 @@ impl Watch {
             known.map_or(ladder.max_reconsume_times == 0, |known| known.is_over(ladder, now.wall));
         let is_full = known.is_none() && window.suspects.len() >= AWAITED_MAX;
         let leaves = is_full || window.is_settled(offset);
-        self.on_record_probe_failed(now, of, offset);
-        let limit = ladder.max_reconsume_times;
-        if leaves || (is_over && self.may_end(now, (of, offset), limit, 1)) {
+        let (is_first, since) = (known.is_none(), known.and_then(|known| known.since));
+        let is_paused = self.breaker.is_paused();
+        let may_end = !is_paused && since.is_none_or(|since| self.may_end(now.mono, since));
+        if leaves || (is_over && may_end) {
             return InOrder::Leaves;
         }
-        let may_charge = self.counts(now, of, offset);
+        if is_first {
+            self.count_awaited(now);
+        }
         let interval_ms = self.rules.interval_ms;
         let Some(window) = self.windows.get_mut(of) else { return InOrder::Leaves };
         window.called_back = (0, now.mono.plus(interval_ms));
         let holder = window.holder.as_ref().map(|holder| holder.member.clone());
         let suspect = window.suspects.entry(offset).or_insert_with(Suspect::new);
         suspect.since.get_or_insert(now.mono);
-        if may_charge && !is_over {
+        if !is_paused && !is_over {
             suspect.failed(now.wall, Disposition::Rejected);
         } else {
             suspect.note(now.wall, Disposition::Rejected);

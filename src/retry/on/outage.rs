@@ -1,160 +1,104 @@
-//! The outage breaker: what it counts, and what that does to the group.
+//! The breaker: the outcomes it counts, and the deliveries it pauses.
 
-use std::collections::BTreeSet;
+use std::ops::Range;
 
-use crate::model::{LaneOffset, MemberId, MonoMs, Now, TopicPartition};
-use crate::retry::BreakerRules;
+use crate::model::{MonoMs, Now, TopicPartition};
 use crate::retry::watch::{
-    BreakerView, FirstFailure, Handed, Outcome, Output, Probe, Watch, Window,
+    Asked, BreakerSettings, BreakerView, Handed, Outcomes, Output, Plan, Serve, Turnover, Watch,
+    Window,
 };
 
 impl Watch {
-    /// Records leave: their first deliveries begin.
-    pub(in crate::retry) fn begin_firsts(&mut self, now: Now, left: &Handed) {
-        if self.rules.breaker.is_some()
-            && let Some(window) = self.windows.get_mut(&left.partition)
-        {
-            window.firsts.handed(now.mono, left.from..left.end, &left.hidden, &left.sparse);
+    /// Delivered records count towards the test batch.
+    pub(in crate::retry) fn count_handed(&mut self, now: Now, left: &Handed) {
+        let Some(settings) = self.breaker_settings() else { return };
+        if let Some(window) = self.windows.get_mut(&left.partition) {
+            window.uncounted = window.uncounted.saturating_add(left.records());
         }
+        let records = if left.turn.is_some() { 1 } else { left.records() };
+        let records = u32::try_from(records).unwrap_or(u32::MAX);
+        self.breaker.given(now.mono, &settings, records);
     }
 
-    /// A commit ends first deliveries: those that were nacked, or are at their end, have failed.
+    /// Delivered retries count towards the test batch.
+    pub(in crate::retry) fn count_retries_given(&mut self, now: Now, count: usize) {
+        let Some(settings) = self.breaker_settings() else { return };
+        self.breaker.given(now.mono, &settings, u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    /// A commit ends first deliveries: they failed if they were nacked.
     pub(in crate::retry) fn count_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
-        let Some(rules) = self.rules.breaker else { return };
-        let most = usize::try_from(rules.window).unwrap_or(usize::MAX);
+        if self.rules.breaker.is_none() {
+            return;
+        }
         let Some(window) = self.windows.get_mut(of) else { return };
-        let failed = window.failed_below(offset);
-        let ended = window.firsts.commit(offset, most, &failed);
-        for ended in ended {
-            let outcome =
-                if ended.has_failed { Outcome::Failed } else { Outcome::Handled(ended.handed_at) };
-            self.count(now, Some((of.clone(), ended.offset)), &outcome);
-        }
-        let is_passed = |probe: &Probe| match probe {
-            Probe::Record(partition, probe) => partition == of && *probe < offset,
-            Probe::Lane(..) => false,
-        };
-        self.on_probe_succeeded(now, is_passed);
+        let ended = window.ended_by(offset);
+        self.note(now, ended);
     }
 
-    /// The group goes on at an offset that no member has committed: nothing is told of what lies
-    /// below, or of what is handed out again.
-    pub(in crate::retry) fn skip_firsts(&mut self, of: &TopicPartition, offset: i64) {
-        let is_its =
-            |probe: &Probe| matches!(probe, Probe::Record(partition, _) if partition == of);
-        self.breaker.forget_probes(is_its);
-        if let Some(window) = self.windows.get_mut(of) {
-            window.firsts.skip_to(offset);
-        }
+    /// The first nack of a record that its partition waits for: no commit passes it soon.
+    pub(in crate::retry) fn count_awaited(&mut self, now: Now) {
+        self.note(now, Outcomes { handled: 0, failed: 1 });
     }
 
-    /// Inference is about to charge a record; whether it may.
-    pub(in crate::retry) fn counts(&mut self, now: Now, of: &TopicPartition, offset: i64) -> bool {
-        if self.breaker.is_held() {
-            return self.is_blamed(of, offset);
-        }
-        if self.rules.breaker.is_some()
-            && let Some(window) = self.windows.get_mut(of)
-            && window.firsts.failed(offset) == FirstFailure::Ends
-        {
-            self.count(now, Some((of.clone(), offset)), &Outcome::Failed);
-        }
-        true
+    /// A nack of a record that a commit has passed.
+    pub(in crate::retry) fn count_belied(&mut self, now: Now) {
+        let Some(settings) = self.breaker_settings() else { return };
+        let turnover = self.breaker.belie(now.mono, &settings);
+        self.turn_over(now, turnover);
     }
 
-    /// Whether a record may come to its end in its own place, should so many failures more be its
-    /// last: where no other one was handled since it began to fail it is an outage, as far as
-    /// anybody knows, and the group is held.
-    pub(in crate::retry) fn may_end(
-        &mut self,
-        now: Now,
-        (of, offset): (&TopicPartition, i64),
-        limit: u32,
-        times: u32,
-    ) -> bool {
-        if self.breaker.is_held() {
-            return self.is_blamed(of, offset);
-        }
-        let known = self.windows.get(of).and_then(|window| window.suspects.get(&offset));
-        let known = known.filter(|known| known.reconsume_times.saturating_add(times) > limit);
-        // The first failure of a record ends it where there are no retries.
-        let since = known.and_then(|known| known.since).filter(|_| limit > 0);
-        if self.rules.breaker.is_none() || since.is_none_or(|at| self.breaker.has_handled_since(at))
-        {
-            return true;
-        }
-        self.breaker.hold_now(now.mono, self.rules.interval_ms);
-        self.is_held_now();
-        false
-    }
-
-    /// A failure is said of a record that a commit has passed.
-    pub(in crate::retry) fn on_belied(&mut self, now: Now, of: &TopicPartition, offset: i64) {
-        let Some(by) = self.by_rules() else { return };
-        let Some(window) = self.windows.get_mut(of) else { return };
-        let is_news = window.firsts.failed(offset) == FirstFailure::Belies;
-        if is_news && self.breaker.belied(now.mono, by, of, offset) {
-            self.is_held_now();
+    /// Retries were acknowledged.
+    pub(in crate::retry) fn on_lane_done(&mut self, now: Now, count: usize) {
+        if self.breaker.is_testing() {
+            let handled = u32::try_from(count).unwrap_or(u32::MAX);
+            self.note(now, Outcomes { handled, failed: 0 });
         }
     }
 
-    fn count(&mut self, now: Now, of: Option<(TopicPartition, i64)>, outcome: &Outcome) {
-        let Some(by) = self.by_rules() else { return };
-        if self.breaker.note(now.mono, by, of, outcome) {
-            self.is_held_now();
+    /// A retry was nacked.
+    pub(in crate::retry) fn on_lane_failed(&mut self, now: Now) {
+        if self.breaker.is_testing() {
+            self.note(now, Outcomes { handled: 0, failed: 1 });
         }
     }
 
-    fn by_rules(&self) -> Option<(BreakerRules, u64)> {
-        Some((self.rules.breaker?, self.rules.interval_ms))
+    fn note(&mut self, now: Now, ended: Outcomes) {
+        let Some(settings) = self.breaker_settings() else { return };
+        let turnover = self.breaker.note(now.mono, &settings, ended);
+        self.turn_over(now, turnover);
     }
 
-    /// The group is held from now on.
-    fn is_held_now(&mut self) {
-        self.join_all_apart();
-        self.push(Output::Held(true));
+    /// Ends a pause, or judges a test batch.
+    pub(in crate::retry) fn expire_breaker(&mut self, now: Now) {
+        let Some(settings) = self.breaker_settings() else { return };
+        let turnover = self.breaker.handle_timeout(now.mono, &settings);
+        self.turn_over(now, turnover);
+    }
+
+    fn turn_over(&mut self, now: Now, turnover: Option<Turnover>) {
+        match turnover {
+            None => return,
+            Some(Turnover::Paused) => {
+                self.join_all_apart();
+                self.push(Output::Held(true));
+            }
+            Some(Turnover::Tested) => {}
+            Some(Turnover::Closed { since }) => {
+                self.was_held(now, since);
+                self.push(Output::Held(false));
+            }
+        }
         self.push(Output::Wake);
     }
 
-    /// A probe has failed, if it is one of these; which, if it is the record and no outage.
-    pub(in crate::retry) fn on_probe_failed(
-        &mut self,
-        now: Now,
-        is_it: impl Fn(&Probe) -> bool,
-    ) -> Option<Probe> {
-        let failed = self.breaker.probe_failed(now.mono, self.rules.interval_ms, is_it)?;
-        self.push(Output::Wake);
-        let is_blamed = self.breaker.probes()?.is_blamed(|blamed| *blamed == failed);
-        is_blamed.then_some(failed)
+    fn breaker_settings(&self) -> Option<BreakerSettings> {
+        let rules = self.rules.breaker?;
+        let patience_ms = self.rules.isolation_timeout_ms;
+        Some(BreakerSettings { rules, step_ms: self.rules.interval_ms, patience_ms })
     }
 
-    /// The same of a record, if it is one.
-    pub(in crate::retry) fn on_record_probe_failed(
-        &mut self,
-        now: Now,
-        of: &TopicPartition,
-        offset: i64,
-    ) {
-        self.on_probe_failed(
-            now,
-            |probe| matches!(probe, Probe::Record(known, probe) if *probe == offset && known == of),
-        );
-    }
-
-    fn on_probe_succeeded(&mut self, now: Now, is_it: impl Fn(&Probe) -> bool) {
-        if let Some(since) = self.breaker.probe_succeeded(is_it) {
-            self.release(now, since);
-        }
-    }
-
-    /// The group is held no more; since when it was.
-    fn release(&mut self, now: Now, since: MonoMs) {
-        self.was_held(now, since);
-        self.push(Output::Held(false));
-        self.push(Output::Wake);
-    }
-
-    /// The group was held since then: no member was slow meanwhile.
+    /// Deliveries were paused since then: no member was slow meanwhile.
     pub(in crate::retry) fn was_held(&mut self, now: Now, since: MonoMs) {
         for awaited in self.windows.values_mut().filter_map(|window| window.awaited.as_mut()) {
             let held_ms = now.mono.since(since.max(awaited.since));
@@ -162,85 +106,105 @@ impl Watch {
         }
     }
 
-    /// A member is gone, and what it was given as a probe with it: records, each with its
-    /// partition; retries of its slot.
-    pub(in crate::retry) fn on_prober_gone(&mut self, now: Now, member: &MemberId) {
-        let held = self.held_by(member);
-        let slot = self.lanes.slot_of(member);
-        let blamed = self.on_probe_failed(now, |probe| match probe {
-            Probe::Record(partition, _) => held.contains(partition),
-            Probe::Lane(lane, _) => Some(lane.slot) == slot,
-        });
-        // The record ends its consumer: suspects find it while everything else is delivered.
-        if let Some(since) = blamed.and_then(|_| self.breaker.reset()) {
-            self.release(now, since);
-        }
+    /// A Fetch of a paused group, or of one whose test batch has left.
+    pub(in crate::retry) fn paused(&self, asked: &[Asked]) -> Option<Plan> {
+        (self.breaker.room() == Some(0)).then(|| Plan {
+            serve: asked.iter().map(|_| Serve::Nothing).collect(),
+            until: self.breaker.poll_timeout(),
+        })
     }
 
-    /// A retry was acknowledged: while records go one by one, one that succeeded.
-    pub(in crate::retry) fn on_lane_done(&mut self, now: Now, up_to: LaneOffset) {
-        if self.breaker.is_ramping() {
-            self.count(now, None, &Outcome::Handled(MonoMs::default()));
+    /// The order in which the partitions of a Fetch get a record of the test batch, the one that
+    /// waited longest first; `None`: there is no test.
+    pub(in crate::retry) fn test_places(&self, asked: &[Asked]) -> Option<Vec<usize>> {
+        if !self.breaker.is_testing() {
+            return None;
         }
-        let is_passed = |probe: &Probe| match probe {
-            Probe::Lane(lane, _) => lane.slot == up_to.slot && lane.sequence < up_to.sequence,
-            Probe::Record(..) => false,
+        let handed_at = |ask: &Asked| {
+            self.windows.get(&ask.partition).map_or(MonoMs::default(), |window| window.handed_at)
         };
-        self.on_probe_succeeded(now, is_passed);
-    }
-
-    /// One has failed, durably.
-    pub(in crate::retry) fn on_lane_failed(&mut self, now: Now, lane: LaneOffset) {
-        if self.breaker.is_ramping() {
-            self.count(now, None, &Outcome::Failed);
+        let mut line: Vec<usize> = (0..asked.len()).collect();
+        line.sort_by_key(|nth| asked.get(*nth).map(handed_at));
+        let mut places = vec![0; line.len()];
+        for (place, nth) in line.into_iter().enumerate() {
+            if let Some(of) = places.get_mut(nth) {
+                *of = place;
+            }
         }
-        self.on_probe_failed(now, |probe| matches!(probe, Probe::Lane(known, _) if *known == lane));
+        Some(places)
     }
 
-    /// Whether the failure of a record is not charged: the group is held, and not for its sake.
-    pub fn is_spared(&self, of: &TopicPartition, offset: i64) -> bool {
-        if self.breaker.is_held() {
-            return !self.is_blamed(of, offset);
-        }
-        self.breaker.goes_on_by(of, offset)
+    /// Retries that a Fetch may bring now; `None`: any number.
+    pub fn lane_room(&mut self, now: Now) -> Option<usize> {
+        self.expire_breaker(now);
+        let room = self.breaker.retry_room()?;
+        Some(usize::try_from(room).unwrap_or(usize::MAX))
     }
 
-    /// The same of a retry, as it was handed out.
-    pub fn is_lane_spared(&self, lane: LaneOffset) -> bool {
-        let Some(probes) = self.breaker.probes() else { return false };
-        let entry = probes.entry_of(lane);
-        let is_it =
-            |blamed: &Probe| matches!(blamed, Probe::Lane(_, known) if Some(*known) == entry);
-        !probes.is_blamed(is_it)
+    /// Whether failures are not charged.
+    pub fn is_paused(&self) -> bool {
+        self.breaker.is_paused()
     }
 
-    /// Every probe was this record, and failed.
-    pub(in crate::retry) fn is_blamed(&self, of: &TopicPartition, offset: i64) -> bool {
-        let is_it = |blamed: &Probe| match blamed {
-            Probe::Record(partition, probe) => *probe == offset && partition == of,
-            Probe::Lane(..) => false,
-        };
-        self.breaker.probes().is_some_and(|probes| probes.is_blamed(is_it))
-    }
-
-    /// Nothing is charged now, but for a record that is blamed for it.
+    /// Whether deliveries are paused or tested.
     pub fn is_held(&self) -> bool {
-        self.breaker.is_held()
+        !self.breaker.is_closed()
     }
 
-    /// Where the breaker stands.
+    /// Whether the last failure of a record that its partition waits for counts: with a breaker, a
+    /// record of the group was handled since `since`, or `give_up_after` is over.
+    pub(in crate::retry) fn may_end(&self, now: MonoMs, since: MonoMs) -> bool {
+        if self.rules.breaker.is_none() || self.breaker.has_handled_since(since) {
+            return true;
+        }
+        self.rules.give_up_after_ms.is_some_and(|after| now.since(since) >= after)
+    }
+
+    /// The state of the breaker.
     pub fn breaker(&self, now: Now) -> BreakerView {
         self.rules.breaker.map_or(BreakerView::Off, |_| self.breaker.view(now.mono))
     }
 }
 
 impl Window {
-    /// Records that failed, of those that are open.
-    fn failed_below(&self, offset: i64) -> BTreeSet<i64> {
-        let suspects = self.suspects.range(..offset);
-        let charged = suspects.filter(|(_, suspect)| suspect.reconsume_times > 0);
-        let charged = charged.map(|(offset, _)| offset);
-        let said = self.nacked.range(..offset).chain(self.skipped.range(..offset));
-        charged.chain(said).copied().collect()
+    /// The first deliveries that a commit of `offset` ends.
+    fn ended_by(&mut self, offset: i64) -> Outcomes {
+        let passed = self.committed.unwrap_or(self.from)..offset.min(self.end.max(self.furthest));
+        if passed.is_empty() {
+            return Outcomes::default();
+        }
+        let all = passed.end.abs_diff(passed.start);
+        let hidden: u64 = self.hidden.iter().map(|run| overlap(run, &passed)).sum();
+        let nacked = self.nacked.range(passed.clone()).count();
+        let settled = self.skipped.range(passed.clone()).count();
+        let suspected = self.suspects.range(passed).count();
+        let others = u64::try_from(nacked + settled + suspected).unwrap_or(u64::MAX);
+        // Records behind another one of their key are among the nacked ones.
+        let failed = self.failed.min(u32::try_from(nacked).unwrap_or(u32::MAX));
+        self.failed -= failed;
+        self.uncounted = self.uncounted.saturating_sub(u64::from(failed));
+        let handled = all.saturating_sub(hidden).saturating_sub(others).min(self.uncounted);
+        self.uncounted -= handled;
+        Outcomes { handled: u32::try_from(handled).unwrap_or(u32::MAX), failed }
     }
+}
+
+impl Handed {
+    /// Records of the hand-out, gaps and offsets without a record left out.
+    fn records(&self) -> u64 {
+        let all = u64::try_from(self.end.saturating_sub(self.from)).unwrap_or(0);
+        let run = self.from..self.end;
+        let hidden: u64 = self.hidden.iter().map(|hidden| overlap(hidden, &run)).sum();
+        let gaps: u64 = self
+            .sparse
+            .iter()
+            .map(|batch| overlap(&batch.run, &run).saturating_sub(u64::from(batch.records)))
+            .sum();
+        all.saturating_sub(hidden).saturating_sub(gaps)
+    }
+}
+
+fn overlap(one: &Range<i64>, other: &Range<i64>) -> u64 {
+    let (start, end) = (one.start.max(other.start), one.end.min(other.end));
+    u64::try_from(end.saturating_sub(start)).unwrap_or(0)
 }

@@ -18,7 +18,7 @@ impl Watch {
             let (disposition, _) = record.cause();
             let history = record.failed_at.into_iter().map(|at| (at, disposition));
             let (reconsume_times, history) = (record.failures, history.collect());
-            return Carried { reconsume_times, history, spared: self.is_spared(of, offset) };
+            return Carried { reconsume_times, history, spared: self.is_paused() };
         }
         let suspect = self.windows.get(of).and_then(|window| window.suspects.get(&offset));
         let of_suspect = |suspect: &crate::retry::watch::Suspect| Carried {
@@ -27,7 +27,7 @@ impl Watch {
             spared: false,
         };
         let carried = suspect.map(of_suspect).unwrap_or_default();
-        Carried { spared: self.is_spared(of, offset), ..carried }
+        Carried { spared: self.is_paused(), ..carried }
     }
 
     /// What a member was handed of a partition and has not committed.
@@ -55,7 +55,6 @@ impl Watch {
         let committed = window.committed;
         for &offset in &offsets {
             window.suspects.remove(&offset);
-            window.firsts.waits(offset);
             // What was passed already is nobody's to judge; and should a commit go back below it,
             // its entry may end by that.
             if committed.is_none_or(|committed| committed <= offset) {
@@ -76,21 +75,23 @@ impl Watch {
 
     /// A record has an entry now, durably: inference never charges it.
     pub(in crate::retry) fn on_nacked(&mut self, now: Now, of: &TopicPartition, offset: i64) {
-        self.on_record_probe_failed(now, of, offset);
         let Some(window) = self.windows.get_mut(of) else { return };
         if window.committed.is_some_and(|committed| offset < committed) {
-            self.on_belied(now, of, offset);
+            self.count_belied(now);
             let Some(window) = self.windows.get_mut(of) else { return };
             if window.suspects.remove(&offset).is_some() {
                 self.changed(of);
             }
             return;
         }
-        if self.rules.in_order && !window.is_beyond(offset) {
-            // Whoever comes back to it goes on behind it.
-            window.skipped.insert(offset);
+        let failed = if self.rules.in_order && !window.is_beyond(offset) {
+            // A member that comes back goes on behind the record.
+            &mut window.skipped
         } else {
-            window.nacked.insert(offset);
+            &mut window.nacked
+        };
+        if failed.insert(offset) {
+            window.failed = window.failed.saturating_add(1);
         }
         if window.nacked.len() > NACKED_MAX {
             window.nacked.pop_first();

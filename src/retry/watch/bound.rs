@@ -7,7 +7,7 @@ use crate::retry::watch::{Asked, Plan, Rules, Serve, Watch, Window};
 impl Watch {
     /// What a member is given that is gone: what nothing is known of. None of that is its hand-out.
     pub(super) fn plan_of_gone(&self, asked: &[Asked]) -> Plan {
-        let is_shut = self.breaker.is_held() || self.breaker.is_ramping();
+        let is_shut = !self.breaker.is_closed();
         let serve = asked.iter().map(|ask| match self.windows.get(&ask.partition) {
             _ if is_shut => Serve::Nothing,
             _ if self.suspects.is_tested(&ask.partition, ask.offset) => Serve::Nothing,

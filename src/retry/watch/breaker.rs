@@ -1,328 +1,321 @@
-//! The outage breaker of a group: when failures stop being the exception, it is not the records.
+//! The breaker of a group: pauses its deliveries while most of its records fail.
 //!
 //! ```text
-//!   Closed ── too many first deliveries failed ──▶ Held ── a probe succeeds ──▶ Ramping ──▶ Closed
-//!                                                   ▲ ╰─ a probe fails: longer    │
-//!                                                   ╰─────── too many fail ───────╯
+//!   Closed ── too many first deliveries failed ──▶ Paused ── the step is over ──▶ Testing
+//!     ▲                                              ▲ ╰ step: 1 s, doubled up to 60 s │
+//!     ╰── most of the test batch are handled ────────┴── most of the test batch fail ──╯
 //! ```
-//! Not journalled: a restart begins closed, with nothing counted.
+//! Not journalled: after a restart the breaker is closed.
 
 use std::collections::VecDeque;
+use std::iter::repeat_n;
 
-use crate::model::{MonoMs, TopicPartition};
+use crate::model::MonoMs;
 use crate::retry::BreakerRules;
-use crate::retry::watch::{Asker, Probe, Probes};
 
-/// The longest time between two probes.
+/// The longest pause.
 const STEP_MS_MAX: u64 = 60_000;
-/// Records that go one by one after the first success, of which not more may fail than of any.
-const RAMP: u32 = 10;
-/// From this step on askers come in turns.
-const STEP_OF_TURNS: u32 = 2;
 
-/// Where the breaker of a group stands, for people.
+/// The state of a group's breaker, for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BreakerView {
-    /// `breaker: off`, or nobody watches.
+    /// `breaker: off`, or the group is not watched.
     #[default]
     Off,
-    /// Everything flows.
+    /// Everything is delivered.
     Closed,
-    /// Nothing is given but probes; the next one in so many milliseconds.
-    Held {
-        /// Until then nothing is given.
-        probe_in_ms: u64,
-        /// Probes that failed in a row.
-        failed_probes: u32,
+    /// Nothing is delivered.
+    Paused {
+        /// The test batch follows then.
+        test_in_ms: u64,
+        /// Test batches in a row that failed.
+        failed_tests: u32,
     },
-    /// Records go one by one.
-    Ramping,
+    /// A test batch is delivered.
+    Testing {
+        /// Records of the batch that are not delivered yet.
+        left: u32,
+    },
 }
 
-/// A record of a real partition.
-type Record = (TopicPartition, i64);
-
-/// How a first delivery ended, in the breaker's memory.
-#[derive(Debug)]
-struct Known {
-    /// `None`: a retry's, where they count too.
-    of: Option<Record>,
-    has_failed: bool,
+/// The settings of a group's breaker.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::retry) struct BreakerSettings {
+    pub(in crate::retry) rules: BreakerRules,
+    /// The first pause.
+    pub(in crate::retry) step_ms: u64,
+    /// Patience with the outcomes of a test batch.
+    pub(in crate::retry) patience_ms: u64,
 }
 
-/// How a first delivery ended.
-#[derive(Debug)]
-pub(in crate::retry) enum Outcome {
-    /// It was handled; when it was handed out.
-    Handled(MonoMs),
-    Failed,
+/// An event after which deliveries change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::retry) enum Turnover {
+    Paused,
+    /// Deliveries are tested, or tested on.
+    Tested,
+    /// Everything is delivered again; since when nothing was.
+    Closed {
+        since: MonoMs,
+    },
+}
+
+/// The outcomes of first deliveries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::retry) struct Outcomes {
+    pub(in crate::retry) handled: u32,
+    pub(in crate::retry) failed: u32,
+}
+
+impl Outcomes {
+    /// The share of each, of `most` outcomes.
+    fn at_most(self, most: u32) -> Self {
+        let all = u64::from(self.handled) + u64::from(self.failed);
+        if all <= u64::from(most) {
+            return self;
+        }
+        let failed = u64::from(self.failed) * u64::from(most) / all;
+        let failed = u32::try_from(failed).unwrap_or(most);
+        Self { handled: most.saturating_sub(failed), failed }
+    }
 }
 
 #[derive(Debug, Default)]
 pub(in crate::retry) struct Breaker {
-    /// Of the last first deliveries.
-    outcomes: VecDeque<Known>,
-    failed: usize,
-    /// The latest hand-out of a record that was handled.
+    /// Whether each of the last first deliveries failed, oldest first.
+    outcomes: VecDeque<bool>,
+    failed: u32,
+    /// The last record that was handled.
     handled_at: Option<MonoMs>,
-    stand: Stand,
+    state: State,
 }
 
 #[derive(Debug, Default)]
-enum Stand {
+enum State {
     #[default]
     Closed,
-    Held {
+    Paused {
         since: MonoMs,
-        next: MonoMs,
-        /// When `next` was the end of a step.
-        due: MonoMs,
+        until: MonoMs,
         step: u32,
-        probes: Probes,
     },
-    Ramping {
-        left: u32,
-        failed: u32,
+    Testing {
+        since: MonoMs,
         step: u32,
-        /// Whose success it was.
-        by: Probe,
+        batch: Batch,
     },
 }
 
+/// The test batch.
+#[derive(Debug)]
+struct Batch {
+    left: u32,
+    failed: u32,
+    handled: u32,
+    /// The batch is judged then.
+    until: MonoMs,
+    /// No first delivery came in time: retries are delivered.
+    has_retries: bool,
+}
+
 impl Breaker {
-    /// A first delivery came to its end; whether the group is held from now on.
+    /// First deliveries that ended together.
     pub(in crate::retry) fn note(
         &mut self,
         now: MonoMs,
-        (rules, interval_ms): (BreakerRules, u64),
-        of: Option<Record>,
-        outcome: &Outcome,
-    ) -> bool {
-        let has_failed = matches!(outcome, Outcome::Failed);
-        if let Outcome::Handled(handed_at) = outcome {
-            self.handled_at = self.handled_at.max(Some(*handed_at));
+        settings: &BreakerSettings,
+        ended: Outcomes,
+    ) -> Option<Turnover> {
+        if ended.handled > 0 {
+            self.handled_at = Some(now);
         }
-        match &mut self.stand {
-            Stand::Held { .. } => return false,
-            Stand::Ramping { left, failed, step, .. } => {
-                *left = left.saturating_sub(1);
-                *failed = failed.saturating_add(u32::from(has_failed));
-                let (step, is_over) = (*step, too_many_of_ramp(rules, *failed));
-                if *left == 0 {
-                    self.stand = Stand::Closed;
+        match &mut self.state {
+            State::Closed => {
+                let Outcomes { handled, failed } = ended.at_most(settings.rules.window);
+                let outcomes = repeat_n(false, size(handled)).chain(repeat_n(true, size(failed)));
+                self.outcomes.extend(outcomes);
+                self.failed = self.failed.saturating_add(failed);
+                while self.outcomes.len() > size(settings.rules.window) {
+                    let was_failed = self.outcomes.pop_front() == Some(true);
+                    self.failed = self.failed.saturating_sub(u32::from(was_failed));
                 }
-                if is_over {
-                    self.hold(now, interval_ms, step.saturating_add(1));
-                }
-                return is_over;
+                self.pause_if_too_many(now, settings)
             }
-            Stand::Closed => {}
+            State::Paused { .. } => None,
+            State::Testing { .. } => self.note_tested(now, settings, ended),
         }
-        self.outcomes.push_back(Known { of, has_failed });
-        self.failed = self.failed.saturating_add(usize::from(has_failed));
-        while self.outcomes.len() > size(rules.window) {
-            let was_failed = self.outcomes.pop_front().is_some_and(|outcome| outcome.has_failed);
-            self.failed = self.failed.saturating_sub(usize::from(was_failed));
-        }
-        self.holds_if_too_many(now, (rules, interval_ms))
     }
 
-    /// A first delivery that was taken for a success has failed; whether the group is held now.
-    pub(in crate::retry) fn belied(
+    /// A record that was counted as handled has failed.
+    pub(in crate::retry) fn belie(
         &mut self,
         now: MonoMs,
-        (rules, interval_ms): (BreakerRules, u64),
-        of: &TopicPartition,
-        offset: i64,
-    ) -> bool {
-        match &mut self.stand {
-            Stand::Held { .. } => false,
-            Stand::Ramping { failed, step, by, .. } => {
-                *failed = failed.saturating_add(1);
-                let is_its = matches!(by, Probe::Record(p, o) if p == of && *o == offset);
-                let (step, is_over) = (*step, is_its || too_many_of_ramp(rules, *failed));
-                if is_over {
-                    self.hold(now, interval_ms, step.saturating_add(1));
-                }
-                is_over
-            }
-            Stand::Closed => {
-                let is_it = |outcome: &&mut Known| {
-                    outcome.of.as_ref().is_some_and(|(p, o)| *o == offset && p == of)
-                };
-                let Some(outcome) = self.outcomes.iter_mut().rev().find(is_it) else {
-                    let of = Some((of.clone(), offset));
-                    return self.note(now, (rules, interval_ms), of, &Outcome::Failed);
-                };
-                let is_news = !std::mem::replace(&mut outcome.has_failed, true);
-                self.failed = self.failed.saturating_add(usize::from(is_news));
-                self.holds_if_too_many(now, (rules, interval_ms))
-            }
-        }
+        settings: &BreakerSettings,
+    ) -> Option<Turnover> {
+        let latest = self.outcomes.iter_mut().rev().find(|has_failed| !**has_failed);
+        let Some(handled) = latest.filter(|_| matches!(self.state, State::Closed)) else {
+            return self.note(now, settings, Outcomes { handled: 0, failed: 1 });
+        };
+        *handled = true;
+        self.failed = self.failed.saturating_add(1);
+        self.pause_if_too_many(now, settings)
     }
 
-    fn holds_if_too_many(
+    fn pause_if_too_many(&mut self, now: MonoMs, settings: &BreakerSettings) -> Option<Turnover> {
+        let all = u32::try_from(self.outcomes.len()).unwrap_or(u32::MAX);
+        let is_over =
+            self.failed >= settings.rules.min && is_most(settings.rules, self.failed, all);
+        is_over.then(|| self.pause(now, settings.step_ms, (now, 0)))
+    }
+
+    fn note_tested(
         &mut self,
         now: MonoMs,
-        (rules, interval_ms): (BreakerRules, u64),
-    ) -> bool {
-        let share = self.failed.saturating_mul(100);
-        let most = self.outcomes.len().saturating_mul(size(rules.ratio_percent));
-        let is_over = self.failed >= size(rules.min) && share > most;
-        if is_over {
-            self.hold(now, interval_ms, 0);
+        settings: &BreakerSettings,
+        ended: Outcomes,
+    ) -> Option<Turnover> {
+        let State::Testing { since, step, batch } = &mut self.state else { return None };
+        batch.handled = batch.handled.saturating_add(ended.handled);
+        batch.failed = batch.failed.saturating_add(ended.failed);
+        let (since, step, min) = (*since, *step, settings.rules.min);
+        if is_most(settings.rules, batch.failed, min) {
+            return Some(self.pause(now, settings.step_ms, (since, step.saturating_add(1))));
         }
-        is_over
+        (batch.failed.saturating_add(batch.handled) >= min).then(|| self.close(since))
     }
 
-    /// The group is held, or still is.
-    fn hold(&mut self, now: MonoMs, interval_ms: u64, step: u32) {
+    fn pause(&mut self, now: MonoMs, step_ms: u64, (since, step): (MonoMs, u32)) -> Turnover {
         (self.outcomes, self.failed) = (VecDeque::new(), 0);
-        let (since, probes) = match std::mem::take(&mut self.stand) {
-            Stand::Held { since, probes, .. } => (since, probes),
-            _ => (now, Probes::default()),
-        };
-        let next = now.plus(step_ms(interval_ms, step));
-        self.stand = Stand::Held { since, next, due: next, step, probes };
+        let factor = 1_u64.checked_shl(step).unwrap_or(u64::MAX);
+        let pause_ms = step_ms.saturating_mul(factor).min(STEP_MS_MAX.max(step_ms));
+        self.state = State::Paused { since, until: now.plus(pause_ms), step };
+        Turnover::Paused
     }
 
-    /// Whatever was counted: the group is held from now on.
-    pub(in crate::retry) fn hold_now(&mut self, now: MonoMs, interval_ms: u64) {
-        let step = match &self.stand {
-            Stand::Ramping { step, .. } => step.saturating_add(1),
-            _ => 0,
-        };
-        self.hold(now, interval_ms, step);
+    fn close(&mut self, since: MonoMs) -> Turnover {
+        self.state = State::Closed;
+        Turnover::Closed { since }
     }
 
-    /// A record that was handed out after that was handled.
+    /// Ends what has waited long enough.
+    pub(in crate::retry) fn handle_timeout(
+        &mut self,
+        now: MonoMs,
+        settings: &BreakerSettings,
+    ) -> Option<Turnover> {
+        match &mut self.state {
+            State::Paused { since, until, step } if *until <= now => {
+                let batch = Batch {
+                    left: settings.rules.min,
+                    failed: 0,
+                    handled: 0,
+                    until: now.plus(settings.patience_ms),
+                    has_retries: false,
+                };
+                self.state = State::Testing { since: *since, step: *step, batch };
+                Some(Turnover::Tested)
+            }
+            State::Testing { since, step, batch } if batch.until <= now => {
+                let (since, step) = (*since, *step);
+                let all = batch.failed.saturating_add(batch.handled);
+                if is_most(settings.rules, batch.failed, all) {
+                    return Some(self.pause(
+                        now,
+                        settings.step_ms,
+                        (since, step.saturating_add(1)),
+                    ));
+                }
+                if all > 0 {
+                    return Some(self.close(since));
+                }
+                // Nothing is known: more records are delivered, retries among them.
+                batch.left = settings.rules.min;
+                batch.has_retries = true;
+                batch.until = now.plus(settings.patience_ms);
+                Some(Turnover::Tested)
+            }
+            State::Closed | State::Paused { .. } | State::Testing { .. } => None,
+        }
+    }
+
+    /// Records of the test batch leave.
+    pub(in crate::retry) fn given(&mut self, now: MonoMs, settings: &BreakerSettings, count: u32) {
+        if let State::Testing { batch, .. } = &mut self.state
+            && count > 0
+        {
+            batch.left = batch.left.saturating_sub(count);
+            batch.until = now.plus(settings.patience_ms);
+        }
+    }
+
+    /// First deliveries that may leave now; `None`: any number.
+    pub(in crate::retry) fn room(&self) -> Option<u32> {
+        match &self.state {
+            State::Closed => None,
+            State::Paused { .. } => Some(0),
+            State::Testing { batch, .. } => Some(batch.left),
+        }
+    }
+
+    /// Retries that may leave now; `None`: any number.
+    pub(in crate::retry) fn retry_room(&self) -> Option<u32> {
+        match &self.state {
+            State::Closed => None,
+            State::Testing { batch, .. } if batch.has_retries => Some(batch.left),
+            State::Paused { .. } | State::Testing { .. } => Some(0),
+        }
+    }
+
+    /// When [`Breaker::handle_timeout`] is due.
+    pub(in crate::retry) fn poll_timeout(&self) -> Option<MonoMs> {
+        match &self.state {
+            State::Closed => None,
+            State::Paused { until, .. } => Some(*until),
+            State::Testing { batch, .. } => Some(batch.until),
+        }
+    }
+
+    /// A record was handled after that.
     pub(in crate::retry) fn has_handled_since(&self, then: MonoMs) -> bool {
         self.handled_at.is_some_and(|at| at > then)
     }
 
-    /// The operator switched it off; since when the group was held, if it was.
+    /// The breaker is switched off; since when deliveries were paused, if they were.
     pub(in crate::retry) fn reset(&mut self) -> Option<MonoMs> {
-        let since = self.held_since();
+        let since = match &self.state {
+            State::Closed => None,
+            State::Paused { since, .. } | State::Testing { since, .. } => Some(*since),
+        };
         *self = Self::default();
         since
     }
 
-    pub(in crate::retry) fn held_since(&self) -> Option<MonoMs> {
-        match &self.stand {
-            Stand::Held { since, .. } => Some(*since),
-            _ => None,
-        }
+    pub(in crate::retry) fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
     }
 
-    pub(in crate::retry) fn is_held(&self) -> bool {
-        self.held_since().is_some()
+    pub(in crate::retry) fn is_paused(&self) -> bool {
+        matches!(self.state, State::Paused { .. })
     }
 
-    pub(in crate::retry) fn is_ramping(&self) -> bool {
-        matches!(self.stand, Stand::Ramping { .. })
-    }
-
-    /// The group goes on because this record succeeded.
-    pub(in crate::retry) fn goes_on_by(&self, of: &TopicPartition, offset: i64) -> bool {
-        let Stand::Ramping { by: Probe::Record(known, probe), .. } = &self.stand else {
-            return false;
-        };
-        *probe == offset && known == of
-    }
-
-    pub(in crate::retry) fn probes(&self) -> Option<&Probes> {
-        match &self.stand {
-            Stand::Held { probes, .. } => Some(probes),
-            _ => None,
-        }
-    }
-
-    pub(in crate::retry) fn probes_mut(&mut self) -> Option<&mut Probes> {
-        match &mut self.stand {
-            Stand::Held { probes, .. } => Some(probes),
-            _ => None,
-        }
-    }
-
-    /// While held: whether this asker may have the next probe, and until when; otherwise when to
-    /// ask again.
-    pub(in crate::retry) fn lend(&mut self, now: MonoMs, asker: Asker) -> Result<MonoMs, MonoMs> {
-        let Stand::Held { next, due, step, probes, .. } = &mut self.stand else { return Ok(now) };
-        probes.asks(now, asker);
-        if *next > now {
-            return Err(*next);
-        }
-        probes.lend(now, (*due, *step < STEP_OF_TURNS), asker)
-    }
-
-    /// A probe has left; another one follows if nothing is heard of it while patience lasts.
-    pub(in crate::retry) fn given(
-        &mut self,
-        now: MonoMs,
-        patience_ms: u64,
-        by: Asker,
-        probe: Probe,
-    ) {
-        if let Stand::Held { next, probes, .. } = &mut self.stand {
-            probes.given(by, probe);
-            *next = now.plus(patience_ms);
-        }
-    }
-
-    /// A probe failed, or went with its member: which.
-    pub(in crate::retry) fn probe_failed(
-        &mut self,
-        now: MonoMs,
-        interval_ms: u64,
-        is_it: impl Fn(&Probe) -> bool,
-    ) -> Option<Probe> {
-        let Stand::Held { step, probes, .. } = &mut self.stand else { return None };
-        let failed = probes.take(is_it).into_iter().next()?;
-        probes.blame(&failed);
-        let step = step.saturating_add(1);
-        self.hold(now, interval_ms, step);
-        Some(failed)
-    }
-
-    /// Probes that nobody waits for any more: nothing is learnt of them.
-    pub(in crate::retry) fn forget_probes(&mut self, is_it: impl Fn(&Probe) -> bool) {
-        if let Some(probes) = self.probes_mut() {
-            probes.take(is_it);
-        }
-    }
-
-    /// A probe succeeded, if it is one of these; since when the group was held.
-    pub(in crate::retry) fn probe_succeeded(
-        &mut self,
-        is_it: impl Fn(&Probe) -> bool,
-    ) -> Option<MonoMs> {
-        let Stand::Held { since, step, probes, .. } = &mut self.stand else { return None };
-        let (since, step) = (*since, *step);
-        let by = probes.take(is_it).into_iter().next_back()?;
-        self.stand = Stand::Ramping { left: RAMP, failed: 0, step, by };
-        self.handled_at = self.handled_at.max(Some(since));
-        Some(since)
+    pub(in crate::retry) fn is_testing(&self) -> bool {
+        matches!(self.state, State::Testing { .. })
     }
 
     pub(in crate::retry) fn view(&self, now: MonoMs) -> BreakerView {
-        match &self.stand {
-            Stand::Closed => BreakerView::Closed,
-            Stand::Ramping { .. } => BreakerView::Ramping,
-            Stand::Held { next, step, .. } => {
-                BreakerView::Held { probe_in_ms: next.since(now), failed_probes: *step }
+        match &self.state {
+            State::Closed => BreakerView::Closed,
+            State::Paused { until, step, .. } => {
+                BreakerView::Paused { test_in_ms: until.since(now), failed_tests: *step }
             }
+            State::Testing { batch, .. } => BreakerView::Testing { left: batch.left },
         }
     }
 }
 
-/// More of those that go one by one have failed than of any.
-fn too_many_of_ramp(rules: BreakerRules, failed: u32) -> bool {
-    failed.saturating_mul(100) > rules.ratio_percent.saturating_mul(RAMP)
-}
-
-fn step_ms(interval_ms: u64, step: u32) -> u64 {
-    let factor = 1_u64.checked_shl(step).unwrap_or(u64::MAX);
-    interval_ms.saturating_mul(factor).min(STEP_MS_MAX.max(interval_ms))
+/// Whether more than `ratio` of these failed.
+fn is_most(rules: BreakerRules, failed: u32, all: u32) -> bool {
+    u64::from(failed) * 100 > u64::from(all) * u64::from(rules.ratio_percent)
 }
 
 fn size(n: u32) -> usize {
@@ -334,96 +327,122 @@ mod tests {
     use super::*;
 
     const RULES: BreakerRules = BreakerRules { ratio_percent: 50, window: 100, min: 20 };
+    const SETTINGS: BreakerSettings =
+        BreakerSettings { rules: RULES, step_ms: 1_000, patience_ms: 5_000 };
     const NOW: MonoMs = MonoMs(0);
-    const BY: (BreakerRules, u64) = (RULES, 1_000);
-    const ASKER: Asker = Asker { conn: 1, for_lane: false };
 
-    fn of() -> TopicPartition {
-        TopicPartition { topic: "orders".into(), partition: 0 }
+    fn handled(handled: u32) -> Outcomes {
+        Outcomes { handled, failed: 0 }
     }
 
-    fn noted(breaker: &mut Breaker, outcomes: impl IntoIterator<Item = bool>) -> Option<usize> {
-        let outcome = |failed| if failed { Outcome::Failed } else { Outcome::Handled(NOW) };
-        outcomes.into_iter().position(|failed| breaker.note(NOW, BY, None, &outcome(failed)))
-    }
-
-    /// Gives a probe and tells what became of it.
-    fn probed(breaker: &mut Breaker, offset: i64, has_failed: bool) {
-        breaker.given(NOW, 1_000, ASKER, Probe::Record(of(), offset));
-        if has_failed {
-            breaker.probe_failed(NOW, 1_000, |_| true);
-        } else {
-            breaker.probe_succeeded(|_| true);
-        }
-    }
-
-    fn next(breaker: &Breaker) -> u64 {
-        match breaker.view(NOW) {
-            BreakerView::Held { probe_in_ms, .. } => probe_in_ms,
-            other => panic!("{other:?}"),
-        }
+    fn failed(failed: u32) -> Outcomes {
+        Outcomes { handled: 0, failed }
     }
 
     #[test]
-    fn it_takes_more_than_the_ratio_of_the_last_ones_and_so_many() {
-        assert_eq!(noted(&mut Breaker::default(), [true; 40]), Some(19), "the twentieth");
-        let half = (0..1_000).map(|n| n % 2 == 0);
-        assert_eq!(noted(&mut Breaker::default(), half), Some(38), "20 of 39 are more than half");
-        let after_health = [false; 500].into_iter().chain([true; 100]);
-        assert_eq!(noted(&mut Breaker::default(), after_health), Some(550), "51 of the last 100");
-        let a_third = (0..1_000).map(|n| n % 3 == 0);
-        assert_eq!(noted(&mut Breaker::default(), a_third), None);
-    }
-
-    #[test]
-    fn each_probe_that_fails_doubles_the_time_and_one_that_succeeds_ends_it() {
+    fn a_commit_of_more_than_the_window_counts_by_its_share() {
         let mut breaker = Breaker::default();
-        noted(&mut breaker, [true; 20]);
-        let mut waits = Vec::new();
-        for n in 0..8 {
-            waits.push(next(&breaker));
-            probed(&mut breaker, n, true);
-        }
-        assert_eq!(waits, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
-        probed(&mut breaker, 9, false);
-        assert!(breaker.is_ramping() && !breaker.is_held());
-        assert_eq!(noted(&mut breaker, [false; 10]), None);
-        assert_eq!(breaker.view(NOW), BreakerView::Closed);
-        assert_eq!(noted(&mut breaker, [true; 20]), Some(19), "nothing of before is counted");
-        assert_eq!(next(&breaker), 1_000, "it begins anew");
+        let third = Outcomes { handled: 333, failed: 167 };
+        assert_eq!(breaker.note(NOW, &SETTINGS, third), None);
+        let most = Outcomes { handled: 100, failed: 400 };
+        assert_eq!(breaker.note(NOW, &SETTINGS, most), Some(Turnover::Paused));
     }
 
-    #[test]
-    fn on_the_way_up_no_more_may_fail_than_of_any_records() {
-        let on_the_way = |step: i64| {
-            let mut breaker = Breaker::default();
-            noted(&mut breaker, [true; 20]);
-            (0..step).for_each(|n| probed(&mut breaker, n, true));
-            probed(&mut breaker, step, false);
-            breaker
-        };
-        let mut breaker = on_the_way(2);
-        let half = [true, false].into_iter().cycle().take(10);
-        assert_eq!(noted(&mut breaker, half), None);
-        assert_eq!(breaker.view(NOW), BreakerView::Closed);
-        let mut breaker = on_the_way(2);
-        assert_eq!(noted(&mut breaker, [true; 10]), Some(5), "the sixth of ten");
-        assert_eq!(next(&breaker), 8_000, "longer than the last time");
-    }
-
-    #[test]
-    fn a_success_that_is_taken_back_is_one_failure() {
+    fn paused() -> Breaker {
         let mut breaker = Breaker::default();
-        for offset in 0..40 {
-            breaker.note(NOW, BY, Some((of(), offset)), &Outcome::Handled(NOW));
+        assert_eq!(breaker.note(NOW, &SETTINGS, failed(20)), Some(Turnover::Paused));
+        breaker
+    }
+
+    /// A breaker whose test batch was just begun, and when.
+    fn tested() -> (Breaker, MonoMs) {
+        let (mut breaker, at) = (paused(), MonoMs(1_000));
+        assert_eq!(breaker.handle_timeout(at, &SETTINGS), Some(Turnover::Tested));
+        (breaker, at)
+    }
+
+    #[test]
+    fn most_of_the_last_outcomes_pause_the_group() {
+        let mut breaker = Breaker::default();
+        assert_eq!(breaker.note(NOW, &SETTINGS, handled(50)), None);
+        for _ in 0..50 {
+            assert_eq!(breaker.note(NOW, &SETTINGS, failed(1)), None, "half of them");
         }
-        for offset in 0..20 {
-            assert!(!breaker.belied(NOW, BY, &of(), offset), "{offset} of 40");
-            assert!(!breaker.belied(NOW, BY, &of(), offset), "said twice");
+        assert_eq!(breaker.note(NOW, &SETTINGS, failed(1)), Some(Turnover::Paused));
+        assert_eq!((breaker.room(), breaker.retry_room()), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn fewer_failures_than_min_pause_nothing() {
+        let mut breaker = Breaker::default();
+        assert_eq!(breaker.note(NOW, &SETTINGS, failed(19)), None);
+        assert_eq!(breaker.room(), None);
+    }
+
+    #[test]
+    fn a_nack_behind_its_commit_takes_the_success_back() {
+        let mut breaker = Breaker::default();
+        for _ in 0..20 {
+            breaker.note(NOW, &SETTINGS, handled(1));
         }
-        assert!(breaker.belied(NOW, BY, &of(), 20), "21 of 40");
-        probed(&mut breaker, 50, false);
-        assert!(breaker.belied(NOW, BY, &of(), 50), "the very probe that succeeded");
-        assert_eq!(next(&breaker), 2_000);
+        let belied: Vec<_> = (0..20).filter_map(|_| breaker.belie(NOW, &SETTINGS)).collect();
+        assert_eq!(belied, [Turnover::Paused]);
+    }
+
+    #[test]
+    fn a_pause_ends_with_a_test_batch() {
+        let (mut breaker, at) = tested();
+        assert_eq!((breaker.room(), breaker.retry_room()), (Some(20), Some(0)));
+        breaker.given(at, &SETTINGS, 20);
+        assert_eq!(breaker.room(), Some(0));
+        assert_eq!(breaker.note(at, &SETTINGS, failed(10)), None);
+        let closed = Some(Turnover::Closed { since: NOW });
+        assert_eq!(breaker.note(at, &SETTINGS, handled(10)), closed);
+        assert!(breaker.is_closed());
+    }
+
+    #[test]
+    fn a_test_batch_that_fails_doubles_the_step() {
+        let mut breaker = paused();
+        let mut at = NOW;
+        for (step, pause_ms) in (0..).zip([1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000]) {
+            let view = BreakerView::Paused { test_in_ms: pause_ms, failed_tests: step };
+            assert_eq!(breaker.view(at), view);
+            at = at.plus(pause_ms);
+            breaker.handle_timeout(at, &SETTINGS);
+            assert_eq!(breaker.note(at, &SETTINGS, failed(10)), None);
+            assert_eq!(breaker.note(at, &SETTINGS, failed(1)), Some(Turnover::Paused));
+        }
+    }
+
+    #[test]
+    fn a_small_test_batch_is_judged_in_time() {
+        for (has_failed, turnover) in
+            [(true, Turnover::Paused), (false, Turnover::Closed { since: NOW })]
+        {
+            let (mut breaker, at) = tested();
+            breaker.given(at, &SETTINGS, 1);
+            assert_eq!(
+                breaker.note(at, &SETTINGS, if has_failed { failed(1) } else { handled(1) }),
+                None
+            );
+            assert_eq!(breaker.handle_timeout(at.plus(4_999), &SETTINGS), None);
+            assert_eq!(breaker.handle_timeout(at.plus(5_000), &SETTINGS), Some(turnover));
+        }
+    }
+
+    #[test]
+    fn retries_are_tested_where_no_record_comes() {
+        let (mut breaker, at) = tested();
+        assert_eq!(breaker.handle_timeout(at.plus(5_000), &SETTINGS), Some(Turnover::Tested));
+        assert_eq!(breaker.retry_room(), Some(20));
+    }
+
+    #[test]
+    fn outcomes_of_a_pause_count_nothing() {
+        let mut breaker = paused();
+        assert_eq!(breaker.note(NOW, &SETTINGS, handled(100)), None);
+        assert_eq!(breaker.reset(), Some(NOW));
+        assert_eq!(breaker.note(NOW, &SETTINGS, failed(19)), None);
     }
 }

@@ -82,11 +82,6 @@ impl Lanes {
         self.slots.retain(|_, holder| holder != member);
     }
 
-    /// Where a member was given retries.
-    pub(in crate::retry) fn slot_of(&self, member: &MemberId) -> Option<Slot> {
-        self.slots.iter().find(|(_, holder)| *holder == member).map(|(slot, _)| *slot)
-    }
-
     pub(in crate::retry) fn is_out(&self, member: &MemberId) -> bool {
         self.members.get(member).is_some_and(|lane| !lane.out.is_empty())
     }
@@ -136,7 +131,7 @@ impl Watch {
     /// How many retries a slot's Fetch may bring now, `None`: as many as ever; and what is out
     /// there besides.
     pub fn lane_turn(&mut self, now: Now, slot: Slot) -> (Option<usize>, Company) {
-        if self.breaker.is_held() || self.breaker.is_ramping() {
+        if !self.breaker.is_closed() {
             // Nothing is charged that is lost now.
             return (None, Company::Old);
         }
@@ -166,9 +161,10 @@ impl Watch {
                 || matches!(known.turn, LaneTurn::Next { .. })
         });
         let patience_ms = self.rules.isolation_timeout_ms;
-        let has_given = told.out.iter().any(|offset| !self.lanes.has(&told.member, *offset));
+        let new = told.out.iter().filter(|offset| !self.lanes.has(&told.member, **offset)).count();
         self.lanes.given(now.mono, told, patience_ms);
-        self.note_apart(now, told, has_given);
+        self.note_apart(now, told, new > 0);
+        self.count_retries_given(now, new);
         if told.out.is_empty() && is_news {
             self.push(Output::Wake);
         }

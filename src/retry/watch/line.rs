@@ -55,7 +55,6 @@ impl Watch {
 
     /// A Fetch with a turn was answered nothing by its broker: all it asked for had its chance.
     pub fn nothing_came(&mut self, now: Now, by: &Fetching, asked: &[Asked]) {
-        self.gave_nothing(now, by.conn);
         let Some(known) = self.members.get_mut(&by.member) else { return };
         if known.turn.take_if(|turn| turn.is_of(asked)).is_none() {
             return;

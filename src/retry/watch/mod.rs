@@ -10,14 +10,12 @@ mod bound;
 mod breaker;
 mod crashes;
 mod explain;
-mod firsts;
 mod gone;
 mod keep;
 mod lanes;
 mod line;
 mod member;
 mod plan;
-mod probe;
 mod record;
 mod rules;
 mod seek_backs;
@@ -36,15 +34,13 @@ pub use crate::retry::on::{InOrder, NACKED_MAX};
 pub use apart::ApartView;
 pub(super) use apart::Aparts;
 pub use breaker::BreakerView;
-pub(super) use breaker::{Breaker, Outcome};
+pub(super) use breaker::{Breaker, BreakerSettings, Outcomes, Turnover};
 pub(super) use crashes::limited;
 pub use explain::{Stand, SuspectView, WatchView, WindowView};
-pub(super) use firsts::{FirstFailure, Firsts};
 pub use lanes::LaneGiven;
 pub(super) use lanes::Lanes;
 pub(super) use member::{Gone, Member, Out, Turn};
 pub use plan::{Plan, Serve, Settling};
-pub(super) use probe::{Asker, Probe, Probes};
 pub use record::{OutRecord, SuspectRecord, WindowRecord};
 pub use rules::Rules;
 pub(super) use seek_backs::{SeekBacks, TOLD_AT};
@@ -208,11 +204,12 @@ impl Watch {
             known.has_lane = by.has_lane;
         }
         self.suspects.handle_timeout(now);
+        self.expire_breaker(now);
         self.lose_given_up(now, &by.member, asked);
         let returned = asked.iter().filter_map(|ask| self.on_asked(now, by, ask)).collect();
         self.lose_returned(now, &by.member, returned);
         self.decide();
-        let is_shut = self.breaker.is_held() || self.breaker.is_ramping();
+        let is_shut = !self.breaker.is_closed();
         let waits_apart = if is_shut { None } else { self.waits_apart(now, &by.member, asked) };
         let is_free = self.troubled.is_empty()
             && self.suspects.is_unlimited()
@@ -221,8 +218,8 @@ impl Watch {
         if is_open {
             return Plan { serve: asked.iter().map(|_| Serve::Open).collect(), until: None };
         }
-        if self.breaker.is_held() {
-            return self.held(now, by, asked);
+        if let Some(plan) = self.paused(asked) {
+            return plan;
         }
         if let Some(until) = waits_apart {
             return Plan {
@@ -249,11 +246,10 @@ impl Watch {
             window.hidden.extend(left.hidden.iter().cloned());
             window.handed_at = now.mono;
             window.wait_on(now.mono);
-            self.begin_firsts(now, left);
+            self.count_handed(now, left);
             self.on_replay_handed(left);
             self.on_awaited_handed(now, left);
             self.on_turn_handed(now, by, left);
-            self.on_probe_handed(now, by, left);
             self.keep(&left.partition);
         }
         self.join_apart(&by.member);
@@ -295,7 +291,6 @@ impl Watch {
                 self.on_committed(now, &partition, offset);
             }
             Seen::Reset { partition, offset, before } => {
-                self.skip_firsts(&partition, offset);
                 self.on_committed(now, &partition, offset);
                 self.on_reset(now, &partition, (offset, before));
             }
@@ -308,13 +303,11 @@ impl Watch {
                 let known = self.windows.get(&partition).and_then(|window| window.committed);
                 match known {
                     None => {
-                        self.skip_firsts(&partition, offset);
                         self.on_committed(now, &partition, offset);
                         self.on_done(now, &partition, done);
                     }
                     // Not through here.
                     Some(before) if offset < before => {
-                        self.skip_firsts(&partition, offset);
                         self.on_reset(now, &partition, (offset, Some(before)));
                     }
                     Some(before) if before < offset => {
@@ -325,17 +318,17 @@ impl Watch {
             }
             Seen::LaneGiven(told) => self.on_lane_given(now, &told),
             Seen::LaneBelow { up_to } => self.on_lane_below(up_to),
-            Seen::LaneDone { up_to } => self.on_lane_done(now, up_to),
+            Seen::LaneDone { count } => self.on_lane_done(now, count),
             Seen::LaneFailed { lane } => {
                 self.on_lane_nacked(lane);
-                self.on_lane_failed(now, lane);
+                self.on_lane_failed(now);
             }
             Seen::CommitRefused { member, partition } => {
                 self.on_commit_refused(now, &member, &partition);
             }
             Seen::Alive { member } => self.heard_of(now, &member),
             Seen::Lost { member, left } => self.on_member_gone(now, &member, left),
-            Seen::GaveUp { member } => self.on_gave_up(now, &member),
+            Seen::GaveUp { member } => self.on_gave_up(&member),
             Seen::Uncommitted { partition } => self.on_uncommitted(now, &partition),
             Seen::TopicGone { topic } => self.on_topic_gone(now, &topic),
         }
@@ -345,6 +338,7 @@ impl Watch {
     /// Does what is due; early or repeated calls change nothing.
     pub fn handle_timeout(&mut self, now: Now) {
         self.expire_lanes(now);
+        self.expire_breaker(now);
         self.suspects.handle_timeout(now);
         self.decide();
         self.end_aparts(false);

@@ -29,8 +29,11 @@ pub struct Rules {
     pub calls_back: bool,
     /// What is said to have failed may become an entry (`lane` is not `off`).
     pub has_queue: bool,
-    /// When the group is held; `None`: never.
+    /// When deliveries are paused; `None`: never.
     pub breaker: Option<BreakerRules>,
+    /// With a breaker, a record that its partition waits for is not dead before; `None`: not
+    /// before another one is handled.
+    pub give_up_after_ms: Option<u64>,
 }
 
 impl From<&Policy> for Rules {
@@ -50,6 +53,7 @@ impl From<&Policy> for Rules {
             calls_back: policy.calls_back,
             has_queue: policy.lane,
             breaker: policy.breaker,
+            give_up_after_ms: policy.give_up_after_ms,
         }
     }
 }
@@ -69,6 +73,7 @@ impl Rules {
             calls_back: false,
             has_queue: policy.lane,
             breaker: None,
+            give_up_after_ms: policy.give_up_after_ms,
         }
     }
 

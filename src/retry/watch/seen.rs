@@ -115,10 +115,7 @@ pub enum Seen {
         up_to: LaneOffset,
     },
     /// Retries that were given out were acknowledged.
-    LaneDone {
-        /// The offset that was committed.
-        up_to: LaneOffset,
-    },
+    LaneDone { count: usize },
     /// One was nacked by its hand-out, durably.
     LaneFailed {
         /// Which hand-out.

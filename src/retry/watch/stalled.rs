@@ -8,7 +8,7 @@ impl Watch {
     /// Partitions whose first outstanding record is that old. A group without a commit, and one
     /// that the breaker holds, has none.
     pub fn stalled(&self, now: Now) -> u64 {
-        if self.breaker.is_held() {
+        if !self.breaker.is_closed() {
             return 0;
         }
         let timeout_ms = self.rules.consume_timeout_ms;

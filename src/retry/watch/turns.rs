@@ -22,9 +22,12 @@ impl Watch {
         let is_late = now.mono.since(by.came) > FRESH_MS;
         let suspected_until = self.suspects.poll_timeout().map(|until| until.0);
         let mut untils: Vec<MonoMs> = free_at.into_iter().chain(suspected_until).collect();
+        untils.extend(self.breaker.poll_timeout());
         let grants = self.limits(now, &by.member, asked);
+        let mut test_places = self.test_places(asked).map(Vec::into_iter);
         let mut serve = Vec::with_capacity(asked.len());
         for (ask, grant) in asked.iter().zip(grants) {
+            let test_place = test_places.as_mut().and_then(Iterator::next);
             let Some(window) = self.windows.get(&ask.partition) else {
                 serve.push(limited(Serve::Open, &grant, ask.offset));
                 continue;
@@ -42,7 +45,13 @@ impl Watch {
             untils.extend(Some(window.waits_until).filter(|until| *until > now.mono));
             let first = window.first_given(ask.offset);
             let without: Vec<i64> = window.skipped.range(ask.offset..).copied().collect();
-            let allowed = if is_single {
+            let next = window.next_in_line(ask.offset);
+            let allowed = if let Some(place) = test_place {
+                match next {
+                    Some((below, Phase::Held { .. })) if first >= below => Serve::Nothing,
+                    _ => Serve::Turn { without, place },
+                }
+            } else if is_single {
                 let has_waited = is_late && window.suspects.contains_key(&first);
                 match line.get(&ask.partition) {
                     Some(0) if has_waited => Serve::Again,
@@ -50,7 +59,7 @@ impl Watch {
                     _ => Serve::Nothing,
                 }
             } else {
-                match window.next_in_line(ask.offset) {
+                match next {
                     Some((below, _)) if first < below => Serve::Below { without, below },
                     Some((_, Phase::Held { .. })) => Serve::Nothing,
                     _ if without.is_empty() => Serve::Open,
@@ -144,12 +153,8 @@ impl Watch {
 
     /// One record at a time for this member.
     pub(super) fn is_single(&self, member: &MemberId) -> bool {
-        self.breaker.is_ramping()
-            || self
-                .troubled
-                .iter()
-                .filter_map(|partition| self.windows.get(partition))
-                .any(|window| window.is_held_by(member) && window.is_ready())
+        let troubled = self.troubled.iter().filter_map(|of| self.windows.get(of));
+        troubled.into_iter().any(|window| window.is_held_by(member) && window.is_ready())
     }
 
     pub(super) fn has_turn(&self, member: &MemberId) -> bool {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::model::{MemberId, MonoMs, Now, Runs, WallMs};
 use crate::retry::Disposition;
 use crate::retry::watch::rules::{PATIENCE_MS_MAX, Rules};
-use crate::retry::watch::{Firsts, SeekBacks, SuspectRecord, WindowRecord};
+use crate::retry::watch::{SeekBacks, SuspectRecord, WindowRecord};
 
 /// Failures a suspect lists.
 const HISTORY_KEPT: usize = 64;
@@ -69,8 +69,10 @@ pub(in crate::retry) struct Window {
     /// The furthest its holder has committed; a pool of workers commits backwards all day.
     pub(in crate::retry) reached: i64,
     pub(in crate::retry) awaited: Option<Awaited>,
-    /// First deliveries, for the breaker.
-    pub(in crate::retry) firsts: Firsts,
+    /// Records that were delivered and whose outcome is not counted, at most.
+    pub(in crate::retry) uncounted: u64,
+    /// Nacked ones of them.
+    pub(in crate::retry) failed: u32,
     pub(in crate::retry) handed_at: MonoMs,
     /// Outstanding when its holder joined anew by itself; lost if they are fetched again.
     pub(in crate::retry) given_up: Option<Range<i64>>,

@@ -204,19 +204,6 @@ impl<'a> Member<'a> {
         None
     }
 
-    /// On which connection.
-    pub(super) fn conn(&self) -> &Conn {
-        self.conn
-    }
-
-    /// Nothing went by turn: should the group be held, somebody else may have what there is.
-    pub(super) fn gave_nothing(&self, serve: &[Serve]) {
-        let may_have = serve.iter().any(|serve| matches!(serve, Serve::Turn { .. }));
-        if let Some(by) = self.by.as_ref().filter(|_| may_have) {
-            self.router.gave_nothing(by);
-        }
-    }
-
     fn watches(&self, log: &Log) -> bool {
         log.is_real && self.by.is_some()
     }

@@ -6,7 +6,6 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use crate::engine::LaneRecord;
 use crate::model::{GroupId, LaneOffset};
 use crate::retry::TAKE_MAX;
-use crate::route::conn::Conn;
 use crate::route::fetch::outcome::{TransactionOutcome, keep_deliverable, outcome_of};
 use crate::route::fetch::{empty, refused};
 use crate::route::{Router, code};
@@ -14,20 +13,13 @@ use crate::route::{Router, code};
 /// Records of the snapshot in one answer.
 const SNAPSHOT_MAX: usize = 100;
 
-/// Hands out what is due to the member whose slot `from` names; `is_lent`: the one record that may
-/// be given while the group is held is in the same answer already.
-pub(super) async fn take(
-    router: &Router,
-    conn: &Conn,
-    (group, from): (&GroupId, LaneOffset),
-    is_lent: bool,
-) -> PartitionData {
-    let (room, company) = router.lane_room(group, conn.id, from.slot);
-    let room = room.map(|room| if is_lent { 0 } else { room });
+/// Delivers due retries to the member whose slot `from` names.
+pub(super) async fn take(router: &Router, (group, from): (&GroupId, LaneOffset)) -> PartitionData {
+    let (room, company) = router.lane_room(group, from.slot);
     match router.engine.take(group, from, (room.unwrap_or(TAKE_MAX), company)).await {
         Ok(mut taken) => {
             keep_deliverable(router, group, &mut taken.records);
-            router.lane_taken((group, conn.id), from, room, &taken);
+            router.lane_taken(group, from, room, &taken);
             let mut data = empty(taken.position.to_kafka(), taken.next.to_kafka());
             data.records = Some(join(&taken.records));
             data

@@ -154,7 +154,6 @@ async fn gather(
         stops: Vec::new(),
     };
     let mut by_turn = member.by_turn(planned, serve, bytes_max).await;
-    let is_lent = by_turn.is_some();
     let mut serves = serve.iter().enumerate();
     for topic in planned {
         let mut answer = FetchableTopicResponse::default();
@@ -183,9 +182,7 @@ async fn gather(
                     }
                     given.data
                 }
-                Source::Lane { group, from } => {
-                    lane::take(router, member.conn(), (group, *from), is_lent).await
-                }
+                Source::Lane { group, from } => lane::take(router, (group, *from)).await,
                 Source::Snapshot { group, from } => {
                     lane::snapshot(router, (group, *from), bytes_max).await
                 }
@@ -202,9 +199,6 @@ async fn gather(
             answer.partitions.push(data);
         }
         gathered.topics.push(answer);
-    }
-    if !is_lent {
-        member.gave_nothing(serve);
     }
     gathered
 }

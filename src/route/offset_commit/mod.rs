@@ -307,7 +307,7 @@ pub(super) async fn lane_part(
             let acknowledged = done.map_err(|error| code::of_commit(&error))?;
             router.seen(group, Seen::LaneBelow { up_to: *up_to });
             if acknowledged > 0 {
-                router.seen(group, Seen::LaneDone { up_to: *up_to });
+                router.seen(group, Seen::LaneDone { count: acknowledged });
                 let topic = router.names.retry_topic(group);
                 let n = u64::try_from(acknowledged).unwrap_or(0);
                 router.metrics.record_acked(group.as_str(), topic.as_str(), n);

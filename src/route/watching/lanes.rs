@@ -12,12 +12,11 @@ impl Router {
     pub(in crate::route) fn lane_room(
         &self,
         group: &GroupId,
-        conn: u64,
         slot: Slot,
     ) -> (Option<usize>, Company) {
         let Some(of) = self.watch_of(group) else { return (None, Company::Old) };
         self.tell(group, &of, |state, now| {
-            let held = state.watch.lane_room(now, conn);
+            let held = state.watch.lane_room(now);
             let (turn, company) = state.watch.lane_turn(now, slot);
             (held.into_iter().chain(turn).min(), company)
         })
@@ -26,7 +25,7 @@ impl Router {
     /// A Fetch of a retry topic from an offset on is answered so: told before its bytes leave.
     pub(in crate::route) fn lane_taken(
         &self,
-        (group, conn): (&GroupId, u64),
+        group: &GroupId,
         from: LaneOffset,
         room: Option<usize>,
         taken: &Taken,
@@ -36,16 +35,8 @@ impl Router {
         let below = Some(taken.position).filter(|position| *position < from);
         let given = taken.records.iter().filter_map(|one| LaneOffset::from_kafka(one.offset));
         let out: Vec<LaneOffset> = below.into_iter().chain(given).collect();
-        let last = taken.records.last();
-        let last = last.and_then(|one| Some((LaneOffset::from_kafka(one.offset)?, one.entry)));
         let waits = room == Some(0) && taken.is_due;
         self.tell(group, &of, |state, now| {
-            if room == Some(1) {
-                match last {
-                    Some((lane, entry)) => state.watch.lane_given(now, conn, lane, entry),
-                    None => state.watch.gave_nothing(now, conn),
-                }
-            }
             if let Some(member) = taken.member.clone() {
                 let (slot, single) = (from.slot, taken.single);
                 let told = LaneGiven { member, slot, out, waits, single };

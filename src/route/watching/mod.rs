@@ -262,11 +262,11 @@ impl GroupWatch {
                 Output::Suspicion(decision) => suspicion_told(group, &decision),
                 Output::Held(true) => tracing::warn!(
                     %group,
-                    "most records fail: the group is held, nothing is charged, and one record at a \
-                     time tells when it is over (retry.breaker)"
+                    "most records fail: the group is paused, and a test batch follows each pause \
+                     (retry.breaker)"
                 ),
                 Output::Held(false) => {
-                    tracing::info!(%group, "a record was handled again: the group goes on");
+                    tracing::info!(%group, "most records are handled again: the group goes on");
                 }
                 Output::Passed { partition, offset } => tracing::warn!(
                     %group, %partition, offset,
@@ -354,17 +354,11 @@ impl Router {
         self.watches.find(group).map_or(0, |of| of.lock().watch.stalled(now))
     }
 
-    /// Whether what a group's retry topic gives changes with time, though nothing is said: the
-    /// breaker holds it, or a retry goes alone.
+    /// Whether the deliveries of a group's retry topic change with time: its breaker is open, or a
+    /// retry is delivered alone.
     pub(in crate::route) fn looks_again(&self, group: &GroupId) -> bool {
         let looks = |watch: &Watch| watch.is_held() || watch.has_aparts();
         self.watches.find(group).is_some_and(|of| looks(&of.lock().watch))
-    }
-
-    /// A Fetch that may have had the one record there is to give while its group is held had none.
-    pub(in crate::route) fn gave_nothing(&self, by: &Watched) {
-        let conn = by.by.conn;
-        self.tell(&by.group, &by.watch, |state, now| state.watch.gave_nothing(now, conn));
     }
 
     /// These records leave for the member.

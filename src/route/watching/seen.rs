@@ -261,8 +261,8 @@ impl Router {
 
     /// The same of a record that is no real partition's: `lane` says which hand-out, if any.
     pub(in crate::route) fn spared(&self, group: &GroupId, lane: Option<LaneOffset>) -> Carried {
-        let of = self.watches.find(group).zip(lane);
-        let spared = of.is_some_and(|(of, lane)| of.lock().watch.is_lane_spared(lane));
+        let of = self.watches.find(group).filter(|_| lane.is_some());
+        let spared = of.is_some_and(|of| of.lock().watch.is_paused());
         Carried { spared, ..Carried::default() }
     }
 

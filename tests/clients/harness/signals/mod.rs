@@ -112,10 +112,8 @@ struct Seen {
     tries: usize,
     /// Dispositions of dead letters: of the record, since nothing else may be one.
     letters: Vec<String>,
-    /// The record was suspected at some time.
-    is_suspected: bool,
-    /// Why going back was not judged in its partition, at some time.
-    unjudged: Option<String>,
+    /// A consumer went back to the record at some time.
+    is_sought_back: bool,
 }
 
 fn play(case: &Case) {

@@ -86,11 +86,8 @@ fn words(seen: &Seen) -> String {
         Some("crashed") => "its consumer is lost with the record",
         Some("commit_failed") => "its commit is refused",
         Some(word) => word,
-        None => match &seen.unjudged {
-            Some(why) => return format!("nothing that is judged: {why}"),
-            None if seen.is_suspected => "it goes back, and nothing proves why",
-            None => "nothing",
-        },
+        None if seen.is_sought_back => "it goes back, and gives up before the record is found",
+        None => "nothing",
     };
     known.to_owned()
 }

@@ -137,17 +137,13 @@ impl Trial {
             if let Some(committed) = window["committed"].as_i64() {
                 self.committed.insert(partition, committed);
             }
-            if poison.is_some_and(|(of, _)| of == partition) {
-                let unjudged = window["unjudged"].as_str().map(str::to_owned);
-                self.seen.unjudged = unjudged.or(self.seen.unjudged.take());
+            for returned in window["seek_backs"].as_array().unwrap() {
+                let place = (partition, returned["offset"].as_i64().unwrap());
+                self.seen.is_sought_back |= Some(place) == poison;
             }
             for suspect in window["suspects"].as_array().unwrap() {
                 let place = (partition, suspect["offset"].as_i64().unwrap());
-                if Some(place) == poison {
-                    self.seen.is_suspected = true;
-                } else {
-                    assert_eq!(suspect["reconsume_times"], 0, "{known}");
-                }
+                assert!(Some(place) == poison || suspect["reconsume_times"] == 0, "{known}");
             }
             let skipped = window["skipped"].as_array().unwrap().iter();
             let mut skipped = skipped.map(|offset| (partition, offset.as_i64().unwrap()));
