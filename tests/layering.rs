@@ -37,7 +37,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("kafka_protocol", &["wire", "route", "broker", "upstream", "demo"]),
     ("serde_yaml", &["config/raw.rs"]),
     ("prometheus", &["observe", "admin"]),
-    ("lru", &["journal", "route"]),
+    ("lru", &["journal", "engine", "route"]),
     ("hmac", &["sasl"]),
     ("pbkdf2", &["sasl"]),
     ("tokio_rustls", &["socket"]),

@@ -2,17 +2,15 @@
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 use crate::engine::delayed::{DelayBatch, DelayedTotals};
 use crate::engine::ending::Ending;
 use crate::engine::error::EngineError;
 use crate::engine::nacks::Said;
 use crate::engine::ordered::Followers;
+use crate::engine::settle::SettleRequest;
 use crate::engine::view::{EntryView, GroupView};
-use crate::engine::windows::{Present, WindowNews};
 use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName};
-use crate::retry::suspects::SuspectsRecord;
 use crate::retry::{
     Company, ExportOutcome, ExportStep, Import, ImportOutcome, Input, Nack, NackOutcome, Ordered,
     Reporter, Single, SlotView,
@@ -155,10 +153,6 @@ pub(super) enum Command {
         group: GroupId,
         member: MemberId,
     },
-    Joined {
-        group: GroupId,
-        lane: LaneOffset,
-    },
     /// Its bytes cannot be read back.
     Damaged {
         id: EntryId,
@@ -177,24 +171,10 @@ pub(super) enum Command {
         reply: Reply<Vec<ExportOutcome>>,
     },
     Import(ImportBatch, Reply<Vec<ImportOutcome>>),
-    /// How far members have come; nobody waits.
-    Windows {
-        group: GroupId,
-        news: WindowNews,
-    },
-    /// Records that may end the consumers of a group; nobody waits.
-    Suspects {
-        group: GroupId,
-        record: Option<SuspectsRecord>,
-    },
-    /// What inference has charged leaves its partition.
-    Settle {
-        group: GroupId,
-        present: Present,
-        topic_id: Uuid,
-        record: Bytes,
-        reply: Reply<Option<NackOutcome>>,
-    },
+    /// A group's watch has records for the journal; nobody waits.
+    KeepWatch(GroupId),
+    /// A record at its end leaves its partition.
+    Settle(Box<SettleRequest>, Reply<Option<NackOutcome>>),
     /// Records that may have to wait behind others of their key.
     Follow(Followers, Reply<Vec<Ordered>>),
     Delayed(DelayedCommand),

@@ -16,11 +16,11 @@ use crate::engine::renewal::{self, Renewals};
 use crate::engine::room::{Fill, telling};
 use crate::engine::stamps::Stamps;
 use crate::engine::store::Store;
-use crate::engine::suspects::UnkeptSuspects;
+use crate::engine::topic_ids::TopicIds;
 use crate::engine::trouble::Trouble;
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
-use crate::engine::windows::Unkept;
+use crate::engine::watches::Watches;
 use crate::engine::{LaneSlot, reloaded};
 use crate::journal::{EntryRef, Journal, NewEntry, Turn};
 use crate::model::{GroupId, LaneOffset, MemberId, Now, TopicName};
@@ -57,14 +57,8 @@ pub struct Driver {
     /// The last sequence any answer may rest on.
     pub(super) last_seq: u64,
     pub(super) put_off: PutOff,
-    /// Windows that could not be journalled yet.
-    pub(super) unkept: Unkept,
-    /// Suspects that could not be journalled yet.
-    pub(super) unkept_suspects: UnkeptSuspects,
-    /// What was staged, to be journalled as it is without.
-    pub(super) unstaged: Vec<NewEntry>,
-    /// Bytes of windows in one group of the log, unless a single one has more.
-    pub(super) group_bytes: usize,
+    pub(super) watches: Arc<Watches>,
+    pub(super) topic_ids: TopicIds,
     /// Why the machine's state is ahead of the log, if it is.
     pub(super) ahead: Option<String>,
     pub(super) renewals: Renewals,
@@ -123,9 +117,10 @@ impl Driver {
     }
 
     /// Journals what the start itself decided (clock, delay tables) and tells what is committed.
-    pub(super) fn settle(&mut self, seeds: Vec<Input>) {
+    pub(super) fn settle(&mut self, seeds: Vec<Input>, unstaged: Vec<NewEntry>) {
         let (_, facts) = self.drain();
-        let mut settled = self.persist(&facts, &[], Vec::new()).and_then(|()| self.keep_windows());
+        let mut settled =
+            self.persist(&facts, &[], Vec::new()).and_then(|()| self.append_parted(unstaged));
         for seed in seeds {
             settled = settled.and(self.ask(seed).map(|_| ()));
         }
@@ -179,14 +174,11 @@ impl Driver {
             }
             Command::Leave { group, member } => self.gone(group, member, true),
             Command::Silent { group, member } => self.gone(group, member, false),
-            Command::Joined { group, lane } => {
-                self.hear(Input::Joined { group, lane }, "a retry that is alone no more");
-            }
             Command::Damaged { id, why, reply } => {
                 let answer = self.ask(Input::Damaged { id, why }).map(|_| ());
                 self.send(reply, answer);
             }
-            Command::News(news) => self.hear(*news, "a late commit, a reset or an abort"),
+            Command::News(news) => self.hear(*news, "news"),
             Command::Discard { topic, up_to, reply } => {
                 let gone = self.discard(&topic, up_to);
                 self.send(reply, gone);
@@ -205,10 +197,9 @@ impl Driver {
                 let answer = self.import(batch);
                 self.send(reply, answer);
             }
-            Command::Windows { group, news } => self.windows(&group, &news),
-            Command::Suspects { group, record } => self.suspects(group, record),
-            Command::Settle { group, present, topic_id, record, reply } => {
-                let answer = self.settle_charged(group, (present, topic_id), record);
+            Command::KeepWatch(group) => self.keep_watch(&group),
+            Command::Settle(request, reply) => {
+                let answer = self.settle_record(*request);
                 self.send(reply, answer);
             }
             Command::Keep(reply) => self.keep(reply),
@@ -246,7 +237,7 @@ impl Driver {
     }
 
     /// News nobody waits for an answer to.
-    fn hear(&mut self, news: Input, what: &str) {
+    pub(super) fn hear(&mut self, news: Input, what: &str) {
         if let Err(error) = self.ask(news) {
             tracing::warn!(%error, "{what} could not be journalled");
         }

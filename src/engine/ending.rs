@@ -7,15 +7,17 @@ use crate::engine::delayed::AppendBatch;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::nacks::{InPlace, Sorted, of_each};
+use crate::engine::nacks::of_each;
+use crate::engine::watches::{JudgedNacks, UnkeptRecords};
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Now, TopicName};
+use crate::retry::watch::Seen;
 use crate::retry::{Answer, Evidence, Fact, Input, Nack, NackOutcome, Reporter, Token};
 
 /// A transaction that is about to be committed.
 pub struct Ending {
-    /// What it says of each group, one batch of each, and who charges what waits in its own place.
-    pub nacks: Vec<(NackBatch, Option<InPlace>)>,
+    /// The nacks, one batch for each group.
+    pub nacks: Vec<NackBatch>,
     /// Ends it.
     pub end: AppendBatch,
 }
@@ -27,9 +29,17 @@ struct Decided {
     /// One of each fact.
     entries: Vec<NewEntry>,
     windows: Vec<NewEntry>,
-    charged: Vec<(GroupId, Vec<TopicName>)>,
+    judged: Vec<JudgedGroup>,
     replies: Vec<NackReply>,
     failed: Option<EngineError>,
+}
+
+/// The rest of a judged batch, for when its entries are in the log.
+struct JudgedGroup {
+    group: GroupId,
+    charged: Vec<TopicName>,
+    failures: Vec<Seen>,
+    unkept: UnkeptRecords,
 }
 
 impl Engine {
@@ -49,12 +59,11 @@ impl Driver {
         let Ending { nacks, end } = ending;
         self.may_decide()?;
         self.journal.admits()?;
-        // Failures that were told to the watch are said in these.
-        self.keep_windows()?;
         let now = self.clock.now();
-        let all = nacks.iter().map(|(batch, _)| (&batch.group, &batch.nacks[..]));
+        let all = nacks.iter().map(|batch| (&batch.group, &batch.nacks[..]));
         batch::check_all(self.machine.store(), all)?;
-        for (batch, _) in &nacks {
+        self.check_windows(nacks.iter())?;
+        for batch in &nacks {
             self.tell_room(now, &batch.group);
             let judged: Vec<Nack> = batch.nacks.iter().map(|one| one.nack.clone()).collect();
             let bad = self.machine.refused(now, &batch.group, Evidence::Nack, &judged);
@@ -62,67 +71,66 @@ impl Driver {
                 return Err(EngineError::BadNacks(bad));
             }
         }
-        let groups: Vec<GroupId> = nacks.iter().map(|(batch, _)| batch.group.clone()).collect();
         let (mut waiting, mut decided) = (Some(nacks), Decided::default());
         let appended = end(&mut || self.decide(now, waiting.take()?, &mut decided));
-        let Decided { facts, entries, charged, replies, failed, .. } = decided;
+        let Decided { facts, entries, judged, replies, failed, .. } = decided;
         let was_asked = !replies.is_empty() || failed.is_some();
         match appended {
             Some(refs) if was_asked => {
                 let bodies = entries.iter().map(|entry| entry.body().clone()).collect();
                 self.placed(&facts, &refs, bodies);
-                self.unstage();
             }
             // It has ended before, or cannot.
             _ if !was_asked => return Ok(Vec::new()),
-            _ => return Err(self.stops(failed)),
+            _ => {
+                for JudgedGroup { group, unkept, .. } in judged {
+                    self.put_back(&group, unkept);
+                }
+                return Err(self.stops(failed));
+            }
         }
-        for (group, topics) in charged {
-            self.count_charged(&group, &topics);
-        }
-        for group in groups {
+        for JudgedGroup { group, charged, failures, .. } in judged {
+            self.note_failures(&group, failures);
+            self.count_charged(&group, &charged);
             self.see_room(&group);
         }
         Ok(replies)
     }
 
-    /// What good nacks come to. From here on nothing may fail: the machine has it.
+    /// The entries of good nacks. From here on nothing may fail: the machine has them.
     fn decide(
         &mut self,
         now: Now,
-        nacks: Vec<(NackBatch, Option<InPlace>)>,
+        nacks: Vec<NackBatch>,
         decided: &mut Decided,
     ) -> Option<Vec<NewEntry>> {
-        for (batch, in_place) in nacks {
-            if let Err(error) = self.decide_one(now, batch, in_place, decided) {
+        for batch in nacks {
+            if let Err(error) = self.decide_one(now, batch, decided) {
                 decided.failed = Some(error);
                 return None;
             }
         }
-        let windows = std::mem::take(&mut decided.windows);
         // The store may have failed while entries were made, and told of no bytes.
-        match self.stage(windows.clone()).and_then(|last| self.usable().map(|()| last)) {
-            Ok(last) => Some([decided.entries.clone(), last].concat()),
-            Err(error) => {
-                self.unstaged.extend(windows);
-                decided.failed = Some(error);
-                None
-            }
+        if let Err(error) = self.usable() {
+            decided.failed = Some(error);
+            return None;
         }
+        let windows = std::mem::take(&mut decided.windows);
+        Some([decided.entries.clone(), windows].concat())
     }
 
     fn decide_one(
         &mut self,
         now: Now,
         batch: NackBatch,
-        in_place: Option<InPlace>,
         decided: &mut Decided,
     ) -> Result<(), EngineError> {
         let NackBatch { group, by, nacks, .. } = batch;
-        let (sorted, windows) = self.sort(now, (&group, Evidence::Nack), nacks, in_place)?;
+        let judged = self.judge(now, (&group, Evidence::Nack), nacks)?;
+        let JudgedNacks { nacks, records, leaves, charged, failures, unkept, windows, .. } = judged;
         decided.windows.extend(windows);
-        let Sorted { nacks, records, leaves, charged } = sorted;
-        decided.charged.push((group.clone(), charged));
+        let known = JudgedGroup { group: group.clone(), charged, failures, unkept };
+        decided.judged.push(known);
         let outcomes = self.take_all(now, (group, by), nacks, &records, decided)?;
         decided.replies.push(of_each(leaves, outcomes));
         Ok(())

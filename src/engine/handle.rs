@@ -1,6 +1,5 @@
 //! The handle: what `route` and `admin` ask, and the wait for durability before they believe it.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -14,11 +13,14 @@ use crate::engine::error::EngineError;
 use crate::engine::finals::FinalLog;
 use crate::engine::gates::Gates;
 use crate::engine::render::{LaneRecord, Render};
+use crate::engine::topic_ids::TopicIds;
 use crate::engine::trouble::Trouble;
 use crate::engine::view::{EntryView, GroupView};
 use crate::engine::wakes::Wakes;
+use crate::engine::watches::Watches;
 use crate::journal::Journal;
-use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Origin, TopicName, TopicPartition};
+use crate::model::{EntryId, GroupId, LaneOffset, MemberId, Now, Origin, TopicName};
+use crate::observe::Metrics;
 use crate::retry::{
     Company, Entry, ExportOutcome, ExportStep, ImportOutcome, Input, Policies, Single,
 };
@@ -36,6 +38,9 @@ pub struct Engine {
     pub(super) finals: Arc<FinalLog>,
     pub(super) gates: Arc<Gates>,
     pub(super) trouble: Trouble,
+    pub(super) watches: Arc<Watches>,
+    pub(super) topic_ids: TopicIds,
+    pub(super) metrics: Metrics,
 }
 
 /// What a Fetch of a lane got.
@@ -131,12 +136,9 @@ impl Engine {
         self.tell(Command::News(Box::new(undecided)));
     }
 
-    /// The group was reset below these originals, and has been handed them again: retries of them
-    /// that wait may be given up.
-    pub fn replayed(&self, group: &GroupId, of: TopicPartition, offsets: Range<i64>) {
-        let TopicPartition { topic, partition } = of;
-        let replayed = Input::Replayed { group: group.clone(), topic, partition, offsets };
-        self.tell(Command::News(Box::new(replayed)));
+    /// The ids of topics.
+    pub fn topic_ids(&self) -> TopicIds {
+        self.topic_ids.clone()
     }
 
     /// A topic is no more: what fails in one by the same name fails for the first time. It is in
@@ -175,13 +177,9 @@ impl Engine {
         self.tell(Command::Silent { group: group.clone(), member });
     }
 
-    /// Something else was given to the member at which this hand-out was alone.
-    pub fn joined(&self, group: &GroupId, lane: LaneOffset) {
-        self.tell(Command::Joined { group: group.clone(), lane });
-    }
-
     /// Other rules from now on.
-    pub fn policies(&self, policies: Policies) {
+    pub fn policies(&self, now: Now, policies: Policies) {
+        self.watches.reload(now, &policies);
         self.tell(Command::Policies(Box::new(policies)));
     }
 

@@ -26,8 +26,8 @@ pub(super) const TEMPLATES: Kind = Kind(79);
 pub(super) const BROUGHT: Kind = Kind(71);
 /// What a group was handed of a partition and who is suspected in it; key: partition, group, topic.
 pub(super) const WINDOW: Kind = Kind(72);
-/// A window that comes with a group of the log which it does not fit into, before that group; key
-/// as of [`WINDOW`]. It counts when that says so.
+/// Written by earlier builds: a window before the group of the log that it belongs to; key as of
+/// [`WINDOW`].
 pub(super) const STAGED: Kind = Kind(74);
 /// Records that may end the consumers of a group; key: the group.
 pub(super) const SUSPECTS: Kind = Kind(80);

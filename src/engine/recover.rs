@@ -16,12 +16,13 @@ use crate::engine::room::Fill;
 use crate::engine::staged::Told;
 use crate::engine::stamps::Stamps;
 use crate::engine::store::{Flusher, ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store, apply};
-use crate::engine::suspects::{self, GroupSuspects, UnkeptSuspects};
+use crate::engine::suspects::{self, GroupSuspects};
+use crate::engine::topic_ids::TopicIds;
 use crate::engine::trouble::Trouble;
 use crate::engine::wakes::Wakes;
-use crate::engine::windows::{GROUP_BYTES, Unkept, Windows};
+use crate::engine::watches::{Remembered, Watches};
 use crate::journal::{Entry, EntryRef, Journal, Tables, TablesError, Turn};
-use crate::model::{EntryId, GroupId, TopicName, TopicPartition};
+use crate::model::{EntryId, GroupId, TopicPartition};
 use crate::observe::Metrics;
 use crate::retry::watch::NACKED_MAX;
 use crate::retry::{DELAYED, Entries, Input, Machine, Policies};
@@ -66,7 +67,7 @@ impl Parts {
 }
 
 /// By group and partition, ascending.
-pub type NotPassed = BTreeMap<(GroupId, TopicPartition), Vec<i64>>;
+pub(super) type NotPassed = BTreeMap<(GroupId, TopicPartition), Vec<i64>>;
 
 /// Takes journalled entries back, in order, and becomes the engine.
 #[derive(Debug)]
@@ -76,6 +77,8 @@ pub struct Replay {
     stamps: Stamps,
     seeds: Vec<Input>,
     windows: Told,
+    /// Committed offsets of partitions with a window, and their metadata.
+    committed: Vec<(GroupId, TopicPartition, i64, String)>,
     suspects: GroupSuspects,
     /// The last sequence the store stands for: that of its rows, then of every entry seen.
     last_seq: u64,
@@ -93,6 +96,7 @@ impl Replay {
             stamps: Stamps::new(parts.producers_expire_ms),
             seeds: Vec::new(),
             windows: Told::default(),
+            committed: Vec::new(),
             suspects: GroupSuspects::new(),
             last_seq,
         }
@@ -132,19 +136,26 @@ impl Replay {
         groups
     }
 
-    /// What is remembered of groups' partitions, once everything is replayed.
-    pub fn windows(&mut self) -> Windows {
-        self.windows.take()
-    }
-
-    /// The suspects of groups, once everything is replayed.
-    pub fn suspects(&mut self) -> GroupSuspects {
-        std::mem::take(&mut self.suspects)
+    /// The watches of groups, with the committed offsets that are known, and the ids of topics.
+    fn watches(&mut self, parts: &Parts) -> (Arc<Watches>, TopicIds) {
+        let now = parts.clock.now();
+        let windows = self.windows.take();
+        let topic_ids = TopicIds::remembered(&windows);
+        let remembered = Remembered {
+            windows,
+            suspects: std::mem::take(&mut self.suspects),
+            not_passed: self.not_passed(),
+        };
+        let watches = Watches::new(now, &parts.policies, remembered);
+        for (group, partition, offset, metadata) in std::mem::take(&mut self.committed) {
+            watches.read(now, (&group, partition), offset, &metadata);
+        }
+        (Arc::new(watches), topic_ids)
     }
 
     /// Offsets that have an entry and that their group's commit has not passed, once everything is
     /// replayed.
-    pub fn not_passed(&self) -> NotPassed {
+    fn not_passed(&self) -> NotPassed {
         let store = self.machine.store();
         let of = |group: GroupId| {
             let found = store.not_passed(&group, NACKED_MAX).into_iter();
@@ -154,8 +165,12 @@ impl Replay {
     }
 
     /// Tells a committed offset the broker remembers (not journalled here a second time).
-    pub fn committed(&mut self, group: GroupId, topic: TopicName, partition: i32, offset: i64) {
-        self.seeds.push(Input::OriginCommit { group, topic, partition, offset });
+    pub fn committed(&mut self, group: GroupId, of: TopicPartition, offset: i64, metadata: String) {
+        let TopicPartition { topic, partition } = of.clone();
+        self.seeds.push(Input::OriginCommit { group: group.clone(), topic, partition, offset });
+        if self.windows.knows(&group, &of) {
+            self.committed.push((group, of, offset, metadata));
+        }
     }
 
     /// The tables an engine keeps beside the log.
@@ -168,6 +183,7 @@ impl Replay {
         self.machine.recovered(parts.clock.now());
         let (commands, receiver) = channel();
         let wakes = Arc::new(Wakes::default());
+        let (watches, topic_ids) = self.watches(&parts);
         let render = Render::new(parts.templates, parts.letter_streams);
         let engine = Engine {
             commands,
@@ -177,6 +193,9 @@ impl Replay {
             finals: Arc::default(),
             gates: self.machine.store().gates(),
             trouble: Trouble::default(),
+            watches: Arc::clone(&watches),
+            topic_ids: topic_ids.clone(),
+            metrics: parts.metrics.clone(),
         };
         let applied = self.machine.store().applied();
         parts.journal.hold_from(OWNER, applied);
@@ -197,16 +216,14 @@ impl Replay {
             // Not what the rows were saved with: they hold what was replayed since.
             last_seq: self.last_seq,
             put_off,
-            unkept: Unkept::new(),
-            unkept_suspects: UnkeptSuspects::new(),
-            unstaged: self.windows.unstaged(),
-            group_bytes: GROUP_BYTES,
+            watches,
+            topic_ids,
             ahead: None,
             renewals: Renewals::default(),
             trouble: engine.trouble.clone(),
             turn: Turn::of(TURN_MAX),
         };
-        driver.settle(self.seeds);
+        driver.settle(self.seeds, self.windows.unstaged());
         (engine, driver)
     }
 }

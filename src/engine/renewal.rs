@@ -81,12 +81,9 @@ impl Driver {
             command,
             Command::Leave { .. }
                 | Command::Silent { .. }
-                | Command::Joined { .. }
                 | Command::News(_)
                 | Command::Policies(_)
                 | Command::TopicGone { .. }
-                | Command::Windows { .. }
-                | Command::Suspects { .. }
         );
         if !is_event || !self.is_renewing() {
             return Some(command);
@@ -168,7 +165,10 @@ impl Driver {
         self.put_off.renew(EntryId(self.machine.store().marks().next_id));
         self.trouble.end();
         tracing::info!("the retry tables were rebuilt from the log; retries go on");
-        self.settle(Vec::new());
+        self.settle(Vec::new(), Vec::new());
+        for (group, _) in self.watches.all() {
+            self.keep_watch(&group);
+        }
         for command in std::mem::take(&mut self.renewals.deferred) {
             self.take_command(command);
         }

@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::engine::command::Command;
-use crate::engine::driver::Driver;
-use crate::engine::handle::Engine;
 use crate::engine::kind;
-use crate::engine::windows::in_groups;
 use crate::journal::{Encoded, Entry, NewEntry};
 use crate::model::GroupId;
 use crate::retry::suspects::SuspectsRecord;
@@ -20,43 +16,10 @@ const VERSION: u8 = 2;
 const WITHOUT_RETURNS: u8 = 1;
 
 /// The records of the log, by group.
-pub type GroupSuspects = BTreeMap<GroupId, SuspectsRecord>;
+pub(super) type GroupSuspects = BTreeMap<GroupId, SuspectsRecord>;
 
-/// Records that wait to be journalled; `None`: the group has no suspects any more.
-pub(super) type UnkeptSuspects = BTreeMap<GroupId, Option<SuspectsRecord>>;
-
-impl Engine {
-    /// Journals the suspects of a group; `None`: there are none any more. Not waited for.
-    pub fn suspects(&self, group: &GroupId, record: Option<SuspectsRecord>) {
-        self.tell(Command::Suspects { group: group.clone(), record });
-    }
-}
-
-impl Driver {
-    pub(super) fn suspects(&mut self, group: GroupId, record: Option<SuspectsRecord>) {
-        let name = group.clone();
-        self.unkept_suspects.insert(group, record);
-        if let Err(error) = self.usable().and_then(|()| self.keep_suspects()) {
-            tracing::warn!(
-                group = %name, %error,
-                "R0408 the progress of a group could not be journalled: it is tried again with \
-                 the next progress; check the disk"
-            );
-        }
-    }
-
-    fn keep_suspects(&mut self) -> Result<(), crate::engine::EngineError> {
-        let entries = self.unkept_suspects.iter();
-        let entries = entries.map(|(group, record)| stored(group, record.as_ref())).collect();
-        for entries in in_groups(entries, self.group_bytes) {
-            self.last_seq = self.journal.append_reserved(entries)?.seq();
-        }
-        self.unkept_suspects.clear();
-        Ok(())
-    }
-}
-
-fn stored(group: &GroupId, record: Option<&SuspectsRecord>) -> NewEntry {
+/// The entry of a group's suspects; `None`: the group has none any more.
+pub(super) fn entry(group: &GroupId, record: Option<&SuspectsRecord>) -> NewEntry {
     let key = Bytes::copy_from_slice(group.as_str().as_bytes());
     match record {
         Some(record) => {
@@ -144,13 +107,13 @@ mod tests {
     #[test]
     fn suspects_stored_by_version_2_are_read_for_ever() {
         let shop = GroupId::new("shop");
-        let new = stored(&shop, Some(&record()));
+        let new = entry(&shop, Some(&record()));
         let bytes = [&[VERSION, 1][..], &RECORD, &[1, 1]].concat();
         assert_eq!(new.head()[..], bytes[..], "the format has changed: give it a new version");
         let mut suspects = GroupSuspects::new();
         replay(&mut suspects, &new.read_back());
         assert_eq!(suspects, GroupSuspects::from([(shop.clone(), record())]));
-        replay(&mut suspects, &stored(&shop, None).read_back());
+        replay(&mut suspects, &entry(&shop, None).read_back());
         assert_eq!(suspects, GroupSuspects::new());
     }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::TopicName;
+use crate::model::{TopicName, TopicPartition};
 
 /// Topic, partition and offset of a record as produced. Text form `<topic>-<partition>@<offset>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,6 +26,12 @@ pub struct OriginError;
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}@{}", self.topic, self.partition, self.offset)
+    }
+}
+
+impl From<&Origin> for TopicPartition {
+    fn from(origin: &Origin) -> Self {
+        Self { topic: origin.topic.clone(), partition: origin.partition }
     }
 }
 

@@ -112,13 +112,7 @@ impl Ending {
         held: HeldBatches,
     ) -> Result<Result<Ended, BrokerError>, ResponseError> {
         let batches = produce::held(router, conn, &held.batches)?;
-        let (tellings, nacks): (Vec<_>, Vec<_>) = batches
-            .into_iter()
-            .map(|batch| {
-                let (telling, in_place) = router.telling(&batch);
-                (telling, (batch, in_place))
-            })
-            .unzip();
+        let stops: Vec<_> = batches.iter().map(|batch| router.key_stops(batch)).collect();
         let id = self.id.clone();
         let (told, ended) = oneshot::channel();
         let (broker, metrics) = (Arc::clone(&router.broker), router.metrics.clone());
@@ -133,7 +127,8 @@ impl Ending {
             drop(told.send(self.told((&metrics, &transactions), ended)));
             refs
         });
-        let replies = router.engine.ends(engine::Ending { nacks, end }).await.map_err(|error| {
+        let ending = engine::Ending { nacks: batches, end };
+        let replies = router.engine.ends(ending).await.map_err(|error| {
             if router.markers.warns(&id, "a transaction", word_of(&error)) {
                 tracing::warn!(
                     transactional_id = %id, %error,
@@ -148,8 +143,8 @@ impl Ending {
                 error => code::of_commit(&error),
             }
         })?;
-        for (telling, reply) in tellings.into_iter().zip(&replies) {
-            router.nacked(telling, reply).await;
+        for (stops, reply) in stops.into_iter().zip(&replies) {
+            router.stop_keys(stops, reply).await;
         }
         ended.await.map_err(|_| ResponseError::CoordinatorNotAvailable)
     }

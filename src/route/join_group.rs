@@ -6,13 +6,13 @@ use uuid::Uuid;
 
 use crate::group::{GroupError, Join, JoinRefusal, Joined, Protocol, member_key};
 use crate::model::{ClientId, GroupId, MemberId, TopicName};
+use crate::retry::watch::Step;
 use crate::route::conn::Conn;
 use crate::route::consumer_group_heartbeat::image;
 use crate::route::convert::{group_of, text};
 use crate::route::lane::STREAMS;
 use crate::route::place::Place;
 use crate::route::topic_ids::AT_JOIN_MS;
-use crate::route::watching::Step;
 use crate::route::{Router, code, lane, members};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::RequestHead;

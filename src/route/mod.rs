@@ -101,7 +101,7 @@ pub use produce::ProduceDelay;
 
 use crate::broker::Broker;
 use crate::clock::Clock;
-use crate::engine::Engine;
+use crate::engine::{Engine, TopicIds, Watches};
 use crate::observe::Metrics;
 use crate::retry::Policies;
 use crate::route::bounds::TopicBounds;
@@ -114,10 +114,8 @@ use crate::route::origins::{Origins, ReadBack};
 use crate::route::positions::Positions;
 use crate::route::refusals::Refusals;
 use crate::route::token::Tokens;
-use crate::route::topic_ids::TopicIds;
 use crate::route::transactions::Transactions;
 use crate::route::voices::Voices;
-use crate::route::watching::Watches;
 use crate::socket::Budget;
 use crate::upstream::{Upstream, UpstreamError};
 use crate::wire::api::Api;
@@ -173,7 +171,7 @@ pub struct Router {
     /// Connections on which brokers are asked in a member's name.
     pub voices: Voices,
     /// What is told from what consumers do.
-    pub watches: Watches,
+    pub watches: Arc<Watches>,
     /// What all connections may keep in memory.
     pub budget: Budget,
     /// Counters.

@@ -1,24 +1,21 @@
-//! A batch of nacks on its way: into the engine's queue at once, and told to the watch of its group
-//! when it is durable.
+//! A batch of nacks on its way: into the engine's queue at once; the keys it stops, once it is
+//! durable.
 
 use std::fmt::Display;
 
-use crate::engine::{EngineError, InPlace, NackBatch, NackReply, NackRequest};
+use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::GroupId;
-use crate::retry::watch::Seen;
 use crate::retry::{Evidence, Named};
 use crate::route::Router;
-use crate::route::watching::{Stop, place_of};
+use crate::route::watching::Stop;
 use crate::wire::batch::{RawRecord, order_key};
 
-/// What is to be told of a batch once it is durable.
+/// The keys that a batch stops (`order.mode: key`).
 #[derive(Debug)]
-pub(in crate::route) struct Telling {
+pub(in crate::route) struct KeyStops {
     group: GroupId,
-    /// Of each nack: that its record failed, and the key that stops.
-    each: Vec<(Option<Seen>, Option<Stop>)>,
-    /// Some of it may wait in its own place.
-    is_in_order: bool,
+    /// An element for each nack; none where the group keeps no keys in order.
+    each: Vec<Option<Stop>>,
 }
 
 impl Router {
@@ -27,41 +24,25 @@ impl Router {
         &self,
         batch: NackBatch,
         evidence: Evidence,
-    ) -> (Telling, impl Future<Output = Result<NackReply, EngineError>> + use<>) {
-        let (telling, in_place) = self.telling(&batch);
-        (telling, self.engine.said(batch, evidence, in_place))
+    ) -> (KeyStops, impl Future<Output = Result<NackReply, EngineError>> + use<>) {
+        (self.key_stops(&batch), self.engine.said(batch, evidence))
     }
 
-    /// What is to be told of a batch, and who charges what of it waits in its own place.
-    pub(in crate::route) fn telling(&self, batch: &NackBatch) -> (Telling, Option<InPlace>) {
-        let in_place = self.in_place(batch);
+    /// The keys that a batch stops.
+    pub(in crate::route) fn key_stops(&self, batch: &NackBatch) -> KeyStops {
         let group = batch.group.clone();
-        let is_watched = self.watches.find(&group).is_some();
-        let keeps_keys = self.keeps_keys(&group);
-        let of = |request: &NackRequest| {
-            let seen = if is_watched { seen(&request.nack.named) } else { None };
-            (seen, if keeps_keys { stop(request) } else { None })
-        };
-        let each = batch.nacks.iter().map(of).collect();
-        (Telling { group, each, is_in_order: in_place.is_some() }, in_place)
+        let keyed = if self.keeps_keys(&group) { &batch.nacks[..] } else { &[] };
+        KeyStops { each: keyed.iter().map(stop).collect(), group }
     }
 
-    /// E1, E2, E3: what of a batch has become entries is durable.
-    pub(in crate::route) async fn nacked(&self, telling: Telling, reply: &NackReply) {
-        let Telling { group, mut each, is_in_order } = telling;
-        match reply {
-            NackReply::Taken(outcomes) => {
-                let mut outcomes = outcomes.iter();
-                each.retain(|_| outcomes.next().is_some_and(Option::is_some));
-            }
-            // Which of it has entries nobody knows now.
-            NackReply::Repeated if is_in_order => return,
-            // Whoever sent it first may have gone before it was told.
-            NackReply::Repeated => {}
+    /// The entries of a batch are durable: later records of their keys wait behind them.
+    pub(in crate::route) async fn stop_keys(&self, stops: KeyStops, reply: &NackReply) {
+        let KeyStops { group, mut each } = stops;
+        if let NackReply::Taken(outcomes) = reply {
+            let mut outcomes = outcomes.iter();
+            each.retain(|_| outcomes.next().is_some_and(Option::is_some));
         }
-        let (seen, stops): (Vec<_>, Vec<_>) = each.into_iter().unzip();
-        self.all_seen(&group, seen.into_iter().flatten().collect());
-        self.fall_in(&group, stops.into_iter().flatten().collect()).await;
+        self.fall_in(&group, each.into_iter().flatten().collect()).await;
     }
 }
 
@@ -91,16 +72,6 @@ pub(in crate::route) fn word_of(error: &EngineError) -> &'static str {
         EngineError::BadNacks(_) => "unknown_record",
         EngineError::BatchTooLarge { .. } => "too_large",
         _ => "not_now",
-    }
-}
-
-fn seen(named: &Named) -> Option<Seen> {
-    match named {
-        Named::Origin(origin) => {
-            Some(Seen::Nacked { partition: place_of(origin), offset: origin.offset })
-        }
-        Named::Lane(lane) => Some(Seen::LaneFailed { lane: *lane }),
-        _ => None,
     }
 }
 

@@ -4,20 +4,18 @@
 //! **Invariant:** a commit is stored at most at the record its partition waits for, and nobody is
 //! told a position beyond it. So whoever reads the partition next begins with it.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use kafka_protocol::messages::OffsetCommitRequest;
 use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
 use kafka_protocol::protocol::StrBytes;
 
-use crate::engine::{Goes, InPlace, NackBatch, NackRequest};
-use crate::model::{GroupId, MemberId, Now, Origin, TopicName, TopicPartition};
-use crate::retry::watch::InOrder;
-use crate::retry::{Bytes, Ladder, Nack, Named, OrderMode};
+use crate::engine::GroupWatch;
+use crate::model::{GroupId, MemberId, Origin, TopicName, TopicPartition};
+use crate::retry::OrderMode;
 use crate::route::Router;
 use crate::route::convert::topic_of;
-use crate::route::watching::{GroupWatch, State, Watched, place_of};
+use crate::route::watching::Watched;
 use crate::wire::ResponseError;
 
 impl Router {
@@ -25,45 +23,6 @@ impl Router {
     pub(in crate::route) fn is_in_order(&self, group: &GroupId) -> bool {
         let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
         policies.of(group).order == OrderMode::Partition
-    }
-
-    /// Who charges what of a batch waits in its own place; `None`: nothing of this group does.
-    pub(in crate::route) fn in_place(&self, batch: &NackBatch) -> Option<InPlace> {
-        let ladders = self.ladders(batch)?;
-        let of = self.watch_of(&batch.group)?;
-        let named = batch.nacks.iter().zip(ladders).map(|(request, ladder)| match &request.nack {
-            Nack { named: Named::Origin(origin), .. } => Some((origin.clone(), ladder)),
-            _ => None,
-        });
-        let named: Vec<Option<(Origin, Option<Ladder>)>> = named.collect();
-        let (engine, clock, group) = (self.engine.clone(), self.clock, batch.group.clone());
-        let (windows, ids) = (of.windows().clone(), self.topic_ids.clone());
-        let metrics = self.metrics.clone();
-        let charge = move || {
-            let charged = |state: &mut State, now| charged(state, now, named);
-            of.tell((&engine, &ids, &metrics), &group, clock.now(), charged, |_| {})
-        };
-        Some(InPlace { charge: Box::new(charge), windows })
-    }
-
-    /// How each record is retried that may wait in its place; `None`: nothing waits in this group.
-    fn ladders(&self, batch: &NackBatch) -> Option<Vec<Option<Ladder>>> {
-        let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
-        if policies.of(&batch.group).order != OrderMode::Partition {
-            return None;
-        }
-        let of = |NackRequest { nack, .. }: &NackRequest| {
-            let wants_end = nack.want.level.is_some_and(|level| level < 0);
-            // Nothing to wait for: it is refused as such.
-            let is_gone = nack.bytes == Bytes::ReferenceGone;
-            match &nack.named {
-                Named::Origin(origin) if !wants_end && !is_gone => {
-                    Some(policies.ladder_of(&batch.group, &origin.topic))
-                }
-                _ => None,
-            }
-        };
-        Some(batch.nacks.iter().map(of).collect())
     }
 
     /// The record a partition waits for.
@@ -106,9 +65,9 @@ impl Router {
         let Some(of) = self.watches.find(group).filter(|_| self.is_in_order(group)) else { return };
         let Origin { topic, partition, offset } = record.clone();
         let place = TopicPartition { topic, partition };
-        self.tell(group, &of, |state, now| {
-            if state.watch.awaited(&place) == Some(offset) {
-                state.watch.settled(now, &place, offset..=offset);
+        self.tell(group, &of, |watch, now| {
+            if watch.awaited(&place) == Some(offset) {
+                watch.settled(now, &place, offset..=offset);
             }
         });
     }
@@ -124,8 +83,9 @@ impl Router {
             return;
         }
         for (partition, start) in starts {
-            let begins = |state: &mut State, now| state.watch.begins(now, &partition, start);
-            for offset in self.tell(group, by.watch(), begins) {
+            let begins =
+                self.tell(group, by.watch(), |watch, now| watch.begins(now, &partition, start));
+            for offset in begins {
                 tracing::warn!(
                     %group, %partition, offset,
                     "a failed record is in the log no more; its partition goes on"
@@ -206,7 +166,7 @@ impl Router {
         key: &MemberId,
     ) -> Option<ResponseError> {
         let of = self.watches.find(group)?;
-        let times = self.tell(group, &of, |state, now| state.watch.calls_back(now, key))?;
+        let times = self.tell(group, &of, |watch, now| watch.calls_back(now, key))?;
         self.called(group, key);
         tracing::info!(
             %group, member = %key, times,
@@ -218,30 +178,4 @@ impl Router {
             _ => ResponseError::IllegalGeneration,
         })
     }
-}
-
-/// Where each nack of a batch goes: by the record it names, with the ladder of what may wait in its
-/// own place.
-fn charged(state: &mut State, now: Now, named: Vec<Option<(Origin, Option<Ladder>)>>) -> Vec<Goes> {
-    let mut places = BTreeSet::new();
-    let mut goes = |(origin, ladder): (Origin, Option<Ladder>)| {
-        let (of, offset) = (place_of(&origin), origin.offset);
-        // It may have been charged since the nack was read.
-        let carried = state.watch.charged(&of, offset);
-        let in_order = ladder.map(|ladder| state.watch.failed_in_order(now, &of, offset, &ladder));
-        match in_order {
-            Some(InOrder::Waits) => {
-                places.insert(of);
-                Goes::Waits
-            }
-            Some(InOrder::Known) => Goes::Known,
-            Some(InOrder::Leaves) | None => Goes::Leaves(Some(carried)),
-        }
-    };
-    let each = named.into_iter().map(|named| named.map_or(Goes::Leaves(None), &mut goes)).collect();
-    // Once for each: a window may be large.
-    for of in &places {
-        state.watch.said(of);
-    }
-    each
 }

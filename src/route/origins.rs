@@ -10,12 +10,11 @@ use futures_util::stream::FuturesUnordered;
 use lru::LruCache;
 use tokio::time::timeout;
 
-use crate::model::{GroupId, Origin, TopicName};
+use crate::model::{GroupId, Origin, TopicName, TopicPartition};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::reading::{Reader, Reading};
 use crate::route::voices::{KnownBy, in_turn};
-use crate::route::watching::place_of;
 use crate::socket::{Budget, Charge};
 use crate::upstream::{Found, Link, UpstreamError};
 use crate::wire::batch::RawRecord;
@@ -196,7 +195,8 @@ impl Router {
             return;
         }
         let (group, origin) = of.clone();
-        let reader = self.origins.reading.begin(group, place_of(&origin), origin.offset);
+        let reader =
+            self.origins.reading.begin(group, TopicPartition::from(&origin), origin.offset);
         back.readers.push(reader);
         back.unread.insert(of);
     }
@@ -231,7 +231,7 @@ impl Router {
             if back.is_full || left().is_zero() {
                 return Ok(());
             }
-            let partition = place_of(&of.1);
+            let partition = TopicPartition::from(&of.1);
             if let Some(asked) = known.get(&partition) {
                 elsewhere.push_back((of, *asked));
                 continue;

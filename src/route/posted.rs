@@ -12,7 +12,9 @@ use tokio::time::timeout;
 use crate::broker::At;
 use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::{ClientId, GroupId, Origin, TopicName};
-use crate::retry::{BadNack, Bytes, Evidence, Nack, NackOutcome, Named, OrderMode, Reporter, Want};
+use crate::retry::{
+    BadNack, Bytes, Carried, Evidence, Nack, NackOutcome, Named, OrderMode, Reporter, Want,
+};
 use crate::route::Router;
 use crate::route::membership::NoTaker;
 use crate::route::produce::{by_reference, name, origin_at};
@@ -124,9 +126,9 @@ impl Router {
             Ok(found) => (None, found),
             Err(why) => (Some(why), None),
         };
-        let (committed, carried) = match &named {
-            Named::Origin(origin) => (self.committed(&group, origin), self.charged(&group, origin)),
-            named => (None, self.spared(&group, named.lane())),
+        let committed = match &named {
+            Named::Origin(origin) => self.committed(&group, origin),
+            _ => None,
         };
         let (bytes, stored) = by_reference(&named, found);
         let record_bytes = u64::try_from(stored.len()).unwrap_or(u64::MAX);
@@ -136,7 +138,7 @@ impl Router {
             max_reconsume_times: None,
             reason,
             committed,
-            carried,
+            carried: Carried::default(),
             bytes,
             record_bytes,
             key: None,
@@ -148,7 +150,7 @@ impl Router {
             producer: None,
             nacks: vec![NackRequest { nack, record: stored }],
         };
-        let (telling, sent) = self.send_nacks(batch, Evidence::AdminNack);
+        let (stops, sent) = self.send_nacks(batch, Evidence::AdminNack);
         let reply = match sent.await {
             Ok(reply) => reply,
             Err(EngineError::BadNacks(bad)) => {
@@ -166,7 +168,7 @@ impl Router {
             Err(error) => return Err(PostRefusal::Engine(error)),
         };
         self.names.meet(&group);
-        self.nacked(telling, &reply).await;
+        self.stop_keys(stops, &reply).await;
         match reply {
             NackReply::Taken(outcomes) => {
                 outcomes.first().copied().ok_or(PostRefusal::Engine(EngineError::Stopped))

@@ -203,6 +203,9 @@ pub(super) async fn relayed(
     if router.passes_awaited(&group, &plain) {
         return Ok(respond(&request, |_| ResponseError::IllegalGeneration.code()));
     }
+    if let Err(late) = patience.bounds(noted(router.engine.settled(&group))).await {
+        return Ok(respond(&request, |_| late.code()));
+    }
     let ours = own_parts(router, &group, &plain);
     let mut theirs = request.clone();
     theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));

@@ -12,11 +12,9 @@ use crate::broker::topics::Topics;
 use crate::broker::{Broker, Expiration};
 use crate::clock::Clock;
 use crate::config::{Config, Durability as ConfigDurability, ms};
-use crate::engine::{
-    Destinations, Driver, Engine, GroupSuspects, LetterTopics, NotPassed, Parts, Replay, Windows,
-};
+use crate::engine::{Destinations, Driver, Engine, LetterTopics, Parts, Replay};
 use crate::journal::{Disk, Durability, Journal, Recovery, Writer};
-use crate::model::{GroupId, TopicName};
+use crate::model::{GroupId, TopicName, TopicPartition};
 use crate::observe::Metrics;
 use crate::server::guard::Guard;
 use crate::server::probe::JournalProbe;
@@ -35,9 +33,6 @@ pub(super) struct Core {
     pub(super) groups_of_retries: Vec<GroupId>,
     /// Dead-letter topics that this configuration does not name.
     pub(super) former_topics: BTreeMap<TopicName, GroupId>,
-    pub(super) windows: Windows,
-    pub(super) suspects: GroupSuspects,
-    pub(super) not_passed: NotPassed,
     pub(super) events: tokio::sync::mpsc::UnboundedReceiver<GroupEvent>,
 }
 
@@ -90,8 +85,6 @@ impl Core {
         replay.check()?;
         let groups_of_retries = replay.groups();
         renamed::keep(&letters, &journal, &broker, clock, !groups_of_retries.is_empty());
-        let (windows, not_passed) = (replay.windows(), replay.not_passed());
-        let suspects = replay.suspects();
         let (engine, driver) = replay.finish(parts);
         let seconds = clock.elapsed().saturating_sub(began).as_secs_f64();
         report(&recovery, metrics, seconds);
@@ -103,9 +96,6 @@ impl Core {
             writers: vec![flusher, writer],
             groups_of_retries,
             former_topics: std::mem::take(&mut letters.former),
-            windows,
-            suspects,
-            not_passed,
             events,
         })
     }
@@ -131,7 +121,8 @@ fn read_back(recovery: &Recovery, broker: &Broker, replay: &mut Replay) -> Resul
     for group in broker.offsets.groups() {
         for (topic, partition, committed) in broker.offsets.fetch(&group, None) {
             if let Some(committed) = committed {
-                replay.committed(group.clone(), topic, partition, committed.offset);
+                let of = TopicPartition { topic, partition };
+                replay.committed(group.clone(), of, committed.offset, committed.metadata);
             }
         }
     }

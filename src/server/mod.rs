@@ -143,8 +143,7 @@ impl Server {
         self.credentials.renew(&reload.config)?;
         let policies = reload.config.policies();
         *self.router.policies.write().unwrap_or_else(PoisonError::into_inner) = policies.clone();
-        self.router.watches.reload(self.router.clock.now(), &policies);
-        self.engine.policies(policies);
+        self.engine.policies(self.router.clock.now(), policies);
         self.limits.send_replace(start::limits(&reload.config));
         self.router.budget.resize(start::memory(&reload.config));
         self.config.send_replace(reload.config);

@@ -12,14 +12,13 @@ use uuid::Uuid;
 use crate::admin;
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
-use crate::broker::offsets::Committed;
 use crate::broker::settings::{TopicSpec, spelled};
 use crate::client::{Acceptor, BindError, Limits, Listener, accept};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Ephemeral, Payloads, ms};
 use crate::engine::EngineError;
 use crate::journal::{Disk, OpenError, ReadError, RealDisk, TablesError};
-use crate::model::{Now, TopicName};
+use crate::model::TopicName;
 use crate::observe::{Metrics, MetricsError};
 use crate::route::bounds::TopicBounds;
 use crate::route::doors::Doors;
@@ -30,10 +29,9 @@ use crate::route::node_listing::NodeListing;
 use crate::route::origins::Origins;
 use crate::route::positions::Positions;
 use crate::route::token::Tokens;
-use crate::route::topic_ids::TopicIds;
 use crate::route::transactions::{self, Transactions};
 use crate::route::voices::Voices;
-use crate::route::watching::{self, Remembered, Watches};
+use crate::route::watching;
 use crate::route::{self, ProduceDelay, Router, membership};
 use crate::server::core::Core;
 use crate::server::credentials::{Credentials, InUse};
@@ -317,32 +315,18 @@ fn router(
         markers: Markers::default(),
         origins: Origins::default(),
         bounds: TopicBounds::default(),
-        topic_ids: TopicIds::remembered(&core.windows),
+        topic_ids: core.engine.topic_ids(),
         names: names(templates, core),
         tokens: Tokens::new(token_seed()),
         node_listing: NodeListing::default(),
         voices: Voices::default(),
-        watches: watches(config, core, clock.now()),
+        watches: core.engine.watches(),
         budget,
         metrics: metrics.clone(),
         clock,
         config: route_config(config, core.broker.cluster_id()),
         policies: RwLock::new(config.policies()),
     }
-}
-
-/// Who watches, with all that is remembered; of this node's own groups also what they committed.
-fn watches(config: &Config, core: &Core, now: Now) -> Watches {
-    let (windows, not_passed) = (core.windows.clone(), core.not_passed.clone());
-    let remembered = Remembered { windows, suspects: core.suspects.clone(), not_passed };
-    let watches = Watches::new(now, &config.policies(), remembered);
-    for (group, of) in core.windows.keys() {
-        let known = core.broker.offsets.committed(group, &of.topic, of.partition);
-        if let Some(Committed { offset, metadata, .. }) = known {
-            watches.read(now, group, of.clone(), offset, &metadata);
-        }
-    }
-    watches
 }
 
 fn names(templates: Templates, core: &Core) -> Names {

@@ -20,6 +20,7 @@
 
 mod cluster;
 mod compare;
+mod detector;
 mod held;
 mod invariants;
 mod late;
@@ -27,6 +28,8 @@ mod lost_index;
 mod model;
 mod script;
 mod transactions;
+#[path = "../inference/turn.rs"]
+mod turn;
 mod world;
 
 use std::num::NonZero;
@@ -140,8 +143,34 @@ fn transactions_are_whole_for_any_seed() {
     assert!(all.crashes as usize > 2 * least, "too little happened: {all:?}");
 }
 
+fn a_dead_letter_is_cut_or_passed_for_any_seed() {
+    let mut failed = 0;
+    let mut all = detector::Ran::default();
+    let runs = |seed| (seed, catch_unwind(AssertUnwindSafe(|| detector::run(seed))));
+    let seeds = seeds().start * 25..seeds().end * 25;
+    for (seed, ran) in each(seeds.clone(), runs) {
+        match ran {
+            Ok(ran) => {
+                all.crashes += ran.crashes;
+                all.stops += ran.stops;
+            }
+            Err(_) => {
+                failed += 1;
+                println!("seed {seed}");
+            }
+        }
+    }
+    println!("sim: detector: {} seeds, {failed} failed, {all:?}", seeds.end - seeds.start);
+    assert_eq!(failed, 0, "the seeds above failed");
+    assert!(all.crashes > 0 && all.stops > 0, "too little happened: {all:?}");
+}
+
 fn main() {
-    let checks: [(&str, fn()); 6] = [
+    let checks: [(&str, fn()); 7] = [
+        (
+            "a_dead_letter_is_cut_or_passed_for_any_seed",
+            a_dead_letter_is_cut_or_passed_for_any_seed,
+        ),
         ("the_same_seed_gives_the_same_run", the_same_seed_gives_the_same_run),
         (
             "a_power_cut_at_every_write_of_a_run_loses_nothing",

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use fastrand::Rng;
 use reprise::engine::{NackBatch, NackRequest, Producer};
-use reprise::model::{GroupId, LaneOffset, MemberId, Origin, Slot};
+use reprise::model::{GroupId, LaneOffset, MemberId, Now, Origin, Slot};
 use reprise::retry::{self, Company, Reporter, Want};
 use reprise::wire::batch::{Header, Headers, RawRecord, TimestampType};
 
@@ -312,7 +312,8 @@ impl Script {
         // what is held is looked at next, which is journalled apart
         self.world.in_question();
         self.world.model.time(self.world.model.now);
-        self.world.running.as_ref().unwrap().engine.policies(world::policies(&rules));
+        let engine = &self.world.running.as_ref().unwrap().engine;
+        engine.policies(Now::default(), world::policies(&rules));
         self.world.tell();
     }
 

@@ -1,5 +1,4 @@
-//! The engine with a log on a disk in memory, driven by hand, and somebody who is asked what waits
-//! in its own place and says what the test wants.
+//! The engine with a log on a disk in memory, driven by hand; the group waits in its partitions.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,14 +7,15 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::clock::Clock;
+use crate::engine::command::NackRequest;
 use crate::engine::delayed::AppendBatch;
-use crate::engine::windows::{KeptWindow, Latest};
-use crate::engine::{Ending, EntryView, Parts, Replay, Windows};
-use crate::journal::{Config, Journal, MemDisk, Writer};
-use crate::model::{ClientId, Origin, TopicPartition, WallMs};
+use crate::engine::windows::{self, Windows};
+use crate::engine::{Ending, EntryView, Parts, Replay, SettleRequest, kind};
+use crate::journal::{Config, Journal, MemDisk, NewEntry, Writer};
+use crate::model::{ClientId, MemberId, Origin, TopicPartition, WallMs};
 use crate::observe::Metrics;
-use crate::retry::watch::WindowRecord;
-use crate::retry::{BadNack, NackOutcome, Reporter};
+use crate::retry::watch::{Asked, Fetching, Handed, Seen, Watch};
+use crate::retry::{BadNack, NackOutcome, Named, OrderMode, Policies, Policy, Reporter};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
 struct House {
@@ -23,8 +23,6 @@ struct House {
     driver: Driver,
     writer: Writer,
     metrics: Metrics,
-    news: WindowNews,
-    asked: Arc<AtomicU32>,
 }
 
 fn shop() -> GroupId {
@@ -32,54 +30,64 @@ fn shop() -> GroupId {
 }
 
 fn orders() -> TopicPartition {
-    orders_at(0)
+    TopicPartition { topic: "orders".into(), partition: 0 }
 }
 
-fn orders_at(partition: i32) -> TopicPartition {
-    TopicPartition { topic: "orders".into(), partition }
+fn ordered() -> Policies {
+    Policies::new(Policy { order: OrderMode::Partition, ..Policy::default() }, Vec::new())
 }
 
 impl House {
-    /// And what the log remembers of windows. `None`: the power went meanwhile.
-    fn open(disk: &MemDisk) -> Option<(Self, Windows)> {
+    /// `None`: the power went meanwhile.
+    fn open_with(disk: &MemDisk, policies: Policies) -> Option<Self> {
         let (journal, writer, recovery) = Journal::open(disk.disk(), Config::default()).ok()?;
-        let parts = Parts::plain(&journal, Clock::told(WallMs(1_000)).0);
+        let parts = Parts { policies, ..Parts::plain(&journal, Clock::told(WallMs(1_000)).0) };
         let metrics = parts.metrics.clone();
         let mut replay = Replay::new(Some(Replay::tables(&journal).ok()?), &parts);
         let from = replay.from();
         recovery.replay(from, &mut |entry, at| replay.entry(entry, at)).ok()?;
-        let windows = replay.windows();
         let (engine, driver) = replay.finish(parts);
-        let (news, asked) = (WindowNews::default(), Arc::default());
-        Some((Self { engine, driver, writer, metrics, news, asked }, windows))
+        Some(Self { engine, driver, writer, metrics })
+    }
+
+    fn open(disk: &MemDisk) -> Option<Self> {
+        Self::open_with(disk, ordered())
     }
 
     fn new() -> (Self, MemDisk) {
         let disk = MemDisk::new(5);
-        (Self::open(&disk).unwrap().0, disk)
+        (Self::open(&disk).unwrap(), disk)
     }
 
-    fn killed(self, disk: &MemDisk) -> (Self, Windows) {
+    fn killed(self, disk: &MemDisk) -> Self {
         drop(self);
         disk.process_crash();
         Self::open(disk).unwrap()
     }
 
-    /// Somebody who says this, and counts so many losses in the partition's window meanwhile.
-    fn in_place(&self, goes: &[Goes], losses: u32) -> InPlace {
-        let (engine, news, asked) =
-            (self.engine.clone(), self.news.clone(), Arc::clone(&self.asked));
-        let goes = goes.to_vec();
-        let charge = move || {
-            asked.fetch_add(1, Ordering::Relaxed);
-            engine.windows(&shop(), &news, with_losses(losses));
-            goes
-        };
-        InPlace { charge: Box::new(charge), windows: self.news.clone() }
+    fn change<T>(&self, f: impl FnOnce(&mut Watch, Now) -> T) -> T {
+        let of = self.engine.watches().of(&shop(), ordered().of(&shop()));
+        self.engine.change(self.driver.clock.now(), (&shop(), &of), f, |_| {})
     }
 
-    fn asked(&self) -> u32 {
-        self.asked.load(Ordering::Relaxed)
+    /// The windows of the log.
+    fn windows(&self) -> Windows {
+        let mut windows = Windows::new();
+        let journal = &self.driver.journal;
+        journal.past(&[kind::WINDOW], &mut |entry| windows::replay(&mut windows, entry)).unwrap();
+        windows
+    }
+
+    /// Offsets that a partition waits for, as the log says.
+    fn awaited(&self) -> Vec<i64> {
+        let windows = self.windows();
+        let window = windows.get(&(shop(), orders())).map(|kept| &kept.window);
+        window.into_iter().flat_map(|window| &window.suspects).map(|one| one.offset).collect()
+    }
+
+    fn step(&mut self) {
+        self.driver.step();
+        self.writer.step();
     }
 
     /// `None`: there is none, as after a power cut.
@@ -87,8 +95,7 @@ impl House {
         let mut asked = pin!(asked);
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..4 {
-            self.driver.step();
-            self.writer.step();
+            self.step();
             if let Poll::Ready(answer) = asked.as_mut().poll(&mut context) {
                 return Some(answer);
             }
@@ -97,12 +104,8 @@ impl House {
     }
 
     /// `None`: no answer.
-    fn try_say(
-        &mut self,
-        batch: NackBatch,
-        in_place: InPlace,
-    ) -> Option<Result<NackReply, EngineError>> {
-        let said = self.engine.said(batch, Evidence::Nack, Some(in_place));
+    fn try_say(&mut self, batch: NackBatch) -> Option<Result<NackReply, EngineError>> {
+        let said = self.engine.said(batch, Evidence::Nack);
         self.answer_of(said)
     }
 
@@ -110,57 +113,34 @@ impl House {
     fn try_end(
         &mut self,
         batch: NackBatch,
-        goes: &[Goes],
         ended: &Arc<AtomicU32>,
     ) -> Option<Result<Vec<NackReply>, EngineError>> {
-        let nacks = vec![(batch, Some(self.in_place(goes, 1)))];
-        let ends = self.engine.ends(Ending { nacks, end: self.end(ended) });
+        let ends = self.engine.ends(Ending { nacks: vec![batch], end: self.end(ended) });
         self.answer_of(ends)
     }
 
-    /// The same of what changes so many windows, each of which fills a group of the log.
-    fn try_end_many(
-        &mut self,
-        count: i32,
-        ended: &Arc<AtomicU32>,
-    ) -> Option<Result<Vec<NackReply>, EngineError>> {
-        self.driver.group_bytes = 1;
-        let (engine, news, mut all) = (self.engine.clone(), self.news.clone(), Latest::new());
-        (0..count).for_each(|partition| all.extend(window(orders_at(partition), 2)));
-        let charge = move || {
-            engine.windows(&shop(), &news, all);
-            vec![Goes::Waits]
-        };
-        let in_place = InPlace { charge: Box::new(charge), windows: self.news.clone() };
-        let nacks = vec![(batch(0, &[1]), Some(in_place))];
-        let ends = self.engine.ends(Ending { nacks, end: self.end(ended) });
-        self.answer_of(ends)
-    }
-
-    /// Whoever ends it: once, with all that comes with it behind its own entry.
+    /// The end of a transaction: once, with all that comes with it behind its own entry.
     fn end(&self, ended: &Arc<AtomicU32>) -> AppendBatch {
         let (journal, ended) = (self.driver.journal.clone(), Arc::clone(ended));
         Box::new(move |more| {
             if ended.load(Ordering::Relaxed) > 0 {
                 return None;
             }
-            let own = stored_all(&shop(), &window(the_end(), 9));
+            let own = vec![NewEntry::tombstone(kind::FORWARDED, "the end".into())];
             let appended = journal.append([own, more()?].concat()).ok()?;
             ended.fetch_add(1, Ordering::Relaxed);
             Some(appended.refs.into_iter().skip(1).collect())
         })
     }
 
-    fn say(&mut self, batch: NackBatch, goes: &[Goes]) -> Result<NackReply, EngineError> {
-        let in_place = self.in_place(goes, 1);
-        self.try_say(batch, in_place).unwrap()
+    fn has_ended(&self) -> bool {
+        let mut has = false;
+        self.driver.journal.past(&[kind::FORWARDED], &mut |_| has = true).unwrap();
+        has
     }
 
-    /// Something was staged, whatever has become of it.
-    fn has_staged(&self) -> bool {
-        let mut has = false;
-        self.driver.journal.past(&[crate::engine::kind::STAGED], &mut |_| has = true).unwrap();
-        has
+    fn say(&mut self, batch: NackBatch) -> Result<NackReply, EngineError> {
+        self.try_say(batch).unwrap()
     }
 
     fn knows(&self, offset: i64) -> bool {
@@ -184,18 +164,21 @@ impl House {
     }
 }
 
-fn with_losses(losses: u32) -> Latest {
-    window(orders(), losses)
-}
-
-fn window(of: TopicPartition, losses: u32) -> Latest {
-    let window = WindowRecord { losses, ..WindowRecord::default() };
-    Latest::from([(of, Some(KeptWindow { window, ..KeptWindow::default() }))])
-}
-
-/// Stands for the end of a transaction in the log.
-fn the_end() -> TopicPartition {
-    TopicPartition { topic: "ended".into(), partition: 0 }
+/// Record 2 of the partition is delivered alone.
+fn deliver_second(watch: &mut Watch, now: Now) {
+    let member = MemberId::new("m");
+    let by = Fetching { member, came: now.mono, conn: 1, max_wait_ms: 500, has_lane: false };
+    watch.handle(now, Seen::Assigned { member: by.member.clone(), epoch: 1 });
+    watch.asked(now, &by, &[Asked { partition: orders(), offset: 2 }]);
+    let left = Handed {
+        partition: orders(),
+        from: 2,
+        end: 3,
+        turn: Some(2),
+        hidden: crate::model::Runs::default(),
+        sparse: Vec::new(),
+    };
+    watch.handed(now, &by, &[left]);
 }
 
 fn origin(offset: i64) -> Origin {
@@ -226,93 +209,119 @@ fn batch(first: i32, offsets: &[i64]) -> NackBatch {
     }
 }
 
+/// Record 2 is not to be tried again: it leaves its partition.
+fn second_leaves(mut batch: NackBatch) -> NackBatch {
+    for request in &mut batch.nacks {
+        if request.nack.named == Named::Origin(origin(2)) {
+            request.nack.want.level = Some(-1);
+        }
+    }
+    batch
+}
+
 #[test]
-fn what_of_a_batch_is_refused_asks_nobody_and_bad_ones_have_their_place_in_it() {
+fn a_refused_batch_changes_nothing_and_names_bad_nacks() {
     let (mut house, disk) = House::new();
     let mut bad = batch(0, &[1, 2, 3, 4]);
     bad.nacks[1] = nack(Named::Unreadable);
     bad.nacks[3].nack.want.delay_ms = Some(u64::MAX);
-    let waits = [const { Goes::Waits }; 4];
-    let Err(EngineError::BadNacks(named)) = house.say(bad, &waits) else { panic!("taken") };
+    let Err(EngineError::BadNacks(named)) = house.say(bad) else { panic!("taken") };
     assert_eq!(named, [(1, BadNack::Unreadable), (3, BadNack::DelayTooLong)]);
     let mut large = batch(0, &[1; 225]);
     let record = Bytes::from(vec![0; 1 << 20]);
     large.nacks.iter_mut().for_each(|nack| nack.record = record.clone());
-    let refused = house.say(large, &waits);
+    let refused = house.say(large);
     assert!(matches!(refused, Err(EngineError::BatchTooLarge { .. })), "{refused:?}");
-    assert_eq!((house.asked(), house.counted()), (0, false));
-    let (mut house, windows) = house.killed(&disk);
-    assert_eq!(windows, Windows::new());
-    assert!(house.say(batch(0, &[1]), &waits).is_ok(), "nor was the producer's number taken");
+    assert_eq!(house.change(|watch, _| watch.awaited(&orders())), None);
+    assert!(!house.counted());
+    let mut house = house.killed(&disk);
+    assert_eq!(house.windows(), Windows::new());
+    assert!(house.say(batch(0, &[1])).is_ok(), "nor was the producer's number taken");
 }
 
 #[test]
-fn what_its_producer_repeats_or_sends_out_of_order_asks_nobody_also_where_all_of_it_waits() {
+fn a_repeated_or_fenced_batch_counts_no_failure() {
     let (mut house, disk) = House::new();
-    let waits = [Goes::Waits, Goes::Waits];
-    let taken = house.say(batch(0, &[1, 2]), &waits).unwrap();
-    assert_eq!((taken, house.asked()), (NackReply::Taken(vec![None, None]), 1));
+    let taken = house.say(batch(0, &[1, 2])).unwrap();
+    assert_eq!(taken, NackReply::Taken(vec![None, None]));
     for restarted in [false, true] {
-        let repeated = house.say(batch(0, &[1, 2]), &waits).unwrap();
+        let repeated = house.say(batch(0, &[1, 2])).unwrap();
         assert_eq!(repeated, NackReply::Repeated, "{restarted}");
-        let gap = house.say(batch(5, &[3, 4]), &waits);
+        let gap = house.say(batch(5, &[3, 4]));
         assert!(matches!(gap, Err(EngineError::OutOfOrderSequence)), "{gap:?}");
         let mut fenced = batch(2, &[3, 4]);
         fenced.producer = fenced.producer.map(|known| Producer { epoch: 2, ..known });
-        let fenced = house.say(fenced, &waits);
+        let fenced = house.say(fenced);
         assert!(matches!(fenced, Err(EngineError::InvalidProducerEpoch)), "{fenced:?}");
-        assert_eq!(house.asked(), u32::from(!restarted), "{restarted}");
-        house = house.killed(&disk).0;
+        assert_eq!(house.awaited(), [1, 2], "{restarted}");
+        house = house.killed(&disk);
     }
 }
 
 #[test]
-fn each_nack_of_a_batch_has_its_own_answer_and_what_leaves_takes_its_count_along() {
+fn each_nack_of_a_batch_is_answered() {
     let (mut house, _disk) = House::new();
-    let carried = Carried { reconsume_times: 4, ..Carried::default() };
-    let goes = [Goes::Waits, Goes::Leaves(Some(carried)), Goes::Known, Goes::Leaves(None)];
-    let taken = house.say(batch(0, &[1, 2, 3, 4]), &goes).unwrap();
+    house.say(batch(0, &[2])).unwrap();
+    house.change(deliver_second);
+    house.say(batch(1, &[1])).unwrap();
+    let taken = house.say(second_leaves(batch(2, &[0, 2, 1]))).unwrap();
     let NackReply::Taken(outcomes) = taken else { panic!("{taken:?}") };
-    let scheduled = |n: usize| matches!(outcomes[n], Some(NackOutcome::Scheduled { .. }));
-    assert_eq!((outcomes[0], outcomes[2]), (None, None));
-    assert!(scheduled(1) && scheduled(3), "{outcomes:?}");
-    assert_eq!([1, 2, 3, 4].map(|offset| house.knows(offset)), [false, true, false, true]);
+    let [None, Some(NackOutcome::Dead { .. }), None] = outcomes[..] else { panic!("{outcomes:?}") };
+    assert_eq!([0, 1, 2].map(|offset| house.knows(offset)), [false, false, true]);
     let views = house.page();
     let counts: Vec<u32> = views.iter().map(|view| view.entry.reconsume_times).collect();
-    assert_eq!(counts, [5, 1], "one failure more than each had");
+    assert_eq!(counts, [2], "with the failure before");
+    assert_eq!(house.awaited(), [0, 1]);
 }
 
 #[test]
-fn a_window_that_was_told_before_never_comes_behind_what_a_batch_has_charged() {
+fn no_older_window_is_journalled_behind_a_newer() {
     let (mut house, disk) = House::new();
-    let in_place = house.in_place(&[Goes::Waits], 2);
-    let said = house.engine.said(batch(0, &[1]), Evidence::Nack, Some(in_place));
     // While the batch is in the queue.
-    house.engine.windows(&shop(), &house.news, with_losses(1));
-    house.driver.step();
-    house.writer.step();
+    let said = house.engine.said(batch(0, &[1]), Evidence::Nack);
+    let ladder = ordered().ladder_of(&shop(), &"orders".into());
+    house.change(|watch, now| {
+        watch.failed_in_order(now, &orders(), 3, &ladder);
+        watch.said(&orders());
+    });
+    house.step();
     drop(said);
-    let (house, windows) = house.killed(&disk);
-    assert_eq!(windows[&(shop(), orders())].window.losses, 2, "the latest");
-    drop(house);
+    let house = house.killed(&disk);
+    assert_eq!(house.awaited(), [1, 3]);
 }
 
 #[test]
-fn a_power_cut_parts_no_charge_from_its_batch() {
+fn a_record_that_could_not_be_journalled_is_so_later() {
+    let (mut house, disk) = House::new();
+    let ladder = ordered().ladder_of(&shop(), &"orders".into());
+    house.driver.ahead = Some("as if".to_owned());
+    for offset in [3, 4] {
+        house.change(|watch, now| {
+            watch.failed_in_order(now, &orders(), offset, &ladder);
+            watch.said(&orders());
+        });
+        house.driver.step();
+    }
+    house.driver.ahead = None;
+    drop(house.say(batch(0, &[1])).unwrap());
+    assert_eq!(house.killed(&disk).awaited(), [1, 3, 4]);
+}
+
+#[test]
+fn a_power_cut_parts_no_failure_from_its_batch() {
     let (mut before, mut after) = (0, 0);
     for cut in (0..20).flat_map(|seed| [1, 2, 3, 4].map(|at| (seed, at))) {
         let disk = MemDisk::new(cut.0);
-        let (mut house, _) = House::open(&disk).unwrap();
+        let mut house = House::open(&disk).unwrap();
         disk.power_cut_at(cut.1);
-        let in_place = house.in_place(&[Goes::Waits, Goes::Leaves(None)], 1);
-        let answer = house.try_say(batch(0, &[1, 2]), in_place);
+        let answer = house.try_say(second_leaves(batch(0, &[1, 2])));
         drop(house);
         disk.power_cut_at(u64::MAX >> 1);
         disk.power_cut();
-        let (mut house, windows) = House::open(&disk).unwrap();
-        let is_charged = !windows.is_empty();
+        let mut house = House::open(&disk).unwrap();
+        let is_charged = !house.windows().is_empty();
         assert_eq!(house.knows(2), is_charged, "{cut:?}: the entry of the other");
-        let repeated = house.say(batch(0, &[1, 2]), &[Goes::Waits, Goes::Leaves(None)]).unwrap();
+        let repeated = house.say(second_leaves(batch(0, &[1, 2]))).unwrap();
         assert_eq!(repeated == NackReply::Repeated, is_charged, "{cut:?}: the stamp");
         assert!(is_charged || !matches!(answer, Some(Ok(_))), "{cut:?}: it was answered");
         (before, after) = (before + u32::from(!is_charged), after + u32::from(is_charged));
@@ -321,84 +330,111 @@ fn a_power_cut_parts_no_charge_from_its_batch() {
 }
 
 #[test]
-fn a_power_cut_parts_no_charge_of_a_transaction_from_its_end() {
+fn a_power_cut_parts_no_failure_from_its_transaction() {
     let (mut before, mut after) = (0, 0);
-    let goes = [Goes::Waits, Goes::Leaves(None)];
     for cut in (0..20).flat_map(|seed| [1, 2, 3, 4].map(|at| (seed, at))) {
         let (disk, ended) = (MemDisk::new(cut.0), Arc::default());
-        let (mut house, _) = House::open(&disk).unwrap();
+        let mut house = House::open(&disk).unwrap();
         disk.power_cut_at(cut.1);
-        let answer = house.try_end(batch(0, &[1, 2]), &goes, &ended);
+        let answer = house.try_end(second_leaves(batch(0, &[1, 2])), &ended);
         drop(house);
         disk.power_cut_at(u64::MAX >> 1);
         disk.power_cut();
-        let (mut house, windows) = House::open(&disk).unwrap();
-        let has_ended = windows.contains_key(&(shop(), the_end()));
-        assert_eq!(windows.contains_key(&(shop(), orders())), has_ended, "{cut:?}: the window");
+        let mut house = House::open(&disk).unwrap();
+        let has_ended = house.has_ended();
+        assert_eq!(house.awaited() == [1], has_ended, "{cut:?}: the window");
         assert_eq!(house.knows(2), has_ended, "{cut:?}: the entry of the other");
         assert!(has_ended || !matches!(answer, Some(Ok(_))), "{cut:?}: it was answered");
         (before, after) = (before + u32::from(!has_ended), after + u32::from(has_ended));
-        // Whoever asks again is told; what has ended asks nobody any more.
         ended.store(u32::from(has_ended), Ordering::Relaxed);
-        let told = house.try_end(batch(0, &[1, 2]), &goes, &ended).unwrap().unwrap();
-        assert_eq!((told.len(), house.asked()), (usize::from(!has_ended), u32::from(!has_ended)));
+        let told = house.try_end(second_leaves(batch(0, &[1, 2])), &ended).unwrap().unwrap();
+        assert_eq!(told.len(), usize::from(!has_ended), "an ended transaction takes nothing");
         assert!(house.knows(2));
     }
     assert!(before > 0 && after > 0, "{before} before it was written, {after} after");
 }
 
-/// Losses in each of these windows; 0: it is not remembered.
-fn losses(windows: &Windows, count: i32) -> Vec<u32> {
-    let of = |partition| windows.get(&(shop(), orders_at(partition)));
-    (0..count).map(|partition| of(partition).map_or(0, |kept| kept.window.losses)).collect()
-}
-
 #[test]
-fn a_power_cut_parts_no_window_from_the_end_it_comes_with_however_many_there_are() {
-    let (mut before, mut after, mut staged) = (0, 0, 0);
-    for cut in (0..60).flat_map(|seed| [1, 2, 3, 4].map(|at| (seed, at))) {
-        let (disk, ended) = (MemDisk::new(cut.0), Arc::default());
-        let (mut house, _) = House::open(&disk).unwrap();
-        // Of the first there is one already.
-        house.engine.windows(&shop(), &house.news, with_losses(1));
-        house.driver.step();
-        house.writer.step();
-        disk.power_cut_at(cut.1);
-        let answer = house.try_end_many(9, &ended);
-        drop(house);
-        disk.power_cut_at(u64::MAX >> 1);
-        disk.power_cut();
-        let (house, windows) = House::open(&disk).unwrap();
-        let has_ended = windows.contains_key(&(shop(), the_end()));
-        let known = losses(&windows, 9);
-        let old = [vec![known[0].min(1)], vec![0; 8]].concat();
-        assert_eq!(known, if has_ended { vec![2; 9] } else { old }, "{cut:?}");
-        assert!(has_ended || !matches!(answer, Some(Ok(_))), "{cut:?}: it was answered");
-        (before, after) = (before + u32::from(!has_ended), after + u32::from(has_ended));
-        staged += u32::from(!has_ended && house.has_staged());
-        // What was left of it is in nobody's way, nor is a second start.
-        let (mut house, again) =
-            if cut.0 % 2 == 0 { (house, windows) } else { house.killed(&disk) };
-        assert_eq!(losses(&again, 9), known);
-        ended.store(u32::from(has_ended), Ordering::Relaxed);
-        assert!(house.try_end_many(9, &ended).unwrap().is_ok());
-        assert!(house.driver.unstaged.is_empty());
-        assert_eq!(losses(&house.killed(&disk).1, 9), vec![2; 9]);
-    }
-    assert!(before > 0 && after > 0 && staged > 0, "{before}, {after}, {staged} in between");
-}
-
-#[test]
-fn one_bad_nack_of_a_transaction_asks_nobody_and_it_goes_on() {
+fn one_bad_nack_of_a_transaction_changes_nothing() {
     let (mut house, disk) = House::new();
     let mut bad = batch(0, &[1, 2]);
     bad.nacks[1] = nack(Named::Unreadable);
     let ended = Arc::default();
-    let waits = [Goes::Waits, Goes::Waits];
-    let refused = house.try_end(bad, &waits, &ended).unwrap();
+    let refused = house.try_end(bad, &ended).unwrap();
     assert!(matches!(refused, Err(EngineError::BadNacks(_))), "{refused:?}");
-    assert_eq!((house.asked(), ended.load(Ordering::Relaxed)), (0, 0));
-    let (mut house, windows) = house.killed(&disk);
-    assert_eq!(windows, Windows::new());
-    assert!(house.try_end(batch(0, &[1, 2]), &waits, &ended).unwrap().is_ok(), "it went on");
+    assert_eq!(ended.load(Ordering::Relaxed), 0);
+    let mut house = house.killed(&disk);
+    assert_eq!(house.windows(), Windows::new());
+    assert!(house.try_end(batch(0, &[1, 2]), &ended).unwrap().is_ok(), "it went on");
+}
+
+#[test]
+fn nacks_whose_windows_do_not_fit_are_refused() {
+    let (mut house, _disk) = House::new();
+    let ladder = ordered().ladder_of(&shop(), &"orders".into());
+    let mut large = batch(0, &[1]);
+    for partition in 0..600 {
+        let of = TopicPartition { partition, ..orders() };
+        large.nacks.push(nack(Named::Origin(Origin { partition, ..origin(1_001) })));
+        house.change(|watch, now| {
+            for offset in 0..1_000 {
+                watch.failed_in_order(now, &of, offset, &ladder);
+            }
+        });
+    }
+    let refused = house.say(large);
+    assert!(matches!(refused, Err(EngineError::BatchTooLarge { .. })), "{refused:?}");
+}
+
+/// A record that its partition waited for, before the group's order was switched off.
+fn let_go(house: &House) -> SettleRequest {
+    let settlings = house.change(|watch, _| watch.settlings_let_go());
+    let record = nack(Named::Nothing).record;
+    SettleRequest { group: shop(), settling: settlings[0].clone(), undecodable: None, record }
+}
+
+#[test]
+fn a_settled_record_leaves_its_window_and_is_settled_once() {
+    let (mut house, disk) = House::new();
+    house.say(batch(0, &[1, 2])).unwrap();
+    drop(house);
+    disk.process_crash();
+    let mut house = House::open_with(&disk, Policies::default()).unwrap();
+    let request = let_go(&house);
+    let engine = house.engine.clone();
+    let (first, second) = (engine.settle(request.clone()), engine.settle(request));
+    let first = house.answer_of(first).unwrap().unwrap();
+    assert!(matches!(first, Some(NackOutcome::Scheduled { .. })), "{first:?}");
+    assert_eq!(house.answer_of(second).unwrap().unwrap(), None, "it is settled");
+    // A stop with clients connected journals the windows as they are.
+    house.change(|watch, _| watch.close());
+    house.step();
+    let windows = house.windows();
+    let window = &windows[&(shop(), orders())].window;
+    assert_eq!((window.skipped.clone(), window.suspects.len()), (vec![1], 1));
+    drop(house);
+    disk.process_crash();
+    let house = House::open_with(&disk, Policies::default()).unwrap();
+    assert_eq!(house.windows(), windows);
+    assert!(house.knows(1) && !house.knows(2));
+}
+
+#[test]
+fn a_commit_elsewhere_waits_for_a_durable_dead_letter() {
+    let (mut house, disk) = House::new();
+    house.say(batch(0, &[1])).unwrap();
+    drop(house);
+    disk.process_crash();
+    let mut house = House::open_with(&disk, Policies::default()).unwrap();
+    let engine = house.engine.clone();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut settle = pin!(engine.settle(let_go(&house)));
+    assert!(settle.as_mut().poll(&mut context).is_pending());
+    house.driver.step();
+    assert_eq!(house.change(|watch, _| watch.awaited(&orders())), None, "the watch knows");
+    let group = shop();
+    let mut settled = pin!(engine.settled(&group));
+    assert!(settled.as_mut().poll(&mut context).is_pending(), "it is not durable yet");
+    house.writer.step();
+    assert!(matches!(settled.as_mut().poll(&mut context), Poll::Ready(Ok(()))));
 }

@@ -91,6 +91,23 @@ impl Watch {
         self.windows.get(of).filter(|_| self.rules.in_order)?.awaited()
     }
 
+    /// Whether partitions of the group wait for failed records.
+    pub fn keeps_order(&self) -> bool {
+        self.rules.in_order
+    }
+
+    /// About how many bytes the window of a partition takes in the log.
+    pub fn window_bytes(&self, of: &TopicPartition) -> u64 {
+        const SUSPECT: usize = 32;
+        const FAILURE: usize = 12;
+        const OFFSET: usize = 10;
+        let Some(window) = self.windows.get(of) else { return 0 };
+        let suspects = window.suspects.values();
+        let suspects = suspects.map(|suspect| SUSPECT + FAILURE * suspect.history.len());
+        let bytes = suspects.sum::<usize>() + OFFSET * window.skipped.len();
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
     /// Whether any partition may wait.
     pub fn may_wait(&self) -> bool {
         self.rules.in_order && !self.troubled.is_empty()

@@ -226,12 +226,14 @@ impl Watch {
         self.crash_settling((of, window), i64::MIN, false)
     }
 
-    /// The batch of a withheld record cannot be read: no record of it can be delivered alone.
-    pub fn unreadable(&mut self, of: &TopicPartition) {
+    /// A batch of a partition cannot be read; true if none could not before. No record of it can be
+    /// delivered alone, a withheld one neither.
+    pub fn unreadable(&mut self, of: &TopicPartition) -> bool {
         if self.suspects.withheld(of).is_some() {
             self.suspects.end_withheld(of);
             self.push(Output::Wake);
         }
+        self.unreadable.insert(of.clone())
     }
 
     /// Records that become entries though no Fetch asks for them: a commit has passed them.

@@ -28,6 +28,7 @@ impl Watch {
             self.outputs.push_back(Output::Window { partition, window: None });
         }
         self.windows.retain(|known, _| !is_gone(known));
+        self.unreadable.retain(|known| !is_gone(known));
         self.troubled.retain(|known| !is_gone(known));
         for member in self.members.values_mut() {
             member.turn.take_if(|turn: &mut Turn| is_gone(&turn.partition));

@@ -21,6 +21,7 @@ mod rules;
 mod seek_backs;
 mod seen;
 mod stalled;
+mod standing;
 mod turns;
 mod window;
 
@@ -45,7 +46,12 @@ pub use record::{OutRecord, SuspectRecord, WindowRecord};
 pub use rules::Rules;
 pub(super) use seek_backs::{SeekBacks, TOLD_AT};
 pub use seen::{Asked, Fetching, Handed, Seen};
+use standing::AssignedMember;
+pub use standing::{MemberStanding, Step};
 pub(super) use window::{Holder, Phase, Suspect, Window};
+
+/// A group without a Fetch for so long is forgotten.
+const IDLE_MS: u64 = 10 * 60 * 1000;
 
 /// What the watch wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +112,11 @@ pub enum Output {
 pub struct Watch {
     pub(super) rules: Rules,
     pub(super) members: BTreeMap<MemberId, Member>,
+    standings: BTreeMap<MemberId, AssignedMember>,
+    /// The last Fetch of a member.
+    asked_at: MonoMs,
+    /// Partitions with a batch that cannot be read, each told once.
+    pub(super) unreadable: BTreeSet<TopicPartition>,
     pub(super) gone: Gone,
     pub(super) windows: BTreeMap<TopicPartition, Window>,
     /// Partitions whose member may be answered otherwise than if nobody watched.
@@ -130,6 +141,9 @@ impl Watch {
         Self {
             rules,
             members: BTreeMap::new(),
+            standings: BTreeMap::new(),
+            asked_at: MonoMs::default(),
+            unreadable: BTreeSet::new(),
             gone: Gone::default(),
             windows: BTreeMap::new(),
             troubled: BTreeSet::new(),
@@ -189,13 +203,19 @@ impl Watch {
         self.kept_suspects = Some(record);
     }
 
-    /// Whether the journal remembers suspects.
-    pub fn remembers_suspects(&self) -> bool {
-        self.kept_suspects.is_some()
+    /// Whether the group may be forgotten: it has no member, no Fetch lately, and nothing in the
+    /// journal.
+    pub fn is_idle(&self, now: Now) -> bool {
+        self.standings.is_empty()
+            && self.windows.values().all(|window| window.kept.is_idle())
+            && self.kept_suspects.is_none()
+            && !self.is_needed()
+            && now.mono.since(self.asked_at) > IDLE_MS
     }
 
     /// A member asks for records: what it is given.
     pub fn asked(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
+        self.asked_at = now.mono;
         if self.gone.has(&by.member) {
             return self.plan_of_gone(asked);
         }

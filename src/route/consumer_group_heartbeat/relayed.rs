@@ -9,9 +9,9 @@ use kafka_protocol::messages::{
 
 use crate::engine::EngineError;
 use crate::model::{GroupId, MemberId, TopicName};
+use crate::retry::watch::Step;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
-use crate::route::watching::Step;
 use crate::route::{Router, code};
 use crate::upstream::{Link, UpstreamError};
 use crate::wire::assignment::Subscription;
@@ -74,7 +74,7 @@ pub(in crate::route) async fn relayed(
                 let names = topics.iter().map(|name| router.names.canonical(name));
                 let metadata = Subscription::to(names.collect()).to_bytes();
                 if router.members.subscribes(&group, &key, metadata) {
-                    router.watches.changed();
+                    router.watches.change_owners();
                 }
             }
             match with_ours(router, &group, key, response.assignment.take()).await {

@@ -13,12 +13,12 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::{GroupId, Origin};
-use crate::retry::{BadNack, Evidence, Nack, Named as NamedBy, Reporter, Want};
+use crate::retry::{BadNack, Carried, Evidence, Nack, Named as NamedBy, Reporter, Want};
 use crate::route::Router;
 use crate::route::conn::Conn;
 use crate::route::convert::topic_of;
 use crate::route::markers::Commit;
-use crate::route::nacks::Telling;
+use crate::route::nacks::KeyStops;
 use crate::route::offset_commit::{Named, Patience};
 use crate::route::origins::{NAMED_BYTES_MAX, ReadBack, Unread};
 use crate::route::produce::{by_reference, name, origin_record};
@@ -200,7 +200,7 @@ struct Taking<'a> {
     patience: &'a Patience<'a>,
     /// Of the records that are on their way.
     bytes: usize,
-    sent: Vec<(Asked, Telling, Answer)>,
+    sent: Vec<(Asked, KeyStops, Answer)>,
     refused: Refused,
 }
 
@@ -277,7 +277,7 @@ impl<'a> Taking<'a> {
             }
         };
         let places = asked.places.iter().cloned().zip(found);
-        let nacks = places.map(|(named, found)| self.request(&asked.mark, named, found));
+        let nacks = places.map(|(named, found)| request(&asked.mark, named, found));
         let batch = NackBatch {
             group: self.group.clone(),
             by: Reporter {
@@ -288,33 +288,13 @@ impl<'a> Taking<'a> {
             nacks: nacks.collect(),
         };
         self.router.names.meet(self.group);
-        let (telling, answer) = self.router.send_nacks(batch, Evidence::CommitMarker);
-        self.sent.push((asked, telling, Box::pin(answer)));
-    }
-
-    fn request(&self, mark: &CommitMark, named: NamedBy, found: Option<RawRecord>) -> NackRequest {
-        let carried = match &named {
-            NamedBy::Origin(origin) => self.router.charged(self.group, origin),
-            named => self.router.spared(self.group, named.lane()),
-        };
-        let (bytes, record) = by_reference(&named, found);
-        let nack = Nack {
-            named,
-            want: Want { level: mark.level, delay_ms: mark.delay_ms },
-            max_reconsume_times: mark.max_reconsume_times,
-            reason: mark.reason.clone(),
-            committed: None,
-            carried,
-            bytes,
-            record_bytes: u64::try_from(record.len()).unwrap_or(u64::MAX),
-            key: None,
-        };
-        NackRequest { nack, record }
+        let (stops, answer) = self.router.send_nacks(batch, Evidence::CommitMarker);
+        self.sent.push((asked, stops, Box::pin(answer)));
     }
 
     /// Waits until everything that was sent is durable.
     async fn end(mut self) -> Refused {
-        for (asked, telling, answer) in std::mem::take(&mut self.sent) {
+        for (asked, stops, answer) in std::mem::take(&mut self.sent) {
             let taken = match tokio::time::timeout(self.patience.left(), answer).await {
                 Ok(Ok(reply)) => Ok(reply),
                 Ok(Err(error)) => Err(refusal_of(&error, &asked.mark.offsets)),
@@ -326,7 +306,7 @@ impl<'a> Taking<'a> {
                     let topic = self.router.names.canonical(&named.0);
                     let (of, now) = ((self.group, &topic, named.1), self.router.clock.now().mono);
                     self.router.markers.taken(of, commit, now);
-                    self.router.nacked(telling, &reply).await;
+                    self.router.stop_keys(stops, &reply).await;
                 }
                 Err(refusal) => {
                     self.refuse(named, committed, &refusal);
@@ -373,4 +353,20 @@ fn refusal_of(error: &EngineError, offsets: &[i64]) -> Refusal {
         EngineError::BatchTooLarge { .. } => Refusal::TooMuch,
         error => Refusal::Later(error.to_string()),
     }
+}
+
+fn request(mark: &CommitMark, named: NamedBy, found: Option<RawRecord>) -> NackRequest {
+    let (bytes, record) = by_reference(&named, found);
+    let nack = Nack {
+        named,
+        want: Want { level: mark.level, delay_ms: mark.delay_ms },
+        max_reconsume_times: mark.max_reconsume_times,
+        reason: mark.reason.clone(),
+        committed: None,
+        carried: Carried::default(),
+        bytes,
+        record_bytes: u64::try_from(record.len()).unwrap_or(u64::MAX),
+        key: None,
+    };
+    NackRequest { nack, record }
 }

@@ -48,6 +48,9 @@ pub(in crate::route) async fn relayed(
     let refused = marked::relayed(router, conn, (link, head), &group, &patience, marked).await?;
     router.settle_withheld(&group, &request).await;
     router.hold_back(&group, &mut request);
+    if let Err(late) = patience.bounds(noted(router.engine.settled(&group))).await {
+        return Ok(respond(&request, |_, _| late.code()));
+    }
     let mut ours = own_parts(router, &group, &request);
     let mut theirs = request.clone();
     theirs.topics.retain(|topic| !is_ours(router, &topic_of(&topic.name)));

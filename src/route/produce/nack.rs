@@ -11,7 +11,7 @@ use crate::broker::error::BrokerError;
 use crate::broker::{At, TimeBounds};
 use crate::engine::{EngineError, NackBatch, NackRequest, Producer};
 use crate::model::{GroupId, LaneOffset, Origin, TopicName};
-use crate::retry::{self, Evidence, Nack, Named, Reporter, Want};
+use crate::retry::{self, Carried, Evidence, Nack, Named, Reporter, Want};
 use crate::route::conn::Conn;
 use crate::route::nacks::word_of;
 use crate::route::origins::{ReadBack, Unread};
@@ -41,7 +41,7 @@ pub(super) fn begin<'a>(
         }
         read(router, (from.conn, from.back), group, &batch)
     });
-    let (telling, sent) = match request {
+    let (stops, sent) = match request {
         Ok(request) => router.send_nacks(request, Evidence::Nack),
         Err(outcome) => return done(outcome),
     };
@@ -50,7 +50,7 @@ pub(super) fn begin<'a>(
     Box::pin(async move {
         match sent.await {
             Ok(reply) => {
-                router.nacked(telling, &reply).await;
+                router.stop_keys(stops, &reply).await;
                 Outcome::taken(0, 0)
             }
             Err(error) => {
@@ -219,9 +219,9 @@ fn nack(
         Named::Lane(_) if asked.by_reference => by_reference(&named, None),
         _ => (retry::Bytes::Value, raw.to_bytes()),
     };
-    let (committed, carried) = match &named {
-        Named::Origin(origin) => (router.committed(group, origin), router.charged(group, origin)),
-        named => (None, router.spared(group, named.lane())),
+    let committed = match &named {
+        Named::Origin(origin) => router.committed(group, origin),
+        _ => None,
     };
     Ok(NackRequest {
         nack: Nack {
@@ -230,7 +230,7 @@ fn nack(
             max_reconsume_times: asked.max_reconsume_times,
             reason: asked.reason,
             committed,
-            carried,
+            carried: Carried::default(),
             bytes,
             record_bytes: u64::try_from(stored.len()).unwrap_or(u64::MAX),
             key: None,

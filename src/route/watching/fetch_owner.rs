@@ -103,7 +103,7 @@ impl Router {
         if topics.is_empty() {
             return None;
         }
-        let as_of = self.watches.changes();
+        let as_of = self.watches.owner_changes();
         let owner = conn.fetch_owner(
             |known| known.as_of == as_of && *known.topics == *topics,
             || FetchOwner {
@@ -135,7 +135,7 @@ impl Router {
 
     /// Whether the session on this connection has these topics and is still unattributed.
     pub(in crate::route) fn is_unattributed(&self, conn: &Conn, topics: &[TopicName]) -> bool {
-        let as_of = self.watches.changes();
+        let as_of = self.watches.owner_changes();
         conn.fetch_session(|session| {
             let has_all = |session: &&mut FetchSession| topics.iter().all(|one| session.has(one));
             let Some(session) = session.filter(has_all) else { return false };

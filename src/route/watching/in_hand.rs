@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::JoinSet;
 
+use crate::engine::GroupWatch;
 use crate::model::{GroupId, Origin, TopicPartition};
 use crate::retry::watch::Settling;
 use crate::route::Router;
-use crate::route::watching::{GroupWatch, Reading, Remains, SETTLING_ROUNDS, Watched};
+use crate::route::watching::{Reading, Remains, SETTLING_ROUNDS, Watched};
 
 /// Partitions in which something is settled at the same time.
 const AT_ONCE: usize = 16;
@@ -75,7 +76,7 @@ impl Router {
     }
 
     fn settlings_let_go(&self, group: &GroupId, of: &GroupWatch) -> Vec<Settling> {
-        self.tell(group, of, |state, _| state.watch.settlings_let_go())
+        self.tell(group, of, |watch, _| watch.settlings_let_go())
     }
 
     /// Settles a withheld record before a commit passes it.
@@ -86,8 +87,7 @@ impl Router {
         partition: &TopicPartition,
         offset: i64,
     ) {
-        let settling =
-            self.tell(group, of, |state, _| state.watch.settling_before(partition, offset));
+        let settling = self.tell(group, of, |watch, _| watch.settling_before(partition, offset));
         let Some(settling) = settling else { return };
         let reading = self.in_hand(group, &settling).await;
         self.settle(&Watched::nobody(group, of), &settling, reading).await;

@@ -15,9 +15,9 @@ impl Router {
         slot: Slot,
     ) -> (Option<usize>, Company) {
         let Some(of) = self.watch_of(group) else { return (None, Company::Old) };
-        self.tell(group, &of, |state, now| {
-            let held = state.watch.lane_room(now);
-            let (turn, company) = state.watch.lane_turn(now, slot);
+        self.tell(group, &of, |watch, now| {
+            let held = watch.lane_room(now);
+            let (turn, company) = watch.lane_turn(now, slot);
             (held.into_iter().chain(turn).min(), company)
         })
     }
@@ -36,11 +36,11 @@ impl Router {
         let given = taken.records.iter().filter_map(|one| LaneOffset::from_kafka(one.offset));
         let out: Vec<LaneOffset> = below.into_iter().chain(given).collect();
         let waits = room == Some(0) && taken.is_due;
-        self.tell(group, &of, |state, now| {
+        self.tell(group, &of, |watch, now| {
             if let Some(member) = taken.member.clone() {
                 let (slot, single) = (from.slot, taken.single);
                 let told = LaneGiven { member, slot, out, waits, single };
-                state.watch.handle(now, Seen::LaneGiven(told));
+                watch.handle(now, Seen::LaneGiven(told));
             }
         });
     }

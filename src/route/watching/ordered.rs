@@ -17,7 +17,7 @@ use crate::retry::watch::{Handed, Seen};
 use crate::retry::{OrderMode, Ordered};
 use crate::route::Router;
 use crate::route::place::Place;
-use crate::route::watching::{State, Watched, place_of};
+use crate::route::watching::Watched;
 use crate::wire::batch::{Batch, Hidden, RecordView, end_of, order_key, records};
 
 /// Records of one partition that wait behind others; with so many its members get none of it until
@@ -124,7 +124,7 @@ impl Router {
     pub(in crate::route) async fn fall_in(&self, group: &GroupId, stops: Vec<Stop>) {
         let mut by_partition: BTreeMap<TopicPartition, BTreeMap<OrderKey, i64>> = BTreeMap::new();
         for (origin, key) in stops {
-            let firsts = by_partition.entry(place_of(&origin)).or_default();
+            let firsts = by_partition.entry(TopicPartition::from(&origin)).or_default();
             let first = firsts.entry(key).or_insert(origin.offset);
             *first = origin.offset.min(*first);
         }
@@ -183,12 +183,12 @@ impl Router {
         handed: &[Handed],
         stops: &[u64],
     ) -> bool {
-        self.tell(&by.group, &by.watch, |state: &mut State, now| {
+        self.tell(&by.group, &by.watch, |watch, now| {
             let mut each = handed.iter().zip(stops);
             let is_late =
                 each.any(|(left, stops)| self.engine.stops(&by.group, &left.partition) != *stops);
             if !is_late {
-                state.watch.handed(now, &by.by, handed);
+                watch.handed(now, &by.by, handed);
             }
             !is_late
         })

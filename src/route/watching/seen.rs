@@ -1,11 +1,10 @@
 //! What the APIs of groups tell the watches.
 
-use crate::model::{GroupId, LaneOffset, MemberId, Now, Origin, TopicName, TopicPartition};
-use crate::retry::Carried;
-use crate::retry::watch::Seen;
+use crate::engine::seen_offset;
+use crate::model::{GroupId, MemberId, Origin, TopicName, TopicPartition};
+use crate::retry::watch::{MemberStanding, Seen, Step};
 use crate::route::Router;
 use crate::route::conn::Conn;
-use crate::route::watching::{State, Watches};
 use crate::wire::{Progress, ResponseError, read_progress};
 
 /// Refusals that a commit of the same member cannot get over.
@@ -17,70 +16,8 @@ const FOR_GOOD: &[ResponseError] = &[
     ResponseError::StaleMemberEpoch,
 ];
 
-/// As what a member was last told of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
-    /// Of its process: another one has another id under the same key.
-    member_id: MemberId,
-    epoch: i32,
-    step: Step,
-    /// On which connection it was told.
-    conn: u64,
-    /// It was told since that its generation is over.
-    is_called: bool,
-}
-
-impl Standing {
-    fn is_same(&self, next: &Self) -> bool {
-        self.member_id == next.member_id && self.epoch == next.epoch && self.step == next.step
-    }
-
-    /// Whether a member that stands like `next` now has joined anew by itself: it knew its
-    /// partitions, and was told nothing that would explain it. A client that has lost its
-    /// connection joins anew as well.
-    fn has_given_up(&self, next: &Self) -> bool {
-        let joins = next.step == Step::Joined && next.epoch > self.epoch;
-        joins && self.step == Step::Assigned && !self.is_called && self.conn == next.conn
-    }
-}
-
-/// How far a member's assignment has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::route) enum Step {
-    /// It knows the generation.
-    Joined,
-    /// It knows its partitions.
-    Assigned,
-}
-
 /// Offsets of partitions, as a commit names them.
 type Offsets = Vec<(TopicName, i32, i64)>;
-
-pub(in crate::route) fn place_of(origin: &Origin) -> TopicPartition {
-    TopicPartition { topic: origin.topic.clone(), partition: origin.partition }
-}
-
-/// A group has committed this, with that metadata, as whoever keeps it says.
-pub(super) fn read(partition: TopicPartition, offset: i64, metadata: &str) -> Seen {
-    let done = read_progress(offset, metadata).map(|progress| progress.done).unwrap_or_default();
-    Seen::Read { partition, offset, done }
-}
-
-impl Watches {
-    /// What a group had committed before the start.
-    pub fn read(&self, now: Now, group: &GroupId, of: TopicPartition, offset: i64, metadata: &str) {
-        if let Some(watch) = self.find(group) {
-            watch.lock().watch.handle(now, read(of, offset, metadata));
-        }
-    }
-}
-
-impl State {
-    /// Whether a static member's name goes on in another process than that.
-    fn is_replaced(&self, key: &MemberId, member_id: &MemberId) -> bool {
-        self.members.get(key).is_some_and(|known| known.member_id != *member_id)
-    }
-}
 
 impl Router {
     /// Something is seen of a group.
@@ -90,9 +27,9 @@ impl Router {
 
     pub(in crate::route) fn all_seen(&self, group: &GroupId, all: Vec<Seen>) {
         let Some(of) = self.watches.find(group).filter(|_| !all.is_empty()) else { return };
-        self.tell(group, &of, |state, now| {
+        self.tell(group, &of, |watch, now| {
             for seen in all {
-                state.watch.handle(now, seen);
+                watch.handle(now, seen);
             }
         });
     }
@@ -108,31 +45,10 @@ impl Router {
         step: Step,
     ) {
         let Some(of) = self.watch_of(group) else { return };
-        let (member_id, conn) = (member_id.clone(), conn.id);
-        let standing = Standing { member_id, epoch, step, conn, is_called: false };
-        let is_news = self.tell(group, &of, |state, now| {
-            let known = state.members.get_mut(key).filter(|known| known.is_same(&standing));
-            if let Some(known) = known {
-                known.conn = conn;
-                return false;
-            }
-            let before = state.members.insert(key.clone(), standing.clone());
-            let member = key.clone();
-            match before {
-                // A static member goes on in a new process: the former one is gone.
-                Some(before) if before.member_id != standing.member_id => {
-                    state.watch.handle(now, Seen::Lost { member, left: false });
-                }
-                Some(before) if before.has_given_up(&standing) => {
-                    state.watch.handle(now, Seen::GaveUp { member });
-                }
-                Some(_) | None => {}
-            }
-            state.watch.handle(now, Seen::Assigned { member: key.clone(), epoch });
-            true
-        });
+        let standing = MemberStanding { member_id: member_id.clone(), epoch, step, conn: conn.id };
+        let is_news = self.tell(group, &of, |watch, now| watch.assign(now, key, standing));
         if is_news {
-            self.watches.changed();
+            self.watches.change_owners();
         }
     }
 
@@ -155,9 +71,7 @@ impl Router {
     /// A member was told something that makes clients join anew.
     pub(in crate::route) fn called(&self, group: &GroupId, key: &MemberId) {
         let Some(of) = self.watches.find(group) else { return };
-        if let Some(known) = of.lock().members.get_mut(key) {
-            known.is_called = true;
-        }
+        self.tell(group, &of, |watch, _| watch.call(key));
     }
 
     /// A member was heard of.
@@ -173,16 +87,9 @@ impl Router {
         member_id: Option<&MemberId>,
         left: bool,
     ) {
-        let Some(of) = self.watches.find(group) else { return self.watches.changed() };
-        self.tell(group, &of, |state, now| {
-            if member_id.is_some_and(|gone| state.is_replaced(key, gone)) {
-                // Its name goes on in a new process, and its end was told when that came.
-                return;
-            }
-            state.members.remove(key);
-            state.watch.handle(now, Seen::Lost { member: key.clone(), left });
-        });
-        self.watches.changed();
+        let Some(of) = self.watches.find(group) else { return self.watches.change_owners() };
+        self.tell(group, &of, |watch, now| watch.remove(now, key, member_id, left));
+        self.watches.change_owners();
     }
 
     /// A member was told from where to go on.
@@ -200,7 +107,7 @@ impl Router {
                 if is_none {
                     Seen::Uncommitted { partition }
                 } else {
-                    read(partition, offset, &metadata)
+                    seen_offset(partition, offset, &metadata)
                 }
             }));
         }
@@ -253,19 +160,6 @@ impl Router {
         self.all_seen(group, told.collect());
     }
 
-    /// What a record was charged with by inference.
-    pub(in crate::route) fn charged(&self, group: &GroupId, origin: &Origin) -> Carried {
-        let of = self.watches.find(group);
-        of.map(|of| of.lock().watch.charged(&place_of(origin), origin.offset)).unwrap_or_default()
-    }
-
-    /// The same of a record that is no real partition's: `lane` says which hand-out, if any.
-    pub(in crate::route) fn spared(&self, group: &GroupId, lane: Option<LaneOffset>) -> Carried {
-        let of = self.watches.find(group).filter(|_| lane.is_some());
-        let spared = of.is_some_and(|of| of.lock().watch.is_paused());
-        Carried { spared, ..Carried::default() }
-    }
-
     /// A commit was refused. One of a process whose name goes on in another says nothing of that.
     pub(in crate::route) fn commit_refused(
         &self,
@@ -283,13 +177,13 @@ impl Router {
         let refused = refused.filter(|(_, error)| FOR_GOOD.contains(error));
         let offsets: Offsets = refused.map(|(offset, _)| offset).collect();
         let Some(of) = self.watches.find(group).filter(|_| !offsets.is_empty()) else { return };
-        self.tell(group, &of, |state, now| {
-            if state.is_replaced(key, member_id) {
+        self.tell(group, &of, |watch, now| {
+            if watch.is_replaced(key, member_id) {
                 return;
             }
             for (partition, _) in self.real(offsets) {
                 let member = key.clone();
-                state.watch.handle(now, Seen::CommitRefused { member, partition });
+                watch.handle(now, Seen::CommitRefused { member, partition });
             }
         });
     }
@@ -297,9 +191,8 @@ impl Router {
     /// A topic is another one than before, for every group.
     pub(in crate::route) fn watched_topic_gone(&self, topic: &TopicName) {
         for (group, of) in self.watches.all() {
-            self.tell(&group, &of, |state, now| {
-                state.unreadable.retain(|partition| partition.topic != *topic);
-                state.watch.handle(now, Seen::TopicGone { topic: topic.clone() });
+            self.tell(&group, &of, |watch, now| {
+                watch.handle(now, Seen::TopicGone { topic: topic.clone() });
             });
         }
     }

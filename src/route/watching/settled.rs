@@ -3,9 +3,8 @@
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
-use crate::engine::Present;
+use crate::engine::SettleRequest;
 use crate::model::{Origin, TopicPartition};
 use crate::retry::watch::{Asked, Plan, Serve, Settling};
 use crate::route::Router;
@@ -98,40 +97,27 @@ impl Router {
         record: RawRecord,
         batch: Option<RangeInclusive<i64>>,
     ) -> bool {
-        let _alone = by.watch.settles.lock().await;
-        let (group, offset) = (&by.group, settling.offset);
+        let (group, offset) = (by.group.clone(), settling.offset);
         let partition = settling.partition.clone();
-        let offsets = batch.clone().unwrap_or(offset..=offset);
-        let present = {
-            let (of, known) = (Arc::clone(&by.watch), settling.clone());
-            move || {
-                let settling = of.lock().watch.present(&known)?;
-                Some(match batch {
-                    Some(offsets) => settling.undecodable(offsets),
-                    None => settling,
-                })
-            }
+        let request = SettleRequest {
+            group: group.clone(),
+            settling: settling.clone(),
+            undecodable: batch,
+            record: record.to_bytes(),
         };
-        let topic_id = self.topic_ids.id_of(&partition.topic);
-        let present = (Present(Box::new(present)), topic_id);
-        match self.engine.settle(group, present, &record).await {
+        match self.engine.settle(request).await {
             Ok(Some(_)) => {}
-            // Another Fetch was told the same.
+            // Another Fetch had the same plan.
             Ok(None) => return true,
             Err(error) => {
                 tracing::warn!(%group, %partition, offset, %error, "a record is not settled");
                 return false;
             }
         }
-        self.tell(group, &by.watch, |state, now| {
-            // What is settled in it.
-            state.remembered.insert(partition.clone());
-            state.watch.settled(now, &partition, offsets);
-        });
-        if let Some(key) = record.key.as_ref().filter(|_| self.keeps_keys(group)) {
+        if let Some(key) = record.key.as_ref().filter(|_| self.keeps_keys(&group)) {
             let TopicPartition { topic, partition } = partition;
             let stop = (Origin { topic, partition, offset }, order_key(key));
-            self.fall_in(group, vec![stop]).await;
+            self.fall_in(&group, vec![stop]).await;
         }
         true
     }
@@ -140,9 +126,7 @@ impl Router {
     fn is_no_more(&self, by: &Watched, settling: &Settling) -> bool {
         let (group, partition, offset) = (&by.group, &settling.partition, settling.offset);
         tracing::warn!(%group, %partition, offset, "a failed record is there no more");
-        self.tell(group, &by.watch, |state, now| {
-            state.watch.settled(now, partition, offset..=offset);
-        });
+        self.tell(group, &by.watch, |watch, now| watch.settled(now, partition, offset..=offset));
         true
     }
 
@@ -150,9 +134,8 @@ impl Router {
     /// it is given for now.
     pub fn unreadable(&self, by: &Watched, partition: &TopicPartition, error: &impl Display) {
         self.metrics.batch_unreadable();
-        self.tell(&by.group, &by.watch, |state, _| state.watch.unreadable(partition));
-        if by.watch.lock().unreadable.insert(partition.clone()) {
-            let group = &by.group;
+        let group = &by.group;
+        if self.tell(group, &by.watch, |watch, _| watch.unreadable(partition)) {
             tracing::error!(
                 %group, %partition, %error,
                 "a batch with a failed record cannot be read; the partition is held for the group"
