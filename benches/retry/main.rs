@@ -1,9 +1,9 @@
 //! Failures at a steady rate, and a heap of overdue ones: how late retries come back, how fast a
 //! heap is drained, and what those notice who have nothing to do with it.
 //!
-//! `cargo bench --bench retry [-- failures|drain|keys|librdkafka]` prints one JSON line a figure. A
-//! missed goal is printed (`"ok":false`), never an exit code. The sidecar is a process of its own;
-//! hand-outs, nacks and commits are all durable before they are answered.
+//! `cargo bench --bench retry [-- failures|drain|keys|plan|librdkafka]` prints one JSON line a
+//! figure. A missed goal is printed (`"ok":false`), never an exit code. The sidecar is a process of
+//! its own; hand-outs, nacks and commits are all durable before they are answered.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -23,6 +23,7 @@ mod keys;
 mod librdkafka;
 #[path = "../support/member.rs"]
 mod member;
+mod plan;
 #[path = "../support/sheet.rs"]
 mod sheet;
 #[path = "../support/sidecar.rs"]
@@ -55,6 +56,9 @@ fn main() {
     }
     if wants("keys") {
         keys::run(dir.path());
+    }
+    if wants("plan") {
+        plan::run();
     }
     if wants("librdkafka") {
         librdkafka::run(dir.path());

@@ -6,6 +6,8 @@ and polls on.
 storms: works off what it has been given with every partition paused, and resumes them, over and
     over; commits record by record; catches, seeks back to the record that failed and drops the rest
 storms-848: the same with group.protocol=consumer
+grid-HABIT: its process ends at the record, or at any record while the file OUTAGE exists; habits of
+    commits: tests/clients/harness/signals/grid.rs
 keeps: tries a record that failed again from memory, every 100 ms, with its partition paused; after
     ten attempts it logs, and goes on
 
@@ -105,7 +107,54 @@ def keeps(consumer):
             consumer.resume([place(record)])
 
 
+class Grid:
+    """A loop that commits by a habit."""
+
+    COMMIT_S = 0.5
+    COMMIT_COUNT = 10
+
+    def __init__(self, habit):
+        self.habit, self.handled, self.count, self.at = habit, {}, 0, time.monotonic()
+
+    def __call__(self, consumer):
+        try:
+            while True:
+                self.poll(consumer)
+        except Stopped:
+            if self.habit not in ("never", "auto"):
+                self.commit(consumer)
+            raise
+
+    def poll(self, consumer):
+        for record in consumer.consume(num_messages=50, timeout=0.2):
+            if os.path.exists(os.environ["OUTAGE"]):
+                os._exit(1)
+            try:
+                handle(good(record))
+            except ValueError:
+                os._exit(1)
+            self.handled[record.partition()] = place(record, 1)
+            self.count += 1
+            is_full = self.count % self.COMMIT_COUNT == 0
+            if self.habit == "record" or (self.habit == "count" and is_full):
+                self.commit(consumer)
+        is_time = time.monotonic() - self.at > self.COMMIT_S
+        if self.habit == "batch" or (self.habit == "time" and is_time):
+            self.commit(consumer)
+
+    def commit(self, consumer):
+        self.at = time.monotonic()
+        if self.handled:
+            consumer.commit(offsets=list(self.handled.values()), asynchronous=False)
+            self.handled = {}
+
+
+HABITS = ("never", "record", "batch", "auto", "time", "count", "close")
 WAYS = {
+    **{
+        f"grid-{habit}": (Grid(habit), {"enable.auto.commit": habit == "auto"})
+        for habit in HABITS
+    },
     "storms": (storms, {}),
     "storms-848": (storms, {"group.protocol": "consumer"}),
     "keeps": (keeps, {}),

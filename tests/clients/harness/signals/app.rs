@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -143,6 +143,7 @@ impl Process {
             .command()
             .args(&self.arguments)
             .env("SESSION_MS", self.session_ms.to_string())
+            .env("OUTAGE", outage(&self.dir))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -170,6 +171,18 @@ impl Process {
         self.said.try_iter().map(|line| line_of(&line)).collect()
     }
 
+    /// Processes that were started.
+    pub(super) fn starts(&self) -> usize {
+        self.starts
+    }
+
+    /// Ends the process by SIGKILL.
+    pub(super) fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
     /// SIGTERM; it has to end.
     pub(super) fn stop(&mut self) {
         let mut child = self.child.take().unwrap();
@@ -186,6 +199,11 @@ impl Drop for Process {
             let _ = child.wait();
         }
     }
+}
+
+/// The file that makes an application of the grid end at any record.
+pub(super) fn outage(dir: &Path) -> PathBuf {
+    dir.join("outage")
 }
 
 fn line_of(line: &str) -> Line {

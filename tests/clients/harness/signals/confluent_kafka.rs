@@ -4,7 +4,7 @@
 use super::app::{App, python};
 use super::{Case, Ends, Tries};
 
-static APP: App = App::new("confluent-kafka", "confluent-kafka (Python)", python);
+pub(super) static APP: App = App::new("confluent-kafka", "confluent-kafka (Python)", python);
 
 const STORMS: Case = Case {
     app: &APP,

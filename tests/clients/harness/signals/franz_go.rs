@@ -4,7 +4,7 @@ use super::app::{App, go};
 use super::{Case, Ends, Tries};
 use crate::runtimes::Built;
 
-static APP: App = App::new("franz-go", "franz-go", built);
+pub(super) static APP: App = App::new("franz-go", "franz-go", built);
 
 fn built(app: &App) -> Built {
     go(app, "github.com/twmb/franz-go")

@@ -3,7 +3,7 @@
 use super::app::{App, java};
 use super::{Case, Ends, Tries};
 
-static APP: App = App::new("kafka-clients", "Java client", java);
+pub(super) static APP: App = App::new("kafka-clients", "Java client", java);
 
 /// The loop ends with the exception, and its process with the loop.
 const LEAVES: Case = Case {

@@ -3,7 +3,7 @@
 use super::app::{App, node};
 use super::{Case, Ends, Tries};
 
-static APP: App = App::new("kafkajs", "kafkajs", node);
+pub(super) static APP: App = App::new("kafkajs", "kafkajs", node);
 
 /// Everything is as it comes.
 const THROWS: Case = Case {

@@ -33,6 +33,7 @@ mod aiokafka;
 mod clients;
 mod confluent_kafka;
 mod franz_go;
+mod grid;
 mod kafka_clients;
 mod kafkajs;
 mod parallel_consumer;
@@ -112,6 +113,10 @@ struct Seen {
     tries: usize,
     /// Dispositions of dead letters: of the record, since nothing else may be one.
     letters: Vec<String>,
+    /// Failures of another record, as the sidecar counted them.
+    innocent_failures: u64,
+    /// Records that were handled, each as often as it was.
+    handled: usize,
     /// A consumer went back to the record at some time.
     is_sought_back: bool,
 }

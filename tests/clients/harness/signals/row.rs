@@ -22,6 +22,7 @@ impl Row {
     /// Judges what was seen.
     pub(super) fn of(case: &Case, seen: &Seen) -> Self {
         let tries = seen.tries;
+        assert_eq!(seen.innocent_failures, 0, "{seen:?}");
         assert!(case.tries.has(tries), "{seen:?}");
         let letters: Vec<&str> = seen.letters.iter().map(String::as_str).collect();
         match case.ends {

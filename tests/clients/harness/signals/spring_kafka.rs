@@ -3,7 +3,7 @@
 use super::app::{App, java};
 use super::{Case, Ends, Tries};
 
-static APP: App = App::new("spring-kafka", "Spring Kafka", java);
+pub(super) static APP: App = App::new("spring-kafka", "Spring Kafka", java);
 
 /// The listener throws, and nothing but what `way` says is configured.
 const THROWS: Case = Case {

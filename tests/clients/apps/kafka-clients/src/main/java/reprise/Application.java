@@ -17,7 +17,8 @@ import org.apache.kafka.common.serialization.StringDeserializer;
  * A loop with a handler that throws at a record called poison. Arguments: bootstrap, group, topic,
  * and what happens then: leaves (the consumer is closed), dies (it is not), seeks (the loop catches
  * and seeks back), skips (it catches and goes on); with -record each record is committed, with -async each
- * batch without waiting, with -auto by the client itself, and with -848 the group speaks KIP-848.
+ * batch without waiting, with -auto by the client itself, and with -848 the group speaks KIP-848. For
+ * grid-HABIT see Grid.
  */
 public final class Application {
     private final KafkaConsumer<String, String> consumer;
@@ -25,6 +26,10 @@ public final class Application {
     private volatile boolean closing;
 
     public static void main(String[] args) {
+        if (args[3].startsWith("grid-")) {
+            Grid.run(args);
+            return;
+        }
         var application = new Application(args);
         var main = Thread.currentThread();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> application.stop(main)));

@@ -1,6 +1,8 @@
 package reprise;
 
 import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
@@ -17,6 +19,7 @@ import org.springframework.kafka.config.ConcurrentKafkaListenerContainerFactory;
 import org.springframework.kafka.core.ConsumerFactory;
 import org.springframework.kafka.core.DefaultKafkaConsumerFactory;
 import org.springframework.kafka.listener.BatchListenerFailedException;
+import org.springframework.kafka.listener.ContainerProperties.AckMode;
 import org.springframework.kafka.listener.DefaultErrorHandler;
 import org.springframework.kafka.support.KafkaHeaders;
 import org.springframework.util.backoff.FixedBackOff;
@@ -24,12 +27,17 @@ import org.springframework.util.backoff.FixedBackOff;
 /**
  * A listener that throws at a record called poison. Arguments: bootstrap, group, topic, and the way
  * errors are handled: default, in-memory, back-off or long-back-off; or that of a listener of batches
- * which says that it failed, batch, or also on what, batch-named; or retry-topics, Spring's own.
+ * which says that it failed, batch, or also on what, batch-named; or retry-topics, Spring's own. With
+ * grid-HABIT its process ends at the record, or at any record while the file OUTAGE exists; habits of commits:
+ * tests/clients/harness/signals/grid.rs.
  */
 @Configuration
 @EnableKafka
 public class Application {
+    private static String way;
+
     public static void main(String[] args) {
+        way = args[3];
         var context = new AnnotationConfigApplicationContext();
         Map<String, Object> said = Map.of("bootstrap", args[0], "group", args[1], "topic", args[2], "way", args[3]);
         context.getEnvironment().getPropertySources().addFirst(new MapPropertySource("arguments", said));
@@ -45,9 +53,11 @@ public class Application {
     @Bean
     ConsumerFactory<String, String> consumerFactory(Environment environment) {
         return new DefaultKafkaConsumerFactory<>(Map.of(
+            ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, environment.getRequiredProperty("way").equals("grid-auto"),
             ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, environment.getRequiredProperty("bootstrap"),
             ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest",
             ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG, environment.getProperty("SESSION_MS", "6000"),
+            ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, "500",
             ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, StringDeserializer.class,
             ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, StringDeserializer.class));
     }
@@ -58,7 +68,20 @@ public class Application {
         var factory = new ConcurrentKafkaListenerContainerFactory<String, String>();
         factory.setConsumerFactory(consumers);
         switch (environment.getRequiredProperty("way")) {
-            case "default", "batch", "batch-named", "retry-topics" -> { }
+            case "default", "batch", "batch-named", "retry-topics", "grid-auto" -> { }
+            case "grid-never" -> factory.getContainerProperties().setAckMode(AckMode.MANUAL);
+            case "grid-record" -> factory.getContainerProperties().setAckMode(AckMode.RECORD);
+            case "grid-batch" -> factory.getContainerProperties().setAckMode(AckMode.BATCH);
+            case "grid-time", "grid-close" -> {
+                factory.getContainerProperties().setAckMode(AckMode.TIME);
+                // What is not committed yet is, when the container stops.
+                factory.getContainerProperties().setAckTime(
+                    environment.getRequiredProperty("way").equals("grid-time") ? 500 : 3_600_000);
+            }
+            case "grid-count" -> {
+                factory.getContainerProperties().setAckMode(AckMode.COUNT);
+                factory.getContainerProperties().setAckCount(10);
+            }
             case "in-memory" -> {
                 var handler = new DefaultErrorHandler();
                 handler.setSeekAfterError(false);
@@ -72,6 +95,10 @@ public class Application {
     }
 
     static void handle(ConsumerRecord<String, String> order) {
+        boolean isGrid = System.getenv("OUTAGE") != null && way.startsWith("grid-");
+        if (isGrid && Files.exists(Path.of(System.getenv("OUTAGE")))) {
+            Runtime.getRuntime().halt(1);
+        }
         boolean fails = order.value().equals("poison");
         // Where it first lay, when it comes from a topic of Spring's.
         var partition = order.headers().lastHeader(KafkaHeaders.ORIGINAL_PARTITION);
@@ -79,6 +106,9 @@ public class Application {
         System.out.println((fails ? "failed " : "done ")
             + (partition == null ? order.partition() : ByteBuffer.wrap(partition.value()).getInt()) + " "
             + (offset == null ? order.offset() : ByteBuffer.wrap(offset.value()).getLong()) + " " + order.key());
+        if (fails && isGrid) {
+            Runtime.getRuntime().halt(1);
+        }
         if (fails) {
             throw new IllegalStateException("cannot handle " + order.key());
         }
