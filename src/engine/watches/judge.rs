@@ -47,7 +47,8 @@ impl Driver {
         nacks: Vec<NackRequest>,
     ) -> Result<JudgedNacks, EngineError> {
         let (nacks, records) = self.keyed(group, nacks);
-        if self.keeps_order(group) {
+        let keeps_order = self.keeps_order(group);
+        if keeps_order {
             let bad = self.machine.refused(now, group, evidence, &nacks);
             if !bad.is_empty() {
                 return Err(EngineError::BadNacks(bad));
@@ -58,7 +59,8 @@ impl Driver {
             let leaves = vec![true; nacks.len()];
             return Ok(JudgedNacks { nacks, records, leaves, ..JudgedNacks::default() });
         };
-        let ladders: Vec<_> = nacks.iter().map(|nack| self.ladder_in_place(group, nack)).collect();
+        let ladder = |nack| if keeps_order { self.ladder_in_place(group, nack) } else { None };
+        let ladders: Vec<_> = nacks.iter().map(ladder).collect();
         let judged = self.change((group, &of), |watch, now| {
             let mut judged = JudgedNacks::default();
             for ((nack, record), ladder) in nacks.into_iter().zip(records).zip(ladders) {
@@ -114,13 +116,13 @@ impl Driver {
         policy.order == OrderMode::Partition && policy.is_watched()
     }
 
-    /// The ladder of a record that may wait in its partition.
+    /// The ladder of a record of an ordered group that may wait in its partition.
     fn ladder_in_place(&self, group: &GroupId, nack: &Nack) -> Option<Ladder> {
         let wants_end = nack.want.level.is_some_and(|level| level < 0);
         // A record without bytes is refused.
         let is_gone = nack.bytes == retry::Bytes::ReferenceGone;
         match &nack.named {
-            Named::Origin(origin) if self.keeps_order(group) && !wants_end && !is_gone => {
+            Named::Origin(origin) if !wants_end && !is_gone => {
                 Some(self.machine.policies().ladder_of(group, &origin.topic))
             }
             _ => None,

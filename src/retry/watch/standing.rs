@@ -56,8 +56,8 @@ impl Watch {
             return false;
         }
         let (member, epoch) = (key.clone(), standing.epoch);
+        let is_other = self.is_replaced(key, &standing.member_id);
         let before = self.standings.get(key);
-        let is_other = before.is_some_and(|told| told.standing.member_id != standing.member_id);
         let has_given_up = before.is_some_and(|told| told.has_given_up(&standing));
         self.standings.insert(key.clone(), AssignedMember { standing, is_called: false });
         if is_other {
