@@ -12,32 +12,25 @@
 //! **Invariant:** a hand-out's fact is durable before its bytes leave.
 
 mod batch;
-mod brought;
 mod command;
+mod commit;
 mod count;
 mod delayed;
-mod discard;
 mod driver;
-mod ending;
 mod error;
 mod facts;
 mod finals;
 mod gates;
 mod handle;
-mod keeping;
 mod kind;
 mod letter_topics;
 mod letters;
-mod nacks;
-mod ordered;
 mod outbox;
 mod past;
 mod recover;
-mod reloaded;
 mod render;
 mod renewal;
 mod room;
-mod settle;
 mod staged;
 mod stamps;
 mod store;
@@ -51,22 +44,20 @@ mod windows;
 
 pub use batch::RECORD_BYTES_MAX;
 pub use command::{
-    ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest, Producer, TakenEntry,
+    Ending, Followers, ImportBatch, ImportRequest, LaneSlot, NackBatch, NackReply, NackRequest,
+    Producer, SettleRequest, Taken, TakenEntry,
 };
 pub use delayed::{AppendBatch, DelayBatch, DelayedRecord, DelayedTotals, Destinations, More};
 pub use driver::Driver;
-pub use ending::Ending;
 pub use error::EngineError;
 pub use finals::ROUND as FINAL_ROUND;
 pub use gates::Gate;
-pub use handle::{Engine, Taken};
+pub use handle::Engine;
 pub use letter_topics::{LetterTopics, Rename};
 pub use letters::{DeadLetter, Letters};
-pub use ordered::Followers;
 pub use outbox::{Forwarded, REFUSED_MAX};
 pub use past::{Happened, Happening, Sought, Teller};
 pub use recover::{Parts, Replay};
-pub use settle::SettleRequest;
 pub use store::Flusher;
 
 pub use render::{LaneRecord, dead_letter_headers};

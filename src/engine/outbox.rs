@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::command::Command;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::kind;
@@ -93,17 +92,6 @@ impl Engine {
         // It lets dead letters go: a full disk must not keep it from that.
         let seq = self.journal.append_reserved(vec![entry])?.seq();
         Ok(self.journal.durable(seq).await?)
-    }
-
-    /// Lets go of what the cluster has taken, from the front on: each as soon as its record is
-    /// remembered no longer than any settled one. How many went.
-    pub async fn discard_forwarded(
-        &self,
-        topic: &TopicName,
-        up_to: i64,
-    ) -> Result<u64, EngineError> {
-        let topic = topic.clone();
-        self.ask_durably(|reply| Command::Discard { topic, up_to, reply }).await
     }
 }
 

@@ -15,8 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
 use crate::engine::command::Command;
 use crate::engine::driver::{Driver, OWNER};
 use crate::engine::error::EngineError;
@@ -79,16 +77,12 @@ impl Driver {
     pub(super) fn defer(&mut self, command: Command) -> Option<Command> {
         let is_event = matches!(
             command,
-            Command::Leave { .. }
-                | Command::Silent { .. }
-                | Command::News(_)
-                | Command::Policies(_)
-                | Command::TopicGone { .. }
+            Command::Leave(_) | Command::Tell(_) | Command::Reload(_) | Command::EndTopic(_)
         );
         if !is_event || !self.is_renewing() {
             return Some(command);
         }
-        let command = self.detach_asker(command);
+        let command = self.detach_caller(command);
         if self.renewals.deferred.len() >= DEFERRED_MAX {
             self.give_up(&EngineError::Deferred(DEFERRED_MAX));
         } else {
@@ -97,11 +91,12 @@ impl Driver {
         None
     }
 
-    /// The event without its asker, who is told that it is not durable.
-    fn detach_asker(&self, command: Command) -> Command {
-        let Command::TopicGone { topic, reply } = command else { return command };
-        self.send(reply, self.usable());
-        Command::TopicGone { topic, reply: oneshot::channel().0 }
+    /// The event without its caller, who is told that it is not durable.
+    fn detach_caller(&self, command: Command) -> Command {
+        match (command, self.usable()) {
+            (Command::EndTopic(call), Err(error)) => Command::EndTopic(call.detach(error)),
+            (command, _) => command,
+        }
     }
 
     /// Begins, or looks at, a renewal of a failed store.

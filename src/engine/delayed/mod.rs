@@ -20,8 +20,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::engine::command::{Command, DelayedCommand, TakenEntry};
-use crate::engine::driver::Driver;
+use crate::engine::command::TakenEntry;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::journal::{EntryRef, NewEntry, StreamId};
@@ -86,6 +85,12 @@ pub struct DelayedTotals {
     /// When the next one is due; `None`: none waits.
     pub first_due: Option<WallMs>,
 }
+
+/// Asks for the totals of delayed records.
+pub(super) struct CountDelayed;
+
+/// Delayed records that are not to enter their topics. The answer tells which of them waited.
+pub(super) struct Cancel(Vec<Origin>);
 
 /// What the driver knows of what waits beside its entries.
 #[derive(Debug)]
@@ -161,7 +166,8 @@ impl Engine {
         &self,
         batch: DelayBatch,
     ) -> impl Future<Output = Result<(), EngineError>> + use<> {
-        self.ask_durably(|reply| Command::Delayed(DelayedCommand::Delay(batch, reply)))
+        let delayed = self.call(batch);
+        async { delayed.await.map(|_| ()) }
     }
 
     /// What waits to enter its topic, by number, with its record: at most `limit`, and no more than
@@ -191,33 +197,11 @@ impl Engine {
 
     /// All that waits, in figures.
     pub async fn delayed_totals(&self) -> Result<DelayedTotals, EngineError> {
-        self.ask(|reply| Command::Delayed(DelayedCommand::Totals(reply))).await
+        Ok(self.call_at_once(CountDelayed).await?.0)
     }
 
     /// Ends the waiting of these; which of them were waiting. Durable on return.
     pub async fn cancel(&self, records: Vec<Origin>) -> Result<Vec<bool>, EngineError> {
-        let ask = |reply| Command::Delayed(DelayedCommand::Cancel(records, reply));
-        self.ask_durably(ask).await
-    }
-}
-
-impl Driver {
-    /// One command about what waits.
-    pub(super) fn put_off(&mut self, command: DelayedCommand) {
-        match command {
-            DelayedCommand::Delay(batch, reply) => {
-                let waits_for = self.delay(batch);
-                // The asker may have gone; its question is answered in the journal all the same.
-                drop(reply.send(waits_for.map(|seq| ((), seq))));
-            }
-            DelayedCommand::Cancel(records, reply) => {
-                let answer = self.cancel(records);
-                self.send(reply, answer);
-            }
-            DelayedCommand::Totals(reply) => {
-                let totals = self.totals();
-                self.send(reply, Ok(totals));
-            }
-        }
+        self.call(Cancel(records)).await
     }
 }

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 
 use crate::engine::batch;
+use crate::engine::command::{Call, Command, Request};
 use crate::engine::delayed::stored::body_of;
-use crate::engine::delayed::{DelayBatch, DelayedTotals};
+use crate::engine::delayed::{Cancel, CountDelayed, DelayBatch, DelayedTotals};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::kind;
@@ -14,14 +15,54 @@ use crate::retry::{
     Answer, Entries, Fact, Input, PayloadChange, StateKind, Token, delayed, encode_fact,
 };
 
-impl Driver {
-    /// The sequence its answer rests on: 0 where nothing of it waits.
-    pub(super) fn delay(&mut self, batch: DelayBatch) -> Result<u64, EngineError> {
-        let DelayBatch { topic, partition, stream, records, append } = batch;
-        if records.is_empty() {
-            append(&mut || Some(Vec::new()));
-            return Ok(0);
+impl Request for DelayBatch {
+    /// Whether the answer rests on the log: not where no record waits.
+    type Answer = bool;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::Delay(Box::new(call))
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<bool, EngineError> {
+        if self.records.is_empty() {
+            (self.append)(&mut || Some(Vec::new()));
+            return Ok(false);
         }
+        driver.delay(self).map(|()| true)
+    }
+
+    fn rests_on(waits: &bool, driver: &Driver) -> u64 {
+        if *waits { driver.last_seq } else { 0 }
+    }
+}
+
+impl Request for Cancel {
+    type Answer = Vec<bool>;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::Cancel(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<Vec<bool>, EngineError> {
+        driver.cancel(self.0)
+    }
+}
+
+impl Request for CountDelayed {
+    type Answer = DelayedTotals;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::CountDelayed(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<DelayedTotals, EngineError> {
+        Ok(driver.totals())
+    }
+}
+
+impl Driver {
+    fn delay(&mut self, batch: DelayBatch) -> Result<(), EngineError> {
+        let DelayBatch { topic, partition, stream, records, append } = batch;
         self.may_decide()?;
         self.journal.admits()?;
         let (until, bytes): (Vec<_>, Vec<_>) = records.into_iter().unzip();
@@ -41,20 +82,17 @@ impl Driver {
         });
         match appended {
             // Repeated, or refused before anything was decided.
-            None if facts.is_empty() => return Ok(self.last_seq),
+            None if facts.is_empty() => return Ok(()),
             Some(refs) if refs.len() == facts.len() => {
                 for at in &refs {
                     self.put_off.backlog.begins(u64::from(at.len));
                 }
                 self.placed(&facts, &refs, bodies);
             }
-            _ => {
-                self.take_back(facts)?;
-                return Ok(self.last_seq);
-            }
+            _ => return self.take_back(facts),
         }
         self.see_delayed(facts.len(), "scheduled");
-        Ok(self.last_seq)
+        Ok(())
     }
 
     /// What was decided did not come into the log with its batch: its topic went in this very
@@ -85,7 +123,7 @@ impl Driver {
         Err(EngineError::DelayedFull { bytes, more, most })
     }
 
-    pub(super) fn cancel(&mut self, records: Vec<Origin>) -> Result<Vec<bool>, EngineError> {
+    fn cancel(&mut self, records: Vec<Origin>) -> Result<Vec<bool>, EngineError> {
         let sizes: Vec<(EntryId, u64)> = records
             .iter()
             .filter_map(|record| u64::try_from(record.offset).ok().map(EntryId))
@@ -110,7 +148,7 @@ impl Driver {
         self.put_off.unreadable.remove(&id);
     }
 
-    pub(super) fn totals(&self) -> DelayedTotals {
+    fn totals(&self) -> DelayedTotals {
         DelayedTotals {
             records: self.waiting(),
             bytes: self.put_off.backlog.bytes(),

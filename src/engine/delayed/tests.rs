@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use super::delivering::{FULL_MS, LEAVING, LOOK_MS, SLICE_BYTES, SLICE_RECORDS};
 use super::*;
 use crate::clock::{Clock, Hand};
-use crate::engine::{Parts, Replay};
+use crate::engine::{Driver, Parts, Replay};
 use crate::journal::{Config, Journal, Kind, MemDisk, StreamAppend, Writer};
 use crate::observe::Metrics;
 use crate::retry::Until;

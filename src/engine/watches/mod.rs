@@ -214,7 +214,7 @@ impl Engine {
             self.tell(Command::KeepWatch(group.clone()));
         }
         for input in inputs {
-            self.tell(Command::News(Box::new(input)));
+            self.tell(Command::Tell(Box::new(input)));
         }
         then(of);
         changed

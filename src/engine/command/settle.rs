@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
-use crate::engine::command::Command;
+use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -31,39 +31,42 @@ impl Engine {
     /// Settles a record; durable on return. `None`: the record is not at its end any more, or was
     /// settled before.
     pub async fn settle(&self, request: SettleRequest) -> Result<Option<NackOutcome>, EngineError> {
-        self.ask_durably(|reply| Command::Settle(Box::new(request), reply)).await
+        self.call(request).await
     }
 }
 
-impl Driver {
-    pub(super) fn settle_record(
-        &mut self,
-        request: SettleRequest,
-    ) -> Result<Option<NackOutcome>, EngineError> {
-        let SettleRequest { group, settling, undecodable, record } = request;
-        self.may_decide()?;
-        self.journal.admits()?;
-        let Some(of) = self.watches.find(&group) else { return Ok(None) };
+impl Request for SettleRequest {
+    type Answer = Option<NackOutcome>;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::Settle(Box::new(call))
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<Option<NackOutcome>, EngineError> {
+        let Self { group, settling, undecodable, record } = self;
+        driver.may_decide()?;
+        driver.journal.admits()?;
+        let Some(of) = driver.watches.find(&group) else { return Ok(None) };
         let Some(mut settling) = of.lock().watch.present(&settling) else { return Ok(None) };
         let offsets = undecodable.clone().unwrap_or(settling.offset..=settling.offset);
         if let Some(batch) = undecodable {
             settling = settling.undecodable(batch);
         }
         let partition = settling.partition.clone();
-        let topic_id = self.topic_ids.id_of(&partition.topic);
+        let topic_id = driver.topic_ids.id_of(&partition.topic);
         let window = windows::entry(&group, &partition, Some(&settling.window), topic_id);
         let record_bytes = u64::try_from(record.len()).unwrap_or(u64::MAX);
-        self.tell_room(self.clock.now(), &group);
-        let key = self.order_key(&group, &record);
+        driver.tell_room(driver.clock.now(), &group);
+        let key = driver.order_key(&group, &record);
         let (token, settling) = (Token(0), Box::new(settling));
         let input = Input::Settle { token, group: group.clone(), settling, record_bytes, key };
-        let (answer, facts) = self.handle(input);
+        let (answer, facts) = driver.handle(input);
         let Some(Answer::Nacked(outcomes)) = answer else { return Err(EngineError::Stopped) };
-        self.persist(&facts, &[record], vec![window])?;
-        of.rest_on(self.last_seq);
-        self.change((&group, &of), |watch, now| watch.settled(now, &partition, offsets));
-        self.keep_watch(&group);
-        self.see_room(&group);
+        driver.persist(&facts, &[record], vec![window])?;
+        of.rest_on(driver.last_seq);
+        driver.change((&group, &of), |watch, now| watch.settled(now, &partition, offsets));
+        driver.keep_watch(&group);
+        driver.see_room(&group);
         outcomes.first().copied().map(Some).ok_or(EngineError::Stopped)
     }
 }

@@ -8,8 +8,8 @@ use crate::clock::{Clock, Hand};
 use crate::engine::{
     DeadLetter, Driver, NackBatch, NackReply, NackRequest, Parts, Producer, Replay,
 };
-use crate::journal::{Config, MemDisk, Writer};
-use crate::model::{ClientId, WallMs};
+use crate::journal::{Config, Journal, MemDisk, Writer};
+use crate::model::{ClientId, Origin, WallMs};
 use crate::retry::{Nack, Named, Reporter, StateKind, Want};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::engine::batch;
-use crate::engine::command::{Command, NackRequest, Reply};
+use crate::engine::command::{Call, Command, NackRequest, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::gates::Gate;
@@ -38,32 +38,35 @@ impl Engine {
 
     /// Puts records behind earlier ones of their key; what became of each, durably on return.
     pub async fn follow(&self, followers: Followers) -> Result<Vec<Ordered>, EngineError> {
-        self.ask_durably(|reply| Command::Follow(followers, reply)).await
+        self.call(followers).await
     }
 }
 
-impl Driver {
-    pub(super) fn follow_all(&mut self, followers: Followers, reply: Reply<Vec<Ordered>>) {
-        let answer = self.follow(followers);
-        self.send(reply, answer);
+impl Request for Followers {
+    type Answer = Vec<Ordered>;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::Follow(Box::new(call))
     }
 
-    fn follow(&mut self, followers: Followers) -> Result<Vec<Ordered>, EngineError> {
-        let Followers { group, partition, records } = followers;
-        self.may_decide()?;
-        self.journal.admits()?;
+    fn run(self, driver: &mut Driver) -> Result<Vec<Ordered>, EngineError> {
+        let Self { group, partition, records } = self;
+        driver.may_decide()?;
+        driver.journal.admits()?;
         let bodies: Vec<Bytes> = records.iter().map(|(_, _, record)| record.clone()).collect();
         batch::check_bytes(&bodies)?;
         let records = records.into_iter().map(|(offset, key, _)| (offset, key)).collect();
         let token = Token(0);
-        let (answer, facts) = self.handle(Input::Behind { token, group, partition, records });
+        let (answer, facts) = driver.handle(Input::Behind { token, group, partition, records });
         let Some(Answer::Ordered(outcomes)) = answer else { return Err(EngineError::Stopped) };
-        self.persist(&facts, &bodies, Vec::new())?;
+        driver.persist(&facts, &bodies, Vec::new())?;
         Ok(outcomes)
     }
+}
 
+impl Driver {
     /// Nacks with the keys of their records, and those.
-    pub(super) fn keyed(
+    pub(in crate::engine) fn keyed(
         &self,
         group: &GroupId,
         nacks: Vec<NackRequest>,
@@ -76,7 +79,7 @@ impl Driver {
     }
 
     /// The key by which a record of this group is kept in order; `None`: it is not.
-    pub(super) fn order_key(&self, group: &GroupId, record: &Bytes) -> Option<OrderKey> {
+    pub(in crate::engine) fn order_key(&self, group: &GroupId, record: &Bytes) -> Option<OrderKey> {
         if self.machine.policy(group).order != OrderMode::Key {
             return None;
         }

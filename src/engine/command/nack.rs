@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use crate::engine::batch;
-use crate::engine::command::{Command, NackBatch, NackReply, Producer};
+use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
@@ -19,11 +19,55 @@ use crate::retry::{Answer, Disposition, Evidence, Input, Nack, NackOutcome, Repo
 #[cfg(test)]
 mod tests;
 
+/// One record of a nack batch.
+#[derive(Clone, Debug)]
+pub struct NackRequest {
+    /// The nack for the machine.
+    pub nack: Nack,
+    /// The record's stored form (`wire::batch::RawRecord`), should an entry begin with it; empty
+    /// when the nack is by reference to an entry.
+    pub record: Bytes,
+}
+
+/// The stamp of an idempotent producer's batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Producer {
+    pub id: i64,
+    pub epoch: i16,
+    /// Sequence number of the batch's first record.
+    pub first: i32,
+    /// Sequence number of its last record.
+    pub last: i32,
+}
+
+/// A batch produced to a retry topic, or the nacks of one partition's commit: all of it is taken,
+/// or nothing.
+#[derive(Clone, Debug)]
+pub struct NackBatch {
+    /// The group of the retry topic, or of the commit.
+    pub group: GroupId,
+    /// The producer, or the member that commits.
+    pub by: Reporter,
+    /// Absent for a producer without idempotence, and for a commit.
+    pub producer: Option<Producer>,
+    /// One per record, in order.
+    pub nacks: Vec<NackRequest>,
+}
+
+/// The answer to a nack batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NackReply {
+    /// Taken now; the outcome of each. `None`: its partition waits for it.
+    Taken(Vec<Option<NackOutcome>>),
+    /// Taken before: the producer repeated it.
+    Repeated,
+}
+
 /// A batch in the driver's queue.
 #[derive(Debug)]
-pub(super) struct Said {
-    pub batch: NackBatch,
-    pub evidence: Evidence,
+pub(in crate::engine) struct Nacks {
+    batch: NackBatch,
+    evidence: Evidence,
 }
 
 impl Engine {
@@ -42,8 +86,7 @@ impl Engine {
         batch: NackBatch,
         evidence: Evidence,
     ) -> impl Future<Output = Result<NackReply, EngineError>> + use<> {
-        let said = Box::new(Said { batch, evidence });
-        self.ask_durably(|reply| Command::Nacks(said, reply))
+        self.call(Nacks { batch, evidence })
     }
 }
 
@@ -57,15 +100,27 @@ struct JudgedBatch {
 }
 
 /// One answer for each nack of a batch; `leaves`: which of them became entries.
-pub(super) fn of_each(leaves: Vec<bool>, outcomes: Vec<NackOutcome>) -> NackReply {
+pub(in crate::engine) fn of_each(leaves: Vec<bool>, outcomes: Vec<NackOutcome>) -> NackReply {
     let mut outcomes = outcomes.into_iter();
     let each = leaves.into_iter().map(|leaves| if leaves { outcomes.next() } else { None });
     NackReply::Taken(each.collect())
 }
 
+impl Request for Nacks {
+    type Answer = NackReply;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::Nacks(Box::new(call))
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<NackReply, EngineError> {
+        driver.nacks(self)
+    }
+}
+
 impl Driver {
-    pub(super) fn nacks(&mut self, said: Said) -> Result<NackReply, EngineError> {
-        let Said { batch, evidence } = said;
+    fn nacks(&mut self, nacks: Nacks) -> Result<NackReply, EngineError> {
+        let Nacks { batch, evidence } = nacks;
         self.may_decide()?;
         self.journal.admits()?;
         if let Some(producer) = batch.producer
@@ -127,7 +182,7 @@ impl Driver {
     }
 
     /// Records of these topics were charged in their own place.
-    pub(super) fn count_charged(&self, group: &GroupId, topics: &[TopicName]) {
+    pub(in crate::engine) fn count_charged(&self, group: &GroupId, topics: &[TopicName]) {
         let word = Disposition::Rejected.as_str();
         for topic in topics {
             self.metrics.record_failed(group.as_str(), topic.as_str(), word);

@@ -1,4 +1,4 @@
-//! Entries that leave for another sidecar and entries that come from one.
+//! Entries come from another sidecar.
 //!
 //! What came is remembered by the other sidecar's cluster id and the entry's number there, for
 //! ever: a file that is brought once more adds nothing, also when what it brought is long settled
@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::engine::batch;
-use crate::engine::command::{ImportBatch, ImportRequest};
+use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
 use crate::engine::kind;
 use crate::journal::{Encoded, NewEntry};
-use crate::model::EntryId;
-use crate::retry::{Answer, ExportOutcome, ExportStep, Import, ImportOutcome, Input, Token};
+use crate::model::GroupId;
+use crate::retry::{Answer, Import, ImportOutcome, Input, Token};
 
 /// The version byte of a stored page.
 const VERSION: u8 = 1;
@@ -23,6 +24,27 @@ const VERSION: u8 = 1;
 const PAGE_IDS: u64 = 1024;
 /// Bytes of those bits.
 const PAGE_BYTES: usize = 128;
+
+/// One entry of another sidecar.
+#[derive(Clone, Debug)]
+pub struct ImportRequest {
+    /// The entry's number at the other sidecar.
+    pub id: u64,
+    /// The entry without its number.
+    pub import: Import,
+    /// The record's stored form (`wire::batch::RawRecord`).
+    pub record: Bytes,
+}
+
+/// Entries of one group, brought from another sidecar.
+#[derive(Clone, Debug)]
+pub struct ImportBatch {
+    pub group: GroupId,
+    /// The cluster id of the other sidecar: with the number an entry's identity.
+    pub source: String,
+    /// In any order.
+    pub entries: Vec<ImportRequest>,
+}
 
 /// Which of the entry numbers of one page have come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,27 +96,26 @@ fn key(source: &str, page: u64) -> Bytes {
     key.into()
 }
 
-impl Driver {
-    pub(super) fn export(
-        &mut self,
-        step: ExportStep,
-        ids: Vec<EntryId>,
-    ) -> Result<Vec<ExportOutcome>, EngineError> {
-        match self.ask(Input::Export { token: Token(0), step, ids })? {
-            Some(Answer::Exported(outcomes)) => Ok(outcomes),
-            _ => Err(EngineError::Stopped),
-        }
+impl Engine {
+    /// Takes entries of another sidecar; durable on return.
+    pub async fn import(&self, batch: ImportBatch) -> Result<Vec<ImportOutcome>, EngineError> {
+        self.call(batch).await
+    }
+}
+
+impl Request for ImportBatch {
+    type Answer = Vec<ImportOutcome>;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::Import(Box::new(call))
     }
 
-    pub(super) fn import(
-        &mut self,
-        brought: ImportBatch,
-    ) -> Result<Vec<ImportOutcome>, EngineError> {
-        let ImportBatch { group, source, entries } = brought;
-        self.may_decide()?;
-        self.journal.admits()?;
+    fn run(self, driver: &mut Driver) -> Result<Vec<ImportOutcome>, EngineError> {
+        let Self { group, source, entries } = self;
+        driver.may_decide()?;
+        driver.journal.admits()?;
         batch::check_imports(&entries)?;
-        let mut pages = self.pages(&source, &entries)?;
+        let mut pages = driver.pages(&source, &entries)?;
         let mut outcomes = vec![ImportOutcome::Known; entries.len()];
         let (mut asked, mut imports, mut records) = (Vec::new(), Vec::new(), Vec::new());
         for (entry, outcome) in entries.into_iter().zip(&mut outcomes) {
@@ -102,11 +123,11 @@ impl Driver {
                 continue;
             }
             asked.push((entry.id, outcome));
-            let key = self.order_key(&group, &entry.record);
+            let key = driver.order_key(&group, &entry.record);
             imports.push(Import { key, ..entry.import });
             records.push(entry.record);
         }
-        let (answer, facts) = self.handle(Input::Import { token: Token(0), group, imports });
+        let (answer, facts) = driver.handle(Input::Import { token: Token(0), group, imports });
         let Some(Answer::Imported(judged)) = answer else { return Err(EngineError::Stopped) };
         for ((id, outcome), judged) in asked.into_iter().zip(judged) {
             *outcome = judged;
@@ -120,10 +141,12 @@ impl Driver {
             let page = Encoded::new(page.to_bytes());
             NewEntry::keyed_body(kind::BROUGHT, key(&source, *number), page)
         });
-        self.persist(&facts, &records, memory.collect())?;
+        driver.persist(&facts, &records, memory.collect())?;
         Ok(outcomes)
     }
+}
 
+impl Driver {
     /// What is remembered of these entries.
     fn pages(
         &self,

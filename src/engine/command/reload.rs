@@ -1,16 +1,33 @@
-//! What other rules mean for those that wait already, told in the log.
+//! The rules are loaded again. A log line tells what that means for retries that wait.
 
 use std::collections::BTreeMap;
 
-use crate::model::GroupId;
-use crate::retry::{DELAYED, Entries, Machine, StateKind};
+use crate::engine::command::Command;
+use crate::engine::driver::Driver;
+use crate::engine::handle::Engine;
+use crate::model::{GroupId, Now};
+use crate::retry::{DELAYED, Entries, Input, Machine, Policies, StateKind};
 
 /// What is not settled and not out.
 const WAITING: [StateKind; 3] = [StateKind::Waiting, StateKind::Behind, StateKind::Held];
 
+impl Engine {
+    /// Puts other rules in force.
+    pub fn policies(&self, now: Now, policies: Policies) {
+        self.watches.reload(now, &policies);
+        self.tell(Command::Reload(Box::new(policies)));
+    }
+}
+
+pub(super) fn run(policies: Policies, driver: &mut Driver) {
+    let before = ruled(&driver.machine);
+    driver.hear(Input::Policies(Box::new(policies)), "new rules");
+    tell(&driver.machine, before);
+}
+
 /// The rules of a group of which something waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ruled {
+struct Ruled {
     waiting: u64,
     /// The `match` of its rule in `groups`; `None`: it has none.
     rule: Option<String>,
@@ -28,7 +45,7 @@ enum Change {
 }
 
 /// All groups of which something waits.
-pub(super) fn ruled<S: Entries>(machine: &Machine<S>) -> BTreeMap<GroupId, Ruled> {
+fn ruled<S: Entries>(machine: &Machine<S>) -> BTreeMap<GroupId, Ruled> {
     let groups = machine.groups().into_iter().filter(|group| group.as_str() != DELAYED);
     let all = groups.map(|group| {
         let counts = machine.counts(&group);
@@ -41,7 +58,7 @@ pub(super) fn ruled<S: Entries>(machine: &Machine<S>) -> BTreeMap<GroupId, Ruled
 }
 
 /// Says once of each group what its new rules mean for what waits; `before`: its old ones.
-pub(super) fn tell<S: Entries>(machine: &Machine<S>, before: BTreeMap<GroupId, Ruled>) {
+fn tell<S: Entries>(machine: &Machine<S>, before: BTreeMap<GroupId, Ruled>) {
     for (group, waiting, change) in changes(machine, before) {
         match change {
             Change::NoLane => tracing::warn!(

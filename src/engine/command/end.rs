@@ -2,12 +2,12 @@
 //! with what ends it, or none is and it goes on as it was.
 
 use crate::engine::batch;
-use crate::engine::command::{Command, NackBatch, NackReply};
+use crate::engine::command::nack::of_each;
+use crate::engine::command::{Call, Command, NackBatch, NackReply, Request};
 use crate::engine::delayed::AppendBatch;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::nacks::of_each;
 use crate::engine::watches::{JudgedNacks, UnkeptRecords};
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Now, TopicName};
@@ -50,12 +50,24 @@ impl Engine {
         &self,
         ending: Ending,
     ) -> impl Future<Output = Result<Vec<NackReply>, EngineError>> + use<> {
-        self.ask_durably(|reply| Command::Ends(Box::new(ending), reply))
+        self.call(ending)
+    }
+}
+
+impl Request for Ending {
+    type Answer = Vec<NackReply>;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::End(Box::new(call))
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<Vec<NackReply>, EngineError> {
+        driver.ends(self)
     }
 }
 
 impl Driver {
-    pub(super) fn ends(&mut self, ending: Ending) -> Result<Vec<NackReply>, EngineError> {
+    fn ends(&mut self, ending: Ending) -> Result<Vec<NackReply>, EngineError> {
         let Ending { nacks, end } = ending;
         self.may_decide()?;
         self.journal.admits()?;

@@ -1,7 +1,9 @@
 //! Dead letters leave the log once the real cluster has taken them.
 
+use crate::engine::command::{Call, Command, Request};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
 use crate::journal::StreamBatch;
 use crate::model::{EntryId, Now, TopicName};
 use crate::retry::{Entries, Fact, Input, State, decode_fact};
@@ -11,13 +13,43 @@ const LOOK_BYTES_MAX: usize = 1 << 20;
 /// `offsets.retention.minutes` of Kafka, 7 days.
 const UNPASSED_MS: u64 = 7 * 24 * 3_600_000;
 
+/// Dead letters of a topic below an offset.
+pub(in crate::engine) struct Discard {
+    topic: TopicName,
+    up_to: i64,
+}
+
+impl Engine {
+    /// Lets go of dead letters that the cluster has taken, from the front on: each as soon as its
+    /// record is remembered no longer than any settled one. How many went.
+    pub async fn discard_forwarded(
+        &self,
+        topic: &TopicName,
+        up_to: i64,
+    ) -> Result<u64, EngineError> {
+        self.call(Discard { topic: topic.clone(), up_to }).await
+    }
+}
+
+impl Request for Discard {
+    type Answer = u64;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::Discard(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<u64, EngineError> {
+        driver.discard(&self.topic, self.up_to)
+    }
+}
+
 impl Driver {
     /// Lets dead letters before `up_to` go, from the front to the first whose record is still to
     /// be remembered. How many went.
     ///
     /// The machine forgets first: a crash in between leaves a dead letter that nobody knows any
     /// more and that goes with the next look.
-    pub(super) fn discard(&mut self, topic: &TopicName, up_to: i64) -> Result<u64, EngineError> {
+    fn discard(&mut self, topic: &TopicName, up_to: i64) -> Result<u64, EngineError> {
         self.usable()?;
         let Some(stream) = self.journal.stream_find(&self.render.streams().stream(topic)) else {
             return Ok(0);

@@ -1,19 +1,38 @@
-//! What the engine does now and then, asked by housekeeping and before a stop.
+//! Housekeeping, asked for now and then and before a stop.
 
-use crate::engine::command::Reply;
+use crate::engine::command::{Command, Reply};
 use crate::engine::driver::{Driver, OWNER};
 use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
 use crate::engine::store::Checkpoint;
+
+use tokio::sync::oneshot;
 
 /// Tombstones looked at in one round of housekeeping.
 const SWEEP_MAX: usize = 10_000;
+
+impl Engine {
+    /// Housekeeping, after the journal's own checkpoint: forgets silent producers, releases what is
+    /// gone from the log and makes a checkpoint of the look-up tables.
+    pub async fn keep(&self) -> Result<(), EngineError> {
+        let (reply, pending) = oneshot::channel();
+        let kept = self.wait(self.send(Command::Keep(reply)), pending).await;
+        if matches!(kept, Err(EngineError::Tables(_))) {
+            // The driver may sleep: it is to begin with the renewal.
+            self.tell(Command::Look);
+        }
+        kept
+    }
+}
 
 impl Driver {
     /// Producers silent for a day go; tombstones whose entries are gone from the log go; the
     /// tables are made durable as of the last fact, which is durable first.
     pub(super) fn keep(&mut self, reply: Reply<()>) {
         if let Err(error) = self.tidy() {
-            return self.send(reply, Err(error));
+            // The caller may have gone.
+            drop(reply.send(Err(error)));
+            return;
         }
         let seq = self.last_seq;
         let (log, journal) = (self.journal.clone(), self.journal.clone());

@@ -1,0 +1,76 @@
+//! A member commits an offset of its lane: the retries below it are acknowledged.
+
+use crate::engine::command::{Call, Command, Request};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::model::{GroupId, LaneOffset};
+use crate::retry::{Answer, Input, Token};
+
+/// A commit of a lane.
+pub(in crate::engine) struct Acknowledge {
+    group: GroupId,
+    up_to: LaneOffset,
+}
+
+/// Asks whether a commit of a lane could be taken.
+pub(in crate::engine) struct CheckAcknowledge {
+    group: GroupId,
+    up_to: LaneOffset,
+}
+
+impl Engine {
+    /// Acknowledges a slot's open hand-outs below `up_to`; how many. Durable on return.
+    pub async fn lane_commit(
+        &self,
+        group: &GroupId,
+        up_to: LaneOffset,
+    ) -> Result<usize, EngineError> {
+        self.call(Acknowledge { group: group.clone(), up_to }).await
+    }
+
+    /// Whether a commit of the lane up to `up_to` could be taken; an error says why not.
+    pub async fn may_commit_lane(
+        &self,
+        group: &GroupId,
+        up_to: LaneOffset,
+    ) -> Result<(), EngineError> {
+        self.call(CheckAcknowledge { group: group.clone(), up_to }).await
+    }
+
+    /// Tells that the transaction that was to acknowledge a slot's hand-outs below `up_to` was
+    /// aborted.
+    pub fn lane_aborted(&self, group: &GroupId, up_to: LaneOffset) {
+        self.tell_machine(Input::Aborted { group: group.clone(), up_to });
+    }
+}
+
+impl Request for Acknowledge {
+    type Answer = usize;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::Acknowledge(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<usize, EngineError> {
+        let Self { group, up_to } = self;
+        match driver.ask(Input::LaneCommit { token: Token(0), group, up_to })? {
+            Some(Answer::Committed { acknowledged, .. }) => Ok(acknowledged.len()),
+            _ => Err(EngineError::CommitBeyondHandOut),
+        }
+    }
+}
+
+impl Request for CheckAcknowledge {
+    type Answer = ();
+
+    fn command(call: Call<Self>) -> Command {
+        Command::CheckAcknowledge(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
+        let slot = driver.machine.slot_view(&self.group, self.up_to.slot);
+        let is_known = slot.is_some_and(|slot| self.up_to <= slot.next);
+        is_known.then_some(()).ok_or(EngineError::CommitBeyondHandOut)
+    }
+}

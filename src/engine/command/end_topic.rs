@@ -1,0 +1,38 @@
+//! A topic is deleted: a failure in a later topic of its name is a first one.
+
+use crate::engine::command::{Call, Command, Request};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::model::TopicName;
+use crate::retry::Input;
+
+/// The deletion of a topic.
+pub(in crate::engine) struct EndTopic {
+    topic: TopicName,
+}
+
+impl Engine {
+    /// Tells that a topic is deleted. The driver's queue has it when this returns; the future ends
+    /// when it is durable.
+    pub fn topic_gone(
+        &self,
+        topic: &TopicName,
+    ) -> impl Future<Output = Result<(), EngineError>> + use<> {
+        self.call(EndTopic { topic: topic.clone() })
+    }
+}
+
+impl Request for EndTopic {
+    type Answer = ();
+
+    fn command(call: Call<Self>) -> Command {
+        Command::EndTopic(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
+        let told = driver.ask(Input::TopicGone { topic: self.topic.clone() });
+        driver.destination_gone(&self.topic);
+        told.map(|_| ())
+    }
+}

@@ -1,0 +1,67 @@
+//! A member gets its slot of the retry topic.
+
+use crate::engine::command::{Call, Command, Request};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::model::{GroupId, MemberId};
+use crate::retry::{Answer, Input, SlotView, Token};
+
+/// A member's slot.
+pub type LaneSlot = SlotView;
+
+/// A member that needs a slot.
+pub(in crate::engine) struct Join {
+    group: GroupId,
+    member: MemberId,
+}
+
+/// Asks for the slot of a member.
+pub(in crate::engine) struct FindSlot {
+    group: GroupId,
+    member: MemberId,
+}
+
+impl Engine {
+    /// The slot of a member, given to it now if it had none. Durable on return.
+    pub async fn join(&self, group: &GroupId, member: MemberId) -> Result<LaneSlot, EngineError> {
+        self.call(Join { group: group.clone(), member }).await
+    }
+
+    /// The slot a member holds, if any.
+    pub async fn slot_of(
+        &self,
+        group: &GroupId,
+        member: MemberId,
+    ) -> Result<Option<LaneSlot>, EngineError> {
+        self.call(FindSlot { group: group.clone(), member }).await
+    }
+}
+
+impl Request for Join {
+    type Answer = LaneSlot;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::Join(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<LaneSlot, EngineError> {
+        let Self { group, member } = self;
+        match driver.ask(Input::Join { token: Token(0), group, member })? {
+            Some(Answer::Slot(slot)) => Ok(slot),
+            _ => Err(EngineError::NoSlot),
+        }
+    }
+}
+
+impl Request for FindSlot {
+    type Answer = Option<LaneSlot>;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::FindSlot(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<Option<LaneSlot>, EngineError> {
+        Ok(driver.machine.member_slot(&self.group, &self.member))
+    }
+}

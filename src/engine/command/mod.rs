@@ -1,0 +1,168 @@
+//! Commands to the driver: plain data, each with the type of its answer. A file of this folder has
+//! one verb: the request, the driver's work for it, and the call of the handle.
+
+mod acknowledge;
+mod discard;
+mod end;
+mod end_topic;
+mod export;
+mod follow;
+mod import;
+mod join;
+mod keep;
+mod leave;
+mod nack;
+mod pass;
+mod read;
+mod reload;
+mod settle;
+mod take;
+
+use tokio::sync::oneshot;
+
+use crate::engine::delayed::{Cancel, CountDelayed, DelayBatch};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::model::GroupId;
+use crate::retry::{Input, Policies};
+
+use self::acknowledge::{Acknowledge, CheckAcknowledge};
+use self::discard::Discard;
+use self::end_topic::EndTopic;
+use self::export::Export;
+use self::join::{FindSlot, Join};
+use self::leave::Leave;
+use self::nack::Nacks;
+use self::pass::Pass;
+use self::read::{ListGroups, PageEntries, PageWaiting, ScanEntries};
+use self::take::{DeadLetterDamaged, Take};
+
+pub use self::end::Ending;
+pub use self::follow::Followers;
+pub use self::import::{ImportBatch, ImportRequest};
+pub use self::join::LaneSlot;
+pub use self::nack::{NackBatch, NackReply, NackRequest, Producer};
+pub use self::settle::SettleRequest;
+pub use self::take::{Taken, TakenEntry};
+
+/// The place of an answer, with the sequence that must be durable before a client sees it.
+pub(super) type Reply<T> = oneshot::Sender<Result<(T, u64), EngineError>>;
+
+/// The other end of a [`Reply`].
+pub(super) type Pending<T> = oneshot::Receiver<Result<(T, u64), EngineError>>;
+
+/// A command that has an answer.
+pub(super) trait Request: Sized {
+    type Answer;
+
+    /// The command that carries the request.
+    fn command(call: Call<Self>) -> Command;
+
+    /// The driver's work.
+    fn run(self, driver: &mut Driver) -> Result<Self::Answer, EngineError>;
+
+    /// The sequence that must be durable before a client sees the answer.
+    fn rests_on(_: &Self::Answer, driver: &Driver) -> u64 {
+        driver.last_seq
+    }
+}
+
+/// A request and the place of its answer.
+pub(super) struct Call<R: Request> {
+    request: R,
+    reply: Reply<R::Answer>,
+}
+
+impl<R: Request> Call<R> {
+    pub(super) fn new(request: R) -> (Self, Pending<R::Answer>) {
+        let (reply, pending) = oneshot::channel();
+        (Self { request, reply }, pending)
+    }
+
+    /// Runs the request. A caller that has gone gets no answer, and the work is done all the same.
+    pub(super) fn answer(self, driver: &mut Driver) {
+        let answer = self.request.run(driver).map(|answer| {
+            let seq = R::rests_on(&answer, driver);
+            (answer, seq)
+        });
+        drop(self.reply.send(answer));
+    }
+
+    /// Answers the caller with an error; the request goes on without a caller.
+    pub(super) fn detach(self, error: EngineError) -> Self {
+        drop(self.reply.send(Err(error)));
+        Self::new(self.request).0
+    }
+}
+
+/// A message in the driver's queue.
+pub(super) enum Command {
+    Acknowledge(Call<Acknowledge>),
+    Cancel(Call<Cancel>),
+    CheckAcknowledge(Call<CheckAcknowledge>),
+    CountDelayed(Call<CountDelayed>),
+    DeadLetterDamaged(Call<DeadLetterDamaged>),
+    Delay(Box<Call<DelayBatch>>),
+    Discard(Call<Discard>),
+    End(Box<Call<Ending>>),
+    EndTopic(Call<EndTopic>),
+    Export(Call<Export>),
+    FindSlot(Call<FindSlot>),
+    Follow(Box<Call<Followers>>),
+    Import(Box<Call<ImportBatch>>),
+    Join(Call<Join>),
+    /// Housekeeping; the flusher answers.
+    Keep(Reply<()>),
+    /// The watch of a group has records for the journal.
+    KeepWatch(GroupId),
+    Leave(Leave),
+    ListGroups(Call<ListGroups>),
+    /// The driver looks at its store between commands.
+    Look,
+    Nacks(Box<Call<Nacks>>),
+    PageEntries(Call<PageEntries>),
+    PageWaiting(Call<PageWaiting>),
+    Pass(Call<Pass>),
+    Reload(Box<Policies>),
+    ScanEntries(Call<ScanEntries>),
+    Settle(Box<Call<SettleRequest>>),
+    Stop,
+    Take(Call<Take>),
+    /// An observation for the machine.
+    Tell(Box<Input>),
+}
+
+impl Driver {
+    pub(super) fn run_command(&mut self, command: Command) {
+        match command {
+            Command::Acknowledge(call) => call.answer(self),
+            Command::Cancel(call) => call.answer(self),
+            Command::CheckAcknowledge(call) => call.answer(self),
+            Command::CountDelayed(call) => call.answer(self),
+            Command::DeadLetterDamaged(call) => call.answer(self),
+            Command::Delay(call) => call.answer(self),
+            Command::Discard(call) => call.answer(self),
+            Command::End(call) => call.answer(self),
+            Command::EndTopic(call) => call.answer(self),
+            Command::Export(call) => call.answer(self),
+            Command::FindSlot(call) => call.answer(self),
+            Command::Follow(call) => call.answer(self),
+            Command::Import(call) => call.answer(self),
+            Command::Join(call) => call.answer(self),
+            Command::Keep(reply) => self.keep(reply),
+            Command::KeepWatch(group) => self.keep_watch(&group),
+            Command::Leave(leave) => leave.run(self),
+            Command::ListGroups(call) => call.answer(self),
+            Command::Nacks(call) => call.answer(self),
+            Command::PageEntries(call) => call.answer(self),
+            Command::PageWaiting(call) => call.answer(self),
+            Command::Pass(call) => call.answer(self),
+            Command::Reload(policies) => reload::run(*policies, self),
+            Command::ScanEntries(call) => call.answer(self),
+            Command::Settle(call) => call.answer(self),
+            Command::Take(call) => call.answer(self),
+            Command::Tell(input) => self.hear(*input, "an observation"),
+            Command::Look | Command::Stop => {}
+        }
+    }
+}

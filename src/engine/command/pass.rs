@@ -1,0 +1,45 @@
+//! A group commits offsets of real partitions: what they pass is handled.
+
+use crate::engine::command::{Call, Command, Request};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::model::{GroupId, TopicName};
+use crate::retry::Input;
+
+/// Committed offsets of a group, by topic and partition.
+pub(in crate::engine) struct Pass {
+    group: GroupId,
+    offsets: Vec<(TopicName, i32, i64)>,
+}
+
+impl Engine {
+    /// Tells the group's committed offsets of real partitions. On return every nack that came
+    /// before is durable, so a commit that passes it may be accepted.
+    pub async fn origin_commits(
+        &self,
+        group: &GroupId,
+        offsets: Vec<(TopicName, i32, i64)>,
+    ) -> Result<(), EngineError> {
+        self.call(Pass { group: group.clone(), offsets }).await
+    }
+}
+
+impl Request for Pass {
+    type Answer = ();
+
+    fn command(call: Call<Self>) -> Command {
+        Command::Pass(call)
+    }
+
+    /// An offset that cannot be told keeps none of the others from being told.
+    fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
+        let mut answer = Ok(());
+        for (topic, partition, offset) in self.offsets {
+            let group = self.group.clone();
+            let told = driver.ask(Input::OriginCommit { group, topic, partition, offset });
+            answer = answer.and(told.map(|_| ()));
+        }
+        answer
+    }
+}

@@ -1,0 +1,196 @@
+//! Lists of entries and groups. They change nothing.
+
+use bytes::Bytes;
+
+use crate::engine::command::{Call, Command, Request, TakenEntry};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::engine::render::LaneRecord;
+use crate::engine::view::{EntryView, GroupView};
+use crate::model::{EntryId, GroupId};
+use crate::retry::{DELAYED, Entry};
+
+/// Asks for entries of a group, by id.
+pub(in crate::engine) struct PageEntries {
+    group: GroupId,
+    after: Option<EntryId>,
+    limit: usize,
+}
+
+/// Asks for entries of a group that wait, oldest due first.
+pub(in crate::engine) struct PageWaiting {
+    group: GroupId,
+    from: usize,
+    limit: usize,
+}
+
+/// Entries of a group that wait.
+#[derive(Debug)]
+pub(in crate::engine) struct WaitingPage {
+    /// How many wait in all.
+    total: usize,
+    entries: Vec<TakenEntry>,
+}
+
+/// Asks for the next few entries of a group that wait or are set aside, by id.
+pub(in crate::engine) struct ScanEntries {
+    group: GroupId,
+    after: Option<EntryId>,
+    limit: usize,
+}
+
+/// Entries among those that were looked at.
+#[derive(Debug)]
+pub(in crate::engine) struct ScannedEntries {
+    entries: Vec<TakenEntry>,
+    /// The entry to go on after; `None`: there are no more.
+    next: Option<EntryId>,
+}
+
+/// Asks for all groups.
+pub(in crate::engine) struct ListGroups;
+
+impl Engine {
+    /// The waiting entries of a group, for a reader that is no member: how many, and a page of
+    /// records at offsets `from`… of that list, oldest due first: at most `limit`, and bytes
+    /// beyond `bytes_max` only for the first. Nothing is handed out.
+    pub async fn snapshot(
+        &self,
+        group: &GroupId,
+        from: usize,
+        (limit, bytes_max): (usize, u64),
+    ) -> Result<(usize, Vec<LaneRecord>), EngineError> {
+        let page = PageWaiting { group: group.clone(), from, limit };
+        let WaitingPage { total, mut entries } = self.call(page).await?;
+        entries.truncate(fitting(&entries, bytes_max));
+        let read = entries.into_iter().map(|one| self.render.lane_record(&self.journal, &one));
+        let mut records = read.collect::<Result<Vec<_>, _>>()?;
+        for (record, offset) in records.iter_mut().zip(from..) {
+            record.move_to(i64::try_from(offset).unwrap_or(i64::MAX));
+        }
+        Ok((total, records))
+    }
+
+    /// Entries of a group by id, for people.
+    pub async fn page(
+        &self,
+        group: &GroupId,
+        after: Option<EntryId>,
+        limit: usize,
+    ) -> Result<Vec<EntryView>, EngineError> {
+        Ok(self.call_at_once(PageEntries { group: group.clone(), after, limit }).await?.0)
+    }
+
+    /// Every group the engine knows, for people and metrics.
+    pub async fn groups(&self) -> Result<Vec<GroupView>, EngineError> {
+        Ok(self.call_at_once(ListGroups).await?.0)
+    }
+
+    /// Entries of a group that wait or are set aside, by id, with their records' stored forms: at
+    /// most `limit`, and bytes beyond `bytes_max` only for the first.
+    pub async fn portable(
+        &self,
+        group: &GroupId,
+        after: Option<EntryId>,
+        limit: usize,
+        bytes_max: u64,
+    ) -> Result<Vec<(Entry, Bytes)>, EngineError> {
+        let (mut located, seq) = self.located(group, after, limit).await?;
+        self.journal.durable(seq).await?;
+        located.truncate(fitting(&located, bytes_max));
+        let mut found = Vec::with_capacity(located.len());
+        for TakenEntry { entry, payload, .. } in located {
+            let Some(at) = payload else { return Err(EngineError::PayloadLost(entry.id)) };
+            found.push((entry, self.journal.read(at)?.body));
+        }
+        Ok(found)
+    }
+
+    /// Entries of a group that wait or are set aside, with the place of their bytes, and the
+    /// sequence they rest on. A command looks at a few: the driver does other work in between.
+    pub(in crate::engine) async fn located(
+        &self,
+        group: &GroupId,
+        mut after: Option<EntryId>,
+        limit: usize,
+    ) -> Result<(Vec<TakenEntry>, u64), EngineError> {
+        let mut located: Vec<TakenEntry> = Vec::new();
+        loop {
+            let most = limit.saturating_sub(located.len());
+            let scan = ScanEntries { group: group.clone(), after, limit: most };
+            let (ScannedEntries { entries, next }, seq) = self.call_at_once(scan).await?;
+            located.extend(entries);
+            if next.is_none() || located.len() >= limit {
+                return Ok((located, seq));
+            }
+            after = next;
+        }
+    }
+}
+
+/// How many of these take no more than `bytes_max` in the log, the first in any case.
+fn fitting(entries: &[TakenEntry], bytes_max: u64) -> usize {
+    let mut bytes = 0_u64;
+    let fit = entries.iter().enumerate().take_while(|(place, entry)| {
+        bytes = bytes.saturating_add(entry.payload.map_or(0, |at| u64::from(at.len)));
+        *place == 0 || bytes <= bytes_max
+    });
+    fit.count()
+}
+
+impl Request for PageEntries {
+    type Answer = Vec<EntryView>;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::PageEntries(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<Vec<EntryView>, EngineError> {
+        let entries = driver.machine.store().page_entries(&self.group, self.after, self.limit);
+        Ok(entries.into_iter().map(EntryView::from).collect())
+    }
+}
+
+impl Request for PageWaiting {
+    type Answer = WaitingPage;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::PageWaiting(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<WaitingPage, EngineError> {
+        let store = driver.machine.store();
+        let (total, entries) = store.waiting(&self.group, self.from, self.limit);
+        Ok(WaitingPage { total, entries })
+    }
+}
+
+impl Request for ScanEntries {
+    type Answer = ScannedEntries;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::ScanEntries(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<ScannedEntries, EngineError> {
+        let store = driver.machine.store();
+        let (entries, next) = store.portable(&self.group, self.after, self.limit);
+        Ok(ScannedEntries { entries, next })
+    }
+}
+
+impl Request for ListGroups {
+    type Answer = Vec<GroupView>;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::ListGroups(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<Vec<GroupView>, EngineError> {
+        let now = driver.clock.now().wall;
+        let store = driver.machine.store();
+        let groups = store.group_ids().into_iter().filter(|group| group.as_str() != DELAYED);
+        Ok(groups.map(|group| GroupView::of(store, &group, now)).collect())
+    }
+}

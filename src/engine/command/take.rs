@@ -1,0 +1,139 @@
+//! A Fetch of a lane is given retries that are due.
+
+use crate::engine::command::{Call, Command, Request};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::engine::render::LaneRecord;
+use crate::journal::EntryRef;
+use crate::model::{EntryId, GroupId, LaneOffset, MemberId};
+use crate::retry::{Answer, Company, Entries, Entry, Input, Single, Token};
+
+#[cfg(test)]
+mod tests;
+
+/// The retries of a Fetch.
+#[derive(Debug)]
+pub struct Taken {
+    /// Ready to send, by lane offset.
+    pub records: Vec<LaneRecord>,
+    /// The first unacknowledged offset of the slot.
+    pub position: LaneOffset,
+    /// High watermark and log end.
+    pub next: LaneOffset,
+    /// Who holds the slot.
+    pub member: Option<MemberId>,
+    /// Something else of the group is due.
+    pub is_due: bool,
+    /// A retry that goes alone is due, or out at this slot.
+    pub single: Option<Single>,
+}
+
+/// One hand-out, before its bytes are read.
+#[derive(Clone, Debug)]
+pub struct TakenEntry {
+    /// Its lane offset.
+    pub lane: LaneOffset,
+    /// The entry as handed out.
+    pub entry: Entry,
+    /// Where its bytes are; `None` only if the journal lost them.
+    pub payload: Option<EntryRef>,
+}
+
+/// A Fetch of a lane.
+pub(in crate::engine) struct Take {
+    group: GroupId,
+    from: LaneOffset,
+    max: usize,
+    company: Company,
+}
+
+/// The driver's part of a [`Taken`].
+#[derive(Debug)]
+pub(in crate::engine) struct HandOuts {
+    entries: Vec<TakenEntry>,
+    position: LaneOffset,
+    next: LaneOffset,
+    member: Option<MemberId>,
+    is_due: bool,
+    single: Option<Single>,
+}
+
+/// A retry whose bytes cannot be read becomes a dead letter.
+pub(in crate::engine) struct DeadLetterDamaged {
+    id: EntryId,
+    why: String,
+}
+
+impl Engine {
+    /// Hands out up to `max` entries at a lane offset; their hand-outs are durable on return.
+    pub async fn take(
+        &self,
+        group: &GroupId,
+        from: LaneOffset,
+        (max, company): (usize, Company),
+    ) -> Result<Taken, EngineError> {
+        let take = Take { group: group.clone(), from, max, company };
+        let HandOuts { entries, position, next, member, is_due, single } = self.call(take).await?;
+        let records = self.read_whole(entries).await?;
+        Ok(Taken { records, position, next, member, is_due, single })
+    }
+
+    /// The records of hand-outs, up to the first that cannot be read now. A record that can never
+    /// be read is a dead letter when this returns: a commit that passes it says nothing of it.
+    async fn read_whole(&self, entries: Vec<TakenEntry>) -> Result<Vec<LaneRecord>, EngineError> {
+        let mut records = Vec::with_capacity(entries.len());
+        for taken in entries {
+            match self.render.lane_record(&self.journal, &taken) {
+                Ok(record) => records.push(record),
+                Err(error) if error.is_damage() => {
+                    let (id, why) = (taken.entry.id, error.to_string());
+                    tracing::error!(entry = %id, %error, "a retry is damaged: to the dead letters");
+                    self.call(DeadLetterDamaged { id, why }).await?;
+                }
+                Err(error) if records.is_empty() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, "a retry cannot be read now");
+                    break;
+                }
+            }
+        }
+        Ok(records)
+    }
+}
+
+impl Request for Take {
+    type Answer = HandOuts;
+
+    fn command(call: Call<Self>) -> Command {
+        Command::Take(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<HandOuts, EngineError> {
+        let Self { group, from, max, company } = self;
+        driver.journal.admits()?;
+        let (token, of) = (Token(0), group.clone());
+        match driver.ask(Input::Take { token, group, from, max, company })? {
+            Some(Answer::Taken { entries, position, next, next_due, single }) => {
+                let store = driver.machine.store();
+                let entries = store.located(entries);
+                let member = store.slot(&of, from.slot).and_then(|slot| slot.member);
+                let is_due = next_due.is_some_and(|due| due <= driver.clock.now().wall);
+                Ok(HandOuts { entries, position, next, member, is_due, single })
+            }
+            _ => Err(EngineError::Stopped),
+        }
+    }
+}
+
+impl Request for DeadLetterDamaged {
+    type Answer = ();
+
+    fn command(call: Call<Self>) -> Command {
+        Command::DeadLetterDamaged(call)
+    }
+
+    fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
+        driver.ask(Input::Damaged { id: self.id, why: self.why }).map(|_| ())
+    }
+}

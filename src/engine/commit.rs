@@ -1,0 +1,168 @@
+//! The one place where a decision of the machine enters the log.
+//!
+//! ```text
+//! input ──▶ retry::Machine ──▶ facts, answer
+//!                                │
+//!                      facts + records + further entries ──▶ journal (one atomic group)
+//!                                                               │
+//!                                     rows, counts, dead letters ◀── place in the log
+//! ```
+//! **Invariant:** the machine applies a fact before the log has it. After a failed append nothing
+//! is answered or kept any more until the log is read again: at a renewal of the store, or a
+//! restart.
+
+use bytes::Bytes;
+
+use crate::engine::count::{count, is_final};
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::facts::new_entry;
+use crate::journal::{EntryRef, NewEntry};
+use crate::model::Now;
+use crate::retry::{Answer, DELAYED, Fact, Input, Output};
+
+/// Facts in one group of the log, where nothing binds them together: a reload may move millions
+/// of entries at once, and a group is bounded by the journal.
+const GROUP_FACTS_MAX: usize = 4_096;
+
+impl Driver {
+    /// Tells the machine an observation that has no caller.
+    pub(super) fn hear(&mut self, input: Input, what: &str) {
+        if let Err(error) = self.ask(input) {
+            tracing::warn!(%error, "{what} could not be journalled");
+        }
+    }
+
+    /// Tells the machine an input, and journals the decision.
+    pub(super) fn ask(&mut self, input: Input) -> Result<Option<Answer>, EngineError> {
+        self.may_decide()?;
+        let (answer, facts) = self.handle(input);
+        self.persist(&facts, &[], Vec::new())?;
+        Ok(answer)
+    }
+
+    pub(super) fn handle(&mut self, input: Input) -> (Option<Answer>, Vec<Fact>) {
+        self.handle_at(self.clock.now(), input)
+    }
+
+    pub(super) fn handle_at(&mut self, now: Now, input: Input) -> (Option<Answer>, Vec<Fact>) {
+        self.machine.handle(now, input);
+        self.drain()
+    }
+
+    pub(super) fn drain(&mut self) -> (Option<Answer>, Vec<Fact>) {
+        let mut facts = Vec::new();
+        let mut answer = None;
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                Output::Fact(fact) => facts.push(fact),
+                Output::Answer { answer: given, .. } => answer = Some(given),
+                Output::Wake { group } if group.as_str() == DELAYED => self.delayed_due(),
+                Output::Wake { group } => self.wakes.wake(&group),
+            }
+        }
+        (answer, facts)
+    }
+
+    /// Appends the facts of one input: those with records, or with entries more that must not be
+    /// parted from them, as one atomic group; others, which stand each for itself, in groups of
+    /// bounded size.
+    pub(super) fn persist(
+        &mut self,
+        facts: &[Fact],
+        records: &[Bytes],
+        more: Vec<NewEntry>,
+    ) -> Result<(), EngineError> {
+        self.usable()?;
+        let appended = if records.is_empty() && more.is_empty() {
+            let mut groups = facts.chunks(GROUP_FACTS_MAX);
+            groups.try_for_each(|facts| self.append(facts, &[], Vec::new()))
+        } else {
+            self.append(facts, records, more)
+        };
+        if let Err(error) = &appended {
+            self.stop(error);
+        }
+        appended
+    }
+
+    pub(super) fn append(
+        &mut self,
+        facts: &[Fact],
+        records: &[Bytes],
+        more: Vec<NewEntry>,
+    ) -> Result<(), EngineError> {
+        let mut entries = Vec::with_capacity(facts.len() + more.len());
+        for fact in facts {
+            entries.push(self.entry_of(fact, records)?);
+        }
+        entries.extend(more);
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let bodies = entries.iter().map(|entry| entry.body().clone()).collect();
+        // The store may have failed while they were made, and told of no bytes.
+        self.usable()?;
+        let appended = self.journal.append_reserved(entries)?;
+        self.placed(facts, &appended.refs, bodies);
+        Ok(())
+    }
+
+    /// The log's entry for a fact; `records` as in [`new_entry`].
+    pub(super) fn entry_of(&self, fact: &Fact, records: &[Bytes]) -> Result<NewEntry, EngineError> {
+        let store = self.machine.store();
+        new_entry(store, &self.journal, &self.render, &self.unwritten, fact, records)
+    }
+
+    /// These facts, and what was appended behind them, lie there in the log.
+    pub(super) fn placed(&mut self, facts: &[Fact], refs: &[EntryRef], bodies: Vec<Bytes>) {
+        self.unwritten.appended(refs, bodies, self.journal.durable_seq());
+        self.last_seq = refs.last().map_or(self.last_seq, |last| last.seq.max(self.last_seq));
+        for (fact, entry) in facts.iter().zip(refs) {
+            self.machine.store_mut().journalled(&self.journal, fact, *entry);
+            count(&self.metrics, fact);
+            if let Fact::Entry { entry: known, cause, .. } = fact
+                && is_final(known, cause.evidence)
+            {
+                self.finals.note(known, cause, entry.seq);
+            }
+        }
+    }
+
+    /// Whether decisions of the machine may be believed.
+    pub(super) fn usable(&self) -> Result<(), EngineError> {
+        if let Some(why) = &self.ahead {
+            return Err(EngineError::Ahead(why.clone()));
+        }
+        let Some(why) = self.machine.store().failed() else { return Ok(()) };
+        let error = EngineError::Tables(why);
+        self.trouble.begin(&error.to_string());
+        Err(error)
+    }
+
+    /// Whether a new decision may be made. A decision that is made already is journalled as long
+    /// as the store is usable.
+    pub(super) fn may_decide(&mut self) -> Result<(), EngineError> {
+        self.usable()?;
+        if self.is_crowded() { Err(EngineError::Crowded) } else { Ok(()) }
+    }
+
+    /// A decision did not come into the log. The renewal of a failed store forgets it; otherwise
+    /// a restart has to.
+    pub(super) fn stop(&mut self, why: &EngineError) {
+        if !self.is_renewing() {
+            self.give_up(why);
+        }
+    }
+
+    /// Only a restart helps.
+    pub(super) fn give_up(&mut self, why: &EngineError) {
+        tracing::error!(
+            error = %why,
+            "R0402 the retry engine stops acknowledging until a restart: restart reprise, \
+             everything acknowledged is in the log"
+        );
+        self.ahead = Some(why.to_string());
+        self.trouble.stay(&EngineError::Ahead(why.to_string()).to_string());
+    }
+}
