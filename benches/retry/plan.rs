@@ -6,7 +6,7 @@ use std::hint::black_box;
 use reprise::clock::Clock;
 use reprise::model::{MemberId, MonoMs, Now, Runs, TopicPartition, WallMs};
 use reprise::retry::Policy;
-use reprise::retry::watch::{Asked, Fetching, Handed, Rules, Seen, Watch};
+use reprise::retry::detector::{Asked, Detector, Fetching, Handed, Rules, Seen};
 
 use crate::sheet::{Goal, median};
 use crate::tell;
@@ -31,34 +31,34 @@ fn place(partition: i32) -> TopicPartition {
 
 /// Microseconds of one Fetch in a group with so many partitions.
 fn fetch_us(partitions: i32) -> f64 {
-    let mut watch = Watch::new(Rules::from(&Policy::default()));
+    let mut detector = Detector::new(Rules::from(&Policy::default()));
     let now = |ms: u64| Now { wall: WallMs(0), mono: MonoMs(ms) };
     let mut first = None;
     for member in 0..partitions / FETCHED {
-        let by = joined(&mut watch, now(1), member);
-        fetch(&mut watch, now(2), &by, member * FETCHED, 0);
+        let by = joined(&mut detector, now(1), member);
+        fetch(&mut detector, now(2), &by, member * FETCHED, 0);
         first.get_or_insert(by);
     }
     let by = first.unwrap();
     let clock = Clock::start();
     for n in 1..=FETCHES {
-        fetch(&mut watch, now(u64::try_from(n).unwrap()), &by, 0, n * RECORDS);
+        fetch(&mut detector, now(u64::try_from(n).unwrap()), &by, 0, n * RECORDS);
     }
-    black_box(&watch);
+    black_box(&detector);
     clock.elapsed().as_secs_f64() * 1e6 / f64::from(i32::try_from(FETCHES).unwrap())
 }
 
-fn joined(watch: &mut Watch, now: Now, member: i32) -> Fetching {
+fn joined(detector: &mut Detector, now: Now, member: i32) -> Fetching {
     let id = MemberId::new(&format!("m{member}"));
-    watch.handle(now, Seen::Assigned { member: id.clone(), epoch: 1 });
+    detector.handle(now, Seen::Assigned { member: id.clone(), epoch: 1 });
     Fetching { member: id, came: now.mono, conn: 1, max_wait_ms: 500, has_lane: false }
 }
 
-fn fetch(watch: &mut Watch, now: Now, by: &Fetching, first: i32, offset: i64) {
+fn fetch(detector: &mut Detector, now: Now, by: &Fetching, first: i32, offset: i64) {
     let asked: Vec<Asked> = (first..first + FETCHED)
         .map(|partition| Asked { partition: place(partition), offset })
         .collect();
-    assert!(watch.asked(now, by, &asked).is_open(), "nothing is suspected");
+    assert!(detector.asked(now, by, &asked).is_open(), "nothing is suspected");
     let handed: Vec<Handed> = asked
         .into_iter()
         .map(|ask| Handed {
@@ -70,9 +70,9 @@ fn fetch(watch: &mut Watch, now: Now, by: &Fetching, first: i32, offset: i64) {
             sparse: Vec::new(),
         })
         .collect();
-    watch.handed(now, by, &handed);
+    detector.handed(now, by, &handed);
     for Handed { partition, end, .. } in handed {
-        watch.handle(now, Seen::Committed { partition, offset: end });
+        detector.handle(now, Seen::Committed { partition, offset: end });
     }
-    while watch.poll_output().is_some() {}
+    while detector.poll_output().is_some() {}
 }

@@ -1,13 +1,13 @@
-//! The one place where a decision of the machine enters the log.
+//! The one place where a decision of the ledger enters the log.
 //!
 //! ```text
-//! input ──▶ retry::Machine ──▶ facts, answer
+//! input ──▶ retry::Ledger ──▶ facts, answer
 //!                                │
 //!                      facts + records + further entries ──▶ journal (one atomic group)
 //!                                                               │
 //!                                     rows, counts, dead letters ◀── place in the log
 //! ```
-//! **Invariant:** the machine applies a fact before the log has it. After a failed append nothing
+//! **Invariant:** the ledger applies a fact before the log has it. After a failed append nothing
 //! is answered or kept any more until the log is read again: at a renewal of the store, or a
 //! restart.
 
@@ -26,14 +26,14 @@ use crate::retry::{Answer, DELAYED, Fact, Input, Output};
 const GROUP_FACTS_MAX: usize = 4_096;
 
 impl Driver {
-    /// Tells the machine an observation that has no caller.
+    /// Tells the ledger an observation that has no caller.
     pub(super) fn hear(&mut self, input: Input, what: &str) {
         if let Err(error) = self.ask(input) {
             tracing::warn!(%error, "{what} could not be journalled");
         }
     }
 
-    /// Tells the machine an input, and journals the decision.
+    /// Tells the ledger an input, and journals the decision.
     pub(super) fn ask(&mut self, input: Input) -> Result<Option<Answer>, EngineError> {
         self.may_decide()?;
         let (answer, facts) = self.handle(input);
@@ -46,14 +46,14 @@ impl Driver {
     }
 
     pub(super) fn handle_at(&mut self, now: Now, input: Input) -> (Option<Answer>, Vec<Fact>) {
-        self.machine.handle(now, input);
+        self.ledger.handle(now, input);
         self.drain()
     }
 
     pub(super) fn drain(&mut self) -> (Option<Answer>, Vec<Fact>) {
         let mut facts = Vec::new();
         let mut answer = None;
-        while let Some(output) = self.machine.poll_output() {
+        while let Some(output) = self.ledger.poll_output() {
             match output {
                 Output::Fact(fact) => facts.push(fact),
                 Output::Answer { answer: given, .. } => answer = Some(given),
@@ -110,7 +110,7 @@ impl Driver {
 
     /// The log's entry for a fact; `records` as in [`new_entry`].
     pub(super) fn entry_of(&self, fact: &Fact, records: &[Bytes]) -> Result<NewEntry, EngineError> {
-        let store = self.machine.store();
+        let store = self.ledger.store();
         new_entry(store, &self.journal, &self.render, &self.unwritten, fact, records)
     }
 
@@ -119,7 +119,7 @@ impl Driver {
         self.unwritten.appended(refs, bodies, self.journal.durable_seq());
         self.last_seq = refs.last().map_or(self.last_seq, |last| last.seq.max(self.last_seq));
         for (fact, entry) in facts.iter().zip(refs) {
-            self.machine.store_mut().journalled(&self.journal, fact, *entry);
+            self.ledger.store_mut().journalled(&self.journal, fact, *entry);
             count(&self.metrics, fact);
             if let Fact::Entry { entry: known, cause, .. } = fact
                 && is_final(known, cause.evidence)
@@ -129,12 +129,12 @@ impl Driver {
         }
     }
 
-    /// Whether decisions of the machine may be believed.
+    /// Whether decisions of the ledger may be believed.
     pub(super) fn usable(&self) -> Result<(), EngineError> {
         if let Some(why) = &self.ahead {
             return Err(EngineError::Ahead(why.clone()));
         }
-        let Some(why) = self.machine.store().failed() else { return Ok(()) };
+        let Some(why) = self.ledger.store().failed() else { return Ok(()) };
         let error = EngineError::Tables(why);
         self.trouble.begin(&error.to_string());
         Err(error)

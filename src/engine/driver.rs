@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::engine::command::Command;
 use crate::engine::delayed::PutOff;
+use crate::engine::detectors::Detectors;
 use crate::engine::facts::Unwritten;
 use crate::engine::finals::FinalLog;
 use crate::engine::render::Render;
@@ -17,13 +18,12 @@ use crate::engine::store::Store;
 use crate::engine::topic_ids::TopicIds;
 use crate::engine::trouble::Trouble;
 use crate::engine::wakes::Wakes;
-use crate::engine::watches::Watches;
 use crate::journal::{Journal, NewEntry, Turn};
 use crate::model::{GroupId, Now};
 use crate::observe::Metrics;
-use crate::retry::{Fingerprint, Input, Machine};
+use crate::retry::{Fingerprint, Input, Ledger};
 
-/// A thread that waits this long looks at the clock again, whatever the machine says.
+/// A thread that waits this long looks at the clock again, whatever the ledger says.
 const SLEEP_MAX: Duration = Duration::from_mins(1);
 /// Of the core: those wait for it who have not failed.
 pub(super) const TURN_MAX: Duration = Duration::from_micros(300);
@@ -32,9 +32,9 @@ pub(super) const OWNER: &str = "retries";
 /// Commands that are answered before the next slice of delayed records enters its topics.
 const COMMANDS_FIRST: usize = 64;
 
-/// Owns the machine; runs on a thread of its own.
+/// Owns the ledger; runs on a thread of its own.
 pub struct Driver {
-    pub(super) machine: Machine<Store>,
+    pub(super) ledger: Ledger<Store>,
     pub(super) stamps: Stamps,
     pub(super) journal: Journal,
     pub(super) commands: Receiver<Command>,
@@ -48,9 +48,9 @@ pub struct Driver {
     /// The last sequence any answer may rest on.
     pub(super) last_seq: u64,
     pub(super) put_off: PutOff,
-    pub(super) watches: Arc<Watches>,
+    pub(super) detectors: Arc<Detectors>,
     pub(super) topic_ids: TopicIds,
-    /// Why the machine's state is ahead of the log, if it is.
+    /// Why the ledger's state is ahead of the log, if it is.
     pub(super) ahead: Option<String>,
     pub(super) renewals: Renewals,
     pub(super) trouble: Trouble,
@@ -102,9 +102,9 @@ impl Driver {
         true
     }
 
-    /// The whole state of the machine. Reads the whole store.
+    /// The whole state of the ledger. Reads the whole store.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.machine.fingerprint()
+        self.ledger.fingerprint()
     }
 
     /// Journals what the start itself decided (clock, delay tables) and tells what is committed.
@@ -135,11 +135,11 @@ impl Driver {
     fn tick(&mut self) {
         let now = self.clock.now();
         if self.is_due(now) {
-            let looks = self.machine.looks_due(now.wall);
+            let looks = self.ledger.looks_due(now.wall);
             for group in &looks {
                 self.tell_room(now, group);
             }
-            self.machine.handle_timeout(now);
+            self.ledger.handle_timeout(now);
             let (_, facts) = self.drain();
             if let Err(error) = self.persist(&facts, &[], Vec::new())
                 && !self.is_renewing()
@@ -156,30 +156,30 @@ impl Driver {
         }
     }
 
-    /// Tells the machine what the dead letters of a group with a bound take.
+    /// Tells the ledger what the dead letters of a group with a bound take.
     pub(super) fn tell_room(&mut self, now: Now, group: &GroupId) {
-        if let Some(input) = telling(&self.machine, &self.journal, &self.render, group) {
-            self.machine.handle(now, input);
+        if let Some(input) = telling(&self.ledger, &self.journal, &self.render, group) {
+            self.ledger.handle(now, input);
         }
     }
 
     pub(super) fn see_room(&mut self, group: &GroupId) {
-        self.fill.see(&self.machine, &self.journal, &self.render, group);
+        self.fill.see(&self.ledger, &self.journal, &self.render, group);
     }
 
     fn is_due(&mut self, now: Now) -> bool {
-        self.machine.poll_timeout().is_some_and(|deadline| deadline.0 <= now.mono)
+        self.ledger.poll_timeout().is_some_and(|deadline| deadline.0 <= now.mono)
             && self.ahead.is_none()
             && self.may_decide().is_ok()
     }
 
     fn sleep(&mut self) -> Duration {
-        let store = self.machine.store_mut();
+        let store = self.ledger.store_mut();
         if self.ahead.is_none() && (store.is_leaving() || store.failed().is_some()) {
             return renewal::LOOK;
         }
         let now = self.clock.now();
-        let deadline = self.machine.poll_timeout().map(|deadline| deadline.0);
+        let deadline = self.ledger.poll_timeout().map(|deadline| deadline.0);
         let first = deadline.into_iter().chain(self.put_off.alarm()).min();
         first
             .filter(|_| self.ahead.is_none())

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use tokio::sync::Notify;
 
 use crate::engine::command::{Call, Command, Pending, Request};
+use crate::engine::detectors::Detectors;
 use crate::engine::error::EngineError;
 use crate::engine::finals::FinalLog;
 use crate::engine::gates::Gates;
@@ -13,7 +14,6 @@ use crate::engine::render::Render;
 use crate::engine::topic_ids::TopicIds;
 use crate::engine::trouble::Trouble;
 use crate::engine::wakes::Wakes;
-use crate::engine::watches::Watches;
 use crate::journal::Journal;
 use crate::model::{GroupId, Origin};
 use crate::observe::Metrics;
@@ -29,7 +29,7 @@ pub struct Engine {
     pub(super) finals: Arc<FinalLog>,
     pub(super) gates: Arc<Gates>,
     pub(super) trouble: Trouble,
-    pub(super) watches: Arc<Watches>,
+    pub(super) detectors: Arc<Detectors>,
     pub(super) topic_ids: TopicIds,
     pub(super) metrics: Metrics,
 }
@@ -48,13 +48,13 @@ impl Engine {
     /// Tells that a record that was put behind another one was taken back by its transaction: the
     /// next of its key need not wait for it.
     pub fn taken_back(&self, group: &GroupId, origin: Origin) {
-        self.tell_machine(Input::TakenBack { group: group.clone(), origin });
+        self.tell_ledger(Input::TakenBack { group: group.clone(), origin });
     }
 
     /// Tells that a record that was put behind another one must not leave before its transaction
     /// ends: it was taken, and not handed out.
     pub fn undecided(&self, group: &GroupId, origin: Origin) {
-        self.tell_machine(Input::Undecided { group: group.clone(), origin });
+        self.tell_ledger(Input::Undecided { group: group.clone(), origin });
     }
 
     /// The ids of topics.
@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn tell_machine(&self, input: Input) {
+    pub(super) fn tell_ledger(&self, input: Input) {
         self.tell(Command::Tell(Box::new(input)));
     }
 }

@@ -37,7 +37,7 @@ pub(super) const DELIVERED: Kind = Kind(73);
 /// and the record.
 pub(super) const WAITS: Kind = Kind(76);
 
-/// Whether the head of such an entry is a fact of the retry machine.
+/// Whether the head of such an entry is a fact of the retry ledger.
 pub(super) fn is_fact(kind: Kind) -> bool {
     matches!(kind, BEGINS | FACT | DEAD_LETTER | SLOT | TABLES | WAITS)
 }

@@ -1,7 +1,7 @@
 //! The one owner of retry state, on its own thread.
 //!
 //! ```text
-//! Engine (handle) ── command ──▶ Driver ── input ──▶ retry::Machine
+//! Engine (handle) ── command ──▶ Driver ── input ──▶ retry::Ledger
 //!    ▲                             │ facts ──▶ journal (one atomic group per command)
 //!    └──── answer + sequence ◀─────┘
 //! ```
@@ -16,6 +16,7 @@ mod command;
 mod commit;
 mod count;
 mod delayed;
+mod detectors;
 mod driver;
 mod error;
 mod facts;
@@ -39,7 +40,6 @@ mod topic_ids;
 mod trouble;
 mod view;
 mod wakes;
-mod watches;
 mod windows;
 
 pub use batch::RECORD_BYTES_MAX;
@@ -60,7 +60,7 @@ pub use past::{Happened, Happening, Sought, Teller};
 pub use recover::{Parts, Replay};
 pub use store::Flusher;
 
+pub use detectors::{DetectorState, Detectors, GroupDetector, seen_offset};
 pub use render::{LaneRecord, dead_letter_headers};
 pub use topic_ids::TopicIds;
 pub use view::{EntryView, GroupView};
-pub use watches::{GroupWatch, WatchState, Watches, seen_offset};

@@ -7,8 +7,8 @@ use crate::engine::handle::Engine;
 use crate::engine::{kind, suspects, windows};
 use crate::journal::Kind;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicPartition, WallMs};
+use crate::retry::detector::WindowRecord;
 use crate::retry::suspects::{SetRecord, SuspectsRecord};
-use crate::retry::watch::WindowRecord;
 use crate::retry::{Cause, DELAYED, Disposition, Entry, Fact, decode_fact};
 
 const FACTS: [Kind; 3] = [kind::BEGINS, kind::FACT, kind::DEAD_LETTER];
@@ -123,7 +123,7 @@ impl Teller {
         }
     }
 
-    /// What the machine of retries has journalled.
+    /// A fact of the ledger.
     pub fn fact(&mut self, fact: &Fact) {
         match fact {
             Fact::Entry { entry, cause, .. } => {
@@ -161,7 +161,7 @@ impl Teller {
         by_origin || self.ids.contains_key(&entry.id)
     }
 
-    /// What the watch of a group has: the latest window of a partition.
+    /// The latest window that the detector of a group has of a partition.
     pub fn window(&mut self, group: &GroupId, of: &TopicPartition, window: &WindowRecord) {
         let Sought::Origin(wanted, origin) = &self.sought else { return };
         let is_there = (&of.topic, of.partition) == (&origin.topic, origin.partition);
@@ -285,7 +285,7 @@ fn changes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::retry::watch::{OutRecord, SuspectRecord};
+    use crate::retry::detector::{OutRecord, SuspectRecord};
 
     fn window(suspect: Option<SuspectRecord>) -> WindowRecord {
         WindowRecord { from: 5, end: 9, suspects: suspect.into_iter().collect(), ..idle() }

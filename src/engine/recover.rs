@@ -6,6 +6,7 @@ use std::sync::mpsc::channel;
 
 use crate::clock::Clock;
 use crate::engine::delayed::{Destinations, PutOff};
+use crate::engine::detectors::{Detectors, Remembered};
 use crate::engine::driver::{Driver, OWNER, TURN_MAX};
 use crate::engine::facts::Unwritten;
 use crate::engine::handle::Engine;
@@ -20,12 +21,11 @@ use crate::engine::suspects::{self, GroupSuspects};
 use crate::engine::topic_ids::TopicIds;
 use crate::engine::trouble::Trouble;
 use crate::engine::wakes::Wakes;
-use crate::engine::watches::{Remembered, Watches};
 use crate::journal::{Entry, EntryRef, Journal, Tables, TablesError, Turn};
 use crate::model::{EntryId, GroupId, TopicPartition};
 use crate::observe::Metrics;
-use crate::retry::watch::NACKED_MAX;
-use crate::retry::{DELAYED, Entries, Input, Machine, Policies};
+use crate::retry::detector::NACKED_MAX;
+use crate::retry::{DELAYED, Entries, Input, Ledger, Policies};
 use crate::wire::names::{LetterStreams, Templates};
 
 /// What an engine is made of beside its state.
@@ -73,7 +73,7 @@ pub(super) type NotPassed = BTreeMap<(GroupId, TopicPartition), Vec<i64>>;
 #[derive(Debug)]
 pub struct Replay {
     journal: Journal,
-    machine: Machine<Store>,
+    ledger: Ledger<Store>,
     stamps: Stamps,
     seeds: Vec<Input>,
     windows: Told,
@@ -92,7 +92,7 @@ impl Replay {
         let last_seq = store.applied();
         Self {
             journal: parts.journal.clone(),
-            machine: Machine::new(store, parts.policies.clone()),
+            ledger: Ledger::new(store, parts.policies.clone()),
             stamps: Stamps::new(parts.producers_expire_ms),
             seeds: Vec::new(),
             windows: Told::default(),
@@ -104,12 +104,12 @@ impl Replay {
 
     /// The last sequence the store has applied: replay what follows.
     pub fn from(&self) -> u64 {
-        self.machine.store().applied()
+        self.ledger.store().applied()
     }
 
     /// From now on the tables are written by whoever runs this, not by who replays or decides.
     pub fn flusher(&mut self) -> Flusher {
-        self.machine.store_mut().flusher()
+        self.ledger.store_mut().flusher()
     }
 
     /// One entry of the log; kinds of other owners are passed over.
@@ -119,25 +119,25 @@ impl Replay {
             kind::STAMP => self.stamps.replay(entry),
             kind::WINDOW | kind::STAGED => self.windows.entry(entry),
             kind::SUSPECTS => suspects::replay(&mut self.suspects, entry),
-            _ => apply(&mut self.machine, &self.journal, entry, at),
+            _ => apply(&mut self.ledger, &self.journal, entry, at),
         }
     }
 
     /// Whether the tables took everything so far; after a failure they hold too little to start on.
     pub fn check(&self) -> Result<(), TablesError> {
-        let Some(cause) = self.machine.store().failed() else { return Ok(()) };
+        let Some(cause) = self.ledger.store().failed() else { return Ok(()) };
         Err(TablesError { file: ROWS_FILE.to_owned(), doing: "reading the log back", cause })
     }
 
     /// Every group with an entry or a slot.
     pub fn groups(&self) -> Vec<GroupId> {
-        let mut groups = self.machine.store().group_ids();
+        let mut groups = self.ledger.store().group_ids();
         groups.retain(|group| group.as_str() != DELAYED);
         groups
     }
 
-    /// The watches of groups, with the committed offsets that are known, and the ids of topics.
-    fn watches(&mut self, parts: &Parts) -> (Arc<Watches>, TopicIds) {
+    /// The detectors of groups, with the committed offsets that are known, and the ids of topics.
+    fn detectors(&mut self, parts: &Parts) -> (Arc<Detectors>, TopicIds) {
         let now = parts.clock.now();
         let windows = self.windows.take();
         let topic_ids = TopicIds::remembered(&windows);
@@ -146,17 +146,17 @@ impl Replay {
             suspects: std::mem::take(&mut self.suspects),
             not_passed: self.not_passed(),
         };
-        let watches = Watches::new(now, &parts.policies, remembered);
+        let detectors = Detectors::new(now, &parts.policies, remembered);
         for (group, partition, offset, metadata) in std::mem::take(&mut self.committed) {
-            watches.read(now, (&group, partition), offset, &metadata);
+            detectors.read(now, (&group, partition), offset, &metadata);
         }
-        (Arc::new(watches), topic_ids)
+        (Arc::new(detectors), topic_ids)
     }
 
     /// Offsets that have an entry and that their group's commit has not passed, once everything is
     /// replayed.
     fn not_passed(&self) -> NotPassed {
-        let store = self.machine.store();
+        let store = self.ledger.store();
         let of = |group: GroupId| {
             let found = store.not_passed(&group, NACKED_MAX).into_iter();
             found.map(|(of, offsets)| ((group.clone(), of), offsets)).collect::<Vec<_>>()
@@ -180,10 +180,10 @@ impl Replay {
 
     /// The engine and its thread's body. The caller spawns the thread.
     pub fn finish(mut self, parts: Parts) -> (Engine, Driver) {
-        self.machine.recovered(parts.clock.now());
+        self.ledger.recovered(parts.clock.now());
         let (commands, receiver) = channel();
         let wakes = Arc::new(Wakes::default());
-        let (watches, topic_ids) = self.watches(&parts);
+        let (detectors, topic_ids) = self.detectors(&parts);
         let render = Render::new(parts.templates, parts.letter_streams);
         let engine = Engine {
             commands,
@@ -191,18 +191,18 @@ impl Replay {
             wakes: Arc::clone(&wakes),
             render: render.clone(),
             finals: Arc::default(),
-            gates: self.machine.store().gates(),
+            gates: self.ledger.store().gates(),
             trouble: Trouble::default(),
-            watches: Arc::clone(&watches),
+            detectors: Arc::clone(&detectors),
             topic_ids: topic_ids.clone(),
             metrics: parts.metrics.clone(),
         };
-        let applied = self.machine.store().applied();
+        let applied = self.ledger.store().applied();
         parts.journal.hold_from(OWNER, applied);
-        let next = EntryId(self.machine.store().marks().next_id);
+        let next = EntryId(self.ledger.store().marks().next_id);
         let put_off = PutOff::new(parts.destinations, next);
         let mut driver = Driver {
-            machine: self.machine,
+            ledger: self.ledger,
             stamps: self.stamps,
             journal: parts.journal,
             commands: receiver,
@@ -216,7 +216,7 @@ impl Replay {
             // Not what the rows were saved with: they hold what was replayed since.
             last_seq: self.last_seq,
             put_off,
-            watches,
+            detectors,
             topic_ids,
             ahead: None,
             renewals: Renewals::default(),

@@ -5,7 +5,7 @@
 //! failure ──▶ requests refused, events deferred ──▶ log durable, room on the disk
 //!    ▲                                                          │
 //!    └──── failed again: pause ──── Renewal (flusher) ◀─────────┘
-//!                                      └──▶ new machine, deferred events, trouble ends
+//!                                      └──▶ new ledger, deferred events, trouble ends
 //! ```
 //! The driver never waits: it looks at the attempt between commands.
 
@@ -20,7 +20,7 @@ use crate::engine::driver::{Driver, OWNER};
 use crate::engine::error::EngineError;
 use crate::engine::store::{Renewal, RenewalOutcome, Store};
 use crate::model::{EntryId, MonoMs};
-use crate::retry::{Entries, Machine};
+use crate::retry::{Entries, Ledger};
 
 #[cfg(test)]
 mod tests;
@@ -65,12 +65,12 @@ impl Renewals {
 impl Driver {
     /// Whether the store cannot be used now, but may be again.
     pub(super) fn is_renewing(&self) -> bool {
-        self.ahead.is_none() && self.machine.store().failed().is_some()
+        self.ahead.is_none() && self.ledger.store().failed().is_some()
     }
 
     /// Whether a full disk keeps so many changes in memory that no more are taken.
     pub(super) fn is_crowded(&mut self) -> bool {
-        self.machine.store_mut().is_crowded() && self.journal.stats().disk_full
+        self.ledger.store_mut().is_crowded() && self.journal.stats().disk_full
     }
 
     /// Keeps an event that nobody repeats until the store is renewed; gives back anything else.
@@ -109,7 +109,7 @@ impl Driver {
         let Some(attempt) = &self.renewals.attempt else { return self.attempt_renewal() };
         match attempt.try_recv() {
             Err(TryRecvError::Empty) => {}
-            Ok(Ok(machine)) => self.renewed(*machine),
+            Ok(Ok(ledger)) => self.renewed(*ledger),
             Ok(Err(why)) => {
                 self.renewals.attempt = None;
                 self.renewals.fail(self.clock.now().mono);
@@ -138,31 +138,31 @@ impl Driver {
         let (done, attempt) = channel();
         let renewal = Renewal {
             journal: self.journal.clone(),
-            policies: self.machine.policies().clone(),
+            policies: self.ledger.policies().clone(),
             anew: self.renewals.is_suspect.swap(true, Ordering::AcqRel),
             done,
         };
         self.renewals.attempt = Some(attempt);
-        if !self.machine.store().renew(renewal) {
+        if !self.ledger.store().renew(renewal) {
             self.renewals.attempt = None;
             self.give_up(&EngineError::Stopped);
         }
     }
 
     /// Goes on with what the log says.
-    fn renewed(&mut self, mut machine: Machine<Store>) {
-        machine.store_mut().replace(self.machine.store_mut());
-        machine.recovered(self.clock.now());
-        self.machine = machine;
-        self.journal.hold_from(OWNER, self.machine.store().applied());
+    fn renewed(&mut self, mut ledger: Ledger<Store>) {
+        ledger.store_mut().replace(self.ledger.store_mut());
+        ledger.recovered(self.clock.now());
+        self.ledger = ledger;
+        self.journal.hold_from(OWNER, self.ledger.store().applied());
         self.renewals.attempt = None;
         self.renewals.failed = 0;
-        self.put_off.renew(EntryId(self.machine.store().marks().next_id));
+        self.put_off.renew(EntryId(self.ledger.store().marks().next_id));
         self.trouble.end();
         tracing::info!("the retry tables were rebuilt from the log; retries go on");
         self.settle(Vec::new(), Vec::new());
-        for (group, _) in self.watches.all() {
-            self.keep_watch(&group);
+        for (group, _) in self.detectors.all() {
+            self.keep_detector(&group);
         }
         for command in std::mem::take(&mut self.renewals.deferred) {
             self.take_command(command);

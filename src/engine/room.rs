@@ -1,4 +1,4 @@
-//! How full the dead letters of bounded groups are: told to the machine, and to people.
+//! The size of the dead letters of bounded groups, for the ledger and for people.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::engine::render::Render;
 use crate::engine::store::Store;
 use crate::journal::Journal;
 use crate::model::GroupId;
-use crate::retry::{Input, Machine, StateKind};
+use crate::retry::{Input, Ledger, StateKind};
 
 /// What people were told last of the groups with a bound.
 #[derive(Debug, Default)]
@@ -28,14 +28,14 @@ pub(super) fn dead_letter_bytes(journal: &Journal, render: &Render, group: &Grou
     render.dead_letters(journal, group).map_or(0, |(_, bounds)| bounds.bytes)
 }
 
-/// What to tell the machine of a group; nothing when it has no bound.
+/// The size of a group's dead letters, for the ledger; `None`: the group has no bound.
 pub(super) fn telling(
-    machine: &Machine<Store>,
+    ledger: &Ledger<Store>,
     journal: &Journal,
     render: &Render,
     group: &GroupId,
 ) -> Option<Input> {
-    machine.policy(group).dead_letters_bytes_max?;
+    ledger.policy(group).dead_letters_bytes_max?;
     let bytes = dead_letter_bytes(journal, render, group);
     Some(Input::DeadLetterBytes { group: group.clone(), bytes })
 }
@@ -44,17 +44,17 @@ impl Fill {
     /// Warns once each time a group comes near its bound or reaches it.
     pub(super) fn see(
         &mut self,
-        machine: &Machine<Store>,
+        ledger: &Ledger<Store>,
         journal: &Journal,
         render: &Render,
         group: &GroupId,
     ) {
-        let Some(bytes_max) = machine.policy(group).dead_letters_bytes_max else {
+        let Some(bytes_max) = ledger.policy(group).dead_letters_bytes_max else {
             self.0.remove(group);
             return;
         };
         let bytes = dead_letter_bytes(journal, render, group);
-        let held = machine.counts(group).of(StateKind::Held);
+        let held = ledger.counts(group).of(StateKind::Held);
         let level = level(bytes, bytes_max, held);
         if !self.rises(group, level) {
             return;

@@ -97,7 +97,7 @@ impl Told {
 mod tests {
     use super::*;
     use crate::journal::{Encoded, Kind};
-    use crate::retry::watch::WindowRecord;
+    use crate::retry::detector::WindowRecord;
     use uuid::Uuid;
 
     /// The window's own bytes have a test beside them.

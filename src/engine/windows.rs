@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::engine::kind;
 use crate::journal::{Encoded, Entry, NewEntry};
 use crate::model::{GroupId, TopicName, TopicPartition};
-use crate::retry::watch::WindowRecord;
+use crate::retry::detector::WindowRecord;
 
 /// The version byte of a stored window.
 const VERSION: u8 = 2;
@@ -18,7 +18,7 @@ const NAMED: u8 = 1;
 /// A window, and of which topic by that name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct KeptWindow {
-    /// As the watch told it.
+    /// The detector's record.
     pub(super) window: WindowRecord,
     /// Nil: its id is not known.
     pub(super) topic_id: Uuid,
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::model::WallMs;
     use crate::retry::Disposition;
-    use crate::retry::watch::{OutRecord, SuspectRecord};
+    use crate::retry::detector::{OutRecord, SuspectRecord};
 
     fn stored(kept: &KeptWindow) -> NewEntry {
         let of = TopicPartition { topic: "orders".into(), partition: 3 };

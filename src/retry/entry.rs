@@ -47,7 +47,7 @@ pub struct Entry {
     pub history: Vec<(WallMs, Disposition)>,
     /// When the group's committed offset passed the origin; `None` while it has not.
     pub passed: Option<WallMs>,
-    /// When the machine acts by itself: an inflight entry returns to the queue, a settled one is
+    /// When the ledger acts by itself: an inflight entry returns to the queue, a settled one is
     /// forgotten. `None`: never by itself.
     pub expires: Option<WallMs>,
     /// When its last hand-out was due; `None` before the first.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{EntryId, GroupId, MemberId, Slot, WallMs};
 use crate::retry::{Entry, Reporter};
 
-/// One decision of the machine. The order of variants is stored: append only.
+/// One decision of the ledger. The order of variants is stored: append only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
     /// This entry is now so.
@@ -51,10 +51,10 @@ pub enum Fact {
 pub struct Cause {
     /// What was seen.
     pub evidence: Evidence,
-    /// When the machine saw it.
+    /// When the ledger saw it.
     pub at: WallMs,
-    /// Who brought it; `None` for time, for the machine's own doings and for operators. The text
-    /// they gave is in the entry.
+    /// The client that brought it; `None` for time, for the ledger's own decisions and for
+    /// operators. The text of operators is in the entry.
     pub by: Option<Reporter>,
 }
 
@@ -159,7 +159,7 @@ impl Evidence {
     }
 }
 
-/// What becomes of an entry's bytes, which the machine never sees.
+/// The change of an entry's bytes, which the ledger never sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PayloadChange {
     /// They begin here: those of the nack with this index in its batch.

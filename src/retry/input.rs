@@ -1,4 +1,4 @@
-//! What the engine tells the machine.
+//! Inputs of the ledger, told by the engine.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::model::{
     ClientId, EntryId, GroupId, LaneOffset, MemberId, OrderKey, Origin, TopicName, TopicPartition,
     WallMs,
 };
-use crate::retry::watch::Settling;
+use crate::retry::detector::Settling;
 use crate::retry::{Company, Disposition, Policies};
 
 /// Ties an answer to its question; the engine chooses it.
@@ -24,7 +24,7 @@ pub struct Reporter {
     pub client: ClientId,
 }
 
-/// One piece of evidence, or a change around the machine.
+/// One piece of evidence, or a change around the ledger.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// E2: records produced to the group's retry topic. One bad one: none is taken.
@@ -71,7 +71,7 @@ pub enum Input {
         group: GroupId,
         /// The fetch offset; it names the slot.
         from: LaneOffset,
-        /// At most so many entries; the machine's own limit is `TAKE_MAX`.
+        /// At most so many entries; the ledger's own limit is `TAKE_MAX`.
         max: usize,
         /// What else is out there: an entry that was lost again and again has none.
         company: Company,

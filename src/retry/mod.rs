@@ -1,6 +1,6 @@
 //! What a failed record goes through: the ladder, hand-outs, dead letters. Pure.
 //!
-//! [`Machine`] turns evidence ([`Input`]) into facts ([`Fact`]), answers and the next deadline.
+//! [`Ledger`] turns evidence ([`Input`]) into facts ([`Fact`]), answers and the next deadline.
 //! Facts are the whole truth: applying the journalled ones in order gives the same state again.
 //!
 //! ```text
@@ -15,41 +15,35 @@
 //! ```
 
 mod btree;
-mod check;
 mod codec;
-mod entries;
+pub mod detector;
 mod entry;
 mod fact;
 mod input;
 mod ladder;
-mod late;
+mod ledger;
 mod level;
-mod machine;
-mod on;
 mod output;
 mod pace;
 mod policy;
-mod reads;
-mod room;
 mod single;
 pub mod suspects;
 #[cfg(test)]
 mod tests;
-mod verdict;
-pub mod watch;
 
 pub use btree::BTreeEntries;
-pub use check::Fingerprint;
 pub use codec::{CodecError, FACT_VERSION, decode_fact, encode_fact};
-pub use entries::{Counts, Entries, Marks, SlotRecord};
 pub use entry::{Disposition, Entry, Rank, State, StateKind};
 pub use fact::{Cause, Evidence, Fact, PayloadChange};
 pub use input::{
     Bytes, Carried, ExportStep, Import, Input, Nack, Named, Reporter, Token, Until, Want,
 };
 pub use ladder::{Delays, Ladder, THOUSAND, TopicRule};
+pub use ledger::{
+    Counts, Entries, Fingerprint, INFLIGHT_MAX, Ledger, Marks, NamedBy, Seen, SlotRecord,
+    TAKE_BYTES_MAX, TAKE_MAX, Verdict, judge,
+};
 pub use level::{DEFAULT_LEVELS, DELAY_MS_MAX, LevelError, LevelTable, LevelWarning, Next};
-pub use machine::{INFLIGHT_MAX, Machine, TAKE_BYTES_MAX, TAKE_MAX};
 pub use output::{
     Answer, BadImport, BadNack, ExportOutcome, ImportOutcome, NackOutcome, Ordered, Output,
     SlotView,
@@ -60,4 +54,3 @@ pub use policy::{
     Policy, UNLIMITED, delayed, glob,
 };
 pub use single::{Company, Single};
-pub use verdict::{Named as NamedBy, Seen, Verdict, judge};

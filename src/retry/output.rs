@@ -1,4 +1,4 @@
-//! What the machine tells the engine.
+//! Outputs of the ledger, for the engine.
 
 use crate::model::{EntryId, GroupId, LaneOffset, Slot, WallMs};
 use crate::retry::{Entry, Fact, Single, Token};
@@ -6,7 +6,7 @@ use crate::retry::{Entry, Fact, Single, Token};
 /// One thing to do, in order: the facts an answer rests on come before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Journal this; the machine has applied it already.
+    /// Journal this; the ledger has applied it already.
     Fact(Fact),
     /// Send this once every fact before it is durable. Also an answer without facts of its own
     /// waits for the facts before it: it may rest on them.

@@ -100,7 +100,7 @@ pub struct Policy {
     /// What the kept ones may take; beyond it exhausted records are held. `None`: no bound.
     pub dead_letters_bytes_max: Option<u64>,
     /// The topic of the real cluster they are sent to, a template; `None`: they stay here. The
-    /// machine has nothing to do with it.
+    /// ledger has nothing to do with it.
     pub dead_letters_topic: Option<Arc<str>>,
     /// The group has a retry topic; otherwise nothing of it is retried.
     pub lane: bool,

@@ -7,7 +7,7 @@
 use crate::model::LaneOffset;
 use crate::retry::{Disposition, Entry, Evidence, Policy, State};
 
-/// What else is out at the member that asks, as far as whoever watches can tell.
+/// Other outstanding records of the member that asks, as far as the detector knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Company {
     /// Something is, or may be.

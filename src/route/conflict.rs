@@ -92,7 +92,7 @@ impl Router {
         }
         let owner = if self.upstream.is_some() { "the cluster" } else { "this node" };
         if self.names.learn_conflict(name, exists, owner) {
-            self.watches.change_owners();
+            self.detectors.change_owners();
         }
     }
 

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 
 use crate::model::{ClientId, GroupId, MemberId};
+use crate::route::delivery::{FetchOwner, FetchSession};
 use crate::route::doors::Doors;
 use crate::route::session::{Login, Session};
 use crate::route::token::Token;
-use crate::route::watching::{FetchOwner, FetchSession};
 use crate::upstream::{FETCH_ANY_REPLICA, FETCH_ANYWHERE};
 use crate::wire::Api;
 

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::group::{GroupError, Join, JoinRefusal, Joined, Protocol, member_key};
 use crate::model::{ClientId, GroupId, MemberId, TopicName};
-use crate::retry::watch::Step;
+use crate::retry::detector::Step;
 use crate::route::conn::Conn;
 use crate::route::consumer_group_heartbeat::image;
 use crate::route::convert::{group_of, text};

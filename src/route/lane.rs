@@ -22,7 +22,7 @@ impl Router {
         let bind = |token| self.tokens.bind(token, group, member.clone());
         let bound = conn.token.is_some_and(bind);
         if conn.speaks_for(group, member) || bound {
-            self.watches.change_owners();
+            self.detectors.change_owners();
         }
     }
 
@@ -36,7 +36,7 @@ impl Router {
         let is_live_anew = self.members.heard(group, (key, member_id), self.clock.now().mono);
         let is_other = self.members.speaks(group, key, conn.client(), conn.host());
         if is_live_anew || is_other {
-            self.watches.change_owners();
+            self.detectors.change_owners();
         }
         self.speaks_for(conn, group, key.clone());
     }

@@ -142,5 +142,5 @@ async fn remembered(router: &Router) {
             router.members.remember(&group.group, member, now);
         }
     }
-    router.watches.change_owners();
+    router.detectors.change_owners();
 }

@@ -24,6 +24,7 @@ mod delete_acls;
 mod delete_groups;
 mod delete_records;
 mod delete_topics;
+pub mod delivery;
 mod describe_acls;
 mod describe_client_quotas;
 mod describe_cluster;
@@ -88,7 +89,6 @@ pub mod transactions;
 mod txn_offset_commit;
 mod unserved;
 pub mod voices;
-pub mod watching;
 
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
@@ -101,7 +101,7 @@ pub use produce::ProduceDelay;
 
 use crate::broker::Broker;
 use crate::clock::Clock;
-use crate::engine::{Engine, TopicIds, Watches};
+use crate::engine::{Detectors, Engine, TopicIds};
 use crate::observe::Metrics;
 use crate::retry::Policies;
 use crate::route::bounds::TopicBounds;
@@ -171,7 +171,7 @@ pub struct Router {
     /// Connections on which brokers are asked in a member's name.
     pub voices: Voices,
     /// What is told from what consumers do.
-    pub watches: Arc<Watches>,
+    pub detectors: Arc<Detectors>,
     /// What all connections may keep in memory.
     pub budget: Budget,
     /// Counters.

@@ -7,7 +7,7 @@ use crate::engine::{EngineError, NackBatch, NackReply, NackRequest};
 use crate::model::GroupId;
 use crate::retry::{Evidence, Named};
 use crate::route::Router;
-use crate::route::watching::Stop;
+use crate::route::delivery::Stop;
 use crate::wire::batch::{RawRecord, order_key};
 
 /// The keys that a batch stops (`order.mode: key`).

@@ -10,12 +10,12 @@ use kafka_protocol::messages::OffsetCommitRequest;
 use kafka_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
 use kafka_protocol::protocol::StrBytes;
 
-use crate::engine::GroupWatch;
+use crate::engine::GroupDetector;
 use crate::model::{GroupId, MemberId, Origin, TopicName, TopicPartition};
 use crate::retry::OrderMode;
 use crate::route::Router;
 use crate::route::convert::topic_of;
-use crate::route::watching::Watched;
+use crate::route::delivery::TrackedFetch;
 use crate::wire::ResponseError;
 
 impl Router {
@@ -33,12 +33,12 @@ impl Router {
         partition: i32,
     ) -> Option<i64> {
         let topic = self.names.canonical(topic);
-        self.watches.find(group)?.lock().watch.awaited(&TopicPartition { topic, partition })
+        self.detectors.find(group)?.lock().detector.awaited(&TopicPartition { topic, partition })
     }
 
-    /// The watch of a group with a record that may bind commits.
-    fn binding(&self, group: &GroupId) -> Option<Arc<GroupWatch>> {
-        self.watches.find(group).filter(|of| of.lock().watch.binds_commits())
+    /// The detector of a group with a record that may bind commits.
+    fn binding(&self, group: &GroupId) -> Option<Arc<GroupDetector>> {
+        self.detectors.find(group).filter(|of| of.lock().detector.binds_commits())
     }
 
     /// Makes each withheld record a dead letter that a commit is about to pass. A record that
@@ -48,7 +48,7 @@ impl Router {
         group: &GroupId,
         request: &OffsetCommitRequest,
     ) {
-        let of = self.watches.find(group).filter(|of| of.lock().watch.withholds());
+        let of = self.detectors.find(group).filter(|of| of.lock().detector.withholds());
         let Some(of) = of else { return };
         for topic in &request.topics {
             let name = self.names.canonical(&topic_of(&topic.name));
@@ -62,12 +62,14 @@ impl Router {
 
     /// There is no such record, and nothing to keep of it: its partition does not wait for it.
     pub(in crate::route) fn no_more(&self, group: &GroupId, record: &Origin) {
-        let Some(of) = self.watches.find(group).filter(|_| self.is_in_order(group)) else { return };
+        let Some(of) = self.detectors.find(group).filter(|_| self.is_in_order(group)) else {
+            return;
+        };
         let Origin { topic, partition, offset } = record.clone();
         let place = TopicPartition { topic, partition };
-        self.tell(group, &of, |watch, now| {
-            if watch.awaited(&place) == Some(offset) {
-                watch.settled(now, &place, offset..=offset);
+        self.tell(group, &of, |detector, now| {
+            if detector.awaited(&place) == Some(offset) {
+                detector.settled(now, &place, offset..=offset);
             }
         });
     }
@@ -75,16 +77,17 @@ impl Router {
     /// Where partitions begin that a member asks for: none waits for what lies before.
     pub(in crate::route) fn begin(
         &self,
-        by: &Watched,
+        by: &TrackedFetch,
         starts: impl IntoIterator<Item = (TopicPartition, i64)>,
     ) {
         let group = by.group();
-        if !by.watch().lock().watch.may_wait() {
+        if !by.detector().lock().detector.may_wait() {
             return;
         }
         for (partition, start) in starts {
-            let begins =
-                self.tell(group, by.watch(), |watch, now| watch.begins(now, &partition, start));
+            let begins = self.tell(group, by.detector(), |detector, now| {
+                detector.begins(now, &partition, start)
+            });
             for offset in begins {
                 tracing::warn!(
                     %group, %partition, offset,
@@ -103,7 +106,7 @@ impl Router {
             for asked in &mut topic.partitions {
                 let partition = asked.partition_index;
                 let place = TopicPartition { topic: name.clone(), partition };
-                let Some(first) = state.watch.commit_bound(&place) else { continue };
+                let Some(first) = state.detector.commit_bound(&place) else { continue };
                 if asked.committed_offset > first {
                     tracing::debug!(
                         %group, topic = %name, partition,
@@ -133,7 +136,7 @@ impl Router {
             let passes = |asked: &OffsetCommitRequestPartition| {
                 let partition = asked.partition_index;
                 let first =
-                    state.watch.commit_bound(&TopicPartition { topic: name.clone(), partition });
+                    state.detector.commit_bound(&TopicPartition { topic: name.clone(), partition });
                 first.is_some_and(|first| first < asked.committed_offset)
             };
             topic.partitions.iter().any(passes)
@@ -147,13 +150,13 @@ impl Router {
         (topic, partition): (&TopicName, i32),
         committed: i64,
     ) -> i64 {
-        let Some(of) = self.watches.find(group) else { return committed };
+        let Some(of) = self.detectors.find(group) else { return committed };
         let place = TopicPartition { topic: self.names.canonical(topic), partition };
         let state = of.lock();
         if committed < 0 {
-            return state.watch.begins_at(&place).unwrap_or(committed);
+            return state.detector.begins_at(&place).unwrap_or(committed);
         }
-        state.watch.awaited(&place).map_or(committed, |first| first.min(committed))
+        state.detector.awaited(&place).map_or(committed, |first| first.min(committed))
     }
 
     /// A heartbeat that would be answered well: an error that makes the member join anew, where a
@@ -165,8 +168,8 @@ impl Router {
         group: &GroupId,
         key: &MemberId,
     ) -> Option<ResponseError> {
-        let of = self.watches.find(group)?;
-        let times = self.tell(group, &of, |watch, now| watch.calls_back(now, key))?;
+        let of = self.detectors.find(group)?;
+        let times = self.tell(group, &of, |detector, now| detector.calls_back(now, key))?;
         self.called(group, key);
         tracing::info!(
             %group, member = %key, times,

@@ -11,7 +11,7 @@ use kafka_protocol::messages::{SyncGroupRequest, SyncGroupResponse};
 use crate::engine::EngineError;
 use crate::group::{Sync, Synced, member_key};
 use crate::model::{GroupId, MemberId, TopicName};
-use crate::retry::watch::Step;
+use crate::retry::detector::Step;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, text};
 use crate::route::lane::STREAMS;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::model::{GroupId, MonoMs, TopicName};
-use crate::retry::watch::Seen;
+use crate::retry::detector::Seen;
 use crate::route::offset_commit::{Part, Patience, lane_part, store};
 use crate::route::{Router, code};
 use crate::wire::ResponseError;

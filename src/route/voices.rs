@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use crate::model::{GroupId, Origin};
 use crate::route::Router;
 use crate::route::conn::Conn;
+use crate::route::delivery::FetchOwner;
 use crate::route::token::{Token, Tokens};
-use crate::route::watching::FetchOwner;
 use crate::upstream::{Found, Question, UpstreamError};
 
 /// Questions that wait on one connection: those of one Produce.

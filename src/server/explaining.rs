@@ -1,11 +1,11 @@
-//! The watch of a group in the words of the admin port.
+//! The detector of a group in the words of the admin port.
 
 use std::ops::Range;
 
 use crate::admin::{AloneView, Explained, PartitionView, SeekBackView, SuspectView, SuspectsView};
 use crate::model::{GroupId, TopicPartition};
+use crate::retry::detector::{self, ApartView, BreakerView, Stand, WindowView};
 use crate::retry::suspects::{Next, SetView, Stage};
-use crate::retry::watch::{self, ApartView, BreakerView, Stand, WindowView};
 use crate::route::Router;
 
 /// What is known and suspected of a group's consumers.
@@ -148,7 +148,7 @@ fn seek_back((offset, times): &(i64, u32)) -> SeekBackView {
     SeekBackView { offset: *offset, times: *times }
 }
 
-fn suspect(suspect: &watch::SuspectView) -> SuspectView {
+fn suspect(suspect: &detector::SuspectView) -> SuspectView {
     let history = suspect.history.iter().map(|(at, why)| (at.0, why.as_str().to_owned()));
     SuspectView {
         offset: suspect.offset,
@@ -159,7 +159,7 @@ fn suspect(suspect: &watch::SuspectView) -> SuspectView {
     }
 }
 
-fn stands(suspect: &watch::SuspectView) -> String {
+fn stands(suspect: &detector::SuspectView) -> String {
     match suspect.stand {
         Stand::Held(ms) => format!("held, served alone in {ms} ms"),
         Stand::Next => "served alone next".to_owned(),

@@ -29,7 +29,7 @@ pub struct Panic {
     pub is_vital: bool,
 }
 
-/// Watches over threads and tasks; clones share what they found.
+/// Detectors over threads and tasks; clones share what they found.
 #[derive(Clone)]
 pub(super) struct Guard {
     metrics: Metrics,

@@ -18,7 +18,7 @@ use crate::group::member_key;
 use crate::journal::Journal;
 use crate::model::{EntryId, GroupId, LaneOffset, Origin, TopicName, WallMs};
 use crate::observe::GroupGauges;
-use crate::retry::watch::BreakerView;
+use crate::retry::detector::BreakerView;
 use crate::retry::{Entry, ExportStep, State};
 use crate::route::Router;
 use crate::server::explaining::{breaker, explained};

@@ -21,6 +21,7 @@ use crate::journal::{Disk, OpenError, ReadError, RealDisk, TablesError};
 use crate::model::TopicName;
 use crate::observe::{Metrics, MetricsError};
 use crate::route::bounds::TopicBounds;
+use crate::route::delivery;
 use crate::route::doors::Doors;
 use crate::route::markers::Markers;
 use crate::route::members::Members;
@@ -31,7 +32,6 @@ use crate::route::positions::Positions;
 use crate::route::token::Tokens;
 use crate::route::transactions::{self, Transactions};
 use crate::route::voices::Voices;
-use crate::route::watching;
 use crate::route::{self, ProduceDelay, Router, membership};
 use crate::server::core::Core;
 use crate::server::credentials::{Credentials, InUse};
@@ -141,7 +141,7 @@ pub(super) async fn start_on(
     let mut tasks = Tasks { guard: guard.clone(), stopped: stopped.clone(), all: JoinSet::new() };
     tasks.spawn("group-timers", core.broker.groups.clone().run_timers());
     tasks.spawn("membership", membership::run(Arc::clone(&router), core.events));
-    tasks.spawn("detection", watching::run(Arc::clone(&router)));
+    tasks.spawn("detection", delivery::run(Arc::clone(&router)));
     tasks.spawn("member-timers", membership::watch(Arc::clone(&router)));
     tasks.spawn("transactions", transactions::run(Arc::clone(&router)));
     tasks.spawn("dead-letter-lines", final_lines::run(core.engine.clone()));
@@ -320,7 +320,7 @@ fn router(
         tokens: Tokens::new(token_seed()),
         node_listing: NodeListing::default(),
         voices: Voices::default(),
-        watches: core.engine.watches(),
+        detectors: core.engine.detectors(),
         budget,
         metrics: metrics.clone(),
         clock,

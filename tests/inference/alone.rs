@@ -1,15 +1,15 @@
 //! A retry that kills its consumer, among others that do not: it alone is charged, to its end.
 //!
-//! The machine of the retries and the watch stand side by side here, as a Fetch and its commits
+//! The ledger of the retries and the detector stand side by side here, as a Fetch and its commits
 //! bring them together.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use fastrand::Rng;
 use reprise::model::{EntryId, GroupId, LaneOffset, Origin};
-use reprise::retry::watch::{LaneGiven, Seen};
+use reprise::retry::detector::{LaneGiven, Seen};
 use reprise::retry::{
-    Answer, BTreeEntries, Disposition, Entry, Fact, Input, Machine, Nack, Named, Output, Policies,
+    Answer, BTreeEntries, Disposition, Entry, Fact, Input, Ledger, Nack, Named, Output, Policies,
     Policy, Reporter, StateKind, TAKE_MAX, Token,
 };
 
@@ -25,7 +25,7 @@ fn shop() -> GroupId {
 /// One group with its retries.
 struct Both {
     world: World,
-    machine: Machine<BTreeEntries>,
+    ledger: Ledger<BTreeEntries>,
     journal: Vec<Fact>,
     policy: Policy,
 }
@@ -47,19 +47,19 @@ impl Both {
         world.commit(&of(0), 0);
         world.commit(&of(1), 0);
         let policies = Policies::new(policy.clone(), Vec::new());
-        let mut machine = Machine::new(BTreeEntries::default(), policies);
-        machine.recovered(world.now());
-        Self { world, machine, journal: Vec::new(), policy }
+        let mut ledger = Ledger::new(BTreeEntries::default(), policies);
+        ledger.recovered(world.now());
+        Self { world, ledger, journal: Vec::new(), policy }
     }
 
     fn ask(&mut self, input: Input) -> Option<Answer> {
-        self.machine.handle(self.world.now(), input);
+        self.ledger.handle(self.world.now(), input);
         self.drain()
     }
 
     fn drain(&mut self) -> Option<Answer> {
         let mut last = None;
-        while let Some(output) = self.machine.poll_output() {
+        while let Some(output) = self.ledger.poll_output() {
             match output {
                 Output::Fact(fact) => self.journal.push(fact),
                 Output::Answer { answer, .. } => last = Some(answer),
@@ -69,7 +69,7 @@ impl Both {
         last
     }
 
-    /// What the watch wants done with retries is done.
+    /// Does with retries as the detector requests.
     fn joined(&mut self) {
         for lane in std::mem::take(&mut self.world.joined) {
             self.ask(Input::Joined { group: shop(), lane });
@@ -78,7 +78,7 @@ impl Both {
 
     fn seen(&mut self, seen: Seen) {
         let now = self.world.now();
-        self.world.watch.handle(now, seen);
+        self.world.detector.handle(now, seen);
         self.world.drain();
         self.joined();
     }
@@ -86,7 +86,7 @@ impl Both {
     fn pass(&mut self, ms: u64) {
         self.world.pass(ms);
         self.joined();
-        self.machine.handle_timeout(self.world.now());
+        self.ledger.handle_timeout(self.world.now());
         self.drain();
     }
 
@@ -123,18 +123,18 @@ impl Both {
             self.world.restart();
         }
         let policies = Policies::new(self.policy.clone(), Vec::new());
-        self.machine = Machine::new(BTreeEntries::default(), policies);
+        self.ledger = Ledger::new(BTreeEntries::default(), policies);
         for fact in &self.journal {
-            self.machine.apply(fact);
+            self.ledger.apply(fact);
         }
-        self.machine.recovered(self.world.now());
+        self.ledger.recovered(self.world.now());
         self.drain();
     }
 
     /// A Fetch of the retry topic.
     fn take(&mut self, process: &mut Process) {
         let (now, from) = (self.world.now(), process.next);
-        let (room, company) = self.world.watch.lane_turn(now, from.slot);
+        let (room, company) = self.world.detector.lane_turn(now, from.slot);
         self.world.drain();
         self.joined();
         let max = room.unwrap_or(TAKE_MAX);
@@ -212,7 +212,7 @@ impl Both {
     }
 
     fn entries(&self) -> BTreeMap<EntryId, Entry> {
-        self.machine.fingerprint().entries
+        self.ledger.fingerprint().entries
     }
 
     fn is_over(&self) -> bool {

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reprise::model::{LaneOffset, MonoMs, Now, Runs, TopicPartition, WallMs};
 use reprise::retry::Entry;
+use reprise::retry::detector::{
+    Asked, Detector, Fetching, Handed, Output, Plan, Seen, Serve, Settling,
+};
+use reprise::retry::detector::{Rules, WindowRecord};
 use reprise::retry::suspects::SuspectsRecord;
-use reprise::retry::watch::{Asked, Fetching, Handed, Output, Plan, Seen, Serve, Settling, Watch};
-use reprise::retry::watch::{Rules, WindowRecord};
 
 use crate::retries::Retries;
 use crate::turn::by_turn;
@@ -44,7 +46,7 @@ pub(crate) enum Did {
 
 /// The brokers, and what is here.
 pub(crate) struct World {
-    pub(crate) watch: Watch,
+    pub(crate) detector: Detector,
     pub(crate) at: u64,
     pub(crate) ends: BTreeMap<TopicPartition, i64>,
     pub(crate) committed: BTreeMap<TopicPartition, i64>,
@@ -96,7 +98,7 @@ pub(crate) struct App {
 impl World {
     pub(crate) fn new(rules: Rules, partitions: i32, records: i64) -> Self {
         Self {
-            watch: Watch::new(rules),
+            detector: Detector::new(rules),
             at: 1_000,
             ends: (0..partitions).map(|partition| (of(partition), records)).collect(),
             committed: BTreeMap::new(),
@@ -135,11 +137,11 @@ impl World {
         let epoch = i32::try_from(self.apps).unwrap();
         let assigned = Seen::Assigned { member: member.clone(), epoch };
         let now = self.now();
-        self.watch.handle(now, assigned);
+        self.detector.handle(now, assigned);
         for (partition, offset) in &self.committed {
             let partition = partition.clone();
             let read = Seen::Read { partition, offset: *offset, done: Vec::new() };
-            self.watch.handle(now, read);
+            self.detector.handle(now, read);
         }
         self.drain();
         let by = Fetching {
@@ -168,21 +170,21 @@ impl World {
     /// Its session is over.
     pub(crate) fn lose(&mut self, app: &App) {
         let now = self.now();
-        self.watch.handle(now, Seen::Lost { member: app.by.member.clone(), left: true });
+        self.detector.handle(now, Seen::Lost { member: app.by.member.clone(), left: true });
         self.drain();
         self.leaves(&app.by.member);
     }
 
     /// Hand-outs lost in a row in the first partition.
     pub(crate) fn losses(&self) -> u32 {
-        let sets = self.watch.view(self.now()).suspects.into_iter();
+        let sets = self.detector.view(self.now()).suspects.into_iter();
         let of_first = sets.filter(|set| set.suspects.iter().any(|(of, _)| of.partition == 0));
         of_first.map(|set| set.losses).max().unwrap_or(0)
     }
 
     pub(crate) fn commit(&mut self, partition: &TopicPartition, offset: i64) {
         let offset = self.held_back(partition, offset);
-        let settling = self.watch.settling_before(partition, offset);
+        let settling = self.detector.settling_before(partition, offset);
         self.drain();
         if let Some(settling) = settling {
             self.settle(settling);
@@ -192,7 +194,7 @@ impl World {
         self.committed.insert(partition.clone(), offset);
         self.passes(partition, offset);
         let (partition, now) = (partition.clone(), self.now());
-        self.watch.handle(now, Seen::Committed { partition, offset });
+        self.detector.handle(now, Seen::Committed { partition, offset });
         self.drain();
     }
 
@@ -206,7 +208,7 @@ impl World {
             .collect();
         loop {
             let now = self.now();
-            let plan = self.watch.asked(now, &app.by, &asked);
+            let plan = self.detector.asked(now, &app.by, &asked);
             self.drain();
             let settling = plan.serve.iter().find_map(|serve| match serve {
                 Serve::Settle(settling) => Some((**settling).clone()),
@@ -224,7 +226,7 @@ impl World {
         let now = self.now();
         self.leaves_its_place(&settling);
         self.dead.push(settling);
-        self.watch.settled(now, &partition, offset..=offset);
+        self.detector.settled(now, &partition, offset..=offset);
         self.fall_in(&partition, offset);
     }
 
@@ -257,7 +259,7 @@ impl World {
                     if end == all.start {
                         let (of, nothing) = (&ask.partition, all.start..below);
                         let now = self.now();
-                        self.watch.passed_over(now, &app.by, of, nothing);
+                        self.detector.passed_over(now, &app.by, of, nothing);
                     }
                     (left, end)
                 }
@@ -273,7 +275,7 @@ impl World {
                 let (partition, from) = (ask.partition.clone(), ask.offset);
                 let now = self.now();
                 let handed = Handed { partition, from, end, turn, hidden, sparse: Vec::new() };
-                self.watch.handed(now, &app.by, &[handed]);
+                self.detector.handed(now, &app.by, &[handed]);
                 brought.ends.push((ask.partition.clone(), end));
             }
             if !offsets.is_empty() {
@@ -290,7 +292,7 @@ impl World {
     }
 
     pub(crate) fn drain(&mut self) {
-        while let Some(output) = self.watch.poll_output() {
+        while let Some(output) = self.detector.poll_output() {
             match output {
                 Output::Window { partition, window: Some(window) } => {
                     self.told(&partition, Some(&window));
@@ -316,8 +318,8 @@ impl World {
     pub(crate) fn pass(&mut self, ms: u64) {
         self.at += ms;
         let now = self.now();
-        self.watch.handle_timeout(now);
-        for settling in self.watch.settlings_let_go() {
+        self.detector.handle_timeout(now);
+        for settling in self.detector.settlings_let_go() {
             self.settle(settling);
         }
         self.drain();

@@ -1,7 +1,7 @@
 //! Groups that have committed, groups whose members were lost, and starts of the sidecar.
 
 use crate::app::{Commits, Did, World, of};
-use reprise::retry::watch::{Rules, Watch};
+use reprise::retry::detector::{Detector, Rules};
 
 impl World {
     /// Ten records of a group whose members were lost so often that they go one by one.
@@ -27,20 +27,20 @@ impl World {
 
     /// The sidecar is killed and starts anew with what it has journalled.
     pub(crate) fn restart(&mut self) {
-        self.watch = Watch::new(self.rules);
+        self.detector = Detector::new(self.rules);
         let now = self.now();
         for (partition, window) in self.kept.clone() {
-            self.watch.restore(now, partition, window);
+            self.detector.restore(now, partition, window);
         }
         if let Some(record) = self.kept_suspects.clone() {
-            self.watch.restore_suspects(now, record);
+            self.detector.restore_suspects(now, record);
         }
         self.restart_retries();
     }
 
     /// The sidecar is stopped as it should be, and starts anew.
     pub(crate) fn stop(&mut self) {
-        self.watch.close();
+        self.detector.close();
         self.drain();
         self.restart();
     }

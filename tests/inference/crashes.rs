@@ -3,7 +3,7 @@
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
 use reprise::model::{OrderKey, TopicPartition};
-use reprise::retry::watch::Seen;
+use reprise::retry::detector::Seen;
 use reprise::retry::{Disposition, OrderMode, Policy};
 
 /// The poison.
@@ -293,7 +293,7 @@ fn an_offset_that_an_administrator_sets_ends_the_suspicion() {
         let mut world = World::narrow(RULES);
         assert_eq!(world.losses(), RULES.suspects.crash_limit);
         let (now, partition) = (world.now(), of(0));
-        world.watch.handle(now, Seen::Reset { partition, offset: to, before: Some(0) });
+        world.detector.handle(now, Seen::Reset { partition, offset: to, before: Some(0) });
         world.drain();
         assert_eq!((world.losses(), world.kept_suspects.clone()), (0, None), "to {to}");
     }
@@ -305,8 +305,8 @@ fn a_refused_commit_and_its_member_are_one_loss() {
     let app = world.start(Commits::Never);
     world.fetch(&app, None);
     let (now, member) = (world.now(), app.by.member.clone());
-    world.watch.handle(now, Seen::CommitRefused { member: member.clone(), partition: of(0) });
-    world.watch.handle(now, Seen::Lost { member, left: false });
+    world.detector.handle(now, Seen::CommitRefused { member: member.clone(), partition: of(0) });
+    world.detector.handle(now, Seen::Lost { member, left: false });
     world.drain();
     assert_eq!(world.losses(), 1);
 }

@@ -2,7 +2,7 @@
 //! is seen of one hand-out, it is lost once.
 
 use reprise::model::{MemberId, TopicPartition};
-use reprise::retry::watch::Seen;
+use reprise::retry::detector::Seen;
 
 use crate::app::{App, World, of};
 use crate::world::Script;
@@ -10,7 +10,7 @@ use crate::world::Script;
 impl World {
     fn refuse(&mut self, member: &MemberId, of: &TopicPartition) {
         let (now, member, partition) = (self.now(), member.clone(), of.clone());
-        self.watch.handle(now, Seen::CommitRefused { member, partition });
+        self.detector.handle(now, Seen::CommitRefused { member, partition });
         self.drain();
     }
 
@@ -19,10 +19,10 @@ impl World {
     fn rejoin(&mut self, app: &mut App, gave_up: bool) {
         let (now, member) = (self.now(), app.by.member.clone());
         if gave_up {
-            self.watch.handle(now, Seen::GaveUp { member: member.clone() });
+            self.detector.handle(now, Seen::GaveUp { member: member.clone() });
         }
         self.joins += 1;
-        self.watch.handle(now, Seen::Assigned { member, epoch: 1_000_000 + self.joins });
+        self.detector.handle(now, Seen::Assigned { member, epoch: 1_000_000 + self.joins });
         self.drain();
         let partitions: Vec<TopicPartition> = app.positions.keys().cloned().collect();
         app.begins(partitions.into_iter().map(|of| (of.clone(), self.goes_on(&of))));
@@ -33,7 +33,7 @@ impl Script {
     /// The sidecar ends, well or not, and starts; the wall clock is another one by then.
     pub(crate) fn restart(&mut self) {
         for partition in self.world.ends.keys() {
-            let in_hand = self.world.watch.in_hand(partition);
+            let in_hand = self.world.detector.in_hand(partition);
             self.in_hand.extend(in_hand.map(|offset| (partition.clone(), offset)));
         }
         self.world.ahead_ms += match self.rng.u8(..4) {
@@ -70,7 +70,7 @@ impl Script {
     pub(crate) fn loses(&mut self, n: usize) {
         let mut lost = Vec::new();
         for partition in self.partitions(n) {
-            let in_hand = self.world.watch.in_hand(&partition);
+            let in_hand = self.world.detector.in_hand(&partition);
             let end = in_hand.end.max(in_hand.start);
             let (from, to) = ((partition.clone(), in_hand.start), (partition, end));
             lost.extend(self.handler.truths.range(from..to).map(|(place, _)| place.clone()));

@@ -7,7 +7,7 @@ use crate::app::{App, Commits, Did, World, of};
 use reprise::model::TopicPartition;
 use reprise::retry::Disposition;
 use reprise::retry::OnSeekBack;
-use reprise::retry::watch::Rules;
+use reprise::retry::detector::Rules;
 
 /// Deliveries after which Spring's error handler gives up.
 const SPRING: usize = 10;

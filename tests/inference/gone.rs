@@ -1,7 +1,7 @@
 //! A topic is deleted, or made anew, while it is watched: nothing that was known of it is left.
 
 use reprise::model::TopicPartition;
-use reprise::retry::watch::Seen;
+use reprise::retry::detector::Seen;
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
@@ -35,7 +35,7 @@ fn narrow() -> (World, App) {
 
 fn delete(world: &mut World, app: &mut App, gone: &TopicPartition) {
     let now = world.now();
-    world.watch.handle(now, Seen::TopicGone { topic: gone.topic.clone() });
+    world.detector.handle(now, Seen::TopicGone { topic: gone.topic.clone() });
     world.drain();
     world.ends.remove(gone);
     app.positions.remove(gone);
@@ -68,7 +68,7 @@ fn is_given(has_committed: bool, restarts: bool) -> bool {
         world.restart();
     }
     let now = world.now();
-    world.watch.handle(now, Seen::Uncommitted { partition: of(0) });
+    world.detector.handle(now, Seen::Uncommitted { partition: of(0) });
     world.drain();
     world.committed.clear();
     assert_eq!(world.kept.is_empty(), has_committed, "{:?}", world.kept);
@@ -81,7 +81,7 @@ fn settle_first(world: &mut World) {
     let app = world.start(Commits::Never);
     assert!(world.fetch(&app, None).records.contains(&(of(0), 0)));
     let now = world.now();
-    world.watch.settled(now, &of(0), 0..=0);
+    world.detector.settled(now, &of(0), 0..=0);
     world.drain();
 }
 

@@ -3,7 +3,7 @@
 use crate::WITH_BREAKER as RULES;
 use crate::app::{Commits, Did, World, of};
 use reprise::retry::OnSeekBack;
-use reprise::retry::watch::Rules;
+use reprise::retry::detector::Rules;
 
 #[test]
 fn whoever_commits_is_answered_as_if_nobody_watched() {

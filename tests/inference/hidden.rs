@@ -3,7 +3,7 @@
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
-use reprise::retry::watch::Rules;
+use reprise::retry::detector::Rules;
 
 const T_MS: u64 = 60_000;
 const SHORT: Rules = Rules { consume_timeout_ms: T_MS, ..RULES };
@@ -25,7 +25,7 @@ fn fetch(world: &mut World, app: &mut App, from: Option<i64>) -> Vec<i64> {
         app.positions.insert(of(0), from);
     }
     let records = world.fetch(app, None).records;
-    let end = world.watch.explain(world.now())[0].end;
+    let end = world.detector.explain(world.now())[0].end;
     app.positions.insert(of(0), end);
     records.into_iter().map(|(_, offset)| offset).collect()
 }
@@ -44,7 +44,7 @@ fn whoever_commits_its_last_record_is_not_waited_for_at_the_markers_behind_it() 
     world.commit(&of(0), 3);
     hang(&mut world, 20 * T_MS);
     assert_eq!((world.charged(), world.dead.len(), world.touched), (vec![], 0, 0));
-    assert!(world.watch.explain(world.now())[0].suspects.is_empty());
+    assert!(world.detector.explain(world.now())[0].suspects.is_empty());
 }
 
 #[test]
@@ -54,10 +54,10 @@ fn hidden_records_are_never_stalled() {
     fetch(&mut world, &mut app, None);
     world.commit(&of(0), 1);
     hang(&mut world, T_MS);
-    assert_eq!(world.watch.stalled(world.now()), 1, "the record behind them");
+    assert_eq!(world.detector.stalled(world.now()), 1, "the record behind them");
     world.commit(&of(0), 5);
     hang(&mut world, T_MS);
-    assert_eq!(world.watch.stalled(world.now()), 0, "the hidden one is nobody's record");
+    assert_eq!(world.detector.stalled(world.now()), 0, "the hidden one is nobody's record");
 }
 
 #[test]
@@ -100,9 +100,9 @@ fn going_back_to_hidden_ones_is_nothing_and_below_them_it_is_the_record_behind()
     fetch(&mut world, &mut app, None);
     world.commit(&of(0), 1);
     fetch(&mut world, &mut app, Some(5));
-    assert!(world.watch.view(world.now()).suspects.is_empty(), "there is no record");
+    assert!(world.detector.view(world.now()).suspects.is_empty(), "there is no record");
     fetch(&mut world, &mut app, Some(1));
-    let told = world.watch.view(world.now()).suspects;
+    let told = world.detector.view(world.now()).suspects;
     assert_eq!(told[0].suspects, [(of(0), 4..5)]);
 }
 

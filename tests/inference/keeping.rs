@@ -2,7 +2,7 @@
 
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
-use reprise::retry::watch::Seen;
+use reprise::retry::detector::Seen;
 
 #[test]
 fn nothing_of_a_consumer_that_flows_is_journalled() {
@@ -92,20 +92,20 @@ fn is_suspected(told: impl Fn(&mut World)) -> bool {
     for _ in 0..20 {
         app.poll(&mut world, |_, offset| if offset == 1 { Did::Throw } else { Did::Well(1) });
     }
-    let told = world.watch.view(world.now()).suspects;
+    let told = world.detector.view(world.now()).suspects;
     told.iter().flat_map(|set| &set.suspects).any(|(_, range)| range.contains(&1))
 }
 
 #[test]
 fn what_has_an_entry_or_is_done_is_no_suspect_after_a_restart_either() {
     assert!(is_suspected(|_| {}));
-    assert!(!is_suspected(|world| world.watch.known(&of(0), [1, 3])));
-    assert!(is_suspected(|world| world.watch.known(&of(0), [3])));
+    assert!(!is_suspected(|world| world.detector.known(&of(0), [1, 3])));
+    assert!(is_suspected(|world| world.detector.known(&of(0), [3])));
     let reads = |done: std::ops::Range<i64>| {
         move |world: &mut World| {
             let now = world.now();
             let (partition, done) = (of(0), std::iter::once(done.clone()).collect());
-            world.watch.handle(now, Seen::Read { partition, offset: 1, done });
+            world.detector.handle(now, Seen::Read { partition, offset: 1, done });
             world.committed.insert(of(0), 1);
         }
     };

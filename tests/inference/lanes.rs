@@ -3,7 +3,7 @@
 use crate::RULES;
 use crate::app::{App, Commits, Did, World};
 use reprise::model::{LaneOffset, Slot};
-use reprise::retry::watch::{LaneGiven, Seen};
+use reprise::retry::detector::{LaneGiven, Seen};
 
 const SLOT: Slot = Slot(3);
 
@@ -21,13 +21,13 @@ fn lane_gives(world: &mut World, app: &App, out: &[u64], waits: bool) {
 
 fn seen(world: &mut World, seen: Seen) {
     let now = world.now();
-    world.watch.handle(now, seen);
+    world.detector.handle(now, seen);
     world.drain();
 }
 
 fn turn(world: &mut World) -> Option<usize> {
     let now = world.now();
-    world.watch.lane_turn(now, SLOT).0
+    world.detector.lane_turn(now, SLOT).0
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use reprise::model::{EntryId, Now, TopicPartition, WallMs};
-use reprise::retry::watch::{Settling, SuspectRecord};
+use reprise::retry::detector::{Settling, SuspectRecord};
 use reprise::retry::{Carried, Disposition, Entry, Evidence, Fact, Named, Policy, State};
 
 use crate::retries::{Place, place};

@@ -1,5 +1,5 @@
-//! Consumers as they are in the field, in virtual time, against the watch of their group: who fails
-//! is found, and nobody else is charged.
+//! Consumers as they are in the field, in virtual time, against the detector of their group. The
+//! record that fails is found, and no other record is charged.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
 mod alone;
@@ -27,8 +27,8 @@ mod turn;
 mod voice;
 mod world;
 
+use reprise::retry::detector::Rules;
 use reprise::retry::suspects::SuspectRules;
-use reprise::retry::watch::Rules;
 use reprise::retry::{BreakerRules, OnSeekBack};
 
 const RULES: Rules = Rules {

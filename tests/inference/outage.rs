@@ -4,13 +4,13 @@ use crate::WITH_BREAKER as RULES;
 use crate::app::{App, Commits, World, of};
 use reprise::model::{LaneOffset, Slot};
 use reprise::retry::Policies;
-use reprise::retry::watch::{BreakerView, InOrder, LaneGiven, Output, Rules, Seen, Watch};
+use reprise::retry::detector::{BreakerView, Detector, InOrder, LaneGiven, Output, Rules, Seen};
 
 /// The records of a test batch.
 const MIN: usize = 20;
 
 fn is_open(world: &World) -> bool {
-    world.watch.is_held()
+    world.detector.is_held()
 }
 
 /// One Fetch; its records are nacked where `fails`, and all of them committed.
@@ -22,7 +22,7 @@ fn handle(world: &mut World, app: &mut App, fails: impl Fn(i64) -> bool) -> Vec<
         app.positions.insert(partition.clone(), offset + 1);
         if fails(*offset) {
             let (partition, offset) = (partition.clone(), *offset);
-            world.watch.handle(now, Seen::Nacked { partition, offset });
+            world.detector.handle(now, Seen::Nacked { partition, offset });
         }
     }
     for (partition, position) in app.positions.clone() {
@@ -50,7 +50,7 @@ fn paused() -> (World, App) {
     let mut world = World::new(RULES, 1, 30);
     let mut app = world.start(Commits::Never);
     assert_eq!(handle(&mut world, &mut app, |_| true).len(), 30);
-    assert!(world.watch.is_paused());
+    assert!(world.detector.is_paused());
     world.ends.insert(of(0), 230);
     (world, app)
 }
@@ -61,16 +61,16 @@ fn test_batches_come_more_seldom_until_one_succeeds() {
     for pause_ms in [1_000, 2_000, 4_000, 8_000] {
         assert_eq!(waits(&mut world, &mut app, true), (pause_ms, 1));
         for _ in 0..MIN / 2 {
-            assert!(!world.watch.is_paused());
+            assert!(!world.detector.is_paused());
             assert_eq!(waits(&mut world, &mut app, true), (0, 1));
         }
-        assert!(world.watch.is_paused(), "more than half of them failed");
+        assert!(world.detector.is_paused(), "more than half of them failed");
     }
     assert_eq!(waits(&mut world, &mut app, false), (16_000, 1));
     for _ in 1..MIN {
         assert_eq!(waits(&mut world, &mut app, false), (0, 1));
     }
-    assert_eq!(world.watch.breaker(world.now()), BreakerView::Closed);
+    assert_eq!(world.detector.breaker(world.now()), BreakerView::Closed);
     assert_eq!(handle(&mut world, &mut app, |_| false).len(), 200 - 44 - MIN);
 }
 
@@ -106,7 +106,7 @@ fn partitions_take_turns_in_a_test_batch() {
     let mut world = World::committed(RULES, 2, 40);
     let mut app = world.start(Commits::Never);
     handle(&mut world, &mut app, |_| true);
-    assert!(world.watch.is_paused());
+    assert!(world.detector.is_paused());
     world.ends = [(of(0), 200), (of(1), 200)].into();
     world.pass(1_000);
     let mut given = Vec::new();
@@ -139,7 +139,7 @@ fn nacks_behind_their_commit_take_successes_back() {
     let now = world.now();
     for offset in 0..20 {
         assert!(!is_open(&world), "{offset} of 30");
-        world.watch.handle(now, Seen::Nacked { partition: of(0), offset });
+        world.detector.handle(now, Seen::Nacked { partition: of(0), offset });
     }
     assert!(is_open(&world), "20 of 30");
 }
@@ -150,10 +150,10 @@ fn records_that_a_reset_skips_are_no_success() {
     let app = world.start(Commits::Never);
     world.fetch(&app, None);
     let now = world.now();
-    world.watch.handle(now, Seen::Reset { partition: of(0), offset: 180, before: Some(0) });
+    world.detector.handle(now, Seen::Reset { partition: of(0), offset: 180, before: Some(0) });
     for offset in 180..200 {
         assert!(!is_open(&world));
-        world.watch.handle(now, Seen::Nacked { partition: of(0), offset });
+        world.detector.handle(now, Seen::Nacked { partition: of(0), offset });
         world.commit(&of(0), offset + 1);
     }
     assert!(is_open(&world), "20 of 20");
@@ -162,9 +162,9 @@ fn records_that_a_reset_skips_are_no_success() {
 #[test]
 fn a_nack_counts_no_failure_while_paused() {
     let (mut world, _) = paused();
-    assert!(world.watch.charged(&of(0), 30).spared);
+    assert!(world.detector.charged(&of(0), 30).spared);
     world.pass(RULES.interval_ms);
-    assert!(!world.watch.charged(&of(0), 30).spared, "a test batch is delivered");
+    assert!(!world.detector.charged(&of(0), 30).spared, "a test batch is delivered");
 }
 
 #[test]
@@ -180,38 +180,38 @@ fn no_member_is_slow_while_nothing_is_delivered() {
     for _ in 0..600 {
         world.pass(1_000);
     }
-    assert_eq!(world.watch.stalled(world.now()), 0, "ten minutes");
+    assert_eq!(world.detector.stalled(world.now()), 0, "ten minutes");
     world.ends.insert(of(0), 200);
     for _ in 0..MIN {
         assert_eq!(handle(&mut world, &mut app, |_| false).len(), 1);
     }
     assert!(!is_open(&world));
     world.pass(39_000);
-    assert_eq!(world.watch.stalled(world.now()), 0, "89 s of its own");
+    assert_eq!(world.detector.stalled(world.now()), 0, "89 s of its own");
     world.pass(2_000);
-    assert_eq!(world.watch.stalled(world.now()), 1, "91 s of its own");
+    assert_eq!(world.detector.stalled(world.now()), 1, "91 s of its own");
 }
 
 #[test]
 fn retries_are_tested_where_no_record_comes() {
     let (mut world, app) = paused();
-    assert_eq!(world.watch.lane_room(world.now()), Some(0));
+    assert_eq!(world.detector.lane_room(world.now()), Some(0));
     world.pass(RULES.interval_ms);
-    assert_eq!(world.watch.lane_room(world.now()), Some(0), "records come first");
+    assert_eq!(world.detector.lane_room(world.now()), Some(0), "records come first");
     world.pass(RULES.isolation_timeout_ms);
-    assert_eq!(world.watch.lane_room(world.now()), Some(MIN));
+    assert_eq!(world.detector.lane_room(world.now()), Some(MIN));
     let (now, slot) = (world.now(), Slot(0));
     let out = (0..5).map(|sequence| LaneOffset { slot, sequence }).collect();
     let given = LaneGiven { member: app.by.member, slot, out, waits: false, single: None };
-    world.watch.handle(now, Seen::LaneGiven(given));
-    assert_eq!(world.watch.lane_room(now), Some(MIN - 5));
+    world.detector.handle(now, Seen::LaneGiven(given));
+    assert_eq!(world.detector.lane_room(now), Some(MIN - 5));
     for sequence in 0..2 {
-        world.watch.handle(now, Seen::LaneFailed { lane: LaneOffset { slot, sequence } });
+        world.detector.handle(now, Seen::LaneFailed { lane: LaneOffset { slot, sequence } });
     }
-    world.watch.handle(now, Seen::LaneDone { count: 3 });
+    world.detector.handle(now, Seen::LaneDone { count: 3 });
     assert!(is_open(&world), "the test batch is not over");
     world.pass(RULES.isolation_timeout_ms);
-    assert_eq!(world.watch.lane_room(world.now()), None, "most were handled");
+    assert_eq!(world.detector.lane_room(world.now()), None, "most were handled");
 }
 
 #[test]
@@ -219,8 +219,8 @@ fn a_breaker_that_is_off_pauses_nothing() {
     let mut world = World::new(Rules { breaker: None, ..RULES }, 1, 200);
     let mut app = world.start(Commits::Never);
     assert_eq!(handle(&mut world, &mut app, |_| true).len(), 200);
-    assert_eq!(world.watch.breaker(world.now()), BreakerView::Off);
-    assert_eq!((world.watch.lane_room(world.now()), world.touched), (None, 0));
+    assert_eq!(world.detector.breaker(world.now()), BreakerView::Off);
+    assert_eq!((world.detector.lane_room(world.now()), world.touched), (None, 0));
 }
 
 /// The time and the failures until the first record leaves its partition, which waits for it.
@@ -237,10 +237,10 @@ fn leaves_in_order(rules: Rules, others: bool) -> (u64, usize) {
         if !world.fetch(&app, None).records.is_empty() {
             failures += 1;
             let now = world.now();
-            if world.watch.failed_in_order(now, &of(0), 0, &ladder) == InOrder::Leaves {
+            if world.detector.failed_in_order(now, &of(0), 0, &ladder) == InOrder::Leaves {
                 return (world.at - began, failures);
             }
-            world.watch.said(&of(0));
+            world.detector.said(&of(0));
         }
         if others {
             world.ends.insert(of(1), 1_000 + i64::try_from(failures).unwrap());
@@ -263,14 +263,14 @@ fn an_ordered_record_dies_once_another_was_handled() {
 
 #[test]
 fn a_batch_of_failures_is_kept_once() {
-    let mut watch = Watch::new(Rules { in_order: true, breaker: None, ..RULES });
+    let mut detector = Detector::new(Rules { in_order: true, breaker: None, ..RULES });
     let ladder = Policies::default().ladder_of(&"shop".into(), &"orders".into());
     let now = World::new(RULES, 1, 1).now();
     for offset in 0..500 {
-        watch.failed_in_order(now, &of(0), offset, &ladder);
+        detector.failed_in_order(now, &of(0), offset, &ladder);
     }
-    watch.said(&of(0));
-    let kept = std::iter::from_fn(|| watch.poll_output()).filter_map(|output| match output {
+    detector.said(&of(0));
+    let kept = std::iter::from_fn(|| detector.poll_output()).filter_map(|output| match output {
         Output::Window { window, .. } => window,
         _ => None,
     });

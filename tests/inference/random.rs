@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use fastrand::Rng;
 use reprise::model::{MemberId, Runs, TopicPartition};
 use reprise::retry::OnSeekBack;
-use reprise::retry::watch::{Asked, Fetching, Handed, Rules, Seen, Serve};
+use reprise::retry::detector::{Asked, Fetching, Handed, Rules, Seen, Serve};
 
 use crate::WITH_BREAKER as DEFAULTS;
 use crate::app::{WAIT_MS, World};
@@ -130,7 +130,7 @@ impl Script {
             self.commit_done(n);
             let (member, epoch) = (self.members[n].by.member.clone(), self.epoch);
             let now = self.world.now();
-            self.world.watch.handle(now, Seen::Assigned { member, epoch });
+            self.world.detector.handle(now, Seen::Assigned { member, epoch });
         }
         let partitions: Vec<TopicPartition> = self.world.ends.keys().cloned().collect();
         let mut assigned: Vec<BTreeSet<TopicPartition>> = vec![BTreeSet::new(); self.members.len()];
@@ -190,7 +190,9 @@ impl Script {
         let old = self.members.remove(n);
         if !is_static {
             let now = self.world.now();
-            self.world.watch.handle(now, Seen::Lost { member: old.by.member.clone(), left: true });
+            self.world
+                .detector
+                .handle(now, Seen::Lost { member: old.by.member.clone(), left: true });
         }
         self.join();
         if is_static && let Some(new) = self.members.last_mut() {
@@ -213,7 +215,7 @@ impl Script {
             self.world.committed.insert(partition.clone(), to);
             let (of, now) = (partition.clone(), self.world.now());
             let seen = Seen::Committed { partition: of, offset: to };
-            self.world.watch.handle(now, seen);
+            self.world.detector.handle(now, seen);
         }
         self.members[n].start_at(&partition, to);
     }
@@ -290,7 +292,7 @@ impl Script {
         if consumer.asked_until == 0 {
             consumer.by.came = now.mono;
         }
-        let plan = self.world.watch.asked(now, &consumer.by, &asked);
+        let plan = self.world.detector.asked(now, &consumer.by, &asked);
         let is_answered = consumer.asked_until > 0 || plan.serve.contains(&Serve::Again);
         let mut handed = Vec::new();
         let turn = by_turn(&asked, &plan.serve, |ask| self.world.ends[&ask.partition]).cloned();
@@ -326,7 +328,7 @@ impl Script {
         }
         let is_waiting = handed.is_empty() && !is_answered;
         consumer.asked_until = if is_waiting { self.world.at + WAIT_MS } else { 0 };
-        self.world.watch.handed(now, &consumer.by, &handed);
+        self.world.detector.handed(now, &consumer.by, &handed);
     }
 
     fn commit(&mut self, n: usize) {
@@ -349,7 +351,7 @@ impl Script {
             let now = self.world.now();
             if consumer.positions.contains_key(&partition) {
                 self.world.committed.insert(partition.clone(), offset);
-                self.world.watch.handle(now, Seen::Committed { partition, offset });
+                self.world.detector.handle(now, Seen::Committed { partition, offset });
             }
         }
         if due {
@@ -364,7 +366,7 @@ impl Script {
         for (partition, offset) in late.into_iter().chain(consumer.contiguous()) {
             let now = self.world.now();
             self.world.committed.insert(partition.clone(), offset);
-            self.world.watch.handle(now, Seen::Committed { partition, offset });
+            self.world.detector.handle(now, Seen::Committed { partition, offset });
         }
     }
 

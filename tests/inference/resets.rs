@@ -2,7 +2,7 @@
 //! to what it has committed. What is read once more begins anew, and nobody has failed by that.
 
 use reprise::model::TopicPartition;
-use reprise::retry::watch::Seen;
+use reprise::retry::detector::Seen;
 use reprise::retry::{Input, StateKind};
 
 use crate::app::{World, of};
@@ -17,7 +17,7 @@ impl World {
         let (now, partition) = (self.now(), of.clone());
         let before = self.committed.insert(partition.clone(), offset);
         self.passes(of, offset);
-        self.watch.handle(now, Seen::Reset { partition, offset, before });
+        self.detector.handle(now, Seen::Reset { partition, offset, before });
         self.drain();
         offset
     }

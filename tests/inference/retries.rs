@@ -1,14 +1,13 @@
-//! Where failed records wait while others flow: the machine that owns them beside the watch of
-//! their group, as the sidecar has the two, and the lane by which they come back. Whatever becomes
-//! of one is held against [`Law`].
+//! Failed records that wait while others flow: the ledger that owns them, the detector of their
+//! group, and the retry partition by which they come back. [`Law`] judges the outcome of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use reprise::model::{GroupId, LaneOffset, MemberId, Now, OrderKey, Origin, TopicPartition};
-use reprise::retry::watch::{LaneGiven, Rules, Seen, Serve, Settling};
+use reprise::retry::detector::{LaneGiven, Rules, Seen, Serve, Settling};
 use reprise::retry::{
-    Answer, BTreeEntries, Fact, Input, Machine, OrderMode, Ordered, Output, Policies, Policy,
+    Answer, BTreeEntries, Fact, Input, Ledger, OrderMode, Ordered, Output, Policies, Policy,
     StateKind, Token,
 };
 
@@ -34,7 +33,7 @@ pub(crate) fn place(origin: &Origin) -> Place {
 }
 
 pub(crate) struct Retries {
-    machine: Machine<BTreeEntries>,
+    ledger: Ledger<BTreeEntries>,
     journal: Vec<Fact>,
     pub(crate) policy: Policy,
     pub(crate) law: Law,
@@ -62,7 +61,7 @@ fn policies(policy: &Policy) -> Policies {
 impl Retries {
     pub(crate) fn new(now: Now, policy: Policy) -> Self {
         let mut retries = Self {
-            machine: Machine::new(BTreeEntries::default(), policies(&policy)),
+            ledger: Ledger::new(BTreeEntries::default(), policies(&policy)),
             journal: Vec::new(),
             law: Law::new(&policy),
             policy,
@@ -75,21 +74,21 @@ impl Retries {
             in_transactions: false,
             unsettled: 0,
         };
-        retries.machine.recovered(now);
+        retries.ledger.recovered(now);
         retries.drain(now);
         retries
     }
 
-    /// A new machine over the journal, as after a restart.
+    /// A new ledger over the journal, as after a restart.
     fn restart(&mut self, now: Now) {
-        let mut machine = Machine::new(BTreeEntries::default(), policies(&self.policy));
+        let mut ledger = Ledger::new(BTreeEntries::default(), policies(&self.policy));
         for fact in &self.journal {
-            machine.apply(fact);
+            ledger.apply(fact);
         }
-        assert_eq!(machine.fingerprint(), self.machine.fingerprint(), "what is read is what was");
-        self.machine = machine;
+        assert_eq!(ledger.fingerprint(), self.ledger.fingerprint(), "what is read is what was");
+        self.ledger = ledger;
         self.story.restarted();
-        self.machine.recovered(now);
+        self.ledger.recovered(now);
         self.drain(now);
         self.law.is_kept(now, "after a restart");
     }
@@ -102,7 +101,7 @@ impl Retries {
     }
 
     pub(crate) fn count(&self, kind: StateKind) -> u64 {
-        self.machine.counts(&shop()).of(kind)
+        self.ledger.counts(&shop()).of(kind)
     }
 
     pub(crate) fn knows(&self, place: &Place) -> bool {
@@ -110,13 +109,13 @@ impl Retries {
     }
 
     pub(crate) fn ask(&mut self, now: Now, input: Input) -> Option<Answer> {
-        self.machine.handle(now, input);
+        self.ledger.handle(now, input);
         self.drain(now)
     }
 
     fn drain(&mut self, now: Now) -> Option<Answer> {
         let mut last = None;
-        while let Some(output) = self.machine.poll_output() {
+        while let Some(output) = self.ledger.poll_output() {
             match output {
                 Output::Fact(fact) => {
                     self.law.judge(now, &fact);
@@ -131,9 +130,9 @@ impl Retries {
     }
 
     fn time(&mut self, now: Now) {
-        self.machine.handle_timeout(now);
+        self.ledger.handle_timeout(now);
         self.drain(now);
-        let deadline = self.machine.poll_timeout().map(|at| at.0);
+        let deadline = self.ledger.poll_timeout().map(|at| at.0);
         if let Some(due) = self.law.next_due(now) {
             let told = deadline.unwrap_or_else(|| panic!("nobody is woken for what is due"));
             assert!(told <= now.mono.plus(due.since(now.wall)), "woken after it is due");
@@ -159,7 +158,7 @@ impl Retries {
 impl World {
     pub(crate) fn with_retries(mut self, policy: Policy) -> Self {
         self.rules = Rules::from(&policy);
-        self.watch = reprise::retry::watch::Watch::new(self.rules);
+        self.detector = reprise::retry::detector::Detector::new(self.rules);
         self.retries = Some(Box::new(Retries::new(self.now(), policy)));
         self
     }
@@ -168,7 +167,7 @@ impl World {
     pub(crate) fn reload(&mut self, policy: Policy) {
         let now = self.now();
         self.rules = Rules::from(&policy);
-        self.watch.rule(now, self.rules);
+        self.detector.rule(now, self.rules);
         if let Some(retries) = &mut self.retries {
             retries.reload(now, policy);
         }
@@ -196,17 +195,17 @@ impl World {
     /// Where whoever comes to a partition begins.
     pub(crate) fn goes_on(&self, of: &TopicPartition) -> i64 {
         let committed = self.committed.get(of).copied().unwrap_or(0);
-        self.watch.awaited(of).map_or(committed, |awaited| awaited.min(committed))
+        self.detector.awaited(of).map_or(committed, |awaited| awaited.min(committed))
     }
 
     /// A process goes on after the sidecar has started anew.
     pub(crate) fn reconnect(&mut self, app: &mut App) {
         let (now, member) = (self.now(), app.by.member.clone());
         app.by.conn += 1_000;
-        self.watch.handle(now, Seen::Assigned { member, epoch: 1 });
+        self.detector.handle(now, Seen::Assigned { member, epoch: 1 });
         for (partition, offset) in &self.committed {
             let (partition, offset) = (partition.clone(), *offset);
-            self.watch.handle(now, Seen::Read { partition, offset, done: Vec::new() });
+            self.detector.handle(now, Seen::Read { partition, offset, done: Vec::new() });
         }
         self.drain();
     }
@@ -226,7 +225,7 @@ impl World {
 
     /// No commit passes what its partition waits for.
     pub(crate) fn held_back(&self, of: &TopicPartition, offset: i64) -> i64 {
-        self.watch.awaited(of).map_or(offset, |awaited| awaited.min(offset))
+        self.detector.awaited(of).map_or(offset, |awaited| awaited.min(offset))
     }
 
     pub(crate) fn leaves(&mut self, member: &MemberId) {
@@ -243,7 +242,7 @@ impl World {
         }
     }
 
-    /// All of it is read again, and the watch told what has an entry.
+    /// All of it is read again, and the detector told what has an entry.
     pub(crate) fn restart_retries(&mut self) {
         let now = self.now();
         let Some(retries) = &mut self.retries else { return };
@@ -254,7 +253,7 @@ impl World {
             retries.ask(now, Input::OriginCommit { group, topic, partition, offset });
         }
         for (of, offsets) in retries.law.not_passed() {
-            self.watch.known(&of, offsets);
+            self.detector.known(&of, offsets);
         }
     }
 
@@ -293,7 +292,7 @@ impl World {
         if !self.keeps_keys() {
             return;
         }
-        let (now, in_hand) = (self.now(), self.watch.in_hand(of));
+        let (now, in_hand) = (self.now(), self.detector.in_hand(of));
         let Some(retries) = &mut self.retries else { return };
         let key = retries.keys.get(&(of.clone(), offset)).copied();
         let is_of_it = |at: &i64| retries.keys.get(&(of.clone(), *at)).copied() == key;
@@ -308,7 +307,7 @@ impl World {
     fn park(&mut self, of: &TopicPartition, offsets: Vec<i64>) {
         if !offsets.is_empty() {
             let now = self.now();
-            self.watch.handle(now, Seen::Parked { partition: of.clone(), offsets });
+            self.detector.handle(now, Seen::Parked { partition: of.clone(), offsets });
         }
     }
 
@@ -349,8 +348,8 @@ impl World {
     fn give_lane(&mut self, app: &mut App) -> bool {
         let now = self.now();
         let (Some(from), Some(retries)) = (app.lane, &mut self.retries) else { return false };
-        let room = self.watch.lane_room(now);
-        let (turn, company) = self.watch.lane_turn(now, from.slot);
+        let room = self.detector.lane_room(now);
+        let (turn, company) = self.detector.lane_turn(now, from.slot);
         let room = room.into_iter().chain(turn).min();
         let max = room.unwrap_or(16);
         let take = Input::Take { token: Token(0), group: shop(), from, max, company };
@@ -366,7 +365,7 @@ impl World {
         let out = below.into_iter().chain(entries.iter().map(|(lane, _)| *lane)).collect();
         let waits = room == Some(0) && is_due;
         let told = LaneGiven { member: app.by.member.clone(), slot: from.slot, out, waits, single };
-        self.watch.handle(now, Seen::LaneGiven(told));
+        self.detector.handle(now, Seen::LaneGiven(told));
         if let Some((lane, _)) = entries.last() {
             app.lane = Some(LaneOffset { sequence: lane.sequence + 1, ..*lane });
         }
@@ -385,7 +384,7 @@ impl World {
             let mut open = retries.law.all().filter_map(reprise::retry::Entry::inflight);
             assert!(!open.any(|lane| lane.slot == up_to.slot && lane < up_to), "it was aborted");
         }
-        self.watch.handle(now, Seen::LaneBelow { up_to });
+        self.detector.handle(now, Seen::LaneBelow { up_to });
         self.drain();
     }
 
@@ -398,9 +397,9 @@ impl World {
         let commit = Input::LaneCommit { token: Token(0), group: shop(), up_to };
         let done = retries.ask(now, commit);
         let Some(Answer::Committed { acknowledged, .. }) = done else { panic!("{done:?}") };
-        self.watch.handle(now, Seen::LaneBelow { up_to });
+        self.detector.handle(now, Seen::LaneBelow { up_to });
         if !acknowledged.is_empty() {
-            self.watch.handle(now, Seen::LaneDone { count: acknowledged.len() });
+            self.detector.handle(now, Seen::LaneDone { count: acknowledged.len() });
         }
         self.drain();
     }

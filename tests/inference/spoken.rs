@@ -4,7 +4,7 @@
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
 use reprise::model::TopicPartition;
-use reprise::retry::watch::{InOrder, Rules, Seen};
+use reprise::retry::detector::{InOrder, Rules, Seen};
 use reprise::retry::{Disposition, Policies};
 
 /// The one record that a Fetch brings, if any; the next one goes on behind it.
@@ -39,7 +39,7 @@ fn a_record_that_is_done_is_no_suspect() {
             world.commit(&of(0), 0);
             let now = world.now();
             let done = std::iter::once(1..2).collect();
-            world.watch.handle(now, Seen::Progress { partition: of(0), done, end });
+            world.detector.handle(now, Seen::Progress { partition: of(0), done, end });
             world.drain();
             world.lose(&app);
         }
@@ -72,23 +72,23 @@ fn suspicion_ends_when_the_record_is_done() {
     let _app = suspected(&mut world);
     let now = world.now();
     let done = std::iter::once(1..2).collect();
-    world.watch.handle(now, Seen::Progress { partition: of(0), done, end: 2 });
+    world.detector.handle(now, Seen::Progress { partition: of(0), done, end: 2 });
     world.drain();
     assert_eq!(world.charged(), []);
-    assert!(world.watch.view(now).suspects.is_empty());
+    assert!(world.detector.view(now).suspects.is_empty());
 }
 
 #[test]
 fn suspicion_ends_with_a_nack_that_takes_the_count_with_it() {
     let mut world = World::new(RULES, 2, 3);
     let mut app = suspected(&mut world);
-    let carried = world.watch.charged(&of(0), 1);
+    let carried = world.detector.charged(&of(0), 1);
     assert_eq!((carried.reconsume_times, carried.history.len()), (3, 3));
     assert!(carried.history.iter().all(|(_, word)| *word == Disposition::SeekBack));
-    assert_eq!(world.watch.charged(&of(0), 2).reconsume_times, 0);
+    assert_eq!(world.detector.charged(&of(0), 2).reconsume_times, 0);
 
     let now = world.now();
-    world.watch.handle(now, Seen::Nacked { partition: of(0), offset: 1 });
+    world.detector.handle(now, Seen::Nacked { partition: of(0), offset: 1 });
     world.drain();
     assert_eq!(world.charged(), []);
     world.pass(RULES.interval_ms);
@@ -113,8 +113,8 @@ fn said_and_lost(world: &mut World) {
     let mut app = world.start(Commits::Never);
     assert_eq!(awaited(world, &mut app), 0);
     let now = world.now();
-    assert_eq!(world.watch.failed_in_order(now, &of(0), 0, &ladder), InOrder::Waits);
-    world.watch.said(&of(0));
+    assert_eq!(world.detector.failed_in_order(now, &of(0), 0, &ladder), InOrder::Waits);
+    world.detector.said(&of(0));
     world.drain();
     world.lose(&app);
     world.pass(2_000);

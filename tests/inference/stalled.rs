@@ -3,7 +3,7 @@
 use crate::RULES;
 use crate::app::{App, Commits, Did, World, of};
 use reprise::model::MonoMs;
-use reprise::retry::watch::Rules;
+use reprise::retry::detector::Rules;
 
 const T_MS: u64 = 60_000;
 const SHORT: Rules = Rules { consume_timeout_ms: T_MS, ..RULES };
@@ -17,7 +17,7 @@ fn fetch(world: &mut World, app: &mut App) {
 }
 
 fn stalled(world: &World) -> u64 {
-    world.watch.stalled(world.now())
+    world.detector.stalled(world.now())
 }
 
 #[test]

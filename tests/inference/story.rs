@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reprise::engine::{Happening, Sought, Teller};
 use reprise::model::{EntryId, LaneOffset, MonoMs, Now, TopicPartition, WallMs};
-use reprise::retry::watch::{Settling, WindowRecord};
+use reprise::retry::detector::{Settling, WindowRecord};
 use reprise::retry::{Disposition, Entry, Evidence, Fact, State};
 
 use crate::app::World;
@@ -242,7 +242,7 @@ impl Retries {
 impl Script {
     /// What people are told of a suspect now is what is told of it after a restart.
     pub(crate) fn explains(&self) {
-        for window in self.world.watch.explain(self.world.now()) {
+        for window in self.world.detector.explain(self.world.now()) {
             let kept = self.world.kept.get(&window.partition).cloned().unwrap_or_default();
             let kept = kept.suspects.iter().map(|one| (one.offset, one.reconsume_times));
             let told = window.suspects.iter().map(|one| (one.offset, one.reconsume_times));

@@ -1,7 +1,7 @@
 //! Whose turn it is, where one record goes at a time.
 
 use reprise::model::TopicPartition;
-use reprise::retry::watch::{Asked, Serve};
+use reprise::retry::detector::{Asked, Serve};
 
 /// Of which partition one record is given, where partitions wait in line.
 pub(crate) fn by_turn<'a>(

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use reprise::model::{LaneOffset, Now, TopicPartition};
-use reprise::retry::watch::{InOrder, Seen};
+use reprise::retry::detector::{InOrder, Seen};
 use reprise::retry::{
     Answer, Carried, Disposition, Evidence, Input, Nack, NackOutcome, Named, OrderMode, Policies,
     Reporter, Token,
@@ -105,12 +105,12 @@ impl World {
         if self.waits_for(&place) {
             return true;
         }
-        let carried = self.watch.charged(of, offset);
+        let carried = self.detector.charged(of, offset);
         let Some(retries) = &mut self.retries else { panic!("there is no way back") };
         if !retries.nack(now, Named::Origin(origin(&place)), committed, carried) {
             retries.unheard.push(place);
         }
-        self.watch.handle(now, Seen::Nacked { partition: of.clone(), offset });
+        self.detector.handle(now, Seen::Nacked { partition: of.clone(), offset });
         self.fall_in(of, offset);
         self.drain();
         false
@@ -126,12 +126,12 @@ impl World {
         let max = retries.policy.max_reconsume_times;
         let policies = Policies::new(retries.policy.clone(), Vec::new());
         let ladder = policies.ladder_of(&shop(), &of.topic);
-        let before = self.watch.charged(of, *offset).reconsume_times;
-        let waits = self.watch.failed_in_order(now, of, *offset, &ladder);
-        self.watch.said(of);
+        let before = self.detector.charged(of, *offset).reconsume_times;
+        let waits = self.detector.failed_in_order(now, of, *offset, &ladder);
+        self.detector.said(of);
         match waits {
             InOrder::Waits => {
-                let after = self.watch.charged(of, *offset).reconsume_times;
+                let after = self.detector.charged(of, *offset).reconsume_times;
                 if let Some(retries) = self.retries.as_mut().filter(|_| after > before) {
                     retries.story.waits((of.clone(), *offset), after);
                 }
@@ -147,7 +147,7 @@ impl World {
 
     pub(crate) fn nack_lane(&mut self, lane: LaneOffset) {
         let now = self.now();
-        let carried = Carried { spared: self.watch.is_paused(), ..Carried::default() };
+        let carried = Carried { spared: self.detector.is_paused(), ..Carried::default() };
         let Some(retries) = &mut self.retries else { return };
         let is_open = retries.law.all().any(|entry| entry.inflight() == Some(lane));
         let is_heard = retries.nack(now, Named::Lane(lane), None, carried);
@@ -155,7 +155,7 @@ impl World {
         if !is_heard && let Some(entry) = retries.law.all().find(|e| e.lanes.contains(&lane)) {
             *retries.late.entry(place(entry.origin.as_ref().unwrap())).or_default() += 1;
         }
-        self.watch.handle(now, Seen::LaneFailed { lane });
+        self.detector.handle(now, Seen::LaneFailed { lane });
         self.drain();
     }
 

@@ -351,7 +351,7 @@ impl Script {
                 }
             }
             let is_late = rounds > 48 * ROUNDS;
-            assert!(!is_late, "it never ends: {:?}", self.world.watch.view(self.world.now()));
+            assert!(!is_late, "it never ends: {:?}", self.world.detector.view(self.world.now()));
         }
     }
 

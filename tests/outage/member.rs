@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use reprise::model::{LaneOffset, Origin, Runs, TopicPartition};
-use reprise::retry::watch::{Asked, Fetching, Handed, Seen, Serve};
+use reprise::retry::detector::{Asked, Fetching, Handed, Seen, Serve};
 use reprise::retry::{Entry, Named};
 
 use crate::world::{Lane, World};
@@ -119,7 +119,7 @@ impl Member {
             .map(|(of, offset)| Asked { partition: of.clone(), offset: *offset })
             .collect();
         let now = world.now();
-        let plan = world.watch.asked(now, &self.by, &asked);
+        let plan = world.detector.asked(now, &self.by, &asked);
         world.drain();
         for settling in plan.settlings() {
             world.settle(&settling);

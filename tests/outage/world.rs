@@ -1,12 +1,14 @@
-//! The brokers, the sidecar's watch and its retries, and the clock.
+//! The brokers, the sidecar's detector and its retries, and the clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use reprise::model::{GroupId, LaneOffset, MemberId, MonoMs, Now, TopicPartition, WallMs};
-use reprise::retry::watch::{Handed, LaneGiven, Output as Told, Rules, Seen, Settling, Watch};
+use reprise::retry::detector::{
+    Detector, Handed, LaneGiven, Output as Told, Rules, Seen, Settling,
+};
 use reprise::retry::{
-    Answer, BTreeEntries, BreakerRules, Carried, Company, Entry, Input, Machine, Nack, NackOutcome,
+    Answer, BTreeEntries, BreakerRules, Carried, Company, Entry, Input, Ledger, Nack, NackOutcome,
     Named, OnSeekBack, Output, Policies, Policy, Reporter, StateKind, Token,
 };
 
@@ -84,8 +86,8 @@ pub(crate) fn shop() -> GroupId {
 
 pub(crate) struct World {
     pub(crate) at: u64,
-    pub(crate) watch: Watch,
-    machine: Machine<BTreeEntries>,
+    pub(crate) detector: Detector,
+    ledger: Ledger<BTreeEntries>,
     lane: Lane,
     partitions: i32,
     records: i64,
@@ -113,12 +115,12 @@ impl World {
             on_seek_back: OnSeekBack::Retry,
             ..Policy::default()
         };
-        let watch = Watch::new(Rules::from(&policy));
+        let detector = Detector::new(Rules::from(&policy));
         let policies = Policies::new(policy, Vec::new());
         let mut world = Self {
             at: 1_000,
-            watch,
-            machine: Machine::new(BTreeEntries::default(), policies),
+            detector,
+            ledger: Ledger::new(BTreeEntries::default(), policies),
             lane,
             partitions,
             records,
@@ -131,7 +133,7 @@ impl World {
             tested: 0,
             news: 0,
         };
-        world.machine.recovered(world.now());
+        world.ledger.recovered(world.now());
         world
     }
 
@@ -187,7 +189,7 @@ impl World {
     fn is_over(&self) -> bool {
         let is_consumed =
             |(of, committed): (&TopicPartition, &i64)| *committed >= self.len(of.partition);
-        let counts = self.machine.counts(&shop());
+        let counts = self.ledger.counts(&shop());
         let open = [StateKind::Waiting, StateKind::Inflight].map(|kind| counts.of(kind));
         self.at > ENDS_MS || (self.committed.iter().all(is_consumed) && open == [0, 0])
     }
@@ -196,13 +198,13 @@ impl World {
         self.at += STEP_MS;
         let now = self.now();
         if self.at.is_multiple_of(1_000) {
-            self.watch.handle_timeout(now);
-            for settling in self.watch.settlings_let_go() {
+            self.detector.handle_timeout(now);
+            for settling in self.detector.settlings_let_go() {
                 self.settle(&settling);
             }
         }
-        if self.machine.poll_timeout().is_some_and(|deadline| deadline.0 <= now.mono) {
-            self.machine.handle_timeout(now);
+        if self.ledger.poll_timeout().is_some_and(|deadline| deadline.0 <= now.mono) {
+            self.ledger.handle_timeout(now);
         }
         self.drain();
     }
@@ -229,27 +231,27 @@ impl World {
 
     pub(crate) fn tell(&mut self, seen: Seen) {
         let now = self.now();
-        self.watch.handle(now, seen);
+        self.detector.handle(now, seen);
         self.drain();
     }
 
     pub(crate) fn commit(&mut self, of: &TopicPartition, offset: i64) {
-        if let Some(settling) = self.watch.settling_before(of, offset) {
+        if let Some(settling) = self.detector.settling_before(of, offset) {
             self.settle(&settling);
         }
         self.committed.insert(of.clone(), offset);
         let TopicPartition { topic, partition } = of.clone();
-        self.machine
+        self.ledger
             .handle(self.now(), Input::OriginCommit { group: shop(), topic, partition, offset });
         self.tell(Seen::Committed { partition: of.clone(), offset });
     }
 
     /// Records leave.
-    pub(crate) fn hand(&mut self, by: &reprise::retry::watch::Fetching, handed: &Handed) {
+    pub(crate) fn hand(&mut self, by: &reprise::retry::detector::Fetching, handed: &Handed) {
         let records = usize::try_from(handed.end - handed.from).unwrap();
-        self.tested += if self.watch.is_held() { records } else { 0 };
+        self.tested += if self.detector.is_held() { records } else { 0 };
         let now = self.now();
-        self.watch.handed(now, by, std::slice::from_ref(handed));
+        self.detector.handed(now, by, std::slice::from_ref(handed));
         self.drain();
     }
 
@@ -258,7 +260,7 @@ impl World {
         let (of, offset) = (settling.partition.clone(), settling.offset);
         self.dead.insert((of.clone(), offset));
         let now = self.now();
-        self.watch.settled(now, &of, offset..=offset);
+        self.detector.settled(now, &of, offset..=offset);
         self.drain();
     }
 
@@ -274,7 +276,7 @@ impl World {
     /// What is due, as a Fetch of the lane brings it.
     pub(crate) fn take(&mut self, from: LaneOffset, member: &MemberId) -> Vec<(LaneOffset, Entry)> {
         let now = self.now();
-        let room = self.watch.lane_room(now);
+        let room = self.detector.lane_room(now);
         if room == Some(0) {
             return Vec::new();
         }
@@ -285,8 +287,8 @@ impl World {
         let out = entries.iter().map(|(lane, _)| *lane).collect();
         let (member, slot) = (member.clone(), from.slot);
         let given = LaneGiven { member, slot, out, waits: false, single: None };
-        self.watch.handle(now, Seen::LaneGiven(given));
-        self.tested += if self.watch.is_held() { entries.len() } else { 0 };
+        self.detector.handle(now, Seen::LaneGiven(given));
+        self.tested += if self.detector.is_held() { entries.len() } else { 0 };
         self.drain();
         entries
     }
@@ -303,8 +305,8 @@ impl World {
     /// The application says that a record failed.
     pub(crate) fn nack(&mut self, named: Named, of: &TopicPartition, offset: i64) {
         let carried = match named {
-            Named::Lane(_) => Carried { spared: self.watch.is_paused(), ..Carried::default() },
-            _ => self.watch.charged(of, offset),
+            Named::Lane(_) => Carried { spared: self.detector.is_paused(), ..Carried::default() },
+            _ => self.detector.charged(of, offset),
         };
         if !carried.spared {
             *self.charged.entry((of.clone(), offset)).or_default() += 1;
@@ -328,21 +330,21 @@ impl World {
     }
 
     fn ask(&mut self, input: Input) -> Option<Answer> {
-        self.machine.handle(self.now(), input);
+        self.ledger.handle(self.now(), input);
         self.drain()
     }
 
     /// Does what is wanted; the last answer.
     pub(crate) fn drain(&mut self) -> Option<Answer> {
         let mut last = None;
-        while let Some(output) = self.machine.poll_output() {
+        while let Some(output) = self.ledger.poll_output() {
             match output {
                 Output::Answer { answer, .. } => last = Some(answer),
                 Output::Wake { .. } => self.news += 1,
                 Output::Fact(_) => {}
             }
         }
-        while let Some(output) = self.watch.poll_output() {
+        while let Some(output) = self.detector.poll_output() {
             match output {
                 Told::Wake => self.news += 1,
                 Told::Window { partition, window: Some(window) } => {

@@ -1,4 +1,4 @@
-//! Engine, journal and watch of a group in a world that loses power at any operation of the disk.
+//! Engine, journal and detector of a group. The disk loses power at any of its operations.
 //! One record ends its consumers, or is nacked in an ordered partition.
 //!
 //! ```text
@@ -15,16 +15,16 @@ use std::task::{Context, Poll, Waker};
 use fastrand::Rng;
 use reprise::clock::{Clock, Hand};
 use reprise::engine::{
-    Destinations, Driver, Engine, EngineError, GroupWatch, NackBatch, NackRequest, Parts, Replay,
-    SettleRequest,
+    Destinations, Driver, Engine, EngineError, GroupDetector, NackBatch, NackRequest, Parts,
+    Replay, SettleRequest,
 };
 use reprise::journal::{Config, Journal, MemDisk, Stepped, Writer};
 use reprise::model::{
     ClientId, GroupId, MemberId, MonoMs, Now, Origin, Runs, TopicPartition, WallMs,
 };
 use reprise::observe::Metrics;
-use reprise::retry::watch::{
-    Asked, Fetching, Handed, MemberStanding, Seen, Serve, Settling, Step, Watch, WatchView,
+use reprise::retry::detector::{
+    Asked, Detector, DetectorView, Fetching, Handed, MemberStanding, Seen, Serve, Settling, Step,
 };
 use reprise::retry::{Evidence, Nack, Named, OrderMode, Policies, Policy, Reporter};
 use reprise::wire::batch::{Headers, RawRecord, TimestampType};
@@ -71,7 +71,7 @@ struct Running {
     driver: Driver,
     writer: Writer,
     hand: Hand,
-    of: Arc<GroupWatch>,
+    of: Arc<GroupDetector>,
 }
 
 struct Member {
@@ -163,13 +163,13 @@ impl Shop {
         Now { wall: WallMs(self.wall), mono: MonoMs(self.mono) }
     }
 
-    fn change<T>(&self, f: impl FnOnce(&mut Watch, Now) -> T) -> T {
+    fn change<T>(&self, f: impl FnOnce(&mut Detector, Now) -> T) -> T {
         let running = self.running.as_ref().unwrap();
         running.engine.change(self.now(), (&shop(), &running.of), f, |_| {})
     }
 
-    fn view(&self) -> WatchView {
-        self.running.as_ref().unwrap().of.lock().watch.view(self.now())
+    fn view(&self) -> DetectorView {
+        self.running.as_ref().unwrap().of.lock().detector.view(self.now())
     }
 
     fn start(&mut self) -> Result<(), Off> {
@@ -206,7 +206,7 @@ impl Shop {
             replay.committed(shop(), of.clone(), *offset, String::new());
         }
         let (engine, driver) = replay.finish(parts);
-        let of = engine.watches().of(&shop(), &policy);
+        let of = engine.detectors().of(&shop(), &policy);
         self.running = Some(Running { engine, driver, writer, hand, of });
         self.step();
         self.judge();
@@ -228,7 +228,7 @@ impl Shop {
         }
         for origin in &self.dead {
             let is_passed = self.committed[&TopicPartition::from(origin)] > origin.offset;
-            let cut = |window: &&reprise::retry::watch::WindowView| {
+            let cut = |window: &&reprise::retry::detector::WindowView| {
                 window.partition == TopicPartition::from(origin)
                     && window.skipped.contains(&origin.offset)
             };
@@ -269,13 +269,13 @@ impl Shop {
         self.mono += ms;
         self.wall += i64::try_from(ms).unwrap();
         self.running.as_ref().unwrap().hand.advance(ms);
-        self.change(Watch::handle_timeout);
+        self.change(Detector::handle_timeout);
         self.step();
     }
 
     /// The sidecar stops with its clients connected, and starts again.
     fn stop(&mut self) -> Result<(), Off> {
-        self.change(|watch, _| watch.close());
+        self.change(|detector, _| detector.close());
         if !self.step() {
             return Err(Off);
         }
@@ -322,11 +322,11 @@ impl Shop {
         let standing =
             MemberStanding { member_id: id.clone(), epoch, step: Step::Assigned, conn: 1 };
         let committed = self.committed.clone();
-        self.change(|watch, now| {
-            watch.assign(now, &id, standing);
+        self.change(|detector, now| {
+            detector.assign(now, &id, standing);
             for (partition, offset) in &committed {
                 let (partition, offset) = (partition.clone(), *offset);
-                watch.handle(now, Seen::Read { partition, offset, done: Vec::new() });
+                detector.handle(now, Seen::Read { partition, offset, done: Vec::new() });
             }
         });
         let by = Fetching {
@@ -341,7 +341,7 @@ impl Shop {
 
     fn lose(&mut self, member: &Member) {
         let left = self.rng.bool();
-        self.change(|watch, now| watch.remove(now, &member.by.member, None, left));
+        self.change(|detector, now| detector.remove(now, &member.by.member, None, left));
         self.step();
     }
 
@@ -354,10 +354,10 @@ impl Shop {
             .map(|(partition, offset)| Asked { partition: partition.clone(), offset: *offset })
             .collect();
         let by = member.by.clone();
-        let mut plan = self.change(|watch, now| watch.asked(now, &by, &asked));
+        let mut plan = self.change(|detector, now| detector.asked(now, &by, &asked));
         for settling in plan.settlings() {
             self.settle(settling)?;
-            plan = self.change(|watch, now| watch.asked(now, &by, &asked));
+            plan = self.change(|detector, now| detector.asked(now, &by, &asked));
         }
         let turn = by_turn(&asked, &plan.serve, |_| RECORDS).cloned();
         let mut given = Vec::new();
@@ -367,8 +367,8 @@ impl Shop {
             let end = match (serve, offsets.last()) {
                 (Serve::Below { below, .. }, None) if ask.offset < *below => {
                     let nothing = ask.offset..(*below).min(RECORDS);
-                    self.change(|watch, now| {
-                        watch.passed_over(now, &by, &ask.partition, nothing.clone());
+                    self.change(|detector, now| {
+                        detector.passed_over(now, &by, &ask.partition, nothing.clone());
                     });
                     continue;
                 }
@@ -383,7 +383,7 @@ impl Shop {
                 hidden: Runs::default(),
                 sparse: Vec::new(),
             };
-            self.change(|watch, now| watch.handed(now, &by, &[handed]));
+            self.change(|detector, now| detector.handed(now, &by, &[handed]));
             member.positions.insert(ask.partition.clone(), end);
             let TopicPartition { topic, partition } = &ask.partition;
             given.extend(offsets.into_iter().map(|offset| Origin {
@@ -423,7 +423,7 @@ impl Shop {
         let engine = self.running.as_ref().unwrap().engine.clone();
         let reply = self.ask(engine.said(batch, Evidence::Nack))?;
         let of = TopicPartition::from(&self.poison);
-        let awaited = self.change(|watch, _| watch.awaited(&of));
+        let awaited = self.change(|detector, _| detector.awaited(&of));
         if awaited == Some(self.poison.offset) {
             member.positions.insert(of, self.poison.offset);
         } else if reply.is_ok() {
@@ -435,11 +435,11 @@ impl Shop {
     /// Commits each partition up to its position, as far as a record allows.
     fn commit(&mut self, member: &Member) -> Result<(), Off> {
         for (of, position) in &member.positions {
-            let withheld = self.change(|watch, _| watch.settling_before(of, *position));
+            let withheld = self.change(|detector, _| detector.settling_before(of, *position));
             if let Some(settling) = withheld {
                 self.settle(settling)?;
             }
-            let bound = self.change(|watch, _| watch.commit_bound(of));
+            let bound = self.change(|detector, _| detector.commit_bound(of));
             let offset = bound.map_or(*position, |bound| bound.min(*position));
             if offset <= self.committed[of] {
                 continue;
@@ -449,7 +449,9 @@ impl Shop {
             self.ask(engine.origin_commits(&shop(), named))?.ok();
             self.committed.insert(of.clone(), offset);
             let partition = of.clone();
-            self.change(|watch, now| watch.handle(now, Seen::Committed { partition, offset }));
+            self.change(|detector, now| {
+                detector.handle(now, Seen::Committed { partition, offset });
+            });
         }
         Ok(())
     }
@@ -469,7 +471,7 @@ fn offsets(serve: &Serve, from: i64, is_turn: bool) -> Vec<i64> {
 
 /// The state that outlives a stop: suspects with their counts, and cut records. The journal has no
 /// set with a single loss.
-fn remembered(view: WatchView) -> Vec<String> {
+fn remembered(view: DetectorView) -> Vec<String> {
     let sets = view.suspects.into_iter().filter(|set| set.losses > 1);
     let sets = sets.map(|set| format!("{:?}: {} {}", set.suspects, set.losses, set.failures));
     let windows = view.partitions.into_iter().filter_map(|window| {

@@ -41,7 +41,7 @@ impl Engine {
     /// Tells that the transaction that was to acknowledge a slot's hand-outs below `up_to` was
     /// aborted.
     pub fn lane_aborted(&self, group: &GroupId, up_to: LaneOffset) {
-        self.tell_machine(Input::Aborted { group: group.clone(), up_to });
+        self.tell_ledger(Input::Aborted { group: group.clone(), up_to });
     }
 }
 
@@ -69,7 +69,7 @@ impl Request for CheckAcknowledge {
     }
 
     fn run(self, driver: &mut Driver) -> Result<(), EngineError> {
-        let slot = driver.machine.slot_view(&self.group, self.up_to.slot);
+        let slot = driver.ledger.slot_view(&self.group, self.up_to.slot);
         let is_known = slot.is_some_and(|slot| self.up_to <= slot.next);
         is_known.then_some(()).ok_or(EngineError::CommitBeyondHandOut)
     }

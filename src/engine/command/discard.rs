@@ -47,7 +47,7 @@ impl Driver {
     /// Lets dead letters before `up_to` go, from the front to the first whose record is still to
     /// be remembered. How many went.
     ///
-    /// The machine forgets first: a crash in between leaves a dead letter that nobody knows any
+    /// The ledger forgets first: a crash in between leaves a dead letter that nobody knows any
     /// more and that goes with the next look.
     fn discard(&mut self, topic: &TopicName, up_to: i64) -> Result<u64, EngineError> {
         self.usable()?;
@@ -85,11 +85,11 @@ impl Driver {
         if end_of(batch) > up_to {
             return false;
         }
-        let Some(entry) = entry_of(batch).and_then(|id| self.machine.store().get(id)) else {
+        let Some(entry) = entry_of(batch).and_then(|id| self.ledger.store().get(id)) else {
             return true;
         };
         let State::Dead { at } = entry.state else { return false };
-        let timeout_ms = self.machine.policy(&entry.group).consume_timeout_ms;
+        let timeout_ms = self.ledger.policy(&entry.group).consume_timeout_ms;
         let passed = match entry.passed {
             None if entry.remembered_origin().is_some() => at.plus(UNPASSED_MS),
             passed => passed.map_or(at, |passed| passed.max(at)),

@@ -5,13 +5,13 @@ use crate::engine::batch;
 use crate::engine::command::nack::of_each;
 use crate::engine::command::{Call, Command, NackBatch, NackReply, Request};
 use crate::engine::delayed::AppendBatch;
+use crate::engine::detectors::{JudgedNacks, UnkeptRecords};
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
-use crate::engine::watches::{JudgedNacks, UnkeptRecords};
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Now, TopicName};
-use crate::retry::watch::Seen;
+use crate::retry::detector::Seen;
 use crate::retry::{Answer, Evidence, Fact, Input, Nack, NackOutcome, Reporter, Token};
 
 /// A transaction that is about to be committed.
@@ -73,12 +73,12 @@ impl Driver {
         self.journal.admits()?;
         let now = self.clock.now();
         let all = nacks.iter().map(|batch| (&batch.group, &batch.nacks[..]));
-        batch::check_all(self.machine.store(), all)?;
+        batch::check_all(self.ledger.store(), all)?;
         self.check_windows(nacks.iter())?;
         for batch in &nacks {
             self.tell_room(now, &batch.group);
             let judged: Vec<Nack> = batch.nacks.iter().map(|one| one.nack.clone()).collect();
-            let bad = self.machine.refused(now, &batch.group, Evidence::Nack, &judged);
+            let bad = self.ledger.refused(now, &batch.group, Evidence::Nack, &judged);
             if !bad.is_empty() {
                 return Err(EngineError::BadNacks(bad));
             }
@@ -109,7 +109,7 @@ impl Driver {
         Ok(replies)
     }
 
-    /// The entries of good nacks. From here on nothing may fail: the machine has them.
+    /// The entries of good nacks. From here on nothing may fail: the ledger has them.
     fn decide(
         &mut self,
         now: Now,

@@ -80,7 +80,7 @@ impl Driver {
 
     /// The key by which a record of this group is kept in order; `None`: it is not.
     pub(in crate::engine) fn order_key(&self, group: &GroupId, record: &Bytes) -> Option<OrderKey> {
-        if self.machine.policy(group).order != OrderMode::Key {
+        if self.ledger.policy(group).order != OrderMode::Key {
             return None;
         }
         RawRecord::parse(record).ok()?.key.map(|key| order_key(&key))

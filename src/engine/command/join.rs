@@ -62,6 +62,6 @@ impl Request for FindSlot {
     }
 
     fn run(self, driver: &mut Driver) -> Result<Option<LaneSlot>, EngineError> {
-        Ok(driver.machine.member_slot(&self.group, &self.member))
+        Ok(driver.ledger.member_slot(&self.group, &self.member))
     }
 }

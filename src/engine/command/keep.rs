@@ -51,7 +51,7 @@ impl Driver {
             drop(reply.send(kept.map(|()| ((), seq))));
         };
         let checkpoint = Checkpoint { applied: seq, first: Box::new(first), done: Box::new(done) };
-        self.machine.store_mut().checkpoint(checkpoint);
+        self.ledger.store_mut().checkpoint(checkpoint);
     }
 
     fn tidy(&mut self) -> Result<(), EngineError> {
@@ -60,7 +60,7 @@ impl Driver {
         if !silent.is_empty() {
             self.last_seq = self.journal.append_reserved(silent)?.seq();
         }
-        self.machine.store_mut().sweep(&self.journal, SWEEP_MAX);
+        self.ledger.store_mut().sweep(&self.journal, SWEEP_MAX);
         Ok(())
     }
 }

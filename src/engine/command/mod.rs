@@ -113,8 +113,8 @@ pub(super) enum Command {
     Join(Call<Join>),
     /// Housekeeping; the flusher answers.
     Keep(Reply<()>),
-    /// The watch of a group has records for the journal.
-    KeepWatch(GroupId),
+    /// The detector of a group has records for the journal.
+    KeepDetector(GroupId),
     Leave(Leave),
     ListGroups(Call<ListGroups>),
     /// The driver looks at its store between commands.
@@ -128,7 +128,7 @@ pub(super) enum Command {
     Settle(Box<Call<SettleRequest>>),
     Stop,
     Take(Call<Take>),
-    /// An observation for the machine.
+    /// An observation for the ledger.
     Tell(Box<Input>),
 }
 
@@ -150,7 +150,7 @@ impl Driver {
             Command::Import(call) => call.answer(self),
             Command::Join(call) => call.answer(self),
             Command::Keep(reply) => self.keep(reply),
-            Command::KeepWatch(group) => self.keep_watch(&group),
+            Command::KeepDetector(group) => self.keep_detector(&group),
             Command::Leave(leave) => leave.run(self),
             Command::ListGroups(call) => call.answer(self),
             Command::Nacks(call) => call.answer(self),

@@ -7,11 +7,11 @@ use bytes::Bytes;
 
 use crate::engine::batch;
 use crate::engine::command::{Call, Command, Request};
+use crate::engine::detectors::JudgedNacks;
 use crate::engine::driver::Driver;
 use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::stamps::Verdict;
-use crate::engine::watches::JudgedNacks;
 use crate::journal::NewEntry;
 use crate::model::{GroupId, Now, TopicName};
 use crate::retry::{Answer, Disposition, Evidence, Input, Nack, NackOutcome, Reporter, Token};
@@ -22,7 +22,7 @@ mod tests;
 /// One record of a nack batch.
 #[derive(Clone, Debug)]
 pub struct NackRequest {
-    /// The nack for the machine.
+    /// The nack for the ledger.
     pub nack: Nack,
     /// The record's stored form (`wire::batch::RawRecord`), should an entry begin with it; empty
     /// when the nack is by reference to an entry.
@@ -128,7 +128,7 @@ impl Driver {
         {
             return Ok(NackReply::Repeated);
         }
-        batch::check(self.machine.store(), &batch.group, &batch.nacks)?;
+        batch::check(self.ledger.store(), &batch.group, &batch.nacks)?;
         self.check_windows(std::iter::once(&batch))?;
         let NackBatch { group, by, producer, nacks } = batch;
         let now = self.clock.now();

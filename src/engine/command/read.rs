@@ -147,7 +147,7 @@ impl Request for PageEntries {
     }
 
     fn run(self, driver: &mut Driver) -> Result<Vec<EntryView>, EngineError> {
-        let entries = driver.machine.store().page_entries(&self.group, self.after, self.limit);
+        let entries = driver.ledger.store().page_entries(&self.group, self.after, self.limit);
         Ok(entries.into_iter().map(EntryView::from).collect())
     }
 }
@@ -160,7 +160,7 @@ impl Request for PageWaiting {
     }
 
     fn run(self, driver: &mut Driver) -> Result<WaitingPage, EngineError> {
-        let store = driver.machine.store();
+        let store = driver.ledger.store();
         let (total, entries) = store.waiting(&self.group, self.from, self.limit);
         Ok(WaitingPage { total, entries })
     }
@@ -174,7 +174,7 @@ impl Request for ScanEntries {
     }
 
     fn run(self, driver: &mut Driver) -> Result<ScannedEntries, EngineError> {
-        let store = driver.machine.store();
+        let store = driver.ledger.store();
         let (entries, next) = store.portable(&self.group, self.after, self.limit);
         Ok(ScannedEntries { entries, next })
     }
@@ -189,7 +189,7 @@ impl Request for ListGroups {
 
     fn run(self, driver: &mut Driver) -> Result<Vec<GroupView>, EngineError> {
         let now = driver.clock.now().wall;
-        let store = driver.machine.store();
+        let store = driver.ledger.store();
         let groups = store.group_ids().into_iter().filter(|group| group.as_str() != DELAYED);
         Ok(groups.map(|group| GroupView::of(store, &group, now)).collect())
     }

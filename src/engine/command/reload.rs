@@ -6,7 +6,7 @@ use crate::engine::command::Command;
 use crate::engine::driver::Driver;
 use crate::engine::handle::Engine;
 use crate::model::{GroupId, Now};
-use crate::retry::{DELAYED, Entries, Input, Machine, Policies, StateKind};
+use crate::retry::{DELAYED, Entries, Input, Ledger, Policies, StateKind};
 
 /// What is not settled and not out.
 const WAITING: [StateKind; 3] = [StateKind::Waiting, StateKind::Behind, StateKind::Held];
@@ -14,15 +14,15 @@ const WAITING: [StateKind; 3] = [StateKind::Waiting, StateKind::Behind, StateKin
 impl Engine {
     /// Puts other rules in force.
     pub fn policies(&self, now: Now, policies: Policies) {
-        self.watches.reload(now, &policies);
+        self.detectors.reload(now, &policies);
         self.tell(Command::Reload(Box::new(policies)));
     }
 }
 
 pub(super) fn run(policies: Policies, driver: &mut Driver) {
-    let before = ruled(&driver.machine);
+    let before = ruled(&driver.ledger);
     driver.hear(Input::Policies(Box::new(policies)), "new rules");
-    tell(&driver.machine, before);
+    tell(&driver.ledger, before);
 }
 
 /// The rules of a group of which something waits.
@@ -45,21 +45,21 @@ enum Change {
 }
 
 /// All groups of which something waits.
-fn ruled<S: Entries>(machine: &Machine<S>) -> BTreeMap<GroupId, Ruled> {
-    let groups = machine.groups().into_iter().filter(|group| group.as_str() != DELAYED);
+fn ruled<S: Entries>(ledger: &Ledger<S>) -> BTreeMap<GroupId, Ruled> {
+    let groups = ledger.groups().into_iter().filter(|group| group.as_str() != DELAYED);
     let all = groups.map(|group| {
-        let counts = machine.counts(&group);
+        let counts = ledger.counts(&group);
         let waiting = WAITING.iter().map(|kind| counts.of(*kind)).sum();
-        let rule = machine.rule_of(&group).map(str::to_owned);
-        let lane = machine.policy(&group).lane;
+        let rule = ledger.rule_of(&group).map(str::to_owned);
+        let lane = ledger.policy(&group).lane;
         (group, Ruled { waiting, rule, lane })
     });
     all.filter(|(_, ruled)| ruled.waiting > 0).collect()
 }
 
 /// Says once of each group what its new rules mean for what waits; `before`: its old ones.
-fn tell<S: Entries>(machine: &Machine<S>, before: BTreeMap<GroupId, Ruled>) {
-    for (group, waiting, change) in changes(machine, before) {
+fn tell<S: Entries>(ledger: &Ledger<S>, before: BTreeMap<GroupId, Ruled>) {
+    for (group, waiting, change) in changes(ledger, before) {
         match change {
             Change::NoLane => tracing::warn!(
                 %group, waiting,
@@ -76,17 +76,17 @@ fn tell<S: Entries>(machine: &Machine<S>, before: BTreeMap<GroupId, Ruled>) {
 }
 
 fn changes<S: Entries>(
-    machine: &Machine<S>,
+    ledger: &Ledger<S>,
     before: BTreeMap<GroupId, Ruled>,
 ) -> Vec<(GroupId, u64, Change)> {
     let mut all = Vec::new();
     for (group, Ruled { waiting, rule, lane }) in before {
-        if lane && !machine.policy(&group).lane {
+        if lane && !ledger.policy(&group).lane {
             all.push((group.clone(), waiting, Change::NoLane));
         }
-        let gone = rule.filter(|rule| !machine.has_rule(rule));
+        let gone = rule.filter(|rule| !ledger.has_rule(rule));
         if let Some(was) = gone {
-            let now = machine.rule_of(&group).map(str::to_owned);
+            let now = ledger.rule_of(&group).map(str::to_owned);
             all.push((group, waiting, Change::NoRule(was, now)));
         }
     }
@@ -107,24 +107,24 @@ mod tests {
     }
 
     /// A record of `shop` has failed, none of `idle`.
-    fn machine(patterns: &[&str]) -> Machine<BTreeEntries> {
+    fn ledger(patterns: &[&str]) -> Ledger<BTreeEntries> {
         let policies = rules(patterns, &Policy::default());
-        let mut machine = Machine::new(BTreeEntries::default(), policies);
+        let mut ledger = Ledger::new(BTreeEntries::default(), policies);
         let origin = Origin { topic: "orders".into(), partition: 0, offset: 7 };
         let nack = Nack { record_bytes: 1, ..Nack::of(Named::Origin(origin)) };
         let by = Reporter { member: None, client: "app".into() };
         let (token, group, nacks) = (Token(0), "shop".into(), vec![nack]);
-        machine.handle(NOW, Input::Nacks { token, group, by, nacks });
+        ledger.handle(NOW, Input::Nacks { token, group, by, nacks });
         let (token, group) = (Token(1), "idle".into());
-        machine.handle(NOW, Input::Join { token, group, member: "m".into() });
-        machine
+        ledger.handle(NOW, Input::Join { token, group, member: "m".into() });
+        ledger
     }
 
     /// What a reload says of `shop`.
-    fn says(machine: &mut Machine<BTreeEntries>, policies: Policies) -> Vec<Change> {
-        let before = ruled(machine);
-        machine.handle(NOW, Input::Policies(Box::new(policies)));
-        let all = changes(machine, before);
+    fn says(ledger: &mut Ledger<BTreeEntries>, policies: Policies) -> Vec<Change> {
+        let before = ruled(ledger);
+        ledger.handle(NOW, Input::Policies(Box::new(policies)));
+        let all = changes(ledger, before);
         assert!(all.iter().all(|(group, waiting, _)| group.as_str() == "shop" && *waiting == 1));
         all.into_iter().map(|(.., change)| change).collect()
     }
@@ -132,23 +132,23 @@ mod tests {
     #[test]
     fn a_rule_that_goes_under_a_backlog_is_said_once_with_the_one_that_follows() {
         let retry = Policy::default();
-        let mut machine = machine(&["idle", "shop", "sh*"]);
-        assert_eq!(says(&mut machine, rules(&["new", "shop", "sh*"], &retry)), []);
+        let mut ledger = ledger(&["idle", "shop", "sh*"]);
+        assert_eq!(says(&mut ledger, rules(&["new", "shop", "sh*"], &retry)), []);
         let gone =
             |was: &str, now: Option<&str>| [Change::NoRule(was.to_owned(), now.map(str::to_owned))];
-        assert_eq!(says(&mut machine, rules(&["sh*"], &retry)), gone("shop", Some("sh*")));
-        assert_eq!(says(&mut machine, rules(&["sh*"], &retry)), [], "once");
-        assert_eq!(says(&mut machine, rules(&[], &retry)), gone("sh*", None));
-        assert_eq!(says(&mut machine, rules(&[], &retry)), []);
+        assert_eq!(says(&mut ledger, rules(&["sh*"], &retry)), gone("shop", Some("sh*")));
+        assert_eq!(says(&mut ledger, rules(&["sh*"], &retry)), [], "once");
+        assert_eq!(says(&mut ledger, rules(&[], &retry)), gone("sh*", None));
+        assert_eq!(says(&mut ledger, rules(&[], &retry)), []);
     }
 
     #[test]
     fn a_lane_that_goes_under_a_backlog_is_said_once() {
         let off = Policy { lane: false, ..Policy::default() };
-        let mut machine = machine(&[]);
-        assert_eq!(says(&mut machine, rules(&[], &off)), [Change::NoLane]);
-        assert_eq!(says(&mut machine, rules(&[], &off)), []);
-        assert_eq!(says(&mut machine, rules(&[], &Policy::default())), []);
-        assert_eq!(says(&mut machine, rules(&[], &off)), [Change::NoLane], "again");
+        let mut ledger = ledger(&[]);
+        assert_eq!(says(&mut ledger, rules(&[], &off)), [Change::NoLane]);
+        assert_eq!(says(&mut ledger, rules(&[], &off)), []);
+        assert_eq!(says(&mut ledger, rules(&[], &Policy::default())), []);
+        assert_eq!(says(&mut ledger, rules(&[], &off)), [Change::NoLane], "again");
     }
 }

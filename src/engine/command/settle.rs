@@ -11,7 +11,7 @@ use crate::engine::error::EngineError;
 use crate::engine::handle::Engine;
 use crate::engine::windows;
 use crate::model::GroupId;
-use crate::retry::watch::Settling;
+use crate::retry::detector::Settling;
 use crate::retry::{Answer, Input, NackOutcome, Token};
 
 /// A record that a plan says is at its end, with its bytes.
@@ -46,8 +46,8 @@ impl Request for SettleRequest {
         let Self { group, settling, undecodable, record } = self;
         driver.may_decide()?;
         driver.journal.admits()?;
-        let Some(of) = driver.watches.find(&group) else { return Ok(None) };
-        let Some(mut settling) = of.lock().watch.present(&settling) else { return Ok(None) };
+        let Some(of) = driver.detectors.find(&group) else { return Ok(None) };
+        let Some(mut settling) = of.lock().detector.present(&settling) else { return Ok(None) };
         let offsets = undecodable.clone().unwrap_or(settling.offset..=settling.offset);
         if let Some(batch) = undecodable {
             settling = settling.undecodable(batch);
@@ -64,8 +64,8 @@ impl Request for SettleRequest {
         let Some(Answer::Nacked(outcomes)) = answer else { return Err(EngineError::Stopped) };
         driver.persist(&facts, &[record], vec![window])?;
         of.rest_on(driver.last_seq);
-        driver.change((&group, &of), |watch, now| watch.settled(now, &partition, offsets));
-        driver.keep_watch(&group);
+        driver.change((&group, &of), |detector, now| detector.settled(now, &partition, offsets));
+        driver.keep_detector(&group);
         driver.see_room(&group);
         outcomes.first().copied().map(Some).ok_or(EngineError::Stopped)
     }

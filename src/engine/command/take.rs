@@ -115,7 +115,7 @@ impl Request for Take {
         let (token, of) = (Token(0), group.clone());
         match driver.ask(Input::Take { token, group, from, max, company })? {
             Some(Answer::Taken { entries, position, next, next_due, single }) => {
-                let store = driver.machine.store();
+                let store = driver.ledger.store();
                 let entries = store.located(entries);
                 let member = store.slot(&of, from.slot).and_then(|slot| slot.member);
                 let is_due = next_due.is_some_and(|due| due <= driver.clock.now().wall);

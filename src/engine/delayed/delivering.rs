@@ -46,20 +46,20 @@ impl Driver {
 
     /// What was to enter this topic goes with it: the first of it at once.
     pub(in crate::engine) fn destination_gone(&mut self, topic: &TopicName) {
-        self.put_off.leaving.extend(self.machine.store().of_topic(&delayed(), topic));
+        self.put_off.leaving.extend(self.ledger.store().of_topic(&delayed(), topic));
         self.let_go();
     }
 
     /// Lets in a slice of what is due; when to go on, unless that was all.
     fn deliver(&mut self, now: Now) -> Option<MonoMs> {
         let most = SLICE_RECORDS + self.put_off.unreadable.len() + 1;
-        let due = self.machine.store().due(&delayed(), now.wall, most);
+        let due = self.ledger.store().due(&delayed(), now.wall, most);
         let (mut records, mut bytes) = (0, 0_u64);
         for id in &due {
             if self.put_off.unreadable.get(id).is_some_and(|look| now.mono < *look) {
                 continue;
             }
-            let own = self.machine.store().record_bytes(*id);
+            let own = self.ledger.store().record_bytes(*id);
             bytes = bytes.saturating_add(own);
             if records == SLICE_RECORDS || (records > 0 && bytes > SLICE_BYTES) {
                 return Some(now.mono);
@@ -79,7 +79,7 @@ impl Driver {
 
     fn enter(&mut self, id: EntryId, bytes: u64, now: Now) -> Result<(), EngineError> {
         self.usable()?;
-        let entry = self.machine.store().get(id).filter(|entry| entry.group.as_str() == DELAYED);
+        let entry = self.ledger.store().get(id).filter(|entry| entry.group.as_str() == DELAYED);
         let Some(origin) = entry.and_then(|entry| entry.origin) else { return Ok(()) };
         let Stored { stream, record } = match self.stored(id) {
             Ok(stored) => stored,
@@ -139,7 +139,7 @@ impl Driver {
 
     /// What the log holds of one that waits.
     fn stored(&self, id: EntryId) -> Result<Stored, EngineError> {
-        let at = self.machine.store().payload(id).ok_or(EngineError::PayloadLost(id))?;
+        let at = self.ledger.store().payload(id).ok_or(EngineError::PayloadLost(id))?;
         if let Some(body) = self.unwritten.body(at.seq) {
             return Stored::read(kind::WAITS, &body);
         }
@@ -164,13 +164,13 @@ impl Driver {
         let ids: Vec<EntryId> = self.put_off.leaving.drain(..count).collect();
         let (mut facts, mut gone) = (Vec::new(), Vec::new());
         for id in ids {
-            let entry = self.machine.store().get(id);
+            let entry = self.ledger.store().get(id);
             let entry = entry.filter(|entry| entry.group.as_str() == DELAYED);
             let Some(origin) = entry.and_then(|entry| entry.origin) else { continue };
             // One that cannot be read goes by its topic's name.
             let stream = self.stored(id).ok().and_then(|stored| stored.stream);
             if self.destination(stream, &origin).is_none() {
-                gone.push((id, self.machine.store().record_bytes(id)));
+                gone.push((id, self.ledger.store().record_bytes(id)));
                 facts.extend(self.handle(Input::Delivered { id, arrived: false }).1);
             }
         }
@@ -189,7 +189,7 @@ impl Driver {
         if !self.put_off.backlog.is_counting() {
             return;
         }
-        let (store, after) = (self.machine.store(), self.put_off.backlog.counts_after());
+        let (store, after) = (self.ledger.store(), self.put_off.backlog.counts_after());
         let ids = store.page(&delayed(), after, COUNTED);
         let sizes: Vec<_> = ids.into_iter().map(|id| (id, store.record_bytes(id))).collect();
         self.put_off.backlog.count(&sizes, COUNTED);

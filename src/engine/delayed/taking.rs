@@ -77,7 +77,7 @@ impl Driver {
             let entries: Vec<NewEntry> =
                 facts.iter().filter_map(|fact| begun(fact, &bytes)).collect();
             bodies = entries.iter().map(|entry| entry.body().clone()).collect();
-            // The store may have failed while the machine decided.
+            // The store may have failed while the ledger decided.
             self.usable().ok().map(|()| entries)
         });
         match appended {
@@ -127,7 +127,7 @@ impl Driver {
         let sizes: Vec<(EntryId, u64)> = records
             .iter()
             .filter_map(|record| u64::try_from(record.offset).ok().map(EntryId))
-            .map(|id| (id, self.machine.store().record_bytes(id)))
+            .map(|id| (id, self.ledger.store().record_bytes(id)))
             .collect();
         match self.ask(Input::Cancel { token: Token(0), records })? {
             Some(Answer::Cancelled(cancelled)) => {
@@ -153,7 +153,7 @@ impl Driver {
             records: self.waiting(),
             bytes: self.put_off.backlog.bytes(),
             unreadable: self.unreadable(),
-            first_due: self.machine.store().next_due(&delayed(), None),
+            first_due: self.ledger.store().next_due(&delayed(), None),
         }
     }
 
@@ -165,7 +165,7 @@ impl Driver {
     }
 
     fn waiting(&self) -> u64 {
-        self.machine.counts(&delayed()).of(StateKind::Waiting)
+        self.ledger.counts(&delayed()).of(StateKind::Waiting)
     }
 
     fn unreadable(&self) -> u64 {

@@ -290,7 +290,7 @@ impl House {
         for round in 0..2 {
             let first = from + round * 10;
             is_well &= self.fail(&[first, first + 1, first + 2]).is_ok();
-            self.driver.machine.store_mut().flush();
+            self.driver.ledger.store_mut().flush();
             is_well &= self.deliver().is_ok();
             is_well &= self.keep().is_ok();
         }
@@ -390,7 +390,7 @@ fn a_full_disk_bounds_waiting_changes_by_refusals() {
     let mut house = House::new();
     house.flushes = false;
     let mut from = 0;
-    while !house.driver.machine.store_mut().is_crowded() {
+    while !house.driver.ledger.store_mut().is_crowded() {
         let offsets: Vec<i64> = (from..from + 1_000).collect();
         house.fail(&offsets).unwrap();
         from += 1_000;

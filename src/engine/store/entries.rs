@@ -1,4 +1,4 @@
-//! The machine's reads and writes as rows.
+//! The ledger's reads and writes as rows.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

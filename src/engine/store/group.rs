@@ -72,7 +72,7 @@ impl Group {
         self.open.get(&slot).map_or(0, BTreeMap::len)
     }
 
-    /// Nothing the machine knows of.
+    /// Nothing the ledger knows of.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.counts.by_state.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Keys of the rows, so that their order as bytes is the order the machine asks for.
+//! Keys of the rows, so that their order as bytes is the order the ledger asks for.
 //!
 //! ```text
 //! E id                                            → entry, and its references into the log

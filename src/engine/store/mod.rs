@@ -1,7 +1,7 @@
-//! The retry machine's store on disk: pending and remembered entries cost no memory each.
+//! The retry ledger's store on disk: pending and remembered entries cost no memory each.
 //!
 //! ```text
-//! retry::Machine ── put ──▶ changes in memory ── flush ──▶ rows on disk ── checkpoint ──▶ durable
+//! retry::Ledger ── put ──▶ changes in memory ── flush ──▶ rows on disk ── checkpoint ──▶ durable
 //!                  ◀─ get ── changes, else rows              Flusher
 //! ```
 //! Rows are an index of the log and nothing more: what a crash takes is rebuilt by applying the
@@ -103,7 +103,7 @@ impl Store {
     }
 
     /// Why this store can be used no more; every read is empty from then on. Ask before believing
-    /// (and journalling) what the machine has decided.
+    /// (and journalling) what the ledger has decided.
     pub(super) fn failed(&self) -> Option<String> {
         self.rows.failed().map(str::to_owned)
     }

@@ -1,4 +1,4 @@
-//! What the driver reads beside the machine: entries with the place of their bytes, pages, groups.
+//! Reads of the driver beside the ledger: entries with the place of their bytes, pages, groups.
 
 use std::ops::ControlFlow;
 

@@ -51,7 +51,7 @@ impl Store {
     }
 
     /// Remembers where a fact lies and releases what it made dead. Call it for every fact, in the
-    /// log's order, live and on recovery, after the machine has applied it.
+    /// log's order, live and on recovery, after the ledger has applied it.
     pub(in crate::engine) fn journalled(&mut self, log: &impl Log, fact: &Fact, at: EntryRef) {
         let at = (at.seq, at.len);
         match fact {

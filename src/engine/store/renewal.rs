@@ -8,10 +8,10 @@ use std::sync::mpsc::Sender;
 
 use crate::engine::store::{Failure, Flusher, Job, Store};
 use crate::journal::{Entry, EntryRef, Journal, Tables};
-use crate::retry::{Machine, Policies, decode_fact};
+use crate::retry::{Ledger, Policies, decode_fact};
 
-/// A machine over a store that holds everything in the log, or the reason there is none.
-pub(in crate::engine) type RenewalOutcome = Result<Box<Machine<Store>>, String>;
+/// A ledger over a store that holds everything in the log, or the reason there is none.
+pub(in crate::engine) type RenewalOutcome = Result<Box<Ledger<Store>>, String>;
 
 /// One attempt; the flusher's thread makes it.
 pub(in crate::engine) struct Renewal {
@@ -25,31 +25,31 @@ pub(in crate::engine) struct Renewal {
 impl Renewal {
     /// Makes the attempt; the failure of the new store, if there is one.
     pub(super) fn run(self, tables: Option<&Tables>) -> Option<Failure> {
-        let machine = self.machine(tables);
-        let failure = machine.as_ref().ok().map(|machine| machine.store().rows.failure());
+        let ledger = self.ledger(tables);
+        let failure = ledger.as_ref().ok().map(|ledger| ledger.store().rows.failure());
         // The driver may have gone.
-        let _ = self.done.send(machine.map(Box::new));
+        let _ = self.done.send(ledger.map(Box::new));
         failure
     }
 
-    fn machine(&self, tables: Option<&Tables>) -> Result<Machine<Store>, String> {
+    fn ledger(&self, tables: Option<&Tables>) -> Result<Ledger<Store>, String> {
         let tables = tables.ok_or("there is no file of retry tables")?;
         let renewed = self.journal.renew_tables(tables, self.anew);
         renewed.map_err(|error| error.to_string())?;
         let store = Store::open(tables.clone());
         let from = store.applied();
-        let mut machine = Machine::new(store, self.policies.clone());
+        let mut ledger = Ledger::new(store, self.policies.clone());
         let replayed = self
             .journal
-            .replay(from, &mut |entry, at| apply(&mut machine, &self.journal, entry, at));
+            .replay(from, &mut |entry, at| apply(&mut ledger, &self.journal, entry, at));
         replayed.map_err(|error| error.to_string())?;
-        machine.store().failed().map_or(Ok(machine), Err)
+        ledger.store().failed().map_or(Ok(ledger), Err)
     }
 }
 
 /// Applies an entry of the log if it holds a fact.
 pub(in crate::engine) fn apply(
-    machine: &mut Machine<Store>,
+    ledger: &mut Ledger<Store>,
     journal: &Journal,
     entry: &Entry,
     at: EntryRef,
@@ -59,8 +59,8 @@ pub(in crate::engine) fn apply(
     }
     match decode_fact(&entry.head) {
         Ok(fact) => {
-            machine.apply(&fact);
-            machine.store_mut().journalled(journal, &fact, at);
+            ledger.apply(&fact);
+            ledger.store_mut().journalled(journal, &fact, at);
         }
         Err(error) => {
             tracing::error!(seq = entry.seq, %error, "R0405 a retry fact cannot be read: its \

@@ -9,7 +9,7 @@
 //! A set goes from *counted* (each loss intersects it) to *tested* (`crash_limit` losses) to
 //! *isolated* (one record). A commit that passes a suspect removes it.
 //!
-//! The machine is pure. Without a lost delivery there is no set, and every Fetch is unlimited.
+//! The ledger is pure. Without a lost delivery there is no set, and every Fetch is unlimited.
 //! Sources: KAFKA-17541 (share groups halve the batch of a record that is delivered again) and
 //! `git bisect`.
 

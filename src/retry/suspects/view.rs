@@ -1,4 +1,4 @@
-//! The suspects of a group, for the watch and for people.
+//! The suspects of a group, for the detector and for people.
 
 use std::collections::BTreeSet;
 

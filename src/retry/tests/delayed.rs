@@ -12,7 +12,7 @@ impl Rig {
     }
 
     fn put_off(&self) -> Vec<Entry> {
-        self.machine.list(&delayed(), None, None, 100)
+        self.ledger.list(&delayed(), None, None, 100)
     }
 
     fn cancel(&mut self, name: &str) -> bool {

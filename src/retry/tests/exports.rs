@@ -67,8 +67,8 @@ fn what_is_set_aside_is_handed_out_to_nobody_also_after_a_restart() {
     assert_eq!(rig.export(Begin, &[before.id]), [Already]);
     rig.restart(Policy::default(), 0);
     rig.advance(7_200_000);
-    let next = rig.machine.slot_view(&shop(), slot).unwrap().next;
-    assert_eq!((rig.take(next), rig.machine.poll_timeout()), (Vec::new(), None));
+    let next = rig.ledger.slot_view(&shop(), slot).unwrap().next;
+    assert_eq!((rig.take(next), rig.ledger.poll_timeout()), (Vec::new(), None));
     let after = rig.only();
     assert_eq!((after.reconsume_times, after.handouts), (1, 0));
     let State::Exported { due, .. } = after.state else { panic!("{after:?}") };
@@ -132,7 +132,7 @@ fn only_what_was_set_aside_is_ended_and_its_origin_never_begins_anew() {
     assert_eq!(rig.only().reconsume_times, 1);
     rig.origin_commit(2);
     rig.advance(TIMEOUT_MS);
-    assert_eq!(rig.machine.list(&shop(), None, None, 10), [], "remembered, not for ever");
+    assert_eq!(rig.ledger.list(&shop(), None, None, 10), [], "remembered, not for ever");
     assert_eq!(rig.export(End, &[id]), [Already], "and known to be settled");
 }
 
@@ -145,7 +145,7 @@ fn what_is_brought_goes_on_with_its_count_at_its_due_time() {
         panic!("{outcomes:?}")
     };
     assert_eq!(rig.last_evidence(), Evidence::Imported);
-    let entry = rig.machine.entry(id).unwrap();
+    let entry = rig.ledger.entry(id).unwrap();
     let failed = WallMs(1_700_000_000_000);
     assert_eq!((entry.due(), entry.reconsume_times), (Some(failed.plus(60_000)), 3));
     assert_eq!((entry.first_failed, entry.last_failed), (Some(failed), Some(failed)));
@@ -156,10 +156,10 @@ fn what_is_brought_goes_on_with_its_count_at_its_due_time() {
     assert_eq!(rig.wakes, 0, "never early");
     rig.advance(1);
     assert_eq!(rig.wakes, 1);
-    let next = rig.machine.slot_view(&shop(), slot).unwrap().next;
+    let next = rig.ledger.slot_view(&shop(), slot).unwrap().next;
     let (lane, _) = rig.take(next)[0];
     rig.nack(fail_lane(lane)).unwrap();
-    assert_eq!(rig.machine.entry(id).unwrap().reconsume_times, 4);
+    assert_eq!(rig.ledger.entry(id).unwrap().reconsume_times, 4);
 }
 
 #[test]
@@ -219,5 +219,5 @@ fn an_origin_that_was_passed_there_is_passed_here() {
     let (lane, _) = rig.take_one(slot);
     rig.acknowledge(lane);
     rig.advance(TIMEOUT_MS);
-    assert_eq!(rig.machine.list(&shop(), None, None, 10), [], "no later commit has to pass it");
+    assert_eq!(rig.ledger.list(&shop(), None, None, 10), [], "no later commit has to pass it");
 }

@@ -71,7 +71,7 @@ fn a_commit_acknowledges_below_it_again_is_nothing_and_beyond_the_end_refused() 
     assert_eq!(commit_position(&mut rig, lane(0, 2)), (0, 2));
     assert_eq!(commit_position(&mut rig, lane(0, 1)), (0, 2));
     rig.nack(fail_lane(lane(0, 2))).unwrap();
-    assert_eq!(rig.machine.slot_view(&shop(), Slot(0)).unwrap().position, lane(0, 3));
+    assert_eq!(rig.ledger.slot_view(&shop(), Slot(0)).unwrap().position, lane(0, 3));
     assert_eq!(commit_position(&mut rig, lane(0, 4)), (1, 4));
     assert_eq!((rig.count(StateKind::Committed), rig.count(StateKind::Waiting)), (3, 1));
 }
@@ -213,13 +213,13 @@ fn the_same_member_keeps_its_slot_and_a_leaver_frees_it() {
 fn without_a_member_entries_are_parked_and_flow_when_one_joins() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();
-    assert_eq!(rig.machine.parked(&shop(), rig.now), 0, "it is not due yet");
+    assert_eq!(rig.ledger.parked(&shop(), rig.now), 0, "it is not due yet");
     rig.advance(10_000);
-    assert_eq!(rig.machine.parked(&shop(), rig.now), 1);
+    assert_eq!(rig.ledger.parked(&shop(), rig.now), 1);
     assert_eq!(rig.take(lane(0, 0)), [], "a slot without a member is given nothing");
     rig.advance(86_400_000);
     let slot = rig.join("a").slot;
-    assert_eq!(rig.machine.parked(&shop(), rig.now), 0);
+    assert_eq!(rig.ledger.parked(&shop(), rig.now), 0);
     assert_eq!(rig.take_one(slot).1.reconsume_times, 1);
 }
 
@@ -275,14 +275,14 @@ fn the_group_is_woken_once_when_something_becomes_due() {
     let mut rig = Rig::new(Policy::default());
     rig.nack(fail(1)).unwrap();
     rig.nack(level(fail(2), 4)).unwrap();
-    assert_eq!(rig.machine.poll_timeout().unwrap().0, MonoMs(10_000));
+    assert_eq!(rig.ledger.poll_timeout().unwrap().0, MonoMs(10_000));
     rig.advance(9_999);
     assert_eq!(rig.wakes, 0);
     rig.advance(1);
     rig.advance(0);
     rig.advance(5_000);
     assert_eq!(rig.wakes, 1);
-    assert_eq!(rig.machine.poll_timeout().unwrap().0, MonoMs(30_000));
+    assert_eq!(rig.ledger.poll_timeout().unwrap().0, MonoMs(30_000));
     let now_due = Want { level: None, delay_ms: Some(0) };
     rig.nack(Nack { want: now_due, ..fail(3) }).unwrap();
     rig.advance(0);

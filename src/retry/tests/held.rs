@@ -69,7 +69,7 @@ fn room_made_is_seen_within_30_seconds_and_the_count_rises_by_exactly_one() {
     assert_eq!(entry.reason.as_deref(), Some("why"));
     let Some(Fact::Entry { cause, .. }) = rig.journal.last() else { panic!() };
     assert_eq!(cause.evidence, Evidence::HeldEnded);
-    assert_eq!(rig.machine.poll_timeout(), None, "nothing left to look at");
+    assert_eq!(rig.ledger.poll_timeout(), None, "nothing left to look at");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn one_batch_and_one_look_never_go_past_the_bound() {
     rig.advance(30_000);
     assert_eq!((rig.dead(), rig.held()), (3, 2), "the first held goes first");
     let held: Vec<EntryId> =
-        rig.machine.list(&shop(), Some(StateKind::Held), None, 9).iter().map(|e| e.id).collect();
+        rig.ledger.list(&shop(), Some(StateKind::Held), None, 9).iter().map(|e| e.id).collect();
     assert_eq!(held, [EntryId(3), EntryId(4)]);
 }
 
@@ -117,7 +117,7 @@ fn other_groups_and_groups_without_a_bound_are_not_touched() {
     rig.nacks("shop", vec![sized(fail(1))]);
     rig.nacks("other", vec![sized(fail(1))]);
     assert_eq!(rig.held(), 1);
-    let other = rig.machine.counts(&"other".into());
+    let other = rig.ledger.counts(&"other".into());
     assert_eq!((other.of(StateKind::Held), other.of(StateKind::Dead)), (0, 1));
 }
 

@@ -13,7 +13,7 @@ fn fail_for_ever(rig: &mut Rig) -> (Vec<u32>, Vec<u32>, u64) {
         assert_eq!(due, rig.now.wall.plus(delay_ms));
         levels.push(level.unwrap());
         rig.advance(delay_ms - 1);
-        let next = rig.machine.slot_view(&shop(), slot).unwrap().next;
+        let next = rig.ledger.slot_view(&shop(), slot).unwrap().next;
         assert_eq!(rig.take(next), [], "never early");
         rig.advance(1);
         let (lane, entry) = rig.take_one(slot);
@@ -97,7 +97,7 @@ fn the_limit_is_the_groups_own() {
     rig.nacks("shop", vec![fail(1)]);
     rig.nacks("other", vec![fail(1)]);
     assert_eq!(rig.count(StateKind::Dead), 1);
-    assert_eq!(rig.machine.counts(&"other".into()).of(StateKind::Waiting), 1);
+    assert_eq!(rig.ledger.counts(&"other".into()).of(StateKind::Waiting), 1);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn retries_come_in_due_order_and_only_to_the_group_that_failed() {
     assert_eq!(offsets, [3, 2, 1]);
     let sequences: Vec<u64> = taken.iter().map(|(lane, _)| lane.sequence).collect();
     assert_eq!(sequences, [0, 1, 2]);
-    assert_eq!(rig.machine.counts(&"other".into()).of(StateKind::Waiting), 1);
+    assert_eq!(rig.ledger.counts(&"other".into()).of(StateKind::Waiting), 1);
 }
 
 #[test]

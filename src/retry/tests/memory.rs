@@ -13,12 +13,12 @@ fn a_settled_entry_is_forgotten_the_consume_timeout_after_end_and_commit() {
     rig.advance(10 * TIMEOUT_MS);
     assert_eq!(rig.count(StateKind::Committed), 1, "not while the origin is not passed");
     rig.origin_commit(1);
-    assert_eq!(rig.machine.poll_timeout(), None);
+    assert_eq!(rig.ledger.poll_timeout(), None);
     rig.origin_commit(2);
     rig.advance(TIMEOUT_MS - 1);
     assert_eq!(rig.count(StateKind::Committed), 1);
     rig.advance(1);
-    assert_eq!(rig.machine.list(&shop(), None, None, 10), []);
+    assert_eq!(rig.ledger.list(&shop(), None, None, 10), []);
     assert_eq!(rig.nack(fail_lane(lane)), Err(BadNack::NotRemembered));
 }
 
@@ -62,7 +62,7 @@ fn a_dead_letter_keeps_its_origin_as_long_as_it_is_kept() {
     let dead = rig.only();
     assert!(matches!(rig.nack(fail(1)), Ok(NackOutcome::Nothing { .. })));
     rig.send(Input::DeadLetterGone { id: dead.id });
-    assert_eq!(rig.machine.entry(dead.id), None);
+    assert_eq!(rig.ledger.entry(dead.id), None);
     let again = rig.nack(fail(1)).unwrap();
     assert!(matches!(again, NackOutcome::Dead { id } if id != dead.id), "ids are never reused");
 }
@@ -98,8 +98,8 @@ fn a_reset_below_a_dead_letter_keeps_it_and_the_replay_begins_at_0() {
     rig.origin_commit(0);
     rig.nack(fail(5)).unwrap();
     assert_eq!((rig.count(StateKind::Dead), rig.count(StateKind::Waiting)), (1, 1));
-    assert!(rig.machine.entry(dead.id).unwrap().superseded);
-    assert_eq!(rig.machine.entry(dead.id).unwrap().origin, dead.origin);
+    assert!(rig.ledger.entry(dead.id).unwrap().superseded);
+    assert_eq!(rig.ledger.entry(dead.id).unwrap().origin, dead.origin);
     rig.origin_commit(6);
     rig.send(Input::DeadLetterGone { id: dead.id });
     assert_eq!(rig.only().reconsume_times, 1);
@@ -194,7 +194,7 @@ fn a_delayed_record_without_origin_is_forgotten_by_time_alone() {
     let (lane, _) = rig.take_one(slot);
     rig.acknowledge(lane);
     rig.advance(TIMEOUT_MS);
-    assert_eq!(rig.machine.list(&shop(), None, None, 10), []);
+    assert_eq!(rig.ledger.list(&shop(), None, None, 10), []);
 }
 
 #[test]

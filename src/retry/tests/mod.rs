@@ -1,4 +1,4 @@
-//! Promises of the whole machine, told as stories on a virtual clock.
+//! Promises of the whole ledger, told as stories on a virtual clock.
 
 mod behind;
 mod delayed;
@@ -19,16 +19,16 @@ mod table;
 use std::sync::Arc;
 
 use crate::model::{GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
-use crate::retry::machine::AT_ONCE;
+use crate::retry::ledger::AT_ONCE;
 use crate::retry::{
-    Answer, BTreeEntries, BadNack, Bytes, Carried, Company, Entry, Fact, Input, LevelTable,
-    Machine, Nack, NackOutcome, Named, Output, Policies, Policy, Reporter, Single, SlotView,
-    StateKind, Token, Want,
+    Answer, BTreeEntries, BadNack, Bytes, Carried, Company, Entry, Fact, Input, Ledger, LevelTable,
+    Nack, NackOutcome, Named, Output, Policies, Policy, Reporter, Single, SlotView, StateKind,
+    Token, Want,
 };
 
-/// A machine, its journal and its clock.
+/// A ledger, its journal and its clock.
 struct Rig {
-    machine: Machine<BTreeEntries>,
+    ledger: Ledger<BTreeEntries>,
     journal: Vec<Fact>,
     wakes: usize,
     now: Now,
@@ -41,9 +41,9 @@ impl Rig {
 
     fn with(policies: Policies) -> Self {
         let now = Now { wall: WallMs(1_700_000_000_000), mono: MonoMs(0) };
-        let machine = Machine::new(BTreeEntries::default(), policies);
-        let mut rig = Self { machine, journal: Vec::new(), wakes: 0, now };
-        rig.machine.recovered(now);
+        let ledger = Ledger::new(BTreeEntries::default(), policies);
+        let mut rig = Self { ledger, journal: Vec::new(), wakes: 0, now };
+        rig.ledger.recovered(now);
         rig.drain();
         rig
     }
@@ -52,11 +52,11 @@ impl Rig {
         self.now = Now { wall: self.now.wall.plus(ms), mono: self.now.mono.plus(ms) };
         for _ in 0..100 {
             let before = self.journal.len();
-            self.machine.handle_timeout(self.now);
+            self.ledger.handle_timeout(self.now);
             self.drain();
             let most = self.journal.len() - before;
             assert!(most <= 2 * AT_ONCE, "{most} facts at once");
-            let deadline = self.machine.poll_timeout();
+            let deadline = self.ledger.poll_timeout();
             if deadline.is_none_or(|deadline| deadline.0 > self.now.mono) {
                 return;
             }
@@ -65,14 +65,14 @@ impl Rig {
     }
 
     fn send(&mut self, input: Input) -> Option<Answer> {
-        self.machine.handle(self.now, input);
+        self.ledger.handle(self.now, input);
         self.drain()
     }
 
     /// Journals facts, counts wakes, returns the answer; counts never fall on the way.
     fn drain(&mut self) -> Option<Answer> {
         let mut last = None;
-        while let Some(output) = self.machine.poll_output() {
+        while let Some(output) = self.ledger.poll_output() {
             match output {
                 Output::Fact(fact) => self.journal.push(fact),
                 Output::Wake { .. } => self.wakes += 1,
@@ -130,7 +130,7 @@ impl Rig {
 
     /// Takes what is new for this slot; expects exactly one.
     fn take_one(&mut self, slot: Slot) -> (LaneOffset, Entry) {
-        let next = self.machine.slot_view(&"shop".into(), slot).unwrap().next;
+        let next = self.ledger.slot_view(&"shop".into(), slot).unwrap().next;
         let mut taken = self.take(next);
         assert_eq!(taken.len(), 1);
         taken.remove(0)
@@ -156,13 +156,13 @@ impl Rig {
 
     /// The only entry of the group.
     fn only(&self) -> Entry {
-        let mut all = self.machine.list(&"shop".into(), None, None, 10);
+        let mut all = self.ledger.list(&"shop".into(), None, None, 10);
         assert_eq!(all.len(), 1);
         all.remove(0)
     }
 
     fn count(&self, kind: StateKind) -> u64 {
-        self.machine.counts(&shop()).of(kind)
+        self.ledger.counts(&shop()).of(kind)
     }
 
     /// Fails `orders-0@offset` and hands it to a member "a" once it is due.

@@ -74,7 +74,7 @@ impl Script {
             }
             4..8 => {
                 let slot = Slot(self.rng.u16(0..3));
-                let view = self.rig.machine.slot_view(&shop(), slot);
+                let view = self.rig.ledger.slot_view(&shop(), slot);
                 let from = view.map_or(LaneOffset { slot, sequence: 0 }, |view| {
                     if self.rng.bool() { view.next } else { view.position }
                 });
@@ -191,29 +191,29 @@ impl Script {
             }
         }
         self.applied = self.rig.journal.len();
-        assert_eq!(self.rig.machine.fingerprint().entries, self.entries);
+        assert_eq!(self.rig.ledger.fingerprint().entries, self.entries);
     }
 
     /// The journal gives the same store back; time then settles every pending retry.
     fn finish(mut self) -> Fingerprint {
-        let mut replayed = Machine::new(BTreeEntries::default(), Policies::default());
+        let mut replayed = Ledger::new(BTreeEntries::default(), Policies::default());
         for fact in &self.rig.journal {
             replayed.apply(fact);
         }
-        assert_eq!(replayed.store(), self.rig.machine.store());
-        let end = self.rig.machine.fingerprint();
+        assert_eq!(replayed.store(), self.rig.ledger.store());
+        let end = self.rig.ledger.fingerprint();
         self.rig.send(Input::Policies(Box::default()));
         let ids = end.entries.keys().copied().collect();
         self.rig.send(Input::Export { token: Token(7), step: ExportStep::Undo, ids });
         let slot = self.rig.join("last").slot;
         for _ in 0..30 {
             self.rig.advance(7_200_000);
-            let view = self.rig.machine.slot_view(&shop(), slot).unwrap();
+            let view = self.rig.ledger.slot_view(&shop(), slot).unwrap();
             self.rig.take(view.position);
-            let next = self.rig.machine.slot_view(&shop(), slot).unwrap().next;
+            let next = self.rig.ledger.slot_view(&shop(), slot).unwrap().next;
             self.rig.lane_commit(next);
         }
-        let counts = self.rig.machine.counts(&shop());
+        let counts = self.rig.ledger.counts(&shop());
         let pending = [
             StateKind::Waiting,
             StateKind::Inflight,

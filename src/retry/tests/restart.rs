@@ -4,19 +4,19 @@ use super::*;
 use crate::retry::{Evidence, State};
 
 impl Rig {
-    /// Starts a new machine over the journal, with other rules and the wall clock moved.
+    /// Starts a new ledger over the journal, with other rules and the wall clock moved.
     pub(super) fn restart(&mut self, policy: Policy, wall_shift_ms: i64) {
         let policies = Policies::new(policy, Vec::new());
-        let mut machine = Machine::new(BTreeEntries::default(), policies);
+        let mut ledger = Ledger::new(BTreeEntries::default(), policies);
         for fact in &self.journal {
-            machine.apply(fact);
+            ledger.apply(fact);
         }
-        assert_eq!(machine.fingerprint(), self.machine.fingerprint());
-        assert_eq!(machine.store(), self.machine.store(), "indexes too");
+        assert_eq!(ledger.fingerprint(), self.ledger.fingerprint());
+        assert_eq!(ledger.store(), self.ledger.store(), "indexes too");
         let wall = WallMs(self.now.wall.0 + wall_shift_ms);
         self.now = Now { wall, mono: MonoMs(0) };
-        self.machine = machine;
-        self.machine.recovered(self.now);
+        self.ledger = ledger;
+        self.ledger.recovered(self.now);
         self.drain();
     }
 

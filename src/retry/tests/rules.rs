@@ -25,7 +25,7 @@ fn delay_ms(entry: &Entry) -> u64 {
 fn next(rig: &mut Rig, slot: Slot) -> (u64, LaneOffset) {
     let delay_ms = delay_ms(&rig.only());
     rig.advance(delay_ms - 1);
-    let at = rig.machine.slot_view(&shop(), slot).unwrap().next;
+    let at = rig.ledger.slot_view(&shop(), slot).unwrap().next;
     assert_eq!(rig.take(at), [], "never early");
     rig.advance(1);
     (delay_ms, rig.take_one(slot).0)
@@ -44,12 +44,12 @@ fn the_rule_of_a_topic_changes_what_it_says_for_records_of_that_topic_only() {
     let mut rig = Rig::with(policies);
     let outcomes = rig.nacks("shop", vec![of("fast-1", 1), of("far", 2), of("orders", 3)]);
     let Answer::Nacked(outcomes) = outcomes else { panic!() };
-    let all = rig.machine.list(&shop(), None, None, 10);
+    let all = rig.ledger.list(&shop(), None, None, 10);
     assert_eq!((delay_ms(&all[0]), all[0].max_reconsume_times), (7_000, 5), "the first that fits");
     assert!(matches!(outcomes[1], NackOutcome::Discarded { .. }), "{outcomes:?}");
     assert_eq!((delay_ms(&all[2]), all[2].max_reconsume_times), (10_000, 5));
     rig.nacks("other", vec![of("far", 2)]);
-    assert_eq!(rig.machine.counts(&"other".into()).of(StateKind::Waiting), 1, "not its group");
+    assert_eq!(rig.ledger.counts(&"other".into()).of(StateKind::Waiting), 1, "not its group");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn jitter_only_lengthens_differs_by_origin_and_attempt_and_is_the_same_again() {
         let mut rig = Rig::new(backoff(jitter));
         let nacks = (0..50).map(fail).collect();
         rig.nacks("shop", nacks);
-        let all = rig.machine.list(&shop(), None, None, 100);
+        let all = rig.ledger.list(&shop(), None, None, 100);
         all.iter().map(delay_ms).collect::<Vec<u64>>()
     };
     let spread = waits(500);
@@ -190,7 +190,7 @@ fn a_rate_lets_so_many_retries_leave_and_wakes_for_the_rest() {
     rig.advance(10_000);
     let mut left = 0;
     let mut take = |rig: &mut Rig| {
-        let at = rig.machine.slot_view(&shop(), slot).unwrap().next;
+        let at = rig.ledger.slot_view(&shop(), slot).unwrap().next;
         let count = rig.take(at).len();
         left += count;
         count

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::TopicPartition;
-use crate::retry::watch::{Settling, WindowRecord};
+use crate::retry::detector::{Settling, WindowRecord};
 use crate::retry::{Disposition, Evidence, State, TopicRule};
 
 pub(super) fn settle(rig: &mut Rig, is_retried: bool) -> NackOutcome {

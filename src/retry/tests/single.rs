@@ -7,7 +7,7 @@ use crate::retry::{CRASH_LIMIT, Disposition, Evidence, State};
 /// A member's process begins, is given what there is, and dies with it.
 fn dies(rig: &mut Rig, company: Company) -> Vec<Entry> {
     let slot = rig.join("a").slot;
-    let next = rig.machine.slot_view(&shop(), slot).unwrap().next;
+    let next = rig.ledger.slot_view(&shop(), slot).unwrap().next;
     let taken = rig.take_in(next, company).0;
     rig.leave("a");
     rig.advance(7_200_000);
@@ -38,7 +38,7 @@ fn what_is_lost_alone_twice_in_a_row_is_charged_for_both_and_then_each_time_to_i
     assert_eq!(stands(&rig), (4, 1, Some(Disposition::Crashed)), "suspected");
     rig.join("a");
     let slot = rig.join("a").slot;
-    rig.take_in(rig.machine.slot_view(&shop(), slot).unwrap().next, Company::None);
+    rig.take_in(rig.ledger.slot_view(&shop(), slot).unwrap().next, Company::None);
     rig.leave("a");
     assert_eq!(stands(&rig), (5, 3, Some(Disposition::Crashed)), "charged for both");
     let State::Waiting { delay_ms, level, .. } = rig.only().state else { panic!() };
@@ -104,11 +104,11 @@ fn it_goes_with_nothing_beside_it_and_waits_where_something_is_out() {
     assert_eq!(rig.take_in(lane, Company::Some).0, alone, "the same hand-out again");
     let (others, single) = rig.take_in(after(lane), Company::Old);
     assert_eq!((others.len(), single), (2, None));
-    let first = rig.machine.entry(alone[0].1.id).unwrap();
+    let first = rig.ledger.entry(alone[0].1.id).unwrap();
     assert!(matches!(first.state, State::Inflight { .. }), "not alone any more: {first:?}");
     rig.leave("a");
     rig.advance(60_000);
-    let all = rig.machine.list(&shop(), None, None, 10);
+    let all = rig.ledger.list(&shop(), None, None, 10);
     assert!(all.iter().all(|entry| entry.reconsume_times == 1));
     let b = rig.join("b");
     let (together, single) = rig.take_in(b.next, Company::None);
@@ -116,7 +116,7 @@ fn it_goes_with_nothing_beside_it_and_waits_where_something_is_out() {
     assert_eq!(origins, [Some(order(2)), Some(order(3))], "what is due before it goes before it");
     assert_eq!(single, Some(Single { lane: None, doublings: 1 }));
     let (none, _) = rig.take_in(after(together[1].0), Company::None);
-    assert_eq!(none, [], "the machine knows better");
+    assert_eq!(none, [], "the ledger knows better");
 }
 
 #[test]

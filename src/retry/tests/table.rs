@@ -1,4 +1,4 @@
-//! Every row of the truth table through the whole machine, and batches.
+//! Every row of the truth table through the whole ledger, and batches.
 
 use super::*;
 use crate::retry::{Evidence, PayloadChange, State};
@@ -17,11 +17,11 @@ fn id(outcome: NackOutcome) -> u64 {
 
 /// The nack is taken and changes nothing.
 fn assert_acknowledged(rig: &mut Rig, nack: Nack) {
-    let (before, facts) = (rig.machine.fingerprint(), rig.journal.len());
+    let (before, facts) = (rig.ledger.fingerprint(), rig.journal.len());
     let outcome = rig.nack(nack).unwrap();
     assert!(matches!(outcome, NackOutcome::Nothing { .. }), "{outcome:?}");
     assert_eq!(rig.journal.len(), facts);
-    assert_eq!(rig.machine.fingerprint(), before);
+    assert_eq!(rig.ledger.fingerprint(), before);
 }
 
 /// The nack is one failure more of the only entry.
@@ -156,7 +156,7 @@ fn one_bad_nack_and_nothing_of_its_batch_is_taken() {
     let bad = vec![(1, BadNack::Unreadable), (3, BadNack::BytesGone)];
     assert_eq!(answer, Answer::BadNacks(bad));
     assert_eq!(rig.journal.len(), facts);
-    assert_eq!(rig.machine.list(&shop(), None, None, 10), []);
+    assert_eq!(rig.ledger.list(&shop(), None, None, 10), []);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn several_nacks_of_one_origin_are_one_failure_with_the_first_ones_bytes() {
     });
     let begins = [PayloadChange::Begins(0), PayloadChange::Begins(1)];
     assert_eq!(payloads.collect::<Vec<_>>(), begins);
-    assert_eq!(rig.machine.counts(&shop()).waiting[&Some(3)], 2);
+    assert_eq!(rig.ledger.counts(&shop()).waiting[&Some(3)], 2);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::engine::EngineError;
 use crate::group::{Alive, ConsumerHeartbeat, TopicImage, TopicPartition};
 use crate::model::{ClientId, GroupId, MemberId, TopicId, TopicName};
-use crate::retry::watch::Step;
+use crate::retry::detector::Step;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, some_text, topic_of};
 use crate::route::{Router, code};

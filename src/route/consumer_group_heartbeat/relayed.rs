@@ -9,7 +9,7 @@ use kafka_protocol::messages::{
 
 use crate::engine::EngineError;
 use crate::model::{GroupId, MemberId, TopicName};
-use crate::retry::watch::Step;
+use crate::retry::detector::Step;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::{Router, code};
@@ -74,7 +74,7 @@ pub(in crate::route) async fn relayed(
                 let names = topics.iter().map(|name| router.names.canonical(name));
                 let metadata = Subscription::to(names.collect()).to_bytes();
                 if router.members.subscribes(&group, &key, metadata) {
-                    router.watches.change_owners();
+                    router.detectors.change_owners();
                 }
             }
             match with_ours(router, &group, key, response.assignment.take()).await {

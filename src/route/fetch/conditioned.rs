@@ -13,12 +13,12 @@ use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
 use crate::clock::Clock;
 use crate::model::{MonoMs, Origin, Runs, TopicPartition};
-use crate::retry::watch::{Asked, Handed, Plan, Serve, Settling};
+use crate::retry::detector::{Asked, Handed, Plan, Serve, Settling};
 use crate::route::conn::Conn;
+use crate::route::delivery::{Reading, Remains, SETTLING_ROUNDS, TrackedFetch};
 use crate::route::fetch::conditioned::behind::Behind;
 use crate::route::fetch::narrow::{self, Give};
 use crate::route::fetch::wanted::{Wanted, wait_ms};
-use crate::route::watching::{Reading, Remains, SETTLING_ROUNDS, Watched};
 use crate::route::{AnswerError, Reply, Router};
 use crate::socket::Budget;
 use crate::upstream::{Found, Link, UpstreamError};
@@ -77,7 +77,7 @@ trait Guard {
 struct Member<'a> {
     router: &'a Router,
     conn: &'a Conn,
-    by: Option<Watched>,
+    by: Option<TrackedFetch>,
 }
 
 impl Guard for Member<'_> {
@@ -201,7 +201,7 @@ impl<'a, G: Guard> Polling<'a, G> {
         }
     }
 
-    /// Asks whoever watches, then the broker; `None`: there is nothing to say yet.
+    /// Asks the detector, then the broker; `None`: there is nothing to say yet.
     async fn round(&mut self) -> Result<Option<FetchResponse>, UpstreamError> {
         let plan = self.planned().await?;
         let gives = self.gives(&plan.serve);

@@ -1,5 +1,4 @@
-//! What a member is given of this cluster's own topics: as everyone, or as the watch of its group
-//! plans.
+//! Records of this cluster's own topics for a member, as the detector of its group plans.
 
 use std::time::Duration;
 
@@ -10,14 +9,14 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use crate::broker::At;
 use crate::broker::topic::Partition;
 use crate::model::{MonoMs, TopicName, TopicPartition};
-use crate::retry::watch::{Asked, Handed, Plan, Serve, Settling};
+use crate::retry::detector::{Asked, Handed, Plan, Serve, Settling};
 use crate::route::Router;
 use crate::route::conn::Conn;
+use crate::route::delivery::{Batches, Passing, Reading, Remains, TrackedFetch};
 use crate::route::fetch::narrow::{Give, Leaving, aborted, cut};
 use crate::route::fetch::plan::{Log, Planned, Source};
 use crate::route::fetch::{empty, from_log};
 use crate::route::place::Place;
-use crate::route::watching::{Batches, Passing, Reading, Remains, Watched};
 use crate::wire::batch::{Batch, CutError, Whole, whole_at};
 
 /// A compressed batch unpacks to at most this.
@@ -31,13 +30,13 @@ const OPEN: Plan = Plan { serve: Vec::new(), until: None };
 pub(super) struct Member<'a> {
     router: &'a Router,
     conn: &'a Conn,
-    by: Option<Watched>,
+    by: Option<TrackedFetch>,
 }
 
 /// Of one partition.
 pub(super) struct Given {
     pub(super) data: PartitionData,
-    /// Records that leave, told to whoever watches before they do.
+    /// Records that leave, told to the detector before they do.
     pub(super) handed: Option<Handed>,
     /// How often keys of its partition had been stopped when it was read.
     pub(super) stops: u64,
@@ -75,7 +74,7 @@ impl<'a> Member<'a> {
     }
 
     /// The record that is at its end.
-    fn read(&self, by: &Watched, settling: &Settling) -> Reading {
+    fn read(&self, by: &TrackedFetch, settling: &Settling) -> Reading {
         let TopicPartition { topic, partition } = &settling.partition;
         let Some(Place::Local(topic)) = self.router.place(topic) else { return Reading::Gone };
         let Some(log) = topic.partition(*partition) else { return Reading::Gone };
@@ -140,7 +139,7 @@ impl<'a> Member<'a> {
             return Given { stops, ..self.nothing(log) };
         }
         let at_once = is_alone && leaving.is_some();
-        let leaving = leaving.filter(|_| self.watches(log));
+        let leaving = leaving.filter(|_| self.detectors(log));
         let handed = leaving.map(|leaving| leaving.handed(log.partition(), log.offset));
         Given { data, handed, stops, at_once }
     }
@@ -204,13 +203,13 @@ impl<'a> Member<'a> {
         None
     }
 
-    fn watches(&self, log: &Log) -> bool {
+    fn detectors(&self, log: &Log) -> bool {
         log.is_real && self.by.is_some()
     }
 
     /// Takes out what is not given; what is left.
     fn cut(&self, log: &Log, give: &Give, data: &mut PartitionData) -> Option<Leaving> {
-        if *give == Give::Open && !self.watches(log) {
+        if *give == Give::Open && !self.detectors(log) {
             return None;
         }
         cut(data, give, log.offset).unwrap_or_else(|error| {

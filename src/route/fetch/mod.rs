@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use crate::broker::Committed;
 use crate::broker::transactions::Aborted;
-use crate::retry::watch::{Handed, Serve};
+use crate::retry::detector::{Handed, Serve};
 use crate::route::conn::Conn;
 use crate::route::fetch::given::{Given, Member};
 use crate::route::fetch::plan::{Log, Planned, Source};

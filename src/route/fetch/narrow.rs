@@ -11,7 +11,7 @@ use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use uuid::Uuid;
 
 use crate::model::{Runs, Sparse, TopicPartition};
-use crate::retry::watch::{Handed, Serve};
+use crate::retry::detector::{Handed, Serve};
 use crate::route::fetch::given::UNPACKED_BYTES_MAX;
 use crate::route::fetch::{empty, refused};
 use crate::wire::ResponseError;
@@ -200,7 +200,7 @@ impl Leaving {
         nothing.cloned()
     }
 
-    /// The same told to whoever watches.
+    /// The delivery, for the detector.
     pub(super) fn handed(self, partition: TopicPartition, from: i64) -> Handed {
         let Self { end, hidden, sparse, turn } = self;
         Handed { partition, from, end, turn, hidden, sparse }

@@ -5,10 +5,10 @@ use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use uuid::Uuid;
 
 use crate::model::ClientId;
-use crate::retry::watch::{Asked, Handed};
+use crate::retry::detector::{Asked, Handed};
 use crate::route::conn::Conn;
+use crate::route::delivery::{FetchSession, TrackedFetch};
 use crate::route::fetch::wanted::{Wanted, wait_ms};
-use crate::route::watching::{FetchSession, Watched};
 use crate::route::{Reply, Router};
 
 use crate::wire::frame::PREFIX_BYTES;
@@ -33,7 +33,7 @@ pub enum Onward {
 /// An answer that passes to a member.
 #[derive(Debug)]
 pub struct Tracked {
-    by: Watched,
+    by: TrackedFetch,
     answer: Answer,
 }
 

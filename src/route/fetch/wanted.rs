@@ -4,7 +4,7 @@ use kafka_protocol::messages::FetchRequest;
 use uuid::Uuid;
 
 use crate::model::{TopicName, TopicPartition};
-use crate::retry::watch::Asked;
+use crate::retry::detector::Asked;
 use crate::route::Router;
 use crate::route::convert::topic_of;
 use crate::route::fetch::WAIT_MS_MAX;

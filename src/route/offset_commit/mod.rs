@@ -22,7 +22,7 @@ use crate::broker::offsets::{CommitItem, ItemError};
 use crate::clock::Clock;
 use crate::group::{CommitCheck, GroupError, member_key};
 use crate::model::{GroupId, LaneOffset, MemberId, TopicName};
-use crate::retry::watch::Seen;
+use crate::retry::detector::Seen;
 use crate::route::conn::Conn;
 use crate::route::convert::{group_of, topic_of};
 use crate::route::offset_commit::marked::Refused;
@@ -143,7 +143,7 @@ impl<'a> Committer<'a> {
         })
     }
 
-    /// It may not: whoever watches hears of it.
+    /// The commit is refused, and the detector hears of it.
     fn refused(&self, request: &OffsetCommitRequest, error: ResponseError) -> OffsetCommitResponse {
         let Self { router, group, key, check, .. } = self;
         router.metrics.commit_failed(group.as_str(), &code::name(error));

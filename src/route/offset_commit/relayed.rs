@@ -247,7 +247,7 @@ async fn stored(
     }
 }
 
-/// Who watches hears what the cluster has stored and what it refuses.
+/// The detector hears what the cluster has stored and what it refuses.
 fn tell_watch(
     router: &Router,
     group: &GroupId,

@@ -14,7 +14,7 @@ use crate::engine::{Ending, EntryView, Parts, Replay, SettleRequest, kind};
 use crate::journal::{Config, Journal, MemDisk, NewEntry, Writer};
 use crate::model::{ClientId, MemberId, Origin, TopicPartition, WallMs};
 use crate::observe::Metrics;
-use crate::retry::watch::{Asked, Fetching, Handed, Seen, Watch};
+use crate::retry::detector::{Asked, Detector, Fetching, Handed, Seen};
 use crate::retry::{BadNack, NackOutcome, Named, OrderMode, Policies, Policy, Reporter};
 use crate::wire::batch::{Headers, RawRecord, TimestampType};
 
@@ -65,8 +65,8 @@ impl House {
         Self::open(disk).unwrap()
     }
 
-    fn change<T>(&self, f: impl FnOnce(&mut Watch, Now) -> T) -> T {
-        let of = self.engine.watches().of(&shop(), ordered().of(&shop()));
+    fn change<T>(&self, f: impl FnOnce(&mut Detector, Now) -> T) -> T {
+        let of = self.engine.detectors().of(&shop(), ordered().of(&shop()));
         self.engine.change(self.driver.clock.now(), (&shop(), &of), f, |_| {})
     }
 
@@ -145,7 +145,7 @@ impl House {
 
     fn knows(&self, offset: i64) -> bool {
         use crate::retry::Entries;
-        self.driver.machine.store().by_origin(&shop(), &origin(offset)).is_some()
+        self.driver.ledger.store().by_origin(&shop(), &origin(offset)).is_some()
     }
 
     fn page(&mut self) -> Vec<EntryView> {
@@ -165,11 +165,11 @@ impl House {
 }
 
 /// Record 2 of the partition is delivered alone.
-fn deliver_second(watch: &mut Watch, now: Now) {
+fn deliver_second(detector: &mut Detector, now: Now) {
     let member = MemberId::new("m");
     let by = Fetching { member, came: now.mono, conn: 1, max_wait_ms: 500, has_lane: false };
-    watch.handle(now, Seen::Assigned { member: by.member.clone(), epoch: 1 });
-    watch.asked(now, &by, &[Asked { partition: orders(), offset: 2 }]);
+    detector.handle(now, Seen::Assigned { member: by.member.clone(), epoch: 1 });
+    detector.asked(now, &by, &[Asked { partition: orders(), offset: 2 }]);
     let left = Handed {
         partition: orders(),
         from: 2,
@@ -178,7 +178,7 @@ fn deliver_second(watch: &mut Watch, now: Now) {
         hidden: crate::model::Runs::default(),
         sparse: Vec::new(),
     };
-    watch.handed(now, &by, &[left]);
+    detector.handed(now, &by, &[left]);
 }
 
 fn origin(offset: i64) -> Origin {
@@ -232,7 +232,7 @@ fn a_refused_batch_changes_nothing_and_names_bad_nacks() {
     large.nacks.iter_mut().for_each(|nack| nack.record = record.clone());
     let refused = house.say(large);
     assert!(matches!(refused, Err(EngineError::BatchTooLarge { .. })), "{refused:?}");
-    assert_eq!(house.change(|watch, _| watch.awaited(&orders())), None);
+    assert_eq!(house.change(|detector, _| detector.awaited(&orders())), None);
     assert!(!house.counted());
     let mut house = house.killed(&disk);
     assert_eq!(house.windows(), Windows::new());
@@ -280,9 +280,9 @@ fn no_older_window_is_journalled_behind_a_newer() {
     // While the batch is in the queue.
     let said = house.engine.said(batch(0, &[1]), Evidence::Nack);
     let ladder = ordered().ladder_of(&shop(), &"orders".into());
-    house.change(|watch, now| {
-        watch.failed_in_order(now, &orders(), 3, &ladder);
-        watch.said(&orders());
+    house.change(|detector, now| {
+        detector.failed_in_order(now, &orders(), 3, &ladder);
+        detector.said(&orders());
     });
     house.step();
     drop(said);
@@ -296,9 +296,9 @@ fn a_record_that_could_not_be_journalled_is_so_later() {
     let ladder = ordered().ladder_of(&shop(), &"orders".into());
     house.driver.ahead = Some("as if".to_owned());
     for offset in [3, 4] {
-        house.change(|watch, now| {
-            watch.failed_in_order(now, &orders(), offset, &ladder);
-            watch.said(&orders());
+        house.change(|detector, now| {
+            detector.failed_in_order(now, &orders(), offset, &ladder);
+            detector.said(&orders());
         });
         house.driver.step();
     }
@@ -376,9 +376,9 @@ fn nacks_whose_windows_do_not_fit_are_refused() {
     for partition in 0..600 {
         let of = TopicPartition { partition, ..orders() };
         large.nacks.push(nack(Named::Origin(Origin { partition, ..origin(1_001) })));
-        house.change(|watch, now| {
+        house.change(|detector, now| {
             for offset in 0..1_000 {
-                watch.failed_in_order(now, &of, offset, &ladder);
+                detector.failed_in_order(now, &of, offset, &ladder);
             }
         });
     }
@@ -388,7 +388,7 @@ fn nacks_whose_windows_do_not_fit_are_refused() {
 
 /// A record that its partition waited for, before the group's order was switched off.
 fn let_go(house: &House) -> SettleRequest {
-    let settlings = house.change(|watch, _| watch.settlings_let_go());
+    let settlings = house.change(|detector, _| detector.settlings_let_go());
     let record = nack(Named::Nothing).record;
     SettleRequest { group: shop(), settling: settlings[0].clone(), undecodable: None, record }
 }
@@ -407,7 +407,7 @@ fn a_settled_record_leaves_its_window_and_is_settled_once() {
     assert!(matches!(first, Some(NackOutcome::Scheduled { .. })), "{first:?}");
     assert_eq!(house.answer_of(second).unwrap().unwrap(), None, "it is settled");
     // A stop with clients connected journals the windows as they are.
-    house.change(|watch, _| watch.close());
+    house.change(|detector, _| detector.close());
     house.step();
     let windows = house.windows();
     let window = &windows[&(shop(), orders())].window;
@@ -431,7 +431,7 @@ fn a_commit_elsewhere_waits_for_a_durable_dead_letter() {
     let mut settle = pin!(engine.settle(let_go(&house)));
     assert!(settle.as_mut().poll(&mut context).is_pending());
     house.driver.step();
-    assert_eq!(house.change(|watch, _| watch.awaited(&orders())), None, "the watch knows");
+    assert_eq!(house.change(|detector, _| detector.awaited(&orders())), None, "the detector knows");
     let group = shop();
     let mut settled = pin!(engine.settled(&group));
     assert!(settled.as_mut().poll(&mut context).is_pending(), "it is not durable yet");

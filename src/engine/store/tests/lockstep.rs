@@ -19,7 +19,7 @@ type Saved = Arc<Mutex<(BTreeEntries, u64)>>;
 const GROUPS: [&str; 4] = ["shop", "", "g\u{e9}\0x", "shop.eu"];
 const TOPICS: [&str; 3] = ["orders", "orde", "a-b@1"];
 
-/// Makes changes that a machine could make: origins and hand-outs lead to one entry.
+/// Makes changes that a ledger could make: origins and hand-outs lead to one entry.
 struct Script {
     rng: Rng,
     ids: Vec<EntryId>,

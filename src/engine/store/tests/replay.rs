@@ -11,7 +11,7 @@ use crate::engine::store::{ROWS_CACHE_BYTES, ROWS_FILE, ROWS_VERSION, Store};
 use crate::journal::{EntryRef, MemDisk, Tables};
 use crate::model::{EntryId, GroupId, LaneOffset, MonoMs, Now, Origin, Slot, WallMs};
 use crate::retry::{
-    BTreeEntries, Company, Entries, Evidence, Fact, Fingerprint, Input, LevelTable, Machine, Nack,
+    BTreeEntries, Company, Entries, Evidence, Fact, Fingerprint, Input, Ledger, LevelTable, Nack,
     Named, Output, PayloadChange, Policies, Policy, Reporter, State, StateKind, Token, Want,
 };
 
@@ -40,7 +40,7 @@ struct World {
     rng: Rng,
     disk: MemDisk,
     log: FakeLog,
-    machine: Machine<Store>,
+    ledger: Ledger<Store>,
     now: i64,
     seq: u64,
     /// Facts after this one stay on the disk, released or not.
@@ -62,9 +62,9 @@ fn policies() -> Policies {
     Policies::new(keeps, vec![("drops".into(), drops), ("bound".into(), bound)])
 }
 
-fn open(disk: &MemDisk) -> Machine<Store> {
+fn open(disk: &MemDisk) -> Ledger<Store> {
     let tables = Tables::open(&disk.disk(), ROWS_FILE, ROWS_VERSION, ROWS_CACHE_BYTES);
-    Machine::new(Store::open(tables.unwrap()), policies())
+    Ledger::new(Store::open(tables.unwrap()), policies())
 }
 
 fn place(seq: u64) -> EntryRef {
@@ -74,10 +74,10 @@ fn place(seq: u64) -> EntryRef {
 impl World {
     fn new(seed: u64) -> Self {
         let disk = MemDisk::new(seed);
-        let machine = open(&disk);
+        let ledger = open(&disk);
         let rng = Rng::with_seed(seed);
         let log = FakeLog::default();
-        Self { rng, disk, log, machine, now: 1_000, seq: 0, held_from: 0, ended: 0 }
+        Self { rng, disk, log, ledger, now: 1_000, seq: 0, held_from: 0, ended: 0 }
     }
 
     fn clock(&self) -> Now {
@@ -114,7 +114,7 @@ impl World {
             5 if self.rng.bool() => Input::Leave { group, member },
             5 if self.rng.bool() => Input::Silent { group, member },
             6 | 7 => {
-                let next = self.machine.slot_view(&group, lane.slot).map(|view| view.next);
+                let next = self.ledger.slot_view(&group, lane.slot).map(|view| view.next);
                 Input::Take {
                     token,
                     group,
@@ -124,7 +124,7 @@ impl World {
                 }
             }
             8 => {
-                let next = self.machine.slot_view(&group, lane.slot).map(|view| view.next);
+                let next = self.ledger.slot_view(&group, lane.slot).map(|view| view.next);
                 Input::LaneCommit { token, group, up_to: next.unwrap_or(lane) }
             }
             13 => {
@@ -135,13 +135,13 @@ impl World {
             12 => return self.room(),
             _ => return self.tick(),
         };
-        self.machine.handle(self.clock(), input);
+        self.ledger.handle(self.clock(), input);
         self.drain();
     }
 
     fn tick(&mut self) {
         self.now += self.rng.i64(0..30);
-        self.machine.handle_timeout(self.clock());
+        self.ledger.handle_timeout(self.clock());
         self.drain();
     }
 
@@ -150,16 +150,16 @@ impl World {
         let bytes = self.rng.choice([0, 10_000]).unwrap();
         let told = Input::DeadLetterBytes { group: "bound".into(), bytes };
         for input in [told, Input::Policies(Box::new(policies()))] {
-            self.machine.handle(self.clock(), input);
+            self.ledger.handle(self.clock(), input);
             self.drain();
         }
         self.tick();
     }
 
     fn delete_a_dead_letter(&mut self, group: &GroupId) -> Input {
-        let dead = self.machine.list(group, Some(StateKind::Dead), None, usize::MAX);
+        let dead = self.ledger.list(group, Some(StateKind::Dead), None, usize::MAX);
         let id = self.rng.choice(dead).map_or(EntryId(u64::MAX), |entry| entry.id);
-        if let Some(letter) = self.machine.store().payload(id) {
+        if let Some(letter) = self.ledger.store().payload(id) {
             assert!(self.log.dead_letters.borrow().contains(&letter.seq));
             self.log.released.borrow_mut().insert(letter.seq);
         }
@@ -167,17 +167,17 @@ impl World {
     }
 
     fn drain(&mut self) {
-        while let Some(output) = self.machine.poll_output() {
+        while let Some(output) = self.ledger.poll_output() {
             let Output::Fact(fact) = output else { continue };
             self.seq += 1;
             if let Fact::Entry { cause, .. } = &fact {
                 self.ended += u32::from(cause.evidence == Evidence::HeldEnded);
             }
-            if self.machine.store().is_dead_letter(&fact) {
+            if self.ledger.store().is_dead_letter(&fact) {
                 self.log.dead_letters.borrow_mut().insert(self.seq);
             }
             self.log.facts.borrow_mut().insert(self.seq, fact.clone());
-            self.machine.store_mut().journalled(&self.log, &fact, place(self.seq));
+            self.ledger.store_mut().journalled(&self.log, &fact, place(self.seq));
         }
     }
 
@@ -192,24 +192,24 @@ impl World {
     }
 
     fn checkpoint(&mut self) {
-        self.machine.store_mut().checkpoint_at(self.seq);
+        self.ledger.store_mut().checkpoint_at(self.seq);
         self.held_from = self.seq;
     }
 
     /// Starts again from the last checkpoint and the facts after it.
     fn restart(&mut self) {
-        let before = self.machine.fingerprint();
+        let before = self.ledger.fingerprint();
         self.disk.power_cut();
-        let mut machine = open(&self.disk);
-        let applied = machine.store().applied();
+        let mut ledger = open(&self.disk);
+        let applied = ledger.store().applied();
         assert_eq!(applied, self.held_from);
         for (seq, fact) in self.log.facts.borrow().range(applied + 1..) {
-            machine.apply(fact);
-            machine.store_mut().journalled(&self.log, fact, place(*seq));
+            ledger.apply(fact);
+            ledger.store_mut().journalled(&self.log, fact, place(*seq));
         }
-        assert_eq!(machine.fingerprint(), before);
-        machine.recovered(self.clock());
-        self.machine = machine;
+        assert_eq!(ledger.fingerprint(), before);
+        ledger.recovered(self.clock());
+        self.ledger = ledger;
         self.drain();
     }
 
@@ -221,14 +221,14 @@ impl World {
     }
 
     fn check(&self) {
-        let mut replayed = Machine::new(BTreeEntries::default(), policies());
+        let mut replayed = Ledger::new(BTreeEntries::default(), policies());
         for fact in self.log.facts.borrow().values() {
             replayed.apply(fact);
         }
-        let live = Self::state(self.machine.fingerprint());
+        let live = Self::state(self.ledger.fingerprint());
         assert_eq!(Self::state(replayed.fingerprint()), live);
         for (id, entry) in &live.entries {
-            let at = self.machine.store().payload(*id).unwrap().seq;
+            let at = self.ledger.store().payload(*id).unwrap().seq;
             let dead = matches!(entry.state, State::Dead { .. });
             assert_eq!(self.log.dead_letters.borrow().contains(&at), dead, "{entry:?}");
             let facts = self.log.facts.borrow();
@@ -278,7 +278,7 @@ fn a_replay_of_the_log_alone_gives_the_same_state_whatever_released_facts_are_go
                 1 => world.compact(),
                 2 => {
                     let limit = world.rng.usize(1..5);
-                    tombstones_gone += world.machine.store_mut().sweep(&world.log, limit);
+                    tombstones_gone += world.ledger.store_mut().sweep(&world.log, limit);
                 }
                 3 => world.check(),
                 4 if world.rng.u8(..3) == 0 => world.restart(),
@@ -302,8 +302,8 @@ fn when_every_entry_is_forgotten_and_compacted_only_the_last_tombstone_stays() {
     }
     let groups = ["keeps", "drops", "bound"].map(GroupId::from);
     for group in groups.clone() {
-        for entry in world.machine.list(&group, None, None, usize::MAX) {
-            world.machine.store_mut().remove(entry.id);
+        for entry in world.ledger.list(&group, None, None, usize::MAX) {
+            world.ledger.store_mut().remove(entry.id);
             let cause = crate::retry::Cause {
                 evidence: crate::retry::Evidence::MemoryEnded,
                 at: WallMs(world.now),
@@ -312,7 +312,7 @@ fn when_every_entry_is_forgotten_and_compacted_only_the_last_tombstone_stays() {
             world.seq += 1;
             let fact = Fact::Forgotten { id: entry.id, cause };
             world.log.facts.borrow_mut().insert(world.seq, fact.clone());
-            world.machine.store_mut().journalled(&world.log, &fact, place(world.seq));
+            world.ledger.store_mut().journalled(&world.log, &fact, place(world.seq));
         }
     }
     let letters = world.log.dead_letters.borrow().clone();
@@ -320,13 +320,13 @@ fn when_every_entry_is_forgotten_and_compacted_only_the_last_tombstone_stays() {
     world.held_from = world.seq;
     for _ in 0..60 {
         world.compact();
-        world.machine.store_mut().sweep(&world.log, 1000);
+        world.ledger.store_mut().sweep(&world.log, 1000);
     }
     let facts = world.log.facts.borrow();
     let left = |wanted: fn(&Fact) -> bool| facts.values().filter(|fact| wanted(fact)).count();
-    let slots: usize = groups.iter().map(|group| world.machine.slots(group).len()).sum();
+    let slots: usize = groups.iter().map(|group| world.ledger.slots(group).len()).sum();
     assert!(left(|fact| matches!(fact, Fact::Entry { .. })) <= slots, "at most a slot's hand-out");
     let tombstones = left(|fact| matches!(fact, Fact::Forgotten { .. }));
     assert!((1..=1 + slots).contains(&tombstones), "{tombstones}");
-    assert!(world.machine.store().groups().len() <= 3);
+    assert!(world.ledger.store().groups().len() <= 3);
 }

@@ -15,7 +15,7 @@ use super::*;
 use crate::clock::Hand;
 use crate::model::{TopicName, TopicPartition, WallMs};
 use crate::observe::Metrics;
-use crate::retry::watch::WindowRecord;
+use crate::retry::detector::WindowRecord;
 use crate::retry::{Disposition, Evidence};
 use crate::route::convert::wire_topic;
 use crate::upstream::{Address, Upstream};

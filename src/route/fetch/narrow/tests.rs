@@ -6,7 +6,7 @@ use kafka_protocol::messages::fetch_response::AbortedTransaction;
 
 use super::*;
 use crate::model::{MonoMs, TopicName};
-use crate::retry::watch::Plan;
+use crate::retry::detector::Plan;
 use crate::route::convert::wire_topic;
 use crate::wire::Api;
 use crate::wire::batch::{

@@ -1,0 +1,187 @@
+//! Nacks, judged by the detector of their group: a record waits in its partition
+//! (`order.mode: partition`), or becomes an entry with the failures counted so far.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use crate::engine::command::{NackBatch, NackRequest};
+use crate::engine::detectors::GroupDetector;
+use crate::engine::detectors::keep::UnkeptRecords;
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::journal::NewEntry;
+use crate::model::{GroupId, Now, TopicName, TopicPartition};
+use crate::retry::detector::{Detector, InOrder, Seen};
+use crate::retry::{self, Evidence, Ladder, Nack, Named, OrderMode};
+
+/// The most that windows add to one group of the log; the rest is room for the records.
+const WINDOW_BYTES_MAX: u64 = 24 << 20;
+
+/// The nacks of a batch, judged.
+#[derive(Default)]
+pub(in crate::engine) struct JudgedNacks {
+    /// The nacks that become entries.
+    pub(in crate::engine) nacks: Vec<Nack>,
+    /// The record of each.
+    pub(in crate::engine) records: Vec<Bytes>,
+    /// For each nack of the batch, whether it becomes an entry.
+    pub(in crate::engine) leaves: Vec<bool>,
+    /// Topics of records that failed and wait in their partition.
+    pub(in crate::engine) charged: Vec<TopicName>,
+    /// Partitions of those.
+    waiting: BTreeSet<TopicPartition>,
+    /// Failures that become entries.
+    pub(in crate::engine) failures: Vec<Seen>,
+    /// The records of the detector, for the same group of the log.
+    pub(in crate::engine) unkept: UnkeptRecords,
+    pub(in crate::engine) windows: Vec<NewEntry>,
+}
+
+impl Driver {
+    /// Judges the nacks of a batch. A batch with a bad nack of an ordered group changes nothing.
+    pub(in crate::engine) fn judge(
+        &mut self,
+        now: Now,
+        (group, evidence): (&GroupId, Evidence),
+        nacks: Vec<NackRequest>,
+    ) -> Result<JudgedNacks, EngineError> {
+        let (nacks, records) = self.keyed(group, nacks);
+        let keeps_order = self.keeps_order(group);
+        if keeps_order {
+            let bad = self.ledger.refused(now, group, evidence, &nacks);
+            if !bad.is_empty() {
+                return Err(EngineError::BadNacks(bad));
+            }
+            self.detectors.of(group, self.ledger.policy(group));
+        }
+        let Some(of) = self.detectors.find(group) else {
+            let leaves = vec![true; nacks.len()];
+            return Ok(JudgedNacks { nacks, records, leaves, ..JudgedNacks::default() });
+        };
+        let ladder = |nack| if keeps_order { self.ladder_in_place(group, nack) } else { None };
+        let ladders: Vec<_> = nacks.iter().map(ladder).collect();
+        let judged = self.change((group, &of), |detector, now| {
+            let mut judged = JudgedNacks::default();
+            for ((nack, record), ladder) in nacks.into_iter().zip(records).zip(ladders) {
+                judged.add(detector, now, (nack, record), ladder);
+            }
+            // Once for each partition: a window may be large.
+            for partition in &judged.waiting {
+                detector.said(partition);
+            }
+            judged
+        });
+        let (unkept, windows) = self.take_unkept(group);
+        Ok(JudgedNacks { unkept, windows, ..judged })
+    }
+
+    /// Failures that have become entries are in the log: the detector of the group hears of them.
+    pub(in crate::engine) fn note_failures(&mut self, group: &GroupId, failures: Vec<Seen>) {
+        let Some(of) = self.detectors.find(group) else { return };
+        of.rest_on(self.last_seq);
+        self.change((group, &of), |detector, now| {
+            for failure in failures {
+                detector.handle(now, failure);
+            }
+        });
+        self.keep_detector(group);
+    }
+
+    /// Refuses nacks whose windows do not fit into one group of the log.
+    pub(in crate::engine) fn check_windows<'a>(
+        &self,
+        batches: impl Iterator<Item = &'a NackBatch>,
+    ) -> Result<(), EngineError> {
+        let bytes = |batch: &NackBatch| {
+            let of = self.detectors.find(&batch.group)?;
+            let origins = batch.nacks.iter().filter_map(|request| match &request.nack.named {
+                Named::Origin(origin) => Some(TopicPartition::from(origin)),
+                _ => None,
+            });
+            let partitions: BTreeSet<TopicPartition> = origins.collect();
+            let state = of.lock();
+            Some(partitions.iter().map(|of| state.detector.window_bytes(of)).sum::<u64>())
+        };
+        let ordered = batches.filter(|batch| self.keeps_order(&batch.group));
+        let bytes: u64 = ordered.filter_map(bytes).sum();
+        if bytes > WINDOW_BYTES_MAX {
+            return Err(EngineError::BatchTooLarge { bytes, most: WINDOW_BYTES_MAX });
+        }
+        Ok(())
+    }
+
+    fn keeps_order(&self, group: &GroupId) -> bool {
+        let policy = self.ledger.policy(group);
+        policy.order == OrderMode::Partition && policy.is_watched()
+    }
+
+    /// The ladder of a record of an ordered group that may wait in its partition.
+    fn ladder_in_place(&self, group: &GroupId, nack: &Nack) -> Option<Ladder> {
+        let wants_end = nack.want.level.is_some_and(|level| level < 0);
+        // A record without bytes is refused.
+        let is_gone = nack.bytes == retry::Bytes::ReferenceGone;
+        match &nack.named {
+            Named::Origin(origin) if !wants_end && !is_gone => {
+                Some(self.ledger.policies().ladder_of(group, &origin.topic))
+            }
+            _ => None,
+        }
+    }
+
+    /// Changes the detector of a group and does what it wants done.
+    pub(in crate::engine) fn change<T>(
+        &mut self,
+        (group, of): (&GroupId, &GroupDetector),
+        f: impl FnOnce(&mut Detector, Now) -> T,
+    ) -> T {
+        let mut state = of.lock();
+        let changed = f(&mut state.detector, self.clock.now());
+        let inputs = of.hear(&mut state, group, &self.metrics);
+        drop(state);
+        for input in inputs {
+            self.hear(input, "an output of a detector");
+        }
+        changed
+    }
+}
+
+impl JudgedNacks {
+    fn add(
+        &mut self,
+        detector: &mut Detector,
+        now: Now,
+        (mut nack, record): (Nack, Bytes),
+        ladder: Option<Ladder>,
+    ) {
+        let failure = match &nack.named {
+            Named::Origin(origin) => {
+                let (partition, offset) = (TopicPartition::from(origin), origin.offset);
+                nack.carried = detector.charged(&partition, offset);
+                // A reload may reach the detector and the ledger at different times.
+                let ladder = ladder.filter(|_| detector.keeps_order());
+                let in_place = ladder.map_or(InOrder::Leaves, |of| {
+                    detector.failed_in_order(now, &partition, offset, &of)
+                });
+                match in_place {
+                    InOrder::Leaves => Some(Seen::Nacked { partition, offset }),
+                    InOrder::Waits => {
+                        self.charged.push(origin.topic.clone());
+                        self.waiting.insert(partition);
+                        return self.leaves.push(false);
+                    }
+                    InOrder::Known => return self.leaves.push(false),
+                }
+            }
+            Named::Lane(lane) => {
+                nack.carried.spared = detector.is_paused();
+                Some(Seen::LaneFailed { lane: *lane })
+            }
+            Named::Nothing | Named::Unreadable | Named::OtherGroup => None,
+        };
+        self.failures.extend(failure);
+        self.leaves.push(true);
+        self.nacks.push(nack);
+        self.records.push(record);
+    }
+}

@@ -1,0 +1,109 @@
+//! Records of detectors in the log. The driver takes the latest ones under the lock of the
+//! detector, so no older record lies behind a newer one.
+
+use std::collections::BTreeMap;
+
+use crate::engine::driver::Driver;
+use crate::engine::error::EngineError;
+use crate::engine::{suspects, windows};
+use crate::journal::NewEntry;
+use crate::model::{GroupId, TopicPartition};
+use crate::retry::detector::WindowRecord;
+use crate::retry::suspects::SuspectsRecord;
+
+/// The suspects of a group, for the journal.
+#[derive(Clone, Debug)]
+enum SuspectsUpdate {
+    Latest(SuspectsRecord),
+    Gone,
+}
+
+/// Records of one detector that the journal does not have yet; `None` in them: the journal need not
+/// remember any.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct UnkeptRecords {
+    windows: BTreeMap<TopicPartition, Option<WindowRecord>>,
+    suspects: Option<SuspectsUpdate>,
+    /// The driver knows of them.
+    is_told: bool,
+}
+
+impl UnkeptRecords {
+    pub(super) fn window(&mut self, of: TopicPartition, record: Option<WindowRecord>) {
+        self.windows.insert(of, record);
+    }
+
+    pub(super) fn suspects(&mut self, record: Option<SuspectsRecord>) {
+        self.suspects = Some(record.map_or(SuspectsUpdate::Gone, SuspectsUpdate::Latest));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.windows.is_empty() && self.suspects.is_none()
+    }
+
+    /// Whether the driver does not know of these records yet; it does from now on.
+    pub(super) fn must_be_told(&mut self) -> bool {
+        !self.is_empty() && !std::mem::replace(&mut self.is_told, true)
+    }
+
+    /// Records that could not be journalled; a newer one wins.
+    fn put_back(&mut self, failed: Self) {
+        for (of, record) in failed.windows {
+            self.windows.entry(of).or_insert(record);
+        }
+        self.suspects = self.suspects.take().or(failed.suspects);
+    }
+}
+
+impl Driver {
+    /// Journals the records of a group's detector.
+    pub(in crate::engine) fn keep_detector(&mut self, group: &GroupId) {
+        if self.is_renewing() {
+            // All are journalled after the renewal.
+            return;
+        }
+        let (unkept, entries) = self.take_unkept(group);
+        if let Err(error) = self.usable().and_then(|()| self.append_parted(entries)) {
+            self.put_back(group, unkept);
+            tracing::warn!(
+                %group, %error,
+                "R0408 the progress of a group could not be journalled: it is tried again with \
+                 the next progress; check the disk"
+            );
+        }
+    }
+
+    /// Takes the records of a group's detector to journal them.
+    pub(in crate::engine) fn take_unkept(&self, group: &GroupId) -> (UnkeptRecords, Vec<NewEntry>) {
+        let Some(of) = self.detectors.find(group) else { return Default::default() };
+        let unkept = std::mem::take(&mut of.lock().unkept);
+        let window = |(of, record): (&TopicPartition, &Option<WindowRecord>)| {
+            windows::entry(group, of, record.as_ref(), self.topic_ids.id_of(&of.topic))
+        };
+        let windows = unkept.windows.iter().map(window);
+        let suspects = unkept.suspects.as_ref().map(|update| match update {
+            SuspectsUpdate::Latest(record) => suspects::entry(group, Some(record)),
+            SuspectsUpdate::Gone => suspects::entry(group, None),
+        });
+        let entries = windows.chain(suspects).collect();
+        (unkept, entries)
+    }
+
+    /// Records that were taken did not come into the log.
+    pub(in crate::engine) fn put_back(&self, group: &GroupId, taken: UnkeptRecords) {
+        if let Some(of) = self.detectors.find(group) {
+            of.lock().unkept.put_back(taken);
+        }
+    }
+
+    /// Appends entries that stand each for itself, in groups of bounded size.
+    pub(in crate::engine) fn append_parted(
+        &mut self,
+        entries: Vec<NewEntry>,
+    ) -> Result<(), EngineError> {
+        for entries in windows::in_groups(entries, windows::GROUP_BYTES) {
+            self.last_seq = self.journal.append_reserved(entries)?.seq();
+        }
+        Ok(())
+    }
+}

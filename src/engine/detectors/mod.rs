@@ -1,0 +1,232 @@
+//! The detectors of groups: one state for the edge, which observes members into it, and for the
+//! driver, which judges nacks by it, settles records in it and journals it.
+
+mod judge;
+mod keep;
+mod outputs;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use tokio::sync::watch;
+
+use crate::engine::command::Command;
+use crate::engine::error::EngineError;
+use crate::engine::handle::Engine;
+use crate::engine::recover::NotPassed;
+use crate::engine::suspects::GroupSuspects;
+use crate::engine::windows::Windows;
+use crate::model::{GroupId, Now, TopicPartition};
+use crate::retry::detector::{Detector, Rules, Seen};
+use crate::retry::{Policies, Policy};
+use crate::wire::read_progress;
+
+pub(super) use judge::JudgedNacks;
+pub(super) use keep::UnkeptRecords;
+
+/// The detectors of all groups.
+#[derive(Debug, Default)]
+pub struct Detectors {
+    groups: RwLock<BTreeMap<GroupId, Arc<GroupDetector>>>,
+    /// Counted up when a Fetch may have another owner than before.
+    changes: AtomicU64,
+}
+
+/// The journal's knowledge of all groups at the start.
+pub(super) struct Remembered {
+    pub(super) windows: Windows,
+    pub(super) suspects: GroupSuspects,
+    /// Records that have entries, and that no commit has passed.
+    pub(super) not_passed: NotPassed,
+}
+
+/// The detector of one group.
+#[derive(Debug)]
+pub struct GroupDetector {
+    state: Mutex<DetectorState>,
+    /// Counted up when a Fetch that waits may have another plan.
+    news: watch::Sender<u64>,
+    /// The sequence of the last decision that the detector was told.
+    rests_on: AtomicU64,
+}
+
+/// A detector and its records that the journal does not have yet.
+#[derive(Debug)]
+pub struct DetectorState {
+    /// The detector of the group's members.
+    pub detector: Detector,
+    unkept: UnkeptRecords,
+}
+
+impl Detectors {
+    /// Detectors as the journal remembers them.
+    pub(super) fn new(now: Now, policies: &Policies, remembered: Remembered) -> Self {
+        let Remembered { windows, suspects, not_passed } = remembered;
+        let detectors = Self::default();
+        for ((group, partition), kept) in windows {
+            let of = detectors.of(&group, policies.of(&group));
+            of.lock().detector.restore(now, partition, kept.window);
+        }
+        for (group, record) in suspects {
+            let of = detectors.of(&group, policies.of(&group));
+            of.lock().detector.restore_suspects(now, record);
+        }
+        for ((group, partition), offsets) in not_passed {
+            let policy = policies.of(&group);
+            if policy.is_watched() {
+                detectors.of(&group, policy).lock().detector.known(&partition, offsets);
+            }
+        }
+        detectors
+    }
+
+    /// Other rules from now on.
+    pub(super) fn reload(&self, now: Now, policies: &Policies) {
+        for (group, of) in self.all() {
+            of.lock().detector.rule(now, Rules::from(policies.of(&group)));
+            of.notify();
+        }
+        self.change_owners();
+    }
+
+    /// An offset that a group had committed before the start.
+    pub(super) fn read(
+        &self,
+        now: Now,
+        (group, partition): (&GroupId, TopicPartition),
+        offset: i64,
+        metadata: &str,
+    ) {
+        if let Some(of) = self.find(group) {
+            of.lock().detector.handle(now, seen_offset(partition, offset, metadata));
+        }
+    }
+
+    /// A Fetch may have another owner from now on.
+    pub fn change_owners(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// The number of changes after which a Fetch may have another owner.
+    pub fn owner_changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// The detector of a group, made if there is none.
+    pub fn of(&self, group: &GroupId, policy: &Policy) -> Arc<GroupDetector> {
+        if let Some(of) = self.find(group) {
+            return of;
+        }
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(
+            groups.entry(group.clone()).or_insert_with(|| Arc::new(GroupDetector::new(policy))),
+        )
+    }
+
+    /// The detector of a group, if there is one.
+    pub fn find(&self, group: &GroupId) -> Option<Arc<GroupDetector>> {
+        self.groups.read().unwrap_or_else(PoisonError::into_inner).get(group).cloned()
+    }
+
+    /// Every group with its detector.
+    pub fn all(&self) -> Vec<(GroupId, Arc<GroupDetector>)> {
+        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
+        groups.iter().map(|(group, of)| (group.clone(), Arc::clone(of))).collect()
+    }
+
+    /// Forgets groups without members, Fetches and records.
+    pub fn forget_idle(&self, now: Now) {
+        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
+        let known = groups.len();
+        // Another holder may be about to change it.
+        groups.retain(|_, of| Arc::strong_count(of) > 1 || !of.lock().is_idle(now));
+        if groups.len() < known {
+            // Members that come back are watched anew.
+            self.change_owners();
+        }
+    }
+}
+
+impl GroupDetector {
+    fn new(policy: &Policy) -> Self {
+        let state = DetectorState {
+            detector: Detector::new(Rules::from(policy)),
+            unkept: UnkeptRecords::default(),
+        };
+        Self { state: Mutex::new(state), news: watch::Sender::new(0), rests_on: AtomicU64::new(0) }
+    }
+
+    /// The state, for reading; [`Engine::change`] changes it.
+    pub fn lock(&self) -> MutexGuard<'_, DetectorState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A Fetch that waits may have another plan.
+    fn notify(&self) {
+        self.news.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// The detector was told of a decision that lies there in the log.
+    pub(super) fn rest_on(&self, seq: u64) {
+        self.rests_on.fetch_max(seq, Ordering::AcqRel);
+    }
+
+    /// Counts the plans that may have changed.
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+}
+
+impl DetectorState {
+    fn is_idle(&self, now: Now) -> bool {
+        self.unkept.is_empty() && self.detector.is_idle(now)
+    }
+}
+
+impl Engine {
+    /// The detectors of all groups.
+    pub fn detectors(&self) -> Arc<Detectors> {
+        Arc::clone(&self.detectors)
+    }
+
+    /// Waits until every decision that the detector of a group was told is durable: a commit that
+    /// another node stores must not pass a record before its dead letter is.
+    pub async fn settled(&self, group: &GroupId) -> Result<(), EngineError> {
+        let Some(of) = self.detectors.find(group) else { return Ok(()) };
+        let seq = of.rests_on.load(Ordering::Acquire);
+        if seq > self.journal.durable_seq() {
+            self.journal.durable(seq).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes the detector of a group and does what it wants done; `then` runs before another
+    /// change.
+    pub fn change<T>(
+        &self,
+        now: Now,
+        (group, of): (&GroupId, &GroupDetector),
+        f: impl FnOnce(&mut Detector, Now) -> T,
+        then: impl FnOnce(&GroupDetector),
+    ) -> T {
+        let mut state = of.lock();
+        let changed = f(&mut state.detector, now);
+        let inputs = of.hear(&mut state, group, &self.metrics);
+        // Under the lock: the driver hears of the changes in their order.
+        if state.unkept.must_be_told() {
+            self.tell(Command::KeepDetector(group.clone()));
+        }
+        for input in inputs {
+            self.tell(Command::Tell(Box::new(input)));
+        }
+        then(of);
+        changed
+    }
+}
+
+/// An offset that a group has committed, with its metadata.
+pub fn seen_offset(partition: TopicPartition, offset: i64, metadata: &str) -> Seen {
+    let done = read_progress(offset, metadata).map(|progress| progress.done).unwrap_or_default();
+    Seen::Read { partition, offset, done }
+}

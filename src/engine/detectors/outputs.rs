@@ -1,0 +1,113 @@
+//! The outputs of a detector: lines of the log, wake-ups, records to journal, inputs of the ledger.
+
+use crate::engine::detectors::{DetectorState, GroupDetector};
+use crate::model::{GroupId, TopicPartition};
+use crate::observe::Metrics;
+use crate::retry::Input;
+use crate::retry::detector::Output;
+use crate::retry::suspects::Decision;
+
+/// Records named in one line of the log.
+const LET_GO_NAMED: usize = 16;
+
+impl GroupDetector {
+    /// Does what a detector wants done; the inputs that the ledger is to hear.
+    pub(super) fn hear(
+        &self,
+        state: &mut DetectorState,
+        group: &GroupId,
+        metrics: &Metrics,
+    ) -> Vec<Input> {
+        let (mut inputs, mut is_news) = (Vec::new(), false);
+        while let Some(output) = state.detector.poll_output() {
+            match output {
+                Output::Window { partition, window } => state.unkept.window(partition, window),
+                Output::Suspects(record) => state.unkept.suspects(record),
+                Output::Wake => is_news = true,
+                Output::Joined(lane) => inputs.push(Input::Joined { group: group.clone(), lane }),
+                Output::Replayed { partition, offsets } => {
+                    let TopicPartition { topic, partition } = partition;
+                    let group = group.clone();
+                    inputs.push(Input::Replayed { group, topic, partition, offsets });
+                }
+                Output::SeekBack { partition, offset, is_told } => {
+                    metrics.sought_back(group.as_str());
+                    if is_told {
+                        log_seek_back(group, &partition, offset);
+                    }
+                }
+                Output::Suspicion(decision) => log_suspicion(group, &decision),
+                Output::Held(true) => tracing::warn!(
+                    %group,
+                    "most records fail: the group is paused, and a test batch follows each pause \
+                     (retry.breaker)"
+                ),
+                Output::Held(false) => {
+                    tracing::info!(%group, "most records are handled again: the group goes on");
+                }
+                Output::Passed { partition, offset } => tracing::warn!(
+                    %group, %partition, offset,
+                    "the group has passed a failed record elsewhere, not through here; its \
+                     partition waits for it no more, and it counts no failure of it there"
+                ),
+                Output::LetGo { partition, offsets, has_queue } => {
+                    log_let_go(group, &partition, &offsets, has_queue);
+                }
+            }
+        }
+        if is_news {
+            self.notify();
+        }
+        inputs
+    }
+}
+
+fn log_seek_back(group: &GroupId, partition: &TopicPartition, offset: i64) {
+    tracing::info!(
+        %group, %partition, offset,
+        "R0510 a member went back to this record three times, and nothing is concluded from that; \
+         if this is how the application retries: groups: [{{match: {group}, on_seek_back: retry}}]"
+    );
+}
+
+fn log_suspicion(group: &GroupId, decision: &Decision) {
+    match decision {
+        Decision::TestBegins => tracing::info!(
+            %group,
+            "R0511 the group's consumers ended again and again with the same records outstanding; \
+             these records are delivered a part at a time until one is left (reprise group explain)"
+        ),
+        Decision::Failed { origin, failures } => tracing::warn!(
+            %group, record = %origin, failures,
+            "R0512 a consumer of the group ended each time it had this record, and had nothing \
+             else; after retry.in_place_limit failures it is a dead letter"
+        ),
+        Decision::Exempted(topic) => tracing::info!(
+            %group, %topic,
+            "R0513 the group never commits this topic: no record of it is suspected"
+        ),
+        Decision::Isolated(_)
+        | Decision::Retry { .. }
+        | Decision::DeadLetter { .. }
+        | Decision::Changed => {}
+    }
+}
+
+/// A record that no partition waits for any more.
+fn log_let_go(group: &GroupId, partition: &TopicPartition, offsets: &[i64], has_queue: bool) {
+    let (records, first) = (offsets.len(), offsets.get(..LET_GO_NAMED).unwrap_or(offsets));
+    if has_queue {
+        tracing::warn!(
+            %group, %partition, records, ?first,
+            "the partition waits for its failed records no more (order.mode): they go to the \
+             group's queue"
+        );
+    } else {
+        tracing::warn!(
+            %group, %partition, records, ?first,
+            "the partition waits for its failed records no more, and the group has no retries \
+             (lane: off): members that go on from the committed offset are given them once more, \
+             members beyond them are not"
+        );
+    }
+}

@@ -1,0 +1,194 @@
+//! A member's Fetch: who has each partition now, and what it fetches again.
+
+use std::ops::Range;
+
+use crate::model::{Now, TopicPartition};
+use crate::retry::OnSeekBack;
+use crate::retry::detector::{
+    Asked, Detector, Fetching, Holder, Output, Phase, SeekBacks, TOLD_AT, Turn,
+};
+
+/// Partitions of a group that are watched at most, about 1 KiB each: a Fetch may name any number,
+/// also such as do not exist. A partition beyond is delivered as if nobody watched.
+const WINDOWS_MAX: usize = 10_000;
+
+/// Outstanding records that a member fetches again.
+pub(in crate::retry) type Returned = (TopicPartition, Range<i64>);
+
+impl Detector {
+    /// One partition of a Fetch; the outstanding records that it fetches again, where that is a
+    /// failure.
+    pub(in crate::retry) fn on_asked(
+        &mut self,
+        now: Now,
+        by: &Fetching,
+        ask: &Asked,
+    ) -> Option<Returned> {
+        if !self.has_room_for(&ask.partition) {
+            return None;
+        }
+        let epoch = self.epoch_of(&by.member);
+        let window = self.windows.entry(ask.partition.clone()).or_default();
+        window.furthest = window.furthest.max(ask.offset);
+        let is_known = window.holder.as_ref().is_some_and(|holder| {
+            holder.member == by.member && holder.conn == by.conn && holder.epoch == epoch
+        });
+        if !is_known {
+            let holder = Holder { member: by.member.clone(), conn: by.conn, epoch };
+            self.on_held_anew(now, ask, holder);
+            return None;
+        }
+        if ask.offset <= window.end && window.hidden.past(ask.offset) < window.end {
+            return self.on_went_back(now, by, ask);
+        }
+        // The member skips records by itself, or goes back over offsets without records.
+        window.end = ask.offset;
+        None
+    }
+
+    /// Whether a partition is watched, or may be.
+    pub(in crate::retry) fn has_room_for(&self, of: &TopicPartition) -> bool {
+        self.windows.len() < WINDOWS_MAX || self.windows.contains_key(of)
+    }
+
+    /// The first Fetch of a partition by this member, or since its connection, generation or epoch
+    /// changed: never evidence.
+    fn on_held_anew(&mut self, now: Now, ask: &Asked, holder: Holder) {
+        self.own(now, &ask.partition, &holder.member);
+        if let Some(known) = self.members.get_mut(&holder.member) {
+            // Whose turn it was is asked for anew.
+            let is_it = |turn: &mut Turn| {
+                let out = turn.out.map(|out| out.offset);
+                turn.partition == ask.partition && out >= Some(ask.offset)
+            };
+            known.turn.take_if(is_it);
+        }
+        let Some(window) = self.windows.get_mut(&ask.partition) else { return };
+        let same_member = window.is_held_by(&holder.member);
+        if same_member {
+            // An answer may have been lost; its application works on what it had before.
+            window.from = window.from.min(ask.offset);
+        } else {
+            window.from = ask.offset;
+        }
+        window.end = ask.offset;
+        window.holder = Some(holder);
+        window.handed_at = now.mono;
+        window.seek_backs = SeekBacks::default();
+        window.passed_over = 0..0;
+        if !same_member {
+            (window.reached, window.uncounted, window.failed) = (0, 0, 0);
+        }
+        window.wait_on(now.mono);
+        for (offset, suspect) in &mut window.suspects {
+            match &mut suspect.phase {
+                // It was given out after its failure was said, and its member has gone on.
+                Phase::Alone(_) | Phase::Resting if *offset < ask.offset => {
+                    suspect.phase = Phase::Resting;
+                }
+                Phase::Alone(_) | Phase::Resting => suspect.phase = Phase::Ready,
+                Phase::Held { .. } | Phase::Ready => {}
+            }
+        }
+    }
+
+    /// A member fetches records again on its connection.
+    fn on_went_back(&mut self, now: Now, by: &Fetching, ask: &Asked) -> Option<Returned> {
+        let window = self.windows.get_mut(&ask.partition)?;
+        let offset = window.hidden.past(ask.offset);
+        let lost = window.lost_from(ask.offset);
+        let is_replay = window.committed.is_some_and(|committed| ask.offset < committed);
+        let is_known = is_replay || window.is_settled(offset);
+        window.end = ask.offset;
+        window.from = window.from.min(ask.offset);
+        window.reached = window.reached.min(ask.offset);
+        window.wait_on(now.mono);
+        self.note_seek_back(&ask.partition, offset);
+        self.give_again(by, ask);
+        if self.rules.on_seek_back == OnSeekBack::Observe || is_known {
+            return None;
+        }
+        let lost = lost.filter(|_| !self.breaker.is_paused())?;
+        let until = now.mono.plus(self.rules.interval_ms);
+        if let Some(window) = self.windows.get_mut(&ask.partition) {
+            window.waits_until = until;
+        }
+        self.waits_until = self.waits_until.max(until);
+        Some((ask.partition.clone(), lost))
+    }
+
+    /// Awaited records that the member went back to are next.
+    fn give_again(&mut self, by: &Fetching, ask: &Asked) {
+        let Some(window) = self.windows.get_mut(&ask.partition) else { return };
+        let mut again = false;
+        for (_, suspect) in window.suspects.range_mut(ask.offset..) {
+            if matches!(suspect.phase, Phase::Alone(_) | Phase::Resting) {
+                (suspect.phase, again) = (Phase::Ready, true);
+            }
+        }
+        let known = self.members.get_mut(&by.member);
+        let is_of_it = |turn: &mut Turn| turn.partition == ask.partition;
+        again |= known.is_some_and(|known| known.turn.take_if(is_of_it).is_some());
+        if again {
+            self.changed(&ask.partition);
+        }
+    }
+
+    /// Counts a return to a record that is neither committed nor settled.
+    fn note_seek_back(&mut self, of: &TopicPartition, offset: i64) {
+        let Some(window) = self.windows.get_mut(of) else { return };
+        let is_replay = window.committed.is_some_and(|committed| offset < committed);
+        if is_replay || window.is_settled(offset) {
+            return;
+        }
+        let is_third = window.seek_backs.count(offset) == TOLD_AT;
+        let is_told = is_third && !self.has_told_seek_back;
+        self.has_told_seek_back |= is_told;
+        self.push(Output::SeekBack { partition: of.clone(), offset, is_told });
+    }
+
+    /// Awaited records whose interval is over: their turn has come.
+    pub(in crate::retry) fn end_holds(&mut self, now: Now, by: &Fetching) {
+        for of in &self.troubled {
+            let Some(window) = self.windows.get_mut(of) else { continue };
+            if !window.is_held_by(&by.member) {
+                continue;
+            }
+            for suspect in window.suspects.values_mut() {
+                if matches!(suspect.phase, Phase::Held { until } if until <= now.mono) {
+                    suspect.phase = Phase::Ready;
+                    suspect.due = suspect.due.filter(|_| suspect.is_awaited);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{MonoMs, WallMs};
+    use crate::retry::Policy;
+    use crate::retry::detector::{Rules, Serve};
+
+    #[test]
+    fn a_fetch_that_names_any_number_of_partitions_is_remembered_in_part_and_given_all() {
+        let mut detector = Detector::new(Rules::from(&Policy::default()));
+        let now = Now { mono: MonoMs(0), wall: WallMs(0) };
+        let by = Fetching {
+            member: "one".into(),
+            came: now.mono,
+            conn: 1,
+            max_wait_ms: 500,
+            has_lane: false,
+        };
+        let names = 0..i32::try_from(WINDOWS_MAX).unwrap() + 5;
+        let of = |partition| TopicPartition { topic: "made-up".into(), partition };
+        let asked: Vec<Asked> =
+            names.map(|partition| Asked { partition: of(partition), offset: 0 }).collect();
+        let plan = detector.asked(now, &by, &asked);
+        assert!(plan.serve.iter().all(|serve| *serve == Serve::Open));
+        assert_eq!(plan.serve.len(), asked.len());
+        assert_eq!(detector.windows.len(), WINDOWS_MAX);
+    }
+}

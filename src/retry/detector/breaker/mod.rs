@@ -1,0 +1,450 @@
+//! The breaker of a group: pauses its deliveries while most of its records fail.
+//!
+//! ```text
+//!   Closed ── too many first deliveries failed ──▶ Paused ── the step is over ──▶ Testing
+//!     ▲                                              ▲ ╰ step: 1 s, doubled up to 60 s │
+//!     ╰── most of the test batch are handled ────────┴── most of the test batch fail ──╯
+//! ```
+//! Not journalled: after a restart the breaker is closed.
+
+mod outage;
+
+use std::collections::VecDeque;
+use std::iter::repeat_n;
+
+use crate::model::MonoMs;
+use crate::retry::BreakerRules;
+
+/// The longest pause.
+const STEP_MS_MAX: u64 = 60_000;
+
+/// The state of a group's breaker, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BreakerView {
+    /// `breaker: off`, or the group is not watched.
+    #[default]
+    Off,
+    /// Everything is delivered.
+    Closed,
+    /// Nothing is delivered.
+    Paused {
+        /// The test batch follows then.
+        test_in_ms: u64,
+        /// Test batches in a row that failed.
+        failed_tests: u32,
+    },
+    /// A test batch is delivered.
+    Testing {
+        /// Records of the batch that are not delivered yet.
+        left: u32,
+    },
+}
+
+/// The settings of a group's breaker.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::retry) struct BreakerSettings {
+    pub(in crate::retry) rules: BreakerRules,
+    /// The first pause.
+    pub(in crate::retry) step_ms: u64,
+    /// Patience with the outcomes of a test batch.
+    pub(in crate::retry) patience_ms: u64,
+}
+
+/// An event after which deliveries change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::retry) enum Turnover {
+    Paused,
+    /// Deliveries are tested, or tested on.
+    Tested,
+    /// Everything is delivered again; since when nothing was.
+    Closed {
+        since: MonoMs,
+    },
+}
+
+/// The outcomes of first deliveries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::retry) struct Outcomes {
+    pub(in crate::retry) handled: u32,
+    pub(in crate::retry) failed: u32,
+}
+
+impl Outcomes {
+    /// The share of each, of `most` outcomes.
+    fn at_most(self, most: u32) -> Self {
+        let all = u64::from(self.handled) + u64::from(self.failed);
+        if all <= u64::from(most) {
+            return self;
+        }
+        let failed = u64::from(self.failed) * u64::from(most) / all;
+        let failed = u32::try_from(failed).unwrap_or(most);
+        Self { handled: most.saturating_sub(failed), failed }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(in crate::retry) struct Breaker {
+    /// Whether each of the last first deliveries failed, oldest first.
+    outcomes: VecDeque<bool>,
+    failed: u32,
+    /// The last record that was handled.
+    handled_at: Option<MonoMs>,
+    state: State,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Closed,
+    Paused {
+        since: MonoMs,
+        until: MonoMs,
+        step: u32,
+    },
+    Testing {
+        since: MonoMs,
+        step: u32,
+        batch: Batch,
+    },
+}
+
+/// The test batch.
+#[derive(Debug)]
+struct Batch {
+    left: u32,
+    failed: u32,
+    handled: u32,
+    /// The batch is judged then.
+    until: MonoMs,
+    /// No first delivery came in time: retries are delivered.
+    has_retries: bool,
+}
+
+impl Breaker {
+    /// First deliveries that ended together.
+    pub(in crate::retry) fn note(
+        &mut self,
+        now: MonoMs,
+        settings: &BreakerSettings,
+        ended: Outcomes,
+    ) -> Option<Turnover> {
+        if ended.handled > 0 {
+            self.handled_at = Some(now);
+        }
+        match &mut self.state {
+            State::Closed => {
+                let Outcomes { handled, failed } = ended.at_most(settings.rules.window);
+                let outcomes = repeat_n(false, size(handled)).chain(repeat_n(true, size(failed)));
+                self.outcomes.extend(outcomes);
+                self.failed = self.failed.saturating_add(failed);
+                while self.outcomes.len() > size(settings.rules.window) {
+                    let was_failed = self.outcomes.pop_front() == Some(true);
+                    self.failed = self.failed.saturating_sub(u32::from(was_failed));
+                }
+                self.pause_if_too_many(now, settings)
+            }
+            State::Paused { .. } => None,
+            State::Testing { .. } => self.note_tested(now, settings, ended),
+        }
+    }
+
+    /// A record that was counted as handled has failed.
+    pub(in crate::retry) fn belie(
+        &mut self,
+        now: MonoMs,
+        settings: &BreakerSettings,
+    ) -> Option<Turnover> {
+        let latest = self.outcomes.iter_mut().rev().find(|has_failed| !**has_failed);
+        let Some(handled) = latest.filter(|_| matches!(self.state, State::Closed)) else {
+            return self.note(now, settings, Outcomes { handled: 0, failed: 1 });
+        };
+        *handled = true;
+        self.failed = self.failed.saturating_add(1);
+        self.pause_if_too_many(now, settings)
+    }
+
+    fn pause_if_too_many(&mut self, now: MonoMs, settings: &BreakerSettings) -> Option<Turnover> {
+        let all = u32::try_from(self.outcomes.len()).unwrap_or(u32::MAX);
+        let is_over =
+            self.failed >= settings.rules.min && is_most(settings.rules, self.failed, all);
+        is_over.then(|| self.pause(now, settings.step_ms, (now, 0)))
+    }
+
+    fn note_tested(
+        &mut self,
+        now: MonoMs,
+        settings: &BreakerSettings,
+        ended: Outcomes,
+    ) -> Option<Turnover> {
+        let State::Testing { since, step, batch } = &mut self.state else { return None };
+        batch.handled = batch.handled.saturating_add(ended.handled);
+        batch.failed = batch.failed.saturating_add(ended.failed);
+        let (since, step, min) = (*since, *step, settings.rules.min);
+        if is_most(settings.rules, batch.failed, min) {
+            return Some(self.pause(now, settings.step_ms, (since, step.saturating_add(1))));
+        }
+        (batch.failed.saturating_add(batch.handled) >= min).then(|| self.close(since))
+    }
+
+    fn pause(&mut self, now: MonoMs, step_ms: u64, (since, step): (MonoMs, u32)) -> Turnover {
+        (self.outcomes, self.failed) = (VecDeque::new(), 0);
+        let factor = 1_u64.checked_shl(step).unwrap_or(u64::MAX);
+        let pause_ms = step_ms.saturating_mul(factor).min(STEP_MS_MAX.max(step_ms));
+        self.state = State::Paused { since, until: now.plus(pause_ms), step };
+        Turnover::Paused
+    }
+
+    fn close(&mut self, since: MonoMs) -> Turnover {
+        self.state = State::Closed;
+        Turnover::Closed { since }
+    }
+
+    /// Ends what has waited long enough.
+    pub(in crate::retry) fn handle_timeout(
+        &mut self,
+        now: MonoMs,
+        settings: &BreakerSettings,
+    ) -> Option<Turnover> {
+        match &mut self.state {
+            State::Paused { since, until, step } if *until <= now => {
+                let batch = Batch {
+                    left: settings.rules.min,
+                    failed: 0,
+                    handled: 0,
+                    until: now.plus(settings.patience_ms),
+                    has_retries: false,
+                };
+                self.state = State::Testing { since: *since, step: *step, batch };
+                Some(Turnover::Tested)
+            }
+            State::Testing { since, step, batch } if batch.until <= now => {
+                let (since, step) = (*since, *step);
+                let all = batch.failed.saturating_add(batch.handled);
+                if is_most(settings.rules, batch.failed, all) {
+                    return Some(self.pause(
+                        now,
+                        settings.step_ms,
+                        (since, step.saturating_add(1)),
+                    ));
+                }
+                if all > 0 {
+                    return Some(self.close(since));
+                }
+                // Nothing is known: more records are delivered, retries among them.
+                batch.left = settings.rules.min;
+                batch.has_retries = true;
+                batch.until = now.plus(settings.patience_ms);
+                Some(Turnover::Tested)
+            }
+            State::Closed | State::Paused { .. } | State::Testing { .. } => None,
+        }
+    }
+
+    /// Records of the test batch leave.
+    pub(in crate::retry) fn given(&mut self, now: MonoMs, settings: &BreakerSettings, count: u32) {
+        if let State::Testing { batch, .. } = &mut self.state
+            && count > 0
+        {
+            batch.left = batch.left.saturating_sub(count);
+            batch.until = now.plus(settings.patience_ms);
+        }
+    }
+
+    /// First deliveries that may leave now; `None`: any number.
+    pub(in crate::retry) fn room(&self) -> Option<u32> {
+        match &self.state {
+            State::Closed => None,
+            State::Paused { .. } => Some(0),
+            State::Testing { batch, .. } => Some(batch.left),
+        }
+    }
+
+    /// Retries that may leave now; `None`: any number.
+    pub(in crate::retry) fn retry_room(&self) -> Option<u32> {
+        match &self.state {
+            State::Closed => None,
+            State::Testing { batch, .. } if batch.has_retries => Some(batch.left),
+            State::Paused { .. } | State::Testing { .. } => Some(0),
+        }
+    }
+
+    /// When [`Breaker::handle_timeout`] is due.
+    pub(in crate::retry) fn poll_timeout(&self) -> Option<MonoMs> {
+        match &self.state {
+            State::Closed => None,
+            State::Paused { until, .. } => Some(*until),
+            State::Testing { batch, .. } => Some(batch.until),
+        }
+    }
+
+    /// A record was handled after that.
+    pub(in crate::retry) fn has_handled_since(&self, then: MonoMs) -> bool {
+        self.handled_at.is_some_and(|at| at > then)
+    }
+
+    /// The breaker is switched off; since when deliveries were paused, if they were.
+    pub(in crate::retry) fn reset(&mut self) -> Option<MonoMs> {
+        let since = match &self.state {
+            State::Closed => None,
+            State::Paused { since, .. } | State::Testing { since, .. } => Some(*since),
+        };
+        *self = Self::default();
+        since
+    }
+
+    pub(in crate::retry) fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    pub(in crate::retry) fn is_paused(&self) -> bool {
+        matches!(self.state, State::Paused { .. })
+    }
+
+    pub(in crate::retry) fn is_testing(&self) -> bool {
+        matches!(self.state, State::Testing { .. })
+    }
+
+    pub(in crate::retry) fn view(&self, now: MonoMs) -> BreakerView {
+        match &self.state {
+            State::Closed => BreakerView::Closed,
+            State::Paused { until, step, .. } => {
+                BreakerView::Paused { test_in_ms: until.since(now), failed_tests: *step }
+            }
+            State::Testing { batch, .. } => BreakerView::Testing { left: batch.left },
+        }
+    }
+}
+
+/// Whether more than `ratio` of these failed.
+fn is_most(rules: BreakerRules, failed: u32, all: u32) -> bool {
+    u64::from(failed) * 100 > u64::from(all) * u64::from(rules.ratio_percent)
+}
+
+fn size(n: u32) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: BreakerRules = BreakerRules { ratio_percent: 50, window: 100, min: 20 };
+    const SETTINGS: BreakerSettings =
+        BreakerSettings { rules: RULES, step_ms: 1_000, patience_ms: 5_000 };
+    const NOW: MonoMs = MonoMs(0);
+
+    fn handled(handled: u32) -> Outcomes {
+        Outcomes { handled, failed: 0 }
+    }
+
+    fn failed(failed: u32) -> Outcomes {
+        Outcomes { handled: 0, failed }
+    }
+
+    #[test]
+    fn a_commit_of_more_than_the_window_counts_by_its_share() {
+        let mut breaker = Breaker::default();
+        let third = Outcomes { handled: 333, failed: 167 };
+        assert_eq!(breaker.note(NOW, &SETTINGS, third), None);
+        let most = Outcomes { handled: 100, failed: 400 };
+        assert_eq!(breaker.note(NOW, &SETTINGS, most), Some(Turnover::Paused));
+    }
+
+    fn paused() -> Breaker {
+        let mut breaker = Breaker::default();
+        assert_eq!(breaker.note(NOW, &SETTINGS, failed(20)), Some(Turnover::Paused));
+        breaker
+    }
+
+    /// A breaker whose test batch was just begun, and when.
+    fn tested() -> (Breaker, MonoMs) {
+        let (mut breaker, at) = (paused(), MonoMs(1_000));
+        assert_eq!(breaker.handle_timeout(at, &SETTINGS), Some(Turnover::Tested));
+        (breaker, at)
+    }
+
+    #[test]
+    fn most_of_the_last_outcomes_pause_the_group() {
+        let mut breaker = Breaker::default();
+        assert_eq!(breaker.note(NOW, &SETTINGS, handled(50)), None);
+        for _ in 0..50 {
+            assert_eq!(breaker.note(NOW, &SETTINGS, failed(1)), None, "half of them");
+        }
+        assert_eq!(breaker.note(NOW, &SETTINGS, failed(1)), Some(Turnover::Paused));
+        assert_eq!((breaker.room(), breaker.retry_room()), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn fewer_failures_than_min_pause_nothing() {
+        let mut breaker = Breaker::default();
+        assert_eq!(breaker.note(NOW, &SETTINGS, failed(19)), None);
+        assert_eq!(breaker.room(), None);
+    }
+
+    #[test]
+    fn a_nack_behind_its_commit_takes_the_success_back() {
+        let mut breaker = Breaker::default();
+        for _ in 0..20 {
+            breaker.note(NOW, &SETTINGS, handled(1));
+        }
+        let belied: Vec<_> = (0..20).filter_map(|_| breaker.belie(NOW, &SETTINGS)).collect();
+        assert_eq!(belied, [Turnover::Paused]);
+    }
+
+    #[test]
+    fn a_pause_ends_with_a_test_batch() {
+        let (mut breaker, at) = tested();
+        assert_eq!((breaker.room(), breaker.retry_room()), (Some(20), Some(0)));
+        breaker.given(at, &SETTINGS, 20);
+        assert_eq!(breaker.room(), Some(0));
+        assert_eq!(breaker.note(at, &SETTINGS, failed(10)), None);
+        let closed = Some(Turnover::Closed { since: NOW });
+        assert_eq!(breaker.note(at, &SETTINGS, handled(10)), closed);
+        assert!(breaker.is_closed());
+    }
+
+    #[test]
+    fn a_test_batch_that_fails_doubles_the_step() {
+        let mut breaker = paused();
+        let mut at = NOW;
+        for (step, pause_ms) in (0..).zip([1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000]) {
+            let view = BreakerView::Paused { test_in_ms: pause_ms, failed_tests: step };
+            assert_eq!(breaker.view(at), view);
+            at = at.plus(pause_ms);
+            breaker.handle_timeout(at, &SETTINGS);
+            assert_eq!(breaker.note(at, &SETTINGS, failed(10)), None);
+            assert_eq!(breaker.note(at, &SETTINGS, failed(1)), Some(Turnover::Paused));
+        }
+    }
+
+    #[test]
+    fn a_small_test_batch_is_judged_in_time() {
+        for (has_failed, turnover) in
+            [(true, Turnover::Paused), (false, Turnover::Closed { since: NOW })]
+        {
+            let (mut breaker, at) = tested();
+            breaker.given(at, &SETTINGS, 1);
+            assert_eq!(
+                breaker.note(at, &SETTINGS, if has_failed { failed(1) } else { handled(1) }),
+                None
+            );
+            assert_eq!(breaker.handle_timeout(at.plus(4_999), &SETTINGS), None);
+            assert_eq!(breaker.handle_timeout(at.plus(5_000), &SETTINGS), Some(turnover));
+        }
+    }
+
+    #[test]
+    fn retries_are_tested_where_no_record_comes() {
+        let (mut breaker, at) = tested();
+        assert_eq!(breaker.handle_timeout(at.plus(5_000), &SETTINGS), Some(Turnover::Tested));
+        assert_eq!(breaker.retry_room(), Some(20));
+    }
+
+    #[test]
+    fn outcomes_of_a_pause_count_nothing() {
+        let mut breaker = paused();
+        assert_eq!(breaker.note(NOW, &SETTINGS, handled(100)), None);
+        assert_eq!(breaker.reset(), Some(NOW));
+        assert_eq!(breaker.note(NOW, &SETTINGS, failed(19)), None);
+    }
+}

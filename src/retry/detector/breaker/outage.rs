@@ -1,0 +1,210 @@
+//! The breaker: the outcomes it counts, and the deliveries it pauses.
+
+use std::ops::Range;
+
+use crate::model::{MonoMs, Now, TopicPartition};
+use crate::retry::detector::{
+    Asked, BreakerSettings, BreakerView, Detector, Handed, Outcomes, Output, Plan, Serve, Turnover,
+    Window,
+};
+
+impl Detector {
+    /// Delivered records count towards the test batch.
+    pub(in crate::retry) fn count_handed(&mut self, now: Now, left: &Handed) {
+        let Some(settings) = self.breaker_settings() else { return };
+        if let Some(window) = self.windows.get_mut(&left.partition) {
+            window.uncounted = window.uncounted.saturating_add(left.records());
+        }
+        let records = if left.turn.is_some() { 1 } else { left.records() };
+        let records = u32::try_from(records).unwrap_or(u32::MAX);
+        self.breaker.given(now.mono, &settings, records);
+    }
+
+    /// Delivered retries count towards the test batch.
+    pub(in crate::retry) fn count_retries_given(&mut self, now: Now, count: usize) {
+        let Some(settings) = self.breaker_settings() else { return };
+        self.breaker.given(now.mono, &settings, u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    /// A commit ends first deliveries: they failed if they were nacked.
+    pub(in crate::retry) fn count_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
+        if self.rules.breaker.is_none() {
+            return;
+        }
+        let Some(window) = self.windows.get_mut(of) else { return };
+        let ended = window.ended_by(offset);
+        self.note(now, ended);
+    }
+
+    /// The first nack of a record that its partition waits for: no commit passes it soon.
+    pub(in crate::retry) fn count_awaited(&mut self, now: Now) {
+        self.note(now, Outcomes { handled: 0, failed: 1 });
+    }
+
+    /// A nack of a record that a commit has passed.
+    pub(in crate::retry) fn count_belied(&mut self, now: Now) {
+        let Some(settings) = self.breaker_settings() else { return };
+        let turnover = self.breaker.belie(now.mono, &settings);
+        self.turn_over(now, turnover);
+    }
+
+    /// Retries were acknowledged.
+    pub(in crate::retry) fn on_lane_done(&mut self, now: Now, count: usize) {
+        if self.breaker.is_testing() {
+            let handled = u32::try_from(count).unwrap_or(u32::MAX);
+            self.note(now, Outcomes { handled, failed: 0 });
+        }
+    }
+
+    /// A retry was nacked.
+    pub(in crate::retry) fn on_lane_failed(&mut self, now: Now) {
+        if self.breaker.is_testing() {
+            self.note(now, Outcomes { handled: 0, failed: 1 });
+        }
+    }
+
+    fn note(&mut self, now: Now, ended: Outcomes) {
+        let Some(settings) = self.breaker_settings() else { return };
+        let turnover = self.breaker.note(now.mono, &settings, ended);
+        self.turn_over(now, turnover);
+    }
+
+    /// Ends a pause, or judges a test batch.
+    pub(in crate::retry) fn expire_breaker(&mut self, now: Now) {
+        let Some(settings) = self.breaker_settings() else { return };
+        let turnover = self.breaker.handle_timeout(now.mono, &settings);
+        self.turn_over(now, turnover);
+    }
+
+    fn turn_over(&mut self, now: Now, turnover: Option<Turnover>) {
+        match turnover {
+            None => return,
+            Some(Turnover::Paused) => {
+                self.join_all_apart();
+                self.push(Output::Held(true));
+            }
+            Some(Turnover::Tested) => {}
+            Some(Turnover::Closed { since }) => {
+                self.was_held(now, since);
+                self.push(Output::Held(false));
+            }
+        }
+        self.push(Output::Wake);
+    }
+
+    fn breaker_settings(&self) -> Option<BreakerSettings> {
+        let rules = self.rules.breaker?;
+        let patience_ms = self.rules.isolation_timeout_ms;
+        Some(BreakerSettings { rules, step_ms: self.rules.interval_ms, patience_ms })
+    }
+
+    /// Deliveries were paused since then: no member was slow meanwhile.
+    pub(in crate::retry) fn was_held(&mut self, now: Now, since: MonoMs) {
+        for awaited in self.windows.values_mut().filter_map(|window| window.awaited.as_mut()) {
+            let held_ms = now.mono.since(since.max(awaited.since));
+            awaited.since = awaited.since.plus(held_ms);
+        }
+    }
+
+    /// A Fetch of a paused group, or of one whose test batch has left.
+    pub(in crate::retry) fn paused(&self, asked: &[Asked]) -> Option<Plan> {
+        (self.breaker.room() == Some(0)).then(|| Plan {
+            serve: asked.iter().map(|_| Serve::Nothing).collect(),
+            until: self.breaker.poll_timeout(),
+        })
+    }
+
+    /// The order in which the partitions of a Fetch get a record of the test batch, the one that
+    /// waited longest first; `None`: there is no test.
+    pub(in crate::retry) fn test_places(&self, asked: &[Asked]) -> Option<Vec<usize>> {
+        if !self.breaker.is_testing() {
+            return None;
+        }
+        let handed_at = |ask: &Asked| {
+            self.windows.get(&ask.partition).map_or(MonoMs::default(), |window| window.handed_at)
+        };
+        let mut line: Vec<usize> = (0..asked.len()).collect();
+        line.sort_by_key(|nth| asked.get(*nth).map(handed_at));
+        let mut places = vec![0; line.len()];
+        for (place, nth) in line.into_iter().enumerate() {
+            if let Some(of) = places.get_mut(nth) {
+                *of = place;
+            }
+        }
+        Some(places)
+    }
+
+    /// Retries that a Fetch may bring now; `None`: any number.
+    pub fn lane_room(&mut self, now: Now) -> Option<usize> {
+        self.expire_breaker(now);
+        let room = self.breaker.retry_room()?;
+        Some(usize::try_from(room).unwrap_or(usize::MAX))
+    }
+
+    /// Whether failures are not charged.
+    pub fn is_paused(&self) -> bool {
+        self.breaker.is_paused()
+    }
+
+    /// Whether deliveries are paused or tested.
+    pub fn is_held(&self) -> bool {
+        !self.breaker.is_closed()
+    }
+
+    /// Whether the last failure of a record that its partition waits for counts: with a breaker, a
+    /// record of the group was handled since `since`, or `give_up_after` is over.
+    pub(in crate::retry) fn may_end(&self, now: MonoMs, since: MonoMs) -> bool {
+        if self.rules.breaker.is_none() || self.breaker.has_handled_since(since) {
+            return true;
+        }
+        self.rules.give_up_after_ms.is_some_and(|after| now.since(since) >= after)
+    }
+
+    /// The state of the breaker.
+    pub fn breaker(&self, now: Now) -> BreakerView {
+        self.rules.breaker.map_or(BreakerView::Off, |_| self.breaker.view(now.mono))
+    }
+}
+
+impl Window {
+    /// The first deliveries that a commit of `offset` ends.
+    fn ended_by(&mut self, offset: i64) -> Outcomes {
+        let passed = self.committed.unwrap_or(self.from)..offset.min(self.end.max(self.furthest));
+        if passed.is_empty() {
+            return Outcomes::default();
+        }
+        let all = passed.end.abs_diff(passed.start);
+        let hidden: u64 = self.hidden.iter().map(|run| overlap(run, &passed)).sum();
+        let nacked = self.nacked.range(passed.clone()).count();
+        let settled = self.skipped.range(passed.clone()).count();
+        let suspected = self.suspects.range(passed).count();
+        let others = u64::try_from(nacked + settled + suspected).unwrap_or(u64::MAX);
+        // Records behind another one of their key are among the nacked ones.
+        let failed = self.failed.min(u32::try_from(nacked).unwrap_or(u32::MAX));
+        self.failed -= failed;
+        self.uncounted = self.uncounted.saturating_sub(u64::from(failed));
+        let handled = all.saturating_sub(hidden).saturating_sub(others).min(self.uncounted);
+        self.uncounted -= handled;
+        Outcomes { handled: u32::try_from(handled).unwrap_or(u32::MAX), failed }
+    }
+}
+
+impl Handed {
+    /// Records of the hand-out, gaps and offsets without a record left out.
+    fn records(&self) -> u64 {
+        let all = u64::try_from(self.end.saturating_sub(self.from)).unwrap_or(0);
+        let run = self.from..self.end;
+        let hidden: u64 = self.hidden.iter().map(|hidden| overlap(hidden, &run)).sum();
+        let gaps: u64 = self
+            .sparse
+            .iter()
+            .map(|batch| overlap(&batch.run, &run).saturating_sub(u64::from(batch.records)))
+            .sum();
+        all.saturating_sub(hidden).saturating_sub(gaps)
+    }
+}
+
+fn overlap(one: &Range<i64>, other: &Range<i64>) -> u64 {
+    let (start, end) = (one.start.max(other.start), one.end.min(other.end));
+    u64::try_from(end.saturating_sub(start)).unwrap_or(0)
+}

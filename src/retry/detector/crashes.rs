@@ -1,0 +1,328 @@
+//! Crashes: the suspects hear of lost deliveries and commits, and limit what a Fetch is given.
+
+use std::ops::Range;
+
+use crate::model::{MemberId, MonoMs, Now, TopicPartition};
+use crate::retry::detector::Returned;
+use crate::retry::detector::{Asked, Detector, Output, Serve, Settling, Window};
+use crate::retry::suspects::{
+    Decision, EndedRecord, Event, Grant, LostDelivery, MemberOutstanding, OffsetRanges,
+    Outstanding, SuspectRules,
+};
+use crate::retry::{Disposition, Evidence};
+
+/// The topic of a lane's pseudo-partition: no topic of Kafka has an empty name.
+const LANE: &str = "";
+
+impl Detector {
+    /// The outstanding records of a member in these partitions are lost with it.
+    pub(in crate::retry) fn lose(
+        &mut self,
+        now: Now,
+        member: &MemberId,
+        held: &[TopicPartition],
+        (until, has_left): (MonoMs, bool),
+    ) {
+        if !self.rules.infers_crashes() {
+            return;
+        }
+        let lost = held.iter().filter_map(|of| Some((of.clone(), self.windows.get(of)?.lost()?)));
+        let outstanding: OffsetRanges = lost.collect();
+        let known = self.members.get(member);
+        let lived_ms = known.map_or(0, |known| until.since(known.since));
+        let has_retry_topic = known.is_some_and(|known| known.has_lane);
+        self.suspects.set_rules(SuspectRules { has_retry_topic, ..self.rules.suspects });
+        let member = member.clone();
+        let lost = LostDelivery { member, outstanding, lived_ms, has_left };
+        self.tell_suspects(now, Event::Lost(lost));
+    }
+
+    /// A live member fetches outstanding records again.
+    pub(in crate::retry) fn lose_returned(
+        &mut self,
+        now: Now,
+        member: &MemberId,
+        returned: Vec<Returned>,
+    ) {
+        if returned.is_empty() {
+            return;
+        }
+        let has_retry_topic = self.members.get(member).is_some_and(|known| known.has_lane);
+        let (member, outstanding) = (member.clone(), returned.into_iter().collect());
+        self.tell_suspects(now, Event::Returned { member, outstanding, has_retry_topic });
+        self.push(Output::Wake);
+    }
+
+    /// A member fetches a partition that another one had, or nobody.
+    pub(in crate::retry) fn own(&mut self, now: Now, of: &TopicPartition, member: &MemberId) {
+        let before = self.windows.get(of).and_then(|window| window.holder.as_ref());
+        let before = before.map(|holder| holder.member.clone()).filter(|known| known != member);
+        let partitions = vec![of.clone()];
+        if let Some(former) = before.filter(|former| self.members.contains_key(former)) {
+            let partitions = partitions.clone();
+            self.suspects.handle(now, Event::Revoked { member: former, partitions });
+        }
+        self.suspects.handle(now, Event::Assigned { member: member.clone(), partitions });
+    }
+
+    /// A commit, or a committed offset that the coordinator tells.
+    pub(in crate::retry) fn acquit(
+        &mut self,
+        now: Now,
+        of: &TopicPartition,
+        offset: i64,
+        passes_records: bool,
+    ) {
+        let Some(window) = self.windows.get(of) else { return };
+        // Nothing between is a record that the application handles.
+        let end = window.end.max(offset);
+        let offset = window.unsettled(offset..end).unwrap_or(end);
+        let partition = of.clone();
+        self.tell_suspects(now, Event::Committed { partition, offset, passes_records });
+    }
+
+    /// No Fetch delivers these offsets any more.
+    pub(in crate::retry) fn drop_suspects(
+        &mut self,
+        now: Now,
+        of: &TopicPartition,
+        offsets: Range<i64>,
+    ) {
+        let partition = of.clone();
+        self.tell_suspects(now, Event::Dropped { partition, offsets });
+    }
+
+    /// A member was to be given these offsets, and there is no record; true if a withheld one is
+    /// among them.
+    pub(in crate::retry) fn empty(
+        &mut self,
+        now: Now,
+        of: &TopicPartition,
+        offsets: Range<i64>,
+    ) -> bool {
+        let has_withheld = self.suspects.withheld(of).is_some_and(|at| offsets.contains(&at));
+        let partition = of.clone();
+        self.tell_suspects(now, Event::Empty { partition, offsets });
+        has_withheld
+    }
+
+    /// The topic is another one, or the group is new to it.
+    pub(in crate::retry) fn clear_suspects(&mut self, now: Now, of: &TopicPartition) {
+        self.tell_suspects(now, Event::Cleared(of.clone()));
+    }
+
+    fn tell_suspects(&mut self, now: Now, event: Event) {
+        self.suspects.handle(now, event);
+        self.decide();
+    }
+
+    /// The parts of a member's Fetch that the suspects allow, one for each partition.
+    pub(in crate::retry) fn limits(
+        &mut self,
+        now: Now,
+        member: &MemberId,
+        asked: &[Asked],
+    ) -> Vec<Grant> {
+        if self.suspects.is_unlimited() && self.waits_until <= now.mono {
+            return asked.iter().map(|ask| Grant::From(ask.offset)).collect();
+        }
+        let outstanding = self.outstanding(member);
+        let (windows, suspects) = (&self.windows, &mut self.suspects);
+        let limit = |Asked { partition, offset }: &Asked| {
+            let window = windows.get(partition);
+            if window.is_some_and(|window| window.waits_until > now.mono) {
+                return Grant::Nothing;
+            }
+            let first = window.map_or(*offset, |window| window.first_given(*offset));
+            suspects.grant(now, member, partition, first, &outstanding)
+        };
+        asked.iter().map(limit).collect()
+    }
+
+    fn outstanding(&self, member: &MemberId) -> MemberOutstanding {
+        let held = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
+        let open = held.filter(|(_, window)| window.is_open());
+        let mut outstanding: MemberOutstanding = open
+            .map(|(of, window)| {
+                let offsets = window.first_open()..window.end;
+                (of.clone(), Outstanding { offsets, delivered_at: window.handed_at })
+            })
+            .collect();
+        if let Some(delivered_at) = self.lanes.given_at(member) {
+            let lane = TopicPartition { topic: LANE.into(), partition: -1 };
+            outstanding.insert(lane, Outstanding { offsets: 0..1, delivered_at });
+        }
+        outstanding
+    }
+
+    /// Decisions of the suspects become outputs.
+    pub(in crate::retry) fn decide(&mut self) {
+        while let Some(decision) = self.suspects.poll_output() {
+            match decision {
+                Decision::Changed => self.push(Output::Wake),
+                Decision::TestBegins
+                | Decision::Isolated(_)
+                | Decision::Failed { .. }
+                | Decision::Retry { .. }
+                | Decision::DeadLetter { .. }
+                | Decision::Exempted(_) => self.push(Output::Suspicion(decision)),
+            }
+        }
+        self.keep_suspects();
+    }
+
+    /// Journals suspects that differ from their last record.
+    fn keep_suspects(&mut self) {
+        let record = self.suspects.record();
+        if record != self.kept_suspects {
+            self.kept_suspects.clone_from(&record);
+            self.push(Output::Suspects(record));
+        }
+    }
+
+    /// The record at or above `from` whose last failed delivery counts.
+    pub(in crate::retry) fn crash_settling(
+        &self,
+        (of, window): (&TopicPartition, &Window),
+        from: i64,
+        has_lane: bool,
+    ) -> Option<Settling> {
+        let ended = self.suspects.ended(of, from)?;
+        let (disposition, evidence) = ended.cause();
+        let EndedRecord { offset, failures, failed_at, .. } = ended;
+        let history = failed_at.into_iter().map(|at| (at, disposition)).collect();
+        Some(Settling {
+            partition: of.clone(),
+            offset,
+            reconsume_times: failures.saturating_sub(1),
+            disposition,
+            evidence,
+            history,
+            is_retried: has_lane,
+            window: window.record_after(offset),
+        })
+    }
+
+    /// The record that no commit passes: its partition waits for it, or it is withheld.
+    pub fn commit_bound(&self, of: &TopicPartition) -> Option<i64> {
+        self.awaited(of).into_iter().chain(self.suspects.withheld(of)).min()
+    }
+
+    /// Whether a record may bind commits.
+    pub fn binds_commits(&self) -> bool {
+        self.rules.in_order || self.withholds()
+    }
+
+    /// Whether a record may be withheld.
+    pub fn withholds(&self) -> bool {
+        !self.suspects.is_unlimited()
+    }
+
+    /// The withheld record that is a dead letter before a commit of `offset` is passed on.
+    pub fn settling_before(&mut self, of: &TopicPartition, offset: i64) -> Option<Settling> {
+        self.suspects.withheld(of).filter(|withheld| *withheld < offset)?;
+        self.suspects.end_withheld(of);
+        let window = self.windows.get(of)?;
+        self.crash_settling((of, window), i64::MIN, false)
+    }
+
+    /// A batch of a partition cannot be read; true if none could not before. No record of it can be
+    /// delivered alone, a withheld one neither.
+    pub fn unreadable(&mut self, of: &TopicPartition) -> bool {
+        if self.suspects.withheld(of).is_some() {
+            self.suspects.end_withheld(of);
+            self.push(Output::Wake);
+        }
+        self.unreadable.insert(of.clone())
+    }
+
+    /// Records that become entries though no Fetch asks for them: a commit has passed them.
+    pub(in crate::retry) fn settlings_passed(&self) -> impl Iterator<Item = Settling> {
+        self.suspects.partitions_with_ended().filter_map(|of| {
+            let window = self.windows.get(of)?;
+            let settling = self.crash_settling((of, window), i64::MIN, false)?;
+            window
+                .committed
+                .is_some_and(|committed| settling.offset < committed)
+                .then_some(settling)
+        })
+    }
+}
+
+impl EndedRecord {
+    pub(in crate::retry) fn cause(&self) -> (Disposition, Evidence) {
+        if self.is_seek_back {
+            (Disposition::SeekBack, Evidence::SeekBack)
+        } else {
+            (Disposition::Crashed, Evidence::MemberLost)
+        }
+    }
+}
+
+impl Window {
+    /// The outstanding records that are lost with their member.
+    pub(in crate::retry) fn lost(&self) -> Option<Range<i64>> {
+        self.lost_from(i64::MIN)
+    }
+
+    /// The outstanding records from an offset on.
+    pub(in crate::retry) fn lost_from(&self, offset: i64) -> Option<Range<i64>> {
+        let first = self.unsettled(self.first_open().max(offset)..self.data_end())?;
+        // A partition that waits for a reported failure delivers nothing behind it.
+        if self.suspects.get(&first).is_some_and(|suspect| suspect.is_awaited) {
+            return None;
+        }
+        Some(first..self.unsettled_end(first))
+    }
+
+    /// The offset behind the last outstanding record of which nothing is known.
+    fn unsettled_end(&self, first: i64) -> i64 {
+        let mut end = self.data_end();
+        while end > first {
+            let last = end.saturating_sub(1);
+            let run = self.done.iter().chain(self.hidden.at(last)).find(|run| run.contains(&last));
+            end = match run {
+                Some(run) => run.start.max(first),
+                None if self.is_settled(last) => last,
+                None => return end,
+            };
+        }
+        end
+    }
+}
+
+/// A Fetch of one partition within the limit of the suspects; `first`: the first offset that it
+/// may deliver.
+pub(in crate::retry) fn limited(serve: Serve, grant: &Grant, first: i64) -> Serve {
+    let (start, end) = match grant {
+        Grant::Nothing => return Serve::Nothing,
+        Grant::From(start) => (*start, None),
+        Grant::Range(range) => (range.start, Some(range.end)),
+    };
+    let withheld = (first < start).then_some(first);
+    match (serve, withheld, end) {
+        (Serve::Open, Some(withheld), None) => Serve::Without(vec![withheld]),
+        (Serve::Open, withheld, Some(below)) => {
+            Serve::Below { without: withheld.into_iter().collect(), below }
+        }
+        (Serve::Without(without) | Serve::Turn { without, .. }, withheld, Some(below)) => {
+            Serve::Below { without: with(without, withheld), below }
+        }
+        (Serve::Without(without), withheld, None) => Serve::Without(with(without, withheld)),
+        (Serve::Below { without, below }, withheld, end) => {
+            let below = end.map_or(below, |end| end.min(below));
+            Serve::Below { without: with(without, withheld), below }
+        }
+        (Serve::Turn { without, place }, withheld, None) => {
+            Serve::Turn { without: with(without, withheld), place }
+        }
+        (serve @ (Serve::Nothing | Serve::Again | Serve::Settle(_)), _, _)
+        | (serve @ Serve::Open, None, None) => serve,
+    }
+}
+
+fn with(mut offsets: Vec<i64>, more: Option<i64>) -> Vec<i64> {
+    offsets.extend(more);
+    offsets.sort_unstable();
+    offsets
+}

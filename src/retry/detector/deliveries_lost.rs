@@ -1,0 +1,86 @@
+//! E7, E8: a member ends, or its right to commit: its outstanding records are lost.
+
+use crate::model::{MemberId, Now, TopicPartition};
+use crate::retry::detector::{Asked, Detector};
+
+impl Detector {
+    /// E7: the outstanding records of a member are lost with it.
+    pub(in crate::retry) fn on_member_gone(&mut self, now: Now, member: &MemberId, left: bool) {
+        let known = self.members.get(member).filter(|_| !left);
+        let until = known.map_or(now.mono, |known| known.lived_until(now.mono));
+        let held = self.held_by(member);
+        self.lose(now, member, &held, (until, left));
+        self.lanes.gone(member);
+        self.aparts.remove(member);
+        self.members.remove(member);
+        self.gone.note(member);
+        for partition in held {
+            if let Some(window) = self.windows.get_mut(&partition) {
+                window.holder = None;
+                (window.reached, window.awaited) = (0, None);
+            }
+            self.changed(&partition);
+        }
+    }
+
+    /// A member joins anew by itself: its outstanding records are lost if they are fetched again.
+    pub(in crate::retry) fn on_gave_up(&mut self, member: &MemberId) {
+        let held = self.held_by(member);
+        if let Some(known) = self.members.get_mut(member) {
+            known.turn = None;
+        }
+        for partition in held {
+            if let Some(window) = self.windows.get_mut(&partition) {
+                window.given_up = window.lost();
+            }
+            self.changed(&partition);
+        }
+    }
+
+    /// The records that a member gave up are lost: they are fetched from the first one on.
+    pub(in crate::retry) fn lose_given_up(&mut self, now: Now, member: &MemberId, asked: &[Asked]) {
+        let mut lost = Vec::new();
+        for ask in asked {
+            let window = self.windows.get_mut(&ask.partition);
+            let given_up = window.and_then(|window| window.given_up.take());
+            if given_up.is_some_and(|given_up| ask.offset <= given_up.start) {
+                lost.push(ask.partition.clone());
+            }
+        }
+        if lost.is_empty() {
+            return;
+        }
+        self.lose(now, member, &lost, (now.mono, false));
+        for partition in lost {
+            self.begin_after_loss(now, member, &partition);
+        }
+    }
+
+    /// E8: the records that a refused commit would have covered are lost.
+    pub(in crate::retry) fn on_commit_refused(
+        &mut self,
+        now: Now,
+        member: &MemberId,
+        of: &TopicPartition,
+    ) {
+        if self.windows.get(of).is_none_or(|window| !window.is_held_by(member)) {
+            return;
+        }
+        self.lose(now, member, std::slice::from_ref(of), (now.mono, false));
+        self.begin_after_loss(now, member, of);
+    }
+
+    pub(in crate::retry) fn held_by(&self, member: &MemberId) -> Vec<TopicPartition> {
+        let held = self.windows.iter().filter(|(_, window)| window.is_held_by(member));
+        held.map(|(partition, _)| partition.clone()).collect()
+    }
+
+    /// The lost records of a live member are outstanding again once they are delivered anew.
+    fn begin_after_loss(&mut self, now: Now, member: &MemberId, of: &TopicPartition) {
+        if let Some(window) = self.windows.get_mut(of) {
+            window.from = window.end;
+            window.wait_on(now.mono);
+        }
+        self.own(now, of, member);
+    }
+}

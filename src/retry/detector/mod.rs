@@ -1,0 +1,414 @@
+//! The consumers of one group: the deliveries to each, and the conclusions from its next step.
+//!
+//! The edge asks the detector before records leave ([`Detector::asked`]), and tells it of the
+//! delivery ([`Detector::handed`]) and of all other observations ([`Detector::handle`]). A healthy
+//! consumer is answered [`Serve::Open`] and
+//! never anything else. Windows of partitions are journalled by [`Output`], so that a restart
+//! goes on with the same counts, holds and skipped offsets.
+
+mod asked;
+mod bound;
+mod breaker;
+mod crashes;
+mod deliveries_lost;
+mod explain;
+mod gone;
+mod keep;
+mod lanes;
+mod member;
+mod observed_commit;
+mod observed_nack;
+mod observed_progress;
+mod ordered;
+mod plan;
+mod record;
+mod replay;
+mod rules;
+mod seek_backs;
+mod seen;
+mod stalled;
+mod standing;
+mod window;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::{Range, RangeInclusive};
+
+use crate::model::{LaneOffset, MemberId, MonoMs, Now, TopicPartition};
+use crate::retry::suspects::{Decision, Suspects, SuspectsRecord};
+
+use asked::Returned;
+pub use breaker::BreakerView;
+pub(super) use breaker::{Breaker, BreakerSettings, Outcomes, Turnover};
+pub(super) use crashes::limited;
+pub use explain::{DetectorView, Stand, SuspectView, WindowView};
+pub use lanes::{ApartView, LaneGiven};
+pub(super) use lanes::{Aparts, Lanes};
+pub(super) use member::{Gone, Member, Out, Turn};
+pub use observed_nack::NACKED_MAX;
+pub use ordered::InOrder;
+pub use plan::{Plan, Serve, Settling};
+pub use record::{OutRecord, SuspectRecord, WindowRecord};
+pub use rules::Rules;
+pub(super) use seek_backs::{SeekBacks, TOLD_AT};
+pub use seen::{Asked, Fetching, Handed, Seen};
+use standing::AssignedMember;
+pub use standing::{MemberStanding, Step};
+pub(super) use window::{Holder, Phase, Suspect, Window};
+
+/// A group without a Fetch for so long is forgotten.
+const IDLE_MS: u64 = 10 * 60 * 1000;
+
+/// A request of the detector to its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Journal the partition's window; `None`: it need not be remembered. Not waited for.
+    Window {
+        /// Which.
+        partition: TopicPartition,
+        /// Its window.
+        window: Option<WindowRecord>,
+    },
+    /// Journal the group's suspects; `None`: they need not be remembered. Not waited for.
+    Suspects(Option<SuspectsRecord>),
+    /// A decision of the suspects, for the log.
+    Suspicion(Decision),
+    /// A Fetch that waits may be answered otherwise now.
+    Wake,
+    /// The group was reset below these, and its member is given them again.
+    Replayed {
+        /// Of which partition.
+        partition: TopicPartition,
+        /// Which.
+        offsets: Range<i64>,
+    },
+    /// A member went back to a record, and nothing is concluded from that.
+    SeekBack {
+        /// Of which partition.
+        partition: TopicPartition,
+        /// Which.
+        offset: i64,
+        /// The record the log names for the group: the first one with three returns.
+        is_told: bool,
+    },
+    /// Something else leaves for the member at which this retry was out alone.
+    Joined(LaneOffset),
+    /// The breaker: the group is held from now on, or no more.
+    Held(bool),
+    /// This was waited for, and is no more: the group went past it where nobody waits.
+    Passed {
+        /// Of which partition.
+        partition: TopicPartition,
+        /// Which.
+        offset: i64,
+    },
+    /// These were waited for, and are no more: the group's partitions do not wait now.
+    LetGo {
+        /// Of which partition.
+        partition: TopicPartition,
+        /// Which.
+        offsets: Vec<i64>,
+        /// They become entries.
+        has_queue: bool,
+    },
+}
+
+/// One group.
+#[derive(Debug)]
+pub struct Detector {
+    pub(super) rules: Rules,
+    pub(super) members: BTreeMap<MemberId, Member>,
+    standings: BTreeMap<MemberId, AssignedMember>,
+    /// The last Fetch of a member.
+    asked_at: MonoMs,
+    /// Partitions with a batch that cannot be read, each told once.
+    pub(super) unreadable: BTreeSet<TopicPartition>,
+    pub(super) gone: Gone,
+    pub(super) windows: BTreeMap<TopicPartition, Window>,
+    /// Partitions whose member may be answered otherwise than if nobody watched.
+    pub(super) troubled: BTreeSet<TopicPartition>,
+    pub(super) breaker: Breaker,
+    pub(super) lanes: Lanes,
+    pub(super) aparts: Aparts,
+    /// Records that may end their consumer.
+    pub(super) suspects: Suspects,
+    /// The last journalled record of the suspects.
+    pub(super) kept_suspects: Option<SuspectsRecord>,
+    /// The last interval of a partition whose holder went back ends then.
+    pub(super) waits_until: MonoMs,
+    /// The log has named a record that a member went back to.
+    pub(super) has_told_seek_back: bool,
+    outputs: VecDeque<Output>,
+}
+
+impl Detector {
+    /// Of a group with these rules.
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            members: BTreeMap::new(),
+            standings: BTreeMap::new(),
+            asked_at: MonoMs::default(),
+            unreadable: BTreeSet::new(),
+            gone: Gone::default(),
+            windows: BTreeMap::new(),
+            troubled: BTreeSet::new(),
+            breaker: Breaker::default(),
+            lanes: Lanes::default(),
+            aparts: Aparts::new(),
+            suspects: Suspects::new(rules.suspects),
+            kept_suspects: None,
+            waits_until: MonoMs::default(),
+            has_told_seek_back: false,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// The configuration was read anew.
+    pub fn rule(&mut self, now: Now, rules: Rules) {
+        let was_in_order = std::mem::replace(&mut self.rules, rules).in_order;
+        self.suspects.set_rules(rules.suspects);
+        for (partition, window) in &self.windows {
+            if window.is_troubled() {
+                self.troubled.insert(partition.clone());
+            }
+        }
+        if rules.breaker.is_none()
+            && let Some(since) = self.breaker.reset()
+        {
+            self.was_held(now, since);
+        }
+        if was_in_order && !rules.in_order {
+            let partitions: Vec<TopicPartition> = self.windows.keys().cloned().collect();
+            for partition in partitions {
+                self.let_go(&partition);
+            }
+        }
+        self.outputs.push_back(Output::Wake);
+    }
+
+    /// What the journal remembers of a partition.
+    pub fn restore(&mut self, now: Now, partition: TopicPartition, window: WindowRecord) {
+        let window = Window::restored(window, now, &self.rules);
+        if window.has_committed() {
+            self.suspects.note_committed(&partition.topic);
+        }
+        if window.is_troubled() {
+            self.troubled.insert(partition.clone());
+        }
+        let of = partition.clone();
+        self.windows.insert(partition, window);
+        if !self.rules.in_order {
+            self.let_go(&of);
+        }
+    }
+
+    /// Suspects as the journal remembers them.
+    pub fn restore_suspects(&mut self, now: Now, record: SuspectsRecord) {
+        self.suspects.restore(now, &record);
+        self.kept_suspects = Some(record);
+    }
+
+    /// Whether the group may be forgotten: it has no member, no Fetch lately, and nothing in the
+    /// journal.
+    pub fn is_idle(&self, now: Now) -> bool {
+        self.standings.is_empty()
+            && self.windows.values().all(|window| window.kept.is_idle())
+            && self.kept_suspects.is_none()
+            && !self.is_needed()
+            && now.mono.since(self.asked_at) > IDLE_MS
+    }
+
+    /// A member asks for records: what it is given.
+    pub fn asked(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
+        self.asked_at = now.mono;
+        if self.gone.has(&by.member) {
+            return self.plan_of_gone(asked);
+        }
+        self.heard_of(now, &by.member);
+        if let Some(known) = self.members.get_mut(&by.member) {
+            known.has_lane = by.has_lane;
+        }
+        self.suspects.handle_timeout(now);
+        self.expire_breaker(now);
+        self.lose_given_up(now, &by.member, asked);
+        let returned = asked.iter().filter_map(|ask| self.on_asked(now, by, ask)).collect();
+        self.lose_returned(now, &by.member, returned);
+        self.decide();
+        let is_shut = !self.breaker.is_closed();
+        let waits_apart = if is_shut { None } else { self.waits_apart(now, &by.member, asked) };
+        let is_free = self.troubled.is_empty()
+            && self.suspects.is_unlimited()
+            && self.waits_until <= now.mono;
+        let is_open = is_free && !is_shut && waits_apart.is_none();
+        if is_open {
+            return Plan { serve: asked.iter().map(|_| Serve::Open).collect(), until: None };
+        }
+        if let Some(plan) = self.paused(asked) {
+            return plan;
+        }
+        if let Some(until) = waits_apart {
+            return Plan {
+                serve: asked.iter().map(|_| Serve::Nothing).collect(),
+                until: Some(until),
+            };
+        }
+        self.end_holds(now, by);
+        let plan = self.plan(now, by, asked);
+        self.decide();
+        self.keep_all();
+        plan
+    }
+
+    /// Records leave for a member.
+    pub fn handed(&mut self, now: Now, by: &Fetching, handed: &[Handed]) {
+        for left in handed {
+            let Some(window) = self.windows.get_mut(&left.partition) else { continue };
+            if !window.is_held_by(&by.member) {
+                continue;
+            }
+            window.end = window.end.max(left.end);
+            window.furthest = window.furthest.max(left.end);
+            window.hidden.extend(left.hidden.iter().cloned());
+            window.handed_at = now.mono;
+            window.wait_on(now.mono);
+            self.count_handed(now, left);
+            self.on_replay_handed(left);
+            self.on_awaited_handed(now, left);
+            self.on_turn_handed(now, by, left);
+            self.keep(&left.partition);
+        }
+        self.join_apart(&by.member);
+        self.keep_all();
+    }
+
+    /// What was to be settled is: it lies durably in the dead letters or in the queue. More than
+    /// one offset: a batch of which no record can be read.
+    pub fn settled(&mut self, now: Now, partition: &TopicPartition, offsets: RangeInclusive<i64>) {
+        let (first, last) = (*offsets.start(), *offsets.end());
+        let Some(window) = self.windows.get_mut(partition) else { return };
+        window.suspects.retain(|suspect, _| !offsets.contains(suspect));
+        let committed = window.committed;
+        let open = offsets.filter(|offset| committed.is_none_or(|committed| committed <= *offset));
+        window.skipped.extend(open);
+        window.wait_on(now.mono);
+        let settled = first..last.saturating_add(1);
+        let holder = window.holder.as_ref().map(|holder| holder.member.clone());
+        if let Some(member) = holder.and_then(|member| self.members.get_mut(&member)) {
+            let of_it = |turn: &mut Turn| turn.partition == *partition;
+            member.turn.take_if(of_it);
+        }
+        self.drop_suspects(now, partition, settled);
+        self.changed(partition);
+    }
+
+    /// Something else is seen.
+    pub fn handle(&mut self, now: Now, seen: Seen) {
+        let is_news = !matches!(seen, Seen::LaneGiven(_) | Seen::Alive { .. });
+        match seen {
+            Seen::Assigned { member, epoch } => {
+                self.gone.is_back(&member);
+                self.begins_anew(&member);
+                let new = || Member { since: now.mono, ..Member::default() };
+                self.members.entry(member).or_insert_with(new).epoch = epoch;
+            }
+            Seen::Committed { partition, offset } => {
+                self.count_committed(now, &partition, offset);
+                self.on_committed(now, &partition, offset);
+            }
+            Seen::Reset { partition, offset, before } => {
+                self.on_committed(now, &partition, offset);
+                self.on_reset(now, &partition, (offset, before));
+            }
+            Seen::Progress { partition, done, end } => {
+                self.on_progress(now, &partition, done, end);
+            }
+            Seen::Nacked { partition, offset } => self.on_nacked(now, &partition, offset),
+            Seen::Parked { partition, offsets } => self.on_parked(now, &partition, offsets),
+            Seen::Read { partition, offset, done } => {
+                let known = self.windows.get(&partition).and_then(|window| window.committed);
+                match known {
+                    None => {
+                        self.on_committed(now, &partition, offset);
+                        self.on_done(now, &partition, done);
+                    }
+                    // Not through here.
+                    Some(before) if offset < before => {
+                        self.on_reset(now, &partition, (offset, Some(before)));
+                    }
+                    Some(before) if before < offset => {
+                        self.on_passed_elsewhere(now, &partition, offset);
+                    }
+                    Some(_) => {}
+                }
+            }
+            Seen::LaneGiven(told) => self.on_lane_given(now, &told),
+            Seen::LaneBelow { up_to } => self.on_lane_below(up_to),
+            Seen::LaneDone { count } => self.on_lane_done(now, count),
+            Seen::LaneFailed { lane } => {
+                self.on_lane_nacked(lane);
+                self.on_lane_failed(now);
+            }
+            Seen::CommitRefused { member, partition } => {
+                self.on_commit_refused(now, &member, &partition);
+            }
+            Seen::Alive { member } => self.heard_of(now, &member),
+            Seen::Lost { member, left } => self.on_member_gone(now, &member, left),
+            Seen::GaveUp { member } => self.on_gave_up(&member),
+            Seen::Uncommitted { partition } => self.on_uncommitted(now, &partition),
+            Seen::TopicGone { topic } => self.on_topic_gone(now, &topic),
+        }
+        self.end_aparts(is_news);
+    }
+
+    /// Does what is due; early or repeated calls change nothing.
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.expire_lanes(now);
+        self.expire_breaker(now);
+        self.suspects.handle_timeout(now);
+        self.decide();
+        self.end_aparts(false);
+    }
+
+    /// The sidecar stops: deliveries that end with it are not counted.
+    pub fn close(&mut self) {
+        self.join_all_apart();
+        self.members.clear();
+    }
+
+    /// The next thing to do; `None`: nothing until the next call.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// What is suspected in a window, or goes one by one, has changed.
+    pub(super) fn changed(&mut self, partition: &TopicPartition) {
+        let Some(window) = self.windows.get(partition) else { return };
+        if window.is_troubled() {
+            self.troubled.insert(partition.clone());
+        } else {
+            self.troubled.remove(partition);
+        }
+        self.outputs.push_back(Output::Wake);
+        self.keep(partition);
+    }
+
+    fn heard_of(&mut self, now: Now, member: &MemberId) {
+        if let Some(known) = self.members.get_mut(member) {
+            known.alive = now.mono;
+        }
+    }
+
+    pub(super) fn push(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    /// Whether a member was lost and has not been assigned anything since.
+    pub fn is_gone(&self, member: &MemberId) -> bool {
+        self.gone.has(member)
+    }
+
+    /// The epoch a member has now.
+    pub(super) fn epoch_of(&self, member: &MemberId) -> i32 {
+        self.members.get(member).map_or(0, |member| member.epoch)
+    }
+}

@@ -1,0 +1,36 @@
+//! E6, E11: a group's commit, as far as its windows go.
+
+use crate::model::{MonoMs, Now, TopicPartition};
+use crate::retry::detector::Detector;
+
+impl Detector {
+    /// Whatever lies below a commit is acknowledged: no suspicion outlives it.
+    pub(in crate::retry) fn on_committed(&mut self, now: Now, of: &TopicPartition, offset: i64) {
+        let window = self.windows.entry(of.clone()).or_default();
+        let began = window.holder.as_ref().map(|_| window.from);
+        let before = window.committed.replace(offset);
+        let passes_records = before.or(began).is_some_and(|before| offset > before);
+        window.furthest = window.furthest.max(offset);
+        if offset > window.end {
+            // The record that the holder went back to is done.
+            window.waits_until = MonoMs::default();
+        }
+        // A commit does not end an explicit failure.
+        window.suspects.retain(|suspect, known| *suspect >= offset || known.is_awaited);
+        window.skipped.retain(|skipped| *skipped >= offset);
+        window.nacked.retain(|nacked| *nacked >= offset);
+        window.hidden.forget_below(offset);
+        window.seek_backs.forget_below(offset);
+        window.done.clear();
+        window.given_up.take_if(|given_up| given_up.start < offset);
+        window.reached = window.reached.max(offset);
+        window.wait_on(now.mono);
+        // Somebody may wait for nothing else to be out.
+        if self.troubled.is_empty() {
+            self.keep(of);
+        } else {
+            self.changed(of);
+        }
+        self.acquit(now, of, offset, passes_records);
+    }
+}

@@ -1,0 +1,104 @@
+//! E1, E2: what was nacked is no suspect any more; its entry goes on with the count. Nor is what
+//! waits behind another record of its key.
+
+use std::ops::Range;
+
+use crate::model::{Now, TopicPartition};
+use crate::retry::Carried;
+use crate::retry::detector::Detector;
+
+/// Nacked records of a window that are remembered; the lowest go first.
+pub const NACKED_MAX: usize = 4_096;
+
+impl Detector {
+    /// What inference has charged a record with so far.
+    pub fn charged(&self, of: &TopicPartition, offset: i64) -> Carried {
+        let isolated = self.suspects.isolated_in(of);
+        if let Some(record) = isolated.filter(|record| record.offset == offset) {
+            let (disposition, _) = record.cause();
+            let history = record.failed_at.into_iter().map(|at| (at, disposition));
+            let (reconsume_times, history) = (record.failures, history.collect());
+            return Carried { reconsume_times, history, spared: self.is_paused() };
+        }
+        let suspect = self.windows.get(of).and_then(|window| window.suspects.get(&offset));
+        let of_suspect = |suspect: &crate::retry::detector::Suspect| Carried {
+            reconsume_times: suspect.reconsume_times,
+            history: suspect.history.clone(),
+            spared: false,
+        };
+        let carried = suspect.map(of_suspect).unwrap_or_default();
+        Carried { spared: self.is_paused(), ..carried }
+    }
+
+    /// What a member was handed of a partition and has not committed.
+    pub fn in_hand(&self, of: &TopicPartition) -> Range<i64> {
+        self.windows.get(of).map_or(0..0, |window| window.first_open()..window.end)
+    }
+
+    /// Records have had entries since before the start, and no commit has passed them: inference
+    /// never charges them.
+    pub fn known(&mut self, of: &TopicPartition, offsets: impl IntoIterator<Item = i64>) {
+        let window = self.windows.entry(of.clone()).or_default();
+        window.nacked.extend(offsets);
+        while window.nacked.len() > NACKED_MAX {
+            window.nacked.pop_first();
+        }
+        for offset in &window.nacked {
+            window.suspects.remove(offset);
+        }
+    }
+
+    /// Records have entries behind another one of their key: inference never charges them.
+    pub(in crate::retry) fn on_parked(&mut self, now: Now, of: &TopicPartition, offsets: Vec<i64>) {
+        let Some(window) = self.windows.get_mut(of) else { return };
+        let known = window.suspects.len();
+        let committed = window.committed;
+        for &offset in &offsets {
+            window.suspects.remove(&offset);
+            // What was passed already is nobody's to judge; and should a commit go back below it,
+            // its entry may end by that.
+            if committed.is_none_or(|committed| committed <= offset) {
+                window.nacked.insert(offset);
+            }
+        }
+        while window.nacked.len() > NACKED_MAX {
+            window.nacked.pop_first();
+        }
+        window.wait_on(now.mono);
+        if known > window.suspects.len() {
+            self.changed(of);
+        }
+        for offset in offsets {
+            self.drop_suspects(now, of, offset..offset.saturating_add(1));
+        }
+    }
+
+    /// A record has an entry now, durably: inference never charges it.
+    pub(in crate::retry) fn on_nacked(&mut self, now: Now, of: &TopicPartition, offset: i64) {
+        let Some(window) = self.windows.get_mut(of) else { return };
+        if window.committed.is_some_and(|committed| offset < committed) {
+            self.count_belied(now);
+            let Some(window) = self.windows.get_mut(of) else { return };
+            if window.suspects.remove(&offset).is_some() {
+                self.changed(of);
+            }
+            return;
+        }
+        let failed = if self.rules.in_order && !window.is_beyond(offset) {
+            // A member that comes back goes on behind the record.
+            &mut window.skipped
+        } else {
+            &mut window.nacked
+        };
+        if failed.insert(offset) {
+            window.failed = window.failed.saturating_add(1);
+        }
+        if window.nacked.len() > NACKED_MAX {
+            window.nacked.pop_first();
+        }
+        window.suspects.remove(&offset);
+        window.wait_on(now.mono);
+        self.drop_suspects(now, of, offset..offset.saturating_add(1));
+        self.changed(of);
+    }
+}

@@ -1,0 +1,267 @@
+//! Who is served what: everything, nothing, or one record at a time.
+//!
+//! In single file a turn belongs to one partition of one member, and to the Fetch that asks for it.
+
+use std::ops::Range;
+
+use crate::model::{MemberId, MonoMs, Now, TopicPartition};
+use crate::retry::detector::{
+    Asked, Detector, Fetching, Handed, Out, Output, Phase, Plan, Serve, Settling, Turn, Window,
+    limited,
+};
+use crate::retry::{Disposition, Evidence, OnSeekBack};
+
+/// A Fetch that came longer ago has waited.
+const FRESH_MS: u64 = 50;
+
+impl Detector {
+    /// How a member's Fetch is answered where something is suspected.
+    pub(in crate::retry) fn plan(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Plan {
+        let free_at = self.turn(now, by, asked);
+        let is_single = self.has_turn(&by.member) || self.is_single(&by.member);
+        let line = self.line(&by.member, asked);
+        let is_late = now.mono.since(by.came) > FRESH_MS;
+        let suspected_until = self.suspects.poll_timeout().map(|until| until.0);
+        let mut untils: Vec<MonoMs> = free_at.into_iter().chain(suspected_until).collect();
+        untils.extend(self.breaker.poll_timeout());
+        let grants = self.limits(now, &by.member, asked);
+        let mut test_places = self.test_places(asked).map(Vec::into_iter);
+        let mut serve = Vec::with_capacity(asked.len());
+        for (ask, grant) in asked.iter().zip(grants) {
+            let test_place = test_places.as_mut().and_then(Iterator::next);
+            let Some(window) = self.windows.get(&ask.partition) else {
+                serve.push(limited(Serve::Open, &grant, ask.offset));
+                continue;
+            };
+            let settling = self.settling((&ask.partition, window), ask.offset, by.has_lane);
+            if let Some(settling) = settling {
+                serve.push(Serve::Settle(Box::new(settling)));
+                continue;
+            }
+            if self.rules.in_order && window.waits_before(ask.offset) {
+                serve.push(Serve::Nothing);
+                continue;
+            }
+            untils.extend(window.held_until(ask.offset).map(|(_, until)| until));
+            untils.extend(Some(window.waits_until).filter(|until| *until > now.mono));
+            let first = window.first_given(ask.offset);
+            let without: Vec<i64> = window.skipped.range(ask.offset..).copied().collect();
+            let next = window.next_in_line(ask.offset);
+            let allowed = if let Some(place) = test_place {
+                match next {
+                    Some((below, Phase::Held { .. })) if first >= below => Serve::Nothing,
+                    _ => Serve::Turn { without, place },
+                }
+            } else if is_single {
+                let has_waited = is_late && window.suspects.contains_key(&first);
+                match line.get(&ask.partition) {
+                    Some(0) if has_waited => Serve::Again,
+                    Some(place) if !has_waited => Serve::Turn { without, place: *place },
+                    _ => Serve::Nothing,
+                }
+            } else {
+                match next {
+                    Some((below, _)) if first < below => Serve::Below { without, below },
+                    Some((_, Phase::Held { .. })) => Serve::Nothing,
+                    _ if without.is_empty() => Serve::Open,
+                    _ => Serve::Without(without),
+                }
+            };
+            // A client that pauses meanwhile drops the answer of a Fetch that waited.
+            let may_drop = is_late && self.rules.on_seek_back == OnSeekBack::Retry;
+            serve.push(if may_drop && self.suspects.is_under_test(&ask.partition, first) {
+                Serve::Again
+            } else {
+                limited(allowed, &grant, first)
+            });
+        }
+        if serve.contains(&Serve::Again) {
+            for other in serve.iter_mut().filter(|serve| matches!(serve, Serve::Turn { .. })) {
+                *other = Serve::Nothing;
+            }
+        }
+        Plan { serve, until: untils.into_iter().min() }
+    }
+
+    /// Lets the turn go on where it is over, and gives it to the next; when to look again.
+    fn turn(&mut self, now: Now, by: &Fetching, asked: &[Asked]) -> Option<MonoMs> {
+        let member = &by.member;
+        self.end_turn(now, member);
+        if let Some(turn) = self.members.get(member).and_then(|known| known.turn.as_ref()) {
+            return Some(turn.until);
+        }
+        if !self.is_single(member) {
+            return None;
+        }
+        if let Some(drained) = self.drained_at(now, member) {
+            return Some(drained);
+        }
+        let partition = self.next_turn(member, asked)?;
+        let patience_ms = self.rules.isolation_timeout_ms;
+        if let Some(until) = self.lanes.next_until(now.mono, member, patience_ms) {
+            return Some(until);
+        }
+        self.lanes.pass(member);
+        self.windows.get_mut(&partition)?.turned_at = now.mono;
+        let until = now.mono.plus(self.rules.isolation_timeout_ms);
+        let is_asked = Asked::names(asked, &partition);
+        let known = self.members.entry(member.clone()).or_default();
+        known.turn = Some(Turn { partition, out: None, until });
+        if !is_asked {
+            self.push(Output::Wake);
+        }
+        Some(until)
+    }
+
+    /// Ends a turn whose record is settled, or was waited for long enough.
+    pub(in crate::retry) fn end_turn(&mut self, now: Now, member: &MemberId) {
+        let known = self.members.get(member).and_then(|known| known.turn.clone());
+        let Some(turn) = known else { return };
+        let Some(window) = self.windows.get_mut(&turn.partition) else { return };
+        let is_over = match turn.out {
+            _ if !window.is_held_by(member) => true,
+            None => now.mono >= turn.until,
+            Some(out) => {
+                let is_settled = window.committed.is_some_and(|c| c > out.offset)
+                    || window.is_settled(out.offset);
+                let is_resting = !is_settled && now.mono >= turn.until;
+                if is_resting
+                    && let Some(suspect) = window.suspects.get_mut(&out.offset)
+                    && let Phase::Alone(_) = suspect.phase
+                {
+                    suspect.phase = Phase::Resting;
+                }
+                is_settled || is_resting
+            }
+        };
+        if is_over {
+            if let Some(known) = self.members.get_mut(member) {
+                known.turn = None;
+            }
+            self.changed(&turn.partition);
+        }
+    }
+
+    /// When nothing is out at a member any more, as far as patience tells; `None`: now.
+    pub(in crate::retry) fn drained_at(&self, now: Now, member: &MemberId) -> Option<MonoMs> {
+        let open =
+            self.windows.values().filter(|window| window.is_held_by(member) && window.is_open());
+        let patience_ms = self.rules.isolation_timeout_ms;
+        let handed = open.map(|window| window.handed_at).chain(self.lanes.given_at(member));
+        let patient = handed.map(|at| at.plus(patience_ms));
+        patient.max().filter(|at| *at > now.mono)
+    }
+
+    /// One record at a time for this member.
+    pub(in crate::retry) fn is_single(&self, member: &MemberId) -> bool {
+        let troubled = self.troubled.iter().filter_map(|of| self.windows.get(of));
+        troubled.into_iter().any(|window| window.is_held_by(member) && window.is_ready())
+    }
+
+    pub(in crate::retry) fn has_turn(&self, member: &MemberId) -> bool {
+        self.members.get(member).is_some_and(|known| known.turn.is_some())
+    }
+
+    /// The record whose turn it is has left.
+    pub(in crate::retry) fn on_turn_handed(&mut self, now: Now, by: &Fetching, left: &Handed) {
+        let patience_ms = self.rules.isolation_timeout_ms;
+        let Some(window) = self.windows.get_mut(&left.partition) else { return };
+        if left.hidden.past(left.from) >= left.end {
+            // None of it is a record.
+            return;
+        }
+        let Some(known) = self.members.get_mut(&by.member) else { return };
+        let free = known.turn.as_mut().filter(|turn| turn.out.is_none());
+        let Some((turn, offset)) = free.zip(left.turn) else { return };
+        let out = Out { offset };
+        let until = now.mono.plus(patience_ms);
+        *turn = Turn { partition: left.partition.clone(), out: Some(out), until };
+        window.turned_at = now.mono;
+        if let Some(suspect) = window.suspects.get_mut(&offset) {
+            suspect.phase = Phase::Alone(now.mono);
+            suspect.due = None;
+        }
+    }
+
+    /// A member was to be given what lies in front of a suspect, and nothing of that can be given:
+    /// the suspect is the next one.
+    pub fn passed_over(
+        &mut self,
+        now: Now,
+        by: &Fetching,
+        of: &TopicPartition,
+        nothing: Range<i64>,
+    ) {
+        if !self.windows.get(of).is_some_and(|window| window.is_held_by(&by.member)) {
+            return;
+        }
+        let has_withheld = self.empty(now, of, nothing.clone());
+        if !has_withheld && let Some(window) = self.windows.get_mut(of) {
+            window.passed_over = nothing;
+        }
+        self.push(Output::Wake);
+    }
+
+    /// A settling as it stands now; `None`: its record is not at its end any more.
+    pub fn present(&self, settling: &Settling) -> Option<Settling> {
+        let (of, offset) = (&settling.partition, settling.offset);
+        let window = self.windows.get(of)?;
+        let present = self.settling((of, window), offset, settling.is_retried)?;
+        (present.offset == offset).then_some(present)
+    }
+
+    /// The first record at or above an offset that is at its end, or waited for no more.
+    pub(in crate::retry) fn settling(
+        &self,
+        (partition, window): (&TopicPartition, &Window),
+        from: i64,
+        has_lane: bool,
+    ) -> Option<Settling> {
+        let crash = self.crash_settling((partition, window), from, has_lane);
+        let other = self.released_settling((partition, window), from);
+        crash.into_iter().chain(other).min_by_key(|settling| settling.offset)
+    }
+
+    fn released_settling(
+        &self,
+        (partition, window): (&TopicPartition, &Window),
+        from: i64,
+    ) -> Option<Settling> {
+        let mut suspects = window.suspects.range(from..);
+        let (offset, suspect) = suspects.find(|(_, suspect)| self.is_let_go(suspect))?;
+        Some(Settling {
+            partition: partition.clone(),
+            offset: *offset,
+            // The nack was charged when it came, and is the failure that is settled.
+            reconsume_times: suspect.reconsume_times.saturating_sub(1),
+            disposition: Disposition::Rejected,
+            evidence: Evidence::Nack,
+            history: suspect.history.clone(),
+            is_retried: true,
+            window: window.record_after(*offset),
+        })
+    }
+}
+
+impl Window {
+    /// A suspect's hold at or above an offset, and when it ends.
+    pub(in crate::retry) fn held_until(&self, offset: i64) -> Option<(i64, MonoMs)> {
+        self.suspects.range(offset..).find_map(|(offset, suspect)| match suspect.phase {
+            Phase::Held { until } => Some((*offset, until)),
+            _ => None,
+        })
+    }
+
+    /// The first suspect at or above an offset that is held, or waits for its turn.
+    pub(in crate::retry) fn next_in_line(&self, from: i64) -> Option<(i64, &Phase)> {
+        let mut suspects = self.suspects.range(from..).map(|(at, suspect)| (*at, &suspect.phase));
+        suspects.find(|(_, phase)| matches!(phase, Phase::Held { .. } | Phase::Ready))
+    }
+
+    /// A suspect waits for its turn, and is the next record that its member may be given: as far as
+    /// it has still to come to it, records flow.
+    pub(in crate::retry) fn is_ready(&self) -> bool {
+        let next = self.next_in_line(self.end).filter(|(_, phase)| **phase == Phase::Ready);
+        next.is_some_and(|(at, _)| at <= self.first_given(self.end))
+    }
+}

@@ -1,0 +1,93 @@
+//! The assignment that each member was last told.
+
+use crate::model::{MemberId, Now};
+use crate::retry::detector::{Detector, Seen};
+
+/// The assignment that a member was last told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStanding {
+    /// The id of its process: another process may have the same key.
+    pub member_id: MemberId,
+    /// The generation, or the member epoch (KIP-848).
+    pub epoch: i32,
+    /// The progress of the assignment.
+    pub step: Step,
+    /// The connection that it was told on.
+    pub conn: u64,
+}
+
+/// The progress of a member's assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The member knows its generation.
+    Joined,
+    /// The member knows its partitions.
+    Assigned,
+}
+
+#[derive(Debug)]
+pub(in crate::retry) struct AssignedMember {
+    standing: MemberStanding,
+    /// An answer since then makes clients join anew.
+    is_called: bool,
+}
+
+impl AssignedMember {
+    fn is_same(&self, next: &MemberStanding) -> bool {
+        let known = &self.standing;
+        known.member_id == next.member_id && known.epoch == next.epoch && known.step == next.step
+    }
+
+    /// Whether a member that stands like `next` now has joined anew by itself: it knew its
+    /// partitions, and no answer explains the join. A client that lost its connection joins anew
+    /// as well.
+    fn has_given_up(&self, next: &MemberStanding) -> bool {
+        let known = &self.standing;
+        let joins = next.step == Step::Joined && next.epoch > known.epoch;
+        joins && known.step == Step::Assigned && !self.is_called && known.conn == next.conn
+    }
+}
+
+impl Detector {
+    /// A member is told its generation or epoch, or its partitions; false if it knows that already.
+    pub fn assign(&mut self, now: Now, key: &MemberId, standing: MemberStanding) -> bool {
+        if let Some(told) = self.standings.get_mut(key).filter(|told| told.is_same(&standing)) {
+            told.standing.conn = standing.conn;
+            return false;
+        }
+        let (member, epoch) = (key.clone(), standing.epoch);
+        let is_other = self.is_replaced(key, &standing.member_id);
+        let before = self.standings.get(key);
+        let has_given_up = before.is_some_and(|told| told.has_given_up(&standing));
+        self.standings.insert(key.clone(), AssignedMember { standing, is_called: false });
+        if is_other {
+            // A static member goes on in a new process: the former one is gone.
+            self.handle(now, Seen::Lost { member: member.clone(), left: false });
+        } else if has_given_up {
+            self.handle(now, Seen::GaveUp { member: member.clone() });
+        }
+        self.handle(now, Seen::Assigned { member, epoch });
+        true
+    }
+
+    /// An answer to a member makes clients join anew.
+    pub fn call(&mut self, key: &MemberId) {
+        if let Some(told) = self.standings.get_mut(key) {
+            told.is_called = true;
+        }
+    }
+
+    /// A member is gone; `left`: it said so; `member_id`: the process, where it is known.
+    pub fn remove(&mut self, now: Now, key: &MemberId, member_id: Option<&MemberId>, left: bool) {
+        // The name of a former process goes on, and its end was told when the new one came.
+        if !member_id.is_some_and(|gone| self.is_replaced(key, gone)) {
+            self.standings.remove(key);
+            self.handle(now, Seen::Lost { member: key.clone(), left });
+        }
+    }
+
+    /// Whether a static member's name goes on in another process.
+    pub fn is_replaced(&self, key: &MemberId, member_id: &MemberId) -> bool {
+        self.standings.get(key).is_some_and(|told| told.standing.member_id != *member_id)
+    }
+}

@@ -1,0 +1,137 @@
+//! What must hold after every step, checked in tests while the store is small.
+
+use std::collections::BTreeMap;
+
+use crate::model::{EntryId, GroupId, Slot};
+use crate::retry::{Entries, Entry, Ledger, Marks, SlotRecord};
+
+/// The whole state: equal for a live ledger and one that replayed its facts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// Every entry.
+    pub entries: BTreeMap<EntryId, Entry>,
+    /// Every slot of every group.
+    pub slots: BTreeMap<(GroupId, Slot), SlotRecord>,
+    /// The rest.
+    pub marks: Marks,
+}
+
+impl<S: Entries> Ledger<S> {
+    /// Everything that replaying the journal must give back. Reads the whole store.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let mut entries = BTreeMap::new();
+        let mut slots = BTreeMap::new();
+        for group in self.store.groups() {
+            for id in self.store.page(&group, None, usize::MAX) {
+                entries.extend(self.store.get(id).map(|entry| (id, entry)));
+            }
+            for record in self.store.slots(&group) {
+                slots.insert((group.clone(), record.slot), record);
+            }
+        }
+        Fingerprint { entries, slots, marks: self.store.marks() }
+    }
+
+    /// Checks every invariant; runs after each step of a test.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        if self.store.marks().next_id <= tests::CHECKED_MAX {
+            tests::invariants(self);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::WallMs;
+    use crate::retry::{State, StateKind};
+
+    /// Checking costs the whole store: beyond so many entries a test does without.
+    pub(super) const CHECKED_MAX: u64 = 256;
+
+    pub(super) fn invariants<S: Entries>(ledger: &Ledger<S>) {
+        let Fingerprint { entries, slots, marks } = ledger.fingerprint();
+        let mut lanes = BTreeMap::new();
+        let mut origins = BTreeMap::new();
+        for (id, entry) in &entries {
+            let group = &entry.group;
+            assert!(id.0 < marks.next_id, "ids are never used twice: {id}");
+            if let Some(origin) = entry.remembered_origin() {
+                let other = origins.insert((group, origin), id);
+                assert_eq!(other, None, "one entry per group and origin: {origin}");
+                assert_eq!(ledger.store.by_origin(group, origin), Some(*id));
+            }
+            for lane in &entry.lanes {
+                let other = lanes.insert((group, *lane), id);
+                assert_eq!(other, None, "a lane offset names one entry");
+                assert_eq!(ledger.store.by_lane(group, *lane), Some(*id));
+                let record = &slots[&(group.clone(), lane.slot)];
+                assert!(lane.sequence < record.next_sequence, "sequences never restart");
+            }
+            let waits = ledger.store.due(group, WallMs(i64::MAX), usize::MAX).contains(id);
+            assert_eq!(waits, entry.due().is_some(), "waiting entries are in the queue: {entry:?}");
+            let held = ledger.store.held(group, None, usize::MAX).contains(id);
+            assert_eq!(
+                held,
+                entry.state.kind() == StateKind::Held,
+                "held ones are found: {entry:?}"
+            );
+            if held {
+                let look = ledger.room.due(WallMs(i64::MAX)).any(|(looked, _)| looked == group);
+                assert!(look, "nothing is held for ever");
+            }
+            if let Some(lane) = entry.inflight() {
+                assert_eq!(entry.lanes.last(), Some(&lane), "the current hand-out is the last one");
+                let record = &slots[&(group.clone(), lane.slot)];
+                assert!(record.member.is_some(), "what is inflight is with a member");
+                assert!(entry.expires.is_some(), "no hand-out stays open for ever");
+            }
+            if entry.state.kind() == StateKind::Exported {
+                assert_eq!(entry.expires, None, "what is set aside waits for an operator");
+            }
+            if entry.superseded && entry.state.kind() != StateKind::Dead {
+                assert!(entry.passed.is_some(), "nothing of a topic that is gone stays for ever");
+            }
+        }
+        lines(&entries);
+        for group in ledger.store.groups() {
+            let counts = ledger.store.counts(&group);
+            let all: u64 = counts.by_state.values().sum();
+            let listed = entries.values().filter(|entry| entry.group == group).count();
+            assert_eq!(all, listed as u64, "every entry is in exactly one state");
+            assert_eq!(counts.waiting.values().sum::<u64>(), counts.of(StateKind::Waiting));
+            let members: Vec<_> =
+                ledger.store.slots(&group).into_iter().map(|s| s.member).collect();
+            for (n, member) in members.iter().enumerate() {
+                let again = members[..n].contains(member);
+                assert!(member.is_none() || !again, "a member holds one slot");
+            }
+        }
+    }
+
+    /// Of one key in one partition only the first entry that is not settled is due or behind
+    /// nobody, unless it is out already or was set aside.
+    fn lines(entries: &BTreeMap<EntryId, Entry>) {
+        for entry in entries.values() {
+            let Some((origin, key, _)) = entry.lined().filter(|_| !entry.is_settled()) else {
+                assert_ne!(entry.state.kind(), StateKind::Behind, "behind nobody: {entry:?}");
+                continue;
+            };
+            let is_before = |other: &&Entry| {
+                let Some((before, its, _)) = other.lined() else { return false };
+                let same = (before.partition, &before.topic) == (origin.partition, &origin.topic);
+                same && its == key
+                    && other.group == entry.group
+                    && before.offset < origin.offset
+                    && !other.is_settled()
+            };
+            let is_first = !entries.values().any(|other| is_before(&other));
+            match entry.state {
+                State::Waiting { .. } => assert!(is_first, "due before its time: {entry:?}"),
+                State::Behind { .. } => assert!(!is_first, "stranded: {entry:?}"),
+                _ => {}
+            }
+        }
+    }
+}

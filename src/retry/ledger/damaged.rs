@@ -1,0 +1,23 @@
+//! The log cannot give an entry's bytes back. Nobody will ever be given them, and no more may be
+//! lost by it: it ends among the dead letters, where people see what it was and why.
+
+use crate::model::EntryId;
+use crate::retry::{Disposition, Entries, Evidence, Ledger, PayloadChange, State};
+
+impl<S: Entries> Ledger<S> {
+    pub(in crate::retry) fn on_damaged(&mut self, id: EntryId, why: &str) {
+        let Some(mut entry) = self.store.get(id) else { return };
+        let is_pending = matches!(
+            entry.state,
+            State::Waiting { .. } | State::Inflight { .. } | State::Alone { .. }
+        );
+        if !is_pending {
+            return;
+        }
+        entry.explain(Some(why));
+        let bytes = self.store.record_bytes(id);
+        let entry = self.end(entry, Disposition::Undecodable, false, bytes);
+        self.note_end(&entry, bytes);
+        self.record(entry, Evidence::Damaged, None, PayloadChange::Keeps);
+    }
+}

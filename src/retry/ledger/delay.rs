@@ -1,0 +1,68 @@
+//! Records whose first delivery is put off: they wait here, then enter their topic.
+//!
+//! They are entries of a group of their own, which no member can be in: what they need of the
+//! ledger is a due time that survives everything.
+
+use crate::model::{EntryId, Origin, TopicName, WallMs};
+use crate::retry::{
+    Answer, DELAY_MS_MAX, DELAYED, Entries, Entry, Evidence, Ledger, PayloadChange, State, Token,
+    Until, delayed,
+};
+
+impl<S: Entries> Ledger<S> {
+    /// One entry each, named by its own number in the place of an offset.
+    pub(in crate::retry) fn on_delay(
+        &mut self,
+        topic: &TopicName,
+        partition: i32,
+        records: &[Until],
+    ) {
+        for (index, until) in (0_u32..).zip(records) {
+            let (due, delay_ms) = due(*until, self.wall());
+            let id = self.next_id();
+            let origin = named(topic, partition, id);
+            let state = State::Waiting { due, delay_ms, level: None };
+            let entry = Entry::new(id, &delayed(), Some(origin), state);
+            self.record(entry, Evidence::Delayed, None, PayloadChange::Begins(index));
+        }
+    }
+
+    /// It is in its topic now; or there is no such topic any more.
+    pub(in crate::retry) fn on_delivered(&mut self, id: EntryId, arrived: bool) {
+        if self.store.get(id).is_some_and(|entry| entry.group.as_str() == DELAYED) {
+            self.forget(id, if arrived { Evidence::Delivered } else { Evidence::Reset });
+        }
+    }
+
+    /// Nobody wants them any more.
+    pub(in crate::retry) fn on_cancel(&mut self, token: Token, records: &[Origin]) {
+        let mut cancelled = Vec::with_capacity(records.len());
+        for record in records {
+            let id = u64::try_from(record.offset).map(EntryId).ok();
+            let known = id.and_then(|id| self.store.get(id));
+            let is_it = known.is_some_and(|entry| {
+                entry.group.as_str() == DELAYED && entry.origin.as_ref() == Some(record)
+            });
+            if let Some(id) = id.filter(|_| is_it) {
+                self.forget(id, Evidence::Cancelled);
+            }
+            cancelled.push(is_it);
+        }
+        self.answer(token, Answer::Cancelled(cancelled));
+    }
+}
+
+/// Its number is below 2^63 for as long as anyone counts.
+fn named(topic: &TopicName, partition: i32, id: EntryId) -> Origin {
+    let offset = i64::try_from(id.0).unwrap_or(i64::MAX);
+    Origin { topic: topic.clone(), partition, offset }
+}
+
+/// A clock that goes back over a restart brings a delay forward to itself, and no moment at all:
+/// for one that was named, the longest delay there is says nothing.
+fn due(until: Until, now: WallMs) -> (WallMs, u64) {
+    match until {
+        Until::After(delay_ms) => (now.plus(delay_ms), delay_ms),
+        Until::At(at) => (at.max(now), DELAY_MS_MAX),
+    }
+}

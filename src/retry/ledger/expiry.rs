@@ -1,0 +1,28 @@
+//! Time passes: hand-outs open for too long return to the queue, settled entries are forgotten.
+
+use crate::model::EntryId;
+use crate::retry::ledger::AT_ONCE;
+use crate::retry::{Entries, Evidence, Ledger, StateKind};
+
+impl<S: Entries> Ledger<S> {
+    /// Some at a time: what is left is due still.
+    pub(in crate::retry) fn on_expiry(&mut self) {
+        for id in self.store.expired(self.wall(), AT_ONCE) {
+            self.expire(id);
+        }
+    }
+
+    fn expire(&mut self, id: EntryId) {
+        let Some(entry) = self.store.get(id) else { return };
+        match entry.state.kind() {
+            StateKind::Inflight => {
+                let (group, lane) = (entry.group.clone(), entry.inflight());
+                self.hand_out_lost(id, Evidence::Timeout);
+                if let Some(lane) = lane {
+                    self.late.went_back(&group, lane, id);
+                }
+            }
+            _ => self.forget(id, Evidence::MemoryEnded),
+        }
+    }
+}

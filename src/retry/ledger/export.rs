@@ -1,0 +1,86 @@
+//! An operator moves what waits to another sidecar: set aside first, ended when it is there.
+//!
+//! Between the two nobody gets it, here or there, and a start changes nothing about that. What is
+//! handed out is not set aside: its member may still acknowledge it.
+
+use crate::model::{EntryId, TopicPartition};
+use crate::retry::{
+    Answer, Disposition, Entries, Entry, Evidence, ExportOutcome, ExportStep, Ledger,
+    PayloadChange, Rank, State, Token,
+};
+
+impl<S: Entries> Ledger<S> {
+    pub(in crate::retry) fn on_export(&mut self, token: Token, step: ExportStep, ids: &[EntryId]) {
+        let outcomes = ids.iter().map(|id| self.export(step, *id)).collect();
+        self.answer(token, Answer::Exported(outcomes));
+    }
+
+    fn export(&mut self, step: ExportStep, id: EntryId) -> ExportOutcome {
+        let Some(entry) = self.store.get(id) else {
+            // Not known any more: it is settled, and so is its export.
+            let is_settled = step == ExportStep::End && id.0 < self.marks().next_id;
+            return if is_settled { ExportOutcome::Already } else { ExportOutcome::Left };
+        };
+        // Nobody's retry: it waits to enter a topic of this node.
+        if entry.group.is_reserved() || self.parts_its_key(step, &entry) {
+            return ExportOutcome::Left;
+        }
+        match (step, entry.state) {
+            (
+                ExportStep::Begin,
+                State::Waiting { due, delay_ms, level }
+                | State::Behind { due, delay_ms, level, .. },
+            ) => {
+                let since = self.wall();
+                let state = State::Exported { since, due, delay_ms, level };
+                self.exported(Entry { state, ..entry }, Evidence::Exported)
+            }
+            (ExportStep::Undo, State::Exported { due, delay_ms, level, .. }) => {
+                let state = self.closer(&entry, due, delay_ms, level);
+                self.exported(Entry { state, ..entry }, Evidence::ExportUndone)
+            }
+            (ExportStep::End, State::Exported { .. }) => {
+                let moved = self.moved(entry);
+                self.exported(moved, Evidence::ExportEnded)
+            }
+            (ExportStep::Begin, State::Exported { .. })
+            | (ExportStep::Undo, State::Waiting { .. }) => ExportOutcome::Already,
+            (ExportStep::End, _) if entry.is_settled() => ExportOutcome::Already,
+            _ => ExportOutcome::Left,
+        }
+    }
+
+    /// One in the line of its key is set aside after those before it, and is the other sidecar's
+    /// when nothing behind it is left here.
+    fn parts_its_key(&self, step: ExportStep, entry: &Entry) -> bool {
+        let Some((origin, key, _)) = entry.lined() else { return false };
+        let of = TopicPartition { topic: origin.topic.clone(), partition: origin.partition };
+        let first = |rank| self.store.of_key(&entry.group, &of, key, rank, 1).pop();
+        let behind = first(Rank::Behind);
+        match step {
+            ExportStep::Begin => {
+                let is_before = |(offset, id): &(i64, EntryId)| {
+                    let state = self.store.get(*id).map(|entry| entry.state);
+                    *offset < origin.offset && !matches!(state, Some(State::Exported { .. }))
+                };
+                [first(Rank::Ahead), behind].iter().flatten().any(is_before)
+            }
+            ExportStep::End => behind.is_some() && !entry.is_settled(),
+            ExportStep::Undo => false,
+        }
+    }
+
+    /// Remembered as settled: its origin does not begin anew here.
+    fn moved(&self, mut entry: Entry) -> Entry {
+        let at = self.wall();
+        entry.state = State::Discarded { at };
+        entry.dispose(at, Disposition::Manual);
+        entry.expires = self.memory_ends(&entry);
+        entry
+    }
+
+    fn exported(&mut self, entry: Entry, evidence: Evidence) -> ExportOutcome {
+        self.record(entry, evidence, None, PayloadChange::Keeps);
+        ExportOutcome::Done
+    }
+}

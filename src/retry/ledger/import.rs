@@ -1,0 +1,74 @@
+//! An operator brings what waited in another sidecar: it goes on here with its count and its due
+//! time. An origin the group knows here is settled here, unless it is only remembered as moved
+//! away: then it has come back, as an entry of its own.
+
+use crate::model::GroupId;
+use crate::retry::{
+    Answer, BadImport, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Import, ImportOutcome,
+    Ledger, PayloadChange, State, Token,
+};
+
+impl<S: Entries> Ledger<S> {
+    pub(in crate::retry) fn on_import(
+        &mut self,
+        token: Token,
+        group: &GroupId,
+        imports: Vec<Import>,
+    ) {
+        let mut outcomes = Vec::with_capacity(imports.len());
+        for (index, import) in (0_u32..).zip(imports) {
+            outcomes.push(self.import(group, index, import));
+        }
+        self.answer(token, Answer::Imported(outcomes));
+    }
+
+    fn import(&mut self, group: &GroupId, index: u32, import: Import) -> ImportOutcome {
+        let origin = import.origin.as_ref();
+        let known = origin.and_then(|origin| self.store.by_origin(group, origin));
+        let known = known.and_then(|id| self.store.get(id));
+        if known.as_ref().is_some_and(|known| !is_away(known)) {
+            return ImportOutcome::Known;
+        }
+        if !self.policy(group).lane {
+            return ImportOutcome::Refused(BadImport::NoLane);
+        }
+        if import.delay_ms > DELAY_MS_MAX {
+            return ImportOutcome::Refused(BadImport::DelayTooLong);
+        }
+        let mut entry = self.imported(group, import);
+        if let Some(known) = known {
+            entry.reconsume_times = entry.reconsume_times.max(known.reconsume_times);
+            self.forget(known.id, Evidence::Imported);
+        }
+        let id = entry.id;
+        self.record(entry, Evidence::Imported, None, PayloadChange::Begins(index));
+        ImportOutcome::Imported { id }
+    }
+
+    /// As it was there. Hand-outs of the other sidecar mean nothing here, and a level this table
+    /// does not have is an exact delay.
+    fn imported(&self, group: &GroupId, import: Import) -> Entry {
+        let now = self.wall();
+        let unborn = State::Discarded { at: now };
+        let mut entry = Entry::new(self.next_id(), group, import.origin, unborn);
+        entry.key = import.key.filter(|_| entry.origin.is_some());
+        entry.reconsume_times = import.reconsume_times;
+        let levels = self.ladder(&entry).delays.levels.len();
+        let level = import.level.filter(|level| (1..=levels).contains(level));
+        entry.state = self.closer(&entry, import.due, import.delay_ms, level);
+        entry.max_reconsume_times = import.max_reconsume_times;
+        entry.handouts = import.handouts;
+        entry.first_failed = import.first_failed;
+        entry.last_failed = import.last_failed;
+        entry.disposition = import.disposition;
+        entry.explain(import.reason.as_deref());
+        entry.remember(import.history);
+        entry.passed = import.passed.then_some(now);
+        entry
+    }
+}
+
+/// Moved to another sidecar: nothing is owed for it here.
+fn is_away(entry: &Entry) -> bool {
+    matches!(entry.state, State::Discarded { .. }) && entry.disposition == Some(Disposition::Manual)
+}

@@ -1,0 +1,23 @@
+//! Something else is given to a member at which an entry was out alone.
+
+use crate::model::{GroupId, LaneOffset, Slot};
+use crate::retry::{Entries, Evidence, Ledger, PayloadChange, State};
+
+impl<S: Entries> Ledger<S> {
+    /// A retry that was delivered alone has company from now on.
+    pub(in crate::retry) fn on_joined(&mut self, group: &GroupId, lane: LaneOffset) {
+        let known = self.store.inflight(group, lane, 1);
+        let entry = known.first().and_then(|id| self.store.get(*id));
+        let Some(mut entry) = entry.filter(|entry| entry.inflight() == Some(lane)) else { return };
+        let State::Alone { since, .. } = entry.state else { return };
+        entry.state = State::Inflight { lane, since };
+        self.record(entry, Evidence::Joined, None, PayloadChange::Keeps);
+    }
+
+    /// More is handed out at a slot. What is alone is the first one that is open there.
+    pub(in crate::retry) fn join_first(&mut self, group: &GroupId, slot: Slot) {
+        if let Some(lane) = self.store.first_open(group, slot) {
+            self.on_joined(group, lane);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! E11 on the lane: a commit acknowledges what its slot has open below it, and what went back from
+//! there for time alone.
+
+use crate::model::{EntryId, GroupId, LaneOffset};
+use crate::retry::{Answer, Entries, Evidence, INFLIGHT_MAX, Ledger, PayloadChange, State, Token};
+
+impl<S: Entries> Ledger<S> {
+    pub(in crate::retry) fn on_lane_commit(
+        &mut self,
+        token: Token,
+        group: &GroupId,
+        up_to: LaneOffset,
+    ) {
+        let record = self.store.slot(group, up_to.slot);
+        let Some(record) = record.filter(|record| up_to.sequence <= record.next_sequence) else {
+            return self.answer(token, Answer::CommitRefused);
+        };
+        let first = LaneOffset { slot: up_to.slot, sequence: 0 };
+        let at = self.wall();
+        let mut acknowledged = Vec::new();
+        for id in self.store.inflight(group, first, INFLIGHT_MAX) {
+            let Some(mut entry) = self.store.get(id) else { continue };
+            if entry.inflight().is_none_or(|lane| lane >= up_to) {
+                break;
+            }
+            entry.state = State::Committed { at };
+            entry.expires = self.memory_ends(&entry);
+            acknowledged.push(id);
+            self.record(entry, Evidence::LaneCommit, None, PayloadChange::Keeps);
+        }
+        for (lane, id) in self.late.below(group, up_to) {
+            acknowledged.extend(self.done_late(lane, id));
+        }
+        let position = self.view(group, &record).position;
+        // There may be room for more hand-outs now.
+        if !acknowledged.is_empty() {
+            self.wake_if_due(group);
+        }
+        self.answer(token, Answer::Committed { acknowledged, position });
+    }
+
+    /// It went back without a word of its member, which says now that it is done: unless it has
+    /// failed or left since, it need not.
+    fn done_late(&mut self, lane: LaneOffset, id: EntryId) -> Option<EntryId> {
+        let mut entry = self.store.get(id)?;
+        let is_the_last = entry.lanes.last() == Some(&lane);
+        if !is_the_last || !matches!(entry.state, State::Waiting { .. }) {
+            return None;
+        }
+        entry.state = State::Committed { at: self.wall() };
+        entry.expires = self.memory_ends(&entry);
+        self.record(entry, Evidence::LaneCommit, None, PayloadChange::Keeps);
+        Some(id)
+    }
+}

@@ -1,0 +1,268 @@
+//! E2: a record produced to the retry topic says that another one failed. And what all explicit
+//! evidence has in common.
+
+use crate::model::{EntryId, GroupId, LaneOffset, Now, Origin};
+use crate::retry::{
+    Answer, BadNack, Bytes, DELAY_MS_MAX, Disposition, Entries, Entry, Evidence, Ladder, Ledger,
+    Nack, NackOutcome, Named, NamedBy, Next, PayloadChange, Reporter, Seen, State, Token, Verdict,
+    judge,
+};
+
+impl<S: Entries> Ledger<S> {
+    pub(in crate::retry) fn on_nacks(
+        &mut self,
+        token: Token,
+        group: &GroupId,
+        by: &Reporter,
+        nacks: &[Nack],
+    ) {
+        self.take_all(token, group, (Evidence::Nack, by), nacks);
+    }
+
+    /// Takes all of these or none.
+    pub(in crate::retry) fn take_all(
+        &mut self,
+        token: Token,
+        group: &GroupId,
+        (evidence, by): (Evidence, &Reporter),
+        nacks: &[Nack],
+    ) {
+        let bad = self.bad(group, evidence, nacks);
+        if !bad.is_empty() {
+            return self.answer(token, Answer::BadNacks(bad));
+        }
+        let mut outcomes = Vec::with_capacity(nacks.len());
+        for (index, nack) in (0_u32..).zip(nacks) {
+            outcomes.extend(self.take_nack(group, (evidence, by), index, nack));
+        }
+        debug_assert_eq!(outcomes.len(), nacks.len(), "a judged nack is taken");
+        self.answer(token, Answer::Nacked(outcomes));
+    }
+
+    /// Which of these could not be taken now, if all of them were told at once.
+    pub fn refused(
+        &mut self,
+        now: Now,
+        group: &GroupId,
+        evidence: Evidence,
+        nacks: &[Nack],
+    ) -> Vec<(usize, BadNack)> {
+        self.tick(now);
+        self.bad(group, evidence, nacks)
+    }
+
+    /// Judged before any is taken: what an earlier one of the batch changes never turns a good one
+    /// bad.
+    fn bad(&self, group: &GroupId, evidence: Evidence, nacks: &[Nack]) -> Vec<(usize, BadNack)> {
+        let judged = nacks.iter().map(|nack| self.judge_nack(group, evidence, nack));
+        judged.enumerate().filter_map(|(n, verdict)| Some((n, verdict.err()?))).collect()
+    }
+
+    fn judge_nack(
+        &self,
+        group: &GroupId,
+        evidence: Evidence,
+        nack: &Nack,
+    ) -> Result<(Verdict, Option<Entry>), BadNack> {
+        if nack.want.delay_ms.is_some_and(|delay_ms| delay_ms > DELAY_MS_MAX) {
+            return Err(BadNack::DelayTooLong);
+        }
+        let (named, entry) = match &nack.named {
+            Named::Unreadable => return Err(BadNack::Unreadable),
+            Named::OtherGroup => return Err(BadNack::OtherGroup),
+            Named::Nothing if nack.bytes == Bytes::Value => return Ok((Verdict::Begin, None)),
+            Named::Nothing => return Err(BadNack::ReferenceWithoutOrigin),
+            Named::Lane(lane) => self.named_by_lane(group, *lane),
+            Named::Origin(origin) => {
+                let id = self.store.by_origin(group, origin);
+                let entry = id.and_then(|id| self.store.get(id));
+                let passed = entry.as_ref().is_some_and(|entry| entry.passed.is_some());
+                let commit_past = nack.committed.map_or(passed, |offset| offset > origin.offset);
+                let is_marked = evidence == Evidence::CommitMarker;
+                let named =
+                    if is_marked { NamedBy::Marked } else { NamedBy::Origin { commit_past } };
+                (named, entry)
+            }
+        };
+        let seen = entry.as_ref().map_or(Seen::None, |entry| self.seen(entry));
+        match judge(named, seen) {
+            Verdict::Refuse => Err(BadNack::NotRemembered),
+            Verdict::Begin if nack.bytes == Bytes::ReferenceGone => Err(BadNack::BytesGone),
+            verdict => Ok((verdict, entry)),
+        }
+    }
+
+    fn named_by_lane(&self, group: &GroupId, lane: LaneOffset) -> (NamedBy, Option<Entry>) {
+        let id = self.store.by_lane(group, lane);
+        match id.and_then(|id| self.store.get(id)) {
+            None => (NamedBy::UnknownLane, None),
+            Some(entry) if entry.lanes.last() == Some(&lane) => (NamedBy::CurrentLane, Some(entry)),
+            Some(entry) => (NamedBy::OlderLane, Some(entry)),
+        }
+    }
+
+    fn seen(&self, entry: &Entry) -> Seen {
+        match entry.state {
+            // in a member's hand when it was put behind, and nothing said of it since
+            State::Waiting { .. } | State::Behind { .. } if entry.is_unsaid() => Seen::Behind,
+            State::Waiting { .. } | State::Behind { .. } if entry.is_inferred() => Seen::Inferred,
+            // held: in the queue for the dead letters, as one waits in the group's; exported: in
+            // another sidecar's
+            State::Waiting { .. }
+            | State::Behind { .. }
+            | State::Held { .. }
+            | State::Exported { .. } => Seen::Waiting,
+            State::Inflight { .. } | State::Alone { .. } => Seen::Inflight,
+            State::Committed { at } => {
+                let counted_until = at.plus(self.policy(&entry.group).consume_timeout_ms);
+                let lately = self.wall() <= counted_until;
+                if lately { Seen::CommittedLately } else { Seen::CommittedLongAgo }
+            }
+            State::Dead { .. } => Seen::Dead,
+            State::Discarded { .. } => Seen::Discarded,
+        }
+    }
+
+    /// Takes one good nack. `None` only for a bad one, which does not come here.
+    fn take_nack(
+        &mut self,
+        group: &GroupId,
+        (evidence, by): (Evidence, &Reporter),
+        index: u32,
+        nack: &Nack,
+    ) -> Option<NackOutcome> {
+        let (verdict, known) = self.judge_nack(group, evidence, nack).ok()?;
+        let failed = match nack.named {
+            Named::Lane(lane) => Some(lane),
+            // Which of its deliveries is not said: the last one.
+            _ => known.as_ref().and_then(|entry| entry.lanes.last().copied()),
+        };
+        if let Some(lane) = failed {
+            self.late.failed(group, lane);
+        }
+        let (entry, payload, bytes) = match (verdict, known) {
+            (Verdict::Charge, Some(entry)) => {
+                let bytes = self.store.record_bytes(entry.id);
+                (self.charge(entry, nack, bytes), PayloadChange::Keeps, bytes)
+            }
+            (Verdict::Confirm, Some(entry)) => {
+                let bytes = self.store.record_bytes(entry.id);
+                (self.confirm(entry, nack, bytes), PayloadChange::Keeps, bytes)
+            }
+            (Verdict::Begin, _) => {
+                let entry = self.begin(group, nack);
+                (entry, PayloadChange::Begins(index), nack.record_bytes)
+            }
+            (_, known) => return known.map(|entry| NackOutcome::Nothing { id: entry.id }),
+        };
+        self.note_end(&entry, bytes);
+        let outcome = outcome(entry.id, &entry.state);
+        self.record(entry, evidence, Some(by), payload);
+        outcome
+    }
+
+    fn begin(&self, group: &GroupId, nack: &Nack) -> Entry {
+        let origin = match &nack.named {
+            Named::Origin(origin) => Some(origin.clone()),
+            _ => None,
+        };
+        let unborn = State::Discarded { at: self.wall() };
+        let mut entry = Entry::new(self.next_id(), group, origin, unborn);
+        entry.carry(&nack.carried);
+        entry.key = nack.key.filter(|_| entry.origin.is_some());
+        if nack.named == Named::Nothing {
+            self.delay(entry, nack)
+        } else {
+            self.charge(entry, nack, nack.record_bytes)
+        }
+    }
+
+    /// A new delayed record has not failed: nothing is charged.
+    fn delay(&self, mut entry: Entry, nack: &Nack) -> Entry {
+        let ladder = self.ladder(&entry);
+        entry.max_reconsume_times = limit(nack, &ladder);
+        match ladder.delays.levels.next(nack.want, 0) {
+            Next::After { delay_ms, level } => self.wait(entry, delay_ms, level),
+            Next::Never => self.end(entry, Disposition::ExplicitDlq, false, nack.record_bytes),
+        }
+    }
+
+    /// One failure more.
+    fn charge(&self, entry: Entry, nack: &Nack, record_bytes: u64) -> Entry {
+        let before = entry.reconsume_times;
+        self.fail(entry, nack, (before, true), record_bytes)
+    }
+
+    /// The failure that inference has charged: it goes by what the application says of it.
+    fn confirm(&self, mut entry: Entry, nack: &Nack, record_bytes: u64) -> Entry {
+        // Put down again as what it was.
+        entry.history.pop();
+        entry.last_failed = Some(self.wall());
+        let before = entry.reconsume_times.saturating_sub(1);
+        self.fail(entry, nack, (before, false), record_bytes)
+    }
+
+    /// A failure, after so many; `counts`: it is not charged yet. The limit is looked at before it
+    /// is added, so that a limit of 16 means 16 retries and a dead letter that counts 17.
+    fn fail(
+        &self,
+        mut entry: Entry,
+        nack: &Nack,
+        (before, counts): (u32, bool),
+        record_bytes: u64,
+    ) -> Entry {
+        let ladder = self.ladder(&entry);
+        entry.max_reconsume_times = limit(nack, &ladder);
+        let past = |origin: &Origin| nack.committed.is_some_and(|offset| offset > origin.offset);
+        if entry.passed.is_none() && entry.origin.as_ref().is_some_and(past) {
+            entry.passed = Some(self.wall());
+        }
+        entry.explain(nack.reason.as_deref());
+        match ladder.delays.levels.next(nack.want, before) {
+            Next::Never => self.end(entry, Disposition::ExplicitDlq, counts, record_bytes),
+            Next::After { delay_ms, level } if nack.carried.spared => {
+                entry.dispose(self.wall(), Disposition::Rejected);
+                self.wait(entry, delay_ms, level)
+            }
+            Next::After { .. } if before >= entry.max_reconsume_times => {
+                self.end(entry, Disposition::MaxAttempts, counts, record_bytes)
+            }
+            Next::After { .. } if ladder.is_over(entry.first_failed, self.wall()) => {
+                self.end(entry, Disposition::Expired, counts, record_bytes)
+            }
+            Next::After { delay_ms, level } => {
+                if counts {
+                    entry.failed(self.wall(), Disposition::Rejected);
+                } else {
+                    entry.dispose(self.wall(), Disposition::Rejected);
+                }
+                self.wait(entry, delay_ms, level)
+            }
+        }
+    }
+
+    pub(super) fn wait(&self, mut entry: Entry, delay_ms: u64, level: Option<u32>) -> Entry {
+        let delay_ms = match level {
+            Some(_) => self.ladder(&entry).delays.spread(&entry, delay_ms),
+            None => delay_ms,
+        };
+        entry.state = State::Waiting { due: self.wall().plus(delay_ms), delay_ms, level };
+        entry.expires = None;
+        entry
+    }
+}
+
+/// What the failure says itself goes before every rule.
+fn limit(nack: &Nack, ladder: &Ladder) -> u32 {
+    nack.max_reconsume_times.unwrap_or(ladder.max_reconsume_times)
+}
+
+pub(super) fn outcome(id: EntryId, state: &State) -> Option<NackOutcome> {
+    match state {
+        State::Waiting { due, .. } => Some(NackOutcome::Scheduled { id, due: *due }),
+        State::Dead { .. } => Some(NackOutcome::Dead { id }),
+        State::Discarded { .. } => Some(NackOutcome::Discarded { id }),
+        State::Held { .. } => Some(NackOutcome::Held { id }),
+        _ => None,
+    }
+}

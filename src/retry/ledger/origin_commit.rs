@@ -1,0 +1,84 @@
+//! The group's committed offset of a real partition moved: forth, memory may end in a while; back
+//! below an origin, it ends now. So it does when the whole topic is another one.
+
+use crate::model::{EntryId, GroupId, TopicName};
+use crate::retry::{DELAYED, Entries, Evidence, Ledger, PayloadChange, StateKind};
+
+impl<S: Entries> Ledger<S> {
+    pub(in crate::retry) fn on_origin_commit(
+        &mut self,
+        group: &GroupId,
+        topic: &TopicName,
+        partition: i32,
+        offset: i64,
+    ) {
+        if group.as_str() == DELAYED {
+            return;
+        }
+        for id in self.store.not_passed_below(group, topic, partition, offset) {
+            let Some(mut entry) = self.store.get(id) else { continue };
+            entry.passed = Some(self.wall());
+            if entry.is_settled() {
+                entry.expires = self.memory_ends(&entry);
+            }
+            self.record(entry, Evidence::OriginCommit, None, PayloadChange::Keeps);
+        }
+        for id in self.store.passed_from(group, topic, partition, offset) {
+            self.reset(id);
+        }
+    }
+
+    /// What lies at these origins from now on is something else: what waits is kept, and whatever
+    /// fails at the same place is a failure of its own.
+    pub(in crate::retry) fn on_topic_gone(&mut self, topic: &TopicName) {
+        // What waits to enter a topic knows which topic it is.
+        let groups = self.store.groups().into_iter().filter(|group| group.as_str() != DELAYED);
+        for group in groups {
+            for id in self.store.of_topic(&group, topic) {
+                let Some(mut entry) = self.store.get(id) else { continue };
+                let is_settled =
+                    matches!(entry.state.kind(), StateKind::Committed | StateKind::Discarded);
+                if is_settled {
+                    self.forget(id, Evidence::Reset);
+                    continue;
+                }
+                entry.superseded = true;
+                // Nothing before it is of the same partition any more.
+                entry.state = self.let_go_state(&entry).unwrap_or(entry.state);
+                // Nobody will pass it any more.
+                entry.passed = Some(self.wall());
+                self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
+            }
+        }
+    }
+
+    /// The original will be read again. A settled entry goes, a dead letter stays but no longer
+    /// answers for its origin, a pending retry is kept.
+    fn reset(&mut self, id: EntryId) {
+        let Some(mut entry) = self.store.get(id) else { return };
+        match entry.state.kind() {
+            StateKind::Committed | StateKind::Discarded => {
+                return self.forget(id, Evidence::Reset);
+            }
+            StateKind::Dead => entry.superseded = true,
+            StateKind::Waiting
+            | StateKind::Inflight
+            | StateKind::Held
+            | StateKind::Exported
+            | StateKind::Behind => {
+                entry.passed = None;
+            }
+        }
+        self.record(entry, Evidence::Reset, None, PayloadChange::Keeps);
+    }
+
+    /// A dead letter is gone: nothing of it is remembered.
+    pub(in crate::retry) fn on_dead_letter_gone(&mut self, id: EntryId) {
+        let entry = self.store.get(id).filter(|entry| entry.state.kind() == StateKind::Dead);
+        let Some(entry) = entry else { return };
+        self.forget(id, Evidence::DeadLetterGone);
+        if self.store.counts(&entry.group).of(StateKind::Held) > 0 {
+            self.room.hasten(&entry.group, self.wall());
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What was charged by inference leaves its partition: for the dead letters, or, where the group
+//! has a way back, for its queue.
+
+use crate::model::{GroupId, OrderKey, Origin};
+use crate::retry::detector::Settling;
+use crate::retry::ledger::nack::outcome;
+use crate::retry::{
+    Answer, Carried, Disposition, Entries, Entry, Ledger, NackOutcome, Next, PayloadChange, State,
+    Token, Want,
+};
+
+impl<S: Entries> Ledger<S> {
+    pub(in crate::retry) fn on_settle(
+        &mut self,
+        token: Token,
+        group: &GroupId,
+        settling: &Settling,
+        (record_bytes, key): (u64, Option<OrderKey>),
+    ) {
+        let origin = Origin {
+            topic: settling.partition.topic.clone(),
+            partition: settling.partition.partition,
+            offset: settling.offset,
+        };
+        // An origin the group knows is settled here already.
+        if let Some(id) = self.store.by_origin(group, &origin) {
+            return self.answer(token, Answer::Nacked(vec![NackOutcome::Nothing { id }]));
+        }
+        let unborn = State::Discarded { at: self.wall() };
+        let mut entry = Entry::new(self.next_id(), group, Some(origin), unborn);
+        entry.key = key;
+        let Settling { reconsume_times, disposition, evidence, .. } = *settling;
+        let ladder = self.ladder(&entry);
+        entry.max_reconsume_times = ladder.max_reconsume_times;
+        // The last failure is put down with its end.
+        let before = settling.history.split_last().map_or(&[][..], |(_, before)| before);
+        entry.carry(&Carried { reconsume_times, history: before.to_vec(), spared: false });
+        let entry = match ladder.delays.levels.next(Want::default(), reconsume_times) {
+            Next::After { .. }
+                if settling.is_retried && ladder.is_over(entry.first_failed, self.wall()) =>
+            {
+                self.end(entry, Disposition::Expired, true, record_bytes)
+            }
+            Next::After { delay_ms, level }
+                if settling.is_retried && reconsume_times < ladder.max_reconsume_times =>
+            {
+                entry.failed(self.wall(), disposition);
+                if entry.has_crashed() {
+                    // Singled out where it came from: it goes on alone.
+                    entry.losses = self.policy(group).crash_limit;
+                }
+                self.wait(entry, delay_ms, level)
+            }
+            Next::After { .. } | Next::Never => self.end(entry, disposition, true, record_bytes),
+        };
+        self.note_end(&entry, record_bytes);
+        let outcomes = outcome(entry.id, &entry.state).into_iter().collect();
+        self.record(entry, evidence, None, PayloadChange::Begins(0));
+        self.answer(token, Answer::Nacked(outcomes));
+    }
+}

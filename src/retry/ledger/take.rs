@@ -1,0 +1,160 @@
+//! A Fetch at a lane offset: hands out what is due, never early, each entry to one slot.
+
+use crate::model::{GroupId, LANE_SEQUENCE_MAX, LaneOffset, Slot};
+use crate::retry::{
+    Answer, Company, Entries, Entry, Evidence, INFLIGHT_MAX, Ledger, PayloadChange, Policy, Single,
+    SlotRecord, State, TAKE_BYTES_MAX, TAKE_MAX, Token,
+};
+
+impl<S: Entries> Ledger<S> {
+    pub(in crate::retry) fn on_take(
+        &mut self,
+        token: Token,
+        group: &GroupId,
+        from: LaneOffset,
+        (max, company): (usize, Company),
+    ) {
+        let max = max.min(TAKE_MAX);
+        let slot = from.slot;
+        let record = self.store.slot(group, slot);
+        let held = record.as_ref().is_some_and(|record| record.member.is_some());
+        let mut record = record.unwrap_or(SlotRecord { slot, member: None, next_sequence: 0 });
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        // Beyond the log end a client would skip what it is given: it gets nothing.
+        if held && from.sequence <= record.next_sequence {
+            // Mostly a member asks for what comes after its last hand-out.
+            if from.sequence < record.next_sequence {
+                entries = self.open_from(group, from, max);
+                let open = entries.len();
+                entries.truncate(self.fitting(entries.iter().map(|(_, entry)| entry), &mut bytes));
+                // Open deliveries come first, so nothing new leaves with them.
+                bytes = if entries.len() < open { TAKE_BYTES_MAX } else { bytes };
+            }
+            let room = max.saturating_sub(entries.len());
+            entries.extend(self.hand_out(group, &mut record, (room, company), bytes));
+        }
+        let view = self.view(group, &record);
+        let next_due = self.store.next_due(group, None);
+        let single = if held { self.single(group, slot) } else { None };
+        // A slot nobody holds ends where it is asked for: a client must not run its reset policy.
+        let (position, next) =
+            if held { (view.position, view.next.max(from)) } else { (from, from) };
+        self.answer(token, Answer::Taken { entries, position, next, next_due, single });
+    }
+
+    /// The number of entries that leave together; the first of all always leaves. `bytes` counts
+    /// the records of the same Take.
+    fn fitting<'a>(&self, entries: impl Iterator<Item = &'a Entry>, bytes: &mut u64) -> usize {
+        let fits = |entry: &&Entry| {
+            let is_first = *bytes == 0;
+            *bytes = bytes.saturating_add(self.store.record_bytes(entry.id).max(1));
+            is_first || *bytes <= TAKE_BYTES_MAX
+        };
+        entries.take_while(fits).count()
+    }
+
+    /// Handed out before and still open: the same hand-out again, not another one.
+    fn open_from(&self, group: &GroupId, from: LaneOffset, max: usize) -> Vec<(LaneOffset, Entry)> {
+        let ids = self.store.inflight(group, from, max);
+        let entries = ids.into_iter().filter_map(|id| self.store.get(id));
+        entries.filter_map(|entry| Some((entry.inflight()?, entry))).collect()
+    }
+
+    /// An entry that goes alone: it is out at this slot, or the first that is due.
+    fn single(&self, group: &GroupId, slot: Slot) -> Option<Single> {
+        if let Some(single) = self.alone(group, slot) {
+            return Some(single);
+        }
+        let policy = self.policy(group);
+        let due = self.store.due(group, self.wall(), 1);
+        let doublings = self.store.get(*due.first()?)?.singled(policy)?;
+        Some(Single { lane: None, doublings })
+    }
+
+    /// An entry that is out alone at this slot.
+    fn alone(&self, group: &GroupId, slot: Slot) -> Option<Single> {
+        let first = LaneOffset { slot, sequence: 0 };
+        let open = self.store.inflight(group, first, 1);
+        self.store.get(*open.first()?)?.single(self.policy(group))
+    }
+
+    /// Leaves what may be handed out together: all up to the first entry that goes alone, or that
+    /// one, if it may. Whether it is alone.
+    fn in_file(&self, group: &GroupId, slot: Slot, due: &mut Vec<Entry>, company: Company) -> bool {
+        let policy = self.policy(group);
+        if company == Company::Some && self.alone(group, slot).is_some() {
+            due.clear();
+        }
+        let together = due.iter().take_while(|entry| entry.singled(policy).is_none()).count();
+        if together > 0 || due.is_empty() {
+            due.truncate(together);
+            return false;
+        }
+        let may = match company {
+            Company::Some => false,
+            Company::Old => true,
+            Company::None => self.store.open(group, slot) == 0,
+        };
+        due.truncate(usize::from(may));
+        may && company == Company::None
+    }
+
+    /// Hands out due entries, oldest due first.
+    fn hand_out(
+        &mut self,
+        group: &GroupId,
+        record: &mut SlotRecord,
+        (room, company): (usize, Company),
+        mut bytes: u64,
+    ) -> Vec<(LaneOffset, Entry)> {
+        let (now, slot) = (self.wall(), record.slot);
+        let room = room.min(INFLIGHT_MAX.saturating_sub(self.store.open(group, slot)));
+        let Policy { consume_timeout_ms, rate, .. } = *self.policy(group);
+        let due = self.store.due(group, now, room);
+        let mut due: Vec<Entry> = due.into_iter().filter_map(|id| self.store.get(id)).collect();
+        due.truncate(self.fitting(due.iter(), &mut bytes));
+        let is_alone = self.in_file(group, slot, &mut due, company);
+        let due = match rate {
+            Some(rate) => self.paced(group, rate, due),
+            None => due,
+        };
+        if !due.is_empty() {
+            self.join_first(group, slot);
+        }
+        let mut entries = Vec::new();
+        for mut entry in due {
+            if record.next_sequence > LANE_SEQUENCE_MAX {
+                break;
+            }
+            let lane = LaneOffset { slot, sequence: record.next_sequence };
+            record.next_sequence = lane.sequence.saturating_add(1);
+            if let State::Waiting { due, level, .. } = entry.state {
+                entry.last_due = Some(due);
+                entry.last_level = level;
+            }
+            entry.state = if is_alone {
+                State::Alone { lane, since: now }
+            } else {
+                State::Inflight { lane, since: now }
+            };
+            entry.expires = Some(now.plus(consume_timeout_ms));
+            entry.handed_out(lane);
+            entries.push((lane, entry.clone()));
+            self.record(entry, Evidence::HandOut, None, PayloadChange::Keeps);
+        }
+        entries
+    }
+
+    /// As many of these as the group's rate allows now; it is woken for the rest.
+    fn paced(&mut self, group: &GroupId, rate: u32, mut due: Vec<Entry>) -> Vec<Entry> {
+        let now = self.now().mono;
+        let (allowed, wait_ms) = self.pace.allows(group, rate, now, due.len());
+        if allowed < due.len() {
+            self.wake_in(group, wait_ms);
+            due.truncate(allowed);
+        }
+        self.pace.left(group, rate, now, due.len());
+        due
+    }
+}

@@ -1,0 +1,190 @@
+//! Records that their partitions do not wait for any more: each becomes an entry in a task of its
+//! own, so that one that cannot be read for a while keeps nobody waiting.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::task::JoinSet;
+
+use crate::engine::GroupDetector;
+use crate::model::{GroupId, Origin, TopicPartition};
+use crate::retry::detector::Settling;
+use crate::route::Router;
+use crate::route::delivery::{Reading, Remains, SETTLING_ROUNDS, TrackedFetch};
+
+/// Partitions in which something is settled at the same time.
+const AT_ONCE: usize = 16;
+
+type Of = (GroupId, TopicPartition);
+
+/// Settlings on their way. They end with it.
+#[derive(Debug, Default)]
+pub(super) struct Settlings {
+    busy: Arc<Mutex<BTreeSet<Of>>>,
+    tasks: JoinSet<()>,
+}
+
+/// Held while something is settled in a partition.
+#[derive(Debug)]
+struct Busy {
+    of: Of,
+    all: Arc<Mutex<BTreeSet<Of>>>,
+}
+
+impl Settlings {
+    /// Runs this, unless something is settled in that partition already, or in many others.
+    fn run(&mut self, of: Of, settling: impl Future<Output = ()> + Send + 'static) {
+        while self.tasks.try_join_next().is_some() {}
+        if let Some(busy) = self.begin(of) {
+            self.tasks.spawn(async move {
+                settling.await;
+                drop(busy);
+            });
+        }
+    }
+
+    fn begin(&self, of: Of) -> Option<Busy> {
+        let mut all = lock(&self.busy);
+        let may = all.len() < AT_ONCE && all.insert(of.clone());
+        may.then(|| Busy { of, all: Arc::clone(&self.busy) })
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        lock(&self.all).remove(&self.of);
+    }
+}
+
+fn lock(busy: &Mutex<BTreeSet<Of>>) -> MutexGuard<'_, BTreeSet<Of>> {
+    busy.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Router {
+    /// Settles records that no partition waits for any more. One that cannot be read now is tried
+    /// again with the next look; what never can, is left to the next Fetch of it.
+    pub(super) fn settle_in_hand(self: &Arc<Self>, settlings: &mut Settlings) {
+        for (group, of) in self.detectors.all() {
+            for settling in self.settlings_let_go(&group, &of) {
+                let (router, group, of) = (Arc::clone(self), group.clone(), Arc::clone(&of));
+                let place = (group.clone(), settling.partition.clone());
+                settlings.run(place, async move {
+                    router.settle_each(&group, &of, settling).await;
+                });
+            }
+        }
+    }
+
+    fn settlings_let_go(&self, group: &GroupId, of: &GroupDetector) -> Vec<Settling> {
+        self.tell(group, of, |detector, _| detector.settlings_let_go())
+    }
+
+    /// Settles a withheld record before a commit passes it.
+    pub(in crate::route) async fn settle_before(
+        &self,
+        group: &GroupId,
+        of: &Arc<GroupDetector>,
+        partition: &TopicPartition,
+        offset: i64,
+    ) {
+        let settling =
+            self.tell(group, of, |detector, _| detector.settling_before(partition, offset));
+        let Some(settling) = settling else { return };
+        let reading = self.in_hand(group, &settling).await;
+        self.settle(&TrackedFetch::nobody(group, of), &settling, reading).await;
+    }
+
+    /// Settles a record, and those of its partition that are at their end because of that.
+    async fn settle_each(&self, group: &GroupId, of: &Arc<GroupDetector>, first: Settling) {
+        let by = TrackedFetch::nobody(group, of);
+        let partition = first.partition.clone();
+        let mut next = Some(first);
+        for _ in 0..SETTLING_ROUNDS {
+            let Some(settling) = next else { return };
+            let reading = self.in_hand(group, &settling).await;
+            let is_settled = self.settle(&by, &settling, reading).await;
+            let ending = is_settled.then(|| self.settlings_let_go(group, of)).into_iter().flatten();
+            next = ending.into_iter().find(|settling| settling.partition == partition);
+        }
+    }
+
+    /// The record that a settling is about.
+    async fn in_hand(&self, group: &GroupId, settling: &Settling) -> Reading {
+        let TopicPartition { topic, partition } = settling.partition.clone();
+        let origin = Origin { topic, partition, offset: settling.offset };
+        match self.bytes_at(group, &origin).await {
+            Ok(Ok(Some(record))) => Reading::Found(Remains::Record(record)),
+            // Taken by retention, or the end of a transaction.
+            Ok(Ok(None)) => Reading::Gone,
+            Ok(Err(why)) => {
+                tracing::debug!(%group, %origin, %why, "a record that is let go is not read");
+                Reading::Unread
+            }
+            Err(why) => {
+                tracing::debug!(%group, %origin, %why, "a record that is let go is not there");
+                Reading::Unread
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+    use tokio::sync::watch;
+
+    fn of(group: &str, partition: i32) -> Of {
+        (group.into(), TopicPartition { topic: "orders".into(), partition })
+    }
+
+    /// One that says that it has begun, and ends when it is let go.
+    fn held(
+        n: i32,
+        began: &UnboundedSender<i32>,
+        go: &watch::Receiver<bool>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (began, mut go) = (began.clone(), go.clone());
+        async move {
+            began.send(n).unwrap();
+            go.wait_for(|go| *go).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn so_many_are_settled_at_once_and_one_of_a_partition() {
+        let mut settlings = Settlings::default();
+        let (began, mut heard) = unbounded_channel();
+        let (go, stopped) = watch::channel(false);
+        for n in 0..3 {
+            settlings.run(of("shop", 0), held(n, &began, &stopped));
+        }
+        for n in 1..40 {
+            settlings.run(of("shop", n), held(n, &began, &stopped));
+        }
+        settlings.run(of("other", 0), held(99, &began, &stopped));
+        let mut first = Vec::new();
+        for _ in 0..AT_ONCE {
+            first.push(heard.recv().await.unwrap());
+        }
+        first.sort_unstable();
+        assert_eq!(first, (0..16).collect::<Vec<i32>>());
+        go.send(true).unwrap();
+        while settlings.tasks.join_next().await.is_some() {}
+        assert!(heard.try_recv().is_err(), "nobody waits in a line: the next look brings them");
+        settlings.run(of("shop", 0), held(7, &began, &stopped));
+        assert_eq!(heard.recv().await, Some(7), "there is room again");
+    }
+
+    #[tokio::test]
+    async fn one_that_panics_or_is_dropped_keeps_no_place() {
+        let mut settlings = Settlings::default();
+        settlings.run(of("shop", 0), async { panic!("as if") });
+        while settlings.tasks.join_next().await.is_some() {}
+        assert!(lock(&settlings.busy).is_empty());
+        let busy = Arc::clone(&settlings.busy);
+        settlings.run(of("shop", 0), std::future::pending());
+        settlings.tasks.shutdown().await;
+        assert!(lock(&busy).is_empty());
+    }
+}

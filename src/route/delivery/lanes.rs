@@ -1,0 +1,47 @@
+//! Fetches of retry topics, as far as the detector needs them.
+
+use crate::engine::Taken;
+use crate::model::{GroupId, LaneOffset, Slot};
+use crate::retry::Company;
+use crate::retry::detector::{LaneGiven, Seen};
+use crate::route::Router;
+
+impl Router {
+    /// How many retries a slot may be given on a connection, `None`: as many as ever; and what is
+    /// out there besides.
+    pub(in crate::route) fn lane_room(
+        &self,
+        group: &GroupId,
+        slot: Slot,
+    ) -> (Option<usize>, Company) {
+        let Some(of) = self.detector_of(group) else { return (None, Company::Old) };
+        self.tell(group, &of, |detector, now| {
+            let held = detector.lane_room(now);
+            let (turn, company) = detector.lane_turn(now, slot);
+            (held.into_iter().chain(turn).min(), company)
+        })
+    }
+
+    /// A Fetch of a retry topic from an offset on is answered so: told before its bytes leave.
+    pub(in crate::route) fn lane_taken(
+        &self,
+        group: &GroupId,
+        from: LaneOffset,
+        room: Option<usize>,
+        taken: &Taken,
+    ) {
+        let Some(of) = self.detector_of(group) else { return };
+        // What is open below was given out before; also by a run of before.
+        let below = Some(taken.position).filter(|position| *position < from);
+        let given = taken.records.iter().filter_map(|one| LaneOffset::from_kafka(one.offset));
+        let out: Vec<LaneOffset> = below.into_iter().chain(given).collect();
+        let waits = room == Some(0) && taken.is_due;
+        self.tell(group, &of, |detector, now| {
+            if let Some(member) = taken.member.clone() {
+                let (slot, single) = (from.slot, taken.single);
+                let told = LaneGiven { member, slot, out, waits, single };
+                detector.handle(now, Seen::LaneGiven(told));
+            }
+        });
+    }
+}

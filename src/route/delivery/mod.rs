@@ -1,0 +1,200 @@
+//! Consumers watched: what they fetch, are given and commit, and how they come and go, is told to
+//! the detector of their group; what it wants done is done.
+//!
+//! A Fetch is attributed to a member (`fetch_owner.rs`), asks for a plan (`settled.rs`), and says
+//! what leaves before it does. The APIs of groups tell the rest (`seen.rs`).
+
+mod fetch_owner;
+mod in_hand;
+mod lanes;
+mod ordered;
+mod seen;
+mod settled;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use crate::engine::GroupDetector;
+use crate::model::{GroupId, MemberId, MonoMs, Now, TopicPartition};
+use crate::retry::detector::{Asked, BreakerView, Detector, DetectorView, Fetching, Handed, Plan};
+use crate::route::Router;
+
+pub use fetch_owner::{FetchOwner, FetchSession};
+use in_hand::Settlings;
+pub(super) use ordered::{Batches, Passing, Stop};
+pub(super) use settled::{Reading, Remains, SETTLING_ROUNDS};
+
+/// The interval at which the timers of detectors run.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// One Fetch of a member that is watched.
+#[derive(Debug)]
+pub struct TrackedFetch {
+    group: GroupId,
+    by: Fetching,
+    detector: Arc<GroupDetector>,
+    /// The news the last plan came after.
+    planned_at: AtomicU64,
+}
+
+impl TrackedFetch {
+    /// No Fetch: what is settled though nobody asks for it.
+    fn nobody(group: &GroupId, detector: &Arc<GroupDetector>) -> Self {
+        let member = MemberId::new("");
+        let came = MonoMs::default();
+        let by = Fetching { member, came, conn: 0, max_wait_ms: 0, has_lane: false };
+        Self {
+            group: group.clone(),
+            by,
+            detector: Arc::clone(detector),
+            planned_at: AtomicU64::default(),
+        }
+    }
+
+    /// Of which group.
+    pub fn group(&self) -> &GroupId {
+        &self.group
+    }
+
+    pub(in crate::route) fn detector(&self) -> &GroupDetector {
+        &self.detector
+    }
+
+    /// Who fetches, and how.
+    pub fn by(&self) -> &Fetching {
+        &self.by
+    }
+}
+
+impl Router {
+    /// The detector of a group; `None`: nothing of it is inferred or kept in order.
+    pub(in crate::route) fn detector_of(&self, group: &GroupId) -> Option<Arc<GroupDetector>> {
+        let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        let policy = policies.of(group);
+        policy.is_watched().then(|| self.detectors.of(group, policy))
+    }
+
+    /// What the member is given of the partitions it asks for.
+    pub fn asked(&self, by: &TrackedFetch, asked: &[Asked]) -> Plan {
+        let ask = |detector: &mut Detector, now: Now| detector.asked(now, &by.by, asked);
+        self.tell_then(&by.group, &by.detector, ask, |of| {
+            by.planned_at.store(*of.news().borrow(), Ordering::Relaxed);
+        })
+    }
+
+    /// Whether failures of a group are inferred, and its consumers as they are watched.
+    pub fn explain(&self, group: &GroupId) -> (bool, DetectorView) {
+        let policies = self.policies.read().unwrap_or_else(PoisonError::into_inner);
+        let is_watched = policies.of(group).inference;
+        drop(policies);
+        let now = self.clock.now();
+        let view = self.detectors.find(group).map(|of| of.lock().detector.view(now));
+        (is_watched, view.unwrap_or_default())
+    }
+
+    /// Where the breaker of a group stands.
+    pub fn breaker(&self, group: &GroupId) -> BreakerView {
+        let now = self.clock.now();
+        let of = self.detectors.find(group);
+        of.map(|of| of.lock().detector.breaker(now)).unwrap_or_default()
+    }
+
+    /// Partitions of a group with a record that is not committed for `consume_timeout`.
+    pub fn stalled(&self, group: &GroupId) -> u64 {
+        let now = self.clock.now();
+        self.detectors.find(group).map_or(0, |of| of.lock().detector.stalled(now))
+    }
+
+    /// Whether the deliveries of a group's retry topic change with time: its breaker is open, or a
+    /// retry is delivered alone.
+    pub(in crate::route) fn looks_again(&self, group: &GroupId) -> bool {
+        let looks = |detector: &Detector| detector.is_held() || detector.has_aparts();
+        self.detectors.find(group).is_some_and(|of| looks(&of.lock().detector))
+    }
+
+    /// These records leave for the member.
+    pub fn handed(&self, by: &TrackedFetch, handed: &[Handed]) {
+        if !handed.is_empty() {
+            self.tell(&by.group, &by.detector, |detector, now| {
+                detector.handed(now, &by.by, handed);
+            });
+        }
+    }
+
+    /// Whoever had these to give had nothing to give by turn.
+    pub fn nothing_came(&self, by: &TrackedFetch, asked: &[Asked]) {
+        self.tell(&by.group, &by.detector, |detector, now| {
+            detector.nothing_came(now, &by.by, asked);
+        });
+    }
+
+    /// The member was to be given this, and it cannot be.
+    pub fn passed_over(&self, by: &TrackedFetch, of: &TopicPartition, nothing: Range<i64>) {
+        self.tell(&by.group, &by.detector, |detector, now| {
+            detector.passed_over(now, &by.by, of, nothing);
+        });
+    }
+
+    /// Ends when another plan than the last one may come out: with news, or at `until`.
+    pub async fn replan(&self, by: &TrackedFetch, until: Option<MonoMs>) {
+        let mut news = by.detector.news();
+        let planned_at = by.planned_at.load(Ordering::Relaxed);
+        let told = news.wait_for(|count| *count != planned_at);
+        match until {
+            None => drop(told.await),
+            Some(at) => {
+                let left_ms = at.since(self.clock.now().mono).max(1);
+                drop(tokio::time::timeout(Duration::from_millis(left_ms), told).await);
+            }
+        }
+    }
+
+    /// Does what is due, and forgets the detectors of groups that are no more.
+    fn watch_timeouts(&self) {
+        for (group, of) in self.detectors.all() {
+            self.tell(&group, &of, Detector::handle_timeout);
+        }
+        self.detectors.forget_idle(self.clock.now());
+    }
+
+    /// The sidecar stops as it was asked to: what members have in hand is not lost. Nobody asks any
+    /// more.
+    pub fn close_watches(&self) {
+        for (group, of) in self.detectors.all() {
+            self.tell(&group, &of, |detector, _| detector.close());
+        }
+    }
+
+    /// Changes the detector of a group and does what it wants done.
+    pub(in crate::route) fn tell<T>(
+        &self,
+        group: &GroupId,
+        of: &GroupDetector,
+        f: impl FnOnce(&mut Detector, Now) -> T,
+    ) -> T {
+        self.tell_then(group, of, f, |_| {})
+    }
+
+    /// Changes the detector of a group; `then` runs before another change.
+    fn tell_then<T>(
+        &self,
+        group: &GroupId,
+        of: &GroupDetector,
+        f: impl FnOnce(&mut Detector, Now) -> T,
+        then: impl FnOnce(&GroupDetector),
+    ) -> T {
+        self.engine.change(self.clock.now(), (group, of), f, then)
+    }
+}
+
+/// Runs the timers of detectors. One long-lived task, spawned by the server.
+pub async fn run(router: Arc<Router>) {
+    let mut settlings = Settlings::default();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        router.watch_timeouts();
+        router.settle_in_hand(&mut settlings);
+    }
+}

@@ -1,0 +1,147 @@
+//! Plans in which nothing is left to settle: a record at its end is settled, with its bytes, before
+//! anything behind it is given.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use crate::engine::SettleRequest;
+use crate::model::{Origin, TopicPartition};
+use crate::retry::detector::{Asked, Plan, Serve, Settling};
+use crate::route::Router;
+use crate::route::delivery::TrackedFetch;
+use crate::wire::batch::{RawRecord, Whole, order_key};
+
+/// How soon a record that could not be settled is tried again.
+const AGAIN_MS: u64 = 1_000;
+/// Rounds of settling in one Fetch; a plan may bring the next record to its end.
+pub(in crate::route) const SETTLING_ROUNDS: usize = 16;
+
+/// What is kept of a record that is settled.
+pub(in crate::route) enum Remains {
+    /// It.
+    Record(RawRecord),
+    /// The batch it lies in, of which no record can be read.
+    Batch(Box<Whole>),
+}
+
+/// A record that is to be settled, as far as it can be read.
+pub(in crate::route) enum Reading {
+    /// It is there.
+    Found(Remains),
+    /// There is none any more: retention, the log cleaner or its transaction has taken it.
+    Gone,
+    /// Not now.
+    Unread,
+}
+
+impl Router {
+    /// What the member is given of the partitions it asks for. What is to be settled is settled
+    /// first; `read` brings its record. What cannot be settled now is not given.
+    pub(in crate::route) async fn planned(
+        &self,
+        by: &TrackedFetch,
+        asked: &[Asked],
+        read: impl Fn(&Settling) -> Reading,
+    ) -> Plan {
+        let mut plan = self.asked(by, asked);
+        for _ in 0..SETTLING_ROUNDS {
+            let mut is_settled = false;
+            for settling in plan.settlings() {
+                is_settled |= self.settle(by, &settling, read(&settling)).await;
+            }
+            if !is_settled {
+                break;
+            }
+            plan = self.asked(by, asked);
+        }
+        for serve in &mut plan.serve {
+            if matches!(serve, Serve::Settle(_)) {
+                *serve = Serve::Nothing;
+                let again = self.clock.now().mono.plus(AGAIN_MS);
+                plan.until = Some(plan.until.map_or(again, |until| until.min(again)));
+            }
+        }
+        plan
+    }
+
+    /// Settles a record that the last plan says is at its end, durably; whether there may be
+    /// another plan now. A batch that cannot be read is settled as it is, and all of it.
+    pub(in crate::route) async fn settle(
+        &self,
+        by: &TrackedFetch,
+        settling: &Settling,
+        reading: Reading,
+    ) -> bool {
+        match reading {
+            Reading::Unread => false,
+            Reading::Gone => self.is_no_more(by, settling),
+            Reading::Found(Remains::Record(record)) => {
+                self.settle_all(by, settling, record, None).await
+            }
+            Reading::Found(Remains::Batch(whole)) => {
+                let (group, partition, offsets) =
+                    (&by.group, &settling.partition, whole.offsets.clone());
+                tracing::error!(
+                    %group, %partition, first = offsets.start(), last = offsets.end(),
+                    "a batch that cannot be read has failed for the last time"
+                );
+                self.settle_all(by, settling, whole.into_record(), Some(offsets)).await
+            }
+        }
+    }
+
+    async fn settle_all(
+        &self,
+        by: &TrackedFetch,
+        settling: &Settling,
+        record: RawRecord,
+        batch: Option<RangeInclusive<i64>>,
+    ) -> bool {
+        let (group, offset) = (by.group.clone(), settling.offset);
+        let partition = settling.partition.clone();
+        let request = SettleRequest {
+            group: group.clone(),
+            settling: settling.clone(),
+            undecodable: batch,
+            record: record.to_bytes(),
+        };
+        match self.engine.settle(request).await {
+            Ok(Some(_)) => {}
+            // Another Fetch had the same plan.
+            Ok(None) => return true,
+            Err(error) => {
+                tracing::warn!(%group, %partition, offset, %error, "a record is not settled");
+                return false;
+            }
+        }
+        if let Some(key) = record.key.as_ref().filter(|_| self.keeps_keys(&group)) {
+            let TopicPartition { topic, partition } = partition;
+            let stop = (Origin { topic, partition, offset }, order_key(key));
+            self.fall_in(&group, vec![stop]).await;
+        }
+        true
+    }
+
+    /// There is nothing to keep of it.
+    fn is_no_more(&self, by: &TrackedFetch, settling: &Settling) -> bool {
+        let (group, partition, offset) = (&by.group, &settling.partition, settling.offset);
+        tracing::warn!(%group, %partition, offset, "a failed record is there no more");
+        self.tell(group, &by.detector, |detector, now| {
+            detector.settled(now, partition, offset..=offset);
+        });
+        true
+    }
+
+    /// Bytes of a partition that records would have to be taken out of cannot be read: nothing of
+    /// it is given for now.
+    pub fn unreadable(&self, by: &TrackedFetch, partition: &TopicPartition, error: &impl Display) {
+        self.metrics.batch_unreadable();
+        let group = &by.group;
+        if self.tell(group, &by.detector, |detector, _| detector.unreadable(partition)) {
+            tracing::error!(
+                %group, %partition, %error,
+                "a batch with a failed record cannot be read; the partition is held for the group"
+            );
+        }
+    }
+}
